@@ -1,0 +1,1 @@
+//! CRIU plugin hetgpu: device state beside CRIU's images.

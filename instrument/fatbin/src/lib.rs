@@ -1,0 +1,1 @@
+//! Finds PTX in CUDA fat binaries.

@@ -1,0 +1,153 @@
+//! A kernel: its parameters, memory, registers, basic blocks and resume points.
+
+use crate::basic_block::BasicBlock;
+use crate::entity::{BbId, RegId, ResumePointId};
+use crate::types::Width;
+
+/// A `.entry` and all it needs, once globals are bound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Mangled name.
+    pub name: String,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// Width of each register, indexed by [`RegId`].
+    pub registers: Vec<Width>,
+    /// Basic blocks, indexed by [`BbId`]; `bb0` is the entry and has no predecessors.
+    pub blocks: Vec<BasicBlock>,
+    /// The block's shared segment.
+    pub shared: SharedSegment,
+    /// The thread's local frame.
+    pub local: LocalFrame,
+    /// Launch bounds.
+    pub bounds: LaunchBounds,
+    /// Resume points, indexed by [`ResumePointId`]; empty before the probe pass, else `rp0` is the entry.
+    pub resume_points: Vec<ResumePoint>,
+}
+
+/// A kernel parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Name in the PTX.
+    pub name: String,
+    /// Offset in the parameter buffer, bytes.
+    pub offset: u32,
+    /// Size in bytes.
+    pub size_bytes: u32,
+    /// Alignment in bytes.
+    pub align_bytes: u32,
+}
+
+/// A variable inside the shared segment or the local frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Name in the PTX.
+    pub name: String,
+    /// Offset in the segment, bytes.
+    pub offset: u32,
+    /// Size in bytes; 0 for dynamic shared memory.
+    pub size_bytes: u32,
+}
+
+/// Shared memory of one block: static variables, then (aligned to 16) what the launch adds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedSegment {
+    /// Size of the static part, a multiple of 16; dynamic shared memory starts here.
+    pub static_bytes: u32,
+    /// Variables, for messages.
+    pub variables: Vec<Variable>,
+}
+
+/// Local memory of one thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalFrame {
+    /// Size, a multiple of 16.
+    pub size_bytes: u32,
+    /// Variables, for messages.
+    pub variables: Vec<Variable>,
+}
+
+/// `.maxntid`, `.reqntid`, `.minnctapersm`, `.maxnreg`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchBounds {
+    /// `.maxntid`: the product is the limit of threads a block.
+    pub max_ntid: Option<[u32; 3]>,
+    /// `.reqntid`.
+    pub req_ntid: Option<[u32; 3]>,
+    /// `.minnctapersm`.
+    pub min_cta_per_sm: Option<u32>,
+    /// `.maxnreg`.
+    pub max_registers: Option<u32>,
+}
+
+/// A program point from which a stopped thread goes on, at the start of `block`. What must be saved there is what is
+/// live at that point ([`crate::analysis::liveness`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ResumePoint {
+    /// What kind of point it is.
+    pub kind: ResumePointKind,
+    /// The thread goes on at the start of this basic block.
+    pub block: BbId,
+}
+
+/// Kinds of resume points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResumePointKind {
+    /// The kernel's start: the thread has done nothing yet.
+    Entry,
+    /// A probe in a loop.
+    Loop,
+    /// Before a barrier.
+    BarrierArrive,
+    /// After a barrier.
+    BarrierLeave,
+    /// Before a warp-level operation.
+    WarpArrive,
+    /// After a warp-level operation.
+    WarpLeave,
+}
+
+impl Kernel {
+    /// The entry.
+    pub const ENTRY: BbId = BbId(0);
+    /// The resume point of a thread that has not started.
+    pub const ENTRY_POINT: ResumePointId = ResumePointId(0);
+
+    /// Width of a register.
+    #[must_use]
+    pub fn width(&self, reg: RegId) -> Width {
+        self.registers[reg.index()]
+    }
+
+    /// A new register.
+    pub fn add_register(&mut self, width: Width) -> RegId {
+        let id = RegId(u32::try_from(self.registers.len()).unwrap_or(u32::MAX));
+        self.registers.push(width);
+        id
+    }
+
+    /// A new basic block.
+    pub fn add_block(&mut self, block: BasicBlock) -> BbId {
+        let id = BbId(u32::try_from(self.blocks.len()).unwrap_or(u32::MAX));
+        self.blocks.push(block);
+        id
+    }
+
+    /// A new resume point.
+    pub fn add_resume_point(&mut self, point: ResumePoint) -> ResumePointId {
+        let id = ResumePointId(u32::try_from(self.resume_points.len()).unwrap_or(u32::MAX));
+        self.resume_points.push(point);
+        id
+    }
+
+    /// Size of the parameter buffer in bytes.
+    #[must_use]
+    pub fn param_bytes(&self) -> u32 {
+        self.params.iter().map(|p| p.offset + p.size_bytes).max().unwrap_or(0)
+    }
+
+    /// Ids and basic blocks, in order.
+    pub fn iter_blocks(&self) -> impl Iterator<Item = (BbId, &BasicBlock)> {
+        (0u32..).map(BbId).zip(&self.blocks)
+    }
+}

@@ -1,0 +1,1 @@
+//! Inserts pause probes into kernels.

@@ -1,0 +1,1 @@
+//! PTX front end: text to AST to hetIR.

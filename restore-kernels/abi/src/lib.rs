@@ -1,0 +1,9 @@
+//! Memory layouts that generated code and devices agree on.
+//!
+//! Generators write code against these; devices fill and read the memory. Nothing here allocates or runs anything.
+
+pub mod program;
+pub mod thread_state;
+pub mod launch_control;
+pub mod cpu_block;
+pub mod paused_block;

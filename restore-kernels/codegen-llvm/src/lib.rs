@@ -1,0 +1,1 @@
+//! hetIR to native code through LLVM, as a shared object of its own.

@@ -1,0 +1,1 @@
+//! hetIR to PTX.

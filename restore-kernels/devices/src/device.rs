@@ -1,0 +1,259 @@
+//! The interface of a device, as the server sees it.
+//!
+//! Memory lies at addresses that the server chooses ([`DEVICE_BASE`] and up), the same on every device. Copies and fills
+//! are synchronous and never wait for running kernels. Order between commands is the server's business, except that
+//! launches given to one [`Queue`] run in the order given.
+//!
+//! Pausing: after [`Device::request_pause`] every launch, running or queued or given later, stops at its next probe;
+//! [`RunningLaunch::wait`] then hands out what is left of it. [`Device::end_pause`] lets later launches run again; what
+//! was stopped is started anew by the server as a continuation, on this device or another.
+
+use std::sync::Arc;
+
+use hetckpt_abi::paused_block::PausedGrid;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+
+use crate::error::DeviceError;
+
+/// First device address.
+pub const DEVICE_BASE: u64 = 0x2000_0000_0000;
+/// Mapping granularity: every address and size given to [`Device::map`] is a multiple of it (2 MiB).
+pub const GRANULARITY: u64 = 2 << 20;
+
+/// What a device is and can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceDescription {
+    /// How the user names it: `cpu`, `cuda:0`.
+    pub id: String,
+    /// `cpu` or `cuda`.
+    pub kind: &'static str,
+    /// The device's own name.
+    pub name: String,
+    /// Vendor.
+    pub vendor: String,
+    /// Driver version, or the compiler's for the CPU.
+    pub driver: String,
+    /// All memory in bytes.
+    pub total_bytes: u64,
+    /// Free memory in bytes.
+    pub free_bytes: u64,
+    /// Limits a program can hit: threads a block.
+    pub max_threads_per_block: u32,
+    /// Shared memory a block may have, with opt-in.
+    pub max_shared_bytes: u32,
+    /// Number of multiprocessors (CPU: worker threads).
+    pub num_multiprocessors: u32,
+    /// CUDA device attributes by number (`CUdevice_attribute`) for a CUDA device; empty elsewhere.
+    pub cuda_attributes: Vec<(u32, i32)>,
+    /// UUID (CUDA) or zeros.
+    pub uuid: [u8; 16],
+}
+
+/// Generated code for one program.
+#[derive(Clone, Debug)]
+pub enum Code {
+    /// PTX text with one entry `name`, its hidden last parameter the control block's address.
+    Ptx(String),
+    /// hetIR text of the program's kernel (globals bound), and the resume points with the block each starts at; the CPU
+    /// device compiles it.
+    HetIr {
+        /// The kernel's text form.
+        text: String,
+        /// Resume points and basic blocks to start at.
+        entries: Vec<(u32, u32)>,
+    },
+}
+
+/// A program ready to be loaded.
+#[derive(Clone, Debug)]
+pub struct LoadRequest {
+    /// Kernel name.
+    pub name: String,
+    /// What to load.
+    pub code: Code,
+    /// Resume points at which blocks may start; `[0]` for an ordinary launch.
+    pub entries: Vec<u32>,
+    /// Where registers are saved.
+    pub layout: ThreadStateLayout,
+    /// Size of the kernel's own parameter buffer, bytes (without the hidden parameter).
+    pub param_bytes: u32,
+    /// Offset and size of each parameter.
+    pub params: Vec<(u32, u32)>,
+    /// Static shared memory, bytes.
+    pub static_shared_bytes: u32,
+    /// Local frame of a thread, bytes (hetIR's; not what the device's compiler spills).
+    pub local_bytes: u32,
+    /// True if the kernel has any barrier.
+    pub has_barrier: bool,
+    /// True if the kernel has any warp-level operation.
+    pub has_warp_op: bool,
+}
+
+/// What a loaded kernel needs and allows (for `cuFuncGetAttribute` and occupancy).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelAttributes {
+    /// Threads a block may have.
+    pub max_threads_per_block: u32,
+    /// Registers a thread.
+    pub num_registers: u32,
+    /// Static shared memory.
+    pub static_shared_bytes: u32,
+    /// Local memory a thread, spills included.
+    pub local_bytes: u32,
+}
+
+/// A program loaded on a device.
+pub trait LoadedKernel: Send + Sync {
+    /// Attributes.
+    fn attributes(&self) -> KernelAttributes;
+    /// For down-casting by the device that made it.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// Which blocks a launch runs.
+#[derive(Clone, Debug)]
+pub enum Blocks {
+    /// The whole grid, from the start.
+    All,
+    /// What a pause left: needs a program with the entries of its resume points (and `rp0` for what has not started).
+    Rest(Arc<PausedGrid>),
+}
+
+/// One launch.
+#[derive(Clone)]
+pub struct Launch {
+    /// The loaded program.
+    pub kernel: Arc<dyn LoadedKernel>,
+    /// Grid as the program sees it, in blocks, x first.
+    pub grid: [u32; 3],
+    /// Block, in threads, x first.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Parameter buffer, laid out as the kernel's parameters are.
+    pub params: Arc<[u8]>,
+    /// Which blocks.
+    pub blocks: Blocks,
+    /// All blocks must be resident together (cooperative launch).
+    pub cooperative: bool,
+}
+
+/// How a launch ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// All its blocks finished.
+    Finished,
+    /// It was paused with this left over (never empty).
+    Paused(PausedGrid),
+    /// It failed.
+    Failed(DeviceError),
+}
+
+/// A launch that was given to a queue.
+pub trait RunningLaunch: Send + Sync {
+    /// True once `wait` would return at once.
+    fn is_done(&self) -> bool;
+    /// Waits for the end and, after a pause, for the capture of what is left. Callable once; later calls return
+    /// `Finished`.
+    fn wait(&self) -> Outcome;
+    /// Waits until the launch is no longer on the device, without capturing anything.
+    fn wait_stopped(&self);
+}
+
+/// Launches in order.
+pub trait Queue: Send + Sync {
+    /// Starts `launch` behind all launches given before; returns at once.
+    ///
+    /// # Errors
+    /// [`DeviceError::Launch`] if the device cannot run it; nothing was started then.
+    fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError>;
+}
+
+/// What to fill memory with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Bytes.
+    U8(u8),
+    /// 16-bit words.
+    U16(u16),
+    /// 32-bit words.
+    U32(u32),
+}
+
+/// A device.
+pub trait Device: Send + Sync {
+    /// Describes the device as it is now.
+    fn describe(&self) -> DeviceDescription;
+
+    /// Maps zeroed memory at `addr`.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Map`].
+    fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError>;
+
+    /// Unmaps what [`Device::map`] mapped, the whole range at once.
+    ///
+    /// # Errors
+    /// [`DeviceError::Map`].
+    fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError>;
+
+    /// Makes host memory that is mapped in this process at `addr` (page-aligned) usable by kernels at that address.
+    ///
+    /// # Errors
+    /// [`DeviceError::Map`].
+    fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError>;
+
+    /// Undoes [`Device::register_host`].
+    ///
+    /// # Errors
+    /// [`DeviceError::Map`].
+    fn unregister_host(&self, addr: u64) -> Result<(), DeviceError>;
+
+    /// Host to device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn write(&self, dst: u64, src: &[u8]) -> Result<(), DeviceError>;
+
+    /// Device to host.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Device to device; ranges may not overlap.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn copy(&self, dst: u64, src: u64, size_bytes: u64) -> Result<(), DeviceError>;
+
+    /// Fills `rows` rows of `width` elements, rows `pitch_bytes` apart.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn fill(&self, dst: u64, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<(), DeviceError>;
+
+    /// Builds and loads a program.
+    ///
+    /// # Errors
+    /// [`DeviceError::Build`].
+    fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError>;
+
+    /// A new queue; `priority` as CUDA's (0 least, negative more urgent). Dropping it waits for nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError>;
+
+    /// Tells all launches, present and future, to stop at their next probe. Returns as soon as they are told.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device cannot be told (then it runs on as before).
+    fn request_pause(&self) -> Result<(), DeviceError>;
+
+    /// Lets future launches run again.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn end_pause(&self) -> Result<(), DeviceError>;
+}

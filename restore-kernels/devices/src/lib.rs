@@ -1,0 +1,4 @@
+//! Devices: what runs generated code and owns device memory. The only crate that calls a driver.
+
+pub mod device;
+pub mod error;

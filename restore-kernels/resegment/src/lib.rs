@@ -1,0 +1,1 @@
+//! Rebuilds a kernel for the resume points of a snapshot.

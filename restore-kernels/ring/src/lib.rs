@@ -1,0 +1,1 @@
+//! Words between shim, server, plugin and command line.

@@ -1,0 +1,1 @@
+//! The device server: one per application, holder of the only driver.

@@ -1,0 +1,1 @@
+//! Snapshot archive: a tar of zstd members.
