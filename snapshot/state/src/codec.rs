@@ -1,0 +1,275 @@
+//! The binary form of a process's state.
+//!
+//! # Shape
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `hetstate` |
+//! | 8 | 4 | [`FORMAT_VERSION`], little-endian: readable without decoding the rest |
+//! | 12 | 4 | 0 |
+//! | 16 | … | [`ProcessState`], bincode 2, standard configuration |
+
+use crate::names::FORMAT_VERSION;
+use crate::process::ProcessState;
+
+/// First bytes of the binary form.
+pub const MAGIC: [u8; 8] = *b"hetstate";
+const HEADER_BYTES: usize = 16;
+/// Bytes in memory per encoded byte, at most: a length in a damaged file cannot ask for more. (The smallest encoding of
+/// the largest element takes 5 bytes for 96.)
+const EXPANSION: usize = 32;
+
+/// Why a state cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CodecError {
+    /// Not a state, or cut off: damaged input.
+    #[error("the bytes are not a process state")]
+    NotAState,
+    /// Written by another version.
+    #[error("the state has format version {found}, this program reads version {known}")]
+    Version {
+        /// Version found.
+        found: u32,
+        /// Version known here.
+        known: u32,
+    },
+    /// Damaged input.
+    #[error("the state is damaged")]
+    Decode(#[source] bincode::error::DecodeError),
+    /// Bytes follow the state: damaged input.
+    #[error("{bytes} bytes follow the state")]
+    TrailingBytes {
+        /// How many.
+        bytes: usize,
+    },
+    /// A bug in this program.
+    #[error("the state cannot be encoded")]
+    Encode(#[source] bincode::error::EncodeError),
+}
+
+/// The binary form of `state`.
+///
+/// # Errors
+/// [`CodecError::Encode`].
+pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
+    let mut bytes = Vec::with_capacity(4096);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bincode::encode_into_std_write(state, &mut bytes, bincode::config::standard())
+        .map_err(CodecError::Encode)?;
+    Ok(bytes)
+}
+
+/// Reads what [`encode`] wrote.
+///
+/// # Errors
+/// All but [`CodecError::Encode`]; never panics, whatever the bytes.
+pub fn decode(bytes: &[u8]) -> Result<ProcessState, CodecError> {
+    let (header, body) = bytes
+        .split_at_checked(HEADER_BYTES)
+        .ok_or(CodecError::NotAState)?;
+    if !header.starts_with(&MAGIC) {
+        return Err(CodecError::NotAState);
+    }
+    let mut version = [0; 4];
+    version.copy_from_slice(&header[8..12]);
+    let found = u32::from_le_bytes(version);
+    if found != FORMAT_VERSION {
+        return Err(CodecError::Version {
+            found,
+            known: FORMAT_VERSION,
+        });
+    }
+    let (state, used) = decode_limited(body).map_err(CodecError::Decode)?;
+    match body.len().saturating_sub(used) {
+        0 => Ok(state),
+        bytes => Err(CodecError::TrailingBytes { bytes }),
+    }
+}
+
+/// bincode's limit is a constant, so the smallest sufficient one of a few is taken.
+fn decode_limited(body: &[u8]) -> Result<(ProcessState, usize), bincode::error::DecodeError> {
+    const SMALL: usize = 16 << 20;
+    const MEDIUM: usize = 1 << 30;
+    const LARGE: usize = 1 << 38;
+    let config = bincode::config::standard();
+    match body.len().saturating_mul(EXPANSION) {
+        0..=SMALL => bincode::decode_from_slice(body, config.with_limit::<SMALL>()),
+        0..=MEDIUM => bincode::decode_from_slice(body, config.with_limit::<MEDIUM>()),
+        _ => bincode::decode_from_slice(body, config.with_limit::<LARGE>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+    use super::*;
+    use crate::allocation::{Allocation, Mapping, Owner};
+    use crate::kernel_run::{KernelRun, ProbedKernel};
+    use crate::memory_index::{ChunkRef, MemoryIndex, Piece};
+    use crate::process::CaptureDevice;
+    use crate::queue::{StreamState, Work, WorkItem};
+    use crate::summary::Summary;
+    use crate::thread::{ResumePointRegisters, StoppedBlock, ThreadGroup};
+    use crate::virtual_device::VirtualDevice;
+
+    fn example() -> ProcessState {
+        let stopped = StoppedBlock {
+            block: 3,
+            groups: vec![
+                ThreadGroup {
+                    resume_point: 1,
+                    threads: vec![(0, 2), (5, 8)],
+                    registers: vec![7; 5 * 12],
+                },
+                ThreadGroup {
+                    resume_point: 4,
+                    threads: vec![(2, 4)],
+                    registers: vec![],
+                },
+            ],
+            shared: vec![1; 32],
+            local: vec![],
+        };
+        let run = KernelRun {
+            probed_kernel: 0,
+            kernel: 9,
+            grid: [10, 2, 1],
+            block: [8, 1, 1],
+            dynamic_shared_bytes: 16,
+            cooperative: false,
+            params: vec![1, 2, 3],
+            stopped: vec![stopped],
+            not_started: vec![(4, 6), (8, 20)],
+        };
+        ProcessState {
+            pid: 42,
+            ring_version: 1,
+            ring_fd: 5,
+            ring_consumed: 100,
+            ring_private: vec![],
+            captured_on: CaptureDevice {
+                kind: "cpu".into(),
+                name: "x".into(),
+                driver: "y".into(),
+            },
+            virtual_device: VirtualDevice {
+                name: "v".into(),
+                uuid: [1; 16],
+                total_bytes: 1 << 40,
+                attributes: vec![(1, 1024), (10, 32)],
+            },
+            fault: 0,
+            next_handle: 77,
+            mappings: vec![Mapping {
+                addr: 0x2000_0000_0000,
+                size_bytes: 2 << 20,
+            }],
+            allocations: vec![Allocation {
+                addr: 0x2000_0000_0000,
+                size_bytes: 100,
+                owner: Owner::Program,
+            }],
+            pinned: vec![],
+            modules: vec![],
+            probed_kernels: vec![ProbedKernel {
+                name: "k".into(),
+                text: "t".into(),
+                resume_points: vec![ResumePointRegisters {
+                    resume_point: 1,
+                    registers: vec![(0, 8), (3, 4)],
+                }],
+            }],
+            streams: vec![StreamState {
+                id: 0,
+                flags: 0,
+                priority: 0,
+                work: vec![
+                    WorkItem {
+                        work: Work::Resume(Box::new(run)),
+                        after: vec![],
+                        number: 1,
+                    },
+                    WorkItem {
+                        work: Work::Command(vec![1, 2]),
+                        after: vec![(7, 1)],
+                        number: 2,
+                    },
+                ],
+            }],
+            events: vec![],
+            memory: MemoryIndex {
+                chunks: vec![ChunkRef {
+                    addr: 0x2000_0000_0000,
+                    piece: 0,
+                }],
+                pieces: vec![Piece {
+                    offset_bytes: 0,
+                    stored_bytes: 10,
+                    raw_bytes: 20,
+                    hash: [3; 32],
+                }],
+            },
+        }
+    }
+
+    #[test]
+    fn decoding_inverts_encoding() {
+        let state = example();
+        assert_eq!(decode(&encode(&state).unwrap()).unwrap(), state);
+    }
+
+    #[test]
+    fn summary_counts_blocks_and_threads() {
+        let summary = Summary::of(&example());
+        let kernel = &summary.kernels_in_flight[0];
+        assert_eq!(
+            (
+                kernel.blocks_finished,
+                kernel.blocks_paused,
+                kernel.blocks_not_started
+            ),
+            (5, 1, 14)
+        );
+        assert_eq!(
+            kernel
+                .resume_points
+                .iter()
+                .map(|(&p, &n)| (p, n))
+                .collect::<Vec<_>>(),
+            [(1, 5), (4, 2)]
+        );
+        assert_eq!(kernel.threads_finished, 1);
+        assert_eq!(summary.num_held_commands, 1);
+    }
+
+    #[test]
+    fn newer_version_is_named() {
+        let mut bytes = encode(&example()).unwrap();
+        bytes[8] = 200;
+        match decode(&bytes) {
+            Err(CodecError::Version {
+                found: 200,
+                known: FORMAT_VERSION,
+            }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn cut_or_damaged_bytes_are_refused_or_decode_to_something() {
+        let bytes = encode(&example()).unwrap();
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).is_err(), "cut at {len}");
+        }
+        for at in HEADER_BYTES..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                // Only that it returns: a flipped byte of a name is still a state; the files' hashes find that.
+                let _ = decode(&damaged);
+            }
+        }
+    }
+}

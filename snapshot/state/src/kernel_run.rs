@@ -1,0 +1,64 @@
+//! A kernel that was stopped while it ran.
+
+use bincode::{Decode, Encode};
+
+use crate::thread::{ResumePointRegisters, StoppedBlock};
+
+/// A probed kernel that some launch is stopped in; kept as text, so that any target can be generated from it again.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ProbedKernel {
+    /// Mangled name.
+    pub name: String,
+    /// The probed kernel in hetIR's text form, module variables bound to their addresses.
+    pub text: String,
+    /// What is saved at each resume point, by ascending number.
+    pub resume_points: Vec<ResumePointRegisters>,
+}
+
+/// A stopped launch: blocks that are neither stopped nor not started have finished.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct KernelRun {
+    /// Index of its kernel in [`crate::process::ProcessState::probed_kernels`].
+    pub probed_kernel: u32,
+    /// Number of the kernel as the process knows it.
+    pub kernel: u64,
+    /// Blocks of the grid, x first.
+    pub grid: [u32; 3],
+    /// Threads of a block, x first.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub dynamic_shared_bytes: u32,
+    /// True for a cooperative launch: its unfinished blocks must run together.
+    pub cooperative: bool,
+    /// Parameter buffer.
+    pub params: Vec<u8>,
+    /// Blocks stopped part-way, by ascending index.
+    pub stopped: Vec<StoppedBlock>,
+    /// Blocks not started: ascending, disjoint ranges, end exclusive.
+    pub not_started: Vec<(u64, u64)>,
+}
+
+impl KernelRun {
+    /// Blocks in the grid.
+    #[must_use]
+    pub fn num_blocks(&self) -> u64 {
+        self.grid.iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Blocks not started.
+    #[must_use]
+    pub fn num_not_started(&self) -> u64 {
+        self.not_started
+            .iter()
+            .map(|&(first, end)| end.saturating_sub(first))
+            .sum()
+    }
+
+    /// Blocks that have finished.
+    #[must_use]
+    pub fn num_finished(&self) -> u64 {
+        self.num_blocks()
+            .saturating_sub(self.stopped.len() as u64)
+            .saturating_sub(self.num_not_started())
+    }
+}

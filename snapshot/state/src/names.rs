@@ -1,0 +1,31 @@
+//! Names of the files that hold a process's state, in the directory of CRIU's images.
+
+/// Version of the files and of the binary schema. A reader takes exactly the versions it knows.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The readable description: [`crate::summary::Description`] as JSON.
+#[must_use]
+pub fn description_file(pid: u32) -> String {
+    format!("hetgpu-{pid}.json")
+}
+
+/// The state: a zstd frame of [`crate::codec`]'s bytes.
+#[must_use]
+pub fn state_file(pid: u32) -> String {
+    format!("hetgpu-{pid}.state.zst")
+}
+
+/// Content of device memory: the pieces of [`crate::memory_index::MemoryIndex`].
+#[must_use]
+pub fn memory_file(pid: u32) -> String {
+    format!("hetgpu-{pid}.mem")
+}
+
+/// The process id in the name of a description file; `None` for other names.
+#[must_use]
+pub fn pid_of_description(name: &str) -> Option<u32> {
+    name.strip_prefix("hetgpu-")?
+        .strip_suffix(".json")?
+        .parse()
+        .ok()
+}

@@ -1,0 +1,190 @@
+//! What a person or a script wants to know of a captured process without decoding its state.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::allocation::Owner;
+use crate::kernel_run::KernelRun;
+use crate::process::ProcessState;
+use crate::queue::Work;
+
+/// The description file, readable as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// [`crate::names::FORMAT_VERSION`] of the writer.
+    pub format_version: u32,
+    /// What was captured.
+    pub summary: Summary,
+    /// The other files of this process.
+    pub members: Vec<MemberFile>,
+}
+
+/// A file beside the description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberFile {
+    /// Name, in the same directory.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// BLAKE3 in hexadecimal. Of the memory file's pieces only the index has hashes; there it is empty.
+    pub blake3: String,
+}
+
+/// Facts about a captured process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Process id at capture.
+    pub pid: u32,
+    /// Kind of the device it was captured on: `cpu` or `cuda`.
+    pub captured_on_kind: String,
+    /// Its name.
+    pub captured_on: String,
+    /// Name of the device that the process sees.
+    pub virtual_device: String,
+    /// Allocations of the program.
+    pub allocations: Vec<AllocationSummary>,
+    /// Bytes allocated by the program.
+    pub allocated_bytes: u64,
+    /// Bytes of device memory mapped.
+    pub mapped_bytes: u64,
+    /// Bytes of the memory file.
+    pub stored_bytes: u64,
+    /// Pinned host memory in bytes.
+    pub pinned_bytes: u64,
+    /// Modules loaded.
+    pub num_modules: u32,
+    /// Streams.
+    pub num_streams: u32,
+    /// Events.
+    pub num_events: u32,
+    /// Commands held back behind stopped kernels.
+    pub num_held_commands: u64,
+    /// Kernels stopped part-way.
+    pub kernels_in_flight: Vec<KernelSummary>,
+    /// Device kinds that it can be restored on.
+    pub restorable_on: Vec<String>,
+    /// What a device must offer.
+    pub requires: Requirements,
+}
+
+/// An allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocationSummary {
+    /// Device address.
+    pub addr: u64,
+    /// Bytes.
+    pub size_bytes: u64,
+}
+
+/// A kernel stopped part-way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelSummary {
+    /// Mangled name.
+    pub name: String,
+    /// Stream it runs in.
+    pub stream: u64,
+    /// Blocks of the grid, x first.
+    pub grid: [u32; 3],
+    /// Threads of a block, x first.
+    pub block: [u32; 3],
+    /// Blocks that have finished.
+    pub blocks_finished: u64,
+    /// Blocks stopped part-way.
+    pub blocks_paused: u64,
+    /// Blocks not started.
+    pub blocks_not_started: u64,
+    /// Threads stopped at each resume point.
+    pub resume_points: BTreeMap<u32, u64>,
+    /// Threads of paused blocks that have finished.
+    pub threads_finished: u64,
+}
+
+/// What a device must offer for a restore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requirements {
+    /// Device memory in bytes.
+    pub memory_bytes: u64,
+    /// Threads in the largest block in flight.
+    pub threads_per_block: u64,
+}
+
+impl Summary {
+    /// The facts about `state`.
+    #[must_use]
+    pub fn of(state: &ProcessState) -> Self {
+        let allocations: Vec<AllocationSummary> = state
+            .allocations
+            .iter()
+            .filter(|a| a.owner == Owner::Program)
+            .map(|a| AllocationSummary {
+                addr: a.addr,
+                size_bytes: a.size_bytes,
+            })
+            .collect();
+        let work = || {
+            state
+                .streams
+                .iter()
+                .flat_map(|s| s.work.iter().map(move |item| (s.id, &item.work)))
+        };
+        let kernels_in_flight: Vec<KernelSummary> = work()
+            .filter_map(|(stream, work)| match work {
+                Work::Resume(run) => Some(KernelSummary::of(state, stream, run)),
+                Work::Command(_) => None,
+            })
+            .collect();
+        let mapped_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
+        let threads = |k: &KernelSummary| k.block.iter().map(|&n| u64::from(n)).product();
+        Self {
+            pid: state.pid,
+            captured_on_kind: state.captured_on.kind.clone(),
+            captured_on: state.captured_on.name.clone(),
+            virtual_device: state.virtual_device.name.clone(),
+            allocated_bytes: allocations.iter().map(|a| a.size_bytes).sum(),
+            allocations,
+            mapped_bytes,
+            stored_bytes: state.memory.stored_bytes(),
+            pinned_bytes: state.pinned.iter().map(|p| p.size_bytes).sum(),
+            num_modules: u32::try_from(state.modules.len()).unwrap_or(u32::MAX),
+            num_streams: u32::try_from(state.streams.len()).unwrap_or(u32::MAX),
+            num_events: u32::try_from(state.events.len()).unwrap_or(u32::MAX),
+            num_held_commands: work()
+                .filter(|(_, w)| matches!(w, Work::Command(_)))
+                .count() as u64,
+            requires: Requirements {
+                memory_bytes: mapped_bytes,
+                threads_per_block: kernels_in_flight.iter().map(threads).max().unwrap_or(0),
+            },
+            kernels_in_flight,
+            restorable_on: vec!["cpu".to_owned(), "cuda".to_owned()],
+        }
+    }
+}
+
+impl KernelSummary {
+    fn of(state: &ProcessState, stream: u64, run: &KernelRun) -> Self {
+        let name = usize::try_from(run.probed_kernel)
+            .ok()
+            .and_then(|i| state.probed_kernels.get(i))
+            .map_or_else(String::new, |k| k.name.clone());
+        let threads_per_block: u64 = run.block.iter().map(|&n| u64::from(n)).product();
+        let mut resume_points = BTreeMap::new();
+        let mut stopped_threads = 0;
+        for group in run.stopped.iter().flat_map(|b| &b.groups) {
+            *resume_points.entry(group.resume_point).or_insert(0) += group.num_threads();
+            stopped_threads += group.num_threads();
+        }
+        Self {
+            name,
+            stream,
+            grid: run.grid,
+            block: run.block,
+            blocks_finished: run.num_finished(),
+            blocks_paused: run.stopped.len() as u64,
+            blocks_not_started: run.num_not_started(),
+            resume_points,
+            threads_finished: (threads_per_block * run.stopped.len() as u64)
+                .saturating_sub(stopped_threads),
+        }
+    }
+}
