@@ -1,1 +1,12 @@
-//! Snapshot archive: a tar of zstd members.
+//! The snapshot archive `*.hetsnap`: a tar whose members are zstd-compressed, with a readable manifest first.
+//!
+//! Plain `tar` and `zstd` open it. [`writer`] makes one under a temporary name, verifies it and renames it; [`reader`]
+//! treats every byte as hostile. What the members mean is not known here.
+
+pub mod manifest;
+pub mod member;
+pub mod limits;
+pub mod writer;
+pub mod reader;
+pub mod verify;
+pub mod error;

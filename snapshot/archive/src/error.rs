@@ -1,0 +1,60 @@
+//! What goes wrong with an archive.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Failure to write, read or verify an archive.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The file system refused (host).
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried: `create`, `write`, `read`, …
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is no archive of ours (input).
+    #[error("{} is not a hetckpt archive: {reason}", path.display())]
+    NotAnArchive {
+        /// The file.
+        path: PathBuf,
+        /// What gave it away.
+        reason: String,
+    },
+    /// The file ends too early or its bytes were changed (input).
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Which part.
+        what: String,
+    },
+    /// A newer program wrote it (input).
+    #[error("{} has archive format version {found}, this program reads up to {supported}", path.display())]
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        supported: u32,
+    },
+    /// A member name that cannot be stored (a bug in us).
+    #[error("member name `{name}` cannot be stored")]
+    BadMemberName {
+        /// The name.
+        name: String,
+    },
+    /// No such member (input, or a bug in us).
+    #[error("{} has no member `{name}`", path.display())]
+    NoSuchMember {
+        /// The file.
+        path: PathBuf,
+        /// The member.
+        name: String,
+    },
+}

@@ -1,0 +1,196 @@
+//! Writes an archive: temporary name, members, manifest, fsync, verify, rename.
+//!
+//! The manifest stands first but lists sizes and hashes that are known last. So room is left for it, members are streamed
+//! behind, and it is written into its place at the end, padded with blanks.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::error::ArchiveError;
+use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
+use crate::manifest::{Encoding, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
+use crate::member::{HashingWriter, TAR_BLOCK, is_safe_name, tar_header, tar_padding};
+use crate::verify;
+
+/// A file that is to become a member.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Name in the archive; `.zst` is added if it is compressed.
+    pub name: String,
+    /// Where its bytes are.
+    pub path: PathBuf,
+    /// How to store it.
+    pub encoding: Encoding,
+}
+
+/// How to write an archive.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// zstd level for members that are compressed here.
+    pub level: i32,
+    /// Threads for compression; 0: as many as there are processors.
+    pub threads: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { level: 1, threads: 0 }
+    }
+}
+
+/// Writes `sources` and `manifest` (its `members` are filled in) to `target` and returns the archive's size in bytes.
+///
+/// Until it is durable and verified, nothing is seen under `target`; an older file of that name is replaced at once.
+/// `progress` is called with the number of raw bytes taken in so far.
+///
+/// # Errors
+/// [`ArchiveError::Io`] and [`ArchiveError::BadMemberName`]; the temporary file is gone then.
+pub fn write(
+    target: &Path,
+    mut manifest: Manifest,
+    sources: &[Source],
+    options: Options,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64, ArchiveError> {
+    let folder = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let io_error = |action, source| ArchiveError::Io { action, path: target.to_owned(), source };
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".hetsnap-")
+        .tempfile_in(folder)
+        .map_err(|e| io_error("create", e))?;
+
+    let reserved = manifest_room(&manifest, sources).map_err(|e| io_error("write", e))?;
+    manifest.members = write_members(&mut temporary, target, sources, reserved, options, progress)?;
+    let size = write_manifest(&mut temporary, &manifest, reserved).map_err(|e| io_error("write", e))?;
+    temporary.as_file().sync_all().map_err(|e| io_error("write", e))?;
+    verify::verify(temporary.path())?;
+    temporary.persist(target).map_err(|e| io_error("create", e.error))?;
+    File::open(folder).and_then(|d| d.sync_all()).map_err(|e| io_error("write", e))?;
+    Ok(size)
+}
+
+/// Bytes to leave for the manifest: what it takes with every number at its longest.
+fn manifest_room(manifest: &Manifest, sources: &[Source]) -> io::Result<u64> {
+    let mut worst = manifest.clone();
+    worst.members = sources
+        .iter()
+        .map(|source| MemberEntry {
+            name: format!("{}.zst", source.name),
+            stored_bytes: u64::MAX,
+            raw_bytes: u64::MAX,
+            encoding: source.encoding,
+            blake3: "0".repeat(64),
+        })
+        .collect();
+    Ok((serde_json::to_vec_pretty(&worst)?.len() as u64 + 1).next_multiple_of(TAR_BLOCK))
+}
+
+fn write_members(
+    temporary: &mut NamedTempFile,
+    target: &Path,
+    sources: &[Source],
+    reserved: u64,
+    options: Options,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<MemberEntry>, ArchiveError> {
+    if sources.len() > MAX_MEMBERS || reserved > MAX_MANIFEST_BYTES {
+        return Err(ArchiveError::BadMemberName { name: format!("number {}", sources.len()) });
+    }
+    let write_error = |source| ArchiveError::Io { action: "write", path: target.to_owned(), source };
+    let mut done = 0;
+    let mut entries = Vec::with_capacity(sources.len());
+    let mut position = TAR_BLOCK + reserved;
+    for source in sources {
+        let name = match source.encoding {
+            Encoding::Zstd => format!("{}.zst", source.name),
+            Encoding::Stored => source.name.clone(),
+        };
+        if !is_safe_name(&name) {
+            return Err(ArchiveError::BadMemberName { name });
+        }
+        let file = temporary.as_file_mut();
+        let input = File::open(&source.path)
+            .map_err(|e| ArchiveError::Io { action: "read", path: source.path.clone(), source: e })?;
+        file.seek(SeekFrom::Start(position + TAR_BLOCK)).map_err(write_error)?;
+        let mut out = HashingWriter::new(io::BufWriter::with_capacity(1 << 20, &*file));
+        let mut input = Counted { inner: BufReader::with_capacity(1 << 20, input), count: 0, before: done, progress };
+        let copied = match source.encoding {
+            Encoding::Stored => io::copy(&mut input, &mut out),
+            Encoding::Zstd => compress(&mut input, &mut out, options),
+        };
+        copied.and_then(|_| out.flush()).map_err(write_error)?;
+        let raw_bytes = input.count;
+        done += raw_bytes;
+        let (stored_bytes, hash) = out.finish();
+        let header = tar_header(&name, stored_bytes).map_err(write_error)?;
+        file.write_all(&vec![0; tar_padding(stored_bytes)]).map_err(write_error)?;
+        file.seek(SeekFrom::Start(position)).map_err(write_error)?;
+        file.write_all(header.as_bytes()).map_err(write_error)?;
+        position += TAR_BLOCK + stored_bytes.next_multiple_of(TAR_BLOCK);
+        let blake3 = hash.to_hex().to_string();
+        entries.push(MemberEntry { name, stored_bytes, raw_bytes, encoding: source.encoding, blake3 });
+    }
+    temporary.as_file_mut().seek(SeekFrom::Start(position)).map_err(write_error)?;
+    Ok(entries)
+}
+
+fn compress(input: &mut impl Read, out: &mut impl Write, options: Options) -> io::Result<u64> {
+    let mut encoder = zstd::Encoder::new(out, options.level)?;
+    encoder.include_checksum(true)?;
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
+        n => n,
+    };
+    if threads > 1 {
+        encoder.multithread(threads)?;
+    }
+    let copied = io::copy(input, &mut encoder)?;
+    encoder.finish()?;
+    Ok(copied)
+}
+
+/// Writes the manifest into its place and the manifest's hash and the end mark behind the last member, where the file
+/// stands. Returns the file's size.
+fn write_manifest(temporary: &mut NamedTempFile, manifest: &Manifest, reserved: u64) -> io::Result<u64> {
+    let mut text = serde_json::to_vec_pretty(manifest)?;
+    let room = usize::try_from(reserved).unwrap_or(0);
+    if text.len() >= room {
+        return Err(io::Error::other("the manifest outgrew its room"));
+    }
+    text.resize(room - 1, b' ');
+    text.push(b'\n');
+    let hash = blake3::hash(&text).to_hex().to_string() + "\n";
+
+    let file = temporary.as_file_mut();
+    file.write_all(tar_header(MANIFEST_HASH_NAME, hash.len() as u64)?.as_bytes())?;
+    file.write_all(hash.as_bytes())?;
+    file.write_all(&vec![0; tar_padding(hash.len() as u64) + 2 * TAR_BLOCK as usize])?;
+    let size = file.stream_position()?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(tar_header(MANIFEST_NAME, reserved)?.as_bytes())?;
+    file.write_all(&text)?;
+    Ok(size)
+}
+
+/// Counts what is read and reports it.
+struct Counted<'a, R> {
+    inner: R,
+    count: u64,
+    before: u64,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.count += n as u64;
+        (self.progress)(self.before + self.count);
+        Ok(n)
+    }
+}

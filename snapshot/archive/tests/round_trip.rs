@@ -1,0 +1,151 @@
+//! Archives written and read back, and damaged in every way that a disk or a person can.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::reader::Archive;
+use hetckpt_archive::verify::verify;
+use hetckpt_archive::writer::{self, Options, Source};
+
+fn manifest() -> Manifest {
+    Manifest {
+        format: FORMAT.into(),
+        format_version: FORMAT_VERSION,
+        written_by: "test".into(),
+        root_pid: 42,
+        command: vec!["app".into(), "--n=1".into()],
+        criu_version: "4.2".into(),
+        created_unix: 1,
+        processes: vec![serde_json::json!({"pid": 42})],
+        stdio: vec!["/dev/null".into(); 3],
+        members: vec![],
+    }
+}
+
+fn sources(folder: &Path) -> Vec<Source> {
+    let mut noise = 1u32;
+    let bytes: Vec<u8> = (0..300_001)
+        .map(|_| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (noise >> 24) as u8
+        })
+        .collect();
+    fs::write(folder.join("pages"), &bytes).unwrap();
+    fs::write(folder.join("core"), vec![7u8; 100_000]).unwrap();
+    fs::write(folder.join("empty"), b"").unwrap();
+    [("criu/pages-1.img", "pages", Encoding::Zstd), ("device/mem", "core", Encoding::Stored), ("criu/e", "empty", Encoding::Zstd)]
+        .into_iter()
+        .map(|(name, file, encoding)| Source { name: name.into(), path: folder.join(file), encoding })
+        .collect()
+}
+
+fn write_to(folder: &Path) -> PathBuf {
+    let target = folder.join("job.hetsnap");
+    let size = writer::write(&target, manifest(), &sources(folder), Options::default(), &mut |_| {}).unwrap();
+    assert_eq!(fs::metadata(&target).unwrap().len(), size);
+    target
+}
+
+#[test]
+fn what_goes_in_comes_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = verify(&write_to(folder.path())).unwrap();
+    let out = folder.path().join("out");
+    archive.extract_all("criu/", &out).unwrap();
+    archive.extract_all("device/", &out).unwrap();
+    for (name, original) in [("pages-1.img", "pages"), ("mem", "core"), ("e", "empty")] {
+        assert!(fs::read(out.join(name)).unwrap() == fs::read(folder.path().join(original)).unwrap(), "{name}");
+    }
+    assert_eq!(archive.manifest().processes, manifest().processes);
+}
+
+#[test]
+fn plain_tar_and_zstd_open_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = write_to(folder.path());
+    let status = Command::new("tar").arg("-xf").arg(&target).arg("-C").arg(folder.path()).status().unwrap();
+    assert!(status.success());
+    let unpacked = zstd::decode_all(&fs::read(folder.path().join("criu/pages-1.img.zst")).unwrap()[..]).unwrap();
+    assert!(unpacked == fs::read(folder.path().join("pages")).unwrap());
+    let text: serde_json::Value = serde_json::from_slice(&fs::read(folder.path().join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(text["root_pid"], 42);
+}
+
+#[test]
+fn archive_and_members_are_for_the_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let target = write_to(folder.path());
+    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn every_truncation_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(write_to(folder.path())).unwrap();
+    let cut = folder.path().join("cut");
+    for length in (0..whole.len() - 1024).step_by(997) {
+        fs::write(&cut, &whole[..length]).unwrap();
+        assert!(verify(&cut).is_err(), "cut to {length} bytes");
+    }
+}
+
+#[test]
+fn flipped_bits_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(write_to(folder.path())).unwrap();
+    let flipped = folder.path().join("flipped");
+    let original = folder.path().join("out0");
+    Archive::open(&folder.path().join("job.hetsnap")).unwrap().extract_all("", &original).unwrap();
+    for position in (0..whole.len()).step_by(1009) {
+        let mut bytes = whole.clone();
+        bytes[position] ^= 1 << (position % 8);
+        fs::write(&flipped, &bytes).unwrap();
+        // What no reader looks at (padding, the end mark, unused header fields) may differ; the contents may not.
+        if let Ok(archive) = verify(&flipped) {
+            let out = tempfile::tempdir_in(folder.path()).unwrap();
+            archive.extract_all("", out.path()).unwrap();
+            for name in ["criu/pages-1.img", "device/mem", "criu/e"] {
+                let same = fs::read(out.path().join(name)).unwrap() == fs::read(original.join(name)).unwrap();
+                assert!(same, "byte {position} flipped: {name} differs");
+            }
+        }
+    }
+}
+
+#[test]
+fn newer_version_is_told_from_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let newer = Manifest { format_version: FORMAT_VERSION + 1, ..manifest() };
+    let target = folder.path().join("new.hetsnap");
+    let error = writer::write(&target, newer, &sources(folder.path()), Options::default(), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, ArchiveError::NewerVersion { found, .. } if found == FORMAT_VERSION + 1), "{error}");
+    assert!(!target.exists(), "an archive that does not verify is not published");
+}
+
+#[test]
+fn other_files_are_no_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    for bytes in [&b""[..], b"hello", &[0u8; 4096], &[0xff; 4096]] {
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(verify(&path), Err(ArchiveError::NotAnArchive { .. } | ArchiveError::Damaged { .. })));
+    }
+    assert!(matches!(verify(&folder.path().join("absent")), Err(ArchiveError::Io { .. })));
+}
+
+#[test]
+fn nothing_is_left_behind_when_a_source_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sources = sources(folder.path());
+    sources[1].path = folder.path().join("absent");
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let result = writer::write(&out.join("a.hetsnap"), manifest(), &sources, Options::default(), &mut |_| {});
+    assert!(matches!(result, Err(ArchiveError::Io { action: "read", .. })));
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+}
