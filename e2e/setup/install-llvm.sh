@@ -29,8 +29,10 @@ done
 
 packages=(llvm-22-dev libpolly-22-dev libffi-dev zlib1g-dev libzstd-dev)
 
-if [ -n "${LLVM_SYS_221_PREFIX:-}" ] && [ -x "$LLVM_SYS_221_PREFIX/bin/llvm-config" ]; then
-	say "LLVM $("$LLVM_SYS_221_PREFIX/bin/llvm-config" --version) of $LLVM_SYS_221_PREFIX is used"
+debian_prefix=/usr/lib/llvm-22
+own_prefix=${LLVM_SYS_221_PREFIX:-$debian_prefix}
+if [ "$own_prefix" != "$debian_prefix" ] && [ -x "$own_prefix/bin/llvm-config" ]; then
+	say "LLVM $("$own_prefix/bin/llvm-config" --version) of $own_prefix is used"
 	exit
 fi
 command -v dpkg-query >/dev/null || die "this is no Debian; --help says what to install"

@@ -1,0 +1,127 @@
+# Everything a person or a CI job starts. `make help` lists it.
+#
+# Needs a Rust toolchain; `setup` installs the rest where it is missing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# Where downloads and the private CRIU and nvcc lie.
+export HETCKPT_CACHE ?= $(HOME)/.cache/hetckpt
+# The CRIU that tests and the demo use.
+export HETCKPT_CRIU ?= $(HETCKPT_CACHE)/criu/bin/criu
+NVCC ?= $(HETCKPT_CACHE)/nvcc-13.0/bin/nvcc
+# Where llvm-sys 221 (LLVM 22.1) finds bin/llvm-config.
+export LLVM_SYS_221_PREFIX ?= /usr/lib/llvm-22
+
+CARGO ?= cargo
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+RELEASE := $(TARGET)/release
+PREFIX ?= /usr/local
+# Random preemptions of each program in `make soak`.
+PREEMPTIONS ?= 50
+
+# The tree that runs: what `install` copies and what the end-to-end tests use.
+export HETCKPT_STAGE := $(TARGET)/stage
+export HETCKPT_PROGRAMS := $(TARGET)/e2e/programs
+export HETCKPT_PTX := $(TARGET)/e2e/ptx
+
+# What cargo builds, and its name in the stage.
+STAGED := \
+	hetckpt:bin/hetckpt \
+	hetckpt-server:bin/hetckpt-server \
+	libcuda_shim.so:lib/hetckpt/libcuda.so.1 \
+	libhetckpt_cpu_codegen.so:lib/hetckpt/libhetckpt_cpu_codegen.so \
+	libhetgpu_plugin.so:lib/criu/hetgpu_plugin.so
+
+# Test programs carry PTX only, compressed as nvcc does by default; no_ptx carries machine code only.
+NVCC_FLAGS := -std=c++17 -O3
+PTX_ONLY := -gencode arch=compute_80,code=compute_80
+MACHINE_CODE_ONLY := -gencode arch=compute_90,code=sm_90
+PROGRAM_NAMES := $(basename $(notdir $(wildcard e2e/programs/*.cu)))
+PROGRAM_HEADERS := $(wildcard e2e/programs/*.h)
+PROGRAMS := $(addprefix $(HETCKPT_PROGRAMS)/,$(PROGRAM_NAMES))
+PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
+
+SCRIPTS = .ci/run $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
+
+.PHONY: help setup build stage programs demo test check fmt-check clippy doc scripts unit e2e-test soak bench fmt clean install
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+setup: ## install what is missing to build and test: LLVM 22, CRIU >= 4.2, nvcc 13.0
+	@e2e/setup/prepare.sh
+
+build: setup ## build everything and stage it in target/stage
+	$(CARGO) build --release --workspace --locked
+	@$(MAKE) --no-print-directory stage
+
+stage: # Copies only what changed, so that a running server keeps its file and timestamps stay.
+	@for pair in $(STAGED); do \
+		built=$(RELEASE)/$${pair%%:*} staged=$(HETCKPT_STAGE)/$${pair#*:}; \
+		cmp -s "$$built" "$$staged" || install -D "$$built" "$$staged"; \
+	done
+
+programs: setup ## compile the CUDA test programs and their PTX
+	@$(MAKE) --no-print-directory $(PROGRAMS) $(PTX)
+
+$(HETCKPT_PROGRAMS)/no_ptx: TARGET_CODE = $(MACHINE_CODE_ONLY)
+$(PROGRAMS): TARGET_CODE = $(PTX_ONLY)
+$(PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/programs/%.cu $(PROGRAM_HEADERS)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) $(TARGET_CODE) $< -o $@
+
+$(PTX): $(HETCKPT_PTX)/%.ptx: e2e/programs/%.cu $(PROGRAM_HEADERS)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -ptx -arch=compute_80 $< -o $@
+
+demo: build programs ## stop a program in mid-kernel, dump it, restore it, compare
+	e2e/demo.sh
+
+test: ## the whole check, as CI runs it; it must leave the tree as it was
+	@mkdir -p $(TARGET)
+	@git status --porcelain >$(TARGET)/status-before-test
+	$(MAKE) check
+	$(MAKE) unit
+	$(MAKE) e2e-test
+	@git status --porcelain | diff $(TARGET)/status-before-test - || \
+		{ echo 'the tests left the files above in the tree' >&2; exit 1; }
+
+check: fmt-check clippy doc scripts ## formatting, lints, documentation, shell scripts
+
+fmt-check:
+	$(CARGO) fmt --all --check
+
+clippy: setup
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+doc: setup
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+scripts: setup
+	shellcheck $(SCRIPTS)
+
+unit: setup ## unit, golden and property tests
+	$(CARGO) test --workspace --exclude hetckpt-e2e --locked
+
+e2e-test: build programs ## end-to-end tests with the real CRIU
+	$(CARGO) test --release -p hetckpt-e2e --locked
+
+soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50)
+	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
+
+bench: build programs ## the measurements of BENCHMARKS.md
+	e2e/bench/run.sh
+
+fmt: ## format the Rust sources
+	$(CARGO) fmt --all
+
+clean: ## remove what was built; downloads stay in the cache
+	$(CARGO) clean
+
+install: build ## copy the stage to PREFIX (/usr/local), below DESTDIR
+	@for pair in $(STAGED); do \
+		install -D -s "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
+	done
