@@ -46,7 +46,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build stage programs demo test check fmt-check clippy doc scripts unit e2e-test soak bench fmt clean install
+.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test soak bench fmt clean install
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -58,17 +58,21 @@ build: setup ## build everything and stage it in target/stage
 	$(CARGO) build --release --workspace --locked
 	@$(MAKE) --no-print-directory stage
 
-stage: # Copies only what changed, so that a running server keeps its file and timestamps stay.
+# Copies only what changed, so that a running server keeps its file.
+stage:
 	@for pair in $(STAGED); do \
 		built=$(RELEASE)/$${pair%%:*} staged=$(HETCKPT_STAGE)/$${pair#*:}; \
 		cmp -s "$$built" "$$staged" || install -D "$$built" "$$staged"; \
 	done
 
 programs: setup ## compile the CUDA test programs and their PTX
-	@$(MAKE) --no-print-directory $(PROGRAMS) $(PTX)
+	@$(MAKE) --no-print-directory program-files
 
-$(HETCKPT_PROGRAMS)/no_ptx: TARGET_CODE = $(MACHINE_CODE_ONLY)
+program-files: $(PROGRAMS) $(PTX)
+	@:
+
 $(PROGRAMS): TARGET_CODE = $(PTX_ONLY)
+$(HETCKPT_PROGRAMS)/no_ptx: TARGET_CODE = $(MACHINE_CODE_ONLY)
 $(PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/programs/%.cu $(PROGRAM_HEADERS)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(TARGET_CODE) $< -o $@
