@@ -47,8 +47,8 @@ __global__ void heat_up(float *now, uint32_t count, float factor)
 int main(int argc, char **argv)
 {
     const Arguments arguments(argc, argv, "stencil", "heat flow by many small kernels with host decisions in between",
-                              {{"n", 64, 2, 8192, "inner points in each direction"},
-                               {"steps", 1000, 0, UINT32_MAX, "time steps, one launch each"},
+                              {{"n", 48, 2, 8192, "inner points in each direction"},
+                               {"steps", 2000, 0, UINT32_MAX, "time steps, one launch each"},
                                {"look-every", 20, 1, UINT32_MAX, "steps between two looks at the peak"}});
     const uint32_t n = arguments["n"], steps = arguments["steps"], look_every = arguments["look-every"];
     const uint32_t width = n + 2;
