@@ -6,7 +6,7 @@
 
 using Sum = unsigned long long; // modulo 2^64
 
-// Sum over the block, valid in thread 0. The block size must be a power of two.
+// Sum over the block in thread 0, 0 in the others. The block size must be a power of two.
 __device__ Sum block_sum(Sum value, Sum *sums)
 {
     const uint32_t thread = threadIdx.x;
@@ -17,7 +17,7 @@ __device__ Sum block_sum(Sum value, Sum *sums)
             sums[thread] += sums[thread + half];
         __syncthreads();
     }
-    return sums[0]; // no barrier needed after it: only thread 0 uses it, and only thread 0 writes there next
+    return thread == 0 ? sums[0] : 0; // needs no barrier after it: only thread 0 writes there next
 }
 
 __global__ void reduce_values(const uint32_t *values, Sum *partial, uint32_t n, uint32_t iterations)
