@@ -5,6 +5,7 @@
 
 pub mod manifest;
 pub mod member;
+pub mod chunk;
 pub mod limits;
 pub mod writer;
 pub mod reader;

@@ -55,8 +55,7 @@ pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
-    bincode::encode_into_std_write(state, &mut bytes, bincode::config::standard())
-        .map_err(CodecError::Encode)?;
+    bincode::encode_into_std_write(state, &mut bytes, bincode::config::standard()).map_err(CodecError::Encode)?;
     Ok(bytes)
 }
 
@@ -65,9 +64,7 @@ pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
 /// # Errors
 /// All but [`CodecError::Encode`]; never panics, whatever the bytes.
 pub fn decode(bytes: &[u8]) -> Result<ProcessState, CodecError> {
-    let (header, body) = bytes
-        .split_at_checked(HEADER_BYTES)
-        .ok_or(CodecError::NotAState)?;
+    let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or(CodecError::NotAState)?;
     if !header.starts_with(&MAGIC) {
         return Err(CodecError::NotAState);
     }
@@ -93,10 +90,13 @@ fn decode_limited(body: &[u8]) -> Result<(ProcessState, usize), bincode::error::
     const MEDIUM: usize = 1 << 30;
     const LARGE: usize = 1 << 38;
     let config = bincode::config::standard();
-    match body.len().saturating_mul(EXPANSION) {
-        0..=SMALL => bincode::decode_from_slice(body, config.with_limit::<SMALL>()),
-        0..=MEDIUM => bincode::decode_from_slice(body, config.with_limit::<MEDIUM>()),
-        _ => bincode::decode_from_slice(body, config.with_limit::<LARGE>()),
+    let needed = body.len().saturating_mul(EXPANSION);
+    if needed <= SMALL {
+        bincode::decode_from_slice(body, config.with_limit::<SMALL>())
+    } else if needed <= MEDIUM {
+        bincode::decode_from_slice(body, config.with_limit::<MEDIUM>())
+    } else {
+        bincode::decode_from_slice(body, config.with_limit::<LARGE>())
     }
 }
 
@@ -225,19 +225,11 @@ mod tests {
         let summary = Summary::of(&example());
         let kernel = &summary.kernels_in_flight[0];
         assert_eq!(
-            (
-                kernel.blocks_finished,
-                kernel.blocks_paused,
-                kernel.blocks_not_started
-            ),
+            (kernel.blocks_finished, kernel.blocks_paused, kernel.blocks_not_started),
             (5, 1, 14)
         );
         assert_eq!(
-            kernel
-                .resume_points
-                .iter()
-                .map(|(&p, &n)| (p, n))
-                .collect::<Vec<_>>(),
+            kernel.resume_points.iter().map(|(&p, &n)| (p, n)).collect::<Vec<_>>(),
             [(1, 5), (4, 2)]
         );
         assert_eq!(kernel.threads_finished, 1);

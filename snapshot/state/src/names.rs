@@ -24,8 +24,5 @@ pub fn memory_file(pid: u32) -> String {
 /// The process id in the name of a description file; `None` for other names.
 #[must_use]
 pub fn pid_of_description(name: &str) -> Option<u32> {
-    name.strip_prefix("hetgpu-")?
-        .strip_suffix(".json")?
-        .parse()
-        .ok()
+    name.strip_prefix("hetgpu-")?.strip_suffix(".json")?.parse().ok()
 }

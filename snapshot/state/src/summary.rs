@@ -148,9 +148,7 @@ impl Summary {
             num_modules: u32::try_from(state.modules.len()).unwrap_or(u32::MAX),
             num_streams: u32::try_from(state.streams.len()).unwrap_or(u32::MAX),
             num_events: u32::try_from(state.events.len()).unwrap_or(u32::MAX),
-            num_held_commands: work()
-                .filter(|(_, w)| matches!(w, Work::Command(_)))
-                .count() as u64,
+            num_held_commands: work().filter(|(_, w)| matches!(w, Work::Command(_))).count() as u64,
             requires: Requirements {
                 memory_bytes: mapped_bytes,
                 threads_per_block: kernels_in_flight.iter().map(threads).max().unwrap_or(0),
@@ -183,8 +181,7 @@ impl KernelSummary {
             blocks_paused: run.stopped.len() as u64,
             blocks_not_started: run.num_not_started(),
             resume_points,
-            threads_finished: (threads_per_block * run.stopped.len() as u64)
-                .saturating_sub(stopped_threads),
+            threads_finished: (threads_per_block * run.stopped.len() as u64).saturating_sub(stopped_threads),
         }
     }
 }

@@ -19,10 +19,7 @@ impl ResumePointRegisters {
     /// Bytes saved for one thread.
     #[must_use]
     pub fn bytes_per_thread(&self) -> u64 {
-        self.registers
-            .iter()
-            .map(|&(_, width)| u64::from(width))
-            .sum()
+        self.registers.iter().map(|&(_, width)| u64::from(width)).sum()
     }
 }
 

@@ -20,10 +20,7 @@ impl VirtualDevice {
     /// An attribute's value; `None` if the device has no such attribute.
     #[must_use]
     pub fn attribute(&self, number: u32) -> Option<i32> {
-        let at = self
-            .attributes
-            .binary_search_by_key(&number, |&(n, _)| n)
-            .ok()?;
+        let at = self.attributes.binary_search_by_key(&number, |&(n, _)| n).ok()?;
         self.attributes.get(at).map(|&(_, value)| value)
     }
 }
