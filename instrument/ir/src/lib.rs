@@ -10,4 +10,5 @@ mod operands;
 pub mod basic_block;
 pub mod kernel;
 pub mod module;
+pub mod text;
 pub mod analysis;

@@ -53,7 +53,11 @@ pub fn bind_globals(kernel: &mut Kernel, addresses: &BTreeMap<String, u64>) -> R
     for block in &mut kernel.blocks {
         for inst in &mut block.insts {
             let addr = match &mut inst.op {
-                Op::AddrOf { addr, space: Space::Global, .. }
+                Op::AddrOf {
+                    addr,
+                    space: Space::Global,
+                    ..
+                }
                 | Op::Load { addr, .. }
                 | Op::Store { addr, .. }
                 | Op::Atom { addr, .. } => addr,

@@ -94,7 +94,10 @@ impl Op {
     /// True if the instruction does something beyond writing its registers, or reads memory that may change.
     #[must_use]
     pub fn has_side_effect(&self) -> bool {
-        matches!(self, Op::Store { .. } | Op::Atom { .. } | Op::Membar { .. } | Op::Warp { .. } | Op::Opaque { .. })
+        matches!(
+            self,
+            Op::Store { .. } | Op::Atom { .. } | Op::Membar { .. } | Op::Warp { .. } | Op::Opaque { .. }
+        )
     }
 }
 
@@ -103,7 +106,9 @@ impl Terminator {
     pub fn for_each_use(&self, mut f: impl FnMut(RegId)) {
         match self {
             Terminator::Branch { guard, .. } => f(guard.pred),
-            Terminator::Barrier { id, count, reduction, .. } => {
+            Terminator::Barrier {
+                id, count, reduction, ..
+            } => {
                 operand(id, &mut f);
                 if let Some(count) = count {
                     operand(count, &mut f);
@@ -120,7 +125,10 @@ impl Terminator {
     #[must_use]
     pub fn def(&self) -> Option<RegId> {
         match self {
-            Terminator::Barrier { reduction: Some(reduction), .. } => Some(reduction.dst),
+            Terminator::Barrier {
+                reduction: Some(reduction),
+                ..
+            } => Some(reduction.dst),
             _ => None,
         }
     }

@@ -72,7 +72,10 @@ impl Type {
     /// True for `f16` … `f64`, packed ones included.
     #[must_use]
     pub const fn is_float(self) -> bool {
-        matches!(self, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::F32 | Type::F64)
+        matches!(
+            self,
+            Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::F32 | Type::F64
+        )
     }
 
     /// Name as PTX writes it, without the dot.

@@ -12,7 +12,9 @@ impl RegSet {
     /// The empty set, with room for `num_registers`.
     #[must_use]
     pub fn with_capacity(num_registers: usize) -> Self {
-        Self { words: vec![0; num_registers.div_ceil(64)] }
+        Self {
+            words: vec![0; num_registers.div_ceil(64)],
+        }
     }
 
     /// Adds a register; true if it was not there.
@@ -36,7 +38,9 @@ impl RegSet {
     /// True if the register is in the set.
     #[must_use]
     pub fn contains(&self, reg: RegId) -> bool {
-        self.words.get(reg.index() / 64).is_some_and(|w| w & (1u64 << (reg.index() % 64)) != 0)
+        self.words
+            .get(reg.index() / 64)
+            .is_some_and(|w| w & (1u64 << (reg.index() % 64)) != 0)
     }
 
     /// Adds all of `other`; true if that changed the set.
@@ -55,7 +59,9 @@ impl RegSet {
     /// Registers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = RegId> + '_ {
         (0u32..).zip(&self.words).flat_map(|(i, &word)| {
-            (0..64u32).filter(move |bit| word & (1u64 << bit) != 0).map(move |bit| RegId(i * 64 + bit))
+            (0..64u32)
+                .filter(move |bit| word & (1u64 << bit) != 0)
+                .map(move |bit| RegId(i * 64 + bit))
         })
     }
 
