@@ -28,7 +28,7 @@ pub enum Owner {
     /// The program, through an allocation call.
     Program,
     /// A module: its variables.
-    Module(u32),
+    Module(u64),
 }
 
 /// Pinned host memory: a memfd of the process, mapped at the same address in server and process. Its content is saved
@@ -41,8 +41,4 @@ pub struct PinnedMemory {
     pub size_bytes: u64,
     /// Number of the memfd in the process.
     pub fd: i32,
-    /// Offset of the first byte in the memfd.
-    pub offset_bytes: u64,
-    /// Flags of `cuMemHostAlloc`.
-    pub flags: u32,
 }

@@ -109,7 +109,7 @@ mod tests {
     use crate::kernel_run::{KernelRun, ProbedKernel};
     use crate::memory_index::{ChunkRef, MemoryIndex, Piece};
     use crate::process::CaptureDevice;
-    use crate::queue::{StreamState, Work, WorkItem};
+    use crate::queue::{Place, StreamState, Work, WorkItem};
     use crate::summary::Summary;
     use crate::thread::{ResumePointRegisters, StoppedBlock, ThreadGroup};
     use crate::virtual_device::VirtualDevice;
@@ -134,7 +134,6 @@ mod tests {
         };
         let run = KernelRun {
             probed_kernel: 0,
-            kernel: 9,
             grid: [10, 2, 1],
             block: [8, 1, 1],
             dynamic_shared_bytes: 16,
@@ -146,9 +145,6 @@ mod tests {
         ProcessState {
             pid: 42,
             ring_version: 1,
-            ring_fd: 5,
-            ring_consumed: 100,
-            ring_private: vec![],
             captured_on: CaptureDevice {
                 kind: "cpu".into(),
                 name: "x".into(),
@@ -161,7 +157,7 @@ mod tests {
                 attributes: vec![(1, 1024), (10, 32)],
             },
             fault: 0,
-            next_handle: 77,
+            clock_ns: 77,
             mappings: vec![Mapping {
                 addr: 0x2000_0000_0000,
                 size_bytes: 2 << 20,
@@ -183,21 +179,26 @@ mod tests {
             }],
             streams: vec![StreamState {
                 id: 0,
-                flags: 0,
+                non_blocking: false,
                 priority: 0,
+                is_destroyed: false,
+                submitted: 2,
+                completed: 0,
                 work: vec![
                     WorkItem {
-                        work: Work::Resume(Box::new(run)),
+                        work: Work::Resume {
+                            run: Box::new(run),
+                            reply: Some(3),
+                        },
                         after: vec![],
-                        number: 1,
                     },
                     WorkItem {
                         work: Work::Command(vec![1, 2]),
-                        after: vec![(7, 1)],
-                        number: 2,
+                        after: vec![Place { stream: 7, number: 1 }],
                     },
                 ],
             }],
+            pending: vec![],
             events: vec![],
             memory: MemoryIndex {
                 chunks: vec![ChunkRef {

@@ -20,8 +20,6 @@ pub struct ProbedKernel {
 pub struct KernelRun {
     /// Index of its kernel in [`crate::process::ProcessState::probed_kernels`].
     pub probed_kernel: u32,
-    /// Number of the kernel as the process knows it.
-    pub kernel: u64,
     /// Blocks of the grid, x first.
     pub grid: [u32; 3],
     /// Threads of a block, x first.

@@ -7,12 +7,12 @@ use bincode::{Decode, Encode};
 pub struct ModuleState {
     /// Handle, as the process uses it.
     pub id: u64,
-    /// The PTX chosen from the program.
-    pub ptx: String,
+    /// The PTX texts chosen from the program; several for a device-linked one.
+    pub ptx: Vec<String>,
     /// Its variables.
     pub globals: Vec<GlobalState>,
-    /// Kernels the process has asked for.
-    pub kernels: Vec<KernelHandle>,
+    /// Mangled names of its kernels; the process knows a kernel by its place in this list.
+    pub kernels: Vec<String>,
 }
 
 /// A module variable.
@@ -24,15 +24,4 @@ pub struct GlobalState {
     pub addr: u64,
     /// Size in bytes.
     pub size_bytes: u64,
-}
-
-/// A kernel of a module as the process knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct KernelHandle {
-    /// Handle.
-    pub id: u64,
-    /// Mangled name.
-    pub name: String,
-    /// Largest dynamic shared memory the process has asked for.
-    pub max_dynamic_shared_bytes: u32,
 }

@@ -7,14 +7,29 @@ use crate::kernel_run::KernelRun;
 /// A stream of the process and what it still has to do.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StreamState {
-    /// Handle, as the process uses it.
+    /// Handle, as the process uses it; 0 is the legacy default stream.
     pub id: u64,
-    /// `CUstream_flags`: bit 0 = does not synchronise with the legacy default stream.
-    pub flags: u32,
+    /// True if it does not join with the legacy default stream.
+    pub non_blocking: bool,
     /// Priority.
     pub priority: i32,
+    /// True if the process has destroyed it; it goes when its work is done.
+    pub is_destroyed: bool,
+    /// Items ever put into it; items are numbered from 1.
+    pub submitted: u64,
+    /// Items done; less than `submitted` by the length of `work`.
+    pub completed: u64,
     /// What it still has to do, in order.
     pub work: Vec<WorkItem>,
+}
+
+/// A place in a stream: reached when so many of its items are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Place {
+    /// Stream.
+    pub stream: u64,
+    /// Number of items done there.
+    pub number: u64,
 }
 
 /// Something a stream still has to do.
@@ -22,19 +37,33 @@ pub struct StreamState {
 pub struct WorkItem {
     /// What.
     pub work: Work,
-    /// Places in other streams that must be reached first: stream handle and number of the item there.
-    pub after: Vec<(u64, u64)>,
-    /// Number in its stream, counted from its creation.
-    pub number: u64,
+    /// Places in other streams that must be reached first.
+    pub after: Vec<Place>,
 }
 
 /// What a stream has to do.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Work {
-    /// Go on with a stopped launch.
-    Resume(Box<KernelRun>),
-    /// A command that was held back, in the words of the ring of the version that the process state names.
+    /// A command that was held back: an envelope in the words of the ring of the version that the process state names.
     Command(Vec<u8>),
+    /// Go on with a stopped launch.
+    Resume {
+        /// The launch.
+        run: Box<KernelRun>,
+        /// Reply slot of the process that waits for it.
+        reply: Option<u32>,
+    },
+    /// Wait until the process reports that its host function has returned.
+    AwaitHostFunction(u64),
+}
+
+/// A command that waits for places in streams but is in none: a synchronise, a free.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PendingCommand {
+    /// An envelope in the words of the ring.
+    pub command: Vec<u8>,
+    /// Places that must be reached first.
+    pub after: Vec<Place>,
 }
 
 /// An event.
@@ -42,12 +71,10 @@ pub enum Work {
 pub struct EventState {
     /// Handle, as the process uses it.
     pub id: u64,
-    /// `CUevent_flags`.
-    pub flags: u32,
-    /// Number of records asked for.
-    pub records: u64,
-    /// Number of the last record that happened.
-    pub completed: u64,
-    /// Time of that record in nanoseconds since the process's first record.
-    pub time_ns: u64,
+    /// False if it was made without timing.
+    pub timing: bool,
+    /// Where its latest record stands.
+    pub latest: Option<Place>,
+    /// When the last record that happened did so, in nanoseconds since the start of the device's clock.
+    pub time_ns: Option<u64>,
 }
