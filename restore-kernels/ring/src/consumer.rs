@@ -1,0 +1,107 @@
+//! The server's reading end of the ring: takes commands out, one reader only. Every length is checked, and records are
+//! copied before they are decoded, as the application can write to the memory at any time.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use crate::command::Envelope;
+use crate::error::RingError;
+use crate::futex;
+use crate::layout;
+use crate::server_side::ServerSide;
+use crate::shared_memory::SharedMemory;
+
+/// The reading end.
+#[derive(Debug)]
+pub struct Consumer {
+    memory: Arc<SharedMemory>,
+    head: u64,
+}
+
+impl Consumer {
+    /// Maps the ring behind `fd` (from `Hello` or `Attach`) and carries on where the last server stopped reading.
+    ///
+    /// # Errors
+    /// [`RingError::NotARing`], [`RingError::Version`], [`RingError::Os`].
+    pub fn open(fd: BorrowedFd<'_>) -> Result<(Self, ServerSide), RingError> {
+        let memory = Arc::new(SharedMemory::open(fd)?);
+        let head = memory.u64_at(layout::COMMAND_HEAD).load(Ordering::Acquire);
+        // A server that slept when its application was dumped left this set, or not: the next wait sets it anew.
+        memory.u32_at(layout::SERVER_SLEEPS).store(0, Ordering::SeqCst);
+        Ok((
+            Self {
+                memory: Arc::clone(&memory),
+                head,
+            },
+            ServerSide::new(memory),
+        ))
+    }
+
+    /// The next command, if there is one; never blocks.
+    ///
+    /// # Errors
+    /// [`RingError::BadRecord`], [`RingError::BadPositions`], [`RingError::Decode`]: the ring is spoiled, nothing more can
+    /// be read from it.
+    pub fn next(&mut self) -> Result<Option<Envelope>, RingError> {
+        let tail = self.memory.u64_at(layout::COMMAND_TAIL).load(Ordering::Acquire);
+        let available = tail.wrapping_sub(self.head);
+        if available == 0 {
+            return Ok(None);
+        }
+        if available > layout::COMMAND_BYTES as u64 || available < 8 {
+            return Err(RingError::BadPositions { head: self.head, tail });
+        }
+        let mut header = [0_u8; 8];
+        self.read_wrapped(self.head, &mut header);
+        let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let record_bytes = (8 + u64::from(length)).next_multiple_of(8);
+        if record_bytes > available || record_bytes > layout::MAX_RECORD_BYTES as u64 {
+            return Err(RingError::BadRecord {
+                position: self.head,
+                length,
+            });
+        }
+        let mut body = vec![0; length as usize];
+        self.read_wrapped(self.head + 8, &mut body);
+        let envelope = Envelope::decode(&body)?;
+        self.head += record_bytes;
+        self.memory
+            .u64_at(layout::COMMAND_HEAD)
+            .store(self.head, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        futex::ring(
+            self.memory.u32_at(layout::ROOM_BELL),
+            self.memory.u32_at(layout::ROOM_WANTED),
+        );
+        Ok(Some(envelope))
+    }
+
+    /// Waits until a command may be there, [`ServerSide::wake_reader`] is called or `timeout` has passed.
+    pub fn wait(&self, timeout: Option<Duration>) {
+        let bell = self.memory.u32_at(layout::SERVER_BELL);
+        let seen = bell.load(Ordering::SeqCst);
+        let is_ready = || {
+            self.memory.u64_at(layout::COMMAND_TAIL).load(Ordering::SeqCst) != self.head
+                || bell.load(Ordering::SeqCst) != seen
+        };
+        if futex::spin(is_ready) {
+            return;
+        }
+        self.memory.u32_at(layout::SERVER_SLEEPS).store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !is_ready() {
+            futex::wait(bell, seen, timeout);
+        }
+        self.memory.u32_at(layout::SERVER_SLEEPS).store(0, Ordering::SeqCst);
+    }
+
+    fn read_wrapped(&self, position: u64, bytes: &mut [u8]) {
+        let start = (position % layout::COMMAND_BYTES as u64) as usize;
+        let first = bytes.len().min(layout::COMMAND_BYTES - start);
+        let (before, after) = bytes.split_at_mut(first);
+        self.memory.read(layout::COMMANDS + start, before);
+        self.memory.read(layout::COMMANDS, after);
+    }
+}

@@ -1,0 +1,153 @@
+//! Control messages: JSON, each answered by one [`Response`].
+//!
+//! Who sends what: the shim `Hello` (once, then its connection is silent and only shows that both live); the plugin
+//! `Pause`, `Capture`, `Attach`, `Release`; the command line `Status`, `Devices`. A connection that sent `Pause` or
+//! `Attach` holds the pause: when it closes without `Release { app_is_gone: true }`, the server resumes the kernels.
+
+use serde::{Deserialize, Serialize};
+
+use crate::pinned_table::PinnedArea;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// Shim to a fresh server. With it travels the ring's memfd. Answer: [`Response::Welcome`].
+    Hello {
+        /// [`crate::version::PROTOCOL_VERSION`].
+        protocol: u32,
+        /// The application's process id, as it sees itself.
+        pid: u32,
+        /// Descriptor number of the ring in the application.
+        ring_fd: i32,
+        /// Descriptor number of this connection in the application.
+        control_fd: i32,
+    },
+    /// What is running. Answer: [`Response::Status`].
+    Status,
+    /// Stop all kernels at their next probe, and hold them. Answer [`Response::Done`] once nothing runs any more.
+    Pause,
+    /// Write the device state of the frozen application. With it travels the directory's descriptor. Answer:
+    /// [`Response::Captured`].
+    Capture,
+    /// The application has been rebuilt and is frozen. With it travel: the ring's memfd, a pidfd of the application, the
+    /// memfds of `pinned` in that order. Answer: [`Response::Done`] once everything runs again.
+    Attach {
+        /// Process id of the application as the server sees it.
+        pid: u32,
+        /// Areas of pinned memory.
+        pinned: Vec<PinnedArea>,
+    },
+    /// Ends the pause this connection holds. Answer: [`Response::Done`].
+    Release {
+        /// The application has been dumped and killed: do not resume, exit.
+        app_is_gone: bool,
+    },
+    /// Which devices there are. Answer: [`Response::Devices`].
+    Devices,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+pub enum Response {
+    /// To `Hello`.
+    Welcome {
+        /// [`crate::version::PROTOCOL_VERSION`].
+        protocol: u32,
+        /// The device the application is to see.
+        device: VirtualDevice,
+    },
+    /// Done.
+    Done {
+        /// Microseconds it took, where that is worth knowing (`Pause`).
+        elapsed_us: u64,
+    },
+    /// To `Capture`.
+    Captured {
+        /// Files written, in the given directory.
+        files: Vec<String>,
+        /// Device memory written, bytes.
+        memory_bytes: u64,
+    },
+    /// To `Status`.
+    Status(ServerStatus),
+    /// To `Devices`.
+    Devices {
+        /// One each.
+        devices: Vec<DeviceSummary>,
+    },
+    /// It did not work.
+    Error {
+        /// Stable code, `HK0602`.
+        code: String,
+        /// In words.
+        message: String,
+    },
+}
+
+/// The device the application sees, fixed at its first call; it travels with the snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VirtualDevice {
+    /// Name.
+    pub name: String,
+    /// UUID.
+    pub uuid: [u8; 16],
+    /// All memory in bytes.
+    pub total_bytes: u64,
+    /// `CUdevice_attribute` numbers and values; what is not listed is 0.
+    pub attributes: Vec<(u32, i32)>,
+}
+
+impl VirtualDevice {
+    /// An attribute.
+    #[must_use]
+    pub fn attribute(&self, number: u32) -> i32 {
+        self.attributes
+            .iter()
+            .find(|(n, _)| *n == number)
+            .map_or(0, |(_, value)| *value)
+    }
+}
+
+/// What a server is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Process id of the application.
+    pub app_pid: u32,
+    /// Process id of the server.
+    pub server_pid: u32,
+    /// Device, `cpu` or `cuda:0`.
+    pub device: String,
+    /// Its name.
+    pub device_name: String,
+    /// Device memory in use, bytes.
+    pub memory_bytes: u64,
+    /// True while kernels are held.
+    pub is_paused: bool,
+    /// Kernels in flight.
+    pub kernels: Vec<String>,
+    /// Commands queued behind them.
+    pub num_queued: u64,
+}
+
+/// A device of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSummary {
+    /// `cpu`, `cuda:0`.
+    pub id: String,
+    /// `cpu`, `cuda`.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Vendor.
+    pub vendor: String,
+    /// Driver or compiler version.
+    pub driver: String,
+    /// All memory in bytes.
+    pub total_bytes: u64,
+    /// Free memory in bytes.
+    pub free_bytes: u64,
+    /// Multiprocessors or worker threads.
+    pub num_multiprocessors: u32,
+}
