@@ -44,7 +44,7 @@ impl Consumer {
     /// # Errors
     /// [`RingError::BadRecord`], [`RingError::BadPositions`], [`RingError::Decode`]: the ring is spoiled, nothing more can
     /// be read from it.
-    pub fn next(&mut self) -> Result<Option<Envelope>, RingError> {
+    pub fn take(&mut self) -> Result<Option<Envelope>, RingError> {
         let tail = self.memory.u64_at(layout::COMMAND_TAIL).load(Ordering::Acquire);
         let available = tail.wrapping_sub(self.head);
         if available == 0 {

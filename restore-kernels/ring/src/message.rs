@@ -129,6 +129,12 @@ pub struct ServerStatus {
     pub kernels: Vec<String>,
     /// Commands queued behind them.
     pub num_queued: u64,
+    /// Microseconds from the last `Pause` until no kernel ran any more; 0 before the first.
+    #[serde(default)]
+    pub last_pause_us: u64,
+    /// Microseconds that the last `Capture` took; 0 before the first.
+    #[serde(default)]
+    pub last_capture_us: u64,
 }
 
 /// A device of this machine.
