@@ -44,8 +44,13 @@ pub struct WorkItem {
 /// What a stream has to do.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Work {
-    /// A command that was held back: an envelope in the words of the ring of the version that the process state names.
-    Command(Vec<u8>),
+    /// A command that was held back.
+    Command {
+        /// An envelope in the words of the ring of the version that the process state names.
+        envelope: Vec<u8>,
+        /// Bytes that had been taken out of its staging chunk.
+        data: Option<Vec<u8>>,
+    },
     /// Go on with a stopped launch.
     Resume {
         /// The launch.

@@ -130,7 +130,7 @@ impl Summary {
         let kernels_in_flight: Vec<KernelSummary> = work()
             .filter_map(|(stream, work)| match work {
                 Work::Resume { run, .. } => Some(KernelSummary::of(state, stream, run)),
-                Work::Command(_) | Work::AwaitHostFunction(_) => None,
+                Work::Command { .. } | Work::AwaitHostFunction(_) => None,
             })
             .collect();
         let mapped_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
@@ -148,7 +148,7 @@ impl Summary {
             num_modules: u32::try_from(state.modules.len()).unwrap_or(u32::MAX),
             num_streams: u32::try_from(state.streams.len()).unwrap_or(u32::MAX),
             num_events: u32::try_from(state.events.len()).unwrap_or(u32::MAX),
-            num_held_commands: (work().filter(|(_, w)| matches!(w, Work::Command(_))).count() + state.pending.len())
+            num_held_commands: (work().filter(|(_, w)| matches!(w, Work::Command { .. })).count() + state.pending.len())
                 as u64,
             requires: Requirements {
                 memory_bytes: mapped_bytes,
