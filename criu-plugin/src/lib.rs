@@ -1,1 +1,13 @@
-//! CRIU plugin hetgpu: device state beside CRIU's images.
+//! `hetgpu_plugin.so`: through it a plain `criu dump` and `criu restore` capture and rebuild device state.
+//!
+//! CRIU calls the hooks (`hooks.rs`); each asks the device server of the process (`client.rs`). The plugin decides
+//! nothing, keeps no state that a killed CRIU could take with it, and answers `-ENOTSUP` for every process and socket
+//! that is not ours.
+
+pub mod abi;
+mod guard;
+mod log;
+mod host;
+mod hooks;
+mod client;
+mod restore;

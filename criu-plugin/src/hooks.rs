@@ -1,0 +1,115 @@
+//! The hooks, in the order in which CRIU calls them. At dump: `init`, `pause_devices` for each process, then (all frozen)
+//! `checkpoint_devices` for each, `dump_unix_sk` for each socket, `exit`. At restore: `init`, `restore_unix_sk` in the
+//! children, `resume_devices_late` for each process, `exit`.
+
+#![allow(unsafe_code, reason = "CRIU lends descriptors by number")]
+
+use std::ffi::c_int;
+use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hetckpt_ring::message::{Request, Response};
+
+use crate::guard::guard;
+use crate::{client, host, log, restore};
+
+const STAGE_PRE_DUMP: c_int = 1;
+const STAGE_RESTORE: c_int = 2;
+
+/// CRIU gives all `PAUSE_DEVICES` together ten seconds unless told otherwise, and aborts when one does not return.
+const PAUSE_LIMIT: Duration = Duration::from_secs(8);
+
+/// The images made by this CRIU are marked as needing the plugin.
+static IN_INVENTORY: AtomicBool = AtomicBool::new(false);
+
+/// Everything that can fail at a restore happens here, before any process exists.
+pub extern "C" fn init(stage: c_int) -> c_int {
+    guard("init", || match stage {
+        // Without the device's state a pre-dump is of no use, and taking that means stopping the kernels.
+        STAGE_PRE_DUMP => Err("pre-dump is not supported for programs with device state; use dump".to_owned()),
+        STAGE_RESTORE => restore::start_servers().map(|()| Some(0)),
+        _ => Ok(Some(0)),
+    })
+}
+
+/// Lets go of the servers: those of a dump resume their kernels if their process still lives, those of a failed restore
+/// leave.
+pub extern "C" fn exit(_stage: c_int, _result: c_int) {
+    guard("exit", || {
+        client::disconnect_all();
+        Ok(Some(0))
+    });
+}
+
+/// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen.
+pub extern "C" fn pause_devices(pid: c_int) -> c_int {
+    guard("pause_devices", || {
+        let Some(pid) = process_with_server(pid)? else { return Ok(None) };
+        match client::ask(pid, &Request::Pause, &[], Some(PAUSE_LIMIT))? {
+            Response::Done { elapsed_us } => {
+                log::info(&format!("kernels of process {pid} stopped after {elapsed_us} us"));
+                Ok(Some(0))
+            }
+            other => Err(format!("unexpected answer to Pause: {other:?}")),
+        }
+    })
+}
+
+/// All processes are frozen and nothing is dumped yet: the server writes the device state among the images.
+pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
+    guard("checkpoint_devices", || {
+        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else { return Ok(None) };
+        if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
+            host::add_to_inventory()?;
+        }
+        let dir = host::image_dir_fd()?;
+        // SAFETY: CRIU keeps its image directory open during every hook.
+        let dir = unsafe { BorrowedFd::borrow_raw(dir) };
+        match client::ask(pid, &Request::Capture, &[dir], None)? {
+            Response::Captured { memory_bytes, .. } => {
+                log::info(&format!("device state of process {pid} written, {memory_bytes} bytes of device memory"));
+                Ok(Some(0))
+            }
+            other => Err(format!("unexpected answer to Capture: {other:?}")),
+        }
+    })
+}
+
+/// The shim's connection to its server: noted by inode, so that the restored process gets one to the new server.
+pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
+    guard("dump_unix_sk", || {
+        if fd < 0 {
+            return Ok(None);
+        }
+        // SAFETY: CRIU lends the socket for the time of the call.
+        let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+        let Some(pid) = client::server_peer(socket) else { return Ok(None) };
+        restore::note_socket(inode.cast_unsigned(), pid)?;
+        Ok(Some(0))
+    })
+}
+
+/// Gives the process being restored a socket connected to its new server.
+pub extern "C" fn restore_unix_sk(inode: c_int) -> c_int {
+    guard("restore_unix_sk", || match restore::process_of_socket(inode.cast_unsigned())? {
+        Some(pid) => Ok(Some(client::socket_for(pid)?.into_raw_fd())),
+        None => Ok(None),
+    })
+}
+
+/// The process is rebuilt and frozen: its server gets the ring and runs the kernels on. CRIU ignores a failure here, so a
+/// process whose device cannot be resumed is ended: that is the one way to make the restore fail.
+pub extern "C" fn resume_devices_late(pid: c_int) -> c_int {
+    guard("resume_devices_late", || {
+        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else { return Ok(None) };
+        restore::attach(pid).inspect_err(|_| restore::end_process(pid))?;
+        Ok(Some(0))
+    })
+}
+
+/// `pid`, if it has a device server.
+fn process_with_server(pid: c_int) -> Result<Option<u32>, String> {
+    let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
+    Ok(client::connect(pid)?.then_some(pid))
+}

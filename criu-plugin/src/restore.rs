@@ -1,0 +1,163 @@
+//! What a restore needs beyond asking servers: starting them, finding the shim's socket and ring.
+
+#![allow(unsafe_code, reason = "pidfd_open and kill have no safe form here")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hetckpt_ring::consumer::Consumer;
+use hetckpt_ring::message::{Request, Response};
+
+use crate::{client, host, log};
+
+/// Link target of a ring's descriptor in `/proc/PID/fd`.
+const RING_LINK: &str = "/memfd:hetckpt-ring";
+
+/// Starts a server for each process in the images that had one, and waits until all are ready: device chosen, memory
+/// loaded, kernels compiled. They work at the same time.
+pub fn start_servers() -> Result<(), String> {
+    let dir = host::image_dir()?;
+    let pids = processes_in(&dir)?;
+    if pids.is_empty() {
+        return Ok(());
+    }
+    if !host::claim_inventory() {
+        return Err("the images hold device state but are not marked as needing this plugin".to_owned());
+    }
+    let server = server_program()?;
+    let mut started = vec![];
+    for &pid in &pids {
+        let child = Command::new(&server)
+            .arg("--restore")
+            .arg(&dir)
+            .args(["--pid", &pid.to_string()])
+            .env_remove("LD_LIBRARY_PATH")
+            .env_remove("LD_PRELOAD")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("cannot start {}: {e}", server.display()))?;
+        started.push((pid, child));
+    }
+    for (pid, child) in started {
+        let output = child.wait_with_output().map_err(|e| format!("device server for process {pid}: {e}"))?;
+        if !output.status.success() {
+            let reason = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            return Err(format!("device server for process {pid} cannot take over: {reason}"));
+        }
+        if !client::connect(pid)? {
+            return Err(format!("device server for process {pid} is ready but does not listen"));
+        }
+        log::info(&format!("device server for process {pid} is ready"));
+    }
+    Ok(())
+}
+
+/// Processes whose device state lies among the images.
+fn processes_in(dir: &Path) -> Result<Vec<u32>, String> {
+    let entries = fs::read_dir(dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+    let mut pids: Vec<u32> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("hetgpu-")?.strip_suffix(".json")?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// `$HETCKPT_SERVER`, else the one of the installation that this plugin belongs to.
+fn server_program() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os("HETCKPT_SERVER").filter(|name| !name.is_empty()) {
+        return Ok(PathBuf::from(named));
+    }
+    let plugin = host::own_path().ok_or("cannot tell where the plugin is")?;
+    let candidates = [plugin.parent().map(|p| p.join("../../bin/hetckpt-server")), Some("/usr/bin/hetckpt-server".into())];
+    candidates
+        .into_iter()
+        .flatten()
+        .find(|path| path.exists())
+        .ok_or_else(|| "hetckpt-server is not beside the plugin; name it in HETCKPT_SERVER".to_owned())
+}
+
+fn socket_file(inode: u32) -> Result<PathBuf, String> {
+    Ok(host::image_dir()?.join(format!("hetgpu-socket-{inode}")))
+}
+
+/// Notes among the images that the socket with `inode` is the one of process `pid` to its server.
+pub fn note_socket(inode: u32, pid: u32) -> Result<(), String> {
+    let path = socket_file(inode)?;
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        writeln!(file, "{pid}")
+    };
+    write().map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+/// The process that [`note_socket`] noted; `None` for sockets that are not ours.
+pub fn process_of_socket(inode: u32) -> Result<Option<u32>, String> {
+    let path = socket_file(inode)?;
+    match fs::read_to_string(&path) {
+        Ok(text) => match text.trim().parse() {
+            Ok(pid) => Ok(Some(pid)),
+            Err(_) => Err(format!("{} is damaged", path.display())),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(format!("cannot read {}: {e}", path.display())),
+    }
+}
+
+/// Hands the ring, the pinned memory and a pidfd of the restored process to its server, which runs the kernels on.
+pub fn attach(pid: u32) -> Result<(), String> {
+    let ring = open_ring(pid)?;
+    let (_, side) = Consumer::open(ring.as_fd()).map_err(|e| format!("ring of process {pid}: {e}"))?;
+    let pinned = side.pinned_table().areas();
+    let mut fds: Vec<OwnedFd> = vec![ring.into(), pidfd_open(pid)?];
+    for area in &pinned {
+        fds.push(open_fd(pid, area.fd)?.into());
+    }
+    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    match client::ask(pid, &Request::Attach { pid, pinned }, &fds, None)? {
+        Response::Done { .. } => Ok(()),
+        other => Err(format!("unexpected answer to Attach: {other:?}")),
+    }
+}
+
+fn open_ring(pid: u32) -> Result<File, String> {
+    let dir = format!("/proc/{pid}/fd");
+    let entries = fs::read_dir(&dir).map_err(|e| format!("cannot read {dir}: {e}"))?;
+    for entry in entries.flatten() {
+        let is_ring = fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with(RING_LINK));
+        if let (true, Some(fd)) = (is_ring, entry.file_name().to_str().and_then(|name| name.parse().ok())) {
+            return open_fd(pid, fd);
+        }
+    }
+    Err(format!("process {pid} has no ring to its device server"))
+}
+
+fn open_fd(pid: u32, fd: i32) -> Result<File, String> {
+    let path = format!("/proc/{pid}/fd/{fd}");
+    OpenOptions::new().read(true).write(true).open(&path).map_err(|e| format!("cannot open {path}: {e}"))
+}
+
+fn pidfd_open(pid: u32) -> Result<OwnedFd, String> {
+    // SAFETY: pidfd_open takes a process id and flags, and touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(format!("pidfd of process {pid}: {}", std::io::Error::last_os_error()));
+    }
+    let fd = i32::try_from(fd).map_err(|_| "pidfd out of range".to_owned())?;
+    // SAFETY: the system has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Ends a process that was rebuilt but cannot be resumed.
+pub fn end_process(pid: u32) {
+    if let Ok(pid) = i32::try_from(pid) {
+        // SAFETY: kill touches no memory; CRIU holds the process frozen, so its id cannot have been reused.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+}
