@@ -1,0 +1,44 @@
+//! Gives the kernel its first resume point, `rp0`, and the probe that turns a block away before it has done anything.
+//!
+//! # Requires
+//! An unprobed kernel.
+//! # Ensures
+//! `bb0` has no predecessors and ends in the kernel's only `Poll` of `rp0`; what stands before it only computes registers.
+//! # Leaves alone
+//! The order of instructions; every other basic block.
+//! # Cost
+//! One poll a thread. It stands as late as may be, so that its load is under way while addresses are computed.
+//! # Source
+//! design.md §5, "Entry probe".
+
+use hetckpt_ir::basic_block::{BasicBlock, Terminator};
+use hetckpt_ir::entity::Span;
+use hetckpt_ir::kernel::{Kernel, ResumePoint, ResumePointKind};
+
+use crate::edges::{predecessors, redirect};
+
+/// Inserts the entry probe.
+pub fn run(kernel: &mut Kernel) {
+    let resume_point = kernel.add_resume_point(ResumePoint {
+        kind: ResumePointKind::Entry,
+        block: Kernel::ENTRY,
+    });
+    let is_target = !predecessors(kernel, Kernel::ENTRY).is_empty();
+    let entry = &mut kernel.blocks[Kernel::ENTRY.index()];
+    let split = if is_target {
+        0
+    } else {
+        entry.insts.iter().take_while(|i| !i.op.has_side_effect()).count()
+    };
+    let rest = BasicBlock {
+        insts: entry.insts.split_off(split),
+        terminator: std::mem::replace(&mut entry.terminator, Terminator::Exit),
+        span: std::mem::take(&mut entry.span),
+    };
+    entry.span = Span::default();
+    let next = kernel.add_block(rest);
+    for pred in predecessors(kernel, Kernel::ENTRY) {
+        redirect(kernel, pred, Kernel::ENTRY, next);
+    }
+    kernel.blocks[Kernel::ENTRY.index()].terminator = Terminator::Poll { resume_point, next };
+}

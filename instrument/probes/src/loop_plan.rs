@@ -1,0 +1,188 @@
+//! Decides how each loop polls, and keeps track of which basic block belongs to which loop while passes add blocks.
+
+use hetckpt_ir::analysis::cfg::Cfg;
+use hetckpt_ir::analysis::definitions::Definitions;
+use hetckpt_ir::analysis::dominators::Dominators;
+use hetckpt_ir::analysis::induction;
+use hetckpt_ir::analysis::liveness::Liveness;
+use hetckpt_ir::analysis::loops::LoopForest;
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::entity::BbId;
+use hetckpt_ir::kernel::Kernel;
+
+use crate::options::Options;
+use crate::{strip_mine_loops, unroll_with_exits};
+
+/// A loop of the kernel; index into the [`Nest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LoopId(pub usize);
+
+/// The loops of a kernel as a forest.
+#[derive(Clone, Debug, Default)]
+pub struct Nest {
+    loops: Vec<NaturalLoop>,
+    /// Innermost loop of each basic block.
+    home: Vec<Option<LoopId>>,
+}
+
+#[derive(Clone, Debug)]
+struct NaturalLoop {
+    header: BbId,
+    parent: Option<LoopId>,
+}
+
+/// How a loop is to poll.
+#[derive(Clone, Debug)]
+pub enum How {
+    /// Strip-mined.
+    StripMine(strip_mine_loops::Plan),
+    /// A countdown, after so many bodies (1: the loop as it is).
+    CountDown {
+        /// Bodies.
+        factor: u32,
+    },
+    /// Not at all: each iteration passes a barrier.
+    HasBarrier,
+}
+
+/// What is to be done to one loop.
+#[derive(Clone, Debug)]
+pub struct PlannedLoop {
+    /// The loop.
+    pub id: LoopId,
+    /// Outermost loop of those around it that share a fuel register with it.
+    pub root: LoopId,
+    /// Instructions in one iteration, inner loops counted once.
+    pub work: u32,
+    /// How it is to poll.
+    pub how: How,
+}
+
+/// The loops of `kernel`, barriers and warp-level operations split, and what is to be done to each that is reachable.
+pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
+    let cfg = Cfg::new(kernel);
+    let dominators = Dominators::new(&cfg);
+    let forest = LoopForest::new(&cfg, &dominators);
+    let nest = Nest::new(kernel, &forest);
+    let definitions = Definitions::new(kernel);
+    let liveness = Liveness::new(kernel);
+    let polls: Vec<bool> = nest
+        .ids()
+        .map(|id| nest.can_iterate_without_barrier(kernel, id))
+        .collect();
+    let mut planned = Vec::new();
+    for (forest_id, natural) in forest.iter() {
+        let id = LoopId(forest_id.0);
+        let sizes = natural.blocks.iter().map(|b| kernel.blocks[b.index()].insts.len() + 1);
+        let work = u32::try_from(sizes.sum::<usize>()).unwrap_or(u32::MAX);
+        let holds_polling_loop = nest.ids().any(|inner| polls[inner.0] && nest.is_inside(inner, id));
+        let chunk = (options.budget_insts / work).clamp(1, options.max_chunk.max(1));
+        let strip_mining = || {
+            let induction = induction::find(kernel, &definitions, &dominators, &forest, forest_id)?;
+            strip_mine_loops::plan(kernel, &liveness, induction, chunk)
+        };
+        let how = if !polls[id.0] {
+            How::HasBarrier
+        } else if let Some(plan) = if holds_polling_loop { None } else { strip_mining() } {
+            How::StripMine(plan)
+        } else if unroll_with_exits::is_candidate(kernel, natural.header) {
+            How::CountDown {
+                factor: unroll_with_exits::factor(work, options.max_unroll, options.max_unrolled_insts),
+            }
+        } else {
+            How::CountDown { factor: 1 }
+        };
+        let mut root = id;
+        while let Some(outer) = nest.parent(root).filter(|outer| polls[outer.0]) {
+            root = outer;
+        }
+        planned.push(PlannedLoop { id, root, work, how });
+    }
+    (nest, planned)
+}
+
+impl Nest {
+    fn new(kernel: &Kernel, forest: &LoopForest) -> Self {
+        let loops = forest
+            .iter()
+            .map(|(_, natural)| NaturalLoop {
+                header: natural.header,
+                parent: natural.parent.map(|p| LoopId(p.0)),
+            })
+            .collect();
+        let home = kernel
+            .iter_blocks()
+            .map(|(block, _)| forest.innermost(block).map(|id| LoopId(id.0)))
+            .collect();
+        Self { loops, home }
+    }
+
+    /// True if `inner` lies strictly inside `outer`.
+    fn is_inside(&self, inner: LoopId, outer: LoopId) -> bool {
+        let mut at = self.parent(inner);
+        while let Some(around) = at {
+            if around == outer {
+                return true;
+            }
+            at = self.parent(around);
+        }
+        false
+    }
+
+    /// Ids of the loops.
+    pub fn ids(&self) -> impl Iterator<Item = LoopId> + use<> {
+        (0..self.loops.len()).map(LoopId)
+    }
+
+    /// Header of a loop.
+    pub fn header(&self, id: LoopId) -> BbId {
+        self.loops[id.0].header
+    }
+
+    /// The loop around a loop.
+    pub fn parent(&self, id: LoopId) -> Option<LoopId> {
+        self.loops[id.0].parent
+    }
+
+    /// True if the block is in the loop, inner loops included.
+    pub fn contains(&self, id: LoopId, block: BbId) -> bool {
+        let mut at = self.home.get(block.index()).copied().flatten();
+        while let Some(inner) = at {
+            if inner == id {
+                return true;
+            }
+            at = self.parent(inner);
+        }
+        false
+    }
+
+    /// Says in which loop a new block stands.
+    pub fn set_home(&mut self, block: BbId, home: Option<LoopId>) {
+        if self.home.len() <= block.index() {
+            self.home.resize(block.index() + 1, None);
+        }
+        self.home[block.index()] = home;
+    }
+
+    /// True if control can go round the loop without passing a barrier.
+    fn can_iterate_without_barrier(&self, kernel: &Kernel, id: LoopId) -> bool {
+        let header = self.header(id);
+        let mut seen = vec![false; kernel.blocks.len()];
+        let mut work = vec![header];
+        while let Some(block) = work.pop() {
+            let terminator = &kernel.blocks[block.index()].terminator;
+            if matches!(terminator, Terminator::Barrier { .. }) {
+                continue;
+            }
+            for successor in terminator.successors() {
+                if successor == header {
+                    return true;
+                }
+                if self.contains(id, successor) && !std::mem::replace(&mut seen[successor.index()], true) {
+                    work.push(successor);
+                }
+            }
+        }
+        false
+    }
+}

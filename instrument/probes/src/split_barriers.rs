@@ -1,0 +1,75 @@
+//! Gives each barrier a basic block of its own and the two resume points around it.
+//!
+//! # Requires
+//! The entry probe.
+//! # Ensures
+//! A block that ends in a barrier has no instructions; its probe's `arrive` stands at that block, `leave` at the next.
+//! # Leaves alone
+//! The barriers themselves: what a pausing barrier looks like is each target's choice.
+//! # Cost
+//! None here.
+//! # Source
+//! design.md §5, "Barrier probe"; PTX ISA, "bar, barrier".
+
+use hetckpt_ir::basic_block::{BarrierProbe, BasicBlock, Terminator};
+use hetckpt_ir::entity::BbId;
+use hetckpt_ir::inst::Operand;
+use hetckpt_ir::kernel::{Kernel, ResumePoint, ResumePointKind};
+
+use crate::error::Error;
+
+/// Splits the barriers; how many there are.
+///
+/// # Errors
+/// The kernel has a barrier that is not for all threads of the block.
+pub fn run(kernel: &mut Kernel) -> Result<u32, Error> {
+    let mut num_barriers = 0;
+    for index in 0..kernel.blocks.len() {
+        let block = &mut kernel.blocks[index];
+        let Terminator::Barrier { id, count, next, .. } = &block.terminator else {
+            continue;
+        };
+        let (next, line) = (*next, block.span.line);
+        if *id != Operand::Imm(0) {
+            return Err(Error::NamedBarrier {
+                kernel: kernel.name.clone(),
+                line,
+            });
+        }
+        if count.is_some() {
+            return Err(Error::PartialBarrier {
+                kernel: kernel.name.clone(),
+                line,
+            });
+        }
+        num_barriers += 1;
+        let alone = stand_alone(kernel, BbId(u32::try_from(index).unwrap_or(u32::MAX)));
+        let arrive = kernel.add_resume_point(ResumePoint {
+            kind: ResumePointKind::BarrierArrive,
+            block: alone,
+        });
+        let leave = kernel.add_resume_point(ResumePoint {
+            kind: ResumePointKind::BarrierLeave,
+            block: next,
+        });
+        if let Terminator::Barrier { probe, .. } = &mut kernel.blocks[alone.index()].terminator {
+            *probe = Some(BarrierProbe { arrive, leave });
+        }
+    }
+    Ok(num_barriers)
+}
+
+/// Moves the terminator of `block` to a block of its own, unless it is alone already; where it stands then.
+fn stand_alone(kernel: &mut Kernel, block: BbId) -> BbId {
+    if kernel.blocks[block.index()].insts.is_empty() {
+        return block;
+    }
+    let alone = BbId(u32::try_from(kernel.blocks.len()).unwrap_or(u32::MAX));
+    let terminator = std::mem::replace(&mut kernel.blocks[block.index()].terminator, Terminator::Jump(alone));
+    let span = kernel.blocks[block.index()].span;
+    kernel.add_block(BasicBlock {
+        insts: Vec::new(),
+        terminator,
+        span,
+    })
+}

@@ -1,0 +1,51 @@
+//! Marks the warp-level operations before which a warp must ask, together, whether one of its lanes has stopped.
+//!
+//! # Requires
+//! All other probes in place.
+//! # Ensures
+//! `poll` is true exactly where a path from a loop's poll reaches the operation without passing another warp-level
+//! operation or a barrier: those settle the matter for all lanes.
+//! # Leaves alone
+//! Everything else.
+//! # Cost
+//! One vote and one load for each operation marked, on devices whose lanes run together.
+//! # Source
+//! Forward data flow over the basic blocks; a lane that has stopped does not take part in later operations, and the
+//! pause word stays set once it is.
+
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::inst::{Inst, Op};
+use hetckpt_ir::kernel::Kernel;
+
+/// Sets `poll` of all warp probes.
+pub fn run(kernel: &mut Kernel) {
+    let mut may_have_polled = vec![false; kernel.blocks.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (id, block) in kernel.iter_blocks() {
+            let after = match &block.terminator {
+                Terminator::Poll { resume_point, .. } => {
+                    *resume_point != Kernel::ENTRY_POINT || may_have_polled[id.index()]
+                }
+                Terminator::Barrier { .. } => false,
+                _ => may_have_polled[id.index()] && !block.insts.iter().any(|i| matches!(i.op, Op::Warp { .. })),
+            };
+            for successor in block.terminator.successors() {
+                changed |= after && !may_have_polled[successor.index()];
+                may_have_polled[successor.index()] |= after;
+            }
+        }
+    }
+    for (block, polled) in kernel.blocks.iter_mut().zip(may_have_polled) {
+        if let [
+            Inst {
+                op: Op::Warp { probe: Some(probe), .. },
+                ..
+            },
+        ] = block.insts.as_mut_slice()
+        {
+            probe.poll = polled;
+        }
+    }
+}
