@@ -14,7 +14,9 @@ pub fn is_safe_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
         && name.bytes().all(|b| b.is_ascii_graphic() && b != b'\\')
-        && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+        && name
+            .split('/')
+            .all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
 /// A tar header for a regular file of mode 0600.
@@ -48,7 +50,11 @@ pub struct HashingWriter<W> {
 impl<W: Write> HashingWriter<W> {
     /// Starts at zero.
     pub fn new(inner: W) -> Self {
-        Self { inner, hasher: blake3::Hasher::new(), count: 0 }
+        Self {
+            inner,
+            hasher: blake3::Hasher::new(),
+            count: 0,
+        }
     }
 
     /// Number of bytes and their hash.
@@ -61,13 +67,50 @@ impl<W: Write> HashingWriter<W> {
 impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let n = self.inner.write(buf)?;
-        self.hasher.update(&buf[..n]);
+        update(&mut self.hasher, &buf[..n]);
         self.count += n as u64;
         Ok(n)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
+    }
+}
+
+/// Size of the pieces in which members are moved: large enough for all processors to hash one together.
+pub const PIECE_BYTES: usize = 8 << 20;
+
+/// Hashes `bytes`, on all processors where that pays.
+pub fn update(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    if bytes.len() >= 1 << 18 {
+        hasher.update_rayon(bytes);
+    } else {
+        hasher.update(bytes);
+    }
+}
+
+/// Copies all of `input` to `out` in large pieces; returns the number of bytes.
+///
+/// # Errors
+/// As reading and writing.
+pub fn copy_in_pieces(input: &mut impl Read, out: &mut impl Write) -> io::Result<u64> {
+    let mut buffer = vec![0u8; PIECE_BYTES];
+    let mut total = 0;
+    loop {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match input.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        out.write_all(&buffer[..filled])?;
+        total += filled as u64;
+        if filled < buffer.len() {
+            return Ok(total);
+        }
     }
 }
 
@@ -78,11 +121,11 @@ impl<W: Write> Write for HashingWriter<W> {
 pub fn hash_exact(reader: &mut impl Read, size: u64) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut left = size;
-    let mut buf = vec![0u8; 1 << 20];
+    let mut buf = vec![0u8; PIECE_BYTES.min(usize::try_from(size).unwrap_or(PIECE_BYTES))];
     while left > 0 {
         let want = usize::try_from(left.min(buf.len() as u64)).unwrap_or(buf.len());
         reader.read_exact(&mut buf[..want])?;
-        hasher.update(&buf[..want]);
+        update(&mut hasher, &buf[..want]);
         left -= want as u64;
     }
     Ok(hasher.finalize())
@@ -94,7 +137,19 @@ mod tests {
 
     #[test]
     fn names_that_could_escape_are_unsafe() {
-        for name in ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a/", "a\0b", "a b", "x\\y", &"n".repeat(100)] {
+        for name in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "a/../b",
+            "a//b",
+            "./a",
+            "a/",
+            "a\0b",
+            "a b",
+            "x\\y",
+            &"n".repeat(100),
+        ] {
             assert!(!is_safe_name(name), "{name:?}");
         }
         for name in ["manifest.json", "criu/pages-1.img.zst", "device/hetgpu-12.mem"] {

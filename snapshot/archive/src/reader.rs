@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::ArchiveError;
 use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
 use crate::manifest::{Encoding, FORMAT, FORMAT_VERSION, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
-use crate::member::{HashingWriter, TAR_BLOCK, is_safe_name};
+use crate::member::{HashingWriter, PIECE_BYTES, TAR_BLOCK, copy_in_pieces, is_safe_name, update};
 
 /// An archive whose manifest was read and checked; members are checked as they are taken out.
 #[derive(Debug)]
@@ -25,7 +25,10 @@ impl Archive {
     /// # Errors
     /// Every [`ArchiveError`] of reading.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let mut reader = Opening { path, file: open_file(path)? };
+        let mut reader = Opening {
+            path,
+            file: open_file(path)?,
+        };
         let size = reader.file.metadata().map_err(|e| reader.io(e))?.len();
         let (name, manifest_size) = reader.header(0)?.ok_or_else(|| reader.not_an_archive("it is empty"))?;
         if name != MANIFEST_NAME {
@@ -59,7 +62,11 @@ impl Archive {
         if reader.bytes(position + TAR_BLOCK, 64)? != blake3::hash(&text).to_hex().as_bytes() {
             return Err(reader.damaged("the manifest does not have its hash"));
         }
-        Ok(Self { path: path.to_owned(), manifest, offsets })
+        Ok(Self {
+            path: path.to_owned(),
+            manifest,
+            offsets,
+        })
     }
 
     /// The manifest.
@@ -81,7 +88,10 @@ impl Archive {
     pub fn locate(&self, name: &str) -> Result<(u64, &MemberEntry), ArchiveError> {
         self.members()
             .find(|(_, member)| member.name == name)
-            .ok_or_else(|| ArchiveError::NoSuchMember { path: self.path.clone(), name: name.to_owned() })
+            .ok_or_else(|| ArchiveError::NoSuchMember {
+                path: self.path.clone(),
+                name: name.to_owned(),
+            })
     }
 
     /// Offsets and members in the order stored.
@@ -95,16 +105,23 @@ impl Archive {
     /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; `out` then holds an unusable part.
     pub fn extract(&self, offset: u64, member: &MemberEntry, out: &mut impl Write) -> Result<(), ArchiveError> {
         let mut file = open_file(&self.path)?;
-        let io_error = |source| ArchiveError::Io { action: "read", path: self.path.clone(), source };
+        let io_error = |source| ArchiveError::Io {
+            action: "read",
+            path: self.path.clone(),
+            source,
+        };
         let damaged = |what: &str| ArchiveError::Damaged {
             path: self.path.clone(),
             what: format!("member `{}` {what}", member.name),
         };
         file.seek(SeekFrom::Start(offset)).map_err(io_error)?;
-        let mut hashed = HashingReader { inner: file.take(member.stored_bytes), hasher: blake3::Hasher::new() };
+        let mut hashed = HashingReader {
+            inner: file.take(member.stored_bytes),
+            hasher: blake3::Hasher::new(),
+        };
         let mut counted = HashingWriter::new(out);
         let copied = match member.encoding {
-            Encoding::Stored => io::copy(&mut hashed, &mut counted).map(drop).map_err(io_error),
+            Encoding::Stored => copy_in_pieces(&mut hashed, &mut counted).map(drop).map_err(io_error),
             Encoding::Zstd => decompress(&mut hashed, &mut counted, member.raw_bytes)
                 .map_err(|e| damaged(&format!("cannot be decompressed: {e}"))),
         };
@@ -128,25 +145,38 @@ impl Archive {
     pub fn extract_all(&self, prefix: &str, folder: &Path) -> Result<u64, ArchiveError> {
         let mut total = 0;
         for (offset, member) in self.members() {
-            let Some(name) = member.name.strip_prefix(prefix) else { continue };
+            let Some(name) = member.name.strip_prefix(prefix) else {
+                continue;
+            };
             let name = match member.encoding {
                 Encoding::Zstd => name.strip_suffix(".zst").unwrap_or(name),
                 Encoding::Stored => name,
             };
             let path = folder.join(name);
             if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)
-                    .map_err(|source| ArchiveError::Io { action: "create", path: parent.to_owned(), source })?;
+                fs::create_dir_all(parent).map_err(|source| ArchiveError::Io {
+                    action: "create",
+                    path: parent.to_owned(),
+                    source,
+                })?;
             }
             let file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
                 .mode(0o600)
                 .open(&path)
-                .map_err(|source| ArchiveError::Io { action: "create", path: path.clone(), source })?;
+                .map_err(|source| ArchiveError::Io {
+                    action: "create",
+                    path: path.clone(),
+                    source,
+                })?;
             let mut out = io::BufWriter::with_capacity(1 << 20, file);
             self.extract(offset, member, &mut out)?;
-            out.flush().map_err(|source| ArchiveError::Io { action: "write", path: path.clone(), source })?;
+            out.flush().map_err(|source| ArchiveError::Io {
+                action: "write",
+                path: path.clone(),
+                source,
+            })?;
             total += member.raw_bytes;
         }
         Ok(total)
@@ -154,13 +184,17 @@ impl Archive {
 }
 
 fn open_file(path: &Path) -> Result<File, ArchiveError> {
-    File::open(path).map_err(|source| ArchiveError::Io { action: "open", path: path.to_owned(), source })
+    File::open(path).map_err(|source| ArchiveError::Io {
+        action: "open",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Decompresses one frame, refusing to write more than `limit` bytes.
 fn decompress(input: &mut impl Read, out: &mut impl Write, limit: u64) -> io::Result<()> {
-    let mut decoder = zstd::Decoder::with_buffer(BufReader::with_capacity(1 << 20, input))?.single_frame();
-    let copied = io::copy(&mut (&mut decoder).take(limit), out)?;
+    let mut decoder = zstd::Decoder::with_buffer(BufReader::with_capacity(PIECE_BYTES, input))?.single_frame();
+    let copied = copy_in_pieces(&mut (&mut decoder).take(limit), out)?;
     if copied == limit && decoder.read(&mut [0u8])? != 0 {
         return Err(io::Error::other("it holds more than the manifest says"));
     }
@@ -175,7 +209,7 @@ struct HashingReader<R> {
 impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
-        self.hasher.update(&buf[..n]);
+        update(&mut self.hasher, &buf[..n]);
         Ok(n)
     }
 }
@@ -190,23 +224,40 @@ impl Opening<'_> {
     fn io(&self, source: io::Error) -> ArchiveError {
         match source.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged("it is truncated"),
-            _ => ArchiveError::Io { action: "read", path: self.path.to_owned(), source },
+            _ => ArchiveError::Io {
+                action: "read",
+                path: self.path.to_owned(),
+                source,
+            },
         }
     }
 
     fn not_an_archive(&self, reason: &str) -> ArchiveError {
-        ArchiveError::NotAnArchive { path: self.path.to_owned(), reason: reason.to_owned() }
+        ArchiveError::NotAnArchive {
+            path: self.path.to_owned(),
+            reason: reason.to_owned(),
+        }
     }
 
     fn damaged(&self, what: &str) -> ArchiveError {
-        ArchiveError::Damaged { path: self.path.to_owned(), what: what.to_owned() }
+        ArchiveError::Damaged {
+            path: self.path.to_owned(),
+            what: what.to_owned(),
+        }
     }
 
     fn bytes(&mut self, offset: u64, size: u64) -> Result<Vec<u8>, ArchiveError> {
         let mut bytes = Vec::new();
         self.file.seek(SeekFrom::Start(offset)).map_err(|e| self.io(e))?;
-        (&mut self.file).take(size).read_to_end(&mut bytes).map_err(|e| self.io(e))?;
-        if bytes.len() as u64 == size { Ok(bytes) } else { Err(self.damaged("it is truncated")) }
+        (&mut self.file)
+            .take(size)
+            .read_to_end(&mut bytes)
+            .map_err(|e| self.io(e))?;
+        if bytes.len() as u64 == size {
+            Ok(bytes)
+        } else {
+            Err(self.damaged("it is truncated"))
+        }
     }
 
     /// Name and size of the member whose header stands at `offset`; `None` at the end mark or the end of the file.
@@ -215,7 +266,11 @@ impl Opening<'_> {
         let mut header = tar::Header::new_old();
         let mut filled = 0;
         while filled < TAR_BLOCK as usize {
-            match self.file.read(&mut header.as_mut_bytes()[filled..]).map_err(|e| self.io(e))? {
+            match self
+                .file
+                .read(&mut header.as_mut_bytes()[filled..])
+                .map_err(|e| self.io(e))?
+            {
                 0 => break,
                 n => filled += n,
             }
@@ -223,7 +278,12 @@ impl Opening<'_> {
         if filled == 0 || header.as_bytes().iter().all(|&b| b == 0) {
             return Ok(None);
         }
-        let sum: u32 = header.as_bytes().iter().enumerate().map(|(i, &b)| if (148..156).contains(&i) { 32 } else { u32::from(b) }).sum();
+        let sum: u32 = header
+            .as_bytes()
+            .iter()
+            .enumerate()
+            .map(|(i, &b)| if (148..156).contains(&i) { 32 } else { u32::from(b) })
+            .sum();
         let parsed = match (header.cksum(), header.entry_size(), header.path_bytes()) {
             (Ok(cksum), Ok(size), name) if cksum == sum && filled == TAR_BLOCK as usize => {
                 String::from_utf8(name.into_owned()).ok().map(|name| (name, size))
@@ -244,10 +304,17 @@ impl Opening<'_> {
             return Err(self.not_an_archive("its manifest is of another format"));
         }
         // The version is read before the rest, which a newer version may have changed.
-        let found = value.get("format_version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let found = value
+            .get("format_version")
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0);
         if found > u64::from(FORMAT_VERSION) {
             let found = u32::try_from(found).unwrap_or(u32::MAX);
-            return Err(ArchiveError::NewerVersion { path: self.path.to_owned(), found, supported: FORMAT_VERSION });
+            return Err(ArchiveError::NewerVersion {
+                path: self.path.to_owned(),
+                found,
+                supported: FORMAT_VERSION,
+            });
         }
         let manifest: Manifest =
             serde_json::from_value(value).map_err(|e| self.damaged(&format!("the manifest is wrong: {e}")))?;

@@ -14,14 +14,21 @@ use crate::reader::Archive;
 /// As [`Archive::open`], and [`ArchiveError::Damaged`] for the first member that is not what the manifest says.
 pub fn verify(path: &Path) -> Result<Archive, ArchiveError> {
     let archive = Archive::open(path)?;
-    let io_error = |action, source| ArchiveError::Io { action, path: path.to_owned(), source };
+    let io_error = |action, source| ArchiveError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    };
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(|e| io_error("open", e))?);
     for (offset, member) in archive.members() {
         file.seek(SeekFrom::Start(offset)).map_err(|e| io_error("read", e))?;
         let hash = hash_exact(&mut file, member.stored_bytes).map_err(|e| io_error("read", e))?;
         if hash.to_hex().as_str() != member.blake3 {
             let what = format!("member `{}` does not have its hash", member.name);
-            return Err(ArchiveError::Damaged { path: path.to_owned(), what });
+            return Err(ArchiveError::Damaged {
+                path: path.to_owned(),
+                what,
+            });
         }
     }
     Ok(archive)

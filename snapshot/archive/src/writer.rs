@@ -4,7 +4,7 @@
 //! behind, and it is written into its place at the end, padded with blanks.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 use crate::error::ArchiveError;
 use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
 use crate::manifest::{Encoding, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
-use crate::member::{HashingWriter, TAR_BLOCK, is_safe_name, tar_header, tar_padding};
+use crate::member::{HashingWriter, PIECE_BYTES, TAR_BLOCK, copy_in_pieces, is_safe_name, tar_header, tar_padding};
 use crate::verify;
 
 /// A file that is to become a member.
@@ -59,7 +59,11 @@ pub fn write(
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let io_error = |action, source| ArchiveError::Io { action, path: target.to_owned(), source };
+    let io_error = |action, source| ArchiveError::Io {
+        action,
+        path: target.to_owned(),
+        source,
+    };
     let mut temporary = tempfile::Builder::new()
         .prefix(".hetsnap-")
         .tempfile_in(folder)
@@ -71,7 +75,9 @@ pub fn write(
     temporary.as_file().sync_all().map_err(|e| io_error("write", e))?;
     verify::verify(temporary.path())?;
     temporary.persist(target).map_err(|e| io_error("create", e.error))?;
-    File::open(folder).and_then(|d| d.sync_all()).map_err(|e| io_error("write", e))?;
+    File::open(folder)
+        .and_then(|d| d.sync_all())
+        .map_err(|e| io_error("write", e))?;
     Ok(size)
 }
 
@@ -100,9 +106,15 @@ fn write_members(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<MemberEntry>, ArchiveError> {
     if sources.len() > MAX_MEMBERS || reserved > MAX_MANIFEST_BYTES {
-        return Err(ArchiveError::BadMemberName { name: format!("number {}", sources.len()) });
+        return Err(ArchiveError::BadMemberName {
+            name: format!("number {}", sources.len()),
+        });
     }
-    let write_error = |source| ArchiveError::Io { action: "write", path: target.to_owned(), source };
+    let write_error = |source| ArchiveError::Io {
+        action: "write",
+        path: target.to_owned(),
+        source,
+    };
     let mut done = 0;
     let mut entries = Vec::with_capacity(sources.len());
     let mut position = TAR_BLOCK + reserved;
@@ -115,13 +127,21 @@ fn write_members(
             return Err(ArchiveError::BadMemberName { name });
         }
         let file = temporary.as_file_mut();
-        let input = File::open(&source.path)
-            .map_err(|e| ArchiveError::Io { action: "read", path: source.path.clone(), source: e })?;
+        let input = File::open(&source.path).map_err(|e| ArchiveError::Io {
+            action: "read",
+            path: source.path.clone(),
+            source: e,
+        })?;
         file.seek(SeekFrom::Start(position + TAR_BLOCK)).map_err(write_error)?;
-        let mut out = HashingWriter::new(io::BufWriter::with_capacity(1 << 20, &*file));
-        let mut input = Counted { inner: BufReader::with_capacity(1 << 20, input), count: 0, before: done, progress };
+        let mut out = HashingWriter::new(&*file);
+        let mut input = Counted {
+            inner: input,
+            count: 0,
+            before: done,
+            progress,
+        };
         let copied = match source.encoding {
-            Encoding::Stored => io::copy(&mut input, &mut out),
+            Encoding::Stored => copy_in_pieces(&mut input, &mut out),
             Encoding::Zstd => compress(&mut input, &mut out, options),
         };
         copied.and_then(|_| out.flush()).map_err(write_error)?;
@@ -129,19 +149,29 @@ fn write_members(
         done += raw_bytes;
         let (stored_bytes, hash) = out.finish();
         let header = tar_header(&name, stored_bytes).map_err(write_error)?;
-        file.write_all(&vec![0; tar_padding(stored_bytes)]).map_err(write_error)?;
+        file.write_all(&vec![0; tar_padding(stored_bytes)])
+            .map_err(write_error)?;
         file.seek(SeekFrom::Start(position)).map_err(write_error)?;
         file.write_all(header.as_bytes()).map_err(write_error)?;
         position += TAR_BLOCK + stored_bytes.next_multiple_of(TAR_BLOCK);
         let blake3 = hash.to_hex().to_string();
-        entries.push(MemberEntry { name, stored_bytes, raw_bytes, encoding: source.encoding, blake3 });
+        entries.push(MemberEntry {
+            name,
+            stored_bytes,
+            raw_bytes,
+            encoding: source.encoding,
+            blake3,
+        });
     }
-    temporary.as_file_mut().seek(SeekFrom::Start(position)).map_err(write_error)?;
+    temporary
+        .as_file_mut()
+        .seek(SeekFrom::Start(position))
+        .map_err(write_error)?;
     Ok(entries)
 }
 
 fn compress(input: &mut impl Read, out: &mut impl Write, options: Options) -> io::Result<u64> {
-    let mut encoder = zstd::Encoder::new(out, options.level)?;
+    let mut encoder = zstd::Encoder::new(io::BufWriter::with_capacity(PIECE_BYTES, out), options.level)?;
     encoder.include_checksum(true)?;
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
@@ -150,8 +180,8 @@ fn compress(input: &mut impl Read, out: &mut impl Write, options: Options) -> io
     if threads > 1 {
         encoder.multithread(threads)?;
     }
-    let copied = io::copy(input, &mut encoder)?;
-    encoder.finish()?;
+    let copied = copy_in_pieces(input, &mut encoder)?;
+    encoder.finish()?.flush()?;
     Ok(copied)
 }
 

@@ -37,10 +37,18 @@ fn sources(folder: &Path) -> Vec<Source> {
     fs::write(folder.join("pages"), &bytes).unwrap();
     fs::write(folder.join("core"), vec![7u8; 100_000]).unwrap();
     fs::write(folder.join("empty"), b"").unwrap();
-    [("criu/pages-1.img", "pages", Encoding::Zstd), ("device/mem", "core", Encoding::Stored), ("criu/e", "empty", Encoding::Zstd)]
-        .into_iter()
-        .map(|(name, file, encoding)| Source { name: name.into(), path: folder.join(file), encoding })
-        .collect()
+    [
+        ("criu/pages-1.img", "pages", Encoding::Zstd),
+        ("device/mem", "core", Encoding::Stored),
+        ("criu/e", "empty", Encoding::Zstd),
+    ]
+    .into_iter()
+    .map(|(name, file, encoding)| Source {
+        name: name.into(),
+        path: folder.join(file),
+        encoding,
+    })
+    .collect()
 }
 
 fn write_to(folder: &Path) -> PathBuf {
@@ -58,7 +66,10 @@ fn what_goes_in_comes_out() {
     archive.extract_all("criu/", &out).unwrap();
     archive.extract_all("device/", &out).unwrap();
     for (name, original) in [("pages-1.img", "pages"), ("mem", "core"), ("e", "empty")] {
-        assert!(fs::read(out.join(name)).unwrap() == fs::read(folder.path().join(original)).unwrap(), "{name}");
+        assert!(
+            fs::read(out.join(name)).unwrap() == fs::read(folder.path().join(original)).unwrap(),
+            "{name}"
+        );
     }
     assert_eq!(archive.manifest().processes, manifest().processes);
 }
@@ -67,11 +78,18 @@ fn what_goes_in_comes_out() {
 fn plain_tar_and_zstd_open_it() {
     let folder = tempfile::tempdir().unwrap();
     let target = write_to(folder.path());
-    let status = Command::new("tar").arg("-xf").arg(&target).arg("-C").arg(folder.path()).status().unwrap();
+    let status = Command::new("tar")
+        .arg("-xf")
+        .arg(&target)
+        .arg("-C")
+        .arg(folder.path())
+        .status()
+        .unwrap();
     assert!(status.success());
     let unpacked = zstd::decode_all(&fs::read(folder.path().join("criu/pages-1.img.zst")).unwrap()[..]).unwrap();
     assert!(unpacked == fs::read(folder.path().join("pages")).unwrap());
-    let text: serde_json::Value = serde_json::from_slice(&fs::read(folder.path().join("manifest.json")).unwrap()).unwrap();
+    let text: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("manifest.json")).unwrap()).unwrap();
     assert_eq!(text["root_pid"], 42);
 }
 
@@ -100,7 +118,10 @@ fn flipped_bits_are_noticed() {
     let whole = fs::read(write_to(folder.path())).unwrap();
     let flipped = folder.path().join("flipped");
     let original = folder.path().join("out0");
-    Archive::open(&folder.path().join("job.hetsnap")).unwrap().extract_all("", &original).unwrap();
+    Archive::open(&folder.path().join("job.hetsnap"))
+        .unwrap()
+        .extract_all("", &original)
+        .unwrap();
     for position in (0..whole.len()).step_by(1009) {
         let mut bytes = whole.clone();
         bytes[position] ^= 1 << (position % 8);
@@ -120,10 +141,16 @@ fn flipped_bits_are_noticed() {
 #[test]
 fn newer_version_is_told_from_damage() {
     let folder = tempfile::tempdir().unwrap();
-    let newer = Manifest { format_version: FORMAT_VERSION + 1, ..manifest() };
+    let newer = Manifest {
+        format_version: FORMAT_VERSION + 1,
+        ..manifest()
+    };
     let target = folder.path().join("new.hetsnap");
     let error = writer::write(&target, newer, &sources(folder.path()), Options::default(), &mut |_| {}).unwrap_err();
-    assert!(matches!(error, ArchiveError::NewerVersion { found, .. } if found == FORMAT_VERSION + 1), "{error}");
+    assert!(
+        matches!(error, ArchiveError::NewerVersion { found, .. } if found == FORMAT_VERSION + 1),
+        "{error}"
+    );
     assert!(!target.exists(), "an archive that does not verify is not published");
 }
 
@@ -133,9 +160,15 @@ fn other_files_are_no_archives() {
     let path = folder.path().join("x");
     for bytes in [&b""[..], b"hello", &[0u8; 4096], &[0xff; 4096]] {
         fs::write(&path, bytes).unwrap();
-        assert!(matches!(verify(&path), Err(ArchiveError::NotAnArchive { .. } | ArchiveError::Damaged { .. })));
+        assert!(matches!(
+            verify(&path),
+            Err(ArchiveError::NotAnArchive { .. } | ArchiveError::Damaged { .. })
+        ));
     }
-    assert!(matches!(verify(&folder.path().join("absent")), Err(ArchiveError::Io { .. })));
+    assert!(matches!(
+        verify(&folder.path().join("absent")),
+        Err(ArchiveError::Io { .. })
+    ));
 }
 
 #[test]
@@ -145,7 +178,13 @@ fn nothing_is_left_behind_when_a_source_is_missing() {
     sources[1].path = folder.path().join("absent");
     let out = folder.path().join("out");
     fs::create_dir(&out).unwrap();
-    let result = writer::write(&out.join("a.hetsnap"), manifest(), &sources, Options::default(), &mut |_| {});
+    let result = writer::write(
+        &out.join("a.hetsnap"),
+        manifest(),
+        &sources,
+        Options::default(),
+        &mut |_| {},
+    );
     assert!(matches!(result, Err(ArchiveError::Io { action: "read", .. })));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
 }
