@@ -1,0 +1,226 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Checkpoint and restore GPU programs, in the middle of their kernels.
+///
+/// hetckpt runs unmodified CUDA programs on an NVIDIA GPU or on the CPU, stops them at any moment, stores process and
+/// device state in one archive, and resumes them on whatever device is there.
+#[derive(Debug, Parser)]
+#[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run` and `restore` pass on \
+    the program's own status and use 125 for failures of their own.\n\nEnvironment:\n  \
+    HETCKPT_DEVICE       device to use where no --device is given (auto, cpu, cuda, cuda:N)\n  \
+    HETCKPT_CRIU         the criu program (default: a private installation, then the one on PATH)\n  \
+    HETCKPT_CACHE_DIR    where translated kernels are kept; `off` keeps none\n  \
+    HETCKPT_RUNTIME_DIR  where device servers have their sockets"
+)]
+pub struct Cli {
+    /// Say more (on stderr).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program so that it can be dumped.
+    Run(Run),
+    /// List programs that can be dumped.
+    Ps(Ps),
+    /// Stop a program, wherever its kernels are, and store it in an archive.
+    Dump(Dump),
+    /// Resume a program from an archive.
+    Restore(Restore),
+    /// Stop a program's kernels for a while, and say how quickly they stopped.
+    Pause(Pause),
+    /// Show what an archive holds.
+    Inspect(Inspect),
+    /// List the devices of this machine.
+    Devices(Devices),
+    /// Show a kernel at a stage of translation.
+    Kernel(Kernel),
+    /// Become the program to run (used by `run`).
+    #[command(name = crate::supervise::LAUNCH, hide = true)]
+    Launch(Launch),
+}
+
+/// The second half of `hetckpt run`.
+#[derive(Debug, Args)]
+pub struct Launch {
+    /// The program and its arguments.
+    #[arg(last = true, required = true, num_args = 1..)]
+    pub command: Vec<OsString>,
+}
+
+/// `hetckpt run`.
+///
+/// The program runs in a session of its own, with CUDA answered by hetckpt instead of a driver. Its exit status is passed
+/// on, and so are the signals INT, TERM, HUP, USR1, USR2, QUIT and WINCH. Where stdout or stderr is a terminal, the
+/// program gets a pipe that is copied to it, because a process that holds a terminal cannot be moved; where stdin is one,
+/// the program gets /dev/null.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Device to run on: auto (a GPU if there is one), cpu, cuda, cuda:N.
+    #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+
+    /// Write the program's process id to this file.
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
+
+    /// The program and its arguments.
+    #[arg(last = true, required = true, num_args = 1.., value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// `hetckpt ps`.
+#[derive(Debug, Args)]
+pub struct Ps {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt dump`.
+///
+/// Kernels in flight stop at their next probe, well within a millisecond or so. The program stays stopped until the
+/// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program runs
+/// on as if nothing had happened.
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// Process to dump, with all its children.
+    #[arg(long, value_name = "PID")]
+    pub pid: i32,
+
+    /// Archive to write; it appears under this name only when it is complete.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Let the program run on after the dump.
+    #[arg(long)]
+    pub leave_running: bool,
+
+    /// Longest time to wait for kernels to stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub pause_timeout: u32,
+
+    /// Print what was done and how long it took as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt restore`.
+///
+/// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote to a
+/// pipe or terminal, restore's exit status is the program's, and signals are passed on.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The archive.
+    #[arg(value_name = "FILE")]
+    pub archive: PathBuf,
+
+    /// Device to resume on: auto (a GPU if there is one), cpu, cuda, cuda:N.
+    #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+
+    /// Leave as soon as the program runs, and print its process id.
+    #[arg(long)]
+    pub detach: bool,
+
+    /// Write the times of each step, as JSON, to this file once the program runs.
+    #[arg(long, value_name = "FILE")]
+    pub timings: Option<PathBuf>,
+}
+
+/// `hetckpt pause`.
+///
+/// The device is free of the program's kernels from the moment they have stopped until they are let go; the program's
+/// own threads run on until they wait for the device.
+#[derive(Debug, Args)]
+pub struct Pause {
+    /// Process whose kernels to stop, with those of its children.
+    #[arg(long, value_name = "PID")]
+    pub pid: i32,
+
+    /// How long to hold them.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub hold_ms: u64,
+
+    /// How often to do it.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// Time between letting go and the next pause.
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    pub interval_ms: u64,
+
+    /// Longest time to wait for kernels to stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub pause_timeout: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt inspect`.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The archive.
+    #[arg(value_name = "FILE")]
+    pub archive: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Read every member and check its hash too.
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// `hetckpt devices`.
+#[derive(Debug, Args)]
+pub struct Devices {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt kernel`.
+#[derive(Debug, Args)]
+pub struct Kernel {
+    /// The stage.
+    #[arg(value_enum)]
+    pub stage: Stage,
+
+    /// A PTX file, as `nvcc -ptx` writes it.
+    #[arg(value_name = "FILE.ptx")]
+    pub file: PathBuf,
+
+    /// Only this kernel (a part of its mangled name will do).
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Stages of translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// hetIR, as the front end lowers it.
+    Ir,
+    /// hetIR with probes.
+    Probed,
+    /// PTX with probes, as given to NVIDIA's driver.
+    Ptx,
+    /// LLVM IR, as the CPU device compiles it.
+    Llvm,
+}

@@ -1,0 +1,73 @@
+//! `hetckpt devices`: what this machine offers, as the device server finds it.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use serde_json::Value;
+
+use crate::cli::Devices;
+use crate::diagnostic::Failure;
+use crate::install::Installation;
+use crate::output;
+
+/// Lists the devices.
+pub fn run(options: Devices) -> anyhow::Result<ExitCode> {
+    let devices = list(&Installation::find()?)?;
+    if options.json {
+        output::json(&Value::Array(devices));
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::line(format!(
+        "{:<10} {:<40} {:>10} {:>10} {:>5}  {}",
+        "DEVICE", "NAME", "MEMORY", "FREE", "SMS", "DRIVER"
+    ));
+    for device in &devices {
+        let text = |key: &str| device[key].as_str().unwrap_or("-").to_owned();
+        let number = |key: &str| device[key].as_u64().unwrap_or(0);
+        output::line(format!(
+            "{:<10} {:<40} {:>10} {:>10} {:>5}  {}",
+            text("id"),
+            text("name"),
+            output::bytes(number("total_bytes")),
+            output::bytes(number("free_bytes")),
+            number("num_multiprocessors"),
+            text("driver"),
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the server program for the devices: only it knows drivers.
+pub fn list(installation: &Installation) -> Result<Vec<Value>, Failure> {
+    let server = installation.require(installation.server.clone())?;
+    let failed = |why: String| Failure::new("HK0803", format!("{} cannot list devices", server.display())).note(why);
+    let output = Command::new(&server)
+        .args(["--list-devices", "--json"])
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| failed(e.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
+}
+
+/// Makes sure that `wanted` (auto, cpu, cuda, cuda:N) is among the devices.
+pub fn require(installation: &Installation, wanted: &str) -> Result<(), Failure> {
+    let devices = list(installation)?;
+    let ids: Vec<&str> = devices.iter().filter_map(|d| d["id"].as_str()).collect();
+    let is_there = wanted == "auto"
+        || ids
+            .iter()
+            .any(|&id| id == wanted || id.strip_suffix(":0") == Some(wanted));
+    if is_there {
+        return Ok(());
+    }
+    Err(
+        Failure::new("HK0501", format!("there is no device `{wanted}` on this machine"))
+            .note(format!("there are: {}", ids.join(", ")))
+            .help("`hetckpt devices` lists them; `--device auto` takes the best")
+            .unsupported(),
+    )
+}

@@ -1,0 +1,239 @@
+//! `hetckpt dump`: stop, capture, archive, and only then end the program.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::writer::{self, Source};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::cli::Dump;
+use crate::criu::locate::Criu;
+use crate::diagnostic::Failure;
+use crate::install::Installation;
+use crate::server_client::{self, Hold};
+use crate::target::Target;
+use crate::{archive_error, criu, output};
+
+/// Prefix of CRIU's images in the archive.
+pub const CRIU_PREFIX: &str = "criu/";
+/// Prefix of the device servers' files in the archive.
+pub const DEVICE_PREFIX: &str = "device/";
+
+/// How long each step took.
+#[derive(Default)]
+struct Times {
+    pause: Duration,
+    capture: Duration,
+    criu: Duration,
+    archive: Duration,
+}
+
+/// Dumps the program.
+pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
+    let start = Instant::now();
+    let target = Target::find(options.pid)?;
+    let installation = Installation::find()?;
+    let found = Criu::find().map_err(|failure| failure.state(runs_on(&target)))?;
+    installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
+    let images = image_folder(&options.output).map_err(|failure| failure.state(runs_on(&target)))?;
+
+    let mut times = Times::default();
+    let result = dump_stopped(&options, &target, &installation, &found, images.path(), &mut times);
+    let size = match result {
+        Ok(size) => size,
+        Err(failure) => {
+            target.resume();
+            return Err(failure.state(runs_on(&target)).into());
+        }
+    };
+    if options.json {
+        output::json(&json!({
+            "pid": options.pid,
+            "archive": options.output,
+            "archive_bytes": size,
+            "left_running": options.leave_running,
+            "seconds": {
+                "pause": times.pause.as_secs_f64(),
+                "capture": times.capture.as_secs_f64(),
+                "criu": times.criu.as_secs_f64(),
+                "archive": times.archive.as_secs_f64(),
+                "total": start.elapsed().as_secs_f64(),
+            },
+        }));
+    } else {
+        let what = if options.leave_running {
+            "the program runs on"
+        } else {
+            "the program has been ended"
+        };
+        output::note(format!(
+            "{} ({}): {what}",
+            options.output.display(),
+            output::bytes(size)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runs_on(target: &Target) -> String {
+    format!("the program (pid {}) runs on; no archive was written", target.pid)
+}
+
+/// A folder for CRIU's images beside the archive, on the same file system, which also proves that one can write there.
+fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
+    let parent = archive
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let cannot = |why: String| {
+        Failure::new("HK0704", format!("cannot write {}", archive.display()))
+            .note(why)
+            .help("name a file in a folder that exists and that you may write to")
+    };
+    if archive.is_dir() {
+        return Err(cannot("it is a folder".to_owned()));
+    }
+    let parent = fs::canonicalize(parent).map_err(|e| cannot(format!("{}: {e}", parent.display())))?;
+    tempfile::Builder::new()
+        .prefix(".hetckpt-dump-")
+        .tempdir_in(&parent)
+        .map_err(|e| cannot(e.to_string()))
+}
+
+/// From the pause to the program's end; on failure the caller lets the tree run on.
+fn dump_stopped(
+    options: &Dump,
+    target: &Target,
+    installation: &Installation,
+    found: &Criu,
+    images: &Path,
+    times: &mut Times,
+) -> Result<u64, Failure> {
+    // Our own hold keeps the device paused after the plugin has left, until the archive is safe.
+    output::progress("pausing kernels");
+    let mut holds = server_client::holds(&target.tree())?;
+    let pausing = Instant::now();
+    for hold in &mut holds {
+        let latency = hold.pause(options.pause_timeout)?;
+        times.pause = times.pause.max(latency);
+    }
+    output::detail(format!("kernels stopped after {:?}", pausing.elapsed()));
+
+    output::progress("dumping processes");
+    let dumping = Instant::now();
+    run_criu(options, target, installation, found, images)?;
+    times.criu = dumping.elapsed();
+    for hold in &mut holds {
+        times.capture = times.capture.max(hold.capture_time()?);
+    }
+
+    let archiving = Instant::now();
+    let sources = sources(images)?;
+    let total: u64 = sources
+        .iter()
+        .filter_map(|s| fs::metadata(&s.path).ok())
+        .map(|m| m.len())
+        .sum();
+    let manifest = manifest(target, found, images)?;
+    let size = writer::write(
+        &options.output,
+        manifest,
+        &sources,
+        writer::Options::default(),
+        &mut |done| {
+            output::progress(format!("archiving {} of {}", output::bytes(done), output::bytes(total)));
+        },
+    )
+    .map_err(archive_error::failure)?;
+    times.archive = archiving.elapsed();
+    output::progress_done();
+
+    if options.leave_running {
+        target.resume();
+    } else {
+        if !target.end() {
+            output::note(format!(
+                "process {} was killed but is not gone after two seconds",
+                target.pid
+            ));
+        }
+        holds.into_iter().for_each(Hold::release_gone);
+    }
+    Ok(size)
+}
+
+fn run_criu(
+    options: &Dump,
+    target: &Target,
+    installation: &Installation,
+    found: &Criu,
+    images: &Path,
+) -> Result<(), Failure> {
+    let mut arguments: Vec<OsString> = ["--tree", &target.pid.to_string()].map(Into::into).to_vec();
+    arguments.extend(["--libdir".into(), installation.plugin_folder.clone().into_os_string()]);
+    arguments.extend(["--leave-stopped", "--ghost-limit", "64M", "--timeout"].map(OsString::from));
+    arguments.push(options.pause_timeout.max(10).to_string().into());
+    if !target.is_session_leader {
+        arguments.push("--shell-job".into());
+    }
+    criu::run::run(found, "dump", images, &arguments, &[], "HK0903")
+}
+
+/// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.
+fn sources(images: &Path) -> Result<Vec<Source>, Failure> {
+    let cannot = |e: std::io::Error| Failure::new("HK0704", "cannot read the images just written").note(e.to_string());
+    let mut names: Vec<String> = vec![];
+    for entry in fs::read_dir(images).map_err(cannot)? {
+        names.push(entry.map_err(cannot)?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names
+        .into_iter()
+        .filter(|name| !name.ends_with(".log") && !name.starts_with("stats-"))
+        .map(|name| {
+            let path: PathBuf = images.join(&name);
+            let is_device = name.starts_with("hetgpu-");
+            let prefix = if is_device { DEVICE_PREFIX } else { CRIU_PREFIX };
+            let is_packed = name.ends_with(".zst") || name.ends_with(".mem");
+            // Small device files stay readable with plain tar.
+            let encoding = if is_device || is_packed {
+                Encoding::Stored
+            } else {
+                Encoding::Zstd
+            };
+            Source {
+                name: format!("{prefix}{name}"),
+                path,
+                encoding,
+            }
+        })
+        .collect())
+}
+
+fn manifest(target: &Target, found: &Criu, images: &Path) -> Result<Manifest, Failure> {
+    let bad = |why: String| Failure::new("HK0903", "the device state just written cannot be read").note(why);
+    let mut processes = vec![];
+    for entry in fs::read_dir(images).map_err(|e| bad(e.to_string()))?.flatten() {
+        if hetckpt_state::names::pid_of_description(&entry.file_name().to_string_lossy()).is_some() {
+            let text = fs::read(entry.path()).map_err(|e| bad(e.to_string()))?;
+            processes.push(serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?);
+        }
+    }
+    Ok(Manifest {
+        format: FORMAT.to_owned(),
+        format_version: FORMAT_VERSION,
+        written_by: env!("CARGO_PKG_VERSION").to_owned(),
+        root_pid: target.pid,
+        command: target.command.clone(),
+        criu_version: found.version.clone(),
+        created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        processes,
+        stdio: target.stdio.clone(),
+        members: vec![],
+    })
+}

@@ -1,0 +1,29 @@
+//! One file a verb.
+
+mod run;
+mod ps;
+mod dump;
+mod restore;
+mod pause;
+mod inspect;
+mod devices;
+mod kernel;
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+
+/// Runs the command given.
+pub fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(options) => run::run(options),
+        Command::Launch(options) => run::launch(options),
+        Command::Ps(options) => ps::run(options),
+        Command::Dump(options) => dump::run(options),
+        Command::Restore(options) => restore::run(options),
+        Command::Pause(options) => pause::run(options),
+        Command::Inspect(options) => inspect::run(options),
+        Command::Devices(options) => devices::run(options),
+        Command::Kernel(options) => kernel::run(options),
+    }
+}

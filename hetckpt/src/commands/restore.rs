@@ -1,0 +1,186 @@
+//! `hetckpt restore`: unpack, let CRIU and the plugin rebuild the program, and stand in for it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::IsTerminal;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::reader::Archive;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::devices;
+use super::dump::{CRIU_PREFIX, DEVICE_PREFIX};
+use crate::cli::Restore;
+use crate::criu::locate::Criu;
+use crate::diagnostic::Failure;
+use crate::install::Installation;
+use crate::supervise::{self, HeldSignals, Relay};
+use crate::{archive_error, criu, output, target};
+
+/// Restores the program and, unless detached, stands in for it.
+pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
+    let start = Instant::now();
+    let archive = Archive::open(&options.archive).map_err(archive_error::failure)?;
+    let manifest = archive.manifest();
+    let installation = Installation::find()?;
+    let found = Criu::find()?;
+    installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
+    if !manifest.processes.is_empty() {
+        devices::require(&installation, &options.device)?;
+    }
+    require_free_pids(manifest)?;
+
+    output::progress("unpacking");
+    let images = unpack(&archive)?;
+    let unpacked = start.elapsed();
+
+    let held = HeldSignals::hold()?;
+    let stdio = Stdio::for_program(manifest, options.detach)?;
+    output::progress("restoring processes");
+    run_criu(&options, &installation, &found, images.path(), &stdio)?;
+    output::progress_done();
+    let restored = start.elapsed();
+    let relays = stdio.into_relays();
+    drop(images);
+    if let Some(file) = &options.timings {
+        let text = json!({ "unpack": unpacked.as_secs_f64(), "criu": (restored - unpacked).as_secs_f64(), "total": restored.as_secs_f64() });
+        fs::write(file, text.to_string())
+            .map_err(|e| Failure::new("HK0704", format!("cannot write {}", file.display())).note(e.to_string()))?;
+    }
+    if options.detach {
+        output::line(manifest.root_pid.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    held.pass_to(manifest.root_pid);
+    let code = supervise::wait_for(manifest.root_pid)?;
+    relays.into_iter().for_each(Relay::finish);
+    Ok(code)
+}
+
+/// CRIU gives processes the ids they had, so these must be free.
+fn require_free_pids(manifest: &Manifest) -> Result<(), Failure> {
+    let pid = manifest.root_pid;
+    if Path::new("/proc").join(pid.to_string()).exists() {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let mut failure = Failure::new(
+            "HK0905",
+            format!("process id {pid} of the snapshot is in use by `{}`", name.trim()),
+        );
+        if target::is_gone(pid) {
+            failure = failure.note("that process has ended and waits for its parent to notice");
+        }
+        return Err(failure.help("end that process, or restore in a pid namespace of its own: unshare --pid --fork --mount-proc hetckpt restore …"));
+    }
+    Ok(())
+}
+
+/// Unpacks into a folder that is gone when this returns to its caller's caller.
+fn unpack(archive: &Archive) -> Result<TempDir, Failure> {
+    let folder = tempfile::Builder::new()
+        .prefix("hetckpt-restore-")
+        .tempdir()
+        .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
+    archive
+        .extract_all(CRIU_PREFIX, folder.path())
+        .map_err(archive_error::failure)?;
+    archive
+        .extract_all(DEVICE_PREFIX, folder.path())
+        .map_err(archive_error::failure)?;
+    Ok(folder)
+}
+
+fn run_criu(
+    options: &Restore,
+    installation: &Installation,
+    found: &Criu,
+    images: &Path,
+    stdio: &Stdio,
+) -> Result<(), Failure> {
+    let mut arguments: Vec<OsString> = vec!["--libdir".into(), installation.plugin_folder.clone().into_os_string()];
+    arguments.extend(["--restore-detached", "--ghost-limit", "64M"].map(OsString::from));
+    if !options.detach {
+        arguments.push("--restore-sibling".into());
+    }
+    for (name, fd) in &stdio.inherited {
+        arguments.extend(["--inherit-fd".into(), format!("fd[{}]:{name}", fd.as_raw_fd()).into()]);
+    }
+    if stdio.needs_shell_job {
+        arguments.push("--shell-job".into());
+    }
+    let environment: [(&str, OsString); 3] = [
+        ("HETCKPT_DEVICE", options.device.clone().into()),
+        ("HETCKPT_SERVER", installation.server.clone().into_os_string()),
+        ("HETCKPT_CPU_CODEGEN", installation.cpu_codegen().into_os_string()),
+    ];
+    criu::run::run(found, "restore", images, &arguments, &environment, "HK0904")
+        .map_err(|failure| failure.state("nothing was started; the archive is as it was"))
+}
+
+/// What the program gets in place of the pipes it had as stdin, stdout and stderr.
+struct Stdio {
+    /// CRIU's name of the old pipe and our descriptor for it.
+    inherited: Vec<(String, OwnedFd)>,
+    relays: Vec<Relay>,
+    needs_shell_job: bool,
+}
+
+impl Stdio {
+    fn for_program(manifest: &Manifest, detach: bool) -> Result<Self, Failure> {
+        let mut result = Self {
+            inherited: vec![],
+            relays: vec![],
+            needs_shell_job: false,
+        };
+        for (fd, name) in manifest.stdio.iter().enumerate().take(3) {
+            let known = result.inherited.iter().any(|(inherited, _)| inherited == name);
+            if !name.starts_with("pipe:[") || known {
+                continue;
+            }
+            let ours = result.replacement(fd, detach)?;
+            // CRIU, a program we start, needs it open.
+            fcntl(&ours, FcntlArg::F_SETFD(FdFlag::empty()))
+                .map_err(|e| Failure::new("HK0904", "cannot hand over a descriptor").note(e.to_string()))?;
+            result.inherited.push((name.clone(), ours));
+        }
+        Ok(result)
+    }
+
+    /// Our own stream number `fd`; a pipe that is copied to it where it is a terminal, or /dev/null when nobody stays to copy.
+    fn replacement(&mut self, fd: usize, detach: bool) -> Result<OwnedFd, Failure> {
+        let is_terminal = match fd {
+            0 => std::io::stdin().is_terminal(),
+            1 => std::io::stdout().is_terminal(),
+            _ => std::io::stderr().is_terminal(),
+        };
+        let cannot = |e: std::io::Error| Failure::new("HK0904", "cannot hand over a descriptor").note(e.to_string());
+        if is_terminal && (detach || fd == 0) {
+            return Ok(fs::File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/null")
+                .map_err(cannot)?
+                .into());
+        }
+        if let Some((pipe, relay)) = supervise::pipe_for_terminal(is_terminal, fd == 2)? {
+            self.relays.push(relay);
+            return Ok(pipe);
+        }
+        let own = match fd {
+            0 => std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned(),
+            1 => std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned(),
+            _ => std::os::fd::AsFd::as_fd(&std::io::stderr()).try_clone_to_owned(),
+        };
+        own.map_err(cannot)
+    }
+
+    /// Closes our ends; what is left copies until the program is gone.
+    fn into_relays(self) -> Vec<Relay> {
+        self.relays
+    }
+}

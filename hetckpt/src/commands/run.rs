@@ -1,0 +1,23 @@
+//! `hetckpt run`: starts a program under the shim and stands in for it.
+
+use std::process::ExitCode;
+
+use crate::cli::{Launch, Run};
+use crate::install::Installation;
+use crate::supervise;
+
+/// Runs the program and passes on its exit status.
+pub fn run(options: Run) -> anyhow::Result<ExitCode> {
+    let installation = Installation::find()?;
+    Ok(supervise::run(
+        &installation,
+        &options.device,
+        &options.command,
+        options.pid_file.as_deref(),
+    )?)
+}
+
+/// The second half of [`run`], in the child process.
+pub fn launch(options: Launch) -> anyhow::Result<ExitCode> {
+    Err(supervise::launch(&options.command).into())
+}

@@ -1,0 +1,4 @@
+//! The CRIU program: where it is, what it can do, running it.
+
+pub mod locate;
+pub mod run;

@@ -1,0 +1,69 @@
+//! Failures as the user sees them: a stable code, what and why, what became of the program, the way out.
+
+use std::fmt;
+
+/// A failure with all that a person, or a program reading `--json`, needs.
+///
+/// The code's first two digits tell the stage: 05 devices, 06 pause and capture, 07 archive, 08 command line and host,
+/// 09 CRIU. All are listed in docs/errors.md (tests/error_codes.rs compares).
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// `HK0801`.
+    pub code: &'static str,
+    /// What failed, naming the thing.
+    pub message: String,
+    /// Why, where it is known.
+    pub notes: Vec<String>,
+    /// What became of the program, where there is one.
+    pub state: Option<String>,
+    /// What to do.
+    pub help: Option<String>,
+    /// This machine or program cannot do it at all.
+    pub unsupported: bool,
+}
+
+impl Failure {
+    /// A failure with nothing but a message yet.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            notes: vec![],
+            state: None,
+            help: None,
+            unsupported: false,
+        }
+    }
+
+    /// Adds a cause.
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// Says what became of the program.
+    pub fn state(mut self, state: impl Into<String>) -> Self {
+        self.state = Some(state.into());
+        self
+    }
+
+    /// Says what to do.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Marks it "not supported here".
+    pub fn unsupported(mut self) -> Self {
+        self.unsupported = true;
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}

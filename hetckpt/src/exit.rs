@@ -1,0 +1,51 @@
+//! Exit codes: 0 done, 1 failed, 2 usage, 3 not supported here; `run` and `restore` pass on the program's own code and
+//! use 125 for our own failures, as `env` and `timeout` do.
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+use crate::diagnostic::Failure;
+
+/// The command failed.
+pub const FAILED: u8 = 1;
+/// The command line was wrong.
+pub const USAGE: u8 = 2;
+/// This machine, or this program, cannot do it.
+pub const UNSUPPORTED: u8 = 3;
+/// `run` or `restore` failed before the program could say anything.
+pub const OWN_FAILURE: u8 = 125;
+
+/// Code for a failure of ours under `command`.
+pub fn own_failure_code(command: &Command) -> u8 {
+    match command {
+        Command::Run(_) | Command::Launch(_) => OWN_FAILURE,
+        Command::Restore(options) if !options.detach => OWN_FAILURE,
+        _ => FAILED,
+    }
+}
+
+/// True if the failure is of the kind "not supported here".
+pub fn is_unsupported(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<Failure>()
+        .is_some_and(|failure| failure.unsupported)
+}
+
+/// Code for what clap found.
+pub fn from_clap(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        ExitCode::from(USAGE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Code of a program that ended with `status`, as a shell gives it: its own, or 128 + the signal's number.
+pub fn from_wait_status(status: std::process::ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

@@ -1,0 +1,100 @@
+//! The only place that prints: results to stdout, everything else to stderr.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is the module that prints"
+)]
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::diagnostic::Failure;
+
+static VERBOSITY: AtomicU8 = AtomicU8::new(0);
+
+/// Sets how much [`detail`] lets through.
+pub fn set_verbosity(level: u8) {
+    VERBOSITY.store(level, Ordering::Relaxed);
+}
+
+/// A line of a result. A reader that has gone away ends the program quietly, as it does other tools.
+pub fn line(text: impl AsRef<str>) {
+    if writeln!(std::io::stdout(), "{}", text.as_ref()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A value as JSON on stdout.
+pub fn json(value: &serde_json::Value) {
+    line(serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()));
+}
+
+/// A remark for the person watching.
+pub fn note(text: impl AsRef<str>) {
+    let _ = writeln!(std::io::stderr(), "hetckpt: {}", text.as_ref());
+}
+
+/// A remark for the person who asked for more.
+pub fn detail(text: impl AsRef<str>) {
+    if VERBOSITY.load(Ordering::Relaxed) > 0 {
+        note(text);
+    }
+}
+
+/// Progress on one line, only on a terminal.
+pub fn progress(text: impl AsRef<str>) {
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[Khetckpt: {}", text.as_ref());
+    }
+}
+
+/// Takes the progress line away.
+pub fn progress_done() {
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+}
+
+/// What clap has to say.
+pub fn clap(error: &clap::Error) {
+    let _ = error.print();
+}
+
+/// A failure, as docs/errors.md describes it.
+pub fn failure(error: &anyhow::Error) {
+    let mut err = std::io::stderr();
+    match error.downcast_ref::<Failure>() {
+        Some(failure) => {
+            let _ = writeln!(err, "error[{}]: {}", failure.code, failure.message);
+            for note in &failure.notes {
+                let _ = writeln!(err, "  = note: {note}");
+            }
+            if let Some(state) = &failure.state {
+                let _ = writeln!(err, "  = state: {state}");
+            }
+            if let Some(help) = &failure.help {
+                let _ = writeln!(err, "  = help: {help}");
+            }
+        }
+        None => {
+            let _ = writeln!(err, "error: {error:#}");
+        }
+    }
+}
+
+/// A number of bytes for people: `4.0 GiB`.
+pub fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}

@@ -1,0 +1,152 @@
+//! Talking to device servers: which there are, what they do, holding their kernels.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hetckpt_ring::control_socket::ControlSocket;
+use hetckpt_ring::error::RingError;
+use hetckpt_ring::message::{Request, Response, ServerStatus};
+use hetckpt_ring::runtime_dir::{list_servers, runtime_dir, socket_path};
+use procfs::process::Process;
+use serde::Serialize;
+
+use crate::diagnostic::Failure;
+
+/// A program with a device server.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// Its process id.
+    pub pid: u32,
+    /// Its device server's.
+    pub server_pid: u32,
+    /// `cpu`, `cuda:0`.
+    pub device: String,
+    /// `running` or `paused`.
+    pub state: &'static str,
+    /// Device memory in use.
+    pub allocated_bytes: u64,
+    /// Kernels in flight.
+    pub running_kernels: usize,
+    /// Their names.
+    pub kernels: Vec<String>,
+    /// Command line.
+    pub command: String,
+}
+
+fn path_of(pid: i32) -> Option<PathBuf> {
+    u32::try_from(pid).ok().map(|pid| socket_path(&runtime_dir(), pid))
+}
+
+/// True if a device server answers for process `pid`.
+pub fn has_server(pid: i32) -> bool {
+    path_of(pid).is_some_and(|path| ControlSocket::connect(&path).is_ok())
+}
+
+/// Connects to the device server of `pid`; `None` if it has none.
+fn connect(pid: i32) -> Result<Option<ControlSocket>, Failure> {
+    let Some(path) = path_of(pid) else { return Ok(None) };
+    match ControlSocket::connect(&path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(RingError::NoServer { .. }) => Ok(None),
+        Err(error) => Err(no_answer(pid, &error)),
+    }
+}
+
+fn no_answer(pid: i32, error: &RingError) -> Failure {
+    Failure::new("HK0806", format!("the device server of process {pid} does not answer")).note(error.to_string())
+}
+
+fn status(socket: &mut ControlSocket, pid: i32) -> Result<ServerStatus, Failure> {
+    match socket.ask(&Request::Status, &[]) {
+        Ok(Response::Status(status)) => Ok(status),
+        Ok(_) => Err(no_answer(pid, &RingError::ServerGone)),
+        Err(error) => Err(no_answer(pid, &error)),
+    }
+}
+
+/// All programs of this user with a device server.
+pub fn all() -> Result<Vec<Row>, Failure> {
+    let mut rows = vec![];
+    for pid in list_servers(&runtime_dir()) {
+        let pid = i32::try_from(pid).unwrap_or(-1);
+        let Some(mut socket) = connect(pid)? else { continue };
+        // A server that leaves while we ask is no row and no failure.
+        let Ok(status) = status(&mut socket, pid) else { continue };
+        let command = Process::new(pid)
+            .and_then(|p| p.cmdline())
+            .unwrap_or_default()
+            .join(" ");
+        rows.push(Row {
+            pid: status.app_pid,
+            server_pid: status.server_pid,
+            device: status.device,
+            state: if status.is_paused { "paused" } else { "running" },
+            allocated_bytes: status.memory_bytes,
+            running_kernels: status.kernels.len(),
+            kernels: status.kernels,
+            command,
+        });
+    }
+    Ok(rows)
+}
+
+/// A connection that keeps a program's kernels stopped. When it is dropped they run on.
+pub struct Hold {
+    pid: i32,
+    socket: ControlSocket,
+}
+
+/// Connections to the device servers of `pids`, those that have one.
+pub fn holds(pids: &[i32]) -> Result<Vec<Hold>, Failure> {
+    let mut holds = vec![];
+    for &pid in pids {
+        if let Some(socket) = connect(pid)? {
+            holds.push(Hold { pid, socket });
+        }
+    }
+    Ok(holds)
+}
+
+impl Hold {
+    /// Stops the kernels and waits until none runs. Gives the time from the request to the last kernel's end.
+    pub fn pause(&mut self, timeout_s: u32) -> Result<Duration, Failure> {
+        let cannot = |note: String| {
+            Failure::new(
+                "HK0601",
+                format!("the kernels of process {} could not be paused", self.pid),
+            )
+            .note(note)
+        };
+        let limit = (timeout_s > 0).then(|| Duration::from_secs(u64::from(timeout_s)));
+        self.socket.set_timeout(limit).map_err(|e| cannot(e.to_string()))?;
+        let answer = self.socket.ask(&Request::Pause, &[]);
+        self.socket.set_timeout(None).map_err(|e| cannot(e.to_string()))?;
+        match answer {
+            Ok(Response::Done { elapsed_us }) => Ok(Duration::from_micros(elapsed_us)),
+            Ok(_) => Err(cannot("the server gave an answer to another question".to_owned())),
+            Err(RingError::Refused { message, .. }) => Err(cannot(message)),
+            Err(error) => Err(cannot(error.to_string()).help("raise --pause-timeout")),
+        }
+    }
+
+    /// Lets the kernels run on, and waits until they have been started again.
+    pub fn resume(&mut self) -> Result<(), Failure> {
+        match self.socket.ask(&Request::Release { app_is_gone: false }, &[]) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(no_answer(self.pid, &error)),
+        }
+    }
+
+    /// How long the last capture took.
+    pub fn capture_time(&mut self) -> Result<Duration, Failure> {
+        Ok(Duration::from_micros(
+            status(&mut self.socket, self.pid)?.last_capture_us,
+        ))
+    }
+
+    /// Tells the server that the program is gone for good.
+    pub fn release_gone(mut self) {
+        // A server that has noticed by itself and left does not answer; that is what was wanted.
+        let _ = self.socket.ask(&Request::Release { app_is_gone: true }, &[]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Standing in for a program: starting it in a session of its own, passing on its output, signals and exit status.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::diagnostic::Failure;
+use crate::install::Installation;
+
+/// Environment variable that tells a process, and `dump`, that it was started under hetckpt: the shim's path.
+pub const MARK: &str = "HETCKPT_SHIM";
+/// First argument with which this program turns itself into the one to run.
+pub const LAUNCH: &str = "__launch";
+
+/// Signals that are passed on to the program.
+const PASSED_ON: [Signal; 7] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGQUIT,
+    Signal::SIGWINCH,
+];
+
+/// Holds back the signals that are to be passed on, so that none is lost before there is someone to pass it to.
+pub struct HeldSignals(SigSet);
+
+impl HeldSignals {
+    /// Starts holding. Threads made from now on hold them too.
+    pub fn hold() -> Result<Self, Failure> {
+        let set: SigSet = PASSED_ON.into_iter().collect();
+        set.thread_block()
+            .map_err(|e| Failure::new("HK0804", "cannot hold signals back").note(e.to_string()))?;
+        Ok(Self(set))
+    }
+
+    /// Passes every signal, held or to come, to `pid`, from a thread that lives as long as we do.
+    pub fn pass_to(self, pid: i32) {
+        std::thread::spawn(move || {
+            while let Ok(signal) = self.0.wait() {
+                // The program may have ended: then there is nobody to tell.
+                let _ = kill(Pid::from_raw(pid), signal);
+            }
+        });
+    }
+}
+
+/// Waits for a child of ours and gives the exit status a shell would.
+pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
+    loop {
+        match waitpid(Pid::from_raw(pid), None) {
+            Ok(WaitStatus::Exited(_, code)) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+            Ok(WaitStatus::Signaled(_, signal, _)) => {
+                return Ok(ExitCode::from(u8::try_from(128 + signal as i32).unwrap_or(1)));
+            }
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(e) => return Err(Failure::new("HK0804", format!("cannot wait for process {pid}")).note(e.to_string())),
+        }
+    }
+}
+
+/// Copies what comes out of a pipe to one of our own streams until its last writer is gone.
+pub struct Relay(JoinHandle<()>);
+
+impl Relay {
+    /// Starts copying from `source` to stdout, or to stderr.
+    pub fn start(source: OwnedFd, to_stderr: bool) -> Self {
+        Self(std::thread::spawn(move || {
+            let mut source = File::from(source);
+            let mut bytes = vec![0; 1 << 16];
+            while let Ok(n @ 1..) = source.read(&mut bytes) {
+                let written = match to_stderr {
+                    false => io::stdout().write_all(&bytes[..n]).and_then(|()| io::stdout().flush()),
+                    true => io::stderr().write_all(&bytes[..n]),
+                };
+                if written.is_err() {
+                    return; // nobody reads us any more: closing the pipe tells the program
+                }
+            }
+        }))
+    }
+
+    /// Waits until all is copied.
+    pub fn finish(self) {
+        // A relay that panicked has nothing left to copy.
+        let _ = self.0.join();
+    }
+}
+
+/// A pipe for the program where our own stream is a terminal, with the relay that empties it; `None` where the program can
+/// have our stream itself.
+pub fn pipe_for_terminal(is_terminal: bool, to_stderr: bool) -> Result<Option<(OwnedFd, Relay)>, Failure> {
+    if !is_terminal {
+        return Ok(None);
+    }
+    let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
+        .map_err(|e| Failure::new("HK0804", "cannot make a pipe").note(e.to_string()))?;
+    Ok(Some((write, Relay::start(read, to_stderr))))
+}
+
+/// Starts `command` under the shim, stands in for it until it ends, and gives its exit status.
+pub fn run(
+    installation: &Installation,
+    device: &str,
+    command: &[OsString],
+    pid_file: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let shim = installation.require(installation.shim())?;
+    installation.require(installation.server.clone())?;
+    let cannot = |e: io::Error| {
+        let name = command
+            .first()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        Failure::new("HK0804", format!("cannot run {name}")).note(e.to_string())
+    };
+    let held = HeldSignals::hold()?;
+    let out = pipe_for_terminal(io::stdout().is_terminal(), false)?;
+    let err = pipe_for_terminal(io::stderr().is_terminal(), true)?;
+
+    let mut launch = Command::new(std::env::current_exe().map_err(cannot)?);
+    launch.arg(LAUNCH).arg("--").args(command);
+    launch.env("HETCKPT_DEVICE", device).env(MARK, &shim);
+    launch.env(
+        "LD_LIBRARY_PATH",
+        prepend(
+            &installation.library_folder,
+            std::env::var_os("LD_LIBRARY_PATH").as_deref(),
+        ),
+    );
+    if io::stdin().is_terminal() {
+        launch.stdin(Stdio::null());
+    }
+    let mut relays = vec![];
+    if let Some((pipe, relay)) = out {
+        launch.stdout(pipe);
+        relays.push(relay);
+    }
+    if let Some((pipe, relay)) = err {
+        launch.stderr(pipe);
+        relays.push(relay);
+    }
+    let mut child = launch.spawn().map_err(cannot)?;
+    drop(launch); // with our ends of the pipes
+    let pid = i32::try_from(child.id()).unwrap_or(-1);
+    if let Some(file) = pid_file {
+        std::fs::write(file, format!("{pid}\n"))
+            .map_err(|e| Failure::new("HK0804", format!("cannot write {}", file.display())).note(e.to_string()))?;
+    }
+    held.pass_to(pid);
+    let status = child.wait().map_err(cannot)?;
+    relays.into_iter().for_each(Relay::finish);
+    Ok(crate::exit::from_wait_status(status))
+}
+
+/// Turns this process into the program to run, as the leader of a session of its own: CRIU then needs no terminal.
+pub fn launch(command: &[OsString]) -> Failure {
+    let Some((program, arguments)) = command.split_first() else {
+        return Failure::new("HK0804", "no program given");
+    };
+    if let Err(e) = nix::unistd::setsid() {
+        return Failure::new("HK0804", "cannot start a session").note(e.to_string());
+    }
+    let error = Command::new(program).args(arguments).exec();
+    Failure::new("HK0804", format!("cannot run {}", program.to_string_lossy())).note(error.to_string())
+}
+
+fn prepend(folder: &Path, path: Option<&OsStr>) -> OsString {
+    let mut result = folder.as_os_str().to_owned();
+    if let Some(path) = path.filter(|p| !p.is_empty()) {
+        result.push(":");
+        result.push(path);
+    }
+    result
+}

@@ -1,0 +1,118 @@
+//! The process to be dumped: is it there, is it ours, what belongs to it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use procfs::process::Process;
+
+use crate::diagnostic::Failure;
+
+/// A process and its descendants.
+#[derive(Debug)]
+pub struct Target {
+    /// The root.
+    pub pid: i32,
+    /// Command line of the root.
+    pub command: Vec<String>,
+    /// What stdin, stdout and stderr are open on.
+    pub stdio: Vec<String>,
+    /// True if the root leads its session, so that CRIU needs no `--shell-job`.
+    pub is_session_leader: bool,
+}
+
+impl Target {
+    /// Looks `pid` up and makes sure that it runs under hetckpt.
+    pub fn find(pid: i32) -> Result<Self, Failure> {
+        let process = Process::new(pid).map_err(|_| no_such(pid))?;
+        let stat = process.stat().map_err(|_| no_such(pid))?;
+        if matches!(stat.state, 'Z' | 'X') {
+            return Err(no_such(pid).note("it has ended and waits for its parent to notice"));
+        }
+        if !runs_under_shim(&process) {
+            return Err(Failure::new("HK0802", format!("process {pid} was not started under hetckpt"))
+                .note("its CUDA calls go to a driver, or it makes none; the device state cannot be reached from outside")
+                .state(format!("the program (pid {pid}) runs on; no archive was written"))
+                .help(format!("start it as `hetckpt run -- {}`", stat.comm)));
+        }
+        Ok(Self {
+            pid,
+            command: process.cmdline().unwrap_or_default(),
+            stdio: (0..3).map(|fd| link_target(pid, fd)).collect(),
+            is_session_leader: stat.session == pid,
+        })
+    }
+
+    /// The root and all its descendants, parents first.
+    pub fn tree(&self) -> Vec<i32> {
+        let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for stat in procfs::process::all_processes()
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|p| p.stat().ok())
+        {
+            children.entry(stat.ppid).or_default().push(stat.pid);
+        }
+        let mut tree = vec![self.pid];
+        let mut next = 0;
+        while let Some(pid) = tree.get(next) {
+            tree.extend(children.get(pid).into_iter().flatten().copied().collect::<Vec<_>>());
+            next += 1;
+        }
+        tree
+    }
+
+    /// Lets a tree run on that CRIU left stopped.
+    pub fn resume(&self) {
+        self.signal_all(Signal::SIGCONT);
+    }
+
+    /// Ends the tree and waits (two seconds at most) until no process of it is left but as a zombie.
+    pub fn end(&self) -> bool {
+        let tree = self.tree();
+        self.signal_all(Signal::SIGKILL);
+        for _ in 0..2000 {
+            if tree.iter().all(|&pid| is_gone(pid)) {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        false
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        for pid in self.tree() {
+            // A process that ended meanwhile needs no signal.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+}
+
+fn no_such(pid: i32) -> Failure {
+    Failure::new("HK0801", format!("there is no process {pid}")).help("`hetckpt ps` lists programs that can be dumped")
+}
+
+/// True if `process` has our `libcuda.so.1` mapped, or was started so that it will load it at its first CUDA call.
+fn runs_under_shim(process: &Process) -> bool {
+    let marked = process
+        .environ()
+        .is_ok_and(|env| env.contains_key(std::ffi::OsStr::new(crate::supervise::MARK)));
+    marked || crate::server_client::has_server(process.pid)
+}
+
+/// True if no process `pid` runs (a zombie does not).
+pub fn is_gone(pid: i32) -> bool {
+    Process::new(pid)
+        .and_then(|p| p.stat())
+        .map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
+}
+
+/// What a file descriptor of a process is open on; empty if it is closed.
+pub fn link_target(pid: i32, fd: i32) -> String {
+    fs::read_link(PathBuf::from(format!("/proc/{pid}/fd/{fd}")))
+        .map(|path| path.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
