@@ -1,1 +1,32 @@
-//! PTX front end: text to AST to hetIR.
+//! PTX front end: text → tokens → AST → hetIR. First stage of the pipeline that knows instructions; it rewrites
+//! nothing: optimising, probing and choosing targets are others' work.
+//!
+//! A module is lowered kernel by kernel. A kernel that uses what hetIR cannot express lands in
+//! [`hetckpt_ir::module::Module::rejected`] with its reasons; the others are not affected.
+
+mod error;
+mod token;
+mod ast;
+mod parse;
+mod lower;
+
+pub use error::{Error, Reason, SyntaxError};
+
+/// Largest PTX text that is accepted.
+pub const MAX_TEXT_BYTES: usize = 256 << 20;
+
+/// Lowers a PTX text (PTX ISA 9.0; a NUL at its end is ignored).
+///
+/// # Errors
+/// The text breaks PTX's grammar outside of function bodies, or declares a module variable that cannot be laid out.
+/// What is wrong inside a kernel rejects that kernel only.
+pub fn lower_module(text: &str) -> Result<hetckpt_ir::module::Module, Error> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(Error::TooLarge { size_bytes: text.len() });
+    }
+    let module = parse::parse_module(text);
+    if !module.errors.is_empty() {
+        return Err(Error::Syntax { errors: module.errors });
+    }
+    lower::lower(&module)
+}

@@ -1,0 +1,178 @@
+//! Which state space each generic address means.
+//!
+//! hetIR has no generic addresses of shared and local memory: offsets of one segment must not be mistaken for another's
+//! on any device. So the front end finds out what each generic access reaches. An address comes from shared or local
+//! memory only through `cvta.shared` and `cvta.local`; it is followed through moves, additions and selections, register
+//! by register (nvcc's registers are nearly in SSA form, so the order of writes hardly matters). Everything else is
+//! global. An address of shared or local memory that is stored, compared with a global one or computed with otherwise
+//! has left the kernel's sight, and the kernel is rejected; so what comes out of memory is global too.
+
+use hetckpt_ir::entity::RegId;
+use hetckpt_ir::inst::{AddressBase, AluOp, Inst, Op, Operand};
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::Space;
+
+use crate::error::Reason;
+
+/// A `cvta.to.shared` or `cvta.to.local`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// Register that holds the result, and nothing else.
+    pub(crate) result: RegId,
+    /// The generic address.
+    pub(crate) source: RegId,
+    /// The space.
+    pub(crate) space: Space,
+    /// Line of the PTX text.
+    pub(crate) line: u32,
+}
+
+const SHARED: u8 = 1;
+const LOCAL: u8 = 2;
+const OTHER: u8 = 4;
+const SEGMENTS: u8 = SHARED | LOCAL;
+
+const MIXED: Reason =
+    Reason::GenericAddress("the generic address may point to more than one state space; this is not supported");
+const ESCAPES: Reason =
+    Reason::GenericAddress("the generic address of shared or local memory is used as a value; this is not supported");
+const UNKNOWN: Reason = Reason::GenericAddress("it is not known that the generic address points to this state space");
+
+/// Gives every access in `kernel` a definite space, or says where that fails.
+pub(crate) fn resolve(kernel: &mut Kernel, origins: &[(RegId, Space)], ends: &[End]) -> Result<(), (u32, Reason)> {
+    let spaces = Spaces::new(kernel, origins, ends);
+    for end in ends {
+        let expected = if end.space == Space::Shared { SHARED } else { LOCAL };
+        match spaces.of(end.source) {
+            found if found == expected => {}
+            found if found & SEGMENTS == 0 => return Err((end.line, UNKNOWN)),
+            _ => return Err((end.line, MIXED)),
+        }
+    }
+    for block in &mut kernel.blocks {
+        for inst in &mut block.insts {
+            let line = inst.span.line;
+            if !origins.is_empty() {
+                spaces.check_uses(inst).map_err(|reason| (line, reason))?;
+            }
+            let (Op::Load { space, addr, .. } | Op::Store { space, addr, .. } | Op::Atom { space, addr, .. }) =
+                &mut inst.op
+            else {
+                continue;
+            };
+            let found = match addr.base {
+                AddressBase::Reg(reg) => spaces.of(reg),
+                _ => OTHER,
+            };
+            let actual = match found {
+                SHARED => Space::Shared,
+                LOCAL => Space::Local,
+                _ if found & SEGMENTS == 0 => Space::Global,
+                _ => return Err((line, MIXED)),
+            };
+            if *space == Space::Generic {
+                *space = actual;
+            } else if found & SEGMENTS != 0 {
+                // `ld.global` through an address of another space.
+                return Err((line, MIXED));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What each register may hold, flow-insensitively.
+struct Spaces {
+    of: Vec<u8>,
+}
+
+impl Spaces {
+    fn new(kernel: &Kernel, origins: &[(RegId, Space)], ends: &[End]) -> Self {
+        let mut spaces = Self {
+            of: vec![0; kernel.registers.len()],
+        };
+        if origins.is_empty() {
+            return spaces;
+        }
+        for (reg, space) in origins {
+            spaces.of[reg.index()] = if *space == Space::Shared { SHARED } else { LOCAL };
+        }
+        let fixed: Vec<bool> = {
+            let mut fixed = vec![false; kernel.registers.len()];
+            origins
+                .iter()
+                .map(|(reg, _)| *reg)
+                .chain(ends.iter().map(|e| e.result))
+                .for_each(|r| fixed[r.index()] = true);
+            fixed
+        };
+        // First where the segments' addresses flow, then what else flows into the same registers: an addition of an
+        // index to an address must not count the index as an address.
+        for mask in [SEGMENTS, SEGMENTS | OTHER] {
+            let mut changed = true;
+            while changed {
+                changed = false;
+                for inst in kernel.blocks.iter().flat_map(|b| &b.insts) {
+                    let flows = spaces.result(&inst.op) & mask;
+                    inst.for_each_def(|reg| {
+                        let slot = &mut spaces.of[reg.index()];
+                        if !fixed[reg.index()] && *slot | flows != *slot {
+                            *slot |= flows;
+                            changed = true;
+                        }
+                    });
+                }
+            }
+        }
+        spaces
+    }
+
+    fn of(&self, reg: RegId) -> u8 {
+        self.of[reg.index()]
+    }
+
+    fn operand(&self, operand: &Operand) -> u8 {
+        match operand {
+            Operand::Reg(reg) => self.of(*reg),
+            Operand::Imm(_) => OTHER,
+        }
+    }
+
+    fn result(&self, op: &Op) -> u8 {
+        match op {
+            Op::Mov { src, .. } => self.operand(src),
+            Op::Selp { a, b, .. } => self.operand(a) | self.operand(b),
+            Op::Alu {
+                op: AluOp::Add | AluOp::Sub,
+                srcs,
+                ..
+            } => {
+                let addresses = srcs.iter().map(|s| self.operand(s)).filter(|s| s & SEGMENTS != 0);
+                match addresses.fold(0, |a, b| a | b) {
+                    0 => OTHER,
+                    found => found,
+                }
+            }
+            _ => OTHER,
+        }
+    }
+
+    /// An address of a segment may only be moved, offset, selected and used as an address.
+    fn check_uses(&self, inst: &Inst) -> Result<(), Reason> {
+        let mut escapes = false;
+        let mut note = |operand: &Operand| escapes |= self.operand(operand) & SEGMENTS != 0;
+        match &inst.op {
+            Op::Mov { .. } | Op::Selp { .. } | Op::Alu { op: AluOp::Add, .. } | Op::Load { .. } => {}
+            Op::Alu {
+                op: AluOp::Sub, srcs, ..
+            } => srcs.iter().skip(1).for_each(note),
+            Op::Store { srcs, .. } | Op::Atom { srcs, .. } => srcs.iter().for_each(note),
+            Op::Setp { a, b, .. } => {
+                let (a, b) = (self.operand(a), self.operand(b));
+                escapes = (a | b) & SEGMENTS != 0 && (a != b || a.count_ones() != 1);
+            }
+            op => op.for_each_use(|reg| note(&Operand::Reg(reg))),
+        }
+        if escapes { Err(ESCAPES) } else { Ok(()) }
+    }
+}

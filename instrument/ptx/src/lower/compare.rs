@@ -1,0 +1,230 @@
+//! Comparison and selection (PTX ISA, "Comparison and Selection Instructions").
+
+use hetckpt_ir::entity::RegId;
+use hetckpt_ir::inst::{BoolOp, Comparison, Guard, Op, Operand};
+use hetckpt_ir::types::{Type, Width};
+
+use crate::ast::{self, Instruction};
+use crate::error::Reason;
+use crate::lower::instruction::operands;
+use crate::lower::kernel::KernelLowering;
+use crate::lower::modifiers::ModifierList;
+use crate::lower::scope::width_of;
+
+/// `lo`, `ls`, `hi`, `hs` are `lt`, `le`, `gt`, `ge` of unsigned types, which the type says already.
+const COMPARISONS: [(&str, Comparison); 18] = [
+    ("eq", Comparison::Eq),
+    ("ne", Comparison::Ne),
+    ("lt", Comparison::Lt),
+    ("le", Comparison::Le),
+    ("gt", Comparison::Gt),
+    ("ge", Comparison::Ge),
+    ("lo", Comparison::Lt),
+    ("ls", Comparison::Le),
+    ("hi", Comparison::Gt),
+    ("hs", Comparison::Ge),
+    ("equ", Comparison::Equ),
+    ("neu", Comparison::Neu),
+    ("ltu", Comparison::Ltu),
+    ("leu", Comparison::Leu),
+    ("gtu", Comparison::Gtu),
+    ("geu", Comparison::Geu),
+    ("num", Comparison::Num),
+    ("nan", Comparison::Nan),
+];
+
+const BOOL_OPS: [(&str, BoolOp); 3] = [("and", BoolOp::And), ("or", BoolOp::Or), ("xor", BoolOp::Xor)];
+
+/// What the modifiers of `setp` and `set` say.
+struct Compare {
+    cmp: Comparison,
+    bool_op: Option<BoolOp>,
+    ftz: bool,
+}
+
+fn compare(list: &mut ModifierList<'_>) -> Result<Compare, Reason> {
+    let cmp = list.take_from(&COMPARISONS).ok_or(Reason::Lacks("a comparison"))?;
+    Ok(Compare {
+        cmp,
+        bool_op: list.take_from(&BOOL_OPS),
+        ftz: list.take("ftz"),
+    })
+}
+
+/// The comparison must exist for the type.
+fn check(cmp: Comparison, ty: Type) -> Result<(), Reason> {
+    use Comparison::{Eq, Ge, Gt, Le, Lt, Ne};
+    let known = match ty {
+        Type::B16 | Type::B32 | Type::B64 => matches!(cmp, Eq | Ne),
+        Type::U16 | Type::U32 | Type::U64 | Type::S16 | Type::S32 | Type::S64 => {
+            matches!(cmp, Eq | Ne | Lt | Le | Gt | Ge)
+        }
+        Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => true,
+        _ => false,
+    };
+    if known {
+        Ok(())
+    } else {
+        Err(Reason::Type(ty.name().to_owned()))
+    }
+}
+
+/// Operands after the results: left, right, and the combined predicate.
+fn sources<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    inst: &Instruction<'a>,
+    compare: &Compare,
+    ty: Type,
+) -> Result<(Operand, Operand, Option<(BoolOp, RegId, bool)>), Reason> {
+    check(compare.cmp, ty)?;
+    let count = Reason::OperandCount {
+        expected: "3, or 4 with a predicate",
+        found: inst.operands.len(),
+    };
+    let (a, b, combined) = match (inst.operands.as_slice(), compare.bool_op) {
+        ([_, a, b], None) => (a, b, None),
+        ([_, a, b, c], Some(op)) => {
+            let Guard { pred, negated } = k.predicate(c)?;
+            (a, b, Some((op, pred, negated)))
+        }
+        _ => return Err(count),
+    };
+    Ok((k.value(a, ty)?, k.value(b, ty)?, combined))
+}
+
+/// PTX ISA, "setp".
+pub(super) fn setp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let compare = compare(&mut list)?;
+    let ty = list.ty()?;
+    list.finish()?;
+    let (a, b, combine) = sources(k, inst, &compare, ty)?;
+    let (dst, dst_not) = match inst.operands.first() {
+        Some(ast::Operand::Pair(p, "_")) => (k.result(&ast::Operand::Name(p, None), Width::Pred)?, None),
+        Some(ast::Operand::Pair(p, q)) => {
+            let dst = k.result(&ast::Operand::Name(p, None), Width::Pred)?;
+            (dst, Some(k.result(&ast::Operand::Name(q, None), Width::Pred)?))
+        }
+        Some(p) => (k.result(p, Width::Pred)?, None),
+        None => {
+            return Err(Reason::OperandCount {
+                expected: "3",
+                found: 0,
+            });
+        }
+    };
+    if dst_not == Some(dst) {
+        return Err(Reason::Operand {
+            expected: "another register than the first result",
+            found: "the second".into(),
+        });
+    }
+    k.emit(Op::Setp {
+        cmp: compare.cmp,
+        ty,
+        ftz: compare.ftz,
+        dst,
+        dst_not,
+        a,
+        b,
+        combine,
+    });
+    Ok(())
+}
+
+/// PTX ISA, "set".
+pub(super) fn set<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let compare = compare(&mut list)?;
+    let dst_ty = list.ty()?;
+    let ty = list.ty()?;
+    list.finish()?;
+    let yes = match dst_ty {
+        Type::U32 | Type::S32 => 0xFFFF_FFFF,
+        Type::F32 => u64::from(1.0f32.to_bits()),
+        _ => return Err(Reason::Type(dst_ty.name().to_owned())),
+    };
+    let (a, b, combine) = sources(k, inst, &compare, ty)?;
+    let Some(dst) = inst.operands.first() else {
+        return Err(Reason::Lacks("a result"));
+    };
+    let dst = k.result(dst, Width::W32)?;
+    let Compare { cmp, ftz, .. } = compare;
+    if combine.is_none() {
+        k.emit(Op::Set {
+            cmp,
+            dst_ty,
+            ty,
+            ftz,
+            dst,
+            a,
+            b,
+        });
+        return Ok(());
+    }
+    let pred = k.scratch(Width::Pred);
+    k.emit_unguarded(Op::Setp {
+        cmp,
+        ty,
+        ftz,
+        dst: pred,
+        dst_not: None,
+        a,
+        b,
+        combine,
+    });
+    k.emit(Op::Selp {
+        ty: Type::B32,
+        dst,
+        a: Operand::Imm(yes),
+        b: Operand::Imm(0),
+        pred,
+    });
+    Ok(())
+}
+
+/// PTX ISA, "selp".
+pub(super) fn selp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let ty = list.ty()?;
+    list.finish()?;
+    if matches!(ty, Type::Pred | Type::B8 | Type::U8 | Type::S8) {
+        return Err(Reason::Type(ty.name().to_owned()));
+    }
+    let [dst, a, b, p] = operands(inst, "4")?;
+    let (a, b) = (k.value(a, ty)?, k.value(b, ty)?);
+    let Guard { pred, negated } = k.predicate(p)?;
+    let (a, b) = if negated { (b, a) } else { (a, b) };
+    let dst = k.result(dst, width_of(ty))?;
+    k.emit(Op::Selp { ty, dst, a, b, pred });
+    Ok(())
+}
+
+/// PTX ISA, "slct": `c >= 0 ? a : b`; a NaN selects `b`.
+pub(super) fn slct<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let ftz = list.take("ftz");
+    let ty = list.ty()?;
+    let selector = list.ty()?;
+    list.finish()?;
+    if matches!(ty, Type::Pred | Type::B8 | Type::U8 | Type::S8) || !matches!(selector, Type::S32 | Type::F32) {
+        return Err(Reason::Type(selector.name().to_owned()));
+    }
+    let [dst, a, b, c] = operands(inst, "4")?;
+    let (a, b, c) = (k.value(a, ty)?, k.value(b, ty)?, k.value(c, selector)?);
+    let dst = k.result(dst, width_of(ty))?;
+    let pred = k.scratch(Width::Pred);
+    let zero = Operand::Imm(0);
+    k.emit_unguarded(Op::Setp {
+        cmp: Comparison::Ge,
+        ty: selector,
+        ftz,
+        dst: pred,
+        dst_not: None,
+        a: c,
+        b: zero,
+        combine: None,
+    });
+    k.emit(Op::Selp { ty, dst, a, b, pred });
+    Ok(())
+}

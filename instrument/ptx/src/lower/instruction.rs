@@ -1,0 +1,94 @@
+//! Opcode → family. One line per opcode group; the families' files know the rest.
+
+use hetckpt_ir::inst::AluOp;
+
+use crate::ast::Instruction;
+use crate::error::Reason;
+use crate::lower::kernel::KernelLowering;
+use crate::lower::{arithmetic, atomic, barrier, bits, compare, convert, memory, moves, warp};
+
+/// Lowers one instruction.
+pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    match inst.opcode {
+        "add" => arithmetic::add_sub(k, inst, AluOp::Add),
+        "sub" => arithmetic::add_sub(k, inst, AluOp::Sub),
+        "mul" => arithmetic::mul(k, inst),
+        "mad" => arithmetic::mad(k, inst),
+        "fma" => arithmetic::fma(k, inst),
+        "div" => arithmetic::div_rem(k, inst, AluOp::Div),
+        "rem" => arithmetic::div_rem(k, inst, AluOp::Rem),
+        "min" => arithmetic::min_max(k, inst, AluOp::Min),
+        "max" => arithmetic::min_max(k, inst, AluOp::Max),
+        "abs" => arithmetic::sign(k, inst, AluOp::Abs),
+        "neg" => arithmetic::sign(k, inst, AluOp::Neg),
+        "sad" => arithmetic::sad(k, inst),
+        "rcp" => arithmetic::transcendental(k, inst, AluOp::Rcp),
+        "sqrt" => arithmetic::transcendental(k, inst, AluOp::Sqrt),
+        "rsqrt" => arithmetic::transcendental(k, inst, AluOp::Rsqrt),
+        "sin" => arithmetic::transcendental(k, inst, AluOp::Sin),
+        "cos" => arithmetic::transcendental(k, inst, AluOp::Cos),
+        "lg2" => arithmetic::transcendental(k, inst, AluOp::Lg2),
+        "ex2" => arithmetic::transcendental(k, inst, AluOp::Ex2),
+        "tanh" => arithmetic::transcendental(k, inst, AluOp::Tanh),
+        "copysign" => arithmetic::copysign(k, inst),
+        "and" => bits::logic(k, inst, AluOp::And, 2),
+        "or" => bits::logic(k, inst, AluOp::Or, 2),
+        "xor" => bits::logic(k, inst, AluOp::Xor, 2),
+        "not" => bits::logic(k, inst, AluOp::Not, 1),
+        "cnot" => bits::logic(k, inst, AluOp::Cnot, 1),
+        "shl" => bits::shift(k, inst, AluOp::Shl),
+        "shr" => bits::shift(k, inst, AluOp::Shr),
+        "shf" => bits::funnel_shift(k, inst),
+        "popc" => bits::count(k, inst, AluOp::Popc),
+        "clz" => bits::count(k, inst, AluOp::Clz),
+        "brev" => bits::reverse(k, inst),
+        "bfind" => bits::find(k, inst),
+        "bfe" => bits::extract(k, inst),
+        "bfi" => bits::insert(k, inst),
+        "bmsk" => bits::mask(k, inst),
+        "prmt" => bits::permute(k, inst),
+        "lop3" => bits::lop3(k, inst),
+        "setp" => compare::setp(k, inst),
+        "set" => compare::set(k, inst),
+        "selp" => compare::selp(k, inst),
+        "slct" => compare::slct(k, inst),
+        "cvt" => convert::cvt(k, inst),
+        "mov" => moves::mov(k, inst),
+        "cvta" => moves::cvta(k, inst),
+        "ld" | "ldu" => memory::load(k, inst),
+        "st" => memory::store(k, inst),
+        "membar" | "fence" => memory::fence(k, inst),
+        "prefetch" | "prefetchu" | "applypriority" | "nanosleep" => Ok(()),
+        "atom" => atomic::atom(k, inst, true),
+        "red" => atomic::atom(k, inst, false),
+        "shfl" => warp::shuffle(k, inst),
+        "vote" => warp::vote(k, inst),
+        "match" => warp::match_lanes(k, inst),
+        "redux" => warp::redux(k, inst),
+        "activemask" => warp::active_mask(k, inst),
+        "bar" | "barrier" => barrier::barrier(k, inst),
+        "bra" => moves::bra(k, inst),
+        "ret" | "exit" | "trap" => moves::end(k, inst),
+        "call" => moves::call(k, inst),
+        "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" => Err(Reason::Family("textures and surfaces")),
+        "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" | "wgmma" | "tcgen05" => {
+            Err(Reason::Family("tensor core instructions"))
+        }
+        "cp" => Err(Reason::Family("asynchronous copies")),
+        "mbarrier" => Err(Reason::Family("memory barrier objects")),
+        "addc" | "subc" | "madc" => Err(Reason::Family("carry chains")),
+        "brx" => Err(Reason::Family("indirect branches")),
+        _ => Err(Reason::Instruction),
+    }
+}
+
+/// Exactly `N` operands.
+pub(crate) fn operands<'i, 'a, const N: usize>(
+    inst: &'i Instruction<'a>,
+    expected: &'static str,
+) -> Result<&'i [crate::ast::Operand<'a>; N], Reason> {
+    inst.operands.as_slice().try_into().map_err(|_| Reason::OperandCount {
+        expected,
+        found: inst.operands.len(),
+    })
+}

@@ -1,0 +1,75 @@
+//! Sizes, alignments and places of variables (PTX ISA, "Variables", "Alignment").
+
+use crate::ast::Variable;
+use crate::error::Reason;
+use crate::lower::modifiers::type_named;
+
+/// Largest segment (shared memory, local frame, parameters) that is laid out.
+const MAX_SEGMENT_BYTES: u32 = 1 << 30;
+
+/// Size of one element of `variable`, vectors included.
+pub(crate) fn element_bytes(variable: &Variable<'_>) -> Result<u64, Reason> {
+    let ty = type_named(variable.ty).ok_or_else(|| Reason::Type(variable.ty.to_owned()))?;
+    Ok(u64::from(ty.size_bytes()) * variable.vector)
+}
+
+/// Size and alignment of `variable`; an unsized array has size 0.
+pub(crate) fn size_and_align(variable: &Variable<'_>) -> Result<(u64, u32), Reason> {
+    let element = element_bytes(variable)?;
+    let mut size = element;
+    for dim in &variable.dims {
+        size = size
+            .checked_mul(dim.unwrap_or(0))
+            .filter(|s| *s <= 1 << 48)
+            .ok_or(Reason::Limit {
+                what: "a variable",
+                found: u64::MAX,
+                limit: 1 << 48,
+            })?;
+    }
+    let align = variable.align.unwrap_or(element);
+    match u32::try_from(align) {
+        Ok(align) if align.is_power_of_two() && align <= 1 << 20 => Ok((size, align)),
+        _ => Err(Reason::Limit {
+            what: "an alignment",
+            found: align,
+            limit: 1 << 20,
+        }),
+    }
+}
+
+/// A segment that grows by variables.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Segment {
+    size_bytes: u32,
+}
+
+impl Segment {
+    /// Bytes used so far.
+    pub(crate) const fn size_bytes(self) -> u32 {
+        self.size_bytes
+    }
+
+    /// Places a variable; its offset.
+    pub(crate) fn place(&mut self, size: u64, align: u32) -> Result<u32, Reason> {
+        let limit = u64::from(MAX_SEGMENT_BYTES);
+        let offset = u64::from(self.size_bytes).next_multiple_of(u64::from(align));
+        let end = offset.saturating_add(size);
+        match (u32::try_from(offset), u32::try_from(end)) {
+            (Ok(offset), Ok(end)) if end <= MAX_SEGMENT_BYTES => {
+                self.size_bytes = end;
+                Ok(offset)
+            }
+            _ => Err(Reason::Limit {
+                what: "a state space",
+                found: end,
+                limit,
+            }),
+        }
+    }
+
+    /// Rounds the segment up.
+    pub(crate) fn round_up(&mut self, align: u32) {
+        self.size_bytes = self.size_bytes.next_multiple_of(align);
+    }
+}

@@ -1,0 +1,82 @@
+//! AST to hetIR: module variables, then each kernel, one instruction family per file.
+
+mod globals;
+mod layout;
+mod scope;
+mod modifiers;
+mod kernel;
+mod control_flow;
+mod operand;
+mod instruction;
+mod arithmetic;
+mod bits;
+mod compare;
+mod convert;
+mod moves;
+mod memory;
+mod atomic;
+mod warp;
+mod barrier;
+mod special_register;
+mod address_spaces;
+mod warp_constants;
+
+use std::collections::HashMap;
+
+use hetckpt_ir::module::{Module, RejectedKernel};
+
+use crate::ast;
+use crate::error::Error;
+
+/// What names mean outside of functions.
+pub(crate) struct ModuleNames<'m, 'a> {
+    /// Module-level variables by name.
+    pub(crate) variables: HashMap<&'a str, &'m ast::Variable<'a>>,
+    /// Functions by name; the one with a body where there is one.
+    pub(crate) functions: HashMap<&'a str, &'m ast::Function<'a>>,
+}
+
+/// Lowers a parsed text.
+pub(crate) fn lower(ast: &ast::Module<'_>) -> Result<Module, Error> {
+    if let Some((bits, line)) = ast.address_size
+        && bits != 64
+    {
+        return Err(Error::AddressSize { line, bits });
+    }
+    let names = module_names(ast);
+    let mut module = Module {
+        globals: globals::lower_globals(ast, &names)?,
+        ..Module::default()
+    };
+    for function in ast.functions.iter().filter(|f| f.is_entry && f.body.is_some()) {
+        match kernel::lower_kernel(&names, function) {
+            Ok(kernel) => module.kernels.push(kernel),
+            Err(reasons) => module.rejected.push(RejectedKernel {
+                name: function.name.to_owned(),
+                reasons,
+            }),
+        }
+    }
+    Ok(module)
+}
+
+fn module_names<'m, 'a>(ast: &'m ast::Module<'a>) -> ModuleNames<'m, 'a> {
+    let mut names = ModuleNames {
+        variables: HashMap::new(),
+        functions: HashMap::new(),
+    };
+    for variable in &ast.variables {
+        // A definition wins over an `.extern` declaration of the same name.
+        let slot = names.variables.entry(variable.name).or_insert(variable);
+        if slot.is_extern {
+            *slot = variable;
+        }
+    }
+    for function in &ast.functions {
+        let slot = names.functions.entry(function.name).or_insert(function);
+        if slot.body.is_none() {
+            *slot = function;
+        }
+    }
+    names
+}

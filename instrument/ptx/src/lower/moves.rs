@@ -1,0 +1,254 @@
+//! Moves, address conversions, branches and calls (PTX ISA, "mov", "cvta", "Control Flow Instructions").
+
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::inst::{Op, Operand};
+use hetckpt_ir::types::{Space, Type, Width};
+
+use crate::ast::{self, Instruction};
+use crate::error::Reason;
+use crate::lower::address_spaces::End;
+use crate::lower::instruction::operands;
+use crate::lower::kernel::KernelLowering;
+use crate::lower::modifiers::ModifierList;
+use crate::lower::scope::{Symbol, width_of};
+use crate::lower::special_register::special_named;
+
+/// PTX ISA, "mov" in all its forms.
+pub(super) fn mov<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let ty = list.ty()?;
+    list.finish()?;
+    if matches!(ty, Type::B8 | Type::U8 | Type::S8) {
+        return Err(Reason::Type(ty.name().to_owned()));
+    }
+    match operands(inst, "2")? {
+        [dst, ast::Operand::Vector(parts)] => pack(k, ty, dst, parts),
+        [ast::Operand::Vector(parts), src] => unpack(k, ty, parts, src),
+        [dst, src] => {
+            let dst = k.result(dst, width_of(ty))?;
+            let op = match src {
+                ast::Operand::Name(name, component) if k.register_named(name).is_none() && *name != "WARP_SZ" => {
+                    match special_named(name, *component)? {
+                        Some(special) if special.width() == width_of(ty) => Op::ReadSpecial {
+                            dst,
+                            special: special.register,
+                        },
+                        Some(_) => return Err(Reason::Type(ty.name().to_owned())),
+                        None => {
+                            let place = k.place(name)?;
+                            k.address_op(place, name, 0, dst, width_of(ty))?
+                        }
+                    }
+                }
+                ast::Operand::Offset(name, offset) => {
+                    let place = k.place(name)?;
+                    k.address_op(place, name, *offset, dst, width_of(ty))?
+                }
+                _ => Op::Mov {
+                    ty,
+                    dst,
+                    src: k.value(src, ty)?,
+                },
+            };
+            k.emit(op);
+            Ok(())
+        }
+    }
+}
+
+/// Type of each of `count` parts of `ty`.
+fn part_type(ty: Type, count: usize) -> Result<Type, Reason> {
+    match (ty.size_bytes(), count) {
+        (8, 2) => Ok(Type::B32),
+        (8, 4) | (4, 2) => Ok(Type::B16),
+        _ => Err(Reason::Type(ty.name().to_owned())),
+    }
+}
+
+fn pack<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    ty: Type,
+    dst: &ast::Operand<'a>,
+    parts: &[ast::Operand<'a>],
+) -> Result<(), Reason> {
+    let part = part_type(ty, parts.len())?;
+    let srcs = parts.iter().map(|p| k.value(p, part)).collect::<Result<_, _>>()?;
+    let dst = k.result(dst, width_of(ty))?;
+    k.emit(Op::Pack { ty, dst, srcs });
+    Ok(())
+}
+
+fn unpack<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    ty: Type,
+    parts: &[ast::Operand<'a>],
+    src: &ast::Operand<'a>,
+) -> Result<(), Reason> {
+    let width = width_of(part_type(ty, parts.len())?);
+    let src = k.value(src, ty)?;
+    let dsts = results(k, parts, |k, part| k.result(part, width))?;
+    k.emit(Op::Unpack { ty, dsts, src });
+    Ok(())
+}
+
+/// A vector of results; `_` is none.
+pub(super) fn results<'m, 'a>(
+    k: &mut KernelLowering<'m, 'a>,
+    parts: &[ast::Operand<'a>],
+    mut result: impl FnMut(&mut KernelLowering<'m, 'a>, &ast::Operand<'a>) -> Result<hetckpt_ir::entity::RegId, Reason>,
+) -> Result<Vec<Option<hetckpt_ir::entity::RegId>>, Reason> {
+    parts
+        .iter()
+        .map(|part| match part {
+            ast::Operand::Name("_", None) => Ok(None),
+            _ => result(k, part).map(Some),
+        })
+        .collect()
+}
+
+/// PTX ISA, "cvta". Global addresses are generic addresses. What the other spaces' generic addresses may be used for,
+/// [`super::address_spaces`] says.
+pub(super) fn cvta<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let to = list.take("to");
+    let (space, _) = list.space();
+    let ty = list.ty()?;
+    list.finish()?;
+    let [dst, src] = operands(inst, "2")?;
+    if ty != Type::U64 {
+        return Err(Reason::Type(ty.name().to_owned()));
+    }
+    let src = k.value(src, ty)?;
+    let dst = k.result(dst, Width::W64)?;
+    let src = match space {
+        Space::Global => src,
+        Space::Shared | Space::Local => {
+            // The conversion is a register of its own, so that the analysis sees where generic addresses start and end.
+            let converted = k.scratch(Width::W64);
+            k.emit_unguarded(Op::Mov {
+                ty: Type::B64,
+                dst: converted,
+                src,
+            });
+            if !to {
+                k.generic_origins.push((converted, space));
+            } else if let Operand::Reg(source) = src {
+                k.generic_ends.push(End {
+                    result: converted,
+                    source,
+                    space,
+                    line: k.span().line,
+                });
+            }
+            Operand::Reg(converted)
+        }
+        Space::Param => return Err(Reason::Modifier("param".to_owned())),
+        Space::Generic => return Err(Reason::Lacks("a state space")),
+    };
+    k.emit(Op::Mov {
+        ty: Type::B64,
+        dst,
+        src,
+    });
+    Ok(())
+}
+
+/// PTX ISA, "bra".
+pub(super) fn bra<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let [ast::Operand::Name(label, None)] = operands(inst, "1")? else {
+        return Err(Reason::Operand {
+            expected: "a label",
+            found: inst.operands[0].describe(),
+        });
+    };
+    let found = k.scopes.iter().rev().find_map(|s| s.label(label));
+    let target = found.ok_or_else(|| Reason::Undeclared((*label).to_owned()))?;
+    match k.guard {
+        None => k.terminate(Terminator::Jump(target)),
+        Some(guard) => {
+            let not_taken = k.drafts.reserve();
+            k.terminate(Terminator::Branch {
+                guard,
+                taken: target,
+                not_taken,
+            });
+            k.drafts.start(not_taken);
+        }
+    }
+    Ok(())
+}
+
+/// PTX ISA, "ret", "exit", "trap".
+pub(super) fn end<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let not_taken = k.branch_on_guard();
+    let terminator = match inst.opcode {
+        "exit" => Terminator::Exit,
+        "trap" => Terminator::Trap,
+        _ => k.return_terminator(),
+    };
+    k.terminate(terminator);
+    k.leave_guard(not_taken);
+    Ok(())
+}
+
+/// PTX ISA, "call": the callee is inlined.
+pub(super) fn call<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let (results, name, args): (&[_], _, &[_]) = match inst.operands.as_slice() {
+        [
+            ast::Operand::List(results),
+            ast::Operand::Name(name, None),
+            ast::Operand::List(args),
+        ] => (results, name, args),
+        [ast::Operand::List(results), ast::Operand::Name(name, None)] => (results, name, &[]),
+        [ast::Operand::Name(name, None), ast::Operand::List(args)] => (&[], name, args),
+        [ast::Operand::Name(name, None)] => (&[], name, &[]),
+        _ => return Err(Reason::Family("indirect calls")),
+    };
+    let Some(callee) = k.names.functions.get(name).copied() else {
+        return Err(if k.register_named(name).is_some() {
+            Reason::Family("indirect calls")
+        } else {
+            Reason::Undeclared((*name).to_owned())
+        });
+    };
+    if callee.body.is_none() {
+        return Err(Reason::Call {
+            name: (*name).to_owned(),
+            why: "the function has no body in this module",
+        });
+    }
+    let mismatch = || Reason::Call {
+        name: (*name).to_owned(),
+        why: "the arguments do not match the declaration",
+    };
+    if callee.results.len() != results.len() || callee.params.len() != args.len() {
+        return Err(mismatch());
+    }
+    let mut bindings = Vec::with_capacity(results.len() + args.len());
+    let formals = callee.results.iter().chain(&callee.params);
+    for (formal, actual) in formals.zip(results.iter().chain(args)) {
+        let ast::Operand::Name(actual, None) = actual else {
+            return Err(mismatch());
+        };
+        let symbol = k
+            .scopes
+            .iter()
+            .rev()
+            .find_map(|s| s.symbol(actual))
+            .ok_or_else(mismatch)?;
+        let is_scalar = formal.dims.is_empty() && formal.vector == 1;
+        let matches = match symbol {
+            Symbol::CallScalar(_, ty) => {
+                let formal_ty = super::modifiers::type_named(formal.ty);
+                is_scalar && formal_ty.is_some_and(|f| f.size_bytes() == ty.size_bytes())
+            }
+            Symbol::CallAggregate(_) => !is_scalar,
+            _ => false,
+        };
+        if !matches {
+            return Err(mismatch());
+        }
+        bindings.push((formal.name, symbol));
+    }
+    k.inline(callee, bindings)
+}

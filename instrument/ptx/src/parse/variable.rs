@@ -1,0 +1,177 @@
+//! Declarations of variables and parameters (PTX ISA, "Variables") and their initialisers.
+
+use super::{Parsed, Parser};
+use crate::ast::{DeclSpace, Init, Variable};
+use crate::token::Token;
+
+/// Deepest nesting of braces in an initialiser.
+const MAX_DEPTH: u32 = 16;
+
+/// What stands before a variable's name.
+struct Prefix<'a> {
+    space: DeclSpace,
+    ty: &'a str,
+    vector: u64,
+    align: Option<u64>,
+}
+
+impl<'a> Parser<'a> {
+    /// `.space .align n .type name[dims] = init, name…` without the `;`.
+    pub(super) fn variables(&mut self, is_extern: bool) -> Parsed<Vec<Variable<'a>>> {
+        let prefix = self.prefix()?;
+        let mut all = vec![self.declarator(&prefix, is_extern)?];
+        while self.eat(b',') {
+            all.push(self.declarator(&prefix, is_extern)?);
+        }
+        Ok(all)
+    }
+
+    /// One parameter of a function.
+    pub(super) fn parameter(&mut self) -> Parsed<Variable<'a>> {
+        let prefix = self.prefix()?;
+        self.declarator(&prefix, false)
+    }
+
+    fn prefix(&mut self) -> Parsed<Prefix<'a>> {
+        let space = match self.token {
+            Token::Dot("global") => DeclSpace::Global,
+            Token::Dot("const") => DeclSpace::Const,
+            Token::Dot("shared" | "shared::cta") => DeclSpace::Shared,
+            Token::Dot("local") => DeclSpace::Local,
+            Token::Dot("param") => DeclSpace::Param,
+            _ => return self.error("a state space"),
+        };
+        self.advance();
+        let mut prefix = Prefix {
+            space,
+            ty: "",
+            vector: 1,
+            align: None,
+        };
+        while let Token::Dot(word) = self.token {
+            self.advance();
+            match word {
+                "align" => prefix.align = Some(self.int("an alignment")?),
+                "v2" => prefix.vector = 2,
+                "v4" => prefix.vector = 4,
+                // `.ptr .global .align 16` after a parameter's type says what it points to, not where it lies.
+                "ptr" => self.pointer_attributes()?,
+                "attribute" => self.attribute()?,
+                _ => prefix.ty = word,
+            }
+        }
+        if prefix.ty.is_empty() {
+            return self.error("a type");
+        }
+        Ok(prefix)
+    }
+
+    fn pointer_attributes(&mut self) -> Parsed<()> {
+        while let Token::Dot(word) = self.token {
+            self.advance();
+            if word == "align" {
+                self.int("an alignment")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `.attribute(.managed)`, `.attribute(.unified(a, b))`.
+    fn attribute(&mut self) -> Parsed<()> {
+        let mut depth = 0u32;
+        loop {
+            match self.token {
+                Token::Punct(b'(') => depth += 1,
+                Token::Punct(b')') => depth = depth.saturating_sub(1),
+                Token::Dot(_) | Token::Int(_) | Token::Ident(_) | Token::Punct(b',') => {}
+                _ => return self.error("`)`"),
+            }
+            self.advance();
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn declarator(&mut self, prefix: &Prefix<'a>, is_extern: bool) -> Parsed<Variable<'a>> {
+        let line = self.line;
+        let name = self.ident("a variable's name")?;
+        let mut dims = Vec::new();
+        while self.eat(b'[') {
+            if self.eat(b']') {
+                dims.push(None);
+                continue;
+            }
+            dims.push(Some(self.constant_offset()?.cast_unsigned()));
+            self.expect(b']', "`]`")?;
+        }
+        let init = if self.eat(b'=') {
+            Some(self.initialiser(0)?)
+        } else {
+            None
+        };
+        let &Prefix {
+            space,
+            ty,
+            vector,
+            align,
+        } = prefix;
+        Ok(Variable {
+            line,
+            name,
+            space,
+            ty,
+            vector,
+            align,
+            dims,
+            init,
+            is_extern,
+        })
+    }
+
+    fn initialiser(&mut self, depth: u32) -> Parsed<Init<'a>> {
+        if depth > MAX_DEPTH {
+            return self.error("an initialiser nested less deeply");
+        }
+        if self.eat(b'{') {
+            let mut list = Vec::new();
+            while !self.eat(b'}') {
+                list.push(self.initialiser(depth + 1)?);
+                if !self.at(b'}') {
+                    self.expect(b',', "`,` or `}`")?;
+                }
+            }
+            return Ok(Init::List(list));
+        }
+        if let (Token::Int(mask), Token::Punct(b'(')) = (self.token, self.next.0) {
+            self.advance();
+            self.advance();
+            let address = self.symbol_address(Some(mask))?;
+            self.expect(b')', "`)`")?;
+            return Ok(address);
+        }
+        if self.at_constant() {
+            Ok(Init::Value(self.constant()?))
+        } else {
+            self.symbol_address(None)
+        }
+    }
+
+    /// `name`, `generic(name)`, each perhaps `+ addend`.
+    fn symbol_address(&mut self, mask: Option<u64>) -> Parsed<Init<'a>> {
+        let mut name = self.ident("a constant or a symbol")?;
+        if name == "generic" && self.eat(b'(') {
+            name = self.ident("a symbol")?;
+            self.expect(b')', "`)`")?;
+        }
+        let addend = match self.token {
+            Token::Punct(b'+') => {
+                self.advance();
+                self.constant_offset()?
+            }
+            Token::Punct(b'-') => self.constant_offset()?,
+            _ => 0,
+        };
+        Ok(Init::Address { name, addend, mask })
+    }
+}
