@@ -11,4 +11,5 @@ pub mod basic_block;
 pub mod kernel;
 pub mod module;
 pub mod text;
+pub mod validate;
 pub mod analysis;
