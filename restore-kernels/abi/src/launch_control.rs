@@ -1,15 +1,20 @@
 //! The control block of one launch, in device memory; generated code for GPUs gets its address as a hidden last
 //! parameter (64 bits).
 //!
-//! The host writes `pause`; all else is read only by code that has seen it set, or by a continuation's start.
-//! Slots hold the state of blocks that were stopped part-way. Every thread of the launch that does not finish is found
-//! either in `entry_bits` (stopped at its entry: not started) or in its block's slot.
+//! Control blocks lie in arenas of [`ARENA_BYTES`], aligned to their size, which start with [`NUM_PAUSE_WORDS`] pause
+//! words, all equal: not 0 = stop at the next probe. There are many, each in a cache line of its own, because a word that
+//! every warp of the device reads at its start would make one slice of the second-level cache the bottleneck; a
+//! multiprocessor reads the word of its number. The host writes them; the control block itself is read only by code that
+//! has seen one set, or by a continuation's start.
+//!
+//! Slots hold the state of blocks that were stopped part-way; the host zeroes them. Every thread of the launch that does not
+//! finish is found either in `entry_bits` (stopped at its entry: not started, or in a continuation still as it was in the
+//! slot that it was given) or in its block's slot.
 
 /// Offsets of the control block's words. All are little-endian; pointers are device addresses.
 pub mod offset {
-    /// u32: not 0 = stop at the next probe.
-    pub const PAUSE: u64 = 0;
-    /// u32: number of slots (for a check, not an allocation limit that can be hit).
+    /// u32: number of slots (for a check, not an allocation limit that can be hit: the blocks that can need one are those
+    /// resident when the request is seen).
     pub const NUM_SLOTS: u64 = 4;
     /// Address of a u32: slots taken so far.
     pub const SLOT_COUNTER: u64 = 8;
@@ -28,6 +33,13 @@ pub mod offset {
     pub const GRID: u64 = 56;
 }
 
+/// Size and alignment of an arena of control blocks.
+pub const ARENA_BYTES: u64 = 2 << 20;
+/// Pause words at the start of an arena; a power of two.
+pub const NUM_PAUSE_WORDS: u32 = 128;
+/// Bytes from pause word to pause word.
+pub const PAUSE_WORD_STRIDE: u32 = 128;
+
 /// Size of a control block in bytes.
 pub const LAUNCH_CONTROL_BYTES: u64 = 128;
 
@@ -38,12 +50,12 @@ pub const RESUMED_BLOCK_BYTES: u64 = 16;
 /// Layout of one slot.
 ///
 /// # Shape
-/// `u32` resume point per thread ([`crate::thread_state::FINISHED`] if finished); a `u32` that tells who saves shared
-/// memory; the register area ([`crate::thread_state::ThreadStateLayout`]); shared memory; local frames, one after
+/// `u32` per thread, its resume point plus 1, or 0 if it has finished; a `u32` that counts the pieces of shared memory
+/// taken for saving; the register area ([`crate::thread_state::ThreadStateLayout`]); shared memory; local frames, one after
 /// another in thread order. Each part starts at a multiple of 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotLayout {
-    /// Offset of the `u32` that the first thread sets to 1 to become the one that saves shared memory.
+    /// Offset of the `u32` from which stopped threads take pieces of shared memory to save.
     pub shared_claim: u64,
     /// Offset of the register area.
     pub registers: u64,
@@ -67,6 +79,12 @@ impl SlotLayout {
         let shared = up(registers + threads * u64::from(bytes_per_thread));
         let local = up(shared + u64::from(shared_bytes));
         let stride = (local + threads * u64::from(local_bytes)).next_multiple_of(128);
-        Self { shared_claim, registers, shared, local, stride }
+        Self {
+            shared_claim,
+            registers,
+            shared,
+            local,
+            stride,
+        }
     }
 }

@@ -20,7 +20,10 @@ impl Program {
     /// An ordinary start of `kernel`.
     #[must_use]
     pub fn from_start(kernel: Kernel) -> Self {
-        Self { kernel, entries: vec![(Kernel::ENTRY_POINT, Kernel::ENTRY)] }
+        Self {
+            kernel,
+            entries: vec![(Kernel::ENTRY_POINT, Kernel::ENTRY)],
+        }
     }
 
     /// True if threads may start elsewhere than at the entry.

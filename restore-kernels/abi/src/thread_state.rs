@@ -35,7 +35,13 @@ impl ThreadStateLayout {
             .resume_points
             .iter()
             .enumerate()
-            .map(|(i, point)| if i == 0 { RegSet::default() } else { liveness.live_in(point.block).clone() })
+            .map(|(i, point)| {
+                if i == 0 {
+                    RegSet::default()
+                } else {
+                    liveness.live_in(point.block).clone()
+                }
+            })
             .collect();
         let mut all = RegSet::with_capacity(kernel.registers.len());
         for set in &live {
@@ -49,7 +55,11 @@ impl ThreadStateLayout {
             columns[reg.index()] = Some(bytes_per_thread);
             bytes_per_thread += kernel.width(reg).size_bytes();
         }
-        Self { columns, live, bytes_per_thread }
+        Self {
+            columns,
+            live,
+            bytes_per_thread,
+        }
     }
 
     /// Column of a register, bytes per thread before it; `None` if it is live at no resume point.

@@ -1,1 +1,3 @@
-//! hetIR to PTX.
+//! Generators of target code from hetIR. The CPU's generator is a package of its own, since it alone needs LLVM.
+
+pub mod ptx;

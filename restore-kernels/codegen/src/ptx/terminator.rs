@@ -1,0 +1,261 @@
+//! Ends of basic blocks, and the probes among them.
+//!
+//! A probe tests `%pause`, the word that the probe before it has loaded, and loads it anew for the next one: the load has
+//! a whole round of the loop, or all the code between two barriers, to arrive. At barriers only thread 0 loads, and the
+//! barrier's or-reduction tells the others.
+
+use hetckpt_ir::basic_block::{BarrierProbe, BarrierReduction, BarrierReductionOp, Terminator};
+use hetckpt_ir::entity::{BbId, ResumePointId};
+use hetckpt_ir::inst::{Guard, Operand};
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::{Type, Width};
+
+use super::writer::Writer;
+use super::{Error, names};
+
+/// A warp-level operation in a loop is reached so often that only every so many times the warp asks.
+const WARP_POLL_PERIOD: u32 = 64;
+
+/// Loads the request to stop.
+pub(super) const LOAD_PAUSE: &str = "ld.volatile.global.u32 %pause, [%pause_at]";
+
+impl Writer<'_> {
+    /// Writes the end of basic block `id`.
+    pub(super) fn terminator(&mut self, id: BbId, terminator: &Terminator) -> Result<(), Error> {
+        match terminator {
+            Terminator::Jump(next) => self.jump(id, *next),
+            Terminator::Branch {
+                guard,
+                taken,
+                not_taken,
+            } => self.branch(id, *guard, *taken, *not_taken),
+            Terminator::Exit => self.line("ret"),
+            Terminator::Trap => {
+                self.line("trap");
+                self.line("ret");
+            }
+            Terminator::Barrier {
+                id: number,
+                count,
+                reduction,
+                probe,
+                next,
+            } => {
+                if let Some(probe) = probe {
+                    self.probed_barrier(*probe, *reduction);
+                } else {
+                    self.barrier(*number, *count, *reduction);
+                }
+                self.jump(id, *next);
+            }
+            Terminator::Poll { resume_point, next } => {
+                if *resume_point == Kernel::ENTRY_POINT {
+                    self.poll_entry();
+                } else if !self.facts.lanes_stop_together {
+                    self.poll_loop(*resume_point);
+                }
+                self.jump(id, *next);
+            }
+        }
+        Ok(())
+    }
+
+    fn follows(id: BbId, next: BbId) -> bool {
+        next.0 == id.0 + 1
+    }
+
+    fn jump(&mut self, id: BbId, next: BbId) {
+        if !Self::follows(id, next) {
+            self.line(format_args!("bra.uni {}", names::label(next)));
+        }
+    }
+
+    fn branch(&mut self, id: BbId, guard: Guard, taken: BbId, not_taken: BbId) {
+        if Self::follows(id, taken) {
+            let inverse = Guard {
+                negated: !guard.negated,
+                ..guard
+            };
+            let guard = self.guard(Some(inverse));
+            self.line(format_args!("{guard}bra {}", names::label(not_taken)));
+            return;
+        }
+        let guard = self.guard(Some(guard));
+        self.line(format_args!("{guard}bra {}", names::label(taken)));
+        self.jump(id, not_taken);
+    }
+
+    /// A barrier as the program has it.
+    fn barrier(&mut self, number: Operand, count: Option<Operand>, reduction: Option<BarrierReduction>) {
+        let number = self.operand(Type::U32, number);
+        let count = count
+            .map(|c| format!(", {}", self.operand(Type::U32, c)))
+            .unwrap_or_default();
+        match reduction {
+            None => self.line(format_args!("bar.sync {number}{count}")),
+            Some(BarrierReduction { op, dst, src }) => {
+                let name = match op {
+                    BarrierReductionOp::And => "and.pred",
+                    BarrierReductionOp::Or => "or.pred",
+                    BarrierReductionOp::Popc => "popc.u32",
+                };
+                let negated = if src.negated { "!" } else { "" };
+                let (dst, pred) = (self.reg(dst), self.reg(src.pred));
+                // Threads may come here apart from their warp once some have stopped, so not the aligned form.
+                let form = if self.facts.is_probed { "barrier" } else { "bar" };
+                self.line(format_args!(
+                    "{form}.red.{name} {dst}, {number}{count}, {negated}{pred}"
+                ));
+            }
+        }
+    }
+
+    fn probed_barrier(&mut self, probe: BarrierProbe, reduction: Option<BarrierReduction>) {
+        let stop = self.scratch(Width::Pred);
+        self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
+        let all_stop = self.scratch(Width::Pred);
+        self.line(format_args!("barrier.red.or.pred {all_stop}, 0, {stop}"));
+        self.stop_if(&all_stop, probe.arrive);
+        self.line(format_args!("@%first {LOAD_PAUSE}"));
+        if reduction.is_some() {
+            self.barrier(Operand::Imm(0), None, reduction);
+        }
+    }
+
+    fn poll_loop(&mut self, point: ResumePointId) {
+        let stop = self.scratch(Width::Pred);
+        self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
+        self.stop_if(&stop, point);
+        self.line(LOAD_PAUSE);
+    }
+
+    /// A warp is entered as a whole or not at all if its lanes work together.
+    fn poll_entry(&mut self) {
+        let mut stop = self.scratch(Width::Pred);
+        self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
+        if self.facts.has_warp_op {
+            stop = self.vote(&stop);
+        }
+        self.stop_if(&stop, Kernel::ENTRY_POINT);
+    }
+
+    /// Asks before a warp-level operation, all lanes together. Where lanes may have stopped on the way here the word must
+    /// be newer than their end, which `bar.warp.sync` has waited for; elsewhere it is enough to ask now and then.
+    pub(super) fn poll_warp(&mut self, id: BbId, point: ResumePointId) {
+        let go_on = format!("{}_go_on", names::label(id));
+        let counts = !self.fresh_warp_polls[id.index()];
+        if counts {
+            let not_now = self.scratch(Width::Pred);
+            self.line("add.s32 %until_poll, %until_poll, -1");
+            self.line(format_args!("setp.ne.s32 {not_now}, %until_poll, 0"));
+            self.line(format_args!("@{not_now} bra {go_on}"));
+            self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));
+        }
+        let (word, stop) = (self.scratch(Width::W32), self.scratch(Width::Pred));
+        self.line("bar.warp.sync -1");
+        self.line(format_args!("ld.volatile.global.u32 {word}, [%pause_at]"));
+        self.line(format_args!("setp.ne.u32 {stop}, {word}, 0"));
+        let any = self.vote(&stop);
+        self.stop_if(&any, point);
+        if counts {
+            self.label(go_on);
+        }
+    }
+
+    /// True in all lanes if `pred` is true in any.
+    pub(super) fn vote(&mut self, pred: &str) -> String {
+        let any = self.scratch(Width::Pred);
+        self.line(format_args!("vote.sync.any.pred {any}, {pred}, -1"));
+        any
+    }
+
+    fn stop_if(&mut self, pred: &str, point: ResumePointId) {
+        self.line(format_args!("@{pred} bra {}", names::save_label(point)));
+        self.will_stop_at(point);
+    }
+
+    /// Notes that the code for stopping at `point` is needed.
+    pub(super) fn will_stop_at(&mut self, point: ResumePointId) {
+        if !self.stops.contains(&point) {
+            self.stops.push(point);
+        }
+    }
+
+    /// The kernel's first instructions, before those of `bb0`.
+    pub(super) fn prologue(&mut self) {
+        if self.kernel.local.size_bytes > 0 {
+            self.line("mov.u64 %local, hetckpt_local");
+        }
+        if !self.facts.is_probed {
+            return;
+        }
+        let sm = self.scratch(Width::W32);
+        self.line(format_args!("ld.param.u64 %control, [{}]", names::CONTROL_PARAM));
+        self.line(format_args!("mov.u32 {sm}, %smid"));
+        self.line(format_args!(
+            "and.b32 {sm}, {sm}, {}",
+            hetckpt_abi::launch_control::NUM_PAUSE_WORDS - 1
+        ));
+        self.line(format_args!(
+            "and.b64 %pause_at, %control, {}",
+            -hetckpt_abi::launch_control::ARENA_BYTES.cast_signed()
+        ));
+        self.line(format_args!(
+            "mad.wide.u32 %pause_at, {sm}, {}, %pause_at",
+            hetckpt_abi::launch_control::PAUSE_WORD_STRIDE
+        ));
+        self.line(LOAD_PAUSE);
+        if self.facts.has_barrier {
+            let tid = self.scratch(Width::W32);
+            self.line_thread_index(&tid);
+            self.line(format_args!("setp.eq.u32 %first, {tid}, 0"));
+        }
+        if self.facts.has_warp_op {
+            self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));
+        }
+    }
+
+    /// `dst` = 0 for thread 0 and nobody else.
+    fn line_thread_index(&mut self, dst: &str) {
+        let (y, z) = (self.scratch(Width::W32), self.scratch(Width::W32));
+        self.line(format_args!("mov.u32 {dst}, %tid.x"));
+        self.line(format_args!("mov.u32 {y}, %tid.y"));
+        self.line(format_args!("mov.u32 {z}, %tid.z"));
+        self.line(format_args!("or.b32 {dst}, {dst}, {y}"));
+        self.line(format_args!("or.b32 {dst}, {dst}, {z}"));
+    }
+
+    /// Registers with a name of their own: type and name.
+    pub(super) fn fixed_registers(&self) -> Vec<(&'static str, &'static str)> {
+        let facts = &self.facts;
+        let mut all = Vec::new();
+        if self.kernel.local.size_bytes > 0 {
+            all.push(("b64", "%local"));
+        }
+        if facts.is_probed {
+            all.extend([
+                ("b64", "%control"),
+                ("b64", "%pause_at"),
+                ("b32", "%pause"),
+                ("b64", "%slot"),
+            ]);
+            if facts.has_barrier {
+                all.push(("pred", "%first"));
+            }
+            if facts.has_warp_op {
+                all.push(("b32", "%until_poll"));
+            }
+        }
+        if facts.block_list {
+            all.extend([
+                ("b32", "%ctaid_x"),
+                ("b32", "%ctaid_y"),
+                ("b32", "%ctaid_z"),
+                ("b32", "%nctaid_x"),
+                ("b32", "%nctaid_y"),
+                ("b32", "%nctaid_z"),
+            ]);
+        }
+        all
+    }
+}
