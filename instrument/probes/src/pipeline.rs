@@ -131,6 +131,12 @@ fn unprobed(kernel: &Kernel) -> Option<Unprobed> {
 
 /// In debug builds: checks a pass's result against hetIR's rules.
 fn validate(kernel: &Kernel, pass: &'static str) -> Result<(), Error> {
-    let _ = (kernel, pass);
-    Ok(())
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
+    hetckpt_ir::validate::kernel(kernel).map_err(|error| Error::Invalid {
+        kernel: kernel.name.clone(),
+        pass,
+        reason: error.to_string(),
+    })
 }

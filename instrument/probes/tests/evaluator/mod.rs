@@ -86,7 +86,7 @@ pub fn run(kernel: &Kernel, params: &[u64], max_events: usize, stops: Stops) -> 
                     assert_eq!(point.block, *next, "a poll's resume point is where it goes on");
                     out.polls += 1;
                     gap = 0;
-                    if matches!(stops, Stops::Every(n) if out.polls % n == 0) {
+                    if matches!(stops, Stops::Every(n) if out.polls.is_multiple_of(n)) {
                         forget_dead(&mut regs, &liveness, point.block);
                     }
                     *next
