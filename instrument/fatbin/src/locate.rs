@@ -1,0 +1,98 @@
+//! What an image is, and which PTX in it a device takes.
+
+use crate::decompress;
+use crate::entry::{Entry, FATBIN_MAGIC, Kind, entries};
+use crate::error::FatbinError;
+
+/// The forms in which programs hand over a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageKind {
+    /// A fatbin without its wrapper.
+    Fatbin,
+    /// PTX text.
+    Ptx,
+    /// A cubin.
+    Cubin,
+}
+
+/// Tells the form of an image by its first bytes.
+///
+/// # Errors
+/// [`FatbinError::NotAnImage`].
+pub fn image_kind(image: &[u8]) -> Result<ImageKind, FatbinError> {
+    if image.starts_with(&FATBIN_MAGIC.to_le_bytes()) {
+        return Ok(ImageKind::Fatbin);
+    }
+    if image.starts_with(b"\x7fELF") {
+        return Ok(ImageKind::Cubin);
+    }
+    let is_text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~');
+    let start = image
+        .iter()
+        .position(|b| !b.is_ascii_whitespace())
+        .unwrap_or(image.len());
+    match image.get(start) {
+        Some(b'.' | b'/') if image.iter().take(64).take_while(|b| **b != 0).all(is_text) => Ok(ImageKind::Ptx),
+        _ => Err(FatbinError::NotAnImage {
+            first_bytes: image.iter().take(4).copied().collect(),
+        }),
+    }
+}
+
+/// PTX found in an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPtx {
+    /// The text, without zeros at its end.
+    pub text: String,
+    /// Compute capability it is for, times ten plus minor; `None` if the image is bare PTX (see its `.target`).
+    pub arch: Option<u32>,
+    /// Options given at compilation.
+    pub options: String,
+}
+
+/// The PTX in an image for a device of compute capability `device` (times ten plus minor): the one for the highest
+/// architecture that the device has. An architecture-specific one (`sm_90a`) counts only on exactly that device.
+///
+/// # Errors
+/// [`FatbinError::NoPtx`] if there is none (an image with cubins only); else what is wrong with the image.
+pub fn find_ptx(image: &[u8], device: u32) -> Result<FoundPtx, FatbinError> {
+    let none = |ptx, cubins| FatbinError::NoPtx { device, ptx, cubins };
+    match image_kind(image)? {
+        ImageKind::Ptx => {
+            let text = decompress::text(image.to_vec())?;
+            Ok(FoundPtx {
+                text,
+                arch: None,
+                options: String::new(),
+            })
+        }
+        ImageKind::Cubin => Err(none(Vec::new(), Vec::new())),
+        ImageKind::Fatbin => {
+            let all = entries(image)?;
+            let best = all
+                .iter()
+                .filter(|entry| entry.kind == Kind::Ptx && suits(entry, device))
+                .max_by_key(|e| rank(e));
+            let archs = |kind| all.iter().filter(|e| e.kind == kind).map(|e| e.arch).collect();
+            let best = best.ok_or_else(|| none(archs(Kind::Ptx), archs(Kind::Cubin)))?;
+            let options = best.options.trim().to_owned();
+            Ok(FoundPtx {
+                text: decompress::ptx(best)?,
+                arch: Some(best.arch),
+                options,
+            })
+        }
+    }
+}
+
+fn suits(entry: &Entry<'_>, device: u32) -> bool {
+    match (entry.is_arch_specific, entry.is_family_specific) {
+        (true, _) => entry.arch == device,
+        (_, true) => entry.arch <= device && entry.arch / 10 == device / 10,
+        _ => entry.arch <= device,
+    }
+}
+
+fn rank(entry: &Entry<'_>) -> (u32, bool) {
+    (entry.arch, entry.is_arch_specific || entry.is_family_specific)
+}
