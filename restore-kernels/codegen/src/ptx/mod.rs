@@ -15,6 +15,8 @@
 pub mod inst;
 mod error;
 mod facts;
+mod poll_plan;
+mod block_order;
 mod names;
 mod resume;
 mod save;
@@ -67,7 +69,7 @@ pub struct PtxKernel {
     /// True if it is launched over a list of blocks.
     pub block_list: bool,
     /// Loop probes that are left out because a lane stopping there could keep its warp or block waiting for ever.
-    pub dropped_polls: u32,
+    pub dropped_polls: usize,
 }
 
 /// Writes `program` as PTX. A kernel without resume points is written without probes and without the hidden parameter.
@@ -88,10 +90,12 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     if block_list {
         w.block_list_prologue()?;
     }
-    for (id, block) in kernel.iter_blocks() {
-        w.basic_block(id, block)?;
+    let order = block_order::block_order(kernel);
+    for (i, &id) in order.iter().enumerate() {
+        w.basic_block(id, order.get(i + 1).copied())?;
     }
     w.save_paths()?;
+    let dropped_polls = w.polls.num_left_out();
     let (body, registers) = w.finish();
 
     let mut text = String::with_capacity(body.len() + 1024);
@@ -113,7 +117,7 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     Ok(PtxKernel {
         text,
         block_list,
-        dropped_polls: facts.dropped_polls,
+        dropped_polls,
     })
 }
 

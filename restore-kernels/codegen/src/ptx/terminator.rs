@@ -10,6 +10,7 @@ use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
+use super::poll_plan::{LoopPoll, WarpPoll};
 use super::writer::Writer;
 use super::{Error, names};
 
@@ -23,12 +24,12 @@ impl Writer<'_> {
     /// Writes the end of basic block `id`.
     pub(super) fn terminator(&mut self, id: BbId, terminator: &Terminator) -> Result<(), Error> {
         match terminator {
-            Terminator::Jump(next) => self.jump(id, *next),
+            Terminator::Jump(next) => self.jump(*next),
             Terminator::Branch {
                 guard,
                 taken,
                 not_taken,
-            } => self.branch(id, *guard, *taken, *not_taken),
+            } => self.branch(*guard, *taken, *not_taken),
             Terminator::Exit => self.line("ret"),
             Terminator::Trap => {
                 self.line("trap");
@@ -46,32 +47,28 @@ impl Writer<'_> {
                 } else {
                     self.barrier(*number, *count, *reduction);
                 }
-                self.jump(id, *next);
+                self.jump(*next);
             }
             Terminator::Poll { resume_point, next } => {
                 if *resume_point == Kernel::ENTRY_POINT {
                     self.poll_entry();
-                } else if !self.facts.lanes_stop_together {
-                    self.poll_loop(*resume_point);
+                } else {
+                    self.poll_loop(self.polls.loop_poll(id), *resume_point);
                 }
-                self.jump(id, *next);
+                self.jump(*next);
             }
         }
         Ok(())
     }
 
-    fn follows(id: BbId, next: BbId) -> bool {
-        next.0 == id.0 + 1
-    }
-
-    fn jump(&mut self, id: BbId, next: BbId) {
-        if !Self::follows(id, next) {
+    fn jump(&mut self, next: BbId) {
+        if self.next != Some(next) {
             self.line(format_args!("bra.uni {}", names::label(next)));
         }
     }
 
-    fn branch(&mut self, id: BbId, guard: Guard, taken: BbId, not_taken: BbId) {
-        if Self::follows(id, taken) {
+    fn branch(&mut self, guard: Guard, taken: BbId, not_taken: BbId) {
+        if self.next == Some(taken) {
             let inverse = Guard {
                 negated: !guard.negated,
                 ..guard
@@ -82,7 +79,7 @@ impl Writer<'_> {
         }
         let guard = self.guard(Some(guard));
         self.line(format_args!("{guard}bra {}", names::label(taken)));
-        self.jump(id, not_taken);
+        self.jump(not_taken);
     }
 
     /// A barrier as the program has it.
@@ -122,9 +119,15 @@ impl Writer<'_> {
         }
     }
 
-    fn poll_loop(&mut self, point: ResumePointId) {
-        let stop = self.scratch(Width::Pred);
+    fn poll_loop(&mut self, how: LoopPoll, point: ResumePointId) {
+        if how == LoopPoll::LeftOut {
+            return;
+        }
+        let mut stop = self.scratch(Width::Pred);
         self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
+        if how == LoopPoll::Together {
+            stop = self.vote(&stop);
+        }
         self.stop_if(&stop, point);
         self.line(LOAD_PAUSE);
     }
@@ -139,11 +142,14 @@ impl Writer<'_> {
         self.stop_if(&stop, Kernel::ENTRY_POINT);
     }
 
-    /// Asks before a warp-level operation, all lanes together. Where lanes may have stopped on the way here the word must
-    /// be newer than their end, which `bar.warp.sync` has waited for; elsewhere it is enough to ask now and then.
+    /// Asks before a warp-level operation, all lanes together, as the plan says.
     pub(super) fn poll_warp(&mut self, id: BbId, point: ResumePointId) {
+        let how = self.polls.warp_poll(id);
+        if how == WarpPoll::None {
+            return;
+        }
         let go_on = format!("{}_go_on", names::label(id));
-        let counts = !self.fresh_warp_polls[id.index()];
+        let counts = how == WarpPoll::Periodic;
         if counts {
             let not_now = self.scratch(Width::Pred);
             self.line("add.s32 %until_poll, %until_poll, -1");
@@ -210,7 +216,7 @@ impl Writer<'_> {
             self.line_thread_index(&tid);
             self.line(format_args!("setp.eq.u32 %first, {tid}, 0"));
         }
-        if self.facts.has_warp_op {
+        if self.polls.counts() {
             self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));
         }
     }
@@ -242,7 +248,7 @@ impl Writer<'_> {
             if facts.has_barrier {
                 all.push(("pred", "%first"));
             }
-            if facts.has_warp_op {
+            if self.polls.counts() {
                 all.push(("b32", "%until_poll"));
             }
         }

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_ir::basic_block::BasicBlock;
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId, Span};
 use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
-use super::facts::{Facts, NO_SPAN, warp_ops_after_loop_polls};
+use super::facts::{Facts, NO_SPAN};
+use super::poll_plan::PollPlan;
 use super::{Error, PtxOptions, names};
 
 /// Writes one kernel's body.
@@ -20,8 +20,10 @@ pub(super) struct Writer<'a> {
     pub layout: &'a ThreadStateLayout,
     pub options: &'a PtxOptions,
     pub facts: Facts,
-    /// Blocks whose warp-level operation needs a fresh look at the request to stop.
-    pub fresh_warp_polls: Vec<bool>,
+    /// How probes ask.
+    pub polls: PollPlan,
+    /// The basic block written next.
+    pub next: Option<BbId>,
     /// Resume points at which some emitted probe can stop.
     pub stops: Vec<ResumePointId>,
     /// Position in the source of what is being written.
@@ -39,11 +41,8 @@ impl<'a> Writer<'a> {
             layout,
             options,
             facts,
-            fresh_warp_polls: if facts.lanes_stop_together {
-                vec![false; kernel.blocks.len()]
-            } else {
-                warp_ops_after_loop_polls(kernel)
-            },
+            polls: PollPlan::new(kernel, &facts),
+            next: None,
             stops: Vec::new(),
             span: NO_SPAN,
             body: String::new(),
@@ -113,8 +112,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One basic block with its label.
-    pub fn basic_block(&mut self, id: BbId, block: &BasicBlock) -> Result<(), Error> {
+    /// One basic block with its label; `next` is written after it.
+    pub fn basic_block(&mut self, id: BbId, next: Option<BbId>) -> Result<(), Error> {
+        let kernel = self.kernel;
+        let block = &kernel.blocks[id.index()];
+        self.next = next;
         self.label(names::label(id));
         for inst in &block.insts {
             self.span = inst.span;
