@@ -1,4 +1,5 @@
-// Works on the host for a while before it makes its first CUDA call: for dumps of a program that has no device yet.
+// Works on the host for a while before it makes its first CUDA call, and again between its two kernels: for dumps of a
+// program that has no device yet, and of one whose device is idle.
 #include <cerrno>
 #include <ctime>
 
@@ -26,7 +27,8 @@ int main(int argc, char **argv)
 {
     const Arguments arguments(argc, argv, "late_cuda", "makes its first CUDA call only after a while",
                               {{"n", 1 << 16, 1, 1u << 28, "elements"},
-                               {"wait-ms", 50, 0, UINT32_MAX, "milliseconds before the first CUDA call"}});
+                               {"wait-ms", 50, 0, UINT32_MAX, "milliseconds before the first CUDA call"},
+                               {"idle-ms", 0, 0, UINT32_MAX, "milliseconds between the two kernels"}});
     const uint32_t n = arguments["n"];
 
     std::vector<uint32_t> values(n);
@@ -39,13 +41,18 @@ int main(int argc, char **argv)
     DeviceArray<uint32_t> device_values(values);
     add_one<<<(n + 255) / 256, 256>>>(device_values.get(), n);
     CHECK_LAUNCH();
+    CHECK_CUDA(cudaDeviceSynchronize());
+    arguments.progress("idle");
+    wait_ms(arguments["idle-ms"]);
+    add_one<<<(n + 255) / 256, 256>>>(device_values.get(), n);
+    CHECK_LAUNCH();
     arguments.progress("launched");
     const std::vector<uint32_t> result = device_values.to_host();
 
     bool correct = true;
     for (uint32_t i = 0; i < n && correct; ++i)
-        if (result[i] != values[i] + 1)
-            correct = mismatch("values", i, result[i], values[i] + 1);
+        if (result[i] != values[i] + 2)
+            correct = mismatch("values", i, result[i], values[i] + 2);
     Digest digest;
     digest.add(result);
     return finish(arguments, digest, correct);

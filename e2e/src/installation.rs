@@ -1,0 +1,152 @@
+//! Where the parts under test are, and what this machine lacks to test them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// The staged tree, the test programs and CRIU. Each has an environment variable and a default that `make` uses.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    /// `HETCKPT_STAGE`: holds `bin` and `lib` (default `target/stage`).
+    pub stage: PathBuf,
+    /// `HETCKPT_PROGRAMS`: the compiled test programs (default `target/e2e/programs`).
+    pub programs: PathBuf,
+    /// `HETCKPT_CRIU`: the criu program (default `~/.cache/hetckpt/criu/bin/criu`).
+    pub criu: PathBuf,
+    /// `HETCKPT_E2E_STATE`: what one run of the tests leaves for the next: calibration, translated kernels (default
+    /// `target/e2e/state`).
+    pub state: PathBuf,
+}
+
+impl Installation {
+    /// The one of this process.
+    pub fn get() -> &'static Self {
+        static FOUND: OnceLock<Installation> = OnceLock::new();
+        FOUND.get_or_init(Self::find)
+    }
+
+    fn find() -> Self {
+        let variable = |name| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let target = variable("CARGO_TARGET_DIR").unwrap_or_else(|| workspace.join("target"));
+        let home = variable("HOME").unwrap_or_else(|| PathBuf::from("/root"));
+        let cache = variable("HETCKPT_CACHE").unwrap_or_else(|| home.join(".cache/hetckpt"));
+        Self {
+            stage: variable("HETCKPT_STAGE").unwrap_or_else(|| target.join("stage")),
+            programs: variable("HETCKPT_PROGRAMS").unwrap_or_else(|| target.join("e2e/programs")),
+            criu: variable("HETCKPT_CRIU").unwrap_or_else(|| cache.join("criu/bin/criu")),
+            state: variable("HETCKPT_E2E_STATE").unwrap_or_else(|| target.join("e2e/state")),
+        }
+    }
+
+    /// `bin/hetckpt`.
+    #[must_use]
+    pub fn hetckpt(&self) -> PathBuf {
+        self.stage.join("bin/hetckpt")
+    }
+
+    /// The folder of the CRIU plugin.
+    #[must_use]
+    pub fn plugin_folder(&self) -> PathBuf {
+        self.stage.join("lib/criu")
+    }
+
+    /// The folder of the shim.
+    #[must_use]
+    pub fn shim_folder(&self) -> PathBuf {
+        self.stage.join("lib/hetckpt")
+    }
+
+    /// The devices that `hetckpt devices --json` lists.
+    ///
+    /// # Errors
+    /// If the command fails.
+    pub fn devices(&self) -> Result<Vec<Value>> {
+        let mut command = Command::new(self.hetckpt());
+        let output = command.args(["devices", "--json"]).stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("{} cannot be run", self.hetckpt().display()))?;
+        serde_json::from_slice(&output.stdout).with_context(|| {
+            format!(
+                "`hetckpt devices --json` says {}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+        })
+    }
+
+    /// Device the tests start programs on: `HETCKPT_E2E_FROM`, else `HETCKPT_DEVICE`, else `auto`.
+    #[must_use]
+    pub fn from_device() -> String {
+        first_variable(&["HETCKPT_E2E_FROM", "HETCKPT_DEVICE"])
+    }
+
+    /// Device the tests restore programs on: `HETCKPT_E2E_TO`, else as [`Installation::from_device`].
+    #[must_use]
+    pub fn to_device() -> String {
+        first_variable(&["HETCKPT_E2E_TO", "HETCKPT_E2E_FROM", "HETCKPT_DEVICE"])
+    }
+}
+
+fn first_variable(names: &[&str]) -> String {
+    let values = names.iter().filter_map(|name| std::env::var(name).ok());
+    values
+        .into_iter()
+        .find(|value| !value.is_empty())
+        .unwrap_or_else(|| "auto".to_owned())
+}
+
+/// What a test needs beside the staged tree. Nothing else is a reason to skip one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// CRIU dumps and restores only as root.
+    Root,
+    /// A CRIU program; its version is the tested program's business.
+    Criu,
+    /// The compiled test programs, for which nvcc is needed.
+    Programs,
+    /// An NVIDIA GPU.
+    Gpu,
+    /// Programs start on the CPU, not on a GPU.
+    CpuOnly,
+}
+
+impl Requirement {
+    /// Why it is not met here, if so.
+    #[must_use]
+    pub fn missing(self) -> Option<String> {
+        let installation = Installation::get();
+        match self {
+            Self::Root if nix::unistd::geteuid().is_root() => None,
+            Self::Root => Some("needs root".to_owned()),
+            Self::Criu if installation.criu.is_file() => None,
+            Self::Criu => Some(format!("there is no CRIU at {}", installation.criu.display())),
+            Self::Programs if installation.programs.join("spin").is_file() => None,
+            Self::Programs => Some(format!(
+                "{} holds no programs (needs nvcc)",
+                installation.programs.display()
+            )),
+            Self::Gpu if starts_on_gpu() => None,
+            Self::Gpu => Some("needs an NVIDIA GPU".to_owned()),
+            Self::CpuOnly if !starts_on_gpu() => None,
+            Self::CpuOnly => Some("is about programs that start on the CPU".to_owned()),
+        }
+    }
+}
+
+/// True if programs under test start on a GPU.
+#[must_use]
+pub fn starts_on_gpu() -> bool {
+    static GPU: OnceLock<bool> = OnceLock::new();
+    *GPU.get_or_init(|| match Installation::from_device().as_str() {
+        "auto" => Installation::get()
+            .devices()
+            .is_ok_and(|devices| devices.iter().any(|d| d["kind"] == "cuda")),
+        device => device.starts_with("cuda"),
+    })
+}

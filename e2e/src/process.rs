@@ -1,0 +1,268 @@
+//! A child process whose output is collected while it runs, and which cannot outlast its limit.
+
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use std::os::unix::process::ExitStatusExt;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// How a command ended, and what it said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Exit code; 128 + the signal's number if a signal ended it, as shells have it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Both outputs, for messages.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!(
+            "exit code {}\nstdout: {}\nstderr: {}",
+            self.code,
+            self.stdout.trim_end(),
+            self.stderr.trim_end()
+        )
+    }
+
+    /// Itself if it succeeded.
+    ///
+    /// # Errors
+    /// If the exit code is not 0.
+    pub fn success(self, what: &str) -> Result<Self> {
+        if self.code != 0 {
+            bail!("{what} failed: {}", self.text());
+        }
+        Ok(self)
+    }
+}
+
+/// A stream of a child, as far as it has come.
+#[derive(Default)]
+struct Collected {
+    state: Mutex<(Vec<u8>, bool)>,
+    changed: Condvar,
+}
+
+impl Collected {
+    fn lock(&self) -> MutexGuard<'_, (Vec<u8>, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn collect(&self, mut source: impl Read) {
+        let mut bytes = vec![0; 1 << 14];
+        while let Ok(count @ 1..) = source.read(&mut bytes) {
+            self.lock().0.extend_from_slice(&bytes[..count]);
+            self.changed.notify_all();
+        }
+        self.lock().1 = true;
+        self.changed.notify_all();
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.lock().0).into_owned()
+    }
+
+    /// Waits until the stream holds `part`, or has ended. Tells whether it holds it.
+    fn wait_for(&self, part: &str, deadline: Instant) -> bool {
+        let mut state = self.lock();
+        loop {
+            if String::from_utf8_lossy(&state.0).contains(part) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if state.1 || left.is_zero() {
+                return false;
+            }
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Waits until every writer has closed the stream.
+    fn wait_for_end(&self, deadline: Instant) -> bool {
+        let mut state = self.lock();
+        while !state.1 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        true
+    }
+}
+
+/// A running child.
+pub struct Running {
+    child: Child,
+    what: String,
+    stdout: Arc<Collected>,
+    stderr: Arc<Collected>,
+    started: Instant,
+    // They end with the last writer of the pipes, which may outlast the child.
+    _pumps: [JoinHandle<()>; 2],
+}
+
+impl Running {
+    /// Starts `command` with its output collected and nothing to read.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(mut command: Command) -> Result<Self> {
+        let what = format!("{command:?}");
+        let what = what.rsplit('/').next().unwrap_or(&what).replace('"', "");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let started = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        drop(command);
+        let (stdout, stderr) = (Arc::new(Collected::default()), Arc::new(Collected::default()));
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let pumps = [
+            std::thread::spawn({
+                let stdout = Arc::clone(&stdout);
+                move || out.map_or((), |source| stdout.collect(source))
+            }),
+            std::thread::spawn({
+                let stderr = Arc::clone(&stderr);
+                move || err.map_or((), |source| stderr.collect(source))
+            }),
+        ];
+        Ok(Self {
+            child,
+            what,
+            stdout,
+            stderr,
+            started,
+            _pumps: pumps,
+        })
+    }
+
+    /// Starts `command` and waits for its end.
+    ///
+    /// # Errors
+    /// If it cannot be started or outlasts `limit`.
+    pub fn run(command: Command, limit: Duration) -> Result<Outcome> {
+        Self::start(command)?.wait(limit)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(-1)
+    }
+
+    /// Since when it runs.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill(Pid::from_raw(self.pid()), signal).with_context(|| format!("cannot send {signal} to {}", self.what))
+    }
+
+    /// What it has written to standard error so far.
+    #[must_use]
+    pub fn stderr_so_far(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// True once it has ended.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// Waits until its standard error holds `part`.
+    ///
+    /// # Errors
+    /// If it does not before `limit` is over or the stream ends.
+    pub fn wait_for_stderr(&self, part: &str, limit: Duration) -> Result<()> {
+        if self.stderr.wait_for(part, Instant::now() + limit) {
+            return Ok(());
+        }
+        bail!(
+            "{} did not say `{part}` on stderr within {limit:?}; it said: {}",
+            self.what,
+            self.stderr.text()
+        )
+    }
+
+    /// Waits until it has ended and all its output is there.
+    ///
+    /// # Errors
+    /// If that takes longer than `limit`; it is killed then.
+    pub fn wait(mut self, limit: Duration) -> Result<Outcome> {
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > deadline {
+                // It may have ended just now, which is as well.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                bail!(
+                    "{} did not end within {limit:?}; stderr: {}",
+                    self.what,
+                    self.stderr.text()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !stream.wait_for_end(deadline.max(Instant::now() + Duration::from_secs(2))) {
+                bail!("{} ended, but something still holds its {name}", self.what);
+            }
+        }
+        Ok(Outcome {
+            code: exit_code(status),
+            stdout: self.stdout.text(),
+            stderr: self.stderr.text(),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A test that failed half-way must not leave a zombie whose id a restore needs.
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(-1)
+}

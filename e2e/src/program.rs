@@ -1,0 +1,98 @@
+//! The test programs, and how their length is set.
+
+use std::ffi::OsString;
+
+use crate::installation::Installation;
+
+/// A test program.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its file's name.
+    pub name: &'static str,
+    /// Arguments besides the one that sets its length.
+    pub arguments: &'static [&'static str],
+    /// The argument that sets its length.
+    pub length: &'static str,
+    /// Length to start from when a good one is sought.
+    pub shortest: u64,
+    /// Largest length it takes.
+    pub longest: u64,
+    /// True if it computes in floating point, so that its digest may differ between device kinds.
+    pub is_float: bool,
+}
+
+const fn program(name: &'static str, length: &'static str, shortest: u64) -> Program {
+    Program {
+        name,
+        arguments: &[],
+        length,
+        shortest,
+        longest: u32::MAX as u64,
+        is_float: false,
+    }
+}
+
+const fn float(program: Program) -> Program {
+    Program {
+        is_float: true,
+        ..program
+    }
+}
+
+const fn with(program: Program, arguments: &'static [&'static str]) -> Program {
+    Program { arguments, ..program }
+}
+
+/// The ten programs that every acceptance run goes through.
+pub const TEN: [Program; 10] = [
+    program("vector_add", "iterations", 50),
+    float(program("saxpy", "iterations", 50)),
+    float(program("matmul", "iterations", 4)),
+    program("reduction", "iterations", 40),
+    program("scan", "iterations", 10),
+    program("bit_count", "iterations", 20),
+    program("monte_carlo_pi", "iterations", 200),
+    float(program("neural_layer", "steps", 64)),
+    program("persistent", "iterations", 500),
+    float(program("stencil", "steps", 500)),
+];
+
+/// One kernel of integer arithmetic without barriers. Of its blocks, more than a CPU runs at once.
+pub const SPIN: Program = Program {
+    longest: u64::MAX,
+    ..program("spin", "iterations", 10_000)
+};
+
+/// [`SPIN`] beside a little device memory.
+pub const MEMORY_HOG: Program = with(
+    Program {
+        longest: u64::MAX,
+        ..program("memory_hog", "iterations", 10_000)
+    },
+    &["--mib", "8"],
+);
+
+/// A program with machine code but no PTX.
+pub const NO_PTX: Program = Program {
+    longest: u64::MAX,
+    ..program("no_ptx", "iterations", 10_000)
+};
+
+impl Program {
+    /// The command line for a length, its file first.
+    #[must_use]
+    pub fn command(&self, length: u64) -> Vec<OsString> {
+        let mut command = vec![Installation::get().programs.join(self.name).into_os_string()];
+        command.extend(self.arguments.iter().map(OsString::from));
+        command.extend([format!("--{}", self.length).into(), length.to_string().into()]);
+        command
+    }
+}
+
+/// The command line of any program of the folder.
+#[must_use]
+pub fn command(name: &str, arguments: &[&str]) -> Vec<OsString> {
+    let mut command = vec![Installation::get().programs.join(name).into_os_string()];
+    command.extend(arguments.iter().map(OsString::from));
+    command
+}

@@ -1,0 +1,171 @@
+//! A test's own folder and environment. Whatever process a test leaves behind is found by that environment and ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::installation::Installation;
+
+/// The variable that device servers find their folder by, and this harness its processes.
+const RUNTIME_DIR: &str = "HETCKPT_RUNTIME_DIR";
+
+/// A folder, and everything that runs with it as its runtime directory.
+#[derive(Debug)]
+pub struct Sandbox {
+    folder: TempDir,
+}
+
+impl Sandbox {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// If the folder cannot be made.
+    pub fn new() -> Result<Self> {
+        // Short, because the sockets' paths have 107 bytes at most.
+        let folder = tempfile::Builder::new()
+            .prefix("hk-")
+            .tempdir()
+            .context("cannot make a folder for the test")?;
+        fs::create_dir(folder.path().join("run"))?;
+        Ok(Self { folder })
+    }
+
+    /// A file of this test.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The runtime directory.
+    #[must_use]
+    pub fn runtime_dir(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    /// Gives `command` the test's environment.
+    pub fn equip(&self, command: &mut Command) {
+        let installation = Installation::get();
+        command.env(RUNTIME_DIR, self.runtime_dir());
+        command.env("HETCKPT_CACHE_DIR", installation.state.join("translations"));
+        command.env("HETCKPT_CRIU", &installation.criu);
+        // What a user's shell may have set must not decide what is tested.
+        for name in [
+            "HETCKPT_DEVICE",
+            "HETCKPT_SERVER",
+            "HETCKPT_CPU_CODEGEN",
+            "LD_LIBRARY_PATH",
+            "LD_PRELOAD",
+        ] {
+            command.env_remove(name);
+        }
+        command.current_dir(self.folder.path());
+    }
+
+    /// Processes (zombies aside) that were started with this test's environment, or by one that was.
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
+        processes_of(&self.runtime_dir())
+    }
+
+    /// Waits until nothing of this test runs any more.
+    ///
+    /// # Errors
+    /// If something still does after `limit`; it is named.
+    pub fn wait_until_empty(&self, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let names: Vec<String> = left.iter().map(|&pid| describe(pid)).collect();
+                bail!("still running after {limit:?}: {}", names.join("; "));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Kills whatever of this test runs.
+    pub fn kill_all(&self) {
+        kill_processes_of(&self.runtime_dir());
+    }
+
+    /// The end of each log in the sandbox, for the report of a failed test.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        let mut text = String::new();
+        collect_logs(self.folder.path(), &mut text);
+        text
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
+
+/// Processes whose environment has `runtime_dir`.
+fn processes_of(runtime_dir: &Path) -> Vec<i32> {
+    let mark = format!("{RUNTIME_DIR}={}", runtime_dir.display()).into_bytes();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|entry| entry == mark)
+    })
+    .collect()
+}
+
+/// Kills the processes whose environment has `runtime_dir`, and those that they start meanwhile.
+pub fn kill_processes_of(runtime_dir: &Path) {
+    for _ in 0..3 {
+        for pid in processes_of(runtime_dir) {
+            // One that ended meanwhile needs no signal.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// True if no process `pid` runs (a zombie does not).
+#[must_use]
+pub fn is_gone(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in parentheses, may hold anything.
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+fn describe(pid: i32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("{pid} ({})", String::from_utf8_lossy(&bytes).replace('\0', " ").trim())
+}
+
+fn collect_logs(folder: &Path, text: &mut String) {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            collect_logs(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "log") {
+            let content = String::from_utf8_lossy(&fs::read(&path).unwrap_or_default()).into_owned();
+            let lines: Vec<&str> = content.lines().collect();
+            text.push_str(&format!("--- {}\n", path.display()));
+            for line in &lines[lines.len().saturating_sub(30)..] {
+                text.push_str(&format!("    {line}\n"));
+            }
+        }
+    }
+}

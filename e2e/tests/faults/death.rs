@@ -1,0 +1,99 @@
+//! One side dies: the other notices.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::job::Job;
+use hetckpt_e2e::program::{Program, SPIN, TEN};
+use hetckpt_e2e::runner::{Context, Test};
+use hetckpt_e2e::sandbox::is_gone;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    let needs = [Requirement::Programs];
+    vec![
+        Test::new("server_dies_while_a_kernel_runs", server_dies_while_a_kernel_runs).needs(&needs),
+        Test::new("server_dies_amid_many_launches", server_dies_amid_many_launches).needs(&needs),
+        Test::new("program_is_killed", program_is_killed).needs(&needs),
+        Test::new("restored_program_is_killed", restored_program_is_killed),
+    ]
+}
+
+/// Starts a program that would run for minutes; gives it and its device server's process id.
+fn start_endless<'a>(context: &'a Context, program: &Program) -> Result<(Job<'a>, i32)> {
+    let length = calibration::baseline(program)?
+        .length
+        .saturating_mul(500)
+        .min(program.longest);
+    let mut job = Job::start(&context.sandbox, &program.command(length))?;
+    job.wait_for_kernel()?;
+    let server = server_of(&mut job)?;
+    Ok((job, server))
+}
+
+fn server_of(job: &mut Job<'_>) -> Result<i32> {
+    let row = job.wait_for_row("a device server", |_| true)?;
+    let pid = row["server_pid"].as_i64().context("`ps` names no device server")?;
+    Ok(i32::try_from(pid)?)
+}
+
+/// Kills the device server and expects the program to end by itself, with a CUDA error.
+fn kill_server(context: &Context, program: &Program) -> Result<()> {
+    let (job, server) = start_endless(context, program)?;
+    kill(Pid::from_raw(server), Signal::SIGKILL)?;
+    let killed = Instant::now();
+    let outcome = job.finish()?;
+    ensure!(
+        killed.elapsed() < Duration::from_secs(5),
+        "the program noticed only after {:?}",
+        killed.elapsed()
+    );
+    ensure!(
+        outcome.code == 2,
+        "the program was to get a CUDA error and give up: {}",
+        outcome.text()
+    );
+    ensure!(
+        outcome.stderr.contains(".cu:") || outcome.stderr.contains(".h:"),
+        "{}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+fn server_dies_while_a_kernel_runs(context: &mut Context) -> Result<()> {
+    kill_server(context, &SPIN)
+}
+
+fn server_dies_amid_many_launches(context: &mut Context) -> Result<()> {
+    let stencil = TEN.iter().find(|program| program.name == "stencil").copied();
+    kill_server(context, &stencil.context("no stencil among the programs")?)
+}
+
+fn ensure_server_leaves(context: &Context, job: Job<'_>, server: i32) -> Result<()> {
+    let pid = job.pid();
+    kill(Pid::from_raw(pid), Signal::SIGKILL)?;
+    let outcome = job.finish().context("nothing was to be left")?;
+    ensure!(outcome.code == 128 + 9, "{}", outcome.text());
+    ensure!(is_gone(server), "the device server {server} outlives its program");
+    let socket = context.sandbox.runtime_dir().join(format!("app-{pid}.sock"));
+    ensure!(!socket.exists(), "{} is left behind", socket.display());
+    Ok(())
+}
+
+fn program_is_killed(context: &mut Context) -> Result<()> {
+    let (job, server) = start_endless(context, &SPIN)?;
+    ensure_server_leaves(context, job, server)
+}
+
+fn restored_program_is_killed(context: &mut Context) -> Result<()> {
+    let (job, _) = start_endless(context, &SPIN)?;
+    let mut job = job.dump()?.restore()?;
+    job.wait_for_kernel()?;
+    let server = server_of(&mut job)?;
+    ensure_server_leaves(context, job, server)
+}

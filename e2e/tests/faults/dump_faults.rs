@@ -1,0 +1,186 @@
+//! Dumps that cannot be: the program runs on as if nobody had tried.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::Running;
+use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::runner::{Context, Test};
+
+use crate::ensure_failure;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("no_such_process", no_such_process).needs(&[]),
+        Test::new("process_without_the_shim", process_without_the_shim).needs(&[]),
+        Test::new("criu_is_missing", criu_is_missing),
+        Test::new("criu_is_too_old", criu_is_too_old),
+        Test::new("criu_is_something_else", criu_is_something_else),
+        Test::new("target_cannot_be_written", target_cannot_be_written),
+        Test::new("disk_is_full", disk_is_full),
+        Test::new("criu_fails_in_the_middle", criu_fails_in_the_middle),
+        Test::new("dump_is_killed_in_the_middle", dump_is_killed_in_the_middle),
+    ]
+}
+
+fn no_such_process(context: &mut Context) -> Result<()> {
+    // No Linux system has ids above 2^22.
+    let outcome = hetckpt::dump(&context.sandbox, 4_194_400, &context.sandbox.path("x.hetsnap"), false)?;
+    ensure_failure(&outcome, "HK0801", 1)
+}
+
+fn process_without_the_shim(context: &mut Context) -> Result<()> {
+    let mut sleep = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn()?;
+    let pid = i32::try_from(sleep.id())?;
+    let outcome = hetckpt::dump(&context.sandbox, pid, &context.sandbox.path("x.hetsnap"), false);
+    let is_alive = sleep.try_wait()?.is_none();
+    sleep.kill()?;
+    sleep.wait()?;
+    ensure!(is_alive, "the process did not survive the refusal");
+    ensure_failure(&outcome?, "HK0802", 1)
+}
+
+/// Starts a program, tries a dump with `change` made to the command, expects it to fail with `code`, and sees the program
+/// through to the right end.
+fn failed_dump(context: &Context, archive: &Path, code: &str, change: impl FnOnce(&mut Command)) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
+    command.arg(archive);
+    change(&mut command);
+    let outcome = Running::run(command, PATIENCE)?;
+    ensure_failure(&outcome, code, 1)?;
+    ensure!(
+        outcome.stderr.contains("runs on"),
+        "it was to say what became of the program: {}",
+        outcome.text()
+    );
+    ensure!(!archive.is_file(), "a failed dump left an archive");
+    let ended = job.finish().context("after the failed dump")?;
+    ensure!(
+        ended == baseline.outcome,
+        "the program did not run on to the right result: {}",
+        ended.text()
+    );
+    Ok(())
+}
+
+fn criu_is_missing(context: &mut Context) -> Result<()> {
+    failed_dump(context, &context.sandbox.path("x.hetsnap"), "HK0901", |command| {
+        command.env("HETCKPT_CRIU", "/nonexistent/criu");
+    })
+}
+
+/// A shell script.
+fn script(context: &Context, name: &str, text: &str) -> Result<PathBuf> {
+    let path = context.sandbox.path(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+fn criu_is_too_old(context: &mut Context) -> Result<()> {
+    let criu = script(context, "criu", "echo 'Version: 3.17'")?;
+    failed_dump(context, &context.sandbox.path("x.hetsnap"), "HK0902", |command| {
+        command.env("HETCKPT_CRIU", criu);
+    })
+}
+
+fn criu_is_something_else(context: &mut Context) -> Result<()> {
+    let criu = script(context, "criu", "echo hello")?;
+    failed_dump(context, &context.sandbox.path("x.hetsnap"), "HK0901", |command| {
+        command.env("HETCKPT_CRIU", criu);
+    })
+}
+
+/// CRIU comes to nothing after the plugin has captured the device and all images are written.
+fn criu_fails_in_the_middle(context: &mut Context) -> Result<()> {
+    let veto = script(context, "veto", "[ \"$CRTOOLS_SCRIPT_ACTION\" != post-dump ]")?;
+    let real = Installation::get().criu.display();
+    let arguments = format!("dump --action-script '{}'", veto.display());
+    let wrapper = format!("case $1 in dump) shift; exec '{real}' {arguments} \"$@\";; *) exec '{real}' \"$@\";; esac");
+    let criu = script(context, "criu", &wrapper)?;
+    failed_dump(context, &context.sandbox.path("x.hetsnap"), "HK0903", |command| {
+        command.env("HETCKPT_CRIU", criu);
+    })
+}
+
+fn target_cannot_be_written(context: &mut Context) -> Result<()> {
+    let folder = context.sandbox.path("no-such-folder").join("x.hetsnap");
+    for archive in [
+        folder.as_path(),
+        Path::new("/proc/x.hetsnap"),
+        &context.sandbox.runtime_dir(),
+    ] {
+        failed_dump(context, archive, "HK0704", |_| ()).with_context(|| format!("{}", archive.display()))?;
+    }
+    Ok(())
+}
+
+fn disk_is_full(context: &mut Context) -> Result<()> {
+    let folder = context.sandbox.path("small");
+    fs::create_dir(&folder)?;
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=128k", "hetckpt-e2e"])
+        .arg(&folder)
+        .output()?;
+    if !mount.status.success() {
+        context.note(format!(
+            "not tried: cannot mount here: {}",
+            String::from_utf8_lossy(&mount.stderr).trim()
+        ));
+        return Ok(());
+    }
+    let archive = folder.join("x.hetsnap");
+    let result = failed_dump_of_any_code(context, &archive);
+    let left: Vec<_> = fs::read_dir(&folder)?
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    Command::new("umount").arg(&folder).status()?;
+    result?;
+    ensure!(left.is_empty(), "the failed dump left {left:?} behind");
+    Ok(())
+}
+
+/// Whether CRIU, the device server or the archive writer meets the full disk is not to be decided here.
+fn failed_dump_of_any_code(context: &Context, archive: &Path) -> Result<()> {
+    let attempts = ["HK0903", "HK0704"].map(|code| failed_dump(context, archive, code, |_| ()));
+    let [first, second] = attempts;
+    first.or(second)
+}
+
+fn dump_is_killed_in_the_middle(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    for wait_ms in [5, 30, 60, 100] {
+        let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+        job.wait_for_kernel()?;
+        let archive = context.sandbox.path(&format!("{wait_ms}.hetsnap"));
+        let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
+        command.arg(&archive);
+        let dump = Running::start(command)?;
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+        dump.signal(nix::sys::signal::Signal::SIGTERM)?;
+        let dump = dump.wait(PATIENCE)?;
+        if archive.exists() {
+            // It was quicker than the signal, or took the signal when all was done.
+            hetckpt::inspect(&context.sandbox, &archive)?;
+            job.kill()?;
+            continue;
+        }
+        let ended = job
+            .finish()
+            .with_context(|| format!("dump ended after {wait_ms} ms: {}", dump.text()))?;
+        ensure!(ended == baseline.outcome, "killed after {wait_ms} ms: {}", ended.text());
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! What can go wrong: each failure has one clear message with a code and the right exit code, and a program that is alive
+//! runs on to the right result.
+
+mod dump_faults;
+mod archive_faults;
+mod device_faults;
+mod death;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::process::Outcome;
+use hetckpt_e2e::runner;
+
+fn main() -> ExitCode {
+    let mut tests = dump_faults::tests();
+    tests.extend(archive_faults::tests());
+    tests.extend(device_faults::tests());
+    tests.extend(death::tests());
+    runner::main(tests)
+}
+
+/// Makes sure that `outcome` is the failure `code`, said once, with the exit code `exit`.
+fn ensure_failure(outcome: &Outcome, code: &str, exit: i32) -> Result<()> {
+    let messages: Vec<&str> = outcome
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("error"))
+        .collect();
+    ensure!(
+        messages.len() == 1,
+        "one message was to say what failed: {}",
+        outcome.text()
+    );
+    let has_code = messages
+        .iter()
+        .all(|line| line.starts_with(&format!("error[{code}]: ")));
+    ensure!(has_code, "the failure was to be {code}: {}", outcome.text());
+    ensure!(
+        outcome.code == exit,
+        "the exit code was to be {exit}: {}",
+        outcome.text()
+    );
+    ensure!(
+        outcome.stdout.is_empty(),
+        "a failure prints no result: {}",
+        outcome.text()
+    );
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! `run` and `restore` behave like the program that they stand in for.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::hetckpt;
+use hetckpt_e2e::job::Job;
+use hetckpt_e2e::program::{self, SPIN};
+use hetckpt_e2e::runner::{Context, Test};
+use nix::sys::signal::Signal;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    use hetckpt_e2e::installation::Requirement::Programs;
+    vec![
+        Test::new("run_passes_on_the_exit_code", run_passes_on_the_exit_code).needs(&[Programs]),
+        Test::new("run_passes_on_signals", run_passes_on_signals).needs(&[Programs]),
+        Test::new("restore_passes_on_signals", restore_passes_on_signals),
+        Test::new("ps_lists_the_program", ps_lists_the_program).needs(&[Programs]),
+        Test::new("asynchronous_calls_return_at_once", asynchronous_calls_return_at_once).needs(&[Programs]),
+    ]
+}
+
+fn run_passes_on_the_exit_code(context: &mut Context) -> Result<()> {
+    let outcome = Job::start(
+        &context.sandbox,
+        &program::command("spin", &["--no-such-argument", "1"]),
+    )?
+    .finish()?;
+    ensure!(
+        outcome.code == 2,
+        "the program's exit code for wrong arguments is 2: {}",
+        outcome.text()
+    );
+    ensure!(
+        outcome.stderr.contains("unknown argument"),
+        "its words are missing: {}",
+        outcome.text()
+    );
+    let mut missing = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--"]);
+    missing.arg(context.sandbox.path("no-such-program"));
+    let outcome = hetckpt_e2e::process::Running::run(missing, hetckpt::PATIENCE)?;
+    ensure!(
+        outcome.code == 125 && outcome.stderr.contains("HK0804"),
+        "{}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+/// A [`SPIN`] that runs for minutes if nobody ends it.
+fn endless_spin<'a>(context: &'a Context) -> Result<Job<'a>> {
+    let length = calibration::baseline(&SPIN)?.length.saturating_mul(500);
+    let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
+    job.wait_for_kernel()?;
+    Ok(job)
+}
+
+fn run_passes_on_signals(context: &mut Context) -> Result<()> {
+    let job = endless_spin(context)?;
+    job.supervisor().signal(Signal::SIGTERM)?;
+    let outcome = job.finish()?;
+    ensure!(outcome.code == 128 + 15, "it was to end by SIGTERM: {}", outcome.text());
+    Ok(())
+}
+
+fn restore_passes_on_signals(context: &mut Context) -> Result<()> {
+    let mut job = endless_spin(context)?.dump()?.restore()?;
+    job.wait_for_kernel()?;
+    job.supervisor().signal(Signal::SIGINT)?;
+    let outcome = job.finish()?;
+    ensure!(outcome.code == 128 + 2, "it was to end by SIGINT: {}", outcome.text());
+    Ok(())
+}
+
+fn ps_lists_the_program(context: &mut Context) -> Result<()> {
+    let mut job = endless_spin(context)?;
+    let row = job.wait_for_row("a running kernel", |row| row["running_kernels"] == 1)?;
+    ensure!(row["state"] == "running", "{row}");
+    ensure!(
+        row["command"].as_str().is_some_and(|command| command.contains("spin")),
+        "{row}"
+    );
+    ensure!(row["allocated_bytes"].as_u64() >= Some(64 * 128 * 4), "{row}");
+    job.kill()?;
+    let rows = hetckpt::run(&context.sandbox, ["ps", "--json"])?.success("ps")?;
+    ensure!(
+        rows.stdout.trim() == "[]",
+        "a program that is gone is still listed: {}",
+        rows.stdout
+    );
+    Ok(())
+}
+
+/// A launch returns while its kernel runs, and waiting for it costs no processor time in the program.
+fn asynchronous_calls_return_at_once(context: &mut Context) -> Result<()> {
+    let length = calibration::baseline(&SPIN)?.length.saturating_mul(500);
+    let mut command = SPIN.command(length);
+    command.push("--progress".into());
+    let mut job = Job::start(&context.sandbox, &command)?;
+    job.wait_for_stderr("launched")?;
+    job.wait_for_kernel()?;
+    let ticks = || -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", job.pid()))?;
+        let fields = stat
+            .rsplit_once(") ")
+            .map_or("", |(_, rest)| rest)
+            .split(' ')
+            .skip(11)
+            .take(2);
+        Ok(fields.filter_map(|field| field.parse::<u64>().ok()).sum())
+    };
+    let before = ticks()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let used = ticks()? - before;
+    ensure!(used <= 10, "the waiting program used {used} of 100 clock ticks");
+    job.kill()
+}

@@ -1,0 +1,205 @@
+//! Dumps and restores one after another, and at moments when there is no kernel to stop.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::hetckpt;
+use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::job::{Dumped, Job, is_mid_flight, kernels_in_flight};
+use hetckpt_e2e::process::Running;
+use hetckpt_e2e::program::{self, SPIN, TEN};
+use hetckpt_e2e::runner::{Context, Test};
+
+use crate::preempt::check;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("dumps_twice_in_a_row", dumps_twice_in_a_row),
+        Test::new("left_running_then_dumped_later", left_running_then_dumped_later),
+        Test::new(
+            "restores_an_archive_of_a_program_left_running",
+            restores_an_archive_of_a_program_left_running,
+        ),
+        Test::new("restores_one_archive_twice", restores_one_archive_twice),
+        Test::new(
+            "dumps_a_restored_program_again_and_again",
+            dumps_a_restored_program_again_and_again,
+        ),
+        Test::new("dumps_while_no_kernel_runs", dumps_while_no_kernel_runs),
+        Test::new("dumps_before_the_first_cuda_call", dumps_before_the_first_cuda_call),
+        Test::new("restores_detached", restores_detached),
+        Test::new("dumps_a_shell_around_the_program", dumps_a_shell_around_the_program),
+    ]
+}
+
+/// [`SPIN`], three times as long as a baseline, and its uninterrupted outcome.
+fn long_spin() -> Result<Baseline> {
+    calibration::uninterrupted(&SPIN, calibration::baseline(&SPIN)?.length.saturating_mul(3))
+}
+
+fn start_spin<'a>(context: &'a Context, baseline: &Baseline) -> Result<Job<'a>> {
+    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    Ok(job)
+}
+
+fn ensure_mid_flight(dumped: &Dumped<'_>) -> Result<()> {
+    let kernels = kernels_in_flight(&dumped.inspect()?);
+    ensure!(
+        kernels.iter().any(is_mid_flight),
+        "no kernel was caught part-way: {kernels:?}"
+    );
+    Ok(())
+}
+
+fn dumps_twice_in_a_row(context: &mut Context) -> Result<()> {
+    let baseline = long_spin()?;
+    let mut job = start_spin(context, &baseline)?;
+    let first = job.dump_and_leave_running()?;
+    let second = job.dump_and_leave_running()?;
+    for archive in [&first, &second] {
+        let kernels = kernels_in_flight(&hetckpt::inspect(&context.sandbox, archive)?);
+        ensure!(
+            kernels.iter().any(is_mid_flight),
+            "{} has no kernel part-way",
+            archive.display()
+        );
+    }
+    check(&SPIN, &baseline.outcome, &job.finish()?)
+}
+
+fn left_running_then_dumped_later(context: &mut Context) -> Result<()> {
+    let baseline = long_spin()?;
+    let mut job = start_spin(context, &baseline)?;
+    job.dump_and_leave_running()?;
+    std::thread::sleep(Duration::from_millis(300));
+    let dumped = job.dump()?;
+    ensure_mid_flight(&dumped)?;
+    check(&SPIN, &baseline.outcome, &dumped.restore()?.finish()?)
+}
+
+fn restores_an_archive_of_a_program_left_running(context: &mut Context) -> Result<()> {
+    let baseline = long_spin()?;
+    let mut job = start_spin(context, &baseline)?;
+    let archive = job.dump_and_leave_running()?;
+    job.kill()?;
+    let restored = hetckpt::restore(&context.sandbox, &archive, &Installation::to_device())?;
+    check(&SPIN, &baseline.outcome, &restored.wait(hetckpt::PATIENCE)?)
+}
+
+fn restores_one_archive_twice(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let dumped = start_spin(context, &baseline)?.dump()?;
+    let archive = dumped.archive.clone();
+    check(&SPIN, &baseline.outcome, &dumped.restore()?.finish()?)?;
+    let again = hetckpt::restore(&context.sandbox, &archive, &Installation::to_device())?;
+    check(&SPIN, &baseline.outcome, &again.wait(hetckpt::PATIENCE)?)
+}
+
+/// A kernel with barriers and shared memory goes through four archives.
+fn dumps_a_restored_program_again_and_again(context: &mut Context) -> Result<()> {
+    for name in ["spin", "persistent", "scan"] {
+        let program = TEN.iter().find(|program| program.name == name).copied().unwrap_or(SPIN);
+        let baseline = calibration::baseline(&program)?;
+        let baseline = calibration::uninterrupted(&program, baseline.length.saturating_mul(2).min(program.longest))?;
+        let mut job = Job::start(&context.sandbox, &program.command(baseline.length))?;
+        for _ in 0..4 {
+            job.wait_for_kernel()?;
+            let dumped = job.dump()?;
+            ensure_mid_flight(&dumped)?;
+            job = dumped.restore()?;
+        }
+        check(&program, &baseline.outcome, &job.finish()?)?;
+    }
+    Ok(())
+}
+
+fn dumps_while_no_kernel_runs(context: &mut Context) -> Result<()> {
+    let quick = program::command("late_cuda", &["--wait-ms", "0"]);
+    let expected = Job::start(&context.sandbox, &quick)?.finish()?;
+    let command = program::command("late_cuda", &["--wait-ms", "0", "--idle-ms", "2000", "--progress"]);
+    let job = Job::start(&context.sandbox, &command)?;
+    job.wait_for_stderr("idle")?;
+    let dumped = job.dump()?;
+    let inspected = dumped.inspect()?;
+    ensure!(
+        kernels_in_flight(&inspected).is_empty(),
+        "no kernel was in flight, yet: {inspected}"
+    );
+    let allocated = inspected["processes"][0]["allocated_bytes"].as_u64();
+    ensure!(allocated >= Some(4 << 16), "its device memory is missing: {inspected}");
+    let outcome = dumped.restore()?.finish()?;
+    ensure!(
+        outcome.code == 0 && outcome.stdout == expected.stdout,
+        "{}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+fn dumps_before_the_first_cuda_call(context: &mut Context) -> Result<()> {
+    let quick = program::command("late_cuda", &["--wait-ms", "0"]);
+    let expected = Job::start(&context.sandbox, &quick)?.finish()?;
+    let job = Job::start(
+        &context.sandbox,
+        &program::command("late_cuda", &["--wait-ms", "2000", "--progress"]),
+    )?;
+    job.wait_for_stderr("waiting")?;
+    let dumped = job.dump()?;
+    let processes = dumped.inspect()?["processes"].as_array().map(Vec::len);
+    ensure!(
+        processes == Some(0),
+        "no process had a device yet, `inspect` has {processes:?}"
+    );
+    let outcome = dumped.restore()?.finish()?;
+    ensure!(
+        outcome.code == 0 && outcome.stdout == expected.stdout,
+        "{}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+fn restores_detached(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let job = start_spin(context, &baseline)?;
+    let pid = job.pid();
+    let dumped = job.dump()?;
+    let device = Installation::to_device();
+    let mut command = hetckpt::command(&context.sandbox, ["restore", "--detach", "--device", &device]);
+    command.arg(&dumped.archive);
+    // The program has our pipe as its output, so what it prints comes after what `restore` prints, and the pipe's end is
+    // the program's.
+    let outcome = Running::run(command, hetckpt::PATIENCE)?.success("restore --detach")?;
+    let expected = format!("{pid}\n{}", baseline.outcome.stdout);
+    ensure!(
+        outcome.stdout == expected,
+        "wanted {expected:?}, got {}",
+        outcome.text()
+    );
+    context.sandbox.wait_until_empty(Duration::from_secs(10))
+}
+
+fn dumps_a_shell_around_the_program(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let mut command: Vec<OsString> = ["sh", "-c", "\"$0\" \"$@\" --progress; exit 7"]
+        .map(OsString::from)
+        .to_vec();
+    command.extend(SPIN.command(baseline.length));
+    let job = Job::start(&context.sandbox, &command)?;
+    job.wait_for_stderr("launched")?;
+    std::thread::sleep(Duration::from_millis(200));
+    let dumped = job.dump()?;
+    ensure_mid_flight(&dumped)?;
+    let outcome = dumped.restore()?.finish()?;
+    ensure!(outcome.stdout == baseline.outcome.stdout, "{}", outcome.text());
+    ensure!(
+        outcome.code == 7,
+        "the shell's own exit code is 7, not that of {}",
+        outcome.text()
+    );
+    Ok(())
+}

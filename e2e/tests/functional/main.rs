@@ -1,0 +1,23 @@
+//! What a user expects of `hetckpt`, tried with the real CRIU.
+//!
+//! Programs start on `HETCKPT_E2E_FROM` and are restored on `HETCKPT_E2E_TO` (default: the best device here).
+//! `HETCKPT_PREEMPTIONS` is the number of random preemptions of each program (3), `HETCKPT_SEED` repeats a run.
+
+mod preempt;
+mod mid_kernel;
+mod life_cycle;
+mod command_line;
+mod plain_criu;
+
+use std::process::ExitCode;
+
+use hetckpt_e2e::runner;
+
+fn main() -> ExitCode {
+    let mut tests = mid_kernel::tests();
+    tests.extend(life_cycle::tests());
+    tests.extend(command_line::tests());
+    tests.extend(plain_criu::tests());
+    tests.extend(preempt::tests());
+    runner::main(tests)
+}
