@@ -1,11 +1,12 @@
 //! Integer and floating-point arithmetic (PTX ISA, "Integer Arithmetic Instructions", "Floating Point Instructions",
 //! "Half Precision Floating Point Instructions").
 
-use hetckpt_ir::inst::{AluOp, Modifiers, Op};
+use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
 use crate::error::Reason;
+use crate::lower::instruction::operands;
 use crate::lower::kernel::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::scope::width_of;
@@ -100,9 +101,6 @@ fn same_type<'a>(
 
 /// PTX ISA, "add", "sub".
 pub(super) fn add_sub<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, op: AluOp) -> Result<(), Reason> {
-    if inst.modifiers.contains(&"cc") {
-        return Err(Reason::Family("carry chains"));
-    }
     same_type(k, inst, op, plain(inst, &[&INTEGERS, &FLOATS, &HALVES])?, 2)
 }
 
@@ -167,9 +165,6 @@ pub(super) fn mul<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
 /// PTX ISA, "mad". On floats it is `fma`.
 pub(super) fn mad<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
-    if list.take("cc") {
-        return Err(Reason::Family("carry chains"));
-    }
     let half = list.take_from(&HALF_NAMES);
     let mods = list.arithmetic();
     let ty = list.ty()?;
@@ -242,4 +237,42 @@ pub(super) fn transcendental<'a>(
 /// PTX ISA, "copysign".
 pub(super) fn copysign<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     same_type(k, inst, AluOp::Copysign, plain(inst, &[&FLOATS])?, 2)
+}
+
+/// PTX ISA, "dp4a": the sum of the products of four bytes each, and the third source.
+pub(super) fn dot_product<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let (a_ty, b_ty) = (list.ty()?, list.ty()?);
+    list.finish()?;
+    for ty in [a_ty, b_ty] {
+        check_type(ty, &[&[Type::U32, Type::S32]])?;
+    }
+    let [dst, a, b, c] = operands(inst, "4")?;
+    let (a, b) = (k.value(a, a_ty)?, k.value(b, b_ty)?);
+    // Sums are exact modulo 2^32, whatever the signs.
+    let mut sum = k.value(c, Type::U32)?;
+    let dst = k.result(dst, Width::W32)?;
+    let scratch = |k: &mut KernelLowering<'_, '_>, op, ty, srcs| {
+        let dst = k.scratch(Width::W32);
+        k.emit_unguarded(Op::Alu {
+            op,
+            ty,
+            mods: Modifiers::default(),
+            dst,
+            srcs,
+        });
+        Operand::Reg(dst)
+    };
+    for byte in 0..4 {
+        let position = [Operand::Imm(8 * byte), Operand::Imm(8)];
+        let left = scratch(k, AluOp::Bfe, a_ty, vec![a, position[0], position[1]]);
+        let right = scratch(k, AluOp::Bfe, b_ty, vec![b, position[0], position[1]]);
+        sum = scratch(k, AluOp::Mad, Type::U32, vec![left, right, sum]);
+    }
+    k.emit(Op::Mov {
+        ty: Type::B32,
+        dst,
+        src: sum,
+    });
+    Ok(())
 }

@@ -142,15 +142,19 @@ pub(super) fn set<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     let yes = match dst_ty {
         Type::U32 | Type::S32 => 0xFFFF_FFFF,
         Type::F32 => u64::from(1.0f32.to_bits()),
+        // One in half precision and in bfloat16.
+        Type::F16 => 0x3C00,
+        Type::Bf16 => 0x3F80,
         _ => return Err(Reason::Type(dst_ty.name().to_owned())),
     };
     let (a, b, combine) = sources(k, inst, &compare, ty)?;
     let Some(dst) = inst.operands.first() else {
         return Err(Reason::Lacks("a result"));
     };
-    let dst = k.result(dst, Width::W32)?;
+    let dst = k.result(dst, width_of(dst_ty))?;
     let Compare { cmp, ftz, .. } = compare;
-    if combine.is_none() {
+    let is_half = matches!(dst_ty, Type::F16 | Type::Bf16);
+    if combine.is_none() && !is_half {
         k.emit(Op::Set {
             cmp,
             dst_ty,

@@ -5,11 +5,12 @@ use hetckpt_ir::inst::AluOp;
 use crate::ast::Instruction;
 use crate::error::Reason;
 use crate::lower::kernel::KernelLowering;
-use crate::lower::{arithmetic, atomic, barrier, bits, compare, convert, memory, moves, warp};
+use crate::lower::{arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, memory, moves, warp};
 
 /// Lowers one instruction.
 pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     match inst.opcode {
+        "add" | "addc" | "sub" | "subc" | "mad" | "madc" if carry::is_carry_chain(inst) => carry::carry_chain(k, inst),
         "add" => arithmetic::add_sub(k, inst, AluOp::Add),
         "sub" => arithmetic::add_sub(k, inst, AluOp::Sub),
         "mul" => arithmetic::mul(k, inst),
@@ -22,6 +23,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "abs" => arithmetic::sign(k, inst, AluOp::Abs),
         "neg" => arithmetic::sign(k, inst, AluOp::Neg),
         "sad" => arithmetic::sad(k, inst),
+        "dp4a" => arithmetic::dot_product(k, inst),
         "rcp" => arithmetic::transcendental(k, inst, AluOp::Rcp),
         "sqrt" => arithmetic::transcendental(k, inst, AluOp::Sqrt),
         "rsqrt" => arithmetic::transcendental(k, inst, AluOp::Rsqrt),
@@ -74,9 +76,8 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" | "wgmma" | "tcgen05" => {
             Err(Reason::Family("tensor core instructions"))
         }
-        "cp" => Err(Reason::Family("asynchronous copies")),
+        "cp" => async_copy::cp(k, inst),
         "mbarrier" => Err(Reason::Family("memory barrier objects")),
-        "addc" | "subc" | "madc" => Err(Reason::Family("carry chains")),
         "brx" => Err(Reason::Family("indirect branches")),
         _ => Err(Reason::Instruction),
     }

@@ -66,6 +66,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(crate) uses_dynamic_shared: bool,
     dynamic_shared: Vec<(DraftId, usize)>,
     dynamic_align: u32,
+    /// The carry flag, once something uses it.
+    carry_flag: Option<RegId>,
     /// Registers that hold the generic address of shared or local memory: results of `cvta.shared`, `cvta.local`.
     pub(crate) generic_origins: Vec<(RegId, Space)>,
     /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space, line.
@@ -93,6 +95,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             uses_dynamic_shared: false,
             dynamic_shared: Vec::new(),
             dynamic_align: SEGMENT_ALIGN,
+            carry_flag: None,
             generic_origins: Vec::new(),
             generic_ends: Vec::new(),
         }
@@ -101,6 +104,14 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
     /// A new register that no name stands for.
     pub(crate) fn scratch(&mut self, width: Width) -> RegId {
         new_register(&mut self.registers, width)
+    }
+
+    /// The register that stands for the condition code's carry flag.
+    pub(crate) fn carry_flag(&mut self) -> RegId {
+        let registers = &mut self.registers;
+        *self
+            .carry_flag
+            .get_or_insert_with(|| new_register(registers, Width::Pred))
     }
 
     /// The position of what is being lowered.
@@ -462,10 +473,13 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             }
             warp_constants::fold(&mut kernel);
         }
-        if self.reasons.is_empty() {
-            Ok(kernel)
-        } else {
-            Err(self.reasons)
+        if !self.reasons.is_empty() {
+            return Err(self.reasons);
+        }
+        // What no lowering checks, such as constant addresses outside of a variable's segment.
+        match hetckpt_ir::validate::kernel(&kernel) {
+            Ok(()) => Ok(kernel),
+            Err(error) => Err(vec![error.to_string()]),
         }
     }
 
