@@ -52,7 +52,8 @@ pub struct PlannedLoop {
     pub id: LoopId,
     /// Outermost loop of those around it that share a fuel register with it.
     pub root: LoopId,
-    /// Instructions in one iteration, inner loops counted once.
+    /// Instructions in one iteration, inner loops counted once: what they burn no fuel for (all bodies of an unrolled one,
+    /// which may be left before its countdown).
     pub work: u32,
     /// How it is to poll.
     pub how: How,
@@ -70,11 +71,15 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
         .ids()
         .map(|id| nest.can_iterate_without_barrier(kernel, id))
         .collect();
-    let mut planned = Vec::new();
-    for (forest_id, natural) in forest.iter() {
+    let mut planned: Vec<PlannedLoop> = Vec::new();
+    let loops: Vec<_> = forest.iter().collect();
+    // Inner loops first: what they come to is part of the work of those around them.
+    for &(forest_id, natural) in loops.iter().rev() {
         let id = LoopId(forest_id.0);
-        let sizes = natural.blocks.iter().map(|b| kernel.blocks[b.index()].insts.len() + 1);
-        let work = u32::try_from(sizes.sum::<usize>()).unwrap_or(u32::MAX);
+        let own = natural.blocks.iter().filter(|b| forest.innermost(**b) == Some(forest_id));
+        let own: usize = own.map(|b| kernel.blocks[b.index()].insts.len() + 1).sum();
+        let inner = planned.iter().filter(|inner| nest.parent(inner.id) == Some(id)).map(PlannedLoop::work_once);
+        let work = inner.fold(u32::try_from(own).unwrap_or(u32::MAX), u32::saturating_add);
         let holds_polling_loop = nest.ids().any(|inner| polls[inner.0] && nest.is_inside(inner, id));
         let chunk = (options.budget_insts / work).clamp(1, options.max_chunk.max(1));
         let strip_mining = || {
@@ -98,7 +103,18 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
         }
         planned.push(PlannedLoop { id, root, work, how });
     }
+    planned.reverse();
     (nest, planned)
+}
+
+impl PlannedLoop {
+    /// Instructions a thread may execute each time it enters the loop without burning fuel for them.
+    fn work_once(&self) -> u32 {
+        match self.how {
+            How::CountDown { factor } => self.work.saturating_mul(factor),
+            How::StripMine(_) | How::HasBarrier => self.work,
+        }
+    }
 }
 
 impl Nest {
