@@ -21,8 +21,6 @@ mod count_down;
 mod warp_probe_polls;
 mod edges;
 pub mod check;
-#[cfg(test)]
-mod tests;
 
 use hetckpt_ir::kernel::Kernel;
 

@@ -5,5 +5,3 @@
 
 pub mod continuation;
 mod peel;
-#[cfg(test)]
-mod tests;

@@ -53,15 +53,22 @@ pub enum Stops {
 
 /// Runs `kernel` with 64-bit parameters at offsets 0, 8, 16, …
 pub fn run(kernel: &Kernel, params: &[u64], max_events: usize, stops: Stops) -> Run {
+    let registers = vec![0x5a5a_5a5a_5a5a_5a5a_u64; kernel.registers.len()];
+    run_from(kernel, params, max_events, stops, Kernel::ENTRY, registers)
+}
+
+/// Runs `kernel` from the start of a basic block.
+pub fn run_from(
+    kernel: &Kernel,
+    params: &[u64],
+    max_events: usize,
+    stops: Stops,
+    start: BbId,
+    mut regs: Vec<u64>,
+) -> Run {
     let liveness = Liveness::new(kernel);
-    let mut regs = vec![0x5a5a_5a5a_5a5a_5a5a_u64; kernel.registers.len()];
-    let mut out = Run {
-        trace: Vec::new(),
-        end: End::CutOff,
-        polls: 0,
-        longest_gap: 0,
-    };
-    let (mut at, mut gap) = (Kernel::ENTRY, 0);
+    let mut out = Run { trace: Vec::new(), end: End::CutOff, polls: 0, longest_gap: 0 };
+    let (mut at, mut gap) = (start, 0);
     for _ in 0..30_000 {
         let block = &kernel.blocks[at.index()];
         for inst in &block.insts {
