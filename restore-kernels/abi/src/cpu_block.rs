@@ -4,10 +4,13 @@
 //! wait for others (barrier, warp-level operation), stops (probe) or ends. Between regions a thread is its entry in
 //! `resume_points` plus its saved registers, which is also what a snapshot stores.
 
-/// Context of one block while it runs; one per worker thread. Native code reads it; it writes only through the pointers.
+/// Context of one block while it runs. Native code reads it; it writes only through the pointers.
 #[repr(C)]
 #[derive(Debug)]
 pub struct CpuBlock {
+    /// What device addresses count from: null where they are the process's own, as on every CPU so far. Native code adds
+    /// it to each address, because LLVM sees through pointer arithmetic but not through integers made pointers.
+    pub global: *mut u8,
     /// Pause word of the launch: not 0 = stop at the next probe.
     pub pause: *const u32,
     /// Kernel parameters.
@@ -36,8 +39,11 @@ pub struct CpuBlock {
     pub reserved: u32,
 }
 
-/// A region: runs every thread in `first..end` whose resume point is the region's, each until it must wait, stops or
-/// ends, and leaves its new resume point and registers in the context.
+const _: () = assert!(size_of::<CpuBlock>() == 112 && std::mem::offset_of!(CpuBlock, num_threads) == 64);
+const _: () = assert!(std::mem::offset_of!(CpuBlock, block_dim) == 72);
+
+/// A region: runs every thread in `first..end`, each until it must wait, stops or ends, and leaves its new resume point
+/// and registers in the context. All of these threads must be at the region's resume point.
 ///
 /// # Safety
 /// The context's pointers must be valid for the block's shape and the program's layout.

@@ -6,4 +6,6 @@ pub mod program;
 pub mod thread_state;
 pub mod launch_control;
 pub mod cpu_block;
+pub mod cpu_tables;
+pub mod cpu_codegen;
 pub mod paused_block;

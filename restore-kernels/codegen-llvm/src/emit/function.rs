@@ -1,0 +1,227 @@
+//! The text of one function while it is written: fresh names, registers, declarations.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use hetckpt_ir::entity::RegId;
+use hetckpt_ir::inst::{Inst, Op, Operand};
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::{Type, Width};
+
+use super::types::{bits, int, int_of_bits, llvm, width_bits};
+
+/// An LLVM value as an operand is written: `%v12`, `7`, `bitcast (i32 … to float)`.
+pub type Value = String;
+
+/// A function being written.
+pub struct FunctionText<'k> {
+    /// The kernel.
+    pub kernel: &'k Kernel,
+    /// Instructions before the first thread runs.
+    pub prologue: String,
+    /// Instructions of the threads.
+    pub body: String,
+    /// Functions used.
+    pub declarations: BTreeSet<String>,
+    /// For each register, true if it lives in a float or double variable.
+    is_float: Vec<bool>,
+    next_name: u32,
+}
+
+impl<'k> FunctionText<'k> {
+    /// An empty function for a region of `kernel`.
+    pub fn new(kernel: &'k Kernel) -> Self {
+        Self {
+            kernel,
+            prologue: String::new(),
+            body: String::new(),
+            declarations: BTreeSet::new(),
+            is_float: float_registers(kernel),
+            next_name: 0,
+        }
+    }
+
+    fn fresh(&mut self) -> String {
+        self.next_name += 1;
+        format!("%v{}", self.next_name)
+    }
+
+    /// A fresh label, without `%`.
+    pub fn label(&mut self) -> String {
+        self.next_name += 1;
+        format!("l{}", self.next_name)
+    }
+
+    /// Writes an instruction that yields a value.
+    pub fn def(&mut self, instruction: impl AsRef<str>) -> Value {
+        let name = self.fresh();
+        let _ = writeln!(self.body, "  {name} = {}", instruction.as_ref());
+        name
+    }
+
+    /// As [`Self::def`], before the first thread runs; the value may be used anywhere.
+    pub fn def_once(&mut self, instruction: impl AsRef<str>) -> Value {
+        let name = self.fresh();
+        let _ = writeln!(self.prologue, "  {name} = {}", instruction.as_ref());
+        name
+    }
+
+    /// Writes an instruction without a value.
+    pub fn put(&mut self, instruction: impl AsRef<str>) {
+        let _ = writeln!(self.body, "  {}", instruction.as_ref());
+    }
+
+    /// Starts a basic block.
+    pub fn begin(&mut self, label: &str) {
+        let _ = writeln!(self.body, "{label}:");
+    }
+
+    /// Calls a function of LLVM or the C library, declaring it: `call("float", "llvm.fabs.f32", &["float %x"])`.
+    pub fn call(&mut self, result: &str, name: &str, args: &[String]) -> Value {
+        let types: Vec<&str> = args.iter().map(|a| argument_type(a)).collect();
+        self.declarations
+            .insert(format!("declare {result} @{name}({})", types.join(", ")));
+        self.def(format!("call {result} @{name}({})", args.join(", ")))
+    }
+
+    /// LLVM type of the variable that holds a register.
+    pub fn storage(&self, reg: RegId) -> &'static str {
+        match (self.kernel.width(reg), self.is_float[reg.index()]) {
+            (Width::W32, true) => "float",
+            (Width::W64, true) => "double",
+            (width, _) => int_of_bits(width_bits(width)),
+        }
+    }
+
+    /// Reads a register as a value of `ty`, cut or zero-extended where the widths differ.
+    pub fn read_reg(&mut self, reg: RegId, ty: Type) -> Value {
+        let storage = self.storage(reg);
+        let value = self.def(format!("load {storage}, ptr %r{}", reg.0));
+        if storage == llvm(ty) {
+            return value;
+        }
+        let from = width_bits(self.kernel.width(reg));
+        let raw = self.cast_bits(value, storage, int_of_bits(from));
+        let sized = self.resize(raw, from, bits(ty), false);
+        self.cast_bits(sized, int(ty), llvm(ty))
+    }
+
+    /// Reads an operand as a value of `ty`.
+    pub fn read(&mut self, operand: Operand, ty: Type) -> Value {
+        match operand {
+            Operand::Reg(reg) => self.read_reg(reg, ty),
+            Operand::Imm(bits) => constant(bits, ty),
+        }
+    }
+
+    /// Writes a value of `ty` to a register; a wider register gets it sign- or zero-extended, as `ty` says.
+    pub fn write(&mut self, reg: RegId, ty: Type, value: Value) {
+        let storage = self.storage(reg);
+        let to = width_bits(self.kernel.width(reg));
+        let value = if storage == llvm(ty) {
+            value
+        } else {
+            let raw = self.cast_bits(value, llvm(ty), int(ty));
+            let sized = self.resize(raw, bits(ty), to, ty.is_signed());
+            self.cast_bits(sized, int_of_bits(to), storage)
+        };
+        self.put(format!("store {storage} {value}, ptr %r{}", reg.0));
+    }
+
+    /// Same bits, another type.
+    pub fn cast_bits(&mut self, value: Value, from: &str, to: &str) -> Value {
+        if from == to {
+            value
+        } else {
+            self.def(format!("bitcast {from} {value} to {to}"))
+        }
+    }
+
+    /// An integer made wider or narrower.
+    pub fn resize(&mut self, value: Value, from: u32, to: u32, signed: bool) -> Value {
+        let (a, b) = (int_of_bits(from), int_of_bits(to));
+        match from.cmp(&to) {
+            std::cmp::Ordering::Equal => value,
+            std::cmp::Ordering::Greater => self.def(format!("trunc {a} {value} to {b}")),
+            std::cmp::Ordering::Less if signed => self.def(format!("sext {a} {value} to {b}")),
+            std::cmp::Ordering::Less => self.def(format!("zext {a} {value} to {b}")),
+        }
+    }
+}
+
+/// A constant of `ty` with these bits.
+pub fn constant(value: u64, ty: Type) -> Value {
+    let width = bits(ty);
+    let masked = if width >= 64 { value } else { value & ((1 << width) - 1) };
+    match ty {
+        Type::Pred => if masked == 1 { "true" } else { "false" }.to_owned(),
+        ty if ty.is_float() => format!("bitcast ({} {masked} to {})", int(ty), llvm(ty)),
+        _ => masked.to_string(),
+    }
+}
+
+fn argument_type(argument: &str) -> &str {
+    if argument.starts_with("metadata") {
+        return "metadata";
+    }
+    if let Some(end) = argument.strip_prefix('<').and_then(|a| a.find('>')) {
+        return &argument[..end + 2];
+    }
+    argument.split(' ').next().unwrap_or(argument)
+}
+
+/// Registers that are mostly used as floats: kept in float variables, so that loops carry no bit casts.
+fn float_registers(kernel: &Kernel) -> Vec<bool> {
+    let mut votes = vec![0i32; kernel.registers.len()];
+    for block in &kernel.blocks {
+        for inst in &block.insts {
+            let vote = if type_of(inst).is_some_and(|ty| matches!(ty, Type::F32 | Type::F64)) {
+                1
+            } else {
+                -1
+            };
+            if matches!(inst.op, Op::Mov { .. } | Op::Warp { .. }) {
+                continue;
+            }
+            let weigh = |r: RegId| votes[r.index()] += vote;
+            let mut weigh = weigh;
+            if let Op::Load { dsts, .. } = &inst.op {
+                dsts.iter().flatten().copied().for_each(weigh);
+            } else if let Op::Store { srcs, .. } = &inst.op {
+                srcs.iter()
+                    .filter_map(|s| if let Operand::Reg(r) = s { Some(*r) } else { None })
+                    .for_each(weigh);
+            } else if let Op::Cvt {
+                dst_ty,
+                src_ty,
+                dst,
+                src,
+                ..
+            } = &inst.op
+            {
+                let as_float = |ty: &Type| if matches!(ty, Type::F32 | Type::F64) { 1 } else { -1 };
+                votes[dst.index()] += as_float(dst_ty);
+                if let Operand::Reg(r) = src {
+                    votes[r.index()] += as_float(src_ty);
+                }
+            } else {
+                inst.for_each_def(&mut weigh);
+                inst.op.for_each_use(&mut weigh);
+            }
+        }
+    }
+    votes.into_iter().map(|v| v > 0).collect()
+}
+
+fn type_of(inst: &Inst) -> Option<Type> {
+    match &inst.op {
+        Op::Alu { ty, .. }
+        | Op::Setp { ty, .. }
+        | Op::Set { ty, .. }
+        | Op::Selp { ty, .. }
+        | Op::Load { ty, .. }
+        | Op::Store { ty, .. }
+        | Op::Atom { ty, .. } => Some(*ty),
+        _ => None,
+    }
+}

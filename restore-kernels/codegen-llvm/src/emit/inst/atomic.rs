@@ -1,0 +1,93 @@
+//! Atomic read-modify-write (PTX ISA, "atom", "red"): LLVM's, lock-free; scopes are all the whole process.
+
+use hetckpt_ir::inst::{AtomOp, Inst, Op, Ordering};
+use hetckpt_ir::types::Type;
+
+use super::memory::{pointer, scopes};
+use super::unsupported;
+use crate::emit::function::FunctionText;
+use crate::emit::types::{int, llvm};
+use crate::error::CodegenError;
+
+/// Writes an [`Op::Atom`].
+pub fn write(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
+    let Op::Atom {
+        op,
+        space,
+        ty,
+        ordering,
+        dst,
+        addr,
+        srcs,
+        ..
+    } = &inst.op
+    else {
+        return Err(unsupported(inst, "an atomic operation"));
+    };
+    let (ty, scopes) = (*ty, scopes(*space));
+    let ordering = match ordering {
+        Ordering::Acquire => "acquire",
+        Ordering::Release => "release",
+        Ordering::AcqRel => "acq_rel",
+        _ => "monotonic",
+    };
+    let align = ty.size_bytes();
+    let at = pointer(f, inst, *space, addr)?;
+    let wanted = if *op == AtomOp::Cas { 2 } else { 1 };
+    if srcs.len() != wanted || ty == Type::Pred {
+        return Err(unsupported(
+            inst,
+            format!("atom.{op:?}.{} with {} operands", ty.name(), srcs.len()),
+        ));
+    }
+    if *op == AtomOp::Cas {
+        let ty = bits_type(ty);
+        let t = llvm(ty);
+        let (expected, new) = (f.read(srcs[0], ty), f.read(srcs[1], ty));
+        let on_failure = if matches!(ordering, "acquire" | "acq_rel") {
+            "acquire"
+        } else {
+            "monotonic"
+        };
+        let pair = f.def(format!(
+            "cmpxchg ptr {at}, {t} {expected}, {t} {new} {ordering} {on_failure}, align {align}{scopes}"
+        ));
+        let old = f.def(format!("extractvalue {{ {t}, i1 }} {pair}, 0"));
+        if let Some(dst) = dst {
+            f.write(*dst, ty, old);
+        }
+        return Ok(());
+    }
+    let (name, ty) = match (op, ty.is_float()) {
+        (AtomOp::Add, true) => ("fadd", ty),
+        (AtomOp::Add, false) => ("add", ty),
+        (AtomOp::Min, false) => (if ty.is_signed() { "min" } else { "umin" }, ty),
+        (AtomOp::Max, false) => (if ty.is_signed() { "max" } else { "umax" }, ty),
+        (AtomOp::And, _) => ("and", bits_type(ty)),
+        (AtomOp::Or, _) => ("or", bits_type(ty)),
+        (AtomOp::Xor, _) => ("xor", bits_type(ty)),
+        (AtomOp::Exch, _) => ("xchg", bits_type(ty)),
+        (AtomOp::Inc, false) => ("uinc_wrap", ty),
+        (AtomOp::Dec, false) => ("udec_wrap", ty),
+        _ => return Err(unsupported(inst, format!("atom.{op:?}.{}", ty.name()))),
+    };
+    let value = f.read(srcs[0], ty);
+    let old = f.def(format!(
+        "atomicrmw {name} ptr {at}, {} {value} {ordering}, align {align}{scopes}",
+        llvm(ty)
+    ));
+    if let Some(dst) = dst {
+        f.write(*dst, ty, old);
+    }
+    Ok(())
+}
+
+/// The bits of a type, for operations that do not look at what they mean.
+fn bits_type(ty: Type) -> Type {
+    match int(ty) {
+        "i16" => Type::B16,
+        "i32" => Type::B32,
+        "i64" => Type::B64,
+        _ => ty,
+    }
+}

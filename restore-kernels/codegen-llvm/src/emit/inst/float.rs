@@ -1,0 +1,174 @@
+//! Floating-point arithmetic (PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions").
+//!
+//! No fast-math flag is ever set, so LLVM contracts, reorders and approximates nothing: only `fma` is fused. The
+//! `.approx` functions are computed by the C library or the processor, to better than PTX's error bounds.
+
+use hetckpt_ir::entity::RegId;
+use hetckpt_ir::inst::{AluOp, Inst, Modifiers, Operand};
+use hetckpt_ir::types::Type;
+
+use super::unsupported;
+use crate::emit::directed;
+use crate::emit::function::{FunctionText, Value, constant};
+use crate::emit::types::{llvm, suffix};
+use crate::error::CodegenError;
+
+/// Writes a floating-point operation.
+pub fn write(
+    f: &mut FunctionText<'_>,
+    inst: &Inst,
+    op: AluOp,
+    ty: Type,
+    mods: Modifiers,
+    dst: RegId,
+    srcs: &[Operand],
+) -> Result<(), CodegenError> {
+    let mut args = Vec::new();
+    for src in srcs {
+        let value = f.read(*src, ty);
+        args.push(if mods.ftz { flush(f, ty, value) } else { value });
+    }
+    let value = operation(f, inst, op, ty, mods, &args)?;
+    let value = if mods.ftz { flush(f, ty, value) } else { value };
+    let value = if mods.sat { saturate(f, ty, value) } else { value };
+    f.write(dst, ty, value);
+    Ok(())
+}
+
+fn operation(
+    f: &mut FunctionText<'_>,
+    inst: &Inst,
+    op: AluOp,
+    ty: Type,
+    mods: Modifiers,
+    args: &[Value],
+) -> Result<Value, CodegenError> {
+    let t = llvm(ty);
+    let one = one(ty);
+    let arg = |i: usize| args[i].clone();
+    Ok(match op {
+        AluOp::Add => rounded(f, "fadd", ty, mods, &[arg(0), arg(1)]),
+        AluOp::Sub => rounded(f, "fsub", ty, mods, &[arg(0), arg(1)]),
+        AluOp::Mul => rounded(f, "fmul", ty, mods, &[arg(0), arg(1)]),
+        AluOp::Div => rounded(f, "fdiv", ty, mods, &[arg(0), arg(1)]),
+        AluOp::Rcp => rounded(f, "fdiv", ty, mods, &[one, arg(0)]),
+        AluOp::Fma => rounded(f, "fma", ty, mods, args),
+        AluOp::Sqrt => rounded(f, "sqrt", ty, mods, args),
+        AluOp::Rsqrt => {
+            let root = unary(f, "sqrt", ty, &args[0]);
+            f.def(format!("fdiv {t} {one}, {root}"))
+        }
+        AluOp::Min => numeric_extreme(f, ty, false, &args[0], &args[1]),
+        AluOp::Max => numeric_extreme(f, ty, true, &args[0], &args[1]),
+        AluOp::Abs => unary(f, "fabs", ty, &args[0]),
+        AluOp::Neg => f.def(format!("fneg {t} {}", args[0])),
+        AluOp::Copysign => {
+            // PTX: the sign of the first operand, the magnitude of the second.
+            let name = format!("llvm.copysign.{}", suffix(ty));
+            f.call(t, &name, &[format!("{t} {}", args[1]), format!("{t} {}", args[0])])
+        }
+        AluOp::Sin | AluOp::Cos | AluOp::Lg2 | AluOp::Ex2 | AluOp::Tanh => {
+            transcendental(f, op, ty, &args[0]).ok_or_else(|| unsupported(inst, format!("{op:?} on {}", ty.name())))?
+        }
+        _ => return Err(unsupported(inst, format!("{op:?} on {}", ty.name()))),
+    })
+}
+
+/// 1.0 in each element.
+fn one(ty: Type) -> Value {
+    match ty {
+        Type::F16 => constant(0x3c00, ty),
+        Type::F16x2 => constant(0x3c00_3c00, ty),
+        Type::Bf16 => constant(0x3f80, ty),
+        Type::Bf16x2 => constant(0x3f80_3f80, ty),
+        Type::F32 => constant(0x3f80_0000, ty),
+        _ => constant(0x3ff0_0000_0000_0000, ty),
+    }
+}
+
+fn unary(f: &mut FunctionText<'_>, name: &str, ty: Type, a: &str) -> Value {
+    f.call(
+        llvm(ty),
+        &format!("llvm.{name}.{}", suffix(ty)),
+        &[format!("{} {a}", llvm(ty))],
+    )
+}
+
+/// An operation that exists as an LLVM instruction or intrinsic and, under directed rounding, in constrained form.
+fn rounded(f: &mut FunctionText<'_>, name: &str, ty: Type, mods: Modifiers, args: &[Value]) -> Value {
+    let t = llvm(ty);
+    if let Some(rounding) = directed::mode(mods.rounding) {
+        let typed: Vec<(&str, Value)> = args.iter().map(|a| (t, a.clone())).collect();
+        return directed::call(f, name, suffix(ty), rounding, t, &typed);
+    }
+    if matches!(name, "fma" | "sqrt") {
+        let typed: Vec<String> = args.iter().map(|a| format!("{t} {a}")).collect();
+        return f.call(t, &format!("llvm.{name}.{}", suffix(ty)), &typed);
+    }
+    f.def(format!("{name} {t} {}, {}", args[0], args[1]))
+}
+
+/// The smaller or larger; a number wins over NaN, and -0 is below +0.
+fn numeric_extreme(f: &mut FunctionText<'_>, ty: Type, is_max: bool, a: &str, b: &str) -> Value {
+    let name = if is_max { "maximumnum" } else { "minimumnum" };
+    let t = llvm(ty);
+    f.call(
+        t,
+        &format!("llvm.{name}.{}", suffix(ty)),
+        &[format!("{t} {a}"), format!("{t} {b}")],
+    )
+}
+
+fn transcendental(f: &mut FunctionText<'_>, op: AluOp, ty: Type, a: &str) -> Option<Value> {
+    let name = match op {
+        AluOp::Sin => "sin",
+        AluOp::Cos => "cos",
+        AluOp::Lg2 => "log2",
+        AluOp::Ex2 => "exp2",
+        _ => "tanh",
+    };
+    match ty {
+        Type::F32 | Type::F64 => Some(unary(f, name, ty, a)),
+        Type::F16 | Type::Bf16 => {
+            let wide = f.def(format!("fpext {} {a} to float", llvm(ty)));
+            let value = unary(f, name, Type::F32, &wide);
+            Some(f.def(format!("fptrunc float {value} to {}", llvm(ty))))
+        }
+        Type::F16x2 | Type::Bf16x2 => {
+            let element = if ty == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+            let mut result = "poison".to_owned();
+            for i in 0..2 {
+                let part = f.def(format!("extractelement {} {a}, i32 {i}", llvm(ty)));
+                let part = transcendental(f, op, element, &part)?;
+                result = f.def(format!(
+                    "insertelement {} {result}, {} {part}, i32 {i}",
+                    llvm(ty),
+                    llvm(element)
+                ));
+            }
+            Some(result)
+        }
+        _ => None,
+    }
+}
+
+/// `.ftz`: a subnormal becomes zero of the same sign. Only single precision has it.
+pub fn flush(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
+    if ty != Type::F32 {
+        return value;
+    }
+    let magnitude = unary(f, "fabs", ty, &value);
+    let is_tiny = f.def(format!("fcmp olt float {magnitude}, {}", constant(0x0080_0000, ty)));
+    let zero = f.call(
+        "float",
+        "llvm.copysign.f32",
+        &["float 0.0".to_owned(), format!("float {value}")],
+    );
+    f.def(format!("select i1 {is_tiny}, float {zero}, float {value}"))
+}
+
+/// `.sat`: clamped to [0, 1]; NaN becomes 0.
+pub fn saturate(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
+    let at_least_zero = numeric_extreme(f, ty, true, &value, &constant(0, ty));
+    numeric_extreme(f, ty, false, &at_least_zero, &one(ty))
+}

@@ -1,0 +1,198 @@
+//! hetIR → LLVM IR text.
+//!
+//! [`module`] plans which regions there are and writes one function for each; a function is written by [`region`],
+//! its instructions by `inst/`, through the [`function::FunctionText`] that holds the text and the registers.
+
+mod types;
+mod function;
+mod directed;
+mod region;
+mod inst;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::entity::{BbId, ResumePointId};
+use hetckpt_ir::inst::Op;
+use hetckpt_ir::kernel::{Kernel, ResumePointKind};
+
+use crate::error::CodegenError;
+
+/// LLVM IR of a program and what was found out on the way.
+#[derive(Clone, Debug)]
+pub struct LlvmModule {
+    /// The module's text.
+    pub text: String,
+    /// Resume points that have a region function, ascending.
+    pub regions: Vec<u32>,
+    /// Where registers are saved.
+    pub layout: ThreadStateLayout,
+}
+
+/// Alias scopes and branch weights, by the names that the instruction writers use.
+const METADATA: &str = "
+!0 = distinct !{!0, !\"hetckpt\"}
+!1 = distinct !{!1, !0, !\"saved threads\"}
+!2 = distinct !{!2, !0, !\"shared\"}
+!3 = distinct !{!3, !0, !\"local\"}
+!4 = distinct !{!4, !0, !\"global\"}
+!11 = !{!1}
+!12 = !{!2}
+!13 = !{!3}
+!14 = !{!4}
+!21 = !{!2, !3, !4}
+!22 = !{!1, !3, !4}
+!23 = !{!1, !2, !4}
+!24 = !{!1, !2, !3}
+!31 = !{}
+!32 = !{!\"branch_weights\", i32 1, i32 1048575}
+";
+
+/// Writes the LLVM module of `program`.
+///
+/// # Errors
+/// Any [`CodegenError`] but those of LLVM.
+pub fn module(program: &Program) -> Result<LlvmModule, CodegenError> {
+    let kernel = &program.kernel;
+    check_ids(program)?;
+    let layout = ThreadStateLayout::new(kernel);
+    let starts = plan_regions(program)?;
+    let mut declarations = BTreeSet::new();
+    let mut text = format!(
+        "; kernel {}\nsource_filename = \"hetckpt\"\n",
+        kernel.name.escape_default()
+    );
+    for &(point, block) in &starts {
+        let function = region::write(kernel, &layout, point, block)?;
+        text.push_str(&function.text);
+        declarations.extend(function.declarations);
+    }
+    for declaration in declarations {
+        let _ = writeln!(text, "{declaration}");
+    }
+    // No `mustprogress`: a kernel may spin until another block writes a word.
+    text.push_str("attributes #0 = { nounwind null_pointer_is_valid }\n");
+    text.push_str(METADATA);
+    Ok(LlvmModule {
+        text,
+        regions: starts.iter().map(|(point, _)| point.0).collect(),
+        layout,
+    })
+}
+
+/// Start points that need a function: the program's entries and the points after the barriers and warp-level operations
+/// that can be reached from them. At an `arrive` point nothing runs, so an entry there leads straight to its `leave`.
+fn plan_regions(program: &Program) -> Result<Vec<(ResumePointId, BbId)>, CodegenError> {
+    let kernel = &program.kernel;
+    let mut starts: Vec<(ResumePointId, BbId)> = Vec::new();
+    let mut seen = vec![false; kernel.blocks.len()];
+    let mut work = Vec::new();
+    for &(point, block) in &program.entries {
+        if !is_arrive(kernel, point) {
+            starts.push((point, block));
+        }
+        work.push(block);
+    }
+    while let Some(id) = work.pop() {
+        if std::mem::replace(&mut seen[id.index()], true) {
+            continue;
+        }
+        let block = &kernel.blocks[id.index()];
+        let mut leave = None;
+        if let Terminator::Barrier { probe, .. } = &block.terminator {
+            leave = Some(probe.ok_or(CodegenError::NotProbed { block: id })?.leave);
+        }
+        for inst in &block.insts {
+            if let Op::Warp { probe, .. } = &inst.op {
+                leave = Some(probe.ok_or(CodegenError::NotProbed { block: id })?.leave);
+            }
+        }
+        if let Some(leave) = leave
+            && starts.iter().all(|(point, _)| *point != leave)
+        {
+            starts.push((leave, kernel.resume_points[leave.index()].block));
+            work.push(kernel.resume_points[leave.index()].block);
+        }
+        work.extend(block.terminator.successors());
+    }
+    starts.sort();
+    Ok(starts)
+}
+
+fn is_arrive(kernel: &Kernel, point: ResumePointId) -> bool {
+    kernel
+        .resume_points
+        .get(point.index())
+        .is_some_and(|p| matches!(p.kind, ResumePointKind::BarrierArrive | ResumePointKind::WarpArrive))
+}
+
+/// Every id in the program exists; later steps index without asking.
+fn check_ids(program: &Program) -> Result<(), CodegenError> {
+    let kernel = &program.kernel;
+    let missing = |what: String| Err(CodegenError::NoSuchEntity { what });
+    let has_block = |b: BbId| b.index() < kernel.blocks.len();
+    let has_point = |p: ResumePointId| p.index() < kernel.resume_points.len();
+    for &(point, block) in &program.entries {
+        if !has_block(block) {
+            return missing(block.to_string());
+        }
+        if point != Kernel::ENTRY_POINT && !has_point(point) {
+            return missing(point.to_string());
+        }
+    }
+    for point in &kernel.resume_points {
+        if !has_block(point.block) {
+            return missing(point.block.to_string());
+        }
+    }
+    for block in &kernel.blocks {
+        for inst in &block.insts {
+            let mut bad = None;
+            let mut check = |r: hetckpt_ir::entity::RegId| {
+                if r.index() >= kernel.registers.len() {
+                    bad = Some(r);
+                }
+            };
+            inst.for_each_use(&mut check);
+            inst.for_each_def(&mut check);
+            if let Some(reg) = bad {
+                return missing(reg.to_string());
+            }
+            if let Op::Warp { probe: Some(probe), .. } = &inst.op
+                && !(has_point(probe.arrive) && has_point(probe.leave))
+            {
+                return missing(format!("{} or {}", probe.arrive, probe.leave));
+            }
+        }
+        let mut bad = None;
+        let mut check = |r: hetckpt_ir::entity::RegId| {
+            if r.index() >= kernel.registers.len() {
+                bad = Some(r);
+            }
+        };
+        block.terminator.for_each_use(&mut check);
+        block.terminator.def().into_iter().for_each(&mut check);
+        if let Some(reg) = bad {
+            return missing(reg.to_string());
+        }
+        for next in block.terminator.successors() {
+            if !has_block(next) {
+                return missing(next.to_string());
+            }
+        }
+        let points = match &block.terminator {
+            Terminator::Barrier { probe: Some(probe), .. } => vec![probe.arrive, probe.leave],
+            Terminator::Poll { resume_point, .. } => vec![*resume_point],
+            _ => vec![],
+        };
+        for point in points {
+            if !has_point(point) {
+                return missing(point.to_string());
+            }
+        }
+    }
+    Ok(())
+}
