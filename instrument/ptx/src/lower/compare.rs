@@ -178,7 +178,7 @@ pub(super) fn set<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         combine,
     });
     k.emit(Op::Selp {
-        ty: Type::B32,
+        ty: if is_half { Type::B16 } else { Type::B32 },
         dst,
         a: Operand::Imm(yes),
         b: Operand::Imm(0),
