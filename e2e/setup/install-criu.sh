@@ -108,15 +108,17 @@ while read -r package; do # tar, as dpkg-deb -x would replace the links just mad
 	dpkg-deb --fsys-tarfile "$cache/debs/$package" | tar -x --keep-directory-symlink -C "$new" --exclude=./usr/share
 done <"$work/packages"
 
-# Paths below the new root of the program, its loader and its library folders.
+# Paths below the new root of the program, its loader and its library folders. The starter finds them from its own
+# place, so that the folder can be moved.
 find_below() { (cd "$new" && compgen -G "$1" | head -n 1); }
 program=$(find_below 'usr/*bin/criu') || die "the package holds no criu program"
 loader=$(find_below 'usr/lib*/ld-linux*.so.*') || loader=$(find_below 'usr/lib/*/ld-linux*.so.*') || die "no loader found"
-libraries=$prefix/root/$(cd "$new" && compgen -G 'usr/lib/*-linux-gnu*' | head -n 1):$prefix/root/usr/lib
+libraries="\$root/$(find_below 'usr/lib/*-linux-gnu*'):\$root/usr/lib"
 cat >"$prefix/bin/criu.new" <<-END
 	#!/bin/sh
 	# CRIU $version of Debian $suite, run with the libraries it was built for
-	exec "$prefix/root/$loader" --library-path "$libraries" "$prefix/root/$program" "\$@"
+	root=\$(cd "\$(dirname "\$(realpath "\$0")")/../root" && pwd)
+	exec "\$root/$loader" --library-path "$libraries" "\$root/$program" "\$@"
 END
 chmod 755 "$prefix/bin/criu.new"
 rm -rf "$prefix/root"

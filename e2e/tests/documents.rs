@@ -13,9 +13,8 @@ fn read(path: &str) -> String {
 
 /// All `HK` codes of four digits in `text` that follow `before`.
 fn codes(text: &str, before: &str) -> BTreeSet<String> {
-    let starts = text
-        .match_indices(&format!("{before}HK"))
-        .map(|(at, _)| at + before.len());
+    let pattern = format!("{before}HK");
+    let starts = text.match_indices(&pattern).map(|(at, _)| at + before.len());
     let words = starts.filter_map(|at| text.get(at..at + 6));
     words
         .filter(|word| word[2..].bytes().all(|byte| byte.is_ascii_digit()))

@@ -33,6 +33,12 @@ fn num_preemptions() -> u32 {
         .unwrap_or(3)
 }
 
+/// True if `HETCKPT_E2E_IN_KERNEL` is set: then moments are counted from the first kernel's start, for runs so short that
+/// most moments would lie before it.
+fn wants_kernels() -> bool {
+    std::env::var_os("HETCKPT_E2E_IN_KERNEL").is_some()
+}
+
 /// What all preemptions of a program came to.
 #[derive(Default)]
 struct Tally {
@@ -83,8 +89,15 @@ fn preempt_once(
     moment: Duration,
     tally: &mut Tally,
 ) -> Result<()> {
-    let job = Job::start(sandbox, &program.command(baseline.length))?;
-    std::thread::sleep(moment.saturating_sub(job.supervisor().started().elapsed()));
+    let mut job = Job::start(sandbox, &program.command(baseline.length))?;
+    if wants_kernels() {
+        job.wait_for_row("a kernel in flight", |row| {
+            row["running_kernels"].as_u64().is_some_and(|n| n > 0)
+        })?;
+        std::thread::sleep(moment.min(calibration::wanted() / 2));
+    } else {
+        std::thread::sleep(moment.saturating_sub(job.supervisor().started().elapsed()));
+    }
     let dumped = match job.try_dump()? {
         Attempt::Dumped(dumped) => dumped,
         Attempt::Ended(outcome) => {

@@ -1,0 +1,148 @@
+#!/bin/bash
+# The acceptance run on a machine with an NVIDIA GPU.
+#
+#   accept.sh [--dry-run] [PART...]        PART: moves faults pause probes memory (all of them)
+#
+#   moves    each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
+#   faults   the failures that need a GPU, and the others
+#   pause    100 pauses of a kernel of more than 20 s; the driver's own checkpoint lock on the same program
+#   probes   what the probes cost, kernel by kernel
+#   memory   dump and restore of a program that holds 4 GiB of device memory
+#
+# Works in the source tree after `make build programs`, or from a bundle (bundle.sh). Measurements go to standard
+# output and, where OUT names a folder, as JSON lines to $OUT/accept.jsonl. Needs root, gcc for the driver's lock.
+set -euo pipefail
+
+say() { echo "== $*"; }
+die() { echo "accept: $*" >&2; exit 1; }
+
+parts=() dry_run=
+for argument in "$@"; do
+	case $argument in
+	--dry-run) dry_run=1 ;;
+	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
+	moves | faults | pause | probes | memory) parts+=("$argument") ;;
+	*) die "unknown argument $argument (see --help)" ;;
+	esac
+done
+[ ${#parts[@]} != 0 ] || parts=(moves faults pause probes memory)
+if [ -n "$dry_run" ]; then
+	echo "would run: ${parts[*]}"
+	exit
+fi
+
+here=$(dirname "$(realpath "$0")")
+if [ -d "$here/stage" ]; then
+	root=$here tests=$here/tests probe_cost=$here/tests/probe_cost
+	: "${HETCKPT_STAGE:=$root/stage}" "${HETCKPT_PROGRAMS:=$root/programs}" "${HETCKPT_CRIU:=$root/criu/bin/criu}"
+else
+	root=$(dirname "$(dirname "$here")")
+	target=${CARGO_TARGET_DIR:-$root/target} tests='' probe_cost=$target/release/examples/probe_cost
+	: "${HETCKPT_STAGE:=$target/stage}" "${HETCKPT_PROGRAMS:=$target/e2e/programs}"
+	: "${HETCKPT_CRIU:=$HOME/.cache/hetckpt/criu/bin/criu}"
+fi
+export HETCKPT_STAGE HETCKPT_PROGRAMS HETCKPT_CRIU
+hetckpt=$HETCKPT_STAGE/bin/hetckpt spin=$HETCKPT_PROGRAMS/spin
+"$hetckpt" devices --json | grep -q '"cuda:0"' || die "no NVIDIA GPU here"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HETCKPT_RUNTIME_DIR=$work/run HETCKPT_E2E_STATE=${HETCKPT_E2E_STATE:-$work/state}
+results=${OUT:+$OUT/accept.jsonl}
+
+record() { echo "$1" | tee -a "${results:-/dev/null}"; } # one line of JSON
+number() { sed -n "s/.*\"$2\": *\([0-9.e-]*\).*/\1/p" "$1" | head -n 1; }
+run_tests() { # NAME FILTER...
+	local name=$1 && shift
+	if [ -n "$tests" ]; then
+		"$tests/$name" "$@"
+	else
+		(cd "$root" && cargo test --release --locked -q -p hetckpt-e2e --test "$name" -- "$@")
+	fi
+}
+failed=()
+
+move() { # FROM TO PREEMPTIONS MILLISECONDS
+	say "each program $1 -> $2, $3 preemptions"
+	HETCKPT_E2E_FROM=$1 HETCKPT_E2E_TO=$2 HETCKPT_PREEMPTIONS=$3 HETCKPT_E2E_MILLISECONDS=$4 HETCKPT_E2E_IN_KERNEL=1 \
+		run_tests functional preempt_ || failed+=("$1 -> $2")
+}
+
+moves() {
+	move cuda cuda 3 1000
+	move cpu cuda 2 1000
+	# What a GPU does in a moment takes a CPU long.
+	move cuda cpu 2 60
+}
+
+faults() {
+	HETCKPT_E2E_FROM=cuda run_tests faults || failed+=(faults)
+	HETCKPT_E2E_FROM=cuda run_tests functional --skip preempt_ || failed+=(functional)
+}
+
+# Sets `steps` to as many iterations of the spin program as take a second, in a launch that fills the GPU.
+grid=(--blocks 528 --threads 256)
+calibrate() {
+	local length start_up=0 from took
+	steps=20000000
+	for length in 1000 1000 $steps; do # the first run also translates the kernel
+		from=$(date +%s%N)
+		"$hetckpt" run --device cuda -- "$spin" "${grid[@]}" --iterations "$length" >/dev/null
+		took=$(($(date +%s%N) - from))
+		[ "$length" != 1000 ] || start_up=$took
+	done
+	steps=$((steps * 1000000000 / (took - start_up)))
+}
+
+start() { # SECONDS COMMAND...: the spin program under COMMAND, until its kernel runs
+	local seconds=$1 && shift
+	"$@" "$spin" "${grid[@]}" --iterations $((steps * seconds)) --progress >"$work/out" 2>"$work/err" &
+	supervisor=$!
+	until grep -q launched "$work/err"; do sleep 0.05; done
+	sleep 1
+}
+
+pause() {
+	calibrate
+	say "100 pauses of a kernel of 30 s"
+	start 30 "$hetckpt" run --device cuda --pid-file "$work/pid" --
+	"$hetckpt" pause --pid "$(cat "$work/pid")" --repeat 100 --json >"$work/pause"
+	record "{\"what\": \"pause\", \"pauses\": 100, \"p50_ms\": $(number "$work/pause" p50), \"p99_ms\": $(number "$work/pause" p99), \"max_ms\": $(number "$work/pause" max)}"
+	wait "$supervisor" || failed+=("pause: the paused program")
+	cat "$work/out"
+	say "the driver's checkpoint lock, 4 s after the start of a kernel of 20 s"
+	gcc -O2 "$here/driver_checkpoint.c" -o "$work/driver_checkpoint" -ldl
+	start 20 env
+	sleep 3
+	record "$("$work/driver_checkpoint" "$supervisor")"
+	wait "$supervisor" || failed+=("the program under the driver's lock")
+}
+
+probes() {
+	say "cost of the probes"
+	"$probe_cost" | tee "$work/probes" || failed+=(probes)
+	[ -z "$results" ] || cp "$work/probes" "$OUT/probes.txt"
+}
+
+memory() {
+	say "a program with 4 GiB of device memory, in mid-kernel"
+	calibrate
+	local round supervisor
+	for round in 1 2; do
+		"$hetckpt" run --device cuda --pid-file "$work/pid" -- "$HETCKPT_PROGRAMS/memory_hog" --gib 4 \
+			--iterations $((steps * 10)) --progress >"$work/out" 2>"$work/err" &
+		supervisor=$!
+		until grep -q launched "$work/err"; do sleep 0.05; done
+		sleep 1
+		"$hetckpt" dump --pid "$(cat "$work/pid")" -o "$work/hog.hetsnap" --json >"$work/dump"
+		wait "$supervisor" || true
+		"$hetckpt" restore "$work/hog.hetsnap" --device cuda --timings "$work/restore" >"$work/out" ||
+			failed+=("memory: the restored program")
+		cat "$work/out"
+		record "{\"what\": \"4 GiB\", \"round\": $round, \"dump_s\": $(number "$work/dump" total), \"pause_s\": $(number "$work/dump" pause), \"capture_s\": $(number "$work/dump" capture), \"archive_s\": $(number "$work/dump" archive), \"restore_s\": $(number "$work/restore" total), \"archive_bytes\": $(number "$work/dump" archive_bytes)}"
+		rm "$work/hog.hetsnap"
+	done
+}
+
+for part in "${parts[@]}"; do "$part"; done
+[ ${#failed[@]} = 0 ] || die "failed: ${failed[*]}"
+say "all passed"

@@ -1,0 +1,54 @@
+#!/bin/bash
+# Packs all that accept.sh needs into one archive, for a machine with a GPU that has neither Rust nor nvcc nor CRIU.
+#
+#   bundle.sh [--dry-run] FILE.tar.xz
+#
+# Build first: `make build programs`. There: unpack, and run hetckpt-bundle/accept.sh as root.
+set -euo pipefail
+
+say() { echo "bundle: $*"; }
+die() { say "$*" >&2; exit 1; }
+
+dry_run='' output=''
+while [ $# -gt 0 ]; do
+	case $1 in
+	--dry-run) dry_run=1 ;;
+	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
+	-*) die "unknown argument $1 (see --help)" ;;
+	*) output=$1 ;;
+	esac
+	shift
+done
+[ -n "$output" ] || die "name the archive to write (see --help)"
+
+root=$(dirname "$(dirname "$(dirname "$(realpath "$0")")")")
+target=${CARGO_TARGET_DIR:-$root/target}
+stage=${HETCKPT_STAGE:-$target/stage}
+programs=${HETCKPT_PROGRAMS:-$target/e2e/programs}
+criu=$(dirname "$(dirname "$(realpath "${HETCKPT_CRIU:-$HOME/.cache/hetckpt/criu/bin/criu}")")")
+for needed in "$stage/bin/hetckpt" "$programs/spin" "$criu/bin/criu" "$criu/root"; do
+	[ -e "$needed" ] || die "$needed is missing (make build programs)"
+done
+if [ -n "$dry_run" ]; then
+	say "would pack $stage, $programs, $criu and the tests into $output"
+	exit
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bundle=$work/hetckpt-bundle
+mkdir -p "$bundle/tests"
+cp -r "$stage" "$bundle/stage"
+cp -r "$programs" "$bundle/programs"
+find "$bundle/stage" "$bundle/programs" -type f -exec strip --strip-unneeded {} + 2>/dev/null || true
+cp -r "$criu" "$bundle/criu"
+cp "$root/e2e/gpu/accept.sh" "$root/e2e/gpu/driver_checkpoint.c" "$bundle/"
+cp "$root/e2e/demo.sh" "$bundle/"
+(cd "$root" && cargo test --release --locked -p hetckpt-e2e --no-run --message-format json 2>/dev/null) |
+	sed -n 's/.*"executable":"\([^"]*\/\(functional\|faults\)-[0-9a-f]*\)".*/\1 \2/p' |
+	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
+[ -x "$bundle/tests/functional" ] || die "the tests do not build"
+example=$target/release/examples/probe_cost
+[ ! -x "$example" ] || install -s "$example" "$bundle/tests/"
+tar -C "$work" -c hetckpt-bundle | xz -T0 -3 >"$output"
+say "$output: $(du -h "$output" | cut -f 1)"
