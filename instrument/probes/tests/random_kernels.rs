@@ -8,6 +8,7 @@ mod programs;
 use evaluator::{End, Stops, run};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::text::print;
+use hetckpt_probes::check::check;
 use hetckpt_probes::options::Options;
 use hetckpt_probes::pipeline;
 use proptest::prelude::*;
@@ -29,6 +30,7 @@ fn assert_same(kernel: &Kernel) {
     for options in densities() {
         let (probed, report) = pipeline::run(kernel, &options).unwrap();
         hetckpt_ir::validate::probed_kernel(&probed).unwrap();
+        check(kernel, &probed).unwrap_or_else(|e| panic!("{e:?}\n{}\n{}", print::kernel(kernel), print::kernel(&probed)));
         for stops in [Stops::Never, Stops::Every(1), Stops::Every(3)] {
             let after = run(&probed, &[], EVENTS, stops);
             let n = before.trace.len().min(after.trace.len());

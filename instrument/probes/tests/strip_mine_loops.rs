@@ -8,6 +8,7 @@ mod evaluator;
 use evaluator::{End, Stops, run};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::text::{parse, print};
+use hetckpt_probes::check::check;
 use hetckpt_probes::options::Options;
 use hetckpt_probes::pipeline;
 use hetckpt_probes::report::LoopProbe;
@@ -145,6 +146,7 @@ fn edges() -> impl Strategy<Value = u64> {
 fn assert_same(shape: &Shape, params: &[u64], options: &Options) {
     let kernel = kernel(shape);
     let (probed, _) = pipeline::run(&kernel, options).unwrap();
+    check(&kernel, &probed).unwrap_or_else(|e| panic!("{e:?}\n{}\n{}", print::kernel(&kernel), print::kernel(&probed)));
     let before = run(&kernel, params, 120, Stops::Never);
     for stops in [Stops::Never, Stops::Every(1), Stops::Every(3)] {
         let after = run(&probed, params, 120, stops);
