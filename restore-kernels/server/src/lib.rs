@@ -1,1 +1,31 @@
-//! The device server: one per application, holder of the only driver.
+//! The device server: one per application, outside its process tree, holder of the only driver.
+//!
+//! Commands arrive through the ring ([`reader`], [`commands`]) and go into streams ([`queues`], [`worker`]), which give
+//! launches to the device ([`launch`]) and do the rest themselves ([`execute`]). Control connections ([`control`]) stop
+//! everything ([`pause`]), write it down ([`capture`]) and attach a restored application to a session that [`restore`]
+//! has rebuilt.
+
+pub mod error;
+pub mod cuda_result;
+pub mod options;
+pub mod choose_device;
+pub mod virtual_device;
+pub mod memory;
+pub mod pinned;
+pub mod generate;
+pub mod kernels;
+pub mod modules;
+pub mod queues;
+pub mod session;
+pub mod reader;
+pub mod commands;
+pub mod worker;
+pub mod execute;
+pub mod launch;
+pub mod control;
+pub mod pause;
+pub mod thread_state;
+pub mod capture;
+pub mod restore;
+pub mod process;
+pub mod start;

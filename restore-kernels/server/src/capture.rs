@@ -1,0 +1,317 @@
+//! From a stopped device and its queues to the files of a snapshot.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hetckpt_archive::chunk::{ChunkError, write_memory};
+use hetckpt_devices::error::DeviceError;
+use hetckpt_ring::command::{Command, Envelope, SlotId};
+use hetckpt_ring::version::PROTOCOL_VERSION;
+use hetckpt_state::allocation::PinnedMemory;
+use hetckpt_state::codec;
+use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
+use hetckpt_state::memory_index::MemoryIndex;
+use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file};
+use hetckpt_state::process::{CaptureDevice, ProcessState};
+use hetckpt_state::queue::{EventState, PendingCommand, StreamState, Work as StateWork, WorkItem};
+use hetckpt_state::summary::{Description, MemberFile, Summary};
+
+use crate::error::ServerError;
+use crate::kernels::ProbedKernel;
+use crate::pause::is_held;
+use crate::queues::{Item, Queues, Reading, Stopped, Work};
+use crate::session::{Session, lock};
+use crate::thread_state::{resume_point_registers, to_state};
+
+/// How long the reader of the ring has to empty it.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+const STATE_LEVEL: i32 = 1;
+
+/// What was written.
+pub struct Captured {
+    /// Names of the files.
+    pub files: Vec<String>,
+    /// Device memory, before compression.
+    pub memory_bytes: u64,
+}
+
+/// Writes the state of the frozen application into the directory `dir`. The pause must be held.
+///
+/// # Errors
+/// [`ServerError`]; files may be left behind, the application can go on.
+pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerError> {
+    if !is_held(session) {
+        return Err(ServerError::WrongMoment("capture without a pause"));
+    }
+    let started = Instant::now();
+    stop_reading(session)?;
+    let mut state = collect(session)?;
+    // Names relative to a descriptor: the directory may have no path that this process can use.
+    let dir_path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+    let create = |name: &str| {
+        let path = dir_path.join(name);
+        File::create(&path).map_err(|source| ServerError::File {
+            path: PathBuf::from(name),
+            source,
+        })
+    };
+    let pid = session.app_pid;
+    let names = [description_file(pid), state_file(pid), memory_file(pid)];
+    let [description_name, state_name, memory_name] = names.clone();
+
+    let memory = create(&memory_name)?;
+    let device = &session.device;
+    state.memory = write_memory(&memory, &state.mappings, |addr, bytes| device.read(addr, bytes))
+        .map_err(|error| of_chunk_error(error, &memory_name))?;
+    let memory_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
+
+    let encoded = codec::encode(&state).map_err(|e| ServerError::Damaged(e.to_string()))?;
+    let in_file = |source| ServerError::File {
+        path: PathBuf::from(&state_name),
+        source,
+    };
+    let compressed = zstd::bulk::compress(&encoded, STATE_LEVEL).map_err(in_file)?;
+    create(&state_name)?.write_all(&compressed).map_err(in_file)?;
+
+    let description = Description {
+        format_version: FORMAT_VERSION,
+        summary: Summary::of(&state),
+        members: vec![
+            MemberFile {
+                name: state_name.clone(),
+                size_bytes: compressed.len() as u64,
+                blake3: blake3::hash(&compressed).to_hex().to_string(),
+            },
+            MemberFile {
+                name: memory_name,
+                size_bytes: state.memory.stored_bytes(),
+                blake3: String::new(),
+            },
+        ],
+    };
+    let json = serde_json::to_vec_pretty(&description).map_err(|e| ServerError::Damaged(e.to_string()))?;
+    let in_file = |source| ServerError::File {
+        path: PathBuf::from(&description_name),
+        source,
+    };
+    create(&description_name)?.write_all(&json).map_err(in_file)?;
+    tracing::info!(
+        elapsed = ?started.elapsed(),
+        memory_bytes,
+        stored_bytes = state.memory.stored_bytes(),
+        state_bytes = encoded.len(),
+        "captured"
+    );
+    Ok(Captured {
+        files: names.into(),
+        memory_bytes,
+    })
+}
+
+/// What a chunk's failure is to the server.
+pub fn of_chunk_error(error: ChunkError<DeviceError>, name: &str) -> ServerError {
+    match error {
+        ChunkError::Device { source, .. } => ServerError::Device(source),
+        ChunkError::File(source) => ServerError::File {
+            path: PathBuf::from(name),
+            source,
+        },
+        error @ (ChunkError::Index { .. } | ChunkError::Hash { .. }) => ServerError::Damaged(error.to_string()),
+    }
+}
+
+/// Lets the reader take in all commands that the application has given, then stops it.
+fn stop_reading(session: &Session) -> Result<(), ServerError> {
+    let side = session
+        .side
+        .get()
+        .ok_or(ServerError::WrongMoment("no application is connected"))?;
+    let started = Instant::now();
+    let mut queues = lock(&session.queues);
+    if queues.reading == Reading::On {
+        queues.reading = Reading::Stop;
+    }
+    while queues.reading != Reading::Stopped || !queues.is_quiet() {
+        if started.elapsed() > DRAIN_DEADLINE {
+            queues.reading = Reading::On;
+            return Err(ServerError::WrongMoment(
+                "commands of the application are still being worked on",
+            ));
+        }
+        // Again and again: a wake-up just before the reader goes to sleep is lost.
+        side.wake_reader();
+        let waited = session.changed.wait_timeout(queues, Duration::from_millis(1));
+        queues = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+    }
+    Ok(())
+}
+
+fn collect(session: &Session) -> Result<ProcessState, ServerError> {
+    let description = session.device.describe();
+    let modules = lock(&session.modules);
+    let memory = lock(&session.memory);
+    let queues = lock(&session.queues);
+    let mut kernels = Kernels::default();
+    let streams = queues
+        .streams
+        .iter()
+        .map(|(&id, s)| {
+            let work = s
+                .queue
+                .iter()
+                .map(|item| state_item(item, &mut kernels))
+                .collect::<Result<_, _>>()?;
+            Ok(StreamState {
+                id,
+                non_blocking: s.non_blocking,
+                priority: s.priority,
+                is_destroyed: s.is_destroyed,
+                submitted: s.submitted,
+                completed: s.completed,
+                work,
+            })
+        })
+        .collect::<Result<_, ServerError>>()?;
+    let pending = queues
+        .pending
+        .iter()
+        .map(|p| {
+            Ok(PendingCommand {
+                command: p.envelope.encode()?,
+                after: p.after.clone(),
+            })
+        })
+        .collect::<Result<_, ServerError>>()?;
+    let pinned = session.pinned.areas().into_iter();
+    Ok(ProcessState {
+        pid: session.app_pid,
+        ring_version: PROTOCOL_VERSION,
+        captured_on: CaptureDevice {
+            kind: description.kind.to_owned(),
+            name: description.name,
+            driver: description.driver,
+        },
+        virtual_device: session.state_virtual_device(),
+        fault: queues.fault,
+        clock_ns: nanoseconds(queues.clock()),
+        mappings: memory.mappings(),
+        allocations: memory.allocations(),
+        pinned: pinned
+            .map(|a| PinnedMemory {
+                addr: a.addr,
+                size_bytes: a.size_bytes,
+                fd: a.fd,
+            })
+            .collect(),
+        modules: modules.to_state(),
+        arriving: modules.arriving(),
+        probed_kernels: kernels.listed,
+        streams,
+        pending,
+        host_functions_done: queues.host_functions_done.iter().copied().collect(),
+        events: events(&queues),
+        memory: MemoryIndex::default(),
+    })
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn events(queues: &Queues) -> Vec<EventState> {
+    let event = |(&id, e): (&u64, &crate::queues::Event)| EventState {
+        id,
+        timing: e.timing,
+        latest: e.latest,
+        time_ns: e.time.map(nanoseconds),
+    };
+    let mut events: Vec<EventState> = queues.events.iter().map(event).collect();
+    events.sort_unstable_by_key(|e| e.id);
+    events
+}
+
+/// Probed kernels that stopped launches refer to, each once.
+#[derive(Default)]
+struct Kernels {
+    listed: Vec<StateKernel>,
+    known: Vec<*const ProbedKernel>,
+}
+
+impl Kernels {
+    fn index_of(&mut self, probed: &Arc<ProbedKernel>) -> u32 {
+        let pointer = Arc::as_ptr(probed);
+        let at = self
+            .known
+            .iter()
+            .position(|&p| std::ptr::eq(p, pointer))
+            .unwrap_or_else(|| {
+                self.known.push(pointer);
+                self.listed.push(StateKernel {
+                    name: probed.kernel.name.clone(),
+                    text: hetckpt_ir::text::print::kernel(&probed.kernel),
+                    resume_points: resume_point_registers(&probed.kernel, &probed.layout),
+                });
+                self.listed.len() - 1
+            });
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+}
+
+fn envelope(command: &Command, reply: Option<SlotId>) -> Result<Vec<u8>, ServerError> {
+    Ok(Envelope {
+        reply,
+        command: command.clone(),
+    }
+    .encode()?)
+}
+
+fn state_item(item: &Item, kernels: &mut Kernels) -> Result<WorkItem, ServerError> {
+    let work = match &item.work {
+        Work::Command { command, data } => StateWork::Command {
+            envelope: envelope(command, item.reply)?,
+            data: data.clone(),
+        },
+        Work::Start(spec) => {
+            let missing = ServerError::WrongMoment("a launch is held back whose command is not known");
+            let command = spec.command.as_ref().ok_or(missing)?;
+            StateWork::Command {
+                envelope: envelope(command, item.reply)?,
+                data: None,
+            }
+        }
+        Work::Resume(stopped) => StateWork::Resume {
+            run: Box::new(run(stopped, kernels)),
+            reply: item.reply.map(|slot| slot.0),
+        },
+        Work::AwaitHostFunction(id) => StateWork::AwaitHostFunction(*id),
+    };
+    Ok(WorkItem {
+        work,
+        after: item.after.clone(),
+    })
+}
+
+fn run(stopped: &Stopped, kernels: &mut Kernels) -> KernelRun {
+    let probed = &stopped.probed;
+    let points = resume_point_registers(&probed.kernel, &probed.layout);
+    let spec = &stopped.spec;
+    KernelRun {
+        probed_kernel: kernels.index_of(probed),
+        grid: spec.grid,
+        block: spec.block,
+        dynamic_shared_bytes: spec.dynamic_shared_bytes,
+        cooperative: spec.cooperative,
+        params: spec.params.to_vec(),
+        stopped: stopped
+            .grid
+            .paused
+            .iter()
+            .map(|b| to_state(b, &probed.layout, &points))
+            .collect(),
+        not_started: stopped.grid.not_started.clone(),
+    }
+}

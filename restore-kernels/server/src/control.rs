@@ -1,0 +1,257 @@
+//! Connections to the control socket: one thread each.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hetckpt_ring::consumer::Consumer;
+use hetckpt_ring::control_socket::ControlSocket;
+use hetckpt_ring::message::{Request, Response, ServerStatus};
+use hetckpt_ring::pinned_table::PinnedArea;
+use hetckpt_ring::version::PROTOCOL_VERSION;
+
+use crate::capture::capture;
+use crate::choose_device::summaries;
+use crate::error::ServerError;
+use crate::launch::kernel_name;
+use crate::pause;
+use crate::queues::{Item, Work};
+use crate::reader;
+use crate::session::{Session, lock};
+
+/// Everything a connection's thread needs.
+pub struct Control {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The socket's path, removed at the end.
+    pub socket: PathBuf,
+    /// True if the application is to be attached by the plugin, not by its own hello.
+    pub is_restored: bool,
+}
+
+impl Control {
+    /// Accepts connections for ever.
+    pub fn serve(self: &Arc<Self>, listener: &UnixListener) {
+        let next = AtomicU64::new(1);
+        for stream in listener.incoming() {
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::error!(%error, "accept failed");
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+            };
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let control = Arc::clone(self);
+            let spawned = std::thread::Builder::new()
+                .name(format!("connection {number}"))
+                .spawn(move || control.connection(number, stream));
+            if let Err(error) = spawned {
+                tracing::error!(%error, "no thread for a connection");
+            }
+        }
+    }
+
+    /// True while anybody is connected.
+    #[must_use]
+    pub fn has_connections(&self) -> bool {
+        self.session.connections.load(Ordering::SeqCst) > 0
+    }
+
+    /// Ends the process.
+    pub fn end(&self, why: &str) -> ! {
+        tracing::info!(why, "ends");
+        // Only if it is still ours: a new server for the same process id may have replaced it.
+        if let Err(error) = std::fs::remove_file(&self.socket) {
+            tracing::debug!(%error, "the socket's file cannot be removed");
+        }
+        std::process::exit(0)
+    }
+
+    fn connection(self: &Arc<Self>, number: u64, stream: UnixStream) {
+        let session = &self.session;
+        session.connections.fetch_add(1, Ordering::SeqCst);
+        let mut socket = ControlSocket::new(stream);
+        let mut is_app = false;
+        let mut is_final = false;
+        loop {
+            let (request, fds) = match socket.receive::<Request>() {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "connection broken");
+                    break;
+                }
+            };
+            tracing::debug!(number, ?request, "request");
+            is_app |= matches!(request, Request::Hello { .. });
+            is_final |= matches!(request, Request::Release { app_is_gone: true });
+            let response = self.answer(number, request, fds).unwrap_or_else(|error| {
+                tracing::warn!(%error, "request failed");
+                Response::Error {
+                    code: error.code().to_owned(),
+                    message: error.to_string(),
+                }
+            });
+            if let Err(error) = socket.send(&response, &[]) {
+                tracing::warn!(%error, "answer not sent");
+                break;
+            }
+            if is_final {
+                self.end("the application was dumped and is gone");
+            }
+        }
+        if is_app {
+            self.end("the application has closed its connection");
+        }
+        session.connections.fetch_sub(1, Ordering::SeqCst);
+        let was_attached = session.side.get().is_some();
+        pause::release(session, number);
+        if self.is_restored && !was_attached && session.connections.load(Ordering::SeqCst) == 0 {
+            self.end("nobody attaches the restored application");
+        }
+    }
+
+    fn answer(self: &Arc<Self>, number: u64, request: Request, fds: Vec<OwnedFd>) -> Result<Response, ServerError> {
+        let session = &self.session;
+        match request {
+            Request::Hello { protocol, .. } => {
+                if protocol != PROTOCOL_VERSION {
+                    return Err(hetckpt_ring::error::RingError::Version {
+                        ours: PROTOCOL_VERSION,
+                        theirs: protocol,
+                    }
+                    .into());
+                }
+                let ring = fds
+                    .into_iter()
+                    .next()
+                    .ok_or(ServerError::WrongMoment("hello without a ring"))?;
+                self.connect_ring(&ring)?;
+                self.watch_app(None);
+                Ok(Response::Welcome {
+                    protocol: PROTOCOL_VERSION,
+                    device: session.virtual_device.clone(),
+                })
+            }
+            Request::Status => Ok(Response::Status(self.status())),
+            Request::Pause => {
+                let elapsed_us = pause::pause(session, number)?;
+                Ok(Response::Done { elapsed_us })
+            }
+            Request::Capture => {
+                let started = Instant::now();
+                let dir = fds
+                    .into_iter()
+                    .next()
+                    .ok_or(ServerError::WrongMoment("capture without a directory"))?;
+                let captured = capture(session, dir)?;
+                Session::note_duration(&session.last_capture_us, started);
+                Ok(Response::Captured {
+                    files: captured.files,
+                    memory_bytes: captured.memory_bytes,
+                })
+            }
+            Request::Attach { pid, pinned } => {
+                let started = Instant::now();
+                self.attach(pid, &pinned, fds)?;
+                let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+                Ok(Response::Done { elapsed_us })
+            }
+            Request::Release { app_is_gone } => {
+                if !app_is_gone {
+                    pause::release(session, number);
+                }
+                Ok(Response::Done { elapsed_us: 0 })
+            }
+            Request::Devices => Ok(Response::Devices { devices: summaries() }),
+        }
+    }
+
+    fn connect_ring(self: &Arc<Self>, ring: &OwnedFd) -> Result<(), ServerError> {
+        let session = &self.session;
+        let (consumer, side) = Consumer::open(ring.as_fd())?;
+        session
+            .side
+            .set(side)
+            .map_err(|_| ServerError::WrongMoment("the application is connected already"))?;
+        reader::start(session, consumer)
+    }
+
+    fn attach(self: &Arc<Self>, pid: u32, pinned: &[PinnedArea], fds: Vec<OwnedFd>) -> Result<(), ServerError> {
+        if !self.is_restored {
+            return Err(ServerError::WrongMoment("only a restored application can be attached"));
+        }
+        let mut fds = fds.into_iter();
+        let (Some(ring), Some(pidfd)) = (fds.next(), fds.next()) else {
+            return Err(ServerError::WrongMoment("attach needs a ring and a pidfd"));
+        };
+        for (area, fd) in pinned.iter().zip(fds) {
+            self.session.pinned.register(fd.as_fd(), *area)?;
+        }
+        if let Some(side) = self.session.side.get() {
+            let _ = side;
+            return Err(ServerError::WrongMoment("the application is connected already"));
+        }
+        tracing::info!(pid, "attached");
+        self.connect_ring(&ring)?;
+        if let Some(side) = self.session.side.get() {
+            let fault = lock(&self.session.queues).fault;
+            if fault != 0 {
+                side.set_fault(fault);
+            }
+        }
+        self.watch_app(Some(pidfd));
+        pause::go_on(&self.session);
+        Ok(())
+    }
+
+    /// Ends the server when the application ends.
+    fn watch_app(self: &Arc<Self>, pidfd: Option<OwnedFd>) {
+        let Some(pidfd) = pidfd.or_else(|| crate::process::open_pidfd(self.session.app_pid)) else {
+            tracing::warn!("no pidfd of the application; its connection tells when it ends");
+            return;
+        };
+        let control = Arc::clone(self);
+        let watch = move || {
+            crate::process::wait_pidfd(&pidfd);
+            control.end("the application has ended")
+        };
+        if let Err(error) = std::thread::Builder::new().name("pidfd".to_owned()).spawn(watch) {
+            tracing::error!(%error, "no thread to watch the application");
+        }
+    }
+
+    fn status(&self) -> ServerStatus {
+        let session = &self.session;
+        let description = session.device.describe();
+        let memory_bytes = lock(&session.memory).mapped_bytes();
+        let is_paused = pause::is_held(session);
+        let queues = lock(&session.queues);
+        let waiting = queues.streams.values().flat_map(|s| &s.queue);
+        let stopped = waiting
+            .filter(|i: &&Item| matches!(i.work, Work::Resume(_)))
+            .map(kernel_name);
+        let running = queues
+            .streams
+            .values()
+            .flat_map(|s| &s.in_flight)
+            .map(|l| kernel_name(&l.item));
+        ServerStatus {
+            app_pid: session.app_pid,
+            server_pid: std::process::id(),
+            device: description.id,
+            device_name: description.name,
+            memory_bytes,
+            is_paused,
+            kernels: running.chain(stopped).collect(),
+            num_queued: queues.num_queued(),
+            last_pause_us: session.last_pause_us.load(Ordering::Relaxed),
+            last_capture_us: session.last_capture_us.load(Ordering::Relaxed),
+        }
+    }
+}

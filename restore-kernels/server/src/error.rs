@@ -1,0 +1,97 @@
+//! What can go wrong in the server as a whole. What goes wrong in one command is a CUresult, see [`crate::cuda_result`].
+
+use std::path::PathBuf;
+
+use hetckpt_devices::error::DeviceError;
+use hetckpt_ring::error::RingError;
+
+/// Failure of the server, of a pause, a capture or a restore.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The command line is wrong (the caller's fault).
+    #[error("{0}")]
+    Usage(String),
+    /// The device.
+    #[error("{0}")]
+    Device(#[from] DeviceError),
+    /// The connection or the ring.
+    #[error("{0}")]
+    Ring(#[from] RingError),
+    /// A system call.
+    #[error("{call} failed: {source}")]
+    Os {
+        /// The call.
+        call: &'static str,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file of the state cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Kernels that do not stop.
+    #[error("kernel `{kernel}` did not stop within {seconds} s")]
+    NotStopped {
+        /// One of them.
+        kernel: String,
+        /// The deadline.
+        seconds: f64,
+    },
+    /// The restoring daemon did not become ready; its words.
+    #[error("{0}")]
+    Daemon(String),
+    /// The request does not fit the moment: a capture without a pause, a second pause, …
+    #[error("{0}")]
+    WrongMoment(&'static str),
+    /// A later kernel of a stream went on although an earlier one had stopped: a bug in the device's pause.
+    #[error("kernel `{kernel}` ran although the kernel before it in its stream had stopped")]
+    Overtaken {
+        /// The later one.
+        kernel: String,
+    },
+    /// The files of the state are damaged or contradict each other.
+    #[error("the state of the process is damaged: {0}")]
+    Damaged(String),
+    /// The files are of another version.
+    #[error("the state has format version {found}, this program reads version {known}")]
+    Version {
+        /// Found.
+        found: u32,
+        /// Known here.
+        known: u32,
+    },
+    /// A kernel in flight cannot be built for the device.
+    #[error("kernel `{kernel}` cannot be rebuilt: {reason}")]
+    Rebuild {
+        /// Kernel.
+        kernel: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl ServerError {
+    /// The stable code for a message.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Usage(_) => "HK0400",
+            Self::Device(_) => "HK0501",
+            Self::Ring(_) | Self::Os { .. } => "HK0502",
+            Self::File { .. } => "HK0601",
+            Self::NotStopped { .. } => "HK0602",
+            Self::WrongMoment(_) => "HK0603",
+            Self::Overtaken { .. } => "HK0604",
+            Self::Damaged(_) => "HK0701",
+            Self::Version { .. } => "HK0702",
+            Self::Rebuild { .. } => "HK0703",
+            Self::Daemon(_) => "HK0704",
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What streams do beside launches: copies, fills, events, host functions.
+
+use hetckpt_devices::device::Fill;
+use hetckpt_devices::error::DeviceError;
+use hetckpt_ring::command::{Chunk, Command, FillValue, Payload, Rows};
+use hetckpt_ring::error::RingError;
+use hetckpt_ring::reply::Reply;
+
+use crate::cuda_result;
+use crate::pinned::PinnedRange;
+use crate::queues::{Item, Work};
+use crate::session::{Session, lock};
+
+/// Why a command of a stream failed.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("{0}")]
+    Device(#[from] DeviceError),
+    #[error("{0}")]
+    Ring(#[from] RingError),
+    #[error("address {addr:#x}+{size_bytes} is neither device memory nor pinned memory")]
+    BadAddress { addr: u64, size_bytes: u64 },
+    #[error("rows of {width} bytes, {pitch} bytes apart")]
+    BadRows { width: u64, pitch: u64 },
+    #[error("{given} bytes for {wanted}")]
+    BadLength { given: u64, wanted: u64 },
+    #[error("the ring is not connected")]
+    NoRing,
+}
+
+impl CommandError {
+    fn result(&self) -> u32 {
+        match self {
+            Self::Device(error) => cuda_result::of_device_error(error),
+            Self::Ring(_) | Self::NoRing => cuda_result::UNKNOWN,
+            Self::BadAddress { .. } | Self::BadRows { .. } | Self::BadLength { .. } => cuda_result::INVALID_VALUE,
+        }
+    }
+}
+
+/// What came of an item.
+pub enum Executed {
+    /// It is done.
+    Done,
+    /// The application had no room for a call-back: try again.
+    Again(Item),
+    /// A host function was started: wait for it.
+    Waits(Item),
+}
+
+/// Whether a command is over so soon that the reader of the ring may carry it out itself.
+#[must_use]
+pub fn is_quick(item: &Item) -> bool {
+    const QUICK_BYTES: u64 = 64 << 10;
+    let rows = |r: &Rows| r.rows <= 16 && r.width.saturating_mul(r.rows) <= QUICK_BYTES;
+    match &item.work {
+        Work::Command { command, .. } => match command {
+            Command::CopyIn { dst: r, .. } | Command::CopyOut { src: r, .. } => rows(r),
+            Command::Copy { dst: r, .. } | Command::Fill { dst: r, .. } => rows(r),
+            Command::EventRecord { .. } | Command::StreamWaitEvent { .. } => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Carries out an item that is no launch, answers it, or makes its failure the sticky result.
+pub fn execute(session: &Session, item: Item) -> Executed {
+    let fault = lock(&session.queues).fault;
+    let (command, data) = match item.work {
+        Work::Command { command, data } => (command, data),
+        Work::AwaitHostFunction(id) => {
+            lock(&session.queues).host_functions_done.remove(&id);
+            return Executed::Done;
+        }
+        Work::Start(_) | Work::Resume(_) => {
+            session.answer(item.reply, fault, &Reply::Nothing);
+            return Executed::Done;
+        }
+    };
+    if fault != 0 {
+        give_chunk_back(session, &command, data.is_some());
+        session.answer(item.reply, fault, &Reply::Nothing);
+        return Executed::Done;
+    }
+    if let Command::HostFunction { id, .. } = command {
+        let is_told = session.side.get().is_some_and(|side| side.push_callback(id));
+        let (work, make): (_, fn(Item) -> Executed) = if is_told {
+            (Work::AwaitHostFunction(id), Executed::Waits)
+        } else {
+            (Work::Command { command, data }, Executed::Again)
+        };
+        return make(Item {
+            work,
+            after: Vec::new(),
+            reply: item.reply,
+        });
+    }
+    let result = match run(session, &command, data) {
+        Ok(()) => cuda_result::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, ?command, "command failed");
+            error.result()
+        }
+    };
+    session.answer_or_fault(item.reply, result);
+    Executed::Done
+}
+
+fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
+    if let (
+        Command::CopyIn {
+            data: Payload::Staged(chunk),
+            ..
+        },
+        false,
+        Some(side),
+    ) = (command, is_given, session.side.get())
+        && let Err(error) = side.release_chunk(*chunk)
+    {
+        tracing::error!(%error, "a staging chunk cannot be given back");
+    }
+}
+
+fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<(), CommandError> {
+    match command {
+        Command::CopyIn { dst, data: payload, .. } => {
+            let copied = copy_in(session, dst, payload, data.as_deref());
+            give_chunk_back(session, command, data.is_some());
+            copied
+        }
+        Command::CopyOut { src, chunk, .. } => copy_out(session, src, *chunk),
+        Command::Copy {
+            dst, src, src_pitch, ..
+        } => copy(session, dst, *src, *src_pitch),
+        Command::Fill { dst, value, .. } => fill(session, dst, *value),
+        Command::FreeAsync { addr, .. } => {
+            if lock(&session.memory).free(*addr)? {
+                return Ok(());
+            }
+            Err(CommandError::BadAddress {
+                addr: *addr,
+                size_bytes: 0,
+            })
+        }
+        Command::EventRecord { event, .. } => {
+            let mut queues = lock(&session.queues);
+            let now = queues.clock();
+            if let Some(event) = queues.events.get_mut(&event.0) {
+                event.time = Some(now);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where an address points.
+enum Target {
+    Device,
+    Pinned(PinnedRange),
+}
+
+fn locate(session: &Session, addr: u64, size_bytes: u64) -> Result<Target, CommandError> {
+    if lock(&session.memory).contains(addr, size_bytes) {
+        return Ok(Target::Device);
+    }
+    session
+        .pinned
+        .range(addr, size_bytes)
+        .map(Target::Pinned)
+        .ok_or(CommandError::BadAddress { addr, size_bytes })
+}
+
+/// Rows as (address, offset in packed data, length), merged where they follow one another.
+fn pieces(rows: &Rows) -> Result<impl Iterator<Item = (u64, u64, u64)> + use<>, CommandError> {
+    let Rows {
+        addr,
+        pitch,
+        width,
+        rows,
+    } = *rows;
+    let bad = CommandError::BadRows { width, pitch };
+    if rows > 1 && pitch < width {
+        return Err(bad);
+    }
+    let total = width.checked_mul(rows);
+    let span = rows
+        .saturating_sub(1)
+        .checked_mul(pitch)
+        .and_then(|n| n.checked_add(width)?.checked_add(addr));
+    let (Some(total), Some(_)) = (total, span) else {
+        return Err(bad);
+    };
+    let (count, width, pitch) = if pitch == width || rows == 1 {
+        (1, total, total)
+    } else {
+        (rows, width, pitch)
+    };
+    let count = if width == 0 { 0 } else { count };
+    Ok((0..count).map(move |i| (addr + i * pitch, i * width, width)))
+}
+
+fn slice(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], CommandError> {
+    let range = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
+    range
+        .and_then(|(offset, length)| bytes.get(offset..offset.checked_add(length)?))
+        .ok_or(CommandError::BadLength {
+            given: bytes.len() as u64,
+            wanted: offset.saturating_add(length),
+        })
+}
+
+fn copy_in(session: &Session, dst: &Rows, payload: &Payload, taken: Option<&[u8]>) -> Result<(), CommandError> {
+    let side = session.side.get().ok_or(CommandError::NoRing)?;
+    let bytes = match (taken, payload) {
+        (Some(bytes), _) => bytes,
+        (None, Payload::Inline(bytes)) => bytes,
+        (None, Payload::Staged(chunk)) => side.chunk_bytes(*chunk)?,
+    };
+    for (addr, offset, length) in pieces(dst)? {
+        let bytes = slice(bytes, offset, length)?;
+        match locate(session, addr, length)? {
+            Target::Device => session.device.write(addr, bytes)?,
+            Target::Pinned(mut range) => range.bytes_mut().copy_from_slice(bytes),
+        }
+    }
+    Ok(())
+}
+
+fn copy_out(session: &Session, src: &Rows, chunk: Chunk) -> Result<(), CommandError> {
+    let side = session.side.get().ok_or(CommandError::NoRing)?;
+    let all = pieces(src)?;
+    side.with_chunk(chunk, |bytes| {
+        for (addr, offset, length) in all {
+            let given = bytes.len() as u64;
+            let wrong = CommandError::BadLength {
+                given,
+                wanted: offset.saturating_add(length),
+            };
+            let range = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
+            let Some(bytes) = range.and_then(|(at, length)| bytes.get_mut(at..at.checked_add(length)?)) else {
+                return Err(wrong);
+            };
+            match locate(session, addr, length)? {
+                Target::Device => session.device.read(addr, bytes)?,
+                Target::Pinned(range) => bytes.copy_from_slice(range.bytes()),
+            }
+        }
+        Ok(())
+    })?
+}
+
+fn copy(session: &Session, dst: &Rows, src: u64, src_pitch: u64) -> Result<(), CommandError> {
+    let is_plain = dst.rows == 1 || (dst.pitch == dst.width && src_pitch == dst.width);
+    let rows = if is_plain {
+        Rows::range(dst.addr, dst.width.saturating_mul(dst.rows))
+    } else {
+        *dst
+    };
+    let src_rows = if is_plain {
+        Rows { addr: src, ..rows }
+    } else {
+        Rows {
+            addr: src,
+            pitch: src_pitch,
+            ..rows
+        }
+    };
+    // Without merging: source and destination must have the same pieces.
+    let (count, bad) = (
+        rows.rows,
+        CommandError::BadRows {
+            width: rows.width,
+            pitch: src_pitch.min(rows.pitch),
+        },
+    );
+    if pieces(&rows).is_err() || pieces(&src_rows).is_err() {
+        return Err(bad);
+    }
+    if rows.width == 0 {
+        return Ok(());
+    }
+    for i in 0..count {
+        copy_range(
+            session,
+            rows.addr + i * rows.pitch,
+            src_rows.addr + i * src_rows.pitch,
+            rows.width,
+        )?;
+    }
+    Ok(())
+}
+
+fn copy_range(session: &Session, dst: u64, src: u64, length: u64) -> Result<(), CommandError> {
+    match (locate(session, dst, length)?, locate(session, src, length)?) {
+        (Target::Device, Target::Device) if dst.abs_diff(src) < length => {
+            let size = usize::try_from(length).map_err(|_| CommandError::BadLength {
+                given: 0,
+                wanted: length,
+            })?;
+            let mut between = vec![0; size];
+            session.device.read(src, &mut between)?;
+            session.device.write(dst, &between)?;
+        }
+        (Target::Device, Target::Device) => session.device.copy(dst, src, length)?,
+        (Target::Device, Target::Pinned(src)) => session.device.write(dst, src.bytes())?,
+        (Target::Pinned(mut dst), Target::Device) => session.device.read(src, dst.bytes_mut())?,
+        (Target::Pinned(mut to), Target::Pinned(from)) => {
+            let between = if dst.abs_diff(src) < length {
+                Some(from.bytes().to_vec())
+            } else {
+                None
+            };
+            to.bytes_mut()
+                .copy_from_slice(between.as_deref().unwrap_or_else(|| from.bytes()));
+        }
+    }
+    Ok(())
+}
+
+fn fill(session: &Session, dst: &Rows, value: FillValue) -> Result<(), CommandError> {
+    let (value, element) = match value {
+        FillValue::U8(v) => (Fill::U8(v), 1),
+        FillValue::U16(v) => (Fill::U16(v), 2),
+        FillValue::U32(v) => (Fill::U32(v), 4),
+    };
+    let bad = || CommandError::BadRows {
+        width: dst.width,
+        pitch: dst.pitch,
+    };
+    if !dst.width.is_multiple_of(element) || !dst.addr.is_multiple_of(element) {
+        return Err(bad());
+    }
+    let all = pieces(dst)?;
+    if dst.width == 0 || dst.rows == 0 {
+        return Ok(());
+    }
+    let span = (dst.rows - 1)
+        .checked_mul(dst.pitch)
+        .and_then(|n| n.checked_add(dst.width))
+        .ok_or_else(bad)?;
+    if let Target::Device = locate(session, dst.addr, span)? {
+        return Ok(session
+            .device
+            .fill(dst.addr, dst.pitch, value, dst.width / element, dst.rows)?);
+    }
+    for (addr, _, length) in all {
+        if let Target::Pinned(mut range) = locate(session, addr, length)? {
+            fill_bytes(range.bytes_mut(), value);
+        }
+    }
+    Ok(())
+}
+
+fn fill_bytes(bytes: &mut [u8], value: Fill) {
+    match value {
+        Fill::U8(v) => bytes.fill(v),
+        Fill::U16(v) => bytes
+            .chunks_exact_mut(2)
+            .for_each(|c| c.copy_from_slice(&v.to_le_bytes())),
+        Fill::U32(v) => bytes
+            .chunks_exact_mut(4)
+            .for_each(|c| c.copy_from_slice(&v.to_le_bytes())),
+    }
+}

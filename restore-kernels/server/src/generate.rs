@@ -1,0 +1,95 @@
+//! From a probed kernel to something a device can load.
+
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_codegen::ptx::{PtxOptions, generate};
+use hetckpt_devices::device::{Code, LoadRequest};
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::entity::ResumePointId;
+use hetckpt_ir::inst::Op;
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_resegment::continuation::{Peel, continuation};
+
+/// Which code a device takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Generator {
+    /// hetIR, compiled by the CPU device.
+    Cpu,
+    /// PTX.
+    Ptx(PtxOptions),
+}
+
+/// Where threads of a program start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Start<'a> {
+    /// The whole grid at the kernel's entry.
+    Whole,
+    /// Listed blocks at these resume points, ascending.
+    Listed(&'a [u32]),
+}
+
+fn has_barrier(kernel: &Kernel) -> bool {
+    kernel
+        .blocks
+        .iter()
+        .any(|b| matches!(b.terminator, Terminator::Barrier { .. }))
+}
+
+fn has_warp_op(kernel: &Kernel) -> bool {
+    kernel
+        .blocks
+        .iter()
+        .flat_map(|b| &b.insts)
+        .any(|i| matches!(i.op, Op::Warp { .. }))
+}
+
+impl Generator {
+    /// What a device is asked to load so that `kernel` starts as `start` says.
+    ///
+    /// # Errors
+    /// In words: the kernel has no code for this target, or the resume points are not its own.
+    pub fn request(self, kernel: &Kernel, layout: &ThreadStateLayout, start: Start<'_>) -> Result<LoadRequest, String> {
+        let (has_barrier, has_warp_op) = (has_barrier(kernel), has_warp_op(kernel));
+        let program = match start {
+            Start::Whole => Program::from_start(kernel.clone()),
+            Start::Listed(points) => {
+                let points: Vec<ResumePointId> = points.iter().map(|&p| ResumePointId(p)).collect();
+                // Jumping into loops is fine for LLVM and where all lanes must meet at the same instruction; else the
+                // driver's compiler likes reducible control flow better.
+                let peel = match self {
+                    Self::Ptx(_) if !has_barrier && !has_warp_op => Peel::Loops,
+                    Self::Ptx(_) | Self::Cpu => Peel::None,
+                };
+                continuation(kernel, &points, peel).map_err(|e| e.to_string())?
+            }
+        };
+        let entries: Vec<(u32, u32)> = program
+            .entries
+            .iter()
+            .map(|&(point, block)| (point.0, block.0))
+            .collect();
+        let code = match self {
+            Self::Cpu => Code::HetIr {
+                text: hetckpt_ir::text::print::kernel(&program.kernel),
+                entries: entries.clone(),
+            },
+            Self::Ptx(options) => {
+                let block_list = matches!(start, Start::Listed(_));
+                let options = PtxOptions { block_list, ..options };
+                Code::Ptx(generate(&program, layout, &options).map_err(|e| e.to_string())?.text)
+            }
+        };
+        Ok(LoadRequest {
+            name: kernel.name.clone(),
+            code,
+            entries: entries.iter().map(|&(point, _)| point).collect(),
+            layout: layout.clone(),
+            param_bytes: kernel.param_bytes(),
+            params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
+            static_shared_bytes: kernel.shared.static_bytes,
+            local_bytes: kernel.local.size_bytes,
+            has_barrier,
+            has_warp_op,
+        })
+    }
+}

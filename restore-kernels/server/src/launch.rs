@@ -1,0 +1,196 @@
+//! Launches: given to the device, and what becomes of them.
+
+use std::sync::Arc;
+
+use hetckpt_devices::device::{Blocks, Launch, LoadedKernel, Outcome, Queue, RunningLaunch};
+use hetckpt_devices::error::DeviceError;
+use hetckpt_ring::reply::Reply;
+
+use crate::cuda_result;
+use crate::kernels::{ProbedKernel, start_points};
+use crate::queues::{InFlight, Item, LaunchSpec, Pending, Queues, Stopped, Work};
+use crate::session::Session;
+
+/// A launch that the device has refused: it takes its place among those in flight so that order is kept.
+struct Refused(DeviceError);
+
+impl RunningLaunch for Refused {
+    fn is_done(&self) -> bool {
+        true
+    }
+    fn wait(&self) -> Outcome {
+        Outcome::Failed(self.0.clone())
+    }
+    fn wait_stopped(&self) {}
+}
+
+/// Blocks in a grid.
+#[must_use]
+pub fn num_blocks(grid: [u32; 3]) -> u64 {
+    grid.iter().map(|&n| u64::from(n)).product()
+}
+
+fn launch_of(spec: &LaunchSpec, kernel: Arc<dyn LoadedKernel>, blocks: Blocks) -> Launch {
+    Launch {
+        kernel,
+        grid: spec.grid,
+        block: spec.block,
+        dynamic_shared_bytes: spec.dynamic_shared_bytes,
+        params: Arc::clone(&spec.params),
+        blocks,
+        cooperative: spec.cooperative,
+    }
+}
+
+/// Name of the kernel that an item launches.
+#[must_use]
+pub fn kernel_name(item: &Item) -> String {
+    match &item.work {
+        Work::Start(spec) => spec.kernel.as_ref().map(|k| k.name.clone()),
+        Work::Resume(stopped) => Some(stopped.probed.kernel.name.clone()),
+        Work::Command { .. } | Work::AwaitHostFunction(_) => None,
+    }
+    .unwrap_or_default()
+}
+
+/// What the device is to run for an item: the program must have been built.
+fn prepare(item: &Item) -> Result<(Arc<ProbedKernel>, Launch), DeviceError> {
+    let refuse = |reason: String| DeviceError::Build {
+        kernel: kernel_name(item),
+        device: String::new(),
+        log: reason,
+    };
+    match &item.work {
+        Work::Start(spec) => {
+            let kernel = spec
+                .kernel
+                .as_ref()
+                .ok_or_else(|| refuse("its module is gone".to_owned()))?;
+            let (probed, loaded) = kernel.build().map_err(refuse)?;
+            Ok((probed, launch_of(spec, loaded, Blocks::All)))
+        }
+        Work::Resume(stopped) => {
+            let loaded = stopped.probed.build(stopped.points.as_deref()).map_err(refuse)?;
+            let blocks = match stopped.points {
+                None => Blocks::All,
+                Some(_) => Blocks::Rest(Arc::clone(&stopped.grid)),
+            };
+            Ok((Arc::clone(&stopped.probed), launch_of(&stopped.spec, loaded, blocks)))
+        }
+        Work::Command { .. } | Work::AwaitHostFunction(_) => Err(refuse("it is no launch".to_owned())),
+    }
+}
+
+/// Builds what the item needs; takes as long as the compiler does.
+pub fn build(item: &Item) {
+    // A failure is remembered where it happened and reported by the launch.
+    let failed = match &item.work {
+        Work::Start(spec) => spec.kernel.as_ref().and_then(|k| k.build().err()),
+        Work::Resume(stopped) => stopped.probed.build(stopped.points.as_deref()).err(),
+        Work::Command { .. } | Work::AwaitHostFunction(_) => None,
+    };
+    if let Some(reason) = failed {
+        tracing::debug!(kernel = %kernel_name(item), %reason, "will not be launched");
+    }
+}
+
+/// Launches the first item of a stream.
+pub fn launch_front(session: &Session, queues: &mut Queues, stream: u64) {
+    let Some(s) = queues.streams.get_mut(&stream) else {
+        return;
+    };
+    let Some(item) = s.queue.pop_front() else { return };
+    let queue = match &s.device_queue {
+        Some(queue) => Ok(Arc::clone(queue)),
+        None => session.device.create_queue(s.priority).map(Arc::<dyn Queue>::from),
+    };
+    let launched = queue.and_then(|queue| {
+        s.device_queue = Some(Arc::clone(&queue));
+        let (probed, launch) = prepare(&item)?;
+        Ok((Some(probed), queue.launch(launch)?))
+    });
+    let (probed, running) = launched.unwrap_or_else(|error| (None, Arc::new(Refused(error)) as _));
+    tracing::trace!(stream, kernel = %kernel_name(&item), "launched");
+    s.in_flight.push_back(InFlight { running, item, probed });
+}
+
+fn stopped_spec(item: &Item) -> Option<(Arc<LaunchSpec>, Option<&Stopped>)> {
+    match &item.work {
+        Work::Start(spec) => Some((Arc::clone(spec), None)),
+        Work::Resume(stopped) => Some((Arc::clone(&stopped.spec), Some(stopped))),
+        Work::Command { .. } | Work::AwaitHostFunction(_) => None,
+    }
+}
+
+/// Enters how the first launch in flight of `stream` ended. Returns pending commands that may be carried out now.
+pub fn settle(session: &Session, queues: &mut Queues, stream: u64, outcome: Outcome) -> Vec<Pending> {
+    let Some(s) = queues.streams.get_mut(&stream) else {
+        return Vec::new();
+    };
+    let Some(launch) = s.in_flight.pop_front() else {
+        return Vec::new();
+    };
+    let InFlight { item, probed, .. } = launch;
+    let name = kernel_name(&item);
+    let mut is_overtaking = false;
+    let ready = match outcome {
+        Outcome::Paused(grid) => {
+            if let (Some((spec, before)), Some(probed)) = (stopped_spec(&item), probed) {
+                let points = start_points(&grid, num_blocks(spec.grid));
+                is_overtaking = !s.stopped.is_empty()
+                    && match before {
+                        None => points.is_some(),
+                        Some(b) => {
+                            (grid.paused.len(), grid.num_not_started())
+                                != (b.grid.paused.len(), b.grid.num_not_started())
+                        }
+                    };
+                let work = match points {
+                    None if spec.kernel.is_some() => Work::Start(spec),
+                    points => Work::Resume(Stopped {
+                        spec,
+                        probed,
+                        grid: Arc::new(grid),
+                        points,
+                    }),
+                };
+                s.stopped.push(Item {
+                    work,
+                    after: Vec::new(),
+                    reply: item.reply,
+                });
+            }
+            Vec::new()
+        }
+        Outcome::Finished => {
+            is_overtaking = !s.stopped.is_empty();
+            session.answer(item.reply, queues.fault, &Reply::Nothing);
+            queues.complete(stream)
+        }
+        Outcome::Failed(error) => {
+            let result = cuda_result::of_device_error(&error);
+            if queues.fault == 0 {
+                tracing::error!(kernel = %name, %error, "kernel failed");
+                queues.fault = result;
+                if let Some(side) = session.side.get() {
+                    side.set_fault(result);
+                }
+            }
+            session.answer(item.reply, result, &Reply::Nothing);
+            queues.complete(stream)
+        }
+    };
+    if is_overtaking {
+        tracing::error!(kernel = %name, "a kernel ran although the one before it in its stream had stopped");
+        queues.overtaken.get_or_insert(name);
+    }
+    if let Some(s) = queues.streams.get_mut(&stream)
+        && s.in_flight.is_empty()
+    {
+        s.is_draining = false;
+        for item in std::mem::take(&mut s.stopped).into_iter().rev() {
+            s.queue.push_front(item);
+        }
+    }
+    ready
+}

@@ -1,0 +1,27 @@
+//! `hetckpt-server`: see [`hetckpt_server`].
+
+use std::process::ExitCode;
+
+use hetckpt_server::error::ServerError;
+use hetckpt_server::options::Options;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("HETCKPT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let device = std::env::var("HETCKPT_DEVICE").unwrap_or_default();
+    let done =
+        Options::parse(std::env::args().skip(1), &device).and_then(|options| hetckpt_server::start::run(&options));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line for whoever waits for this process; logs have the details.
+            eprintln!("error[{}]: {error}", error.code());
+            ExitCode::from(if matches!(error, ServerError::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Device memory: which addresses are mapped, and what the program has allocated in them.
+//!
+//! Addresses are chosen here, lowest free first, the same way on every device. Large allocations have a mapping of
+//! their own; small ones share mappings of [`GRANULARITY`] bytes. A mapping goes when its last allocation is freed,
+//! except for one spare shared mapping, so that a program that allocates and frees in a loop does not map each time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hetckpt_devices::device::{DEVICE_BASE, Device, GRANULARITY};
+use hetckpt_devices::error::DeviceError;
+use hetckpt_state::allocation::{Allocation, Mapping, Owner};
+
+/// Alignment of every allocation; also the pitch's.
+pub const ALIGN_BYTES: u64 = 512;
+/// From this size on an allocation has its own mapping.
+const OWN_MAPPING_BYTES: u64 = 1 << 20;
+/// End of the address range.
+const DEVICE_END: u64 = 0x3000_0000_0000;
+
+/// The device memory of one application.
+pub struct DeviceMemory {
+    device: Arc<dyn Device>,
+    limit_bytes: u64,
+    /// First address → mapping.
+    mappings: BTreeMap<u64, MappedRange>,
+    /// First address → allocation.
+    allocations: BTreeMap<u64, Allocation>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MappedRange {
+    size_bytes: u64,
+    /// Shared by small allocations.
+    is_shared: bool,
+    num_allocations: u64,
+}
+
+impl DeviceMemory {
+    /// No memory yet; the application may have `limit_bytes` mapped at most.
+    #[must_use]
+    pub fn new(device: Arc<dyn Device>, limit_bytes: u64) -> Self {
+        Self {
+            device,
+            limit_bytes,
+            mappings: BTreeMap::new(),
+            allocations: BTreeMap::new(),
+        }
+    }
+
+    /// Bytes mapped on the device.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mappings.values().map(|m| m.size_bytes).sum()
+    }
+
+    /// Bytes the application can still have.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.mapped_bytes())
+    }
+
+    /// The limit.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Allocates.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], or what the device says to the mapping.
+    pub fn allocate(&mut self, size_bytes: u64, owner: Owner) -> Result<u64, DeviceError> {
+        let out_of_memory = |free_bytes| DeviceError::OutOfMemory {
+            requested_bytes: size_bytes,
+            free_bytes,
+        };
+        let rounded = size_bytes
+            .max(1)
+            .checked_next_multiple_of(ALIGN_BYTES)
+            .filter(|&n| n <= DEVICE_END - DEVICE_BASE)
+            .ok_or_else(|| out_of_memory(self.free_bytes()))?;
+        let addr = if rounded >= OWN_MAPPING_BYTES {
+            self.add_mapping(rounded.next_multiple_of(GRANULARITY), false, size_bytes)?
+        } else if let Some(addr) = self.find_shared(rounded) {
+            addr
+        } else {
+            self.add_mapping(GRANULARITY, true, size_bytes)?
+        };
+        if let Some(range) = self.mapping_of(addr) {
+            range.num_allocations += 1;
+        }
+        self.allocations.insert(
+            addr,
+            Allocation {
+                addr,
+                size_bytes,
+                owner,
+            },
+        );
+        Ok(addr)
+    }
+
+    /// Frees the allocation that starts at `addr`; false if none does.
+    ///
+    /// # Errors
+    /// What the device says to the unmapping; the allocation is gone all the same.
+    pub fn free(&mut self, addr: u64) -> Result<bool, DeviceError> {
+        if self.allocations.remove(&addr).is_none() {
+            return Ok(false);
+        }
+        let Some((&start, _)) = self.mappings.range(..=addr).next_back() else {
+            return Ok(true);
+        };
+        let has_spare = self
+            .mappings
+            .iter()
+            .any(|(&a, m)| a != start && m.is_shared && m.num_allocations == 0);
+        let Some(range) = self.mappings.get_mut(&start) else {
+            return Ok(true);
+        };
+        range.num_allocations = range.num_allocations.saturating_sub(1);
+        if range.num_allocations > 0 || (range.is_shared && !has_spare) {
+            return Ok(true);
+        }
+        let size_bytes = range.size_bytes;
+        self.mappings.remove(&start);
+        self.device.unmap(start, size_bytes).map(|()| true)
+    }
+
+    /// Frees all that `owner` owns.
+    ///
+    /// # Errors
+    /// The first failure; everything is freed all the same.
+    pub fn free_owned_by(&mut self, owner: Owner) -> Result<(), DeviceError> {
+        let addrs: Vec<u64> = self
+            .allocations
+            .values()
+            .filter(|a| a.owner == owner)
+            .map(|a| a.addr)
+            .collect();
+        addrs
+            .into_iter()
+            .fold(Ok(()), |result, addr| result.and(self.free(addr).map(|_| ())))
+    }
+
+    /// Frees everything and unmaps it.
+    pub fn clear(&mut self) {
+        self.allocations.clear();
+        for (addr, range) in std::mem::take(&mut self.mappings) {
+            if let Err(error) = self.device.unmap(addr, range.size_bytes) {
+                tracing::warn!(%error, "device memory cannot be unmapped");
+            }
+        }
+    }
+
+    /// True if all of the range lies inside mapped memory.
+    #[must_use]
+    pub fn contains(&self, addr: u64, size_bytes: u64) -> bool {
+        let Some(end) = addr.checked_add(size_bytes) else {
+            return false;
+        };
+        let mut at = addr;
+        loop {
+            let Some((start, range)) = self.mappings.range(..=at).next_back() else {
+                return false;
+            };
+            let range_end = start + range.size_bytes;
+            if at >= range_end {
+                return false;
+            }
+            if end <= range_end {
+                return true;
+            }
+            at = range_end;
+        }
+    }
+
+    /// Everything mapped, by ascending address.
+    #[must_use]
+    pub fn mappings(&self) -> Vec<Mapping> {
+        self.mappings
+            .iter()
+            .map(|(&addr, m)| Mapping {
+                addr,
+                size_bytes: m.size_bytes,
+            })
+            .collect()
+    }
+
+    /// Everything allocated, by ascending address.
+    #[must_use]
+    pub fn allocations(&self) -> Vec<Allocation> {
+        self.allocations.values().copied().collect()
+    }
+
+    /// Maps and enters what a snapshot says, on a device that has nothing mapped.
+    ///
+    /// # Errors
+    /// What the device says; `None` for contradictions in the snapshot.
+    pub fn restore(&mut self, mappings: &[Mapping], allocations: &[Allocation]) -> Result<(), Option<DeviceError>> {
+        let mut end = DEVICE_BASE;
+        for mapping in mappings {
+            let aligned = mapping.addr.is_multiple_of(GRANULARITY) && mapping.size_bytes.is_multiple_of(GRANULARITY);
+            let fits = mapping.addr >= end
+                && mapping
+                    .addr
+                    .checked_add(mapping.size_bytes)
+                    .is_some_and(|e| e <= DEVICE_END);
+            if !aligned || !fits || mapping.size_bytes == 0 {
+                return Err(None);
+            }
+            end = mapping.addr + mapping.size_bytes;
+        }
+        for mapping in mappings {
+            self.device.map(mapping.addr, mapping.size_bytes).map_err(Some)?;
+            let range = MappedRange {
+                size_bytes: mapping.size_bytes,
+                is_shared: false,
+                num_allocations: 0,
+            };
+            self.mappings.insert(mapping.addr, range);
+        }
+        let mut end = DEVICE_BASE;
+        for allocation in allocations {
+            if allocation.addr < end || !self.contains(allocation.addr, allocation.size_bytes) {
+                return Err(None);
+            }
+            end = allocation.addr + allocation.size_bytes;
+            let range = self.mapping_of(allocation.addr).ok_or(None)?;
+            range.num_allocations += 1;
+            let is_small = allocation.size_bytes.next_multiple_of(ALIGN_BYTES) < OWN_MAPPING_BYTES;
+            range.is_shared = is_small && range.size_bytes == GRANULARITY;
+            self.allocations.insert(allocation.addr, *allocation);
+        }
+        Ok(())
+    }
+
+    fn mapping_of(&mut self, addr: u64) -> Option<&mut MappedRange> {
+        self.mappings.range_mut(..=addr).next_back().map(|(_, range)| range)
+    }
+
+    fn find_shared(&self, size_bytes: u64) -> Option<u64> {
+        self.mappings
+            .iter()
+            .filter(|(_, m)| m.is_shared)
+            .find_map(|(&start, range)| {
+                let mut at = start;
+                for allocation in self.allocations.range(start..start + range.size_bytes).map(|(_, a)| a) {
+                    if allocation.addr - at >= size_bytes {
+                        return Some(at);
+                    }
+                    at = allocation.addr + allocation.size_bytes.max(1).next_multiple_of(ALIGN_BYTES);
+                }
+                (start + range.size_bytes - at >= size_bytes).then_some(at)
+            })
+    }
+
+    fn add_mapping(&mut self, size_bytes: u64, is_shared: bool, requested_bytes: u64) -> Result<u64, DeviceError> {
+        let free_bytes = self.free_bytes();
+        if size_bytes > free_bytes {
+            return Err(DeviceError::OutOfMemory {
+                requested_bytes,
+                free_bytes,
+            });
+        }
+        let mut addr = DEVICE_BASE;
+        for (&start, range) in &self.mappings {
+            if start - addr >= size_bytes {
+                break;
+            }
+            addr = start + range.size_bytes;
+        }
+        if DEVICE_END - addr < size_bytes {
+            return Err(DeviceError::OutOfMemory {
+                requested_bytes,
+                free_bytes,
+            });
+        }
+        self.device.map(addr, size_bytes)?;
+        self.mappings.insert(
+            addr,
+            MappedRange {
+                size_bytes,
+                is_shared,
+                num_allocations: 0,
+            },
+        );
+        Ok(addr)
+    }
+}

@@ -1,0 +1,352 @@
+//! Modules: from the images that the application hands over to bound hetIR kernels and variables in device memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use hetckpt_devices::device::{Device, Fill};
+use hetckpt_devices::error::DeviceError;
+use hetckpt_fatbin::error::FatbinError;
+use hetckpt_fatbin::locate::find_ptx;
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
+use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
+use hetckpt_state::allocation::Owner;
+use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
+
+use crate::cuda_result;
+use crate::kernels::{Builder, KernelCode};
+use crate::memory::DeviceMemory;
+
+/// A module that could not be loaded.
+#[derive(Debug)]
+pub struct LoadFailure {
+    /// CUresult.
+    pub result: u32,
+    /// Why, for the program's log buffer.
+    pub log: String,
+}
+
+impl LoadFailure {
+    fn new(result: u32, log: impl ToString) -> Self {
+        Self {
+            result,
+            log: log.to_string(),
+        }
+    }
+}
+
+impl From<DeviceError> for LoadFailure {
+    fn from(error: DeviceError) -> Self {
+        Self::new(cuda_result::of_device_error(&error), error)
+    }
+}
+
+/// A loaded module.
+pub struct LoadedModule {
+    /// The PTX texts.
+    pub ptx: Vec<String>,
+    /// Kernels, in the order of the description.
+    pub kernels: Vec<Arc<KernelCode>>,
+    /// Variables.
+    pub globals: Vec<GlobalState>,
+    /// The description, encoded.
+    pub description: Vec<u8>,
+}
+
+/// All modules of the application.
+#[derive(Default)]
+pub struct Modules {
+    loaded: BTreeMap<u64, LoadedModule>,
+    arriving: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
+}
+
+/// PTX texts of an image for a device of compute capability `capability` (times ten plus minor).
+fn choose_ptx(image: &[u8], capability: u32) -> Result<String, LoadFailure> {
+    find_ptx(image, capability).map(|found| found.text).map_err(|error| {
+        let result = match error {
+            FatbinError::NoPtx { .. } => cuda_result::NO_BINARY_FOR_GPU,
+            _ => cuda_result::INVALID_IMAGE,
+        };
+        LoadFailure::new(result, error)
+    })
+}
+
+/// `.target` of a PTX text, times ten plus minor.
+fn target_of(ptx: &str) -> u32 {
+    let digits = ptx
+        .split_once(".target")
+        .and_then(|(_, rest)| rest.split_once("sm_"))
+        .map(|(_, rest)| rest);
+    let number = digits.map(|d| d.chars().take_while(char::is_ascii_digit).collect::<String>());
+    number.and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+impl Modules {
+    /// Takes in a piece of a module's part.
+    pub fn add_data(&mut self, module: u64, part: u32, bytes: &[u8]) {
+        self.arriving
+            .entry(module)
+            .or_default()
+            .entry(part)
+            .or_default()
+            .extend_from_slice(bytes);
+    }
+
+    /// The parts that have arrived, in order.
+    #[must_use]
+    pub fn take_parts(&mut self, module: u64) -> Vec<Vec<u8>> {
+        self.arriving
+            .remove(&module)
+            .unwrap_or_default()
+            .into_values()
+            .collect()
+    }
+
+    /// Parts of modules that are on their way, as the state keeps them.
+    #[must_use]
+    pub fn arriving(&self) -> Vec<ArrivingPart> {
+        let parts = self
+            .arriving
+            .iter()
+            .flat_map(|(&module, parts)| parts.iter().map(move |(&p, b)| (module, p, b)));
+        parts
+            .map(|(module, part, bytes)| ArrivingPart {
+                module,
+                part,
+                bytes: bytes.clone(),
+            })
+            .collect()
+    }
+
+    /// A loaded module.
+    #[must_use]
+    pub fn get(&self, module: u64) -> Option<&LoadedModule> {
+        self.loaded.get(&module)
+    }
+
+    /// A kernel by its place in the description.
+    #[must_use]
+    pub fn kernel(&self, module: u64, index: u32) -> Option<Arc<KernelCode>> {
+        self.loaded
+            .get(&module)?
+            .kernels
+            .get(usize::try_from(index).ok()?)
+            .cloned()
+    }
+
+    /// Enters a loaded module.
+    pub fn insert(&mut self, module: u64, loaded: LoadedModule) {
+        self.loaded.insert(module, loaded);
+    }
+
+    /// Forgets a module; false if there is none.
+    pub fn remove(&mut self, module: u64) -> bool {
+        self.arriving.remove(&module);
+        self.loaded.remove(&module).is_some()
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.loaded.clear();
+        self.arriving.clear();
+    }
+
+    /// As the state keeps them.
+    #[must_use]
+    pub fn to_state(&self) -> Vec<ModuleState> {
+        let module = |(&id, m): (&u64, &LoadedModule)| ModuleState {
+            id,
+            ptx: m.ptx.clone(),
+            globals: m.globals.clone(),
+            kernels: m.kernels.iter().map(|k| k.name.clone()).collect(),
+        };
+        self.loaded.iter().map(module).collect()
+    }
+}
+
+impl LoadedModule {
+    /// Loads a module from its parts; its variables are allocated and filled.
+    ///
+    /// # Errors
+    /// [`LoadFailure`].
+    pub fn from_parts(
+        id: u64,
+        parts: &[Vec<u8>],
+        capability: u32,
+        builder: &Builder,
+        memory: &mut DeviceMemory,
+    ) -> Result<Self, LoadFailure> {
+        let mut ptx = Vec::new();
+        let mut lacking = None;
+        for part in parts {
+            match choose_ptx(part, capability) {
+                Ok(text) => ptx.push(text),
+                // Device-linked programs bring libraries along that they do not use.
+                Err(failure) if parts.len() > 1 && failure.result == cuda_result::NO_BINARY_FOR_GPU => {
+                    lacking = Some(failure);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        if ptx.is_empty() {
+            return Err(lacking.unwrap_or_else(|| LoadFailure::new(cuda_result::INVALID_IMAGE, "the module is empty")));
+        }
+        let modules = lower(&ptx)?;
+        let mut addresses = BTreeMap::new();
+        let mut globals = Vec::new();
+        let defined = || modules.iter().flat_map(|m| &m.globals).filter(|g| !g.is_extern);
+        let placed = defined().try_for_each(|global| -> Result<(), DeviceError> {
+            let addr = memory.allocate(global.size_bytes, Owner::Module(id))?;
+            addresses.insert(global.name.clone(), addr);
+            globals.push(GlobalState {
+                name: global.name.clone(),
+                addr,
+                size_bytes: global.size_bytes,
+            });
+            Ok(())
+        });
+        let filled = placed.and_then(|()| defined().try_for_each(|g| fill(g, &addresses, &*builder.device)));
+        if let Err(error) = filled {
+            if let Err(second) = memory.free_owned_by(Owner::Module(id)) {
+                tracing::warn!(error = %second, "variables of a failed module cannot be freed");
+            }
+            return Err(error.into());
+        }
+        Ok(Self::assemble(ptx, modules, globals, &addresses, builder))
+    }
+
+    /// Rebuilds a module whose variables are in device memory already.
+    ///
+    /// # Errors
+    /// [`LoadFailure`].
+    pub fn from_state(state: &ModuleState, builder: &Builder) -> Result<Self, LoadFailure> {
+        let modules = lower(&state.ptx)?;
+        let addresses = state.globals.iter().map(|g| (g.name.clone(), g.addr)).collect();
+        let module = Self::assemble(state.ptx.clone(), modules, state.globals.clone(), &addresses, builder);
+        // The process knows kernels by their place in the list.
+        if !module.kernels.iter().map(|k| &k.name).eq(state.kernels.iter()) {
+            return Err(LoadFailure::new(
+                cuda_result::INVALID_IMAGE,
+                "the module's kernels are not those of the snapshot",
+            ));
+        }
+        Ok(module)
+    }
+
+    fn assemble(
+        ptx: Vec<String>,
+        modules: Vec<IrModule>,
+        globals: Vec<GlobalState>,
+        addresses: &BTreeMap<String, u64>,
+        builder: &Builder,
+    ) -> Self {
+        let mut kernels = Vec::new();
+        let mut description = ModuleDescription {
+            globals: globals
+                .iter()
+                .map(|g| GlobalDescription {
+                    name: g.name.clone(),
+                    addr: g.addr,
+                    size_bytes: g.size_bytes,
+                })
+                .collect(),
+            ..ModuleDescription::default()
+        };
+        for (module, text) in modules.into_iter().zip(&ptx) {
+            let target = target_of(text);
+            for mut kernel in module.kernels {
+                let bound = bind_globals(&mut kernel, addresses);
+                let refused = bound.err().map(|name| format!("nothing defines variable `{name}`"));
+                description.kernels.push(describe(&kernel, target, refused.clone()));
+                let name = kernel.name.clone();
+                let source = refused.map_or(Ok(kernel), Err);
+                kernels.push(Arc::new(KernelCode::new(name, source, builder.clone())));
+            }
+            for rejected in module.rejected {
+                let reason = rejected.reasons.join("; ");
+                tracing::warn!(kernel = %rejected.name, %reason, "kernel is not supported; launching it fails");
+                description.kernels.push(KernelDescription {
+                    name: rejected.name.clone(),
+                    params: Vec::new(),
+                    static_shared_bytes: 0,
+                    local_bytes: 0,
+                    max_threads_per_block: 1024,
+                    num_registers: 0,
+                    ptx_version: target,
+                    refused: Some(reason.clone()),
+                });
+                kernels.push(Arc::new(KernelCode::new(rejected.name, Err(reason), builder.clone())));
+            }
+        }
+        let description = description.encode().unwrap_or_else(|error| {
+            tracing::error!(%error, "a module's description cannot be encoded");
+            Vec::new()
+        });
+        Self {
+            ptx,
+            kernels,
+            globals,
+            description,
+        }
+    }
+}
+
+fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
+    let one = |text: &String| {
+        hetckpt_ptx::lower_module(text).map_err(|error| LoadFailure::new(cuda_result::INVALID_PTX, error))
+    };
+    ptx.iter().map(one).collect()
+}
+
+fn describe(kernel: &Kernel, target: u32, refused: Option<String>) -> KernelDescription {
+    let bounds = &kernel.bounds;
+    let max_threads = bounds
+        .req_ntid
+        .or(bounds.max_ntid)
+        .map_or(1024, |n| n.iter().product::<u32>().min(1024));
+    KernelDescription {
+        name: kernel.name.clone(),
+        params: kernel
+            .params
+            .iter()
+            .map(|p| KernelParam {
+                offset: p.offset,
+                size: p.size_bytes,
+            })
+            .collect(),
+        static_shared_bytes: kernel.shared.static_bytes,
+        local_bytes: kernel.local.size_bytes,
+        max_threads_per_block: max_threads,
+        num_registers: bounds.max_registers.unwrap_or(32),
+        ptx_version: target,
+        refused,
+    }
+}
+
+/// Writes a variable's initial value.
+fn fill(global: &Global, addresses: &BTreeMap<String, u64>, device: &dyn Device) -> Result<(), DeviceError> {
+    let addr = addresses.get(&global.name).copied().unwrap_or_default();
+    if global.init.is_empty() {
+        return device.fill(addr, global.size_bytes, Fill::U8(0), global.size_bytes, 1);
+    }
+    let mut bytes = global.init.clone();
+    let size = usize::try_from(global.size_bytes)
+        .unwrap_or(usize::MAX)
+        .max(bytes.len());
+    bytes.resize(size, 0);
+    for (offset, name, addend) in &global.relocations {
+        let value = addresses
+            .get(name)
+            .copied()
+            .unwrap_or_default()
+            .wrapping_add_signed(*addend);
+        let place = usize::try_from(*offset)
+            .ok()
+            .and_then(|at| bytes.get_mut(at..)?.first_chunk_mut::<8>());
+        match place {
+            Some(place) => *place = value.to_le_bytes(),
+            None => tracing::warn!(variable = %global.name, offset, "an address in a variable lies outside of it"),
+        }
+    }
+    device.write(addr, &bytes)
+}

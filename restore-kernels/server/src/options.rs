@@ -1,0 +1,123 @@
+//! The command line. People do not call this program; the shim, the plugin and the command line `hetckpt` do.
+
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use crate::choose_device::Wish;
+use crate::error::ServerError;
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Serve an application that is starting.
+    Serve,
+    /// Restore an application from a directory: start a daemon that does, and wait until it is ready.
+    Restore(PathBuf),
+    /// Be that daemon.
+    RestoreHere(PathBuf),
+    /// List the devices.
+    ListDevices,
+    /// Compile hetIR on standard input to LLVM IR on standard output.
+    EmitLlvm,
+}
+
+/// The command line as settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What to do.
+    pub task: Task,
+    /// The application's process id; 0 where there is none.
+    pub pid: u32,
+    /// Where to write `ready` or `error: …`.
+    pub ready_fd: Option<RawFd>,
+    /// The device.
+    pub device: Wish,
+}
+
+/// Usage.
+pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--device DEVICE]
+       hetckpt-server --restore DIR --pid PID [--device DEVICE]
+       hetckpt-server --list-devices [--json]
+       hetckpt-server --emit-llvm";
+
+impl Options {
+    /// Reads the arguments, without the program's name; `device` is `HETCKPT_DEVICE`.
+    ///
+    /// # Errors
+    /// [`ServerError::Usage`].
+    pub fn parse(args: impl IntoIterator<Item = String>, device: &str) -> Result<Self, ServerError> {
+        let usage = |what: String| ServerError::Usage(format!("{what}\n{USAGE}"));
+        let mut args = args.into_iter();
+        let mut options = Self {
+            task: Task::Serve,
+            pid: 0,
+            ready_fd: None,
+            device: Wish::Auto,
+        };
+        let mut device = device.to_owned();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| usage(format!("{arg} needs a value")));
+            match arg.as_str() {
+                "--pid" => {
+                    let text = value()?;
+                    options.pid = text.parse().map_err(|_| usage(format!("process id `{text}`")))?;
+                }
+                "--ready-fd" => {
+                    let text = value()?;
+                    options.ready_fd = Some(text.parse().map_err(|_| usage(format!("descriptor `{text}`")))?);
+                }
+                "--device" => device = value()?,
+                "--restore" => options.task = Task::Restore(value()?.into()),
+                "--restore-here" => options.task = Task::RestoreHere(value()?.into()),
+                "--list-devices" => options.task = Task::ListDevices,
+                "--emit-llvm" => options.task = Task::EmitLlvm,
+                "--json" => {}
+                _ => return Err(usage(format!("unknown argument `{arg}`"))),
+            }
+        }
+        options.device = Wish::parse(&device)?;
+        let needs_pid = matches!(options.task, Task::Serve | Task::Restore(_) | Task::RestoreHere(_));
+        if needs_pid && options.pid == 0 {
+            return Err(usage("--pid is missing".to_owned()));
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn parse(args: &[&str], device: &str) -> Result<Options, ServerError> {
+        Options::parse(args.iter().map(|&a| a.to_owned()), device)
+    }
+
+    #[test]
+    fn option_wins_over_environment() {
+        let options = parse(&["--pid", "7", "--ready-fd", "3", "--device", "cuda:2"], "cpu").unwrap();
+        let expected = Options {
+            task: Task::Serve,
+            pid: 7,
+            ready_fd: Some(3),
+            device: Wish::Cuda(2),
+        };
+        assert_eq!(options, expected);
+        assert_eq!(parse(&["--pid", "7"], "cpu").unwrap().device, Wish::Cpu);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (args, device, what) in [
+            (&["--pid"][..], "", "--pid needs a value"),
+            (&["--frob"], "", "--frob"),
+            (&[], "", "--pid is missing"),
+            (&["--pid", "x"], "", "`x`"),
+            (&["--pid", "1"], "tpu", "`tpu`"),
+        ] {
+            let message = parse(args, device).unwrap_err().to_string();
+            assert!(message.contains(what), "{message}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Stopping everything, and letting it go on.
+//!
+//! While a pause is held nothing is started: what streams still have to do is held back. What ran is found again at the
+//! front of its stream as a stopped launch. The pause ends when the last connection that holds it lets go of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::ServerError;
+use crate::launch::kernel_name;
+use crate::queues::{Queues, Reading};
+use crate::session::{Session, lock};
+use crate::worker::kick;
+
+/// How long kernels have to stop, unless `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+fn deadline() -> Duration {
+    let seconds = std::env::var("HETCKPT_PAUSE_TIMEOUT")
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok());
+    seconds
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .unwrap_or(DEADLINE)
+}
+
+/// Stops everything on behalf of connection `holder`. Returns the microseconds until nothing ran any more (0 if nothing
+/// ran).
+///
+/// # Errors
+/// [`ServerError::NotStopped`], [`ServerError::Device`], [`ServerError::Overtaken`]; then everything goes on.
+pub fn pause(session: &Arc<Session>, holder: u64) -> Result<u64, ServerError> {
+    let mut holds = lock(&session.holds);
+    if holds.holders.is_empty() {
+        stop(session)?;
+    }
+    if !holds.holders.contains(&holder) {
+        holds.holders.push(holder);
+    }
+    Ok(session.last_pause_us.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+/// Ends the hold of connection `holder`, if it has one. With the last one everything goes on.
+pub fn release(session: &Arc<Session>, holder: u64) {
+    let mut holds = lock(&session.holds);
+    let before = holds.holders.len();
+    holds.holders.retain(|&h| h != holder);
+    if before > 0 && holds.holders.is_empty() {
+        go_on(session);
+    }
+}
+
+/// True while somebody holds the pause.
+#[must_use]
+pub fn is_held(session: &Session) -> bool {
+    !lock(&session.holds).holders.is_empty()
+}
+
+fn stop(session: &Arc<Session>) -> Result<(), ServerError> {
+    let started = Instant::now();
+    {
+        let mut queues = lock(&session.queues);
+        queues.is_paused = true;
+        queues.last_stop = None;
+        queues.overtaken = None;
+        for s in queues.streams.values_mut() {
+            s.is_draining = !s.in_flight.is_empty();
+        }
+    }
+    let stopped = session
+        .device
+        .request_pause()
+        .map_err(ServerError::from)
+        .and_then(|()| wait_quiet(session, started));
+    if let Err(error) = stopped {
+        tracing::error!(%error, "pause failed; everything goes on");
+        go_on(session);
+        return Err(error);
+    }
+    let queues = lock(&session.queues);
+    let latency = queues
+        .last_stop
+        .map_or(Duration::ZERO, |at| at.saturating_duration_since(started));
+    drop(queues);
+    let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+    session.last_pause_us.store(us, std::sync::atomic::Ordering::Relaxed);
+    tracing::info!(latency_us = us, quiet_us = started.elapsed().as_micros(), "paused");
+    Ok(())
+}
+
+fn wait_quiet(session: &Session, started: Instant) -> Result<(), ServerError> {
+    let deadline = deadline();
+    let mut queues = lock(&session.queues);
+    while !queues.is_quiet() {
+        let Some(left) = deadline.checked_sub(started.elapsed()) else {
+            let kernel = running_kernel(&queues);
+            return Err(ServerError::NotStopped {
+                kernel,
+                seconds: deadline.as_secs_f64(),
+            });
+        };
+        let waited = session.changed.wait_timeout(queues, left);
+        queues = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+    }
+    match queues.overtaken.take() {
+        Some(kernel) => Err(ServerError::Overtaken { kernel }),
+        None => Ok(()),
+    }
+}
+
+fn running_kernel(queues: &Queues) -> String {
+    let first = queues.streams.values().find_map(|s| s.in_flight.front());
+    first.map_or_else(|| "(a copy)".to_owned(), |launch| kernel_name(&launch.item))
+}
+
+/// Lets everything go on: stopped launches as continuations, then what was held back.
+pub fn go_on(session: &Arc<Session>) {
+    if let Err(error) = session.device.end_pause() {
+        tracing::error!(%error, "the device cannot be told that the pause is over");
+    }
+    let streams: Vec<u64> = {
+        let mut queues = lock(&session.queues);
+        queues.is_paused = false;
+        queues.reading = Reading::On;
+        queues.streams.keys().copied().collect()
+    };
+    session.changed.notify_all();
+    for stream in streams {
+        kick(session, stream);
+    }
+    tracing::info!("running again");
+}

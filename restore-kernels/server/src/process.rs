@@ -1,0 +1,75 @@
+//! Processes: watching the application, becoming a daemon.
+#![allow(unsafe_code, reason = "pidfds and descriptor ranges have no safe wrappers here")]
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+
+/// A descriptor that becomes readable when process `pid` ends; `None` if there is none to be had.
+#[must_use]
+pub fn open_pidfd(pid: u32) -> Option<OwnedFd> {
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    // SAFETY: takes two integers, touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = RawFd::try_from(fd).ok().filter(|&fd| fd >= 0)?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits until the process has ended.
+pub fn wait_pidfd(pidfd: &OwnedFd) {
+    loop {
+        let mut polled = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+        match nix::poll::poll(&mut polled, PollTimeout::NONE) {
+            Err(nix::errno::Errno::EINTR) | Ok(0) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Takes over a descriptor that the process was started with; `None` if it is not open.
+#[must_use]
+pub fn take_descriptor(fd: RawFd) -> Option<File> {
+    // SAFETY: asks for flags only.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    if flags < 0 {
+        return None;
+    }
+    // SAFETY: open, as just seen; it was given to this process by number for this use alone.
+    Some(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Leaves the session of whoever started this process, and closes what it left open beyond the standard descriptors and
+/// `keep`. To be called before anything else is opened.
+pub fn detach(keep: Option<RawFd>) {
+    // A failure means that the process leads a session already.
+    let _ = nix::unistd::setsid();
+    let close = |first: u32, last: u32| {
+        if first <= last {
+            // SAFETY: nothing in this process owns a descriptor above 2 yet, except `keep`, which lies outside of the range.
+            unsafe { libc::close_range(first, last, 0) };
+        }
+    };
+    match keep.and_then(|fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2) {
+        None => close(3, u32::MAX),
+        Some(fd) => {
+            close(3, fd - 1);
+            close(fd + 1, u32::MAX);
+        }
+    }
+}
+
+/// Makes descriptor `fd` (0 or 1) `/dev/null`.
+pub fn to_dev_null(fd: RawFd) {
+    let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") else {
+        return;
+    };
+    let null = null.into_raw_fd();
+    // SAFETY: both are open descriptors; `fd` is a standard one, which no owned type holds.
+    unsafe { libc::dup2(null, fd) };
+    if null > 2 {
+        // SAFETY: `null` was made above and is used no more.
+        unsafe { libc::close(null) };
+    }
+}

@@ -1,0 +1,59 @@
+//! The thread that reads the ring.
+
+use std::sync::Arc;
+
+use hetckpt_ring::consumer::Consumer;
+
+use crate::commands;
+use crate::cuda_result;
+use crate::error::ServerError;
+use crate::queues::Reading;
+use crate::session::{Session, lock};
+
+/// Starts it.
+///
+/// # Errors
+/// [`ServerError::Os`].
+pub fn start(session: &Arc<Session>, consumer: Consumer) -> Result<(), ServerError> {
+    let session = Arc::clone(session);
+    let spawned = std::thread::Builder::new()
+        .name("ring".to_owned())
+        .spawn(move || read(&session, consumer));
+    spawned.map(drop).map_err(|source| ServerError::Os {
+        call: "thread creation",
+        source,
+    })
+}
+
+fn read(session: &Arc<Session>, mut consumer: Consumer) {
+    loop {
+        loop {
+            match consumer.take() {
+                Ok(Some(envelope)) => commands::handle(session, envelope),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "the ring is spoiled; the application gets errors from now on");
+                    session.set_fault(cuda_result::UNKNOWN);
+                    return;
+                }
+            }
+        }
+        let mut queues = lock(&session.queues);
+        if queues.reading == Reading::Stop {
+            queues.reading = Reading::Stopped;
+            session.changed.notify_all();
+            while queues.reading == Reading::Stopped {
+                queues = session
+                    .changed
+                    .wait(queues)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            continue;
+        }
+        if queues.is_ending {
+            return;
+        }
+        drop(queues);
+        consumer.wait(None);
+    }
+}

@@ -1,0 +1,278 @@
+//! From the files of a snapshot to a session that waits for its application.
+//!
+//! Everything that can fail happens here, before the application runs: files checked, device memory mapped and filled,
+//! kernels in flight rebuilt for the device.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hetckpt_archive::chunk::read_memory;
+use hetckpt_devices::error::DeviceError;
+use hetckpt_ring::command::{Command, Envelope, SlotId};
+use hetckpt_ring::version::PROTOCOL_VERSION;
+use hetckpt_state::codec::{self, CodecError};
+use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file};
+use hetckpt_state::process::ProcessState;
+use hetckpt_state::queue::{StreamState, Work as StateWork};
+use hetckpt_state::summary::Description;
+
+use crate::capture::of_chunk_error;
+use crate::choose_device::Chosen;
+use crate::commands::work_of;
+use crate::error::ServerError;
+use crate::kernels::{ProbedKernel, start_points};
+use crate::launch::num_blocks;
+use crate::modules::LoadedModule;
+use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, Work};
+use crate::session::{Session, lock};
+use crate::thread_state::grid_from_state;
+
+/// Largest state file that is read, compressed and decompressed.
+const MAX_FILE_BYTES: u64 = 16 << 30;
+
+fn damaged(what: impl ToString) -> ServerError {
+    ServerError::Damaged(what.to_string())
+}
+
+fn read_file(dir: &Path, name: &str) -> Result<Vec<u8>, ServerError> {
+    let path = dir.join(name);
+    let of = |source| ServerError::File {
+        path: path.clone(),
+        source,
+    };
+    let file = File::open(&path).map_err(of)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(of)?;
+    Ok(bytes)
+}
+
+/// Reads and checks the state of process `pid` in `dir`.
+///
+/// # Errors
+/// [`ServerError::File`], [`ServerError::Damaged`], [`ServerError::Version`].
+pub fn read_state(dir: &Path, pid: u32) -> Result<ProcessState, ServerError> {
+    let json = read_file(dir, &description_file(pid))?;
+    // The version first: what follows may have changed since.
+    let value: serde_json::Value = serde_json::from_slice(&json).map_err(damaged)?;
+    let found = value.get("format_version").and_then(serde_json::Value::as_u64);
+    let found = found
+        .and_then(|v| u32::try_from(v).ok())
+        .ok_or_else(|| damaged("no format version"))?;
+    if found != FORMAT_VERSION {
+        return Err(ServerError::Version {
+            found,
+            known: FORMAT_VERSION,
+        });
+    }
+    let description: Description = serde_json::from_value(value).map_err(damaged)?;
+    let name = state_file(pid);
+    let compressed = read_file(dir, &name)?;
+    let hash = blake3::hash(&compressed).to_hex().to_string();
+    if !description.members.iter().any(|m| m.name == name && m.blake3 == hash) {
+        return Err(damaged(format!(
+            "{name} does not have the hash that its description gives"
+        )));
+    }
+    let mut bytes = Vec::new();
+    let decoder = zstd::stream::read::Decoder::new(compressed.as_slice()).map_err(damaged)?;
+    decoder.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(damaged)?;
+    let state = codec::decode(&bytes).map_err(|error| match error {
+        CodecError::Version { found, known } => ServerError::Version { found, known },
+        error => damaged(error),
+    })?;
+    if state.ring_version != PROTOCOL_VERSION {
+        return Err(ServerError::Version {
+            found: state.ring_version,
+            known: PROTOCOL_VERSION,
+        });
+    }
+    if state.pid != pid {
+        return Err(damaged(format!("it is process {}'s", state.pid)));
+    }
+    Ok(state)
+}
+
+/// Rebuilds the session of process `pid` from `dir` on a device. It is paused until its application is attached.
+///
+/// # Errors
+/// Any [`ServerError`]: nothing has touched the application.
+pub fn restore(dir: &Path, pid: u32, state: &ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
+    let started = Instant::now();
+    let virtual_device = crate::virtual_device::from_state(&state.virtual_device);
+    let session = Session::new(pid, chosen.device, chosen.generator, virtual_device);
+    fill_memory(dir, pid, &session, state)?;
+    let memory_at = started.elapsed();
+    {
+        let mut modules = lock(&session.modules);
+        for module in &state.modules {
+            let loaded = LoadedModule::from_state(module, &session.builder).map_err(|f| damaged(f.log))?;
+            modules.insert(module.id, loaded);
+        }
+        for part in &state.arriving {
+            modules.add_data(part.module, part.part, &part.bytes);
+        }
+    }
+    let queues = rebuild_queues(&session, state)?;
+    build_stopped(&queues)?;
+    *lock(&session.queues) = queues;
+    tracing::info!(elapsed = ?started.elapsed(), memory = ?memory_at, device = %session.device.describe().id, "restored");
+    Ok(Arc::new(session))
+}
+
+fn fill_memory(dir: &Path, pid: u32, session: &Session, state: &ProcessState) -> Result<(), ServerError> {
+    let description = session.device.describe();
+    let requested_bytes = state
+        .mappings
+        .iter()
+        .fold(0u64, |sum, m| sum.saturating_add(m.size_bytes));
+    if requested_bytes > description.total_bytes {
+        let free_bytes = description.free_bytes;
+        return Err(DeviceError::OutOfMemory {
+            requested_bytes,
+            free_bytes,
+        }
+        .into());
+    }
+    lock(&session.memory)
+        .restore(&state.mappings, &state.allocations)
+        .map_err(|error| match error {
+            Some(error) => ServerError::Device(error),
+            None => damaged("mappings and allocations contradict each other"),
+        })?;
+    let name = memory_file(pid);
+    let path = dir.join(&name);
+    let file = File::open(&path).map_err(|source| ServerError::File { path, source })?;
+    let device = &session.device;
+    read_memory(&file, &state.mappings, &state.memory, |addr, bytes| {
+        device.write(addr, bytes)
+    })
+    .map_err(|error| of_chunk_error(error, &name))
+}
+
+fn rebuild_queues(session: &Session, state: &ProcessState) -> Result<Queues, ServerError> {
+    let mut kernels = Vec::new();
+    for stored in &state.probed_kernels {
+        let kernel =
+            hetckpt_ir::text::parse::kernel(&stored.text).map_err(|e| damaged(format!("{}: {e}", stored.name)))?;
+        kernels.push(Arc::new(ProbedKernel::new(kernel, session.builder.clone())));
+    }
+    let mut queues = Queues::new(Duration::from_nanos(state.clock_ns));
+    queues.is_paused = true;
+    queues.fault = state.fault;
+    queues.host_functions_done = state.host_functions_done.iter().copied().collect();
+    for stored in &state.streams {
+        let mut stream = Stream::new(stored.non_blocking, stored.priority);
+        stream.is_destroyed = stored.is_destroyed;
+        stream.submitted = stored.submitted;
+        stream.completed = stored.completed;
+        if stored.submitted.checked_sub(stored.completed) != Some(stored.work.len() as u64) {
+            return Err(damaged(format!("stream {} has lost work", stored.id)));
+        }
+        stream.queue = items(session, state, stored, &kernels)?.into();
+        queues.streams.insert(stored.id, stream);
+    }
+    for p in &state.pending {
+        let envelope = Envelope::decode(&p.command).map_err(damaged)?;
+        queues.pending.push(Pending {
+            envelope,
+            after: p.after.clone(),
+        });
+    }
+    for e in &state.events {
+        let event = Event {
+            timing: e.timing,
+            latest: e.latest,
+            time: e.time_ns.map(Duration::from_nanos),
+        };
+        queues.events.insert(e.id, event);
+    }
+    Ok(queues)
+}
+
+fn items(
+    session: &Session,
+    state: &ProcessState,
+    stored: &StreamState,
+    kernels: &[Arc<ProbedKernel>],
+) -> Result<Vec<Item>, ServerError> {
+    let item = |stored: &hetckpt_state::queue::WorkItem| {
+        let (work, reply) = match &stored.work {
+            StateWork::Command { envelope, data } => {
+                let Envelope { reply, command } = Envelope::decode(envelope).map_err(damaged)?;
+                if matches!(command, Command::Launch(_)) && data.is_some() {
+                    return Err(damaged("a launch with data"));
+                }
+                let work = work_of(session, command, data.clone())
+                    .map_err(|result| damaged(format!("a launch that cannot be made (CUresult {result})")))?;
+                (work, reply)
+            }
+            StateWork::Resume { run, reply } => {
+                let at = usize::try_from(run.probed_kernel).unwrap_or(usize::MAX);
+                let (Some(probed), Some(text)) = (kernels.get(at), state.probed_kernels.get(at)) else {
+                    return Err(damaged("a launch without a kernel"));
+                };
+                let grid =
+                    grid_from_state(run, &probed.kernel, &probed.layout, &text.resume_points).map_err(damaged)?;
+                if run.params.len() < usize::try_from(probed.kernel.param_bytes()).unwrap_or(usize::MAX) {
+                    return Err(damaged("a launch with too few parameters"));
+                }
+                let points = start_points(&grid, num_blocks(run.grid));
+                let spec = LaunchSpec {
+                    kernel: None,
+                    grid: run.grid,
+                    block: run.block,
+                    dynamic_shared_bytes: run.dynamic_shared_bytes,
+                    cooperative: run.cooperative,
+                    params: Arc::from(run.params.as_slice()),
+                    command: None,
+                };
+                let stopped = Stopped {
+                    spec: Arc::new(spec),
+                    probed: Arc::clone(probed),
+                    grid: Arc::new(grid),
+                    points,
+                };
+                (Work::Resume(stopped), reply.map(SlotId))
+            }
+            StateWork::AwaitHostFunction(id) => (Work::AwaitHostFunction(*id), None),
+        };
+        Ok(Item {
+            work,
+            after: stored.after.clone(),
+            reply,
+        })
+    };
+    stored.work.iter().map(item).collect()
+}
+
+/// Builds the continuations of all stopped launches, at once on several threads.
+fn build_stopped(queues: &Queues) -> Result<(), ServerError> {
+    let stopped: Vec<&Stopped> = queues
+        .streams
+        .values()
+        .flat_map(|s| &s.queue)
+        .filter_map(|item| match &item.work {
+            Work::Resume(stopped) => Some(stopped),
+            _ => None,
+        })
+        .collect();
+    let results: Vec<Result<(), ServerError>> = std::thread::scope(|scope| {
+        let build = |stopped: &Stopped| {
+            let kernel = stopped.probed.kernel.name.clone();
+            let built = stopped.probed.build(stopped.points.as_deref());
+            built
+                .map(drop)
+                .map_err(|reason| ServerError::Rebuild { kernel, reason })
+        };
+        let threads: Vec<_> = stopped.iter().map(|s| scope.spawn(move || build(s))).collect();
+        let lost = || Err(damaged("a thread was lost"));
+        threads
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(|_| lost()))
+            .collect()
+    });
+    results.into_iter().collect()
+}

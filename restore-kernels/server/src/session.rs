@@ -1,0 +1,146 @@
+//! One application's server: everything its threads share.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use hetckpt_devices::device::Device;
+use hetckpt_ring::command::SlotId;
+use hetckpt_ring::message::VirtualDevice;
+use hetckpt_ring::reply::Reply;
+use hetckpt_ring::server_side::ServerSide;
+use hetckpt_state::virtual_device::VirtualDevice as StateVirtualDevice;
+
+use crate::generate::Generator;
+use crate::kernels::Builder;
+use crate::memory::DeviceMemory;
+use crate::modules::Modules;
+use crate::pinned::Pinned;
+use crate::queues::Queues;
+
+/// What the server's threads share. Locks are taken in the order in which they stand here.
+pub struct Session {
+    /// The application's process id as the server sees it.
+    pub app_pid: u32,
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// With what kernels are built.
+    pub builder: Builder,
+    /// The device that the application sees.
+    pub virtual_device: VirtualDevice,
+    /// The ring, once the application has said hello (again).
+    pub side: OnceLock<ServerSide>,
+    /// Modules.
+    pub modules: Mutex<Modules>,
+    /// Device memory.
+    pub memory: Mutex<DeviceMemory>,
+    /// Pinned host memory.
+    pub pinned: Pinned,
+    /// Streams and all that is queued.
+    pub queues: Mutex<Queues>,
+    /// Notified whenever `queues` changes.
+    pub changed: Condvar,
+    /// Connections that hold the pause.
+    pub holds: Mutex<Holds>,
+    /// Duration of the last pause's request until nothing ran, in microseconds.
+    pub last_pause_us: AtomicU64,
+    /// Duration of the last capture in microseconds.
+    pub last_capture_us: AtomicU64,
+    /// Events at which the next look at the server's life is due; only to be counted.
+    pub connections: AtomicU32,
+}
+
+/// Who holds the pause.
+#[derive(Default)]
+pub struct Holds {
+    /// Connections by number.
+    pub holders: Vec<u64>,
+    /// Since when.
+    pub since: Option<Instant>,
+}
+
+/// Locks; a thread that panicked while it held a lock left nothing that others cannot read.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// A session without an application yet.
+    #[must_use]
+    pub fn new(app_pid: u32, device: Arc<dyn Device>, generator: Generator, virtual_device: VirtualDevice) -> Self {
+        let builder = Builder {
+            device: Arc::clone(&device),
+            generator,
+        };
+        let limit = virtual_device.total_bytes;
+        Self {
+            app_pid,
+            builder,
+            virtual_device,
+            side: OnceLock::new(),
+            modules: Mutex::default(),
+            memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
+            pinned: Pinned::new(Arc::clone(&device)),
+            queues: Mutex::default(),
+            changed: Condvar::new(),
+            holds: Mutex::default(),
+            last_pause_us: AtomicU64::new(0),
+            last_capture_us: AtomicU64::new(0),
+            connections: AtomicU32::new(0),
+            device,
+        }
+    }
+
+    /// The virtual device as the state keeps it.
+    #[must_use]
+    pub fn state_virtual_device(&self) -> StateVirtualDevice {
+        crate::virtual_device::to_state(&self.virtual_device)
+    }
+
+    /// Compute capability of the virtual device, times ten plus minor.
+    #[must_use]
+    pub fn capability(&self) -> u32 {
+        let value = |number| u32::try_from(self.virtual_device.attribute(number)).unwrap_or(0);
+        value(75) * 10 + value(76)
+    }
+
+    /// Answers a command, if an answer is wanted.
+    pub fn answer(&self, slot: Option<SlotId>, result: u32, reply: &Reply) {
+        let (Some(slot), Some(side)) = (slot, self.side.get()) else {
+            return;
+        };
+        if let Err(error) = side.answer(slot, result, reply) {
+            tracing::error!(%error, "an answer cannot be given");
+        }
+    }
+
+    /// Answers with a result, or makes it the sticky one if nobody waits for it.
+    pub fn answer_or_fault(&self, slot: Option<SlotId>, result: u32) {
+        if slot.is_some() {
+            self.answer(slot, result, &Reply::Nothing);
+        } else if result != 0 {
+            self.set_fault(result);
+        }
+    }
+
+    /// Makes `result` what every later call of the application returns.
+    pub fn set_fault(&self, result: u32) {
+        {
+            let mut queues = lock(&self.queues);
+            if queues.fault == 0 {
+                queues.fault = result;
+            }
+        }
+        if let Some(side) = self.side.get() {
+            side.set_fault(result);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Puts the microseconds since `started` into `word`.
+    pub fn note_duration(word: &AtomicU64, started: Instant) -> u64 {
+        let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        word.store(us, Ordering::Relaxed);
+        us
+    }
+}

@@ -1,0 +1,191 @@
+//! Starting the server in each of its roles.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hetckpt_ring::control_socket::listen;
+use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
+
+use crate::choose_device::{choose, summaries};
+use crate::control::Control;
+use crate::error::ServerError;
+use crate::options::{Options, Task};
+use crate::restore::{read_state, restore};
+use crate::session::Session;
+
+/// How long the application, or the plugin, may take to connect.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Does what the options say; serving returns only on failure.
+///
+/// # Errors
+/// [`ServerError`].
+pub fn run(options: &Options) -> Result<(), ServerError> {
+    match &options.task {
+        Task::ListDevices => list_devices(),
+        Task::EmitLlvm => emit_llvm(),
+        Task::Restore(dir) => start_daemon(dir, options),
+        Task::Serve => {
+            let ready = Ready(options.ready_fd);
+            let prepared = prepare_fresh(options);
+            serve(ready, prepared, false)
+        }
+        Task::RestoreHere(dir) => {
+            crate::process::detach(None);
+            let ready = Ready(options.ready_fd);
+            let prepared = prepare_restored(dir, options);
+            serve(ready, prepared, true)
+        }
+    }
+}
+
+type Prepared = (Arc<Session>, UnixListener, PathBuf);
+
+fn prepare_fresh(options: &Options) -> Result<Prepared, ServerError> {
+    let dir = ensure_runtime_dir()?;
+    let chosen = choose(options.device)?;
+    let description = chosen.device.describe();
+    tracing::info!(pid = options.pid, device = %description.id, name = %description.name, "starts");
+    let virtual_device = crate::virtual_device::of_device(&description);
+    let session = Session::new(options.pid, chosen.device, chosen.generator, virtual_device);
+    let socket = socket_path(&dir, options.pid);
+    Ok((Arc::new(session), listen(&socket)?, socket))
+}
+
+fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerError> {
+    let runtime = ensure_runtime_dir()?;
+    let state = read_state(dir, options.pid)?;
+    let session = restore(dir, options.pid, &state, choose(options.device)?)?;
+    let socket = socket_path(&runtime, options.pid);
+    Ok((session, listen(&socket)?, socket))
+}
+
+fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, is_restored: bool) -> Result<(), ServerError> {
+    let (session, listener, socket) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            ready.failed(&error);
+            return Err(error);
+        }
+    };
+    let control = Arc::new(Control {
+        session,
+        socket,
+        is_restored,
+    });
+    let watched = Arc::clone(&control);
+    let watch = move || {
+        std::thread::sleep(CONNECT_DEADLINE);
+        if watched.session.side.get().is_none() && (!is_restored || !watched.has_connections()) {
+            watched.end("nobody has connected");
+        }
+    };
+    let spawned = std::thread::Builder::new().name("deadline".to_owned()).spawn(watch);
+    spawned.map_err(|source| ServerError::Os {
+        call: "thread creation",
+        source,
+    })?;
+    ready.succeeded();
+    control.serve(&listener);
+    Ok(())
+}
+
+/// Whom to tell that the server is ready.
+struct Ready(Option<RawFd>);
+
+impl Ready {
+    fn succeeded(self) {
+        self.tell("ready\n");
+    }
+
+    fn failed(self, error: &ServerError) {
+        let line = error.to_string().replace('\n', " ");
+        self.tell(&format!("error: {line}\n"));
+    }
+
+    fn tell(self, text: &str) {
+        let Some(fd) = self.0 else { return };
+        let Some(mut file) = crate::process::take_descriptor(fd) else {
+            return;
+        };
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            tracing::warn!(%error, "nobody hears that the server is ready");
+        }
+        drop(file);
+        if fd <= 1 {
+            crate::process::to_dev_null(fd);
+        }
+    }
+}
+
+/// Starts this program again as a daemon that restores, and waits until it is ready.
+fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
+    let os = |call| move |source| ServerError::Os { call, source };
+    // What cannot be opened or read is better said here, where somebody listens, than in a log.
+    let dir = dir.canonicalize().map_err(|source| ServerError::File {
+        path: dir.to_owned(),
+        source,
+    })?;
+    let log = log_path(&ensure_runtime_dir()?, options.pid);
+    let log_file = OpenOptions::new().create(true).append(true).open(&log);
+    let log_file = log_file.map_err(|source| ServerError::File { path: log, source })?;
+    let program = std::env::current_exe().map_err(os("readlink(/proc/self/exe)"))?;
+    let device = match options.device {
+        crate::choose_device::Wish::Auto => "auto".to_owned(),
+        crate::choose_device::Wish::Cpu => "cpu".to_owned(),
+        crate::choose_device::Wish::Cuda(number) => format!("cuda:{number}"),
+    };
+    let mut child = Command::new(program)
+        .arg("--restore-here")
+        .arg(dir)
+        .args([
+            "--pid",
+            &options.pid.to_string(),
+            "--ready-fd",
+            "1",
+            "--device",
+            &device,
+        ])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log_file)
+        .spawn()
+        .map_err(os("spawn"))?;
+    let mut text = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut text).map_err(os("read"))?;
+    }
+    if text == "ready\n" {
+        return Ok(());
+    }
+    let said = text
+        .trim()
+        .strip_prefix("error: ")
+        .unwrap_or("the server died before it was ready");
+    Err(ServerError::Daemon(said.to_owned()))
+}
+
+#[allow(clippy::print_stdout, reason = "the list is this task's result")]
+fn list_devices() -> Result<(), ServerError> {
+    let json = serde_json::to_string_pretty(&summaries()).map_err(|e| ServerError::Damaged(e.to_string()))?;
+    println!("{json}");
+    Ok(())
+}
+
+fn emit_llvm() -> Result<(), ServerError> {
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|source| ServerError::Os { call: "read", source })?;
+    let _ = text;
+    Err(ServerError::Usage(
+        "this server was built without the CPU code generator".to_owned(),
+    ))
+}

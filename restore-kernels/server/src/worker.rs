@@ -1,0 +1,168 @@
+//! Threads that drive streams. One per stream does what takes time; the reader of the ring does what is over at once, so
+//! that consecutive launches reach the device without a change of thread.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::commands;
+use crate::execute::{Executed, execute, is_quick};
+use crate::launch;
+use crate::queues::{Pending, Queues, Step};
+use crate::session::{Session, lock};
+
+/// How long until a call-back for which there was no room is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Does what `stream` can do at once, and sees to it that a worker does the rest.
+pub fn kick(session: &Arc<Session>, stream: u64) {
+    let mut queues = lock(&session.queues);
+    loop {
+        match queues.next_step(stream) {
+            Step::Launch => launch::launch_front(session, &mut queues, stream),
+            Step::Execute if queues.streams[&stream].queue.front().is_some_and(is_quick) => {
+                queues = execute_front(session, queues, stream);
+            }
+            Step::Vanish => {
+                vanish(&mut queues, stream);
+                break;
+            }
+            Step::Wait | Step::Build | Step::Reap(_) | Step::Execute => break,
+        }
+    }
+    if let Some(s) = queues.streams.get_mut(&stream)
+        && !s.has_worker
+        && !s.is_idle()
+    {
+        s.has_worker = true;
+        let worker = Arc::clone(session);
+        let name = format!("stream {stream}");
+        if let Err(error) = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || run(&worker, stream))
+        {
+            tracing::error!(%error, "no thread for a stream");
+            s.has_worker = false;
+        }
+    }
+    drop(queues);
+    session.changed.notify_all();
+}
+
+fn vanish(queues: &mut Queues, stream: u64) {
+    if let Some(s) = queues.streams.get(&stream)
+        && s.is_destroyed
+    {
+        queues.streams.remove(&stream);
+    }
+}
+
+fn set_busy(queues: &mut Queues, stream: u64, is_busy: bool) {
+    if let Some(s) = queues.streams.get_mut(&stream) {
+        s.is_busy = is_busy;
+    }
+}
+
+/// Carries out the first item, which is no launch, without the lock.
+fn execute_front<'a>(
+    session: &'a Arc<Session>,
+    mut queues: MutexGuard<'a, Queues>,
+    stream: u64,
+) -> MutexGuard<'a, Queues> {
+    let Some(s) = queues.streams.get_mut(&stream) else {
+        return queues;
+    };
+    let Some(item) = s.queue.pop_front() else { return queues };
+    s.is_busy = true;
+    drop(queues);
+    let executed = execute(session, item);
+    let mut queues = lock(&session.queues);
+    set_busy(&mut queues, stream, false);
+    let ready = match executed {
+        Executed::Done => queues.complete(stream),
+        Executed::Waits(item) => {
+            if let Some(s) = queues.streams.get_mut(&stream) {
+                s.queue.push_front(item);
+            }
+            Vec::new()
+        }
+        Executed::Again(item) => {
+            if let Some(s) = queues.streams.get_mut(&stream) {
+                s.queue.push_front(item);
+            }
+            session.changed.notify_all();
+            let waited = session.changed.wait_timeout(queues, RETRY);
+            return waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+    };
+    session.changed.notify_all();
+    carry_out(session, queues, ready)
+}
+
+/// Carries out pending commands without the lock.
+fn carry_out<'a>(
+    session: &'a Arc<Session>,
+    queues: MutexGuard<'a, Queues>,
+    ready: Vec<Pending>,
+) -> MutexGuard<'a, Queues> {
+    if ready.is_empty() {
+        return queues;
+    }
+    drop(queues);
+    for pending in ready {
+        commands::carry_out(session, pending.envelope);
+    }
+    lock(&session.queues)
+}
+
+/// The worker of one stream.
+fn run(session: &Arc<Session>, stream: u64) {
+    let mut queues = lock(&session.queues);
+    while !queues.is_ending {
+        match queues.next_step(stream) {
+            Step::Wait => {
+                queues = session
+                    .changed
+                    .wait(queues)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            Step::Launch => launch::launch_front(session, &mut queues, stream),
+            Step::Build => {
+                let Some(s) = queues.streams.get_mut(&stream) else {
+                    break;
+                };
+                let Some(item) = s.queue.front().cloned() else { continue };
+                s.is_busy = true;
+                s.is_building = true;
+                drop(queues);
+                launch::build(&item);
+                queues = lock(&session.queues);
+                if let Some(s) = queues.streams.get_mut(&stream) {
+                    s.is_busy = false;
+                    s.is_building = false;
+                }
+                session.changed.notify_all();
+            }
+            Step::Reap(running) => {
+                set_busy(&mut queues, stream, true);
+                drop(queues);
+                running.wait_stopped();
+                let stopped_at = Instant::now();
+                let outcome = running.wait();
+                queues = lock(&session.queues);
+                set_busy(&mut queues, stream, false);
+                queues.last_stop = queues.last_stop.max(Some(stopped_at));
+                let ready = launch::settle(session, &mut queues, stream, outcome);
+                session.changed.notify_all();
+                queues = carry_out(session, queues, ready);
+            }
+            Step::Execute => queues = execute_front(session, queues, stream),
+            Step::Vanish => {
+                vanish(&mut queues, stream);
+                break;
+            }
+        }
+    }
+    if let Some(s) = queues.streams.get_mut(&stream) {
+        s.has_worker = false;
+    }
+}
