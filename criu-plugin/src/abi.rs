@@ -1,6 +1,9 @@
 //! CRIU's plugin interface, version 2, as its documentation describes it and as 4.1 to newer trees were seen to use it.
 
-#![allow(unsafe_code, reason = "an exported symbol, and function pointers in a table that CRIU reads")]
+#![allow(
+    unsafe_code,
+    reason = "an exported symbol, and function pointers in a table that CRIU reads"
+)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -34,7 +37,10 @@ pub struct Descriptor {
     hooks: [*const c_void; NUM_SLOTS],
 }
 
-const _: () = assert!(size_of::<Descriptor>() == 32 + NUM_SLOTS * 8, "CRIU expects this layout");
+const _: () = assert!(
+    size_of::<Descriptor>() == 32 + NUM_SLOTS * 8,
+    "CRIU expects this layout"
+);
 
 // SAFETY: the descriptor and all it points to are constant.
 unsafe impl Sync for Descriptor {}

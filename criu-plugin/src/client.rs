@@ -37,7 +37,9 @@ pub fn connect(pid: u32) -> Result<bool, String> {
 /// Asks the server of `pid`, giving it `timeout` to answer.
 pub fn ask(pid: u32, request: &Request, fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Response, String> {
     let mut connections = connections();
-    let socket = connections.get_mut(&pid).ok_or_else(|| format!("process {pid} has no device server"))?;
+    let socket = connections
+        .get_mut(&pid)
+        .ok_or_else(|| format!("process {pid} has no device server"))?;
     let explain = |error: RingError| format!("device server of process {pid}: {error}");
     socket.set_timeout(timeout).map_err(explain)?;
     socket.ask(request, fds).map_err(explain)

@@ -45,7 +45,9 @@ pub extern "C" fn exit(_stage: c_int, _result: c_int) {
 /// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen.
 pub extern "C" fn pause_devices(pid: c_int) -> c_int {
     guard("pause_devices", || {
-        let Some(pid) = process_with_server(pid)? else { return Ok(None) };
+        let Some(pid) = process_with_server(pid)? else {
+            return Ok(None);
+        };
         match client::ask(pid, &Request::Pause, &[], Some(PAUSE_LIMIT))? {
             Response::Done { elapsed_us } => {
                 log::info(&format!("kernels of process {pid} stopped after {elapsed_us} us"));
@@ -59,7 +61,9 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
 /// All processes are frozen and nothing is dumped yet: the server writes the device state among the images.
 pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
     guard("checkpoint_devices", || {
-        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else { return Ok(None) };
+        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else {
+            return Ok(None);
+        };
         if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
             host::add_to_inventory()?;
         }
@@ -68,7 +72,9 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
         let dir = unsafe { BorrowedFd::borrow_raw(dir) };
         match client::ask(pid, &Request::Capture, &[dir], None)? {
             Response::Captured { memory_bytes, .. } => {
-                log::info(&format!("device state of process {pid} written, {memory_bytes} bytes of device memory"));
+                log::info(&format!(
+                    "device state of process {pid} written, {memory_bytes} bytes of device memory"
+                ));
                 Ok(Some(0))
             }
             other => Err(format!("unexpected answer to Capture: {other:?}")),
@@ -84,7 +90,9 @@ pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
         }
         // SAFETY: CRIU lends the socket for the time of the call.
         let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-        let Some(pid) = client::server_peer(socket) else { return Ok(None) };
+        let Some(pid) = client::server_peer(socket) else {
+            return Ok(None);
+        };
         restore::note_socket(inode.cast_unsigned(), pid)?;
         Ok(Some(0))
     })
@@ -92,9 +100,11 @@ pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
 
 /// Gives the process being restored a socket connected to its new server.
 pub extern "C" fn restore_unix_sk(inode: c_int) -> c_int {
-    guard("restore_unix_sk", || match restore::process_of_socket(inode.cast_unsigned())? {
-        Some(pid) => Ok(Some(client::socket_for(pid)?.into_raw_fd())),
-        None => Ok(None),
+    guard("restore_unix_sk", || {
+        match restore::process_of_socket(inode.cast_unsigned())? {
+            Some(pid) => Ok(Some(client::socket_for(pid)?.into_raw_fd())),
+            None => Ok(None),
+        }
     })
 }
 
@@ -102,7 +112,9 @@ pub extern "C" fn restore_unix_sk(inode: c_int) -> c_int {
 /// process whose device cannot be resumed is ended: that is the one way to make the restore fail.
 pub extern "C" fn resume_devices_late(pid: c_int) -> c_int {
     guard("resume_devices_late", || {
-        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else { return Ok(None) };
+        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else {
+            return Ok(None);
+        };
         restore::attach(pid).inspect_err(|_| restore::end_process(pid))?;
         Ok(Some(0))
     })

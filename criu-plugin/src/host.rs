@@ -34,7 +34,9 @@ pub fn image_dir_fd() -> Result<RawFd, String> {
 
 /// Notes in the inventory that the images need this plugin. CRIU before 4.1 has no inventory of plugins.
 pub fn add_to_inventory() -> Result<(), String> {
-    let Some(address) = lookup(c"add_inventory_plugin") else { return Ok(()) };
+    let Some(address) = lookup(c"add_inventory_plugin") else {
+        return Ok(());
+    };
     // SAFETY: CRIU declares `int add_inventory_plugin(const char *name)`.
     let add: extern "C" fn(*const c_char) -> c_int = unsafe { std::mem::transmute(address) };
     match add(NAME.as_ptr()) {
@@ -45,7 +47,9 @@ pub fn add_to_inventory() -> Result<(), String> {
 
 /// Claims the inventory entry; false if the images have none.
 pub fn claim_inventory() -> bool {
-    let Some(address) = lookup(c"check_and_remove_inventory_plugin") else { return true };
+    let Some(address) = lookup(c"check_and_remove_inventory_plugin") else {
+        return true;
+    };
     // SAFETY: CRIU declares `bool check_and_remove_inventory_plugin(const char *name, size_t n)`.
     let claim: extern "C" fn(*const c_char, usize) -> bool = unsafe { std::mem::transmute(address) };
     claim(NAME.as_ptr(), NAME.count_bytes())
@@ -53,7 +57,9 @@ pub fn claim_inventory() -> bool {
 
 /// Writes to CRIU's log; to stderr where there is none. Levels: 1 error, 2 warning, 3 info, 4 debug.
 pub fn print_on_level(level: c_uint, text: &str) {
-    let Ok(text) = CString::new(text.replace('\0', "?")) else { return };
+    let Ok(text) = CString::new(text.replace('\0', "?")) else {
+        return;
+    };
     let Some(address) = lookup(c"print_on_level") else {
         eprintln!("{}", text.to_string_lossy().trim_end());
         return;

@@ -45,7 +45,9 @@ pub fn start_servers() -> Result<(), String> {
         started.push((pid, child));
     }
     for (pid, child) in started {
-        let output = child.wait_with_output().map_err(|e| format!("device server for process {pid}: {e}"))?;
+        let output = child
+            .wait_with_output()
+            .map_err(|e| format!("device server for process {pid}: {e}"))?;
         if !output.status.success() {
             let reason = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
             return Err(format!("device server for process {pid} cannot take over: {reason}"));
@@ -63,7 +65,15 @@ fn processes_in(dir: &Path) -> Result<Vec<u32>, String> {
     let entries = fs::read_dir(dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
     let mut pids: Vec<u32> = entries
         .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("hetgpu-")?.strip_suffix(".json")?.parse().ok())
+        .filter_map(|entry| {
+            entry
+                .file_name()
+                .to_str()?
+                .strip_prefix("hetgpu-")?
+                .strip_suffix(".json")?
+                .parse()
+                .ok()
+        })
         .collect();
     pids.sort_unstable();
     Ok(pids)
@@ -75,7 +85,10 @@ fn server_program() -> Result<PathBuf, String> {
         return Ok(PathBuf::from(named));
     }
     let plugin = host::own_path().ok_or("cannot tell where the plugin is")?;
-    let candidates = [plugin.parent().map(|p| p.join("../../bin/hetckpt-server")), Some("/usr/bin/hetckpt-server".into())];
+    let candidates = [
+        plugin.parent().map(|p| p.join("../../bin/hetckpt-server")),
+        Some("/usr/bin/hetckpt-server".into()),
+    ];
     candidates
         .into_iter()
         .flatten()
@@ -91,7 +104,12 @@ fn socket_file(inode: u32) -> Result<PathBuf, String> {
 pub fn note_socket(inode: u32, pid: u32) -> Result<(), String> {
     let path = socket_file(inode)?;
     let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?;
         writeln!(file, "{pid}")
     };
     write().map_err(|e| format!("cannot write {}: {e}", path.display()))
@@ -140,7 +158,11 @@ fn open_ring(pid: u32) -> Result<File, String> {
 
 fn open_fd(pid: u32, fd: i32) -> Result<File, String> {
     let path = format!("/proc/{pid}/fd/{fd}");
-    OpenOptions::new().read(true).write(true).open(&path).map_err(|e| format!("cannot open {path}: {e}"))
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(|e| format!("cannot open {path}: {e}"))
 }
 
 fn pidfd_open(pid: u32) -> Result<OwnedFd, String> {
