@@ -1,0 +1,105 @@
+//! Arithmetic of `f16`, `bf16`, `f32`, `f64` and of the packed types, half by half.
+//!
+//! # Source
+//! PTX ISA 9.0, "Floating-Point Instructions", "Half Precision Floating-Point Instructions". The `.approx` functions are
+//! computed in `f64` and rounded, so they are at least as exact as PTX asks.
+
+use hetckpt_ir::inst::{AluOp, Modifiers, Rounding};
+use hetckpt_ir::types::Type;
+
+use super::exact::{self, Inexact};
+use super::format::{self, decode, encode};
+
+/// The result of a floating-point instruction; `None` if it has no such form.
+pub(crate) fn evaluate(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
+    let part = match ty {
+        Type::F16x2 => Type::F16,
+        Type::Bf16x2 => Type::Bf16,
+        _ => return scalar(op, ty, mods, srcs),
+    };
+    let half = |shift: u32| {
+        let srcs: Vec<u64> = srcs.iter().map(|s| s >> shift & 0xffff).collect();
+        scalar(op, part, mods, &srcs)
+    };
+    Some(half(16)? << 16 | half(0)?)
+}
+
+fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
+    let src = |i: usize| flush(srcs.get(i).copied().unwrap_or(0), ty, mods.ftz);
+    match op {
+        AluOp::Abs => return Some(src(0) & !sign_bit(ty)),
+        AluOp::Neg => return Some(src(0) ^ sign_bit(ty)),
+        AluOp::Copysign => return Some(src(1) & !sign_bit(ty) | src(0) & sign_bit(ty)),
+        AluOp::Min | AluOp::Max => return Some(saturate(extreme(op, src(0), src(1), ty), ty, mods.sat)),
+        _ => {}
+    }
+    let x = |i: usize| decode(src(i), ty);
+    let result = match op {
+        AluOp::Add => exact::add(x(0), x(1)),
+        AluOp::Sub => exact::add(x(0), -x(1)),
+        AluOp::Mul => exact::multiply(x(0), x(1)),
+        AluOp::Fma | AluOp::Mad => exact::fused(x(0), x(1), x(2)),
+        AluOp::Div => exact::divide(x(0), x(1)),
+        AluOp::Rcp => exact::divide(1.0, x(0)),
+        AluOp::Sqrt => exact::root(x(0)),
+        AluOp::Rsqrt => Inexact::exact(1.0 / x(0).sqrt()),
+        AluOp::Sin => Inexact::exact(x(0).sin()),
+        AluOp::Cos => Inexact::exact(x(0).cos()),
+        AluOp::Lg2 => Inexact::exact(x(0).log2()),
+        AluOp::Ex2 => Inexact::exact(x(0).exp2()),
+        AluOp::Tanh => Inexact::exact(x(0).tanh()),
+        _ => return None,
+    };
+    let rounding = mods.rounding.unwrap_or(Rounding::Rn);
+    let bits = if ty == Type::F64 {
+        result.rounded(rounding).to_bits()
+    } else {
+        encode(result.to_odd(), ty, rounding)
+    };
+    Some(saturate(flush(bits, ty, mods.ftz), ty, mods.sat))
+}
+
+fn sign_bit(ty: Type) -> u64 {
+    1 << (8 * ty.size_bytes() - 1)
+}
+
+/// Subnormal numbers become zero, with their sign; only for types that have `.ftz`.
+pub(crate) fn flush(bits: u64, ty: Type, ftz: bool) -> u64 {
+    let smallest_normal = match ty {
+        Type::F32 => f64::from(f32::MIN_POSITIVE),
+        Type::F16 => 2f64.powi(-14),
+        Type::F64 => f64::MIN_POSITIVE,
+        _ => return bits,
+    };
+    if ftz && decode(bits, ty).abs() < smallest_normal {
+        bits & sign_bit(ty)
+    } else {
+        bits
+    }
+}
+
+/// `.sat`: clamped to [0, 1]; what is not a number becomes 0.
+pub(crate) fn saturate(bits: u64, ty: Type, sat: bool) -> u64 {
+    if !sat {
+        return bits;
+    }
+    match decode(bits, ty) {
+        x if x >= 1.0 => encode(1.0, ty, Rounding::Rn),
+        x if x > 0.0 => bits,
+        _ => 0,
+    }
+}
+
+/// A number wins over what is not one; −0 is less than +0.
+fn extreme(op: AluOp, a: u64, b: u64, ty: Type) -> u64 {
+    let (x, y) = (decode(a, ty), decode(b, ty));
+    match (x.is_nan(), y.is_nan()) {
+        (true, true) => format::of(ty).map_or(f64::NAN.to_bits(), |f| f.canonical_nan),
+        (true, false) => b,
+        (false, true) => a,
+        (false, false) => {
+            let a_is_less = x < y || (x == y && x.is_sign_negative());
+            if a_is_less == (op == AluOp::Min) { a } else { b }
+        }
+    }
+}

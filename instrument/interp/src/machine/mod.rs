@@ -1,0 +1,13 @@
+//! Threads, blocks and grids in motion.
+
+pub(crate) mod grid;
+mod pause;
+mod thread;
+mod block;
+mod step;
+mod access;
+mod atomic;
+mod special;
+mod warp;
+mod barrier;
+mod capture;
