@@ -13,13 +13,21 @@ fn check(case: &str) {
     let ptx = std::fs::read_to_string(folder().join(case).with_extension("ptx")).unwrap();
     let module = hetckpt_ptx::lower_module(&ptx).unwrap();
     let text = hetckpt_ir::text::print::module(&module);
-    assert_eq!(hetckpt_ir::text::parse::module(&text).unwrap(), module, "the text form loses something");
+    assert_eq!(
+        hetckpt_ir::text::parse::module(&text).unwrap(),
+        module,
+        "the text form loses something"
+    );
     let golden = folder().join(case).with_extension("ir");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&golden, &text).unwrap();
     }
     let expected = std::fs::read_to_string(&golden).unwrap_or_default();
-    assert!(expected == text, "{} differs (BLESS=1 rewrites it):\n{text}", golden.display());
+    assert!(
+        expected == text,
+        "{} differs (BLESS=1 rewrites it):\n{text}",
+        golden.display()
+    );
 }
 
 macro_rules! cases {

@@ -81,6 +81,23 @@ pub(crate) fn resolve(kernel: &mut Kernel, origins: &[(RegId, Space)], ends: &[E
     Ok(())
 }
 
+/// The instructions of a kernel, and which of them read each register.
+struct Flows<'k> {
+    insts: Vec<&'k Inst>,
+    readers: Vec<Vec<usize>>,
+}
+
+impl<'k> Flows<'k> {
+    fn new(kernel: &'k Kernel) -> Self {
+        let insts: Vec<_> = kernel.blocks.iter().flat_map(|b| &b.insts).collect();
+        let mut readers = vec![Vec::new(); kernel.registers.len()];
+        for (index, inst) in insts.iter().enumerate() {
+            inst.for_each_use(|reg| readers[reg.index()].push(index));
+        }
+        Self { insts, readers }
+    }
+}
+
 /// What each register may hold, flow-insensitively.
 struct Spaces {
     of: Vec<u8>,
@@ -97,34 +114,31 @@ impl Spaces {
         for (reg, space) in origins {
             spaces.of[reg.index()] = if *space == Space::Shared { SHARED } else { LOCAL };
         }
-        let fixed: Vec<bool> = {
-            let mut fixed = vec![false; kernel.registers.len()];
-            origins
-                .iter()
-                .map(|(reg, _)| *reg)
-                .chain(ends.iter().map(|e| e.result))
-                .for_each(|r| fixed[r.index()] = true);
-            fixed
-        };
+        let mut fixed = vec![false; kernel.registers.len()];
+        let bounds = origins.iter().map(|(reg, _)| *reg).chain(ends.iter().map(|e| e.result));
+        bounds.for_each(|reg| fixed[reg.index()] = true);
         // First where the segments' addresses flow, then what else flows into the same registers: an addition of an
         // index to an address must not count the index as an address.
-        for mask in [SEGMENTS, SEGMENTS | OTHER] {
-            let mut changed = true;
-            while changed {
-                changed = false;
-                for inst in kernel.blocks.iter().flat_map(|b| &b.insts) {
-                    let flows = spaces.result(&inst.op) & mask;
-                    inst.for_each_def(|reg| {
-                        let slot = &mut spaces.of[reg.index()];
-                        if !fixed[reg.index()] && *slot | flows != *slot {
-                            *slot |= flows;
-                            changed = true;
-                        }
-                    });
-                }
-            }
-        }
+        let flows = Flows::new(kernel);
+        spaces.propagate(&flows, &fixed, SEGMENTS);
+        spaces.propagate(&flows, &fixed, SEGMENTS | OTHER);
         spaces
+    }
+
+    /// Lets the kinds in `mask` flow until nothing changes.
+    fn propagate(&mut self, flows: &Flows<'_>, fixed: &[bool], mask: u8) {
+        let mut work: Vec<usize> = (0..flows.insts.len()).collect();
+        while let Some(index) = work.pop() {
+            let inst = flows.insts[index];
+            let kinds = self.result(&inst.op) & mask;
+            inst.for_each_def(|reg| {
+                let slot = &mut self.of[reg.index()];
+                if !fixed[reg.index()] && *slot | kinds != *slot {
+                    *slot |= kinds;
+                    work.extend(&flows.readers[reg.index()]);
+                }
+            });
+        }
     }
 
     fn of(&self, reg: RegId) -> u8 {

@@ -69,13 +69,16 @@ fn check(cmp: Comparison, ty: Type) -> Result<(), Reason> {
     }
 }
 
+/// How `setp` combines: operation, predicate, negated.
+type Combine = (BoolOp, RegId, bool);
+
 /// Operands after the results: left, right, and the combined predicate.
 fn sources<'a>(
     k: &mut KernelLowering<'_, 'a>,
     inst: &Instruction<'a>,
     compare: &Compare,
     ty: Type,
-) -> Result<(Operand, Operand, Option<(BoolOp, RegId, bool)>), Reason> {
+) -> Result<(Operand, Operand, Option<Combine>), Reason> {
     check(compare.cmp, ty)?;
     let count = Reason::OperandCount {
         expected: "3, or 4 with a predicate",

@@ -93,13 +93,10 @@ impl<'m> Image<'m, '_> {
                     // Braces of a vector element, or of a scalar.
                     [] | [_] => (self.element, &[][..]),
                     [Some(count), rest @ ..] => (size.checked_div(*count).unwrap_or(0), rest),
-                    [None, rest @ ..] => (
-                        rest.iter()
-                            .map(|d| d.unwrap_or(0))
-                            .product::<u64>()
-                            .saturating_mul(self.element),
-                        rest,
-                    ),
+                    [None, rest @ ..] => {
+                        let count = rest.iter().fold(1u64, |n, d| n.saturating_mul(d.unwrap_or(0)));
+                        (count.saturating_mul(self.element), rest)
+                    }
                 };
                 let mut at = offset;
                 for item in list {

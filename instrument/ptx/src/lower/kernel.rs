@@ -18,7 +18,7 @@ use crate::lower::{ModuleNames, address_spaces, instruction, warp_constants};
 /// Reasons given per kernel: enough to see what is missing, not one for each of a thousand instructions.
 const MAX_REASONS: usize = 16;
 /// Statements of a kernel once its calls are inlined.
-const MAX_STATEMENTS: usize = 4 << 20;
+const MAX_STATEMENTS: usize = 1 << 20;
 /// Calls inside one another.
 const MAX_CALL_DEPTH: usize = 16;
 /// Shared memory grows in steps of this, so that dynamic shared memory is aligned as every device needs it.

@@ -143,7 +143,7 @@ impl<'a> ModifierList<'a> {
     pub(crate) fn drop_cache_hints(&mut self) {
         self.left.retain(|m| {
             let operator = matches!(*m, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt");
-            !operator && !(m.starts_with("L1::") || m.starts_with("L2::"))
+            !(operator || m.starts_with("L1::") || m.starts_with("L2::"))
         });
     }
 

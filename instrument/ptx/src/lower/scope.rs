@@ -26,18 +26,20 @@ pub(crate) enum Symbol {
 }
 
 /// Registers `prefix0` … `prefix(count-1)`; each gets its id at its first use, so that unused ones cost nothing.
-struct Range<'a> {
-    prefix: &'a str,
+struct Range {
     count: u64,
     width: Width,
     used: HashMap<u64, RegId>,
 }
 
+/// Digits a register's number may have.
+const MAX_DIGITS: usize = 10;
+
 /// One `{ }`.
 #[derive(Default)]
 pub(crate) struct Scope<'a> {
     single: HashMap<&'a str, (Width, Option<RegId>)>,
-    ranges: Vec<Range<'a>>,
+    ranges: HashMap<&'a str, Range>,
     symbols: HashMap<&'a str, Symbol>,
     labels: HashMap<&'a str, DraftId>,
 }
@@ -47,15 +49,10 @@ impl<'a> Scope<'a> {
     pub(crate) fn declare_registers(&mut self, name: &'a str, count: Option<u64>, width: Width) -> Result<(), Reason> {
         match count {
             Some(count) => {
-                if self.ranges.iter().any(|r| r.prefix == name) {
+                let used = HashMap::new();
+                if self.ranges.insert(name, Range { count, width, used }).is_some() {
                     return Err(Reason::Redeclared(name.to_owned()));
                 }
-                self.ranges.push(Range {
-                    prefix: name,
-                    count,
-                    width,
-                    used: HashMap::new(),
-                });
             }
             None => {
                 if self.single.insert(name, (width, None)).is_some() {
@@ -95,13 +92,18 @@ impl<'a> Scope<'a> {
         if let Some((width, id)) = self.single.get_mut(name) {
             return Some(*id.get_or_insert_with(|| allocate(*width)));
         }
-        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let digits = name
+            .bytes()
+            .rev()
+            .take_while(u8::is_ascii_digit)
+            .take(MAX_DIGITS)
+            .count();
         for at in name.len() - digits..name.len() {
             let (prefix, number) = (name.get(..at)?, name.get(at..)?);
             if number.len() > 1 && number.starts_with('0') {
                 continue;
             }
-            let Some(range) = self.ranges.iter_mut().find(|r| r.prefix == prefix) else {
+            let Some(range) = self.ranges.get_mut(prefix) else {
                 continue;
             };
             let number: u64 = number.parse().ok()?;
