@@ -76,9 +76,15 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
     // Inner loops first: what they come to is part of the work of those around them.
     for &(forest_id, natural) in loops.iter().rev() {
         let id = LoopId(forest_id.0);
-        let own = natural.blocks.iter().filter(|b| forest.innermost(**b) == Some(forest_id));
+        let own = natural
+            .blocks
+            .iter()
+            .filter(|b| forest.innermost(**b) == Some(forest_id));
         let own: usize = own.map(|b| kernel.blocks[b.index()].insts.len() + 1).sum();
-        let inner = planned.iter().filter(|inner| nest.parent(inner.id) == Some(id)).map(PlannedLoop::work_once);
+        let inner = planned
+            .iter()
+            .filter(|inner| nest.parent(inner.id) == Some(id))
+            .map(PlannedLoop::work_once);
         let work = inner.fold(u32::try_from(own).unwrap_or(u32::MAX), u32::saturating_add);
         let holds_polling_loop = nest.ids().any(|inner| polls[inner.0] && nest.is_inside(inner, id));
         let chunk = (options.budget_insts / work).clamp(1, options.max_chunk.max(1));

@@ -293,30 +293,31 @@ fn burn(
     insts: &mut Vec<Op>,
 ) {
     let word = unsigned_of(plan.bits);
-    let shift = match length.step {
-        Operand::Imm(step) => Operand::Imm(u64::from(step.max(1).ilog2())),
-        Operand::Reg(_) => Operand::Imm(0),
-    };
-    let amount = kernel.add_register(Width::W32);
-    if shift != Operand::Imm(0) {
-        insts.push(alu(AluOp::Shr, word, distance, vec![Operand::Reg(distance), shift]));
+    match length.step {
+        Operand::Imm(step) if step > 1 => {
+            let shift = Operand::Imm(u64::from(step.ilog2()));
+            insts.push(alu(AluOp::Shr, word, distance, vec![Operand::Reg(distance), shift]));
+        }
+        Operand::Imm(_) => {}
+        Operand::Reg(_) => {
+            let most = Operand::Imm(u64::from(plan.chunk));
+            insts.push(alu(AluOp::Min, word, distance, vec![Operand::Reg(distance), most]));
+        }
     }
-    let most = Operand::Imm(2 * u64::from(plan.chunk));
-    insts.push(alu(AluOp::Min, word, distance, vec![Operand::Reg(distance), most]));
-    insts.push(match plan.bits {
-        32 => Op::Mov {
-            ty: Type::U32,
-            dst: amount,
-            src: Operand::Reg(distance),
-        },
-        _ => Op::Cvt {
+    let amount = if plan.bits == 32 {
+        distance
+    } else {
+        let amount = kernel.add_register(Width::W32);
+        let (mods, src) = (Modifiers::default(), Operand::Reg(distance));
+        insts.push(Op::Cvt {
             dst_ty: Type::U32,
             src_ty: word,
-            mods: Modifiers::default(),
+            mods,
             dst: amount,
-            src: Operand::Reg(distance),
-        },
-    });
+            src,
+        });
+        amount
+    };
     insts.push(alu(
         AluOp::Mul,
         Type::U32,

@@ -30,7 +30,8 @@ fn assert_same(kernel: &Kernel) {
     for options in densities() {
         let (probed, report) = pipeline::run(kernel, &options).unwrap();
         hetckpt_ir::validate::probed_kernel(&probed).unwrap();
-        check(kernel, &probed).unwrap_or_else(|e| panic!("{e:?}\n{}\n{}", print::kernel(kernel), print::kernel(&probed)));
+        check(kernel, &probed)
+            .unwrap_or_else(|e| panic!("{e:?}\n{}\n{}", print::kernel(kernel), print::kernel(&probed)));
         for stops in [Stops::Never, Stops::Every(1), Stops::Every(3)] {
             let after = run(&probed, &[], EVENTS, stops);
             let n = before.trace.len().min(after.trace.len());

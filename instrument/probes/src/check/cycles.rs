@@ -44,8 +44,14 @@ pub fn violations(probed: &Kernel) -> Vec<Violation> {
         }
         false
     };
-    let left = (0u32..).map(BbId).zip(&is_left).filter(|(_, left)| **left).map(|(id, _)| id);
-    left.filter(|&id| comes_back(id)).map(Violation::UnprobedCycle).collect()
+    let left = (0u32..)
+        .map(BbId)
+        .zip(&is_left)
+        .filter(|(_, left)| **left)
+        .map(|(id, _)| id);
+    left.filter(|&id| comes_back(id))
+        .map(Violation::UnprobedCycle)
+        .collect()
 }
 
 /// True if the block is a barrier or a poll, or may leave for one at once.
@@ -64,9 +70,16 @@ fn is_probe(probed: &Kernel, id: BbId) -> bool {
 }
 
 fn has_partial_warp(probed: &Kernel) -> bool {
-    probed.blocks.iter().flat_map(|block| &block.insts).any(|inst| match &inst.op {
-        Op::Warp { op: WarpOp::ActiveMask, .. } | Op::Opaque { .. } => true,
-        Op::Warp { mask, .. } => *mask != Operand::Imm(0xffff_ffff),
-        _ => false,
-    })
+    probed
+        .blocks
+        .iter()
+        .flat_map(|block| &block.insts)
+        .any(|inst| match &inst.op {
+            Op::Warp {
+                op: WarpOp::ActiveMask, ..
+            }
+            | Op::Opaque { .. } => true,
+            Op::Warp { mask, .. } => *mask != Operand::Imm(0xffff_ffff),
+            _ => false,
+        })
 }

@@ -45,12 +45,26 @@ pub fn violations(original: &Kernel, probed: &Kernel) -> Vec<Violation> {
             predecessors[successor.index()].push(id);
         }
     }
-    let start = Pair { original: (BbId(0), 0), probed: (BbId(0), 0), chunk_test: None, is_owed: false };
-    let mut walk = Walk { original, probed, predecessors, seen: HashSet::new(), work: vec![start] };
+    let start = Pair {
+        original: (BbId(0), 0),
+        probed: (BbId(0), 0),
+        chunk_test: None,
+        is_owed: false,
+    };
+    let mut walk = Walk {
+        original,
+        probed,
+        predecessors,
+        seen: HashSet::new(),
+        work: vec![start],
+    };
     let mut found = Vec::new();
     while let Some(pair) = walk.work.pop() {
         if walk.seen.insert(pair) && walk.step(pair).is_none() {
-            found.push(Violation::Differs { original: pair.original.0, probed: pair.probed.0 });
+            found.push(Violation::Differs {
+                original: pair.original.0,
+                probed: pair.probed.0,
+            });
         }
     }
     found
@@ -78,7 +92,11 @@ impl Walk<'_> {
     }
 
     fn push(&mut self, from: Pair, original: Place, probed: Place) {
-        self.work.push(Pair { original, probed, ..from });
+        self.work.push(Pair {
+            original,
+            probed,
+            ..from
+        });
     }
 
     /// Both execute the same instruction.
@@ -124,7 +142,15 @@ impl Walk<'_> {
         if !pair.is_owed || owed != inst {
             return None;
         }
-        self.push(Pair { is_owed: false, chunk_test: None, ..pair }, pair.original, advance(pair.probed));
+        self.push(
+            Pair {
+                is_owed: false,
+                chunk_test: None,
+                ..pair
+            },
+            pair.original,
+            advance(pair.probed),
+        );
         Some(())
     }
 
@@ -132,10 +158,18 @@ impl Walk<'_> {
         let (block, probed) = (&self.original.blocks[pair.original.0.index()], self.probed);
         match &probed.blocks[pair.probed.0.index()].terminator {
             Terminator::Jump(next) | Terminator::Poll { next, .. } => self.push(pair, pair.original, (*next, 0)),
-            Terminator::Branch { guard, taken, not_taken } if self.is_new(guard.pred) => {
+            Terminator::Branch {
+                guard,
+                taken,
+                not_taken,
+            } if self.is_new(guard.pred) => {
                 return self.new_branch(pair, *guard, *taken, *not_taken);
             }
-            Terminator::Branch { guard, taken, not_taken } if of_original.is_some() => {
+            Terminator::Branch {
+                guard,
+                taken,
+                not_taken,
+            } if of_original.is_some() => {
                 return self.guarded_warp_op(pair, of_original?, *guard, *taken, *not_taken);
             }
             other => {
@@ -144,7 +178,14 @@ impl Walk<'_> {
                 }
                 let pairs = block.terminator.successors().into_iter().zip(other.successors());
                 for (a, b) in pairs.collect::<Vec<_>>() {
-                    self.push(Pair { chunk_test: None, ..pair }, (a, 0), (b, 0));
+                    self.push(
+                        Pair {
+                            chunk_test: None,
+                            ..pair
+                        },
+                        (a, 0),
+                        (b, 0),
+                    );
                 }
             }
         }
@@ -160,8 +201,17 @@ impl Walk<'_> {
         };
         let original = self.original;
         let block = &original.blocks[pair.original.0.index()];
-        let Terminator::Branch { guard: asked, taken: a, not_taken: b } = &block.terminator else { return None };
-        let Op::Setp { dst, .. } = original.blocks[place.0.index()].insts[place.1].op else { return None };
+        let Terminator::Branch {
+            guard: asked,
+            taken: a,
+            not_taken: b,
+        } = &block.terminator
+        else {
+            return None;
+        };
+        let Op::Setp { dst, .. } = original.blocks[place.0.index()].insts[place.1].op else {
+            return None;
+        };
         if pair.original.1 != block.insts.len() || asked.pred != dst || asked.negated != guard.negated {
             return None;
         }
@@ -176,7 +226,15 @@ impl Walk<'_> {
         if pair.is_owed && needed_at_start(original, &self.predecessors, dst)[on_original.index()] {
             return None;
         }
-        self.push(Pair { chunk_test: None, is_owed: false, ..pair }, (on_original, 0), (on_probed, 0));
+        self.push(
+            Pair {
+                chunk_test: None,
+                is_owed: false,
+                ..pair
+            },
+            (on_original, 0),
+            (on_probed, 0),
+        );
         self.push(pair, pair.original, (out, 0));
         Some(())
     }
@@ -191,7 +249,10 @@ impl Walk<'_> {
     /// `@p warp` became a branch around the operation.
     fn guarded_warp_op(&mut self, pair: Pair, inst: &Inst, guard: Guard, taken: BbId, not_taken: BbId) -> Option<()> {
         let alone = &self.probed.blocks[taken.index()];
-        let unguarded = Inst { guard: None, ..inst.clone() };
+        let unguarded = Inst {
+            guard: None,
+            ..inst.clone()
+        };
         let is_right = matches!(inst.op, Op::Warp { .. })
             && inst.guard == Some(guard)
             && matches!(alone.insts.as_slice(), [only] if self.is_same(&unguarded, only))
@@ -204,7 +265,8 @@ impl Walk<'_> {
     }
 
     fn owed(&self, pair: Pair) -> Option<&Inst> {
-        pair.chunk_test.map(|(_, (block, index))| &self.original.blocks[block.index()].insts[index])
+        pair.chunk_test
+            .map(|(_, (block, index))| &self.original.blocks[block.index()].insts[index])
     }
 
     fn owed_or_tested(&self, pair: Pair) -> Option<RegId> {
@@ -230,8 +292,20 @@ impl Walk<'_> {
     fn is_same(&self, original: &Inst, probed: &Inst) -> bool {
         match (&original.op, &probed.op) {
             (
-                Op::Warp { op, dst, dst_pred, srcs, .. },
-                Op::Warp { op: op2, dst: dst2, dst_pred: dst_pred2, srcs: srcs2, .. },
+                Op::Warp {
+                    op,
+                    dst,
+                    dst_pred,
+                    srcs,
+                    ..
+                },
+                Op::Warp {
+                    op: op2,
+                    dst: dst2,
+                    dst_pred: dst_pred2,
+                    srcs: srcs2,
+                    ..
+                },
             ) => (op, dst, dst_pred, srcs, original.guard) == (op2, dst2, dst_pred2, srcs2, probed.guard),
             _ => original == probed,
         }
@@ -260,8 +334,28 @@ fn redefines(inst: &Inst, reg: Option<RegId>) -> bool {
 
 /// The predicate of `inst`, if it is `setp` with one operand replaced by a new register.
 fn chunk_test(setp: &Inst, inst: &Inst, num_registers: usize) -> Option<RegId> {
-    let Op::Setp { cmp, ty, a, b, combine: None, .. } = &setp.op else { return None };
-    let Op::Setp { cmp: cmp2, ty: ty2, dst, dst_not: None, a: a2, b: b2, combine: None, .. } = &inst.op else {
+    let Op::Setp {
+        cmp,
+        ty,
+        a,
+        b,
+        combine: None,
+        ..
+    } = &setp.op
+    else {
+        return None;
+    };
+    let Op::Setp {
+        cmp: cmp2,
+        ty: ty2,
+        dst,
+        dst_not: None,
+        a: a2,
+        b: b2,
+        combine: None,
+        ..
+    } = &inst.op
+    else {
         return None;
     };
     let is_new = |o: &Operand| matches!(o, Operand::Reg(r) if r.index() >= num_registers);
@@ -275,8 +369,15 @@ fn is_same_end(original: &Terminator, probed: &Terminator) -> bool {
         (Terminator::Branch { guard, .. }, Terminator::Branch { guard: guard2, .. }) => guard == guard2,
         (Terminator::Exit, Terminator::Exit) | (Terminator::Trap, Terminator::Trap) => true,
         (
-            Terminator::Barrier { id, count, reduction, .. },
-            Terminator::Barrier { id: id2, count: count2, reduction: reduction2, .. },
+            Terminator::Barrier {
+                id, count, reduction, ..
+            },
+            Terminator::Barrier {
+                id: id2,
+                count: count2,
+                reduction: reduction2,
+                ..
+            },
         ) => (id, count, reduction) == (id2, count2, reduction2),
         _ => false,
     }

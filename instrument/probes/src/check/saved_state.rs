@@ -41,7 +41,12 @@ pub fn violations(probed: &Kernel) -> Vec<Violation> {
 pub fn needed_at_start(kernel: &Kernel, predecessors: &[Vec<BbId>], reg: RegId) -> Vec<bool> {
     let first: Vec<First> = kernel.blocks.iter().map(|block| first_access(block, reg)).collect();
     let mut needed: Vec<bool> = first.iter().map(|f| *f == First::Read).collect();
-    let mut work: Vec<BbId> = (0u32..).map(BbId).zip(&needed).filter(|(_, n)| **n).map(|(id, _)| id).collect();
+    let mut work: Vec<BbId> = (0u32..)
+        .map(BbId)
+        .zip(&needed)
+        .filter(|(_, n)| **n)
+        .map(|(id, _)| id)
+        .collect();
     while let Some(block) = work.pop() {
         for &pred in &predecessors[block.index()] {
             if first[pred.index()] == First::Nothing && !needed[pred.index()] {

@@ -12,7 +12,9 @@ pub fn violations(probed: &Kernel) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut uses = vec![0; probed.resume_points.len()];
     let mut stands = |point: ResumePointId, kind: ResumePointKind, block: BbId| {
-        let Some(count) = uses.get_mut(point.index()) else { return false };
+        let Some(count) = uses.get_mut(point.index()) else {
+            return false;
+        };
         *count += 1;
         probed.resume_points[point.index()].kind == kind && probed.resume_points[point.index()].block == block
     };
@@ -27,7 +29,11 @@ pub fn violations(probed: &Kernel) -> Vec<Violation> {
                     found.push(Violation::Poll(id));
                 }
             }
-            Terminator::Barrier { probe: Some(probe), next, .. } => {
+            Terminator::Barrier {
+                probe: Some(probe),
+                next,
+                ..
+            } => {
                 let arrives = stands(probe.arrive, ResumePointKind::BarrierArrive, id);
                 if !(stands(probe.leave, ResumePointKind::BarrierLeave, *next) && arrives && block.insts.is_empty()) {
                     found.push(Violation::Barrier(id));
@@ -35,7 +41,12 @@ pub fn violations(probed: &Kernel) -> Vec<Violation> {
             }
             _ => {}
         }
-        if let Some(Op::Warp { probe, .. }) = block.insts.iter().map(|i| &i.op).find(|op| matches!(op, Op::Warp { .. })) {
+        if let Some(Op::Warp { probe, .. }) = block
+            .insts
+            .iter()
+            .map(|i| &i.op)
+            .find(|op| matches!(op, Op::Warp { .. }))
+        {
             let is_right = match (probe, &block.terminator, block.insts.as_slice()) {
                 (Some(probe), Terminator::Jump(next), [inst]) if inst.guard.is_none() => {
                     stands(probe.arrive, ResumePointKind::WarpArrive, id)
@@ -52,15 +63,27 @@ pub fn violations(probed: &Kernel) -> Vec<Violation> {
         found.push(Violation::Entry);
     }
     let counted = (0u32..).map(ResumePointId).zip(uses);
-    found.extend(counted.filter(|(_, n)| *n != 1).map(|(point, n)| Violation::ResumePoint(point, n)));
+    found.extend(
+        counted
+            .filter(|(_, n)| *n != 1)
+            .map(|(point, n)| Violation::ResumePoint(point, n)),
+    );
     found
 }
 
 fn is_entry_probe(probed: &Kernel) -> bool {
-    let Some(BasicBlock { insts, terminator: Terminator::Poll { resume_point, .. }, .. }) = probed.blocks.first() else {
+    let Some(BasicBlock {
+        insts,
+        terminator: Terminator::Poll { resume_point, .. },
+        ..
+    }) = probed.blocks.first()
+    else {
         return false;
     };
     let is_pure = insts.iter().all(|inst| !inst.op.has_side_effect());
-    let is_target = probed.blocks.iter().any(|b| b.terminator.successors().contains(&Kernel::ENTRY));
+    let is_target = probed
+        .blocks
+        .iter()
+        .any(|b| b.terminator.successors().contains(&Kernel::ENTRY));
     is_pure && !is_target && *resume_point == Kernel::ENTRY_POINT
 }

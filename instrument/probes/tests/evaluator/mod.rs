@@ -67,7 +67,12 @@ pub fn run_from(
     mut regs: Vec<u64>,
 ) -> Run {
     let liveness = Liveness::new(kernel);
-    let mut out = Run { trace: Vec::new(), end: End::CutOff, polls: 0, longest_gap: 0 };
+    let mut out = Run {
+        trace: Vec::new(),
+        end: End::CutOff,
+        polls: 0,
+        longest_gap: 0,
+    };
     let (mut at, mut gap) = (start, 0);
     for _ in 0..30_000 {
         let block = &kernel.blocks[at.index()];
