@@ -2,3 +2,5 @@
 
 pub mod device;
 pub mod error;
+pub mod control;
+pub mod cuda;

@@ -1,0 +1,179 @@
+//! Device memory that pausing needs: control blocks with their pause words, and scratch for what stopped threads leave.
+
+use std::sync::Arc;
+
+use hetckpt_abi::launch_control::{ARENA_BYTES, LAUNCH_CONTROL_BYTES, NUM_PAUSE_WORDS, PAUSE_WORD_STRIDE};
+
+use super::driver::{self, DriverError, Result};
+use super::handles::{Context, DeviceBuffer, Pinned, Stream};
+use super::transfer::Transfers;
+
+/// Bytes of pause words at the start of an arena.
+const PAUSE_BYTES: usize = NUM_PAUSE_WORDS as usize * PAUSE_WORD_STRIDE as usize;
+
+/// Control blocks ([`hetckpt_abi::launch_control`]).
+pub(super) struct Arena {
+    addr: u64,
+    handle: u64,
+    free: Vec<u64>,
+}
+
+impl Arena {
+    /// An arena whose pause words say what `request` says.
+    fn new(context: &Context, stream: &Stream, request: &Pinned) -> Result<Self> {
+        let size = usize::try_from(ARENA_BYTES).unwrap_or(usize::MAX);
+        // Reservations are aligned to the granularity of mappings, which is the arena's size or a multiple of it.
+        let addr = driver::cuMemAddressReserve(size, 0)?;
+        if addr % ARENA_BYTES != 0 {
+            let _ = driver::cuMemAddressFree(addr, size);
+            return Err(DriverError {
+                call: "cuMemAddressReserve",
+                code: driver::UNKNOWN,
+            });
+        }
+        let handle = driver::cuMemCreate(size, context.device)?;
+        driver::cuMemMap(addr, size, 0, handle, 0)?;
+        driver::cuMemSetAccess(addr, size, context.device)?;
+        request.send(addr, PAUSE_BYTES, stream)?;
+        stream.wait()?;
+        let first = addr + PAUSE_BYTES as u64;
+        let free = (first..addr + ARENA_BYTES)
+            .step_by(LAUNCH_CONTROL_BYTES as usize)
+            .collect();
+        Ok(Self { addr, handle, free })
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let size = usize::try_from(ARENA_BYTES).unwrap_or(usize::MAX);
+        let _ = driver::cuMemUnmap(self.addr, size);
+        let _ = driver::cuMemRelease(self.handle);
+        let _ = driver::cuMemAddressFree(self.addr, size);
+    }
+}
+
+/// All arenas, and how they are written to.
+pub(super) struct Arenas {
+    all: Vec<Arena>,
+    /// Copies on it overtake all else.
+    pub stream: Stream,
+    words: Pinned,
+    block: Pinned,
+}
+
+impl Arenas {
+    pub fn new(context: &Context, priority: i32) -> Result<Self> {
+        let mut arenas = Self {
+            all: Vec::new(),
+            stream: Stream::new(priority)?,
+            words: Pinned::new(PAUSE_BYTES)?,
+            block: Pinned::new(LAUNCH_CONTROL_BYTES as usize)?,
+        };
+        arenas.grow(context)?;
+        Ok(arenas)
+    }
+
+    fn grow(&mut self, context: &Context) -> Result<()> {
+        let arena = Arena::new(context, &self.stream, &self.words)?;
+        self.all.push(arena);
+        Ok(())
+    }
+
+    /// Address of a control block that no launch uses.
+    pub fn take(&mut self, context: &Context) -> Result<u64> {
+        if let Some(addr) = self.all.iter_mut().find_map(|arena| arena.free.pop()) {
+            return Ok(addr);
+        }
+        self.grow(context)?;
+        let last = self.all.last_mut().and_then(|arena| arena.free.pop());
+        last.ok_or(DriverError {
+            call: "control block",
+            code: driver::UNKNOWN,
+        })
+    }
+
+    /// Gives a control block back.
+    pub fn give_back(&mut self, addr: u64) {
+        if let Some(arena) = self
+            .all
+            .iter_mut()
+            .find(|arena| arena.addr == addr & !(ARENA_BYTES - 1))
+        {
+            arena.free.push(addr);
+        }
+    }
+
+    /// Writes a control block.
+    pub fn write(&mut self, addr: u64, words: &crate::control::ControlWords) -> Result<()> {
+        self.block.bytes_mut().copy_from_slice(&words.to_bytes());
+        self.block.send(addr, LAUNCH_CONTROL_BYTES as usize, &self.stream)?;
+        self.stream.wait()
+    }
+
+    /// Sets all pause words.
+    pub fn set_pause(&mut self, pause: bool) -> Result<()> {
+        self.words.bytes_mut().fill(0);
+        for word in self.words.bytes_mut().chunks_exact_mut(PAUSE_WORD_STRIDE as usize) {
+            word[0] = u8::from(pause);
+        }
+        for arena in &self.all {
+            self.words.send(arena.addr, PAUSE_BYTES, &self.stream)?;
+        }
+        self.stream.wait()
+    }
+}
+
+/// Zeroed device memory, handed out at a pause and taken back, zeroed again, when all of it has been read.
+pub(super) struct Scratch {
+    buffer: DeviceBuffer,
+    size: u64,
+    used: u64,
+    /// What did not fit.
+    extra: Vec<DeviceBuffer>,
+    memory: Arc<Stream>,
+}
+
+impl Scratch {
+    pub fn new(transfers: &Transfers, context: &Context, memory: &Arc<Stream>, size: u64) -> Result<Self> {
+        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
+        let buffer = DeviceBuffer::new(bytes, memory)?;
+        transfers.on_stream(context, |stream| {
+            driver::cuMemsetD8Async(buffer.addr, 0, bytes, stream.0)
+        })?;
+        Ok(Self {
+            buffer,
+            size,
+            used: 0,
+            extra: Vec::new(),
+            memory: memory.clone(),
+        })
+    }
+
+    /// `size` bytes of zeros, aligned to 256.
+    pub fn take(&mut self, transfers: &Transfers, context: &Context, size: u64) -> Result<u64> {
+        let size = size.next_multiple_of(256);
+        if self.used + size <= self.size {
+            self.used += size;
+            return Ok(self.buffer.addr + self.used - size);
+        }
+        let buffer = DeviceBuffer::new(usize::try_from(size).unwrap_or(usize::MAX), &self.memory)?;
+        // A fill may need a free multiprocessor, and kernels are running.
+        transfers.zero_by_copies(context, buffer.addr, size)?;
+        let addr = buffer.addr;
+        self.extra.push(buffer);
+        Ok(addr)
+    }
+
+    /// Takes everything back; nothing is running that uses it.
+    pub fn reset(&mut self, transfers: &Transfers, context: &Context) -> Result<()> {
+        self.extra.clear();
+        let used = usize::try_from(std::mem::take(&mut self.used)).unwrap_or(usize::MAX);
+        if used == 0 {
+            return Ok(());
+        }
+        transfers.on_stream(context, |stream| {
+            driver::cuMemsetD8Async(self.buffer.addr, 0, used, stream.0)
+        })
+    }
+}

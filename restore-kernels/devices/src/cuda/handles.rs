@@ -1,0 +1,212 @@
+//! Driver objects that free themselves.
+#![allow(unsafe_code, reason = "driver FFI")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmodule, CUstream};
+
+use super::driver::{self, DriverError, NOT_READY, Result};
+
+/// How long a wait looks before it sleeps: longer than a short copy takes, shorter than anybody minds.
+const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(40);
+
+/// The primary context of a device.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub device: CUdevice,
+    handle: CUcontext,
+}
+
+// SAFETY: a context may be used from any thread; each makes it current first.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver locks.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub fn retain(device: CUdevice) -> Result<Self> {
+        const BLOCKING_SYNC: u32 = 4;
+        // Refused where the context is in use already; then waits merely cost more.
+        let _ = driver::cuDevicePrimaryCtxSetFlags(device, BLOCKING_SYNC);
+        let handle = driver::cuDevicePrimaryCtxRetain(device)?;
+        let context = Self { device, handle };
+        context.enter()?;
+        Ok(context)
+    }
+
+    /// Makes the context the calling thread's.
+    pub fn enter(&self) -> Result<()> {
+        driver::cuCtxSetCurrent(self.handle)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let _ = driver::cuDevicePrimaryCtxRelease(self.device);
+    }
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream(pub CUstream);
+
+// SAFETY: streams may be used from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the driver locks.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub fn new(priority: i32) -> Result<Self> {
+        driver::cuStreamCreateWithPriority(priority).map(Self)
+    }
+
+    /// Waits for all that was given to the stream.
+    pub fn wait(&self) -> Result<()> {
+        wait(|| driver::cuStreamQuery(self.0), || driver::cuStreamSynchronize(self.0))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _ = driver::cuStreamDestroy(self.0);
+    }
+}
+
+/// An event.
+#[derive(Debug)]
+pub(super) struct Event(CUevent);
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above; the driver locks.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub fn new() -> Result<Self> {
+        driver::cuEventCreate().map(Self)
+    }
+
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        driver::cuEventRecord(self.0, stream.0)
+    }
+
+    /// True if it has come, or will never come because the device failed.
+    pub fn is_done(&self) -> bool {
+        !matches!(driver::cuEventQuery(self.0), Err(DriverError { code: NOT_READY, .. }))
+    }
+
+    pub fn wait(&self) -> Result<()> {
+        wait(|| driver::cuEventQuery(self.0), || driver::cuEventSynchronize(self.0))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _ = driver::cuEventDestroy(self.0);
+    }
+}
+
+/// Looks for a short time, then sleeps.
+fn wait(query: impl Fn() -> Result<()>, sleep: impl Fn() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < LOOK_BEFORE_SLEEP {
+        match query() {
+            Err(DriverError { code: NOT_READY, .. }) => std::hint::spin_loop(),
+            done => return done,
+        }
+    }
+    sleep()
+}
+
+/// A module.
+#[derive(Debug)]
+pub(super) struct Module(pub CUmodule);
+
+// SAFETY: modules may be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above; the driver locks.
+unsafe impl Sync for Module {}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _ = driver::cuModuleUnload(self.0);
+    }
+}
+
+/// Pinned host memory.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    start: *mut u8,
+    size: usize,
+}
+
+// SAFETY: plain memory with one owner.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    pub fn new(size: usize) -> Result<Self> {
+        let pinned = Self {
+            start: driver::cuMemHostAlloc(size)?,
+            size,
+        };
+        // SAFETY: the whole of a fresh allocation, which the driver need not have cleared.
+        unsafe { std::ptr::write_bytes(pinned.start, 0, size) };
+        Ok(pinned)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: an allocation of this size, initialised when it was made.
+        unsafe { std::slice::from_raw_parts(self.start, self.size) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: an allocation of this size, initialised when it was made, borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.size) }
+    }
+
+    /// Starts copying the first `size` bytes to the device; they must stay as they are until the stream has done it.
+    pub fn send(&self, dst: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
+        let src = self.bytes()[..size].as_ptr();
+        // SAFETY: the memory lives as long as `self`; the owners of pinned memory wait for the stream before they drop it.
+        unsafe { driver::cuMemcpyHtoDAsync(dst, src, size, stream.0) }
+    }
+
+    /// Starts copying `size` bytes from the device.
+    pub fn receive(&mut self, src: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
+        let dst = self.bytes_mut()[..size].as_mut_ptr();
+        // SAFETY: as for `send`.
+        unsafe { driver::cuMemcpyDtoHAsync(dst, src, size, stream.0) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: came from `cuMemHostAlloc`; nobody refers to it any more.
+        let _ = unsafe { driver::cuMemFreeHost(self.start) };
+    }
+}
+
+/// Device memory that the driver places. Freed in a stream's order, since `cuMemFree` would wait for running kernels.
+#[derive(Debug)]
+pub(super) struct DeviceBuffer {
+    pub addr: CUdeviceptr,
+    stream: Arc<Stream>,
+}
+
+impl DeviceBuffer {
+    pub fn new(size: usize, stream: &Arc<Stream>) -> Result<Self> {
+        let addr = driver::cuMemAllocAsync(size.max(1), stream.0)?;
+        let buffer = Self {
+            addr,
+            stream: stream.clone(),
+        };
+        stream.wait()?;
+        Ok(buffer)
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        let _ = driver::cuMemFreeAsync(self.addr, self.stream.0);
+    }
+}

@@ -1,0 +1,121 @@
+//! Finding NVIDIA's driver library. The server may run beside our own `libcuda.so.1`, so the real one is loaded by path,
+//! before cudarc looks for it by name: the dynamic linker then gives cudarc what is loaded already.
+#![allow(unsafe_code, reason = "loading a library")]
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys;
+use libloading::Library;
+
+use crate::error::DeviceError;
+
+/// Overrides where the driver library is looked for.
+pub const DRIVER_VARIABLE: &str = "HETCKPT_CUDA_DRIVER";
+
+const NAME: &str = "libcuda.so.1";
+
+/// Where distributions, containers and WSL keep it.
+const FOLDERS: [&str; 10] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib64/nvidia",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+];
+
+/// Loads the driver library, once for the process.
+///
+/// # Errors
+/// [`DeviceError::NotPresent`] with the places that were tried.
+pub(super) fn load() -> Result<(), DeviceError> {
+    static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
+    LOADED
+        .get_or_init(find_and_load)
+        .clone()
+        .map_err(|reason| DeviceError::NotPresent {
+            device: "cuda".into(),
+            reason,
+        })
+}
+
+fn find_and_load() -> Result<(), String> {
+    let mut tried = Vec::new();
+    for path in candidates() {
+        if !path.exists() {
+            continue;
+        }
+        // SAFETY: the file is the installed driver (or what the user names as such); its initialisers are meant to run.
+        match unsafe { Library::new(&path) } {
+            Ok(library) => return adopt(library),
+            Err(error) => tried.push(format!("{}: {error}", path.display())),
+        }
+    }
+    if tried.is_empty() {
+        tried.push(format!(
+            "no {NAME} in the usual folders (set {DRIVER_VARIABLE} to its path)"
+        ));
+    }
+    Err(tried.join("; "))
+}
+
+/// Keeps `library` loaded and makes sure that cudarc finds the same one.
+fn adopt(library: Library) -> Result<(), String> {
+    // SAFETY: only the symbol's address is looked at.
+    let ours = unsafe { library.get::<fn()>(b"cuInit") }
+        .map(|s| *s as usize)
+        .map_err(|e| e.to_string())?;
+    // The handle stays open for the life of the process.
+    std::mem::forget(library);
+    // SAFETY: looks for the library by name; loading the driver has no precondition.
+    if !unsafe { sys::is_culib_present() } {
+        return Err("the driver is loaded but not found by its name".into());
+    }
+    // SAFETY: the library is present, so this does not panic.
+    let found = unsafe { sys::culib() };
+    // SAFETY: only the symbol's address is looked at.
+    let theirs = unsafe { found.get::<fn()>(b"cuInit") }
+        .map(|s| *s as usize)
+        .map_err(|e| e.to_string())?;
+    if ours == theirs {
+        Ok(())
+    } else {
+        Err(format!(
+            "another library than the driver answers to the name {NAME} (see LD_LIBRARY_PATH)"
+        ))
+    }
+}
+
+fn candidates() -> Vec<PathBuf> {
+    if let Some(path) = std::env::var_os(DRIVER_VARIABLE) {
+        return vec![PathBuf::from(path)];
+    }
+    let mut folders: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
+    folders.extend(configured_folders());
+    folders.into_iter().map(|folder| folder.join(NAME)).collect()
+}
+
+/// Folders that `/etc/ld.so.conf.d` adds (containers mount the driver there).
+fn configured_folders() -> Vec<PathBuf> {
+    let Ok(files) = std::fs::read_dir("/etc/ld.so.conf.d") else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+    paths.sort();
+    let texts = paths.into_iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let is_folder = |line: &str| line.starts_with('/');
+    texts
+        .flat_map(|text| {
+            text.lines()
+                .map(str::trim)
+                .filter(|l| is_folder(l))
+                .map(PathBuf::from)
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}

@@ -1,0 +1,367 @@
+//! NVIDIA devices, through the driver API loaded at run time (cudarc). Nothing of CUDA is needed to build this, and on a
+//! machine without a driver everything here answers [`DeviceError::NotPresent`].
+
+mod arena;
+mod driver;
+mod flight;
+mod handles;
+mod library;
+mod memory;
+mod module;
+mod pausing;
+mod queue;
+mod shared_base;
+mod transfer;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, Queue};
+use crate::error::DeviceError;
+use arena::{Arenas, Scratch};
+use driver::DriverError;
+use handles::{Context, Stream};
+use memory::Memory;
+use module::{Builder, LoadedCuda};
+use pausing::Pausing;
+use queue::CudaQueue;
+use transfer::Transfers;
+
+pub use library::DRIVER_VARIABLE;
+
+/// Numbers of device attributes (`CUdevice_attribute`) that are looked at here.
+mod attribute {
+    pub const MAX_THREADS_PER_BLOCK: u32 = 1;
+    pub const NUM_MULTIPROCESSORS: u32 = 16;
+    pub const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
+    pub const COMPUTE_CAPABILITY_MINOR: u32 = 76;
+    pub const MAX_SHARED_OPT_IN: u32 = 97;
+    /// Numbers beyond those known today are asked for too.
+    pub const LAST: u32 = 200;
+}
+
+/// Scratch memory set aside for pauses, so that none must be found then.
+const SCRATCH_BYTES: u64 = 128 << 20;
+/// Fills up to this size are done by copies while kernels run.
+const MAX_COPIED_FILL: u64 = 1 << 20;
+
+/// Settings of a CUDA device.
+#[derive(Clone, Debug, Default)]
+pub struct CudaOptions {
+    /// Where built kernels are kept; `None`: nowhere.
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Limits of a device.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    max_threads_per_block: u32,
+    max_shared_bytes: u32,
+    num_multiprocessors: u32,
+}
+
+/// What the device's queues and launches share.
+struct CudaInner {
+    limits: Limits,
+    transfers: Transfers,
+    memory: Memory,
+    returned_controls: Mutex<Vec<u64>>,
+    pausing: Mutex<Pausing>,
+    memory_stream: Arc<Stream>,
+    /// Dropped last: all above belongs to it.
+    context: Context,
+}
+
+/// One NVIDIA GPU.
+pub struct CudaDevice {
+    inner: Arc<CudaInner>,
+    builder: Builder,
+    description: DeviceDescription,
+    sm: u32,
+    shared_base: u32,
+    next_queue: AtomicU64,
+    priorities: (i32, i32),
+}
+
+/// A lock that does not care whether another holder panicked: what it guards is valid after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start_driver() -> Result<(), DeviceError> {
+    library::load()?;
+    let absent = |e: DriverError| DeviceError::NotPresent {
+        device: "cuda".into(),
+        reason: e.reason(),
+    };
+    driver::cuInit(0).map_err(absent)
+}
+
+/// Describes all NVIDIA devices of this machine, without using any.
+///
+/// # Errors
+/// [`DeviceError::NotPresent`] if there is no driver or no device.
+pub fn list() -> Result<Vec<DeviceDescription>, DeviceError> {
+    start_driver()?;
+    let count = driver::cuDeviceGetCount()?;
+    (0..count).map(|ordinal| Ok(describe(ordinal)?)).collect()
+}
+
+fn describe(ordinal: i32) -> driver::Result<DeviceDescription> {
+    let device = driver::cuDeviceGet(ordinal)?;
+    let attributes: Vec<(u32, i32)> = (1..=attribute::LAST)
+        .filter_map(|number| Some((number, driver::cuDeviceGetAttribute(number, device).ok()?)))
+        .collect();
+    let get = |number| {
+        attributes
+            .iter()
+            .find(|(n, _)| *n == number)
+            .map_or(0, |(_, v)| v.cast_unsigned())
+    };
+    let version = driver::cuDriverGetVersion()?;
+    let total_bytes = driver::cuDeviceTotalMem(device)?;
+    Ok(DeviceDescription {
+        id: format!("cuda:{ordinal}"),
+        kind: "cuda",
+        name: driver::cuDeviceGetName(device)?,
+        vendor: "NVIDIA".into(),
+        driver: format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        total_bytes,
+        free_bytes: total_bytes,
+        max_threads_per_block: get(attribute::MAX_THREADS_PER_BLOCK),
+        max_shared_bytes: get(attribute::MAX_SHARED_OPT_IN),
+        num_multiprocessors: get(attribute::NUM_MULTIPROCESSORS),
+        uuid: driver::cuDeviceGetUuid(device)?,
+        cuda_attributes: attributes,
+    })
+}
+
+impl CudaDevice {
+    /// Opens device `ordinal`.
+    ///
+    /// # Errors
+    /// [`DeviceError::NotPresent`] if there is no such device, [`DeviceError::Driver`] if it cannot be used.
+    pub fn open(ordinal: u32, options: &CudaOptions) -> Result<Self, DeviceError> {
+        start_driver()?;
+        let count = driver::cuDeviceGetCount()?;
+        let number = i32::try_from(ordinal)
+            .ok()
+            .filter(|n| *n < count)
+            .ok_or_else(|| DeviceError::NotPresent {
+                device: format!("cuda:{ordinal}"),
+                reason: format!("the driver has {count} device(s)"),
+            })?;
+        let description = describe(number)?;
+        let get = |number| {
+            description
+                .cuda_attributes
+                .iter()
+                .find(|(n, _)| *n == number)
+                .map_or(0, |(_, v)| *v)
+        };
+        let sm = get(attribute::COMPUTE_CAPABILITY_MAJOR) * 10 + get(attribute::COMPUTE_CAPABILITY_MINOR);
+        let sm = sm.cast_unsigned();
+        let context = Context::retain(driver::cuDeviceGet(number)?)?;
+        let priorities = driver::cuCtxGetStreamPriorityRange()?;
+        let urgent = priorities.1;
+        let transfers = Transfers::new(urgent);
+        let memory_stream = Arc::new(Stream::new(urgent)?);
+        let scratch_bytes = SCRATCH_BYTES.min(description.total_bytes / 64);
+        let pausing = Pausing {
+            is_paused: false,
+            arenas: Arenas::new(&context, urgent)?,
+            scratch: Scratch::new(&transfers, &context, &memory_stream, scratch_bytes)?,
+            flights: std::collections::BTreeMap::new(),
+        };
+        let builder = Builder {
+            device: description.id.clone(),
+            key: format!("{} sm_{sm} {}", description.name, description.driver),
+            cache_dir: options.cache_dir.clone(),
+        };
+        let shared_base = shared_base::measure(&builder, &context, &transfers, &memory_stream, sm)?;
+        let inner = CudaInner {
+            limits: Limits {
+                max_threads_per_block: description.max_threads_per_block,
+                max_shared_bytes: description.max_shared_bytes,
+                num_multiprocessors: description.num_multiprocessors,
+            },
+            transfers,
+            memory: Memory::default(),
+            returned_controls: Mutex::default(),
+            pausing: Mutex::new(pausing),
+            memory_stream,
+            context,
+        };
+        let inner = Arc::new(inner);
+        Ok(Self {
+            inner,
+            builder,
+            description,
+            sm,
+            shared_base,
+            next_queue: AtomicU64::new(0),
+            priorities,
+        })
+    }
+
+    /// Compute capability, `10 * major + minor`: what PTX for it may be generated for.
+    #[must_use]
+    pub fn sm(&self) -> u32 {
+        self.sm
+    }
+
+    /// Address of the first byte of dynamic shared memory: what generated PTX adds to shared addresses.
+    #[must_use]
+    pub fn shared_base(&self) -> u32 {
+        self.shared_base
+    }
+}
+
+impl Device for CudaDevice {
+    fn describe(&self) -> DeviceDescription {
+        let now = self.inner.context.enter().and_then(|()| driver::cuMemGetInfo());
+        let free_bytes = now.map_or(self.description.free_bytes, |(free, _)| free);
+        DeviceDescription {
+            free_bytes,
+            ..self.description.clone()
+        }
+    }
+
+    fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        inner.memory.map(&inner.context, addr, size_bytes)?;
+        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+        // A fill would wait for a free multiprocessor.
+        let zeroed = if inner.is_running() {
+            inner.transfers.zero_by_copies(&inner.context, addr, size_bytes)
+        } else {
+            inner
+                .transfers
+                .on_stream(&inner.context, |s| driver::cuMemsetD8Async(addr, 0, size, s.0))
+        };
+        if let Err(error) = zeroed {
+            let _ = inner.memory.unmap(&inner.context, addr, size_bytes);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.memory.unmap(&self.inner.context, addr, size_bytes)
+    }
+
+    fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.memory.register_host(&self.inner.context, addr, size_bytes)
+    }
+
+    fn unregister_host(&self, addr: u64) -> Result<(), DeviceError> {
+        self.inner.memory.unregister_host(&self.inner.context, addr)
+    }
+
+    fn write(&self, dst: u64, src: &[u8]) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        if inner.memory.is_registered(src.as_ptr(), src.len()) {
+            return Ok(inner.transfers.write_pinned(&inner.context, dst, src)?);
+        }
+        Ok(inner.transfers.write(&inner.context, dst, src)?)
+    }
+
+    fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        if inner.memory.is_registered(dst.as_ptr(), dst.len()) {
+            return Ok(inner.transfers.read_pinned(&inner.context, src, dst)?);
+        }
+        Ok(inner.transfers.read(&inner.context, src, dst)?)
+    }
+
+    fn copy(&self, dst: u64, src: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+        let copy = |stream: &Stream| driver::cuMemcpyDtoDAsync(dst, src, size, stream.0);
+        Ok(self.inner.transfers.on_stream(&self.inner.context, copy)?)
+    }
+
+    fn fill(&self, dst: u64, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<(), DeviceError> {
+        let element = match value {
+            Fill::U8(_) => 1,
+            Fill::U16(_) => 2,
+            Fill::U32(_) => 4,
+        };
+        let size_bytes = width * element * rows;
+        let is_dense = rows <= 1 || pitch_bytes == width * element;
+        if is_dense && size_bytes <= MAX_COPIED_FILL && self.inner.is_running() {
+            let bytes: Vec<u8> = match value {
+                Fill::U8(v) => [v].repeat((width * rows) as usize),
+                Fill::U16(v) => v.to_le_bytes().repeat((width * rows) as usize),
+                Fill::U32(v) => v.to_le_bytes().repeat((width * rows) as usize),
+            };
+            return self.write(dst, &bytes);
+        }
+        let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let pitch = if rows <= 1 { width * element } else { pitch_bytes };
+        let (pitch, width, rows) = (size(pitch), size(width), size(rows));
+        Ok(self
+            .inner
+            .transfers
+            .on_stream(&self.inner.context, |stream| match value {
+                Fill::U8(v) => driver::cuMemsetD2D8Async(dst, pitch, v, width, rows, stream.0),
+                Fill::U16(v) => driver::cuMemsetD2D16Async(dst, pitch, v, width, rows, stream.0),
+                Fill::U32(v) => driver::cuMemsetD2D32Async(dst, pitch, v, width, rows, stream.0),
+            })?)
+    }
+
+    fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+        let Code::Ptx(ptx) = &request.code else {
+            return Err(DeviceError::Build {
+                kernel: request.name.clone(),
+                device: self.description.id.clone(),
+                log: "a CUDA device takes PTX".into(),
+            });
+        };
+        self.inner.context.enter()?;
+        Ok(Arc::new(LoadedCuda(Arc::new(self.builder.load(request, ptx)?))))
+    }
+
+    fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError> {
+        self.inner.context.enter()?;
+        let (least, greatest) = self.priorities;
+        // The most urgent one is kept for pausing and copies where there is a choice.
+        let priority = priority.clamp((greatest + 1).min(least), least);
+        let id = self.next_queue.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(CudaQueue {
+            device: self.inner.clone(),
+            id,
+            stream: Stream::new(priority)?,
+        }))
+    }
+
+    fn request_pause(&self) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        inner.context.enter()?;
+        Ok(lock(&inner.pausing).request(&inner.transfers, &inner.context)?)
+    }
+
+    fn end_pause(&self) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        inner.context.enter()?;
+        Ok(lock(&inner.pausing).end(&inner.transfers, &inner.context)?)
+    }
+}
+
+impl CudaInner {
+    /// True if kernels may be running.
+    fn is_running(&self) -> bool {
+        let mut pausing = lock(&self.pausing);
+        pausing.forget_done();
+        !pausing.flights.is_empty()
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        let inner = &self.inner;
+        let flights = std::mem::take(&mut lock(&inner.pausing).flights);
+        drop(flights);
+        inner.memory.clear(&inner.context);
+    }
+}

@@ -1,0 +1,107 @@
+//! The request to stop, and what must be laid out before it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::arena::{Arenas, Scratch};
+use super::driver::Result;
+use super::flight::{Flight, Prepared};
+use super::handles::Context;
+use super::lock;
+use super::transfer::Transfers;
+use crate::control::ControlWords;
+
+/// What launching and pausing share.
+pub(super) struct Pausing {
+    pub is_paused: bool,
+    pub arenas: Arenas,
+    pub scratch: Scratch,
+    /// Launches under way, by queue, in order.
+    pub flights: BTreeMap<u64, VecDeque<Arc<Flight>>>,
+}
+
+impl Pausing {
+    /// Drops launches that are over.
+    pub fn forget_done(&mut self) {
+        for queue in self.flights.values_mut() {
+            while queue.front().is_some_and(|flight| flight.event.is_done()) {
+                queue.pop_front();
+            }
+        }
+        self.flights.retain(|_, queue| !queue.is_empty());
+    }
+
+    /// Tells all launches under way to stop. What they will need is laid out first, then the control blocks say where
+    /// it is, then the pause words are set: copies on one stream, seen in this order.
+    pub fn request(&mut self, transfers: &Transfers, context: &Context) -> Result<()> {
+        if self.is_paused {
+            return Ok(());
+        }
+        self.forget_done();
+        let queues: Vec<Vec<Arc<Flight>>> = self
+            .flights
+            .values()
+            .map(|queue| queue.iter().cloned().collect())
+            .collect();
+        for queue in &queues {
+            self.prepare(queue, transfers, context)?;
+        }
+        self.arenas.set_pause(true)?;
+        self.is_paused = true;
+        Ok(())
+    }
+
+    /// Lays out memory for the launches of one queue. They run one after another, so the blocks that can stop part-way
+    /// are those on the device when the request is seen, and slots can be shared.
+    fn prepare(&mut self, queue: &[Arc<Flight>], transfers: &Transfers, context: &Context) -> Result<()> {
+        let slot_stride = queue.iter().map(|flight| flight.shape.slot().stride).max().unwrap_or(0);
+        // While one launch ends the next may begin.
+        let num_slots: u64 = queue
+            .windows(2)
+            .map(|w| w[0].max_resident + w[1].max_resident)
+            .max()
+            .unwrap_or(0);
+        let num_slots = num_slots.max(queue.first().map_or(0, |flight| flight.max_resident));
+        let slots = self.scratch.take(transfers, context, num_slots * slot_stride)?;
+        let slot_counter = self.scratch.take(transfers, context, 4)?;
+        for flight in queue {
+            let entry_words = flight.num_blocks * u64::from(flight.shape.entry_words());
+            let block_slot = self.scratch.take(transfers, context, flight.num_blocks * 4)?;
+            let entry_bits = self.scratch.take(transfers, context, entry_words * 4)?;
+            let words = ControlWords {
+                num_slots: u32::try_from(num_slots).unwrap_or(u32::MAX),
+                slot_counter,
+                block_slot,
+                entry_bits,
+                slots,
+                slot_stride,
+                ..flight.words
+            };
+            *lock(&flight.prepared) = Some(Prepared {
+                block_slot,
+                entry_bits,
+                slots,
+                slot_stride,
+            });
+            self.arenas.write(flight.control, &words)?;
+        }
+        Ok(())
+    }
+
+    /// Lets launches run again. Those that were told to stop have been waited for.
+    pub fn end(&mut self, transfers: &Transfers, context: &Context) -> Result<()> {
+        if !self.is_paused {
+            return Ok(());
+        }
+        let flights: Vec<Arc<Flight>> = self.flights.values().flatten().cloned().collect();
+        for flight in &flights {
+            // One that nobody waits for any more must not find its memory gone.
+            flight.event.wait()?;
+        }
+        self.forget_done();
+        self.scratch.reset(transfers, context)?;
+        self.arenas.set_pause(false)?;
+        self.is_paused = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Launches in order.
+#![allow(unsafe_code, reason = "driver FFI")]
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+
+use hetckpt_abi::launch_control::RESUMED_BLOCK_BYTES;
+use hetckpt_abi::paused_block::PausedGrid;
+
+use super::driver::{self, DriverError, Shape};
+use super::flight::{Flight, Held};
+use super::handles::{DeviceBuffer, Event, Stream};
+use super::module::{CudaKernel, LoadedCuda};
+use super::{CudaInner, lock};
+use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
+use crate::device::{Blocks, Launch, Queue, RunningLaunch};
+use crate::error::DeviceError;
+
+/// A stream with the launches given to it.
+pub(super) struct CudaQueue {
+    pub device: Arc<CudaInner>,
+    pub id: u64,
+    pub stream: Stream,
+}
+
+/// A launch, looked at and found possible.
+struct Plan {
+    shape: BlockShape,
+    given: Option<Arc<PausedGrid>>,
+    num_blocks: u64,
+    max_resident: u64,
+}
+
+impl Queue for CudaQueue {
+    fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        let kernel = own_kernel(&launch)?;
+        let name = kernel.request.name.clone();
+        let refused = |e: DriverError| refusal(&name, format!("{}: {}", e.call, e.reason()));
+        self.device.context.enter().map_err(refused)?;
+        let plan = self.plan(&kernel, &launch)?;
+        if plan.num_blocks == 0 {
+            return Ok(Arc::new(Held(Mutex::new(None))));
+        }
+        let (memory, resumed_blocks) = self.send_given(&plan).map_err(refused)?;
+        let mut pausing = lock(&self.device.pausing);
+        pausing.forget_done();
+        if pausing.is_paused {
+            let all = || PausedGrid {
+                paused: vec![],
+                not_started: vec![(0, plan.num_blocks)],
+            };
+            let left = plan.given.as_deref().map_or_else(all, PausedGrid::clone);
+            return Ok(Arc::new(Held(Mutex::new(Some(left)))));
+        }
+        for control in lock(&self.device.returned_controls).drain(..) {
+            pausing.arenas.give_back(control);
+        }
+        let event = Event::new().map_err(refused)?;
+        let control = pausing.arenas.take(&self.device.context).map_err(refused)?;
+        let words = ControlWords {
+            resumed_blocks,
+            grid: launch.grid,
+            ..ControlWords::default()
+        };
+        if resumed_blocks != 0 {
+            pausing.arenas.write(control, &words).map_err(refused)?;
+        }
+        let started = self
+            .start(&kernel, &launch, &plan, control)
+            .and_then(|()| event.record(&self.stream));
+        if let Err(error) = started {
+            pausing.arenas.give_back(control);
+            return Err(refused(error));
+        }
+        let flight = Arc::new(Flight {
+            device: self.device.clone(),
+            kernel,
+            shape: plan.shape,
+            num_blocks: plan.num_blocks,
+            max_resident: plan.max_resident,
+            given: plan.given,
+            control,
+            words,
+            event,
+            prepared: Mutex::new(None),
+            is_taken: Mutex::new(false),
+            _memory: memory,
+        });
+        pausing.flights.entry(self.id).or_default().push_back(flight.clone());
+        Ok(flight)
+    }
+}
+
+impl CudaQueue {
+    fn plan(&self, kernel: &CudaKernel, launch: &Launch) -> Result<Plan, DeviceError> {
+        let request = &kernel.request;
+        let refused = |reason: String| refusal(&request.name, reason);
+        let product = |d: [u32; 3]| d.iter().map(|&n| u64::from(n)).product::<u64>();
+        let (threads, all_blocks) = (product(launch.block), product(launch.grid));
+        let shared = u64::from(request.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
+        let limits = &self.device.limits;
+        if threads == 0 || threads > u64::from(limits.max_threads_per_block) {
+            return Err(refused(format!(
+                "{threads} threads a block; the device has 1 to {}",
+                limits.max_threads_per_block
+            )));
+        }
+        if shared > u64::from(limits.max_shared_bytes) {
+            let max = limits.max_shared_bytes;
+            return Err(refused(format!(
+                "{shared} bytes of shared memory a block; the device has {max}"
+            )));
+        }
+        let shape = BlockShape {
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            bytes_per_thread: request.layout.bytes_per_thread,
+            shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
+            local_bytes: request.local_bytes,
+        };
+        let given = given_blocks(kernel, &launch.blocks, all_blocks).map_err(refused)?;
+        let num_blocks = given
+            .as_ref()
+            .map_or(all_blocks, |g| g.paused.len() as u64 + g.num_not_started());
+        if given.is_some() && i32::try_from(num_blocks).is_err() {
+            return Err(refused(format!(
+                "{num_blocks} blocks to go on with are more than a launch can have"
+            )));
+        }
+        if let Some(block) = given.iter().flat_map(|g| &g.paused).find(|block| !shape.fits(block)) {
+            return Err(refused(format!(
+                "the state of block {} is not of this launch's shape",
+                block.block
+            )));
+        }
+        let per_multiprocessor = kernel
+            .prepare(shape.threads, shape.shared_bytes)
+            .map_err(|e| refused(format!("{}: {}", e.call, e.reason())))?;
+        let max_resident = u64::from(per_multiprocessor) * u64::from(limits.num_multiprocessors);
+        Ok(Plan {
+            shape,
+            given,
+            num_blocks,
+            max_resident: max_resident.min(num_blocks),
+        })
+    }
+
+    /// Puts the list of blocks and their state into device memory; returns the list's address.
+    fn send_given(&self, plan: &Plan) -> Result<(Option<DeviceBuffer>, u64), DriverError> {
+        let Some(given) = plan.given.as_deref() else {
+            return Ok((None, 0));
+        };
+        let device = &self.device;
+        let stride = plan.shape.slot().stride;
+        let list_bytes = (plan.num_blocks * RESUMED_BLOCK_BYTES).next_multiple_of(256);
+        let size = list_bytes + stride * given.paused.len() as u64;
+        let memory = DeviceBuffer::new(usize::try_from(size).unwrap_or(usize::MAX), &device.memory_stream)?;
+        let slots_at = memory.addr + list_bytes;
+        let mut image = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        let (list, slots) = image.split_at_mut(usize::try_from(list_bytes).unwrap_or(usize::MAX));
+        for ((i, block), entry) in (0u64..).zip(listed_blocks(given)).zip(list.chunks_exact_mut(16)) {
+            let slot = if i < given.paused.len() as u64 {
+                slots_at + i * stride
+            } else {
+                0
+            };
+            entry[..8].copy_from_slice(&block.to_le_bytes());
+            entry[8..].copy_from_slice(&slot.to_le_bytes());
+        }
+        let slot_size = usize::try_from(stride).unwrap_or(usize::MAX);
+        for (block, slot) in given.paused.iter().zip(slots.chunks_exact_mut(slot_size)) {
+            fill_slot(&plan.shape, block, slot);
+        }
+        device.transfers.write(&device.context, memory.addr, &image)?;
+        let list = memory.addr;
+        Ok((Some(memory), list))
+    }
+
+    fn start(&self, kernel: &CudaKernel, launch: &Launch, plan: &Plan, control: u64) -> Result<(), DriverError> {
+        let params: &[u8] = &launch.params;
+        let end = kernel
+            .request
+            .params
+            .iter()
+            .map(|&(offset, size)| u64::from(offset) + u64::from(size))
+            .max();
+        if end.unwrap_or(0) > params.len() as u64 {
+            return Err(DriverError {
+                call: "cuLaunchKernel",
+                code: driver::INVALID_VALUE,
+            });
+        }
+        let mut pointers: Vec<*mut c_void> = kernel
+            .request
+            .params
+            .iter()
+            .map(|&(offset, _)| params[offset as usize..].as_ptr().cast_mut().cast())
+            .collect();
+        if !kernel.request.layout.live.is_empty() {
+            pointers.push((&raw const control).cast_mut().cast());
+        }
+        let grid = match plan.given {
+            Some(_) => [u32::try_from(plan.num_blocks).unwrap_or(u32::MAX), 1, 1],
+            None => launch.grid,
+        };
+        let (block, cooperative) = (launch.block, launch.cooperative);
+        let shape = Shape {
+            grid,
+            block,
+            shared_bytes: plan.shape.shared_bytes,
+            cooperative,
+        };
+        // SAFETY: one pointer for each parameter, into a buffer that holds all of it, then one to the control block's
+        // address; the driver copies them before it returns.
+        unsafe { driver::cuLaunchKernel(kernel.function(), &shape, self.stream.0, &mut pointers) }
+    }
+}
+
+/// What the launch goes on with; `None` if it runs the whole grid from the start.
+fn given_blocks(kernel: &CudaKernel, blocks: &Blocks, all: u64) -> Result<Option<Arc<PausedGrid>>, String> {
+    match (blocks, kernel.is_block_list) {
+        (Blocks::All, false) => Ok(None),
+        (Blocks::All, true) => Ok(Some(Arc::new(PausedGrid {
+            paused: vec![],
+            not_started: vec![(0, all)],
+        }))),
+        (Blocks::Rest(rest), true) => Ok(Some(rest.clone())),
+        (Blocks::Rest(rest), false) if rest.paused.is_empty() && rest.num_not_started() == all => Ok(None),
+        (Blocks::Rest(_), false) => Err("the program was not generated for a list of blocks".into()),
+    }
+}
+
+fn own_kernel(launch: &Launch) -> Result<Arc<CudaKernel>, DeviceError> {
+    let loaded = launch.kernel.as_any().downcast_ref::<LoadedCuda>();
+    loaded
+        .map(|l| l.0.clone())
+        .ok_or_else(|| refusal("?", "it was loaded on another device".into()))
+}
+
+fn refusal(kernel: &str, reason: String) -> DeviceError {
+    DeviceError::Launch {
+        kernel: kernel.to_owned(),
+        reason,
+    }
+}
