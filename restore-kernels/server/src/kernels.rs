@@ -30,9 +30,11 @@ pub struct ProbedKernel {
     /// Where its threads' registers are saved.
     pub layout: ThreadStateLayout,
     builder: Builder,
-    /// The ordinary program under `None`; continuations by their resume points.
-    built: Mutex<HashMap<Option<Vec<u32>>, BuildResult<Arc<dyn LoadedKernel>>>>,
+    built: Mutex<Built>,
 }
+
+/// The ordinary program under `None`; continuations by their resume points.
+type Built = HashMap<Option<Vec<u32>>, BuildResult<Arc<dyn LoadedKernel>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

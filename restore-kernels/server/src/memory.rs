@@ -139,9 +139,11 @@ impl DeviceMemory {
             .filter(|a| a.owner == owner)
             .map(|a| a.addr)
             .collect();
-        addrs
-            .into_iter()
-            .fold(Ok(()), |result, addr| result.and(self.free(addr).map(|_| ())))
+        let mut result = Ok(());
+        for addr in addrs {
+            result = result.and(self.free(addr).map(|_| ()));
+        }
+        result
     }
 
     /// Frees everything and unmaps it.

@@ -1,0 +1,250 @@
+//! Order, pause, capture and restore, with a device that is a few lines long.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use hetckpt_ring::command::{Command, EventId, Rows, StreamId};
+use hetckpt_ring::reply::Reply;
+use hetckpt_state::names::description_file;
+use hetckpt_state::summary::Description;
+use support::{Server, start};
+
+const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
+
+#[test]
+fn module_has_its_kernel_and_variable() {
+    let (app, _server) = start();
+    let module = app.load();
+    assert_eq!(module.kernels[0].name, "count");
+    assert_eq!(module.kernels[0].params.len(), 2);
+    assert_eq!(
+        (module.globals[0].name.as_str(), module.globals[0].size_bytes),
+        ("base", 4)
+    );
+    assert_eq!(app.words(DEFAULT, module.globals[0].addr, 1), [1000]);
+}
+
+#[test]
+fn commands_of_a_stream_happen_in_order() {
+    let (app, _server) = start();
+    app.load();
+    let out = app.malloc(64);
+    let kept = app.malloc(64);
+    app.fill(DEFAULT, out, 4, 100);
+    app.count(DEFAULT, out, 4, 5);
+    app.count(DEFAULT, out, 2, 3);
+    app.copy(DEFAULT, kept, out, 4);
+    app.fill(DEFAULT, out, 4, 7);
+    app.count(DEFAULT, out, 4, 1);
+    assert_eq!(app.words(DEFAULT, kept, 4), [108, 108, 105, 105]);
+    assert_eq!(app.words(DEFAULT, out, 4), [8; 4]);
+}
+
+#[test]
+fn legacy_default_stream_joins_blocking_streams_only() {
+    let (app, server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    let (blocking, free) = (app.stream(1, false), app.stream(2, true));
+    app.count(blocking, out, 1, 200);
+    app.count(free, out + 1024, 1, 100_000);
+    server.wait_additions(4);
+    // Behind `blocking`, not behind `free`.
+    assert_eq!(app.words(DEFAULT, out, 1), [200]);
+    app.count(DEFAULT, out, 1, 100);
+    // And the other way round.
+    assert_eq!(app.words(blocking, out, 1), [300]);
+    let answer = app.producer.call(Command::StreamQuery { stream: free }).unwrap();
+    assert_eq!(answer.result, 600);
+    let answer = app.producer.call(Command::StreamQuery { stream: blocking }).unwrap();
+    assert_eq!(answer.result, 0);
+}
+
+#[test]
+fn stream_waits_for_the_latest_record_of_an_event() {
+    let (app, _server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    let (first, second) = (app.stream(1, true), app.stream(2, true));
+    let (start, end) = (EventId(1), EventId(2));
+    for event in [start, end] {
+        app.send(Command::EventCreate { event, timing: true });
+    }
+    app.send(Command::EventRecord {
+        event: start,
+        stream: first,
+    });
+    app.count(first, out, 1, 100);
+    app.send(Command::EventRecord {
+        event: end,
+        stream: first,
+    });
+    assert_eq!(
+        app.producer.call(Command::EventQuery { event: end }).unwrap().result,
+        600
+    );
+    app.send(Command::StreamWaitEvent {
+        stream: second,
+        event: end,
+    });
+    app.copy(second, out + 4, out, 1);
+    assert_eq!(app.words(second, out, 2), [100, 100]);
+    let Reply::Milliseconds(ms) = app.call(Command::EventElapsed { start, end }) else {
+        panic!()
+    };
+    assert!(ms >= 20.0, "{ms}");
+}
+
+#[test]
+fn host_function_holds_its_stream() {
+    let (app, _server) = start();
+    app.load();
+    let out = app.malloc(64);
+    app.send(Command::HostFunction {
+        stream: DEFAULT,
+        id: 77,
+    });
+    app.fill(DEFAULT, out, 1, 5);
+    assert_eq!(app.producer.wait_callback(Duration::from_secs(20)).unwrap(), Some(77));
+    assert_eq!(
+        app.producer
+            .call(Command::StreamQuery { stream: DEFAULT })
+            .unwrap()
+            .result,
+        600
+    );
+    app.send(Command::HostFunctionDone { id: 77 });
+    assert_eq!(app.words(DEFAULT, out, 1), [5]);
+}
+
+#[test]
+fn bad_addresses_are_refused() {
+    let (app, _server) = start();
+    let out = app.malloc(100);
+    for (addr, length) in [(out - 1, 4), (out + (2 << 20) - 2, 4), (0, 8), (u64::MAX - 2, 8)] {
+        let chunk = app.producer.take_chunk().unwrap();
+        let src = Rows::range(addr, length);
+        let command = Command::CopyOut {
+            stream: DEFAULT,
+            src,
+            chunk: chunk.first(usize::try_from(length).unwrap()),
+        };
+        assert_eq!(app.producer.call(command).unwrap().result, 1, "{addr:#x}");
+    }
+    assert_eq!(app.producer.call(Command::Free { addr: out + 4 }).unwrap().result, 1);
+    assert_eq!(app.producer.call(Command::Free { addr: out }).unwrap().result, 0);
+    assert_eq!(app.producer.call(Command::Free { addr: out }).unwrap().result, 1);
+    assert_eq!(
+        app.producer
+            .call(Command::Malloc { size_bytes: 1 << 40 })
+            .unwrap()
+            .result,
+        2
+    );
+    assert_eq!(app.producer.fault(), 0);
+}
+
+#[test]
+fn held_back_work_takes_no_effect_until_the_pause_ends() {
+    let (app, server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    app.count(DEFAULT, out, 3, 400);
+    app.count(DEFAULT, out, 3, 10);
+    server.wait_additions(20);
+    server.pause();
+    let before = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    app.fill(DEFAULT, out + 1024, 1, 9);
+    app.count(DEFAULT, out + 1024, 1, 2);
+    std::thread::sleep(Duration::from_millis(20));
+    let after = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(before < 1230 && before == after, "{before} {after}");
+    server.release();
+    assert_eq!(app.words(DEFAULT, out, 3), [410; 3]);
+    assert_eq!(app.words(DEFAULT, out + 1024, 1), [11]);
+}
+
+#[test]
+fn many_pauses_lose_nothing() {
+    let (app, server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    let side = app.stream(1, true);
+    for _ in 0..20 {
+        app.count(DEFAULT, out, 3, 7);
+        app.count(side, out + 1024, 2, 11);
+    }
+    for i in 0..60 {
+        std::thread::sleep(Duration::from_micros(i * 37 % 900));
+        server.pause();
+        server.release();
+    }
+    assert_eq!(app.words(DEFAULT, out, 3), [140; 3]);
+    assert_eq!(app.words(side, out + 1024, 2), [220; 2]);
+}
+
+#[test]
+fn another_server_finishes_what_was_captured() {
+    let (app, server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    let big = app.malloc(9 << 20);
+    let side = app.stream(1, true);
+    let event = EventId(1);
+    app.send(Command::EventCreate { event, timing: true });
+    app.fill(DEFAULT, out, 512, 1);
+    app.fill(DEFAULT, big + (5 << 20), 1 << 10, 0xabcd);
+    app.count(DEFAULT, out, 3, 300);
+    app.send(Command::EventRecord { event, stream: DEFAULT });
+    app.send(Command::StreamWaitEvent { stream: side, event });
+    app.copy(side, out + 1024, out, 3);
+    app.count(DEFAULT, out, 2, 4);
+    // A thread that waits over the restore.
+    let waiting = app.producer.begin(Command::Synchronize).unwrap();
+    let free = app.producer.begin(Command::Free { addr: big }).unwrap();
+    server.wait_additions(10);
+    server.pause();
+    let dir = tempfile::tempdir().unwrap();
+    server.capture(dir.path());
+
+    let json = std::fs::read(dir.path().join(description_file(4242))).unwrap();
+    let description: Description = serde_json::from_slice(&json).unwrap();
+    let kernels = &description.summary.kernels_in_flight;
+    assert_eq!(kernels.len(), 1, "{kernels:?}");
+    assert_eq!((kernels[0].name.as_str(), kernels[0].grid), ("count", [3, 1, 1]));
+    assert_eq!((kernels[0].blocks_paused, kernels[0].blocks_not_started), (1, 2));
+    assert_eq!(
+        description.summary.num_held_commands, 6,
+        "record, wait, copy, launch, synchronise, free"
+    );
+
+    let restored = Server::restore(dir.path(), &app);
+    assert_eq!(waiting.wait().unwrap().result, 0);
+    assert_eq!(free.wait().unwrap().result, 0);
+    assert_eq!(app.words(DEFAULT, out, 3), [305, 305, 301]);
+    assert_eq!(app.words(side, out + 1024, 3), [301; 3]);
+    // What the first server did is not done again.
+    let here = restored.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    let there = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(here + there, 900 + 8);
+}
+
+#[test]
+fn a_restored_session_can_be_captured_again() {
+    let (app, mut server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    app.count(DEFAULT, out, 5, 200);
+    let mut old = Vec::new();
+    for _ in 0..4 {
+        server.wait_additions(30);
+        server.pause();
+        let dir = tempfile::tempdir().unwrap();
+        server.capture(dir.path());
+        let restored = Server::restore(dir.path(), &app);
+        old.push(std::mem::replace(&mut server, restored));
+    }
+    assert_eq!(app.words(DEFAULT, out, 5), [200; 5]);
+}

@@ -1,0 +1,275 @@
+//! A device of a few lines: every kernel counts. Block `b` of a launch adds 1 to the word `out[b]` as often as the second
+//! parameter says, with a short sleep each time, and can be paused between two additions.
+//!
+//! The state it saves is honest: the number of additions done lies in a register that is live at the resume point.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
+use hetckpt_abi::thread_state::FINISHED;
+use hetckpt_devices::device::*;
+use hetckpt_devices::error::DeviceError;
+use hetckpt_ir::entity::{RegId, ResumePointId};
+
+#[derive(Default)]
+pub struct Shared {
+    memory: Mutex<BTreeMap<u64, Vec<u8>>>,
+    pause: AtomicBool,
+    /// Additions made, for tests that wait for progress.
+    pub additions: AtomicU64,
+}
+
+pub struct FakeDevice(pub Arc<Shared>);
+
+fn driver(reason: &str) -> DeviceError {
+    DeviceError::Driver {
+        call: "fake",
+        reason: reason.to_owned(),
+    }
+}
+
+impl Shared {
+    fn with<T>(&self, addr: u64, size: usize, f: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
+        let mut memory = self.memory.lock().unwrap();
+        let (&start, bytes) = memory
+            .range_mut(..=addr)
+            .next_back()
+            .ok_or_else(|| driver("not mapped"))?;
+        let offset = usize::try_from(addr - start).unwrap();
+        bytes
+            .get_mut(offset..offset + size)
+            .map(f)
+            .ok_or_else(|| driver("beyond the mapping"))
+    }
+
+    fn add(&self, addr: u64) -> Result<(), DeviceError> {
+        self.with(addr, 4, |bytes| {
+            let value = u32::from_le_bytes(bytes.try_into().unwrap()) + 1;
+            bytes.copy_from_slice(&value.to_le_bytes());
+        })?;
+        self.additions.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+struct Loaded {
+    /// The resume point blocks stop at, and where its counter lies.
+    point: u32,
+    counter: usize,
+    bytes_per_thread: usize,
+}
+
+impl LoadedKernel for Loaded {
+    fn attributes(&self) -> KernelAttributes {
+        KernelAttributes {
+            max_threads_per_block: 1024,
+            ..KernelAttributes::default()
+        }
+    }
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+struct Running {
+    outcome: Mutex<Option<Outcome>>,
+    done: AtomicBool,
+    changed: Condvar,
+}
+
+impl RunningLaunch for Running {
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::SeqCst)
+    }
+    fn wait(&self) -> Outcome {
+        self.wait_stopped();
+        self.outcome.lock().unwrap().take().unwrap_or(Outcome::Finished)
+    }
+    fn wait_stopped(&self) {
+        let mut outcome = self.outcome.lock().unwrap();
+        while !self.is_done() {
+            outcome = self.changed.wait(outcome).unwrap();
+        }
+    }
+}
+
+type Job = (Launch, Arc<Running>);
+
+struct FakeQueue(mpsc::Sender<Job>);
+
+impl Queue for FakeQueue {
+    fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        let running = Running {
+            outcome: Mutex::new(None),
+            done: AtomicBool::new(false),
+            changed: Condvar::new(),
+        };
+        let running = Arc::new(running);
+        self.0.send((launch, Arc::clone(&running))).unwrap();
+        Ok(running)
+    }
+}
+
+/// Blocks to run: index, additions already made, and the state they came with.
+fn blocks_of(launch: &Launch, kernel: &Loaded) -> Vec<(u64, u32)> {
+    match &launch.blocks {
+        Blocks::All => (0..u64::from(launch.grid[0])).map(|b| (b, 0)).collect(),
+        Blocks::Rest(grid) => {
+            let counter = |b: &PausedBlock| {
+                assert_eq!(b.resume_points[0], kernel.point);
+                let at = kernel.counter * b.resume_points.len();
+                u32::from_le_bytes(b.registers[at..at + 4].try_into().unwrap())
+            };
+            let paused = grid.paused.iter().map(|b| (b.block, counter(b)));
+            paused
+                .chain(grid.not_started.iter().flat_map(|&(a, z)| (a..z).map(|b| (b, 0))))
+                .collect()
+        }
+    }
+}
+
+fn run(shared: &Shared, launch: &Launch) -> Result<Outcome, DeviceError> {
+    let kernel = launch.kernel.as_any().downcast_ref::<Loaded>().unwrap();
+    let out = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
+    let times = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
+    let threads = launch.block.iter().product::<u32>() as usize;
+    let mut left = PausedGrid::default();
+    for (block, mut count) in blocks_of(launch, kernel) {
+        let started = count > 0 || !shared.pause.load(Ordering::SeqCst);
+        while started && count < times && !(count > 0 && shared.pause.load(Ordering::SeqCst)) {
+            shared.add(out + 4 * block)?;
+            count += 1;
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        if count == times {
+            continue;
+        }
+        if count == 0 {
+            match left.not_started.last_mut() {
+                Some((_, end)) if *end == block => *end += 1,
+                _ => left.not_started.push((block, block + 1)),
+            }
+            continue;
+        }
+        let mut registers = vec![0; kernel.bytes_per_thread * threads];
+        let at = kernel.counter * threads;
+        registers[at..at + 4].copy_from_slice(&count.to_le_bytes());
+        let mut resume_points = vec![FINISHED; threads];
+        resume_points[0] = kernel.point;
+        left.paused.push(PausedBlock {
+            block,
+            resume_points,
+            registers,
+            shared: vec![],
+            local: vec![],
+        });
+    }
+    left.not_started.sort_unstable();
+    left.paused.sort_by_key(|b| b.block);
+    Ok(if left.is_finished() {
+        Outcome::Finished
+    } else {
+        Outcome::Paused(left)
+    })
+}
+
+impl Device for FakeDevice {
+    fn describe(&self) -> DeviceDescription {
+        DeviceDescription {
+            id: "cpu".into(),
+            kind: "cpu",
+            name: "fake".into(),
+            vendor: String::new(),
+            driver: String::new(),
+            total_bytes: 1 << 30,
+            free_bytes: 1 << 30,
+            max_threads_per_block: 1024,
+            max_shared_bytes: 49152,
+            num_multiprocessors: 1,
+            cuda_attributes: vec![],
+            uuid: [0; 16],
+        }
+    }
+    fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.0
+            .memory
+            .lock()
+            .unwrap()
+            .insert(addr, vec![0; usize::try_from(size_bytes).unwrap()]);
+        Ok(())
+    }
+    fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let removed = self.0.memory.lock().unwrap().remove(&addr);
+        assert_eq!(removed.map(|m| m.len() as u64), Some(size_bytes));
+        Ok(())
+    }
+    fn register_host(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn unregister_host(&self, _: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn write(&self, dst: u64, src: &[u8]) -> Result<(), DeviceError> {
+        self.0.with(dst, src.len(), |bytes| bytes.copy_from_slice(src))
+    }
+    fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.with(src, dst.len(), |bytes| dst.copy_from_slice(bytes))
+    }
+    fn copy(&self, dst: u64, src: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let size = usize::try_from(size_bytes).unwrap();
+        let bytes = self.0.with(src, size, |bytes| bytes.to_vec())?;
+        self.0.with(dst, size, |to| to.copy_from_slice(&bytes))
+    }
+    fn fill(&self, dst: u64, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<(), DeviceError> {
+        let element = match value {
+            Fill::U8(v) => vec![v],
+            Fill::U16(v) => v.to_le_bytes().to_vec(),
+            Fill::U32(v) => v.to_le_bytes().to_vec(),
+        };
+        for row in 0..rows {
+            let bytes = element.repeat(usize::try_from(width).unwrap());
+            self.0
+                .with(dst + row * pitch_bytes, bytes.len(), |to| to.copy_from_slice(&bytes))?;
+        }
+        Ok(())
+    }
+    fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+        // A 32-bit register that is live at the first resume point after the entry: the last column of that width.
+        let live = request.layout.live_at(ResumePointId(1));
+        let columns = live.iter().filter_map(|r: RegId| request.layout.column(r));
+        let counter = columns
+            .filter(|c| request.layout.bytes_per_thread - c >= 4)
+            .max()
+            .unwrap();
+        Ok(Arc::new(Loaded {
+            point: 1,
+            counter: counter as usize,
+            bytes_per_thread: request.layout.bytes_per_thread as usize,
+        }))
+    }
+    fn create_queue(&self, _: i32) -> Result<Box<dyn Queue>, DeviceError> {
+        let (sender, jobs) = mpsc::channel::<Job>();
+        let shared = Arc::clone(&self.0);
+        std::thread::spawn(move || {
+            for (launch, running) in jobs {
+                let outcome = run(&shared, &launch).unwrap_or_else(Outcome::Failed);
+                *running.outcome.lock().unwrap() = Some(outcome);
+                running.done.store(true, Ordering::SeqCst);
+                running.changed.notify_all();
+            }
+        });
+        Ok(Box::new(FakeQueue(sender)))
+    }
+    fn request_pause(&self) -> Result<(), DeviceError> {
+        self.0.pause.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    fn end_pause(&self) -> Result<(), DeviceError> {
+        self.0.pause.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! An application and its server in one process, over a real ring.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+pub mod fake_device;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fake_device::{FakeDevice, Shared};
+use hetckpt_ring::command::*;
+use hetckpt_ring::consumer::Consumer;
+use hetckpt_ring::producer::Producer;
+use hetckpt_ring::reply::{ModuleDescription, Reply};
+use hetckpt_server::choose_device::Chosen;
+use hetckpt_server::generate::Generator;
+use hetckpt_server::session::Session;
+use hetckpt_server::{capture, pause, reader, restore, virtual_device};
+
+const PID: u32 = 4242;
+const PTX: &str = include_str!("../data/count.ptx");
+
+pub struct App {
+    pub producer: Producer,
+    ring: OwnedFd,
+}
+
+pub struct Server {
+    pub session: Arc<Session>,
+    pub device: Arc<Shared>,
+}
+
+fn chosen() -> (Chosen, Arc<Shared>) {
+    let shared = Arc::new(Shared::default());
+    (
+        Chosen {
+            device: Arc::new(FakeDevice(Arc::clone(&shared))),
+            generator: Generator::Cpu,
+        },
+        shared,
+    )
+}
+
+impl Server {
+    fn connect(self, ring: &OwnedFd) -> Self {
+        let (consumer, side) = Consumer::open(ring.as_fd()).unwrap();
+        self.session.side.set(side).map_err(drop).unwrap();
+        reader::start(&self.session, consumer).unwrap();
+        self
+    }
+
+    /// Waits until the device has made `n` additions.
+    pub fn wait_additions(&self, n: u64) {
+        while self.device.additions.load(Ordering::SeqCst) < n {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    pub fn pause(&self) {
+        pause::pause(&self.session, 1).unwrap();
+    }
+
+    pub fn release(&self) {
+        pause::release(&self.session, 1);
+    }
+
+    pub fn capture(&self, dir: &Path) {
+        let fd = OwnedFd::from(std::fs::File::open(dir).unwrap());
+        capture::capture(&self.session, fd).unwrap();
+    }
+
+    /// A new server from the files in `dir`, attached to the application.
+    pub fn restore(dir: &Path, app: &App) -> Self {
+        let state = restore::read_state(dir, PID).unwrap();
+        let (chosen, device) = chosen();
+        let session = restore::restore(dir, PID, &state, chosen).unwrap();
+        let server = Self { session, device }.connect(&app.ring);
+        pause::go_on(&server.session);
+        server
+    }
+}
+
+pub fn start() -> (App, Server) {
+    let (ring, memory) = Producer::create().unwrap();
+    let producer = Producer::new(memory, Box::new(|| true));
+    let (chosen, device) = chosen();
+    let description = chosen.device.describe();
+    let virtual_device = virtual_device::of_device(&description);
+    let session = Arc::new(Session::new(PID, chosen.device, chosen.generator, virtual_device));
+    let server = Server { session, device }.connect(&ring);
+    (App { producer, ring }, server)
+}
+
+impl App {
+    pub fn call(&self, command: Command) -> Reply {
+        let answer = self.producer.call(command).unwrap();
+        assert_eq!(answer.result, 0, "{answer:?}");
+        answer.reply
+    }
+
+    pub fn send(&self, command: Command) {
+        self.producer.send(command).unwrap();
+    }
+
+    pub fn load(&self) -> ModuleDescription {
+        let module = ModuleId(1);
+        let data = self.producer.payload(PTX.as_bytes()).unwrap();
+        self.send(Command::ModuleData { module, part: 0, data });
+        let Reply::ModuleLoaded { description_bytes, .. } = self.call(Command::ModuleLoad { module }) else {
+            panic!()
+        };
+        let chunk = self.producer.take_chunk().unwrap();
+        let length = usize::try_from(description_bytes).unwrap();
+        let command = Command::ModuleDescribe {
+            module,
+            offset: 0,
+            chunk: chunk.first(length),
+        };
+        self.call(command);
+        let mut bytes = vec![0; description_bytes as usize];
+        chunk.read(0, &mut bytes);
+        ModuleDescription::decode(&bytes).unwrap()
+    }
+
+    pub fn malloc(&self, size_bytes: u64) -> u64 {
+        match self.call(Command::Malloc { size_bytes }) {
+            Reply::Address(addr) => addr,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn stream(&self, number: u64, non_blocking: bool) -> StreamId {
+        let stream = StreamId(number);
+        self.send(Command::StreamCreate {
+            stream,
+            flags: StreamFlags {
+                non_blocking,
+                priority: 0,
+            },
+        });
+        stream
+    }
+
+    pub fn count(&self, stream: StreamId, out: u64, blocks: u32, times: u32) {
+        let mut params = out.to_le_bytes().to_vec();
+        params.extend_from_slice(&times.to_le_bytes());
+        self.send(Command::Launch(LaunchCommand {
+            stream,
+            kernel: KernelId {
+                module: ModuleId(1),
+                index: 0,
+            },
+            grid: [blocks, 1, 1],
+            block: [2, 1, 1],
+            dynamic_shared_bytes: 0,
+            cooperative: false,
+            params,
+        }));
+    }
+
+    pub fn fill(&self, stream: StreamId, addr: u64, words: u64, value: u32) {
+        let dst = Rows::range(addr, words * 4);
+        self.send(Command::Fill {
+            stream,
+            dst,
+            value: FillValue::U32(value),
+        });
+    }
+
+    pub fn copy(&self, stream: StreamId, dst: u64, src: u64, words: u64) {
+        self.send(Command::Copy {
+            stream,
+            dst: Rows::range(dst, words * 4),
+            src,
+            src_pitch: words * 4,
+        });
+    }
+
+    pub fn words(&self, stream: StreamId, addr: u64, words: usize) -> Vec<u32> {
+        let chunk = self.producer.take_chunk().unwrap();
+        let length = words * 4;
+        let src = Rows::range(addr, length as u64);
+        self.call(Command::CopyOut {
+            stream,
+            src,
+            chunk: chunk.first(length),
+        });
+        let mut bytes = vec![0; words * 4];
+        chunk.read(0, &mut bytes);
+        bytes
+            .chunks_exact(4)
+            .map(|c| u32::from_le_bytes(c.try_into().unwrap()))
+            .collect()
+    }
+}
