@@ -26,18 +26,14 @@ pub fn run(kernel: &mut Kernel, nest: &mut Nest, id: LoopId, fuel: Fuel, work: u
         .into_iter()
         .filter(|&p| nest.contains(id, p))
         .collect();
-    let poll = poll_block(kernel, nest, id, fuel, header);
-    let countdown = fuel.burn_and_test(kernel, fuel.amount(work), poll, header);
-    let countdown = kernel.add_block(countdown);
-    nest.set_home(countdown, Some(id));
-    for latch in back_edges {
-        redirect(kernel, latch, header, countdown);
+    for block in on_edges(kernel, &back_edges, header, fuel, work) {
+        nest.set_home(block, Some(id));
     }
 }
 
-/// A poll that fills the fuel up and goes on at `next`.
-fn poll_block(kernel: &mut Kernel, nest: &mut Nest, id: LoopId, fuel: Fuel, next: BbId) -> BbId {
-    let filled = kernel.add_block(inserted_block(vec![fuel.fill()], Terminator::Jump(next)));
+/// Puts the countdown on the edges from `sources` to `target`; the blocks added.
+pub fn on_edges(kernel: &mut Kernel, sources: &[BbId], target: BbId, fuel: Fuel, work: u32) -> [BbId; 3] {
+    let filled = kernel.add_block(inserted_block(vec![fuel.fill()], Terminator::Jump(target)));
     let resume_point = kernel.add_resume_point(ResumePoint {
         kind: ResumePointKind::Loop,
         block: filled,
@@ -49,7 +45,10 @@ fn poll_block(kernel: &mut Kernel, nest: &mut Nest, id: LoopId, fuel: Fuel, next
             next: filled,
         },
     ));
-    nest.set_home(filled, Some(id));
-    nest.set_home(poll, Some(id));
-    poll
+    let countdown = fuel.burn_and_test(kernel, fuel.amount(work), poll, target);
+    let countdown = kernel.add_block(countdown);
+    for &source in sources {
+        redirect(kernel, source, target, countdown);
+    }
+    [filled, poll, countdown]
 }

@@ -41,6 +41,19 @@ impl Fuel {
         fuel
     }
 
+    /// A fuel register for cycles that are no natural loops, filled once, behind the entry probe.
+    pub fn for_kernel(kernel: &mut Kernel, budget: u32) -> Self {
+        let fuel = Self {
+            reg: kernel.add_register(Width::W32),
+            budget: budget.clamp(1, 1 << 30),
+        };
+        if let Terminator::Poll { next, .. } = kernel.blocks[Kernel::ENTRY.index()].terminator {
+            let filled = kernel.add_block(inserted_block(vec![fuel.fill()], Terminator::Jump(next)));
+            redirect(kernel, Kernel::ENTRY, next, filled);
+        }
+        fuel
+    }
+
     /// Fills it up.
     pub fn fill(self) -> Op {
         Op::Mov {

@@ -18,6 +18,7 @@ mod strip_mine_loops;
 mod unroll_with_exits;
 mod fuel;
 mod count_down;
+mod count_down_irreducible;
 mod warp_probe_polls;
 mod edges;
 pub mod check;

@@ -1,16 +1,17 @@
 //! The list of passes that make a kernel stoppable.
 
+use hetckpt_ir::entity::BbId;
 use hetckpt_ir::inst::{Op, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 
 use crate::error::Error;
 use crate::fuel::Fuel;
-use crate::loop_plan::{How, Nest, PlannedLoop};
+use crate::loop_plan::How;
 use crate::options::Options;
 use crate::report::{LoopProbe, LoopReport, Report, Unprobed};
 use crate::{
-    count_down, entry_probe, loop_plan, split_barriers, split_warp_ops, strip_mine_loops, unroll_with_exits,
-    warp_masks, warp_probe_polls,
+    count_down, count_down_irreducible, entry_probe, loop_plan, split_barriers, split_warp_ops, strip_mine_loops,
+    unroll_with_exits, warp_masks, warp_probe_polls,
 };
 
 /// The probed kernel of `kernel`, and what was done.
@@ -44,6 +45,10 @@ pub fn run(kernel: &Kernel, options: &Options) -> Result<(Kernel, Report), Error
     validate(&kernel, "split_barriers")?;
     report.num_warp_ops = split_warp_ops::run(&mut kernel);
     validate(&kernel, "split_warp_ops")?;
+    if report.unprobed.is_none() {
+        report.num_irreducible = count_down_irreducible::run(&mut kernel, options.budget_insts);
+        validate(&kernel, "count_down_irreducible")?;
+    }
     probe_loops(&mut kernel, options, &mut report)?;
     warp_probe_polls::run(&mut kernel);
     validate(&kernel, "warp_probe_polls")?;
@@ -55,7 +60,9 @@ fn probe_loops(kernel: &mut Kernel, options: &Options, report: &mut Report) -> R
     let (mut nest, plan) = loop_plan::plan(kernel, options);
     if report.unprobed.is_some() {
         for planned in &plan {
-            report.loops.push(loop_report(kernel, &nest, planned, LoopProbe::None));
+            report
+                .loops
+                .push(loop_report(kernel, nest.header(planned.id), LoopProbe::None));
         }
         return Ok(());
     }
@@ -94,13 +101,12 @@ fn probe_loops(kernel: &mut Kernel, options: &Options, report: &mut Report) -> R
             (How::CountDown { .. }, None) => LoopProbe::None,
             (How::HasBarrier, _) => LoopProbe::HasBarrier,
         };
-        report.loops.push(loop_report(kernel, &nest, planned, probe));
+        report.loops.push(loop_report(kernel, nest.header(planned.id), probe));
     }
     Ok(())
 }
 
-fn loop_report(kernel: &Kernel, nest: &Nest, planned: &PlannedLoop, probe: LoopProbe) -> LoopReport {
-    let header = nest.header(planned.id);
+fn loop_report(kernel: &Kernel, header: BbId, probe: LoopProbe) -> LoopReport {
     let block = &kernel.blocks[header.index()];
     let line = block.insts.first().map_or(block.span.line, |inst| inst.span.line);
     LoopReport { header, line, probe }

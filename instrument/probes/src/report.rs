@@ -11,6 +11,8 @@ pub struct Report {
     pub num_barriers: u32,
     /// Warp-level operations that stand alone now.
     pub num_warp_ops: u32,
+    /// Edges that close cycles with several entries, each with a countdown now.
+    pub num_irreducible: u32,
     /// Why loops and barriers carry no probe at all, if so.
     pub unprobed: Option<Unprobed>,
     /// Loops, by header.
@@ -94,6 +96,9 @@ impl fmt::Display for Report {
         )?;
         if let Some(reason) = self.unprobed {
             writeln!(f, "{reason}")?;
+        }
+        if self.num_irreducible > 0 {
+            writeln!(f, "{} countdowns in cycles with several entries", self.num_irreducible)?;
         }
         for line in &self.loops {
             writeln!(f, "{line}")?;

@@ -63,5 +63,6 @@ filetests! {
     strip_mine_predicate_read_elsewhere: "strip_mine_loops/predicate_read_elsewhere",
     unroll_small_loop: "unroll_with_exits/small_loop",
     count_down_nest: "count_down/nest",
+    count_down_irreducible_two_entries: "count_down_irreducible/two_entries",
     warp_probe_polls_after_loop: "warp_probe_polls/after_loop",
 }
