@@ -169,6 +169,7 @@ mod tests {
             }],
             pinned: vec![],
             modules: vec![],
+            arriving: vec![],
             probed_kernels: vec![ProbedKernel {
                 name: "k".into(),
                 text: "t".into(),
@@ -199,6 +200,7 @@ mod tests {
                 ],
             }],
             pending: vec![],
+            host_functions_done: vec![4],
             events: vec![],
             memory: MemoryIndex {
                 chunks: vec![ChunkRef {

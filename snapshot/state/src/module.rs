@@ -25,3 +25,14 @@ pub struct GlobalState {
     /// Size in bytes.
     pub size_bytes: u64,
 }
+
+/// A part of a module that the process is still sending.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ArrivingPart {
+    /// Handle of the module.
+    pub module: u64,
+    /// Number of the part.
+    pub part: u32,
+    /// What has come so far.
+    pub bytes: Vec<u8>,
+}

@@ -5,7 +5,7 @@ use bincode::{Decode, Encode};
 use crate::allocation::{Allocation, Mapping, PinnedMemory};
 use crate::kernel_run::ProbedKernel;
 use crate::memory_index::MemoryIndex;
-use crate::module::ModuleState;
+use crate::module::{ArrivingPart, ModuleState};
 use crate::queue::{EventState, PendingCommand, StreamState};
 use crate::virtual_device::VirtualDevice;
 
@@ -32,12 +32,16 @@ pub struct ProcessState {
     pub pinned: Vec<PinnedMemory>,
     /// Modules.
     pub modules: Vec<ModuleState>,
+    /// Parts of modules that are on their way.
+    pub arriving: Vec<ArrivingPart>,
     /// Kernels that launches are stopped in.
     pub probed_kernels: Vec<ProbedKernel>,
     /// Streams and what they still have to do.
     pub streams: Vec<StreamState>,
     /// Commands that wait for streams.
     pub pending: Vec<PendingCommand>,
+    /// Host functions that have returned and that their streams have not seen yet.
+    pub host_functions_done: Vec<u64>,
     /// Events.
     pub events: Vec<EventState>,
     /// Where the content of device memory lies in the memory file.
