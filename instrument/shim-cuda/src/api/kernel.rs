@@ -1,0 +1,158 @@
+//! What a program may ask and set of a kernel. A `CUkernel` and its `CUfunction` are one handle.
+
+use std::ffi::CString;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::export_tables::Address;
+use crate::guard::Current;
+use crate::handles::Handle;
+use crate::library::Kernel;
+use crate::pointers::Out;
+use crate::result::{CuResult, Outcome};
+use crate::session::Session;
+
+use super::device::check;
+
+entry_points! {
+    context cuKernelGetFunction "cuKernelGetFunction" 12000 (function: Out<Handle>, kernel: Handle) => get_function;
+    working cuKernelGetLibrary "cuKernelGetLibrary" 12050 (library: Out<Handle>, kernel: Handle) => get_library;
+    working cuKernelGetAttribute "cuKernelGetAttribute" 12000
+        (value: Out<i32>, attribute: u32, kernel: Handle, device: i32) => get_kernel_attribute;
+    working cuKernelSetAttribute "cuKernelSetAttribute" 12000
+        (attribute: u32, value: i32, kernel: Handle, device: i32) => set_kernel_attribute;
+    working cuKernelSetCacheConfig "cuKernelSetCacheConfig" 12000 (kernel: Handle, config: u32, device: i32) => set_cache;
+    working cuKernelGetName "cuKernelGetName" 12030 (name: Out<Address>, kernel: Handle) => get_name;
+    working cuKernelGetParamInfo "cuKernelGetParamInfo" 12040
+        (kernel: Handle, index: u64, offset: Out<u64>, size: Out<u64>) => get_param;
+    context cuFuncGetAttribute "cuFuncGetAttribute" 2020 (value: Out<i32>, attribute: u32, kernel: Handle) => get_attribute;
+    context cuFuncSetAttribute "cuFuncSetAttribute" 9000 (kernel: Handle, attribute: u32, value: i32) => set_attribute;
+    context cuFuncSetCacheConfig "cuFuncSetCacheConfig" 3000 (kernel: Handle, config: u32) => ignore;
+    context cuFuncSetSharedMemConfig "cuFuncSetSharedMemConfig" 4020 (kernel: Handle, config: u32) => ignore;
+    context cuFuncGetModule "cuFuncGetModule" 11000 (module: Out<Handle>, kernel: Handle) => get_module;
+    working cuFuncGetName "cuFuncGetName" 12030 (name: Out<Address>, kernel: Handle) => get_name;
+    working cuFuncGetParamInfo "cuFuncGetParamInfo" 12040
+        (kernel: Handle, index: u64, offset: Out<u64>, size: Out<u64>) => get_param;
+}
+
+/// Numbers of `CUfunction_attribute`.
+mod attribute {
+    pub const MAX_THREADS: u32 = 0;
+    pub const STATIC_SHARED: u32 = 1;
+    pub const CONST: u32 = 2;
+    pub const LOCAL: u32 = 3;
+    pub const REGISTERS: u32 = 4;
+    pub const PTX_VERSION: u32 = 5;
+    pub const BINARY_VERSION: u32 = 6;
+    pub const MAX_DYNAMIC_SHARED: u32 = 8;
+    pub const CARVEOUT: u32 = 9;
+    pub const LAST: u32 = 15;
+}
+
+/// A kernel by handle.
+pub fn find(session: &Session, kernel: Handle) -> Outcome<Arc<Kernel>> {
+    session.kernels.get(kernel).ok_or(CuResult::INVALID_HANDLE)
+}
+
+fn get_function(current: Current, function: Out<Handle>, kernel: Handle) -> Outcome {
+    find(current.session, kernel)?;
+    function.set(kernel)
+}
+
+fn get_library(session: &Session, library: Out<Handle>, kernel: Handle) -> Outcome {
+    let kernel = find(session, kernel)?;
+    library.set(session.libraries.find(&kernel.library).ok_or(CuResult::NOT_FOUND)?)
+}
+
+fn get_module(current: Current, module: Out<Handle>, kernel: Handle) -> Outcome {
+    get_library(current.session, module, kernel)
+}
+
+fn get_attribute(current: Current, value: Out<i32>, attribute: u32, kernel: Handle) -> Outcome {
+    get_kernel_attribute(current.session, value, attribute, kernel, 0)
+}
+
+fn get_kernel_attribute(session: &Session, value: Out<i32>, attribute: u32, kernel: Handle, device: i32) -> Outcome {
+    check(device)?;
+    let kernel = find(session, kernel)?;
+    let built = kernel.built(session)?;
+    let number = match attribute {
+        attribute::MAX_THREADS => built.max_threads_per_block,
+        attribute::STATIC_SHARED => built.static_shared_bytes,
+        attribute::CONST => built.const_bytes,
+        attribute::LOCAL => built.local_bytes,
+        attribute::REGISTERS => built.num_registers,
+        attribute::PTX_VERSION => kernel.resolve(session)?.description().ptx_version,
+        attribute::BINARY_VERSION => session.attribute_u32(75) * 10 + session.attribute_u32(76),
+        attribute::MAX_DYNAMIC_SHARED => kernel.max_dynamic_shared(session, built.static_shared_bytes),
+        attribute::CARVEOUT => kernel.carveout.load(Ordering::Relaxed),
+        other if other <= attribute::LAST => 0,
+        _ => return Err(CuResult::INVALID_VALUE),
+    };
+    value.set(number.cast_signed())
+}
+
+fn set_attribute(current: Current, kernel: Handle, attribute: u32, value: i32) -> Outcome {
+    set_kernel_attribute(current.session, attribute, value, kernel, 0)
+}
+
+fn set_kernel_attribute(session: &Session, attribute: u32, value: i32, kernel: Handle, device: i32) -> Outcome {
+    check(device)?;
+    let kernel = find(session, kernel)?;
+    match attribute {
+        attribute::MAX_DYNAMIC_SHARED => {
+            let wanted = u32::try_from(value).map_err(|_| CuResult::INVALID_VALUE)?;
+            let limit = session
+                .attribute_u32(97)
+                .saturating_sub(kernel.built(session)?.static_shared_bytes);
+            if wanted > limit {
+                return Err(CuResult::INVALID_VALUE);
+            }
+            kernel.max_dynamic_shared.store(wanted, Ordering::Relaxed);
+            Ok(())
+        }
+        attribute::CARVEOUT if (-1..=100).contains(&value) => {
+            kernel.carveout.store(value.cast_unsigned(), Ordering::Relaxed);
+            Ok(())
+        }
+        _ => Err(CuResult::INVALID_VALUE),
+    }
+}
+
+fn set_cache(session: &Session, kernel: Handle, _config: u32, device: i32) -> Outcome {
+    check(device)?;
+    find(session, kernel).map(|_| ())
+}
+
+/// A preference that no device here has use for.
+fn ignore(current: Current, kernel: Handle, _config: u32) -> Outcome {
+    find(current.session, kernel).map(|_| ())
+}
+
+/// Names handed out stay valid: each is kept once for the life of the process.
+fn get_name(session: &Session, name: Out<Address>, kernel: Handle) -> Outcome {
+    static NAMES: Mutex<Vec<CString>> = Mutex::new(Vec::new());
+    let kernel = find(session, kernel)?;
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = kernel.name.as_bytes();
+    if !names.iter().any(|known| known.as_bytes() == bytes) {
+        names.push(CString::new(bytes).map_err(|_| CuResult::UNKNOWN)?);
+    }
+    let known = names
+        .iter()
+        .find(|known| known.as_bytes() == bytes)
+        .ok_or(CuResult::UNKNOWN)?;
+    name.set(Address(known.as_ptr().cast()))
+}
+
+fn get_param(session: &Session, kernel: Handle, index: u64, offset: Out<u64>, size: Out<u64>) -> Outcome {
+    let resolved = find(session, kernel)?.resolve(session)?;
+    let params = &resolved.description().params;
+    let param = usize::try_from(index)
+        .ok()
+        .and_then(|i| params.get(i))
+        .ok_or(CuResult::INVALID_VALUE)?;
+    offset.set(param.offset.into())?;
+    size.set_if_wanted(param.size.into());
+    Ok(())
+}

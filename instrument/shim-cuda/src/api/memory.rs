@@ -1,0 +1,108 @@
+//! Device memory.
+
+use hetckpt_ring::command::Command;
+use hetckpt_ring::reply::Reply;
+
+use crate::guard::Current;
+use crate::handles::Handle;
+use crate::memory_map::RangeKind;
+use crate::pointers::Out;
+use crate::result::{CuResult, Outcome};
+
+entry_points! {
+    context cuMemAlloc_v2 "cuMemAlloc" 3020 (addr: Out<u64>, size: u64) => alloc;
+    context cuMemAllocPitch_v2 "cuMemAllocPitch" 3020
+        (addr: Out<u64>, pitch: Out<u64>, width: u64, height: u64, element: u32) => alloc_pitch;
+    context cuMemFree_v2 "cuMemFree" 3020 (addr: u64) => free;
+    context cuMemGetInfo_v2 "cuMemGetInfo" 3020 (free: Out<u64>, total: Out<u64>) => info;
+    context cuMemGetAddressRange_v2 "cuMemGetAddressRange" 3020
+        (base: Out<u64>, size: Out<u64>, addr: u64) => address_range;
+    context cuMemAllocManaged "cuMemAllocManaged" 6000 (addr: Out<u64>, size: u64, flags: u32) => alloc_managed;
+    context cuMemAllocAsync "cuMemAllocAsync" 11020
+        (addr: Out<u64>, size: u64, stream: Handle) => alloc_async, cuMemAllocAsync_ptsz 11020;
+    context cuMemFreeAsync "cuMemFreeAsync" 11020 (addr: u64, stream: Handle) => free_async, cuMemFreeAsync_ptsz 11020;
+}
+
+/// Allocates, and notes where.
+pub fn alloc(current: Current, addr: Out<u64>, size: u64) -> Outcome {
+    if size == 0 || addr.is_null() {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    let Reply::Address(got) = current.session.call(Command::Malloc { size_bytes: size })? else {
+        return Err(CuResult::UNKNOWN);
+    };
+    current.session.memory().insert(got, size, RangeKind::Allocation);
+    addr.set(got)
+}
+
+fn alloc_pitch(current: Current, addr: Out<u64>, pitch: Out<u64>, width: u64, height: u64, element: u32) -> Outcome {
+    if !matches!(element, 4 | 8 | 16) || width == 0 || height == 0 {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    let alignment = u64::from(current.session.attribute_u32(51).max(512)).next_power_of_two();
+    let row = width
+        .checked_next_multiple_of(alignment)
+        .ok_or(CuResult::OUT_OF_MEMORY)?;
+    let size = row.checked_mul(height).ok_or(CuResult::OUT_OF_MEMORY)?;
+    alloc(current, addr, size)?;
+    pitch.set(row)
+}
+
+/// Freeing waits for what is queued, as NVIDIA's driver does; NULL is fine.
+fn free(current: Current, addr: u64) -> Outcome {
+    if addr == 0 {
+        return Ok(());
+    }
+    is_allocation(&current, addr)?;
+    current.session.call(Command::Free { addr })?;
+    current.session.memory().remove(addr);
+    Ok(())
+}
+
+fn is_allocation(current: &Current, addr: u64) -> Outcome {
+    let range = current.session.memory().starting_at(addr);
+    range
+        .filter(|range| range.kind == RangeKind::Allocation)
+        .map(|_| ())
+        .ok_or(CuResult::INVALID_VALUE)
+}
+
+fn info(current: Current, free: Out<u64>, total: Out<u64>) -> Outcome {
+    let Reply::Memory {
+        free_bytes,
+        total_bytes,
+    } = current.session.call(Command::MemoryInfo)?
+    else {
+        return Err(CuResult::UNKNOWN);
+    };
+    free.set_if_wanted(free_bytes);
+    total.set_if_wanted(total_bytes);
+    Ok(())
+}
+
+fn address_range(current: Current, base: Out<u64>, size: Out<u64>, addr: u64) -> Outcome {
+    let range = current.session.memory().find(addr).ok_or(CuResult::NOT_FOUND)?;
+    base.set_if_wanted(range.addr);
+    size.set_if_wanted(range.size_bytes);
+    Ok(())
+}
+
+fn alloc_managed(_: Current, _addr: Out<u64>, _size: u64, _flags: u32) -> Outcome {
+    Err(CuResult::NOT_SUPPORTED)
+}
+
+/// Memory is there at once: earlier than the stream's order demands, which no program can tell.
+pub fn alloc_async(current: Current, addr: Out<u64>, size: u64, stream: Handle) -> Outcome {
+    current.stream(stream)?;
+    alloc(current, addr, size)
+}
+
+fn free_async(current: Current, addr: u64, stream: Handle) -> Outcome {
+    let stream = current.stream(stream)?;
+    if addr == 0 {
+        return Ok(());
+    }
+    is_allocation(&current, addr)?;
+    current.session.memory().remove(addr);
+    current.session.send(Command::FreeAsync { addr, stream })
+}

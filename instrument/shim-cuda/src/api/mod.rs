@@ -1,0 +1,76 @@
+//! The entry points, one file per group of the driver API.
+//!
+//! Each file begins with its list: kind of guard, exported name, name and version in `cuGetProcAddress`, arguments, body;
+//! then exported name and version of the variant for per-thread default streams.
+
+/// Defines entry points and the list `ENTRIES` of them for `cuGetProcAddress`.
+macro_rules! entry_points {
+    ($($kind:ident $name:ident $query:literal $version:literal $args:tt => $body:path
+       $(, $per_thread:ident $newer:literal)?;)*) => {
+        $(
+            entry_points!(@function $kind $name $args $body, Legacy);
+            $(entry_points!(@function $kind $per_thread $args $body, PerThread);)?
+        )*
+        /// This file's entry points.
+        pub static ENTRIES: &[crate::proc_address::Entry] = &[
+            $(
+                entry_points!(@entry $query, $version, false, $name),
+                $(entry_points!(@entry $query, $newer, true, $per_thread),)?
+            )*
+        ];
+    };
+    (@function $kind:ident $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:path, $default:ident) => {
+        #[allow(unsafe_code, reason = "the entry point's name is the interface")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($arg: $ty),*) -> crate::result::CuResult {
+            crate::guard::$kind(stringify!($name), crate::guard::DefaultStream::$default, |scope| $body(scope, $($arg),*))
+        }
+    };
+    (@entry $query:literal, $version:literal, $is_per_thread:literal, $name:ident) => {
+        crate::proc_address::Entry {
+            name: $query,
+            version: $version,
+            is_per_thread: $is_per_thread,
+            pointer: crate::proc_address::Pointer($name as *const std::ffi::c_void),
+        }
+    };
+}
+
+pub mod init;
+pub mod device;
+pub mod context;
+pub mod memory;
+pub mod memory_pool;
+pub mod host_memory;
+pub mod pointer;
+pub mod copy;
+pub mod copy_rows;
+pub mod fill;
+pub mod library;
+pub mod module;
+pub mod kernel;
+pub mod occupancy;
+pub mod launch;
+pub mod stream;
+pub mod event;
+
+/// All entry points.
+pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
+    init::ENTRIES,
+    device::ENTRIES,
+    context::ENTRIES,
+    memory::ENTRIES,
+    memory_pool::ENTRIES,
+    host_memory::ENTRIES,
+    pointer::ENTRIES,
+    copy::ENTRIES,
+    copy_rows::ENTRIES,
+    fill::ENTRIES,
+    library::ENTRIES,
+    module::ENTRIES,
+    kernel::ENTRIES,
+    occupancy::ENTRIES,
+    launch::ENTRIES,
+    stream::ENTRIES,
+    event::ENTRIES,
+];

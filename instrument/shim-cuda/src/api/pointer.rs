@@ -1,0 +1,93 @@
+//! Questions about pointers.
+
+use crate::guard::Current;
+use crate::memory_map::{Range, RangeKind};
+use crate::pointers::{In, Out};
+use crate::result::{CuResult, Outcome};
+
+entry_points! {
+    context cuPointerGetAttribute "cuPointerGetAttribute" 4000
+        (value: Out<u8>, attribute: u32, addr: u64) => get_one;
+    context cuPointerGetAttributes "cuPointerGetAttributes" 7000
+        (count: u32, attributes: In<u32>, values: In<Out<u8>>, addr: u64) => get_many;
+    context cuPointerSetAttribute "cuPointerSetAttribute" 6000
+        (value: In<u8>, attribute: u32, addr: u64) => set;
+}
+
+/// Numbers of `CUpointer_attribute`.
+mod attribute {
+    pub const CONTEXT: u32 = 1;
+    pub const MEMORY_TYPE: u32 = 2;
+    pub const DEVICE_POINTER: u32 = 3;
+    pub const HOST_POINTER: u32 = 4;
+    pub const SYNC_MEMOPS: u32 = 6;
+    pub const BUFFER_ID: u32 = 7;
+    pub const IS_MANAGED: u32 = 8;
+    pub const DEVICE_ORDINAL: u32 = 9;
+    pub const RANGE_START: u32 = 11;
+    pub const RANGE_SIZE: u32 = 12;
+    pub const MAPPED: u32 = 13;
+    pub const MEMPOOL_HANDLE: u32 = 17;
+}
+
+const TYPE_HOST: u32 = 1;
+const TYPE_DEVICE: u32 = 2;
+/// Device ordinal of memory that no device knows.
+const NO_DEVICE: i32 = -2;
+
+/// One question, about memory that CUDA knows.
+fn get_one(current: Current, value: Out<u8>, attribute: u32, addr: u64) -> Outcome {
+    let range = current.session.memory().find(addr).ok_or(CuResult::INVALID_VALUE)?;
+    answer(&current, value, attribute, addr, Some(range))
+}
+
+/// Several questions; unknown memory is not an error, its answers are 0.
+fn get_many(current: Current, count: u32, attributes: In<u32>, values: In<Out<u8>>, addr: u64) -> Outcome {
+    let range = current.session.memory().find(addr);
+    for index in 0..count as usize {
+        answer(&current, values.nth(index)?, attributes.nth(index)?, addr, range)?;
+    }
+    Ok(())
+}
+
+fn answer(current: &Current, value: Out<u8>, attribute: u32, addr: u64, range: Option<Range>) -> Outcome {
+    let is_device = range.is_some_and(|range| range.is_device());
+    let is_reachable = range.is_some_and(|range| range.is_shared_with_server());
+    let word = value.cast::<u32>();
+    let long = value.cast::<u64>();
+    match attribute {
+        attribute::CONTEXT => long.set(if range.is_some() { current.session.primary.0 } else { 0 }),
+        attribute::MEMORY_TYPE => word.set(match range {
+            None => 0,
+            Some(_) if is_device => TYPE_DEVICE,
+            Some(_) => TYPE_HOST,
+        }),
+        attribute::DEVICE_POINTER => long.set(if is_reachable { addr } else { 0 }),
+        attribute::HOST_POINTER => long.set(if is_device { 0 } else { addr }),
+        attribute::SYNC_MEMOPS => word.set(0),
+        attribute::BUFFER_ID => long.set(range.map_or(0, |range| range.id)),
+        // One byte (`bool`) in the driver's interface, but the runtime passes an `int`.
+        attribute::IS_MANAGED => word.set(0),
+        attribute::DEVICE_ORDINAL => value.cast::<i32>().set(if range.is_some() { 0 } else { NO_DEVICE }),
+        attribute::RANGE_START => long.set(range.map_or(0, |range| range.addr)),
+        attribute::RANGE_SIZE => long.set(range.map_or(0, |range| range.size_bytes)),
+        attribute::MAPPED => value.set(u8::from(is_reachable)),
+        attribute::MEMPOOL_HANDLE => long.set(0),
+        _ => Err(CuResult::NOT_SUPPORTED),
+    }
+}
+
+fn set(current: Current, _value: In<u8>, attribute: u32, addr: u64) -> Outcome {
+    let found = current
+        .session
+        .memory()
+        .find(addr)
+        .filter(|range| range.kind == RangeKind::Allocation);
+    found.ok_or(CuResult::INVALID_VALUE)?;
+    // Synchronous copies are synchronous here anyway.
+    if attribute == attribute::SYNC_MEMOPS {
+        Ok(())
+    } else {
+        Err(CuResult::INVALID_VALUE)
+    }
+}

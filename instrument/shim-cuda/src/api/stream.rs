@@ -1,0 +1,147 @@
+//! Streams.
+
+use std::sync::Arc;
+
+use hetckpt_ring::command::{Command, StreamFlags, StreamId};
+
+use crate::guard::Current;
+use crate::handles::Handle;
+use crate::host_functions::{HostFunction, HostFunctions, StreamCallback};
+use crate::objects::Stream;
+use crate::pointers::Out;
+use crate::result::{CuResult, Outcome};
+
+use super::context::GREATEST_PRIORITY;
+
+entry_points! {
+    context cuStreamCreate "cuStreamCreate" 2000 (stream: Out<Handle>, flags: u32) => create;
+    context cuStreamCreateWithPriority "cuStreamCreateWithPriority" 5050
+        (stream: Out<Handle>, flags: u32, priority: i32) => create_with_priority;
+    context cuStreamDestroy_v2 "cuStreamDestroy" 4000 (stream: Handle) => destroy;
+    context cuStreamSynchronize "cuStreamSynchronize" 2000 (stream: Handle) => synchronize, cuStreamSynchronize_ptsz 7000;
+    context cuStreamQuery "cuStreamQuery" 2000 (stream: Handle) => query, cuStreamQuery_ptsz 7000;
+    context cuStreamWaitEvent "cuStreamWaitEvent" 3020
+        (stream: Handle, event: Handle, flags: u32) => wait_event, cuStreamWaitEvent_ptsz 7000;
+    context cuStreamAddCallback "cuStreamAddCallback" 5000
+        (stream: Handle, callback: Option<StreamCallback>, argument: u64, flags: u32) => add_callback, cuStreamAddCallback_ptsz 7000;
+    context cuStreamGetPriority "cuStreamGetPriority" 5050
+        (stream: Handle, priority: Out<i32>) => get_priority, cuStreamGetPriority_ptsz 7000;
+    context cuStreamGetFlags "cuStreamGetFlags" 5050
+        (stream: Handle, flags: Out<u32>) => get_flags, cuStreamGetFlags_ptsz 7000;
+    context cuStreamGetCtx "cuStreamGetCtx" 9020
+        (stream: Handle, context: Out<Handle>) => get_context, cuStreamGetCtx_ptsz 9020;
+    context cuStreamGetDevice "cuStreamGetDevice" 12080
+        (stream: Handle, device: Out<i32>) => get_device, cuStreamGetDevice_ptsz 12080;
+    context cuStreamGetId "cuStreamGetId" 12000 (stream: Handle, id: Out<u64>) => get_id, cuStreamGetId_ptsz 12000;
+    context cuStreamIsCapturing "cuStreamIsCapturing" 10000
+        (stream: Handle, status: Out<u32>) => is_capturing, cuStreamIsCapturing_ptsz 10000;
+    context cuThreadExchangeStreamCaptureMode "cuThreadExchangeStreamCaptureMode" 10010 (mode: Out<u32>) => exchange_mode;
+}
+
+const FLAG_NON_BLOCKING: u32 = 1;
+
+fn create(current: Current, stream: Out<Handle>, flags: u32) -> Outcome {
+    create_with_priority(current, stream, flags, 0)
+}
+
+fn create_with_priority(current: Current, stream: Out<Handle>, flags: u32, priority: i32) -> Outcome {
+    if flags & !FLAG_NON_BLOCKING != 0 || stream.is_null() {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    let session = current.session;
+    let priority = priority.clamp(GREATEST_PRIORITY, 0);
+    let id = StreamId(session.next_id());
+    let ring_flags = StreamFlags {
+        non_blocking: flags & FLAG_NON_BLOCKING != 0,
+        priority,
+    };
+    session.send(Command::StreamCreate {
+        stream: id,
+        flags: ring_flags,
+    })?;
+    let made = Stream {
+        id,
+        flags,
+        priority,
+        context: current.context,
+        generation: session.generation(),
+    };
+    stream.set(session.streams.insert(Arc::new(made)))
+}
+
+/// What is queued still runs to its end.
+fn destroy(current: Current, stream: Handle) -> Outcome {
+    let gone = current.session.streams.remove(stream).ok_or(CuResult::INVALID_HANDLE)?;
+    current.session.send(Command::StreamDestroy { stream: gone.id })
+}
+
+fn synchronize(current: Current, stream: Handle) -> Outcome {
+    let stream = current.stream(stream)?;
+    current.session.call(Command::StreamSynchronize { stream }).map(|_| ())
+}
+
+fn query(current: Current, stream: Handle) -> Outcome {
+    let stream = current.stream(stream)?;
+    current.session.call(Command::StreamQuery { stream }).map(|_| ())
+}
+
+fn wait_event(current: Current, stream: Handle, event: Handle, _flags: u32) -> Outcome {
+    let stream = current.stream(stream)?;
+    let event = super::event::find(current.session, event)?.id;
+    current.session.send(Command::StreamWaitEvent { stream, event })
+}
+
+fn add_callback(
+    current: Current,
+    stream: Handle,
+    callback: Option<StreamCallback>,
+    argument: u64,
+    flags: u32,
+) -> Outcome {
+    let id = current.stream(stream)?;
+    let callback = callback.filter(|_| flags == 0).ok_or(CuResult::INVALID_VALUE)?;
+    HostFunctions::enqueue(
+        current.session,
+        id,
+        HostFunction::Callback(callback, stream, argument as usize),
+    )
+}
+
+/// The object of a stream that the program made; `None` for a default stream.
+fn object(current: &Current, stream: Handle) -> Outcome<Option<Arc<Stream>>> {
+    current.stream(stream)?;
+    Ok(current.session.streams.get(stream))
+}
+
+fn get_priority(current: Current, stream: Handle, priority: Out<i32>) -> Outcome {
+    priority.set(object(&current, stream)?.map_or(0, |stream| stream.priority))
+}
+
+fn get_flags(current: Current, stream: Handle, flags: Out<u32>) -> Outcome {
+    flags.set(object(&current, stream)?.map_or(0, |stream| stream.flags))
+}
+
+fn get_context(current: Current, stream: Handle, context: Out<Handle>) -> Outcome {
+    context.set(object(&current, stream)?.map_or(current.context, |stream| stream.context))
+}
+
+fn get_device(current: Current, stream: Handle, device: Out<i32>) -> Outcome {
+    current.stream(stream)?;
+    device.set(0)
+}
+
+fn get_id(current: Current, stream: Handle, id: Out<u64>) -> Outcome {
+    id.set(current.stream(stream)?.0)
+}
+
+fn is_capturing(current: Current, stream: Handle, status: Out<u32>) -> Outcome {
+    const NOT_CAPTURING: u32 = 0;
+    current.stream(stream)?;
+    status.set(NOT_CAPTURING)
+}
+
+/// There is no capture here; the mode is kept by nobody and reads as the default.
+fn exchange_mode(_: Current, mode: Out<u32>) -> Outcome {
+    const GLOBAL: u32 = 0;
+    mode.set(GLOBAL)
+}

@@ -1,0 +1,116 @@
+//! Functions of the program that run in stream order: the server says when one is due, a thread of ours runs it.
+#![allow(unsafe_code, reason = "calls the program's functions")]
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hetckpt_ring::command::{Command, StreamId};
+
+use crate::handles::Handle;
+use crate::result::{CuResult, Outcome};
+use crate::session::Session;
+
+/// How often the thread looks after the server while functions are outstanding.
+const LOOK_AFTER_SERVER: Duration = Duration::from_millis(200);
+
+/// `CUhostFn`.
+pub type HostFn = unsafe extern "C" fn(*mut c_void);
+/// `CUstreamCallback`.
+pub type StreamCallback = unsafe extern "C" fn(Handle, CuResult, *mut c_void);
+
+/// What to call.
+#[derive(Clone, Copy, Debug)]
+pub enum HostFunction {
+    /// From `cuLaunchHostFunc`: function and argument.
+    Function(HostFn, usize),
+    /// From `cuStreamAddCallback`: function, stream and argument.
+    Callback(StreamCallback, Handle, usize),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    outstanding: HashMap<u64, HostFunction>,
+    has_thread: bool,
+}
+
+/// Functions that the server has not asked for yet.
+#[derive(Debug, Default)]
+pub struct HostFunctions {
+    state: Mutex<State>,
+    added: Condvar,
+}
+
+impl HostFunctions {
+    /// Queues `function` in `stream`.
+    pub fn enqueue(session: &'static Session, stream: StreamId, function: HostFunction) -> Outcome {
+        let own = &session.host_functions;
+        let id = session.next_id();
+        let mut state = own.lock();
+        if !state.has_thread {
+            start_thread(session)?;
+            state.has_thread = true;
+        }
+        state.outstanding.insert(id, function);
+        drop(state);
+        own.added.notify_one();
+        session.send(Command::HostFunction { stream, id })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread has all signals blocked: the program's handlers must not run in it.
+fn start_thread(session: &'static Session) -> Outcome {
+    let all = nix::sys::signal::SigSet::all();
+    let before = all
+        .thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)
+        .map_err(|_| CuResult::UNKNOWN)?;
+    let started = std::thread::Builder::new()
+        .name("hetckpt-host-fn".to_owned())
+        .spawn(move || serve(session));
+    let _ = before.thread_set_mask();
+    started.map(|_| ()).map_err(|_| CuResult::OUT_OF_MEMORY)
+}
+
+fn serve(session: &'static Session) {
+    let own = &session.host_functions;
+    loop {
+        let mut state = own.lock();
+        while state.outstanding.is_empty() {
+            state = own.added.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        match session.producer().wait_callback(LOOK_AFTER_SERVER) {
+            Ok(None) => {}
+            Ok(Some(id)) => {
+                let function = own.lock().outstanding.remove(&id);
+                if let Some(function) = function {
+                    function.call();
+                }
+                let _ = session.send(Command::HostFunctionDone { id });
+            }
+            Err(error) => {
+                session.broken(&error);
+                own.lock().outstanding.clear();
+            }
+        }
+    }
+}
+
+impl HostFunction {
+    fn call(self) {
+        let pointer = std::ptr::with_exposed_provenance_mut::<c_void>;
+        match self {
+            // SAFETY: the program gave this function to be called with this argument.
+            Self::Function(function, argument) => unsafe { function(pointer(argument)) },
+            // SAFETY: as above.
+            Self::Callback(function, stream, argument) => unsafe {
+                function(stream, CuResult::SUCCESS, pointer(argument));
+            },
+        }
+    }
+}

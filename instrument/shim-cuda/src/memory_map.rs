@@ -1,0 +1,127 @@
+//! What lies where: device allocations, module variables, registered host memory. Answers pointer queries and tells
+//! host from device addresses without asking the server.
+
+use std::collections::BTreeMap;
+
+/// What a range of addresses is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeKind {
+    /// From `cuMemAlloc` and the like.
+    Allocation,
+    /// A module's variable.
+    Variable,
+    /// Host memory pinned by us: server and device know it at the same address.
+    Pinned {
+        /// Flags given at allocation.
+        flags: u32,
+    },
+    /// The program's own memory, registered; copies treat it as ordinary memory.
+    Registered {
+        /// Flags given at registration.
+        flags: u32,
+    },
+}
+
+/// A range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First address.
+    pub addr: u64,
+    /// Length in bytes.
+    pub size_bytes: u64,
+    /// What it is.
+    pub kind: RangeKind,
+    /// Unique number (`CU_POINTER_ATTRIBUTE_BUFFER_ID`).
+    pub id: u64,
+}
+
+impl Range {
+    /// True if the range is in device memory.
+    pub fn is_device(&self) -> bool {
+        matches!(self.kind, RangeKind::Allocation | RangeKind::Variable)
+    }
+
+    /// True if the server knows the range at its address.
+    pub fn is_shared_with_server(&self) -> bool {
+        !matches!(self.kind, RangeKind::Registered { .. })
+    }
+}
+
+/// Ranges by address; they do not overlap.
+#[derive(Debug, Default)]
+pub struct MemoryMap {
+    ranges: BTreeMap<u64, Range>,
+    num_ids: u64,
+}
+
+impl MemoryMap {
+    /// Adds a range.
+    pub fn insert(&mut self, addr: u64, size_bytes: u64, kind: RangeKind) {
+        self.num_ids += 1;
+        self.ranges.insert(
+            addr,
+            Range {
+                addr,
+                size_bytes,
+                kind,
+                id: self.num_ids,
+            },
+        );
+    }
+
+    /// Removes the range that starts at `addr`.
+    pub fn remove(&mut self, addr: u64) -> Option<Range> {
+        self.ranges.remove(&addr)
+    }
+
+    /// The range that starts at `addr`.
+    pub fn starting_at(&self, addr: u64) -> Option<Range> {
+        self.ranges.get(&addr).copied()
+    }
+
+    /// The range around `addr`.
+    pub fn find(&self, addr: u64) -> Option<Range> {
+        let (_, range) = self.ranges.range(..=addr).next_back()?;
+        (addr - range.addr < range.size_bytes).then_some(*range)
+    }
+
+    /// True if `addr` and the `length` bytes from it on lie in one range.
+    pub fn contains(&self, addr: u64, length: u64) -> bool {
+        self.find(addr)
+            .is_some_and(|range| length <= range.size_bytes - (addr - range.addr))
+    }
+
+    /// True if some range overlaps `addr` and the `length` bytes from it on.
+    pub fn overlaps(&self, addr: u64, length: u64) -> bool {
+        let end = addr.saturating_add(length);
+        self.ranges
+            .range(..end)
+            .next_back()
+            .is_some_and(|(_, range)| range.addr + range.size_bytes > addr)
+    }
+
+    /// Forgets all that is in device memory.
+    pub fn forget_device(&mut self) {
+        self.ranges.retain(|_, range| !range.is_device());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_ranges_by_any_of_their_addresses() {
+        let mut map = MemoryMap::default();
+        map.insert(100, 50, RangeKind::Allocation);
+        map.insert(200, 10, RangeKind::Pinned { flags: 0 });
+        assert_eq!(map.find(149).map(|r| r.addr), Some(100));
+        assert_eq!(map.find(150), None);
+        assert_eq!(map.find(99), None);
+        assert!(map.contains(110, 40) && !map.contains(110, 41));
+        assert!(map.overlaps(140, 100) && map.overlaps(0, 101) && !map.overlaps(150, 50) && !map.overlaps(210, 9));
+        map.forget_device();
+        assert_eq!(map.find(100), None);
+        assert!(map.find(200).is_some());
+    }
+}

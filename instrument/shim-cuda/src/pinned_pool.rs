@@ -1,0 +1,211 @@
+//! Pinned host memory: memfds mapped from a fixed range of addresses, so that the server can map them at the same
+//! addresses and a kernel reaches them there. Small requests share a memfd, as each costs a descriptor.
+#![allow(unsafe_code, reason = "maps memory at chosen addresses")]
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use hetckpt_ring::pinned_table::PinnedArea;
+
+use crate::result::{CuResult, Outcome};
+use crate::server_process::move_out_of_the_way;
+
+/// First address of pinned memory.
+const PINNED_BASE: u64 = 0x2f00_0000_0000;
+/// End of the range.
+const PINNED_END: u64 = 0x3f00_0000_0000;
+const PAGE: u64 = 4096;
+/// Size of a shared area.
+const SHARED_AREA_BYTES: u64 = 16 << 20;
+/// Requests above this get an area of their own.
+const MAX_SHARED_BYTES: u64 = 2 << 20;
+/// Areas start at multiples of this.
+const AREA_ALIGNMENT: u64 = 2 << 20;
+
+struct Area {
+    known: PinnedArea,
+    _fd: OwnedFd,
+    is_shared: bool,
+    /// Free pieces, offset and length.
+    free: BTreeMap<u64, u64>,
+}
+
+/// What a release leaves to do.
+pub struct Released {
+    /// The area that is no longer needed, if so; it stays mapped until the caller says [`PinnedPool::drop_area`].
+    pub empty_area: Option<u64>,
+}
+
+/// All pinned memory of the program.
+#[derive(Default)]
+pub struct PinnedPool {
+    areas: BTreeMap<u64, Area>,
+    next: u64,
+}
+
+impl PinnedPool {
+    /// Takes `size_bytes` from an existing area.
+    pub fn take(&mut self, size_bytes: u64) -> Option<u64> {
+        let size = size_bytes.next_multiple_of(256);
+        self.areas.values_mut().filter(|area| area.is_shared).find_map(|area| {
+            let (&offset, &length) = area.free.iter().find(|(_, length)| **length >= size)?;
+            area.free.remove(&offset);
+            if length > size {
+                area.free.insert(offset + size, length - size);
+            }
+            Some(area.known.addr + offset)
+        })
+    }
+
+    /// True if a request of this size gets an area of its own.
+    pub fn needs_own_area(size_bytes: u64) -> bool {
+        size_bytes > MAX_SHARED_BYTES
+    }
+
+    /// Makes an area: for a big request its own (and taken at once), else one to be shared.
+    pub fn add_area(&mut self, size_bytes: u64) -> Outcome<PinnedArea> {
+        let is_shared = !Self::needs_own_area(size_bytes);
+        let size = if is_shared {
+            SHARED_AREA_BYTES
+        } else {
+            size_bytes.next_multiple_of(PAGE)
+        };
+        let fd = memfd(size)?;
+        let mut addr = self.next.max(PINNED_BASE);
+        loop {
+            if addr + size > PINNED_END {
+                return Err(CuResult::OUT_OF_MEMORY);
+            }
+            match map_at(addr, size, &fd) {
+                Ok(()) => break,
+                Err(libc::EEXIST) => addr += AREA_ALIGNMENT,
+                Err(_) => return Err(CuResult::OUT_OF_MEMORY),
+            }
+        }
+        self.next = (addr + size).next_multiple_of(AREA_ALIGNMENT);
+        let known = PinnedArea {
+            addr,
+            size_bytes: size,
+            fd: fd.as_raw_fd(),
+        };
+        let free = if is_shared {
+            BTreeMap::from([(0, size)])
+        } else {
+            BTreeMap::new()
+        };
+        self.areas.insert(
+            addr,
+            Area {
+                known,
+                _fd: fd,
+                is_shared,
+                free,
+            },
+        );
+        Ok(known)
+    }
+
+    /// Gives back what was taken at `addr`.
+    pub fn release(&mut self, addr: u64, size_bytes: u64) -> Released {
+        let Some((_, area)) = self.areas.range_mut(..=addr).next_back() else {
+            return Released { empty_area: None };
+        };
+        if !area.is_shared {
+            return Released {
+                empty_area: Some(area.known.addr),
+            };
+        }
+        let (mut offset, mut size) = (addr - area.known.addr, size_bytes.next_multiple_of(256));
+        if let Some((&before, &length)) = area.free.range(..offset).next_back()
+            && before + length == offset
+        {
+            area.free.remove(&before);
+            (offset, size) = (before, size + length);
+        }
+        if let Some(length) = area.free.remove(&(offset + size)) {
+            size += length;
+        }
+        area.free.insert(offset, size);
+        Released { empty_area: None }
+    }
+
+    /// Unmaps and forgets an area.
+    pub fn drop_area(&mut self, addr: u64) {
+        if let Some(area) = self.areas.remove(&addr) {
+            let base = std::ptr::with_exposed_provenance_mut(area.known.addr as usize);
+            // SAFETY: unmaps exactly what `map_at` mapped; the program has given the memory back.
+            unsafe { libc::munmap(base, area.known.size_bytes as usize) };
+        }
+    }
+}
+
+impl std::fmt::Debug for PinnedPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.areas.values().map(|area| area.known))
+            .finish()
+    }
+}
+
+fn memfd(size_bytes: u64) -> Outcome<OwnedFd> {
+    // SAFETY: the name is a NUL-terminated string.
+    let fd = unsafe { libc::memfd_create(c"hetckpt-pinned".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(CuResult::OUT_OF_MEMORY);
+    }
+    // SAFETY: just made, nobody else's.
+    let fd = move_out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd) });
+    let size = i64::try_from(size_bytes).map_err(|_| CuResult::OUT_OF_MEMORY)?;
+    nix::unistd::ftruncate(&fd, size).map_err(|_| CuResult::OUT_OF_MEMORY)?;
+    Ok(fd)
+}
+
+fn map_at(addr: u64, size_bytes: u64, fd: &OwnedFd) -> Result<(), i32> {
+    let wanted = std::ptr::with_exposed_provenance_mut(addr as usize);
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE,
+    );
+    // SAFETY: NOREPLACE: existing mappings are left alone.
+    let got = unsafe { libc::mmap(wanted, size_bytes as usize, protection, flags, fd.as_raw_fd(), 0) };
+    if got == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn small_requests_share_an_area_and_come_back() {
+        let mut pool = PinnedPool::default();
+        assert_eq!(pool.take(1000), None);
+        let area = pool.add_area(1000).unwrap();
+        let (a, b) = (pool.take(1000).unwrap(), pool.take(5000).unwrap());
+        assert_eq!(a, area.addr);
+        assert!(b >= a + 1000 && b + 5000 <= area.addr + area.size_bytes);
+        assert!(pool.release(a, 1000).empty_area.is_none());
+        assert!(pool.release(b, 5000).empty_area.is_none());
+        assert_eq!(
+            pool.take(SHARED_AREA_BYTES),
+            Some(area.addr),
+            "pieces were joined again"
+        );
+        pool.drop_area(area.addr);
+    }
+
+    #[test]
+    fn big_requests_have_their_own_area() {
+        let mut pool = PinnedPool::default();
+        let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
+        assert_eq!(pool.take(1), None);
+        assert_eq!(
+            pool.release(area.addr, MAX_SHARED_BYTES + 1).empty_area,
+            Some(area.addr)
+        );
+        pool.drop_area(area.addr);
+    }
+}

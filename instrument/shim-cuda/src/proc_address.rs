@@ -1,0 +1,155 @@
+//! `cuGetProcAddress`: names and versions to entry points.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::LazyLock;
+
+use crate::api;
+use crate::log;
+
+/// An entry point's address.
+#[derive(Clone, Copy, Debug)]
+pub struct Pointer(pub *const c_void);
+
+// SAFETY: points to code.
+#[allow(unsafe_code, reason = "a pointer to code may be shared")]
+unsafe impl Sync for Pointer {}
+// SAFETY: as above.
+#[allow(unsafe_code, reason = "a pointer to code may be shared")]
+unsafe impl Send for Pointer {}
+
+/// One signature of one function.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Name without version suffix.
+    pub name: &'static str,
+    /// CUDA version that introduced the signature.
+    pub version: u32,
+    /// True if stream 0 means the thread's own default stream.
+    pub is_per_thread: bool,
+    /// The function.
+    pub pointer: Pointer,
+}
+
+/// What a look-up finds.
+#[derive(Clone, Copy, Debug)]
+pub enum Found {
+    /// The function.
+    Pointer(*const c_void),
+    /// The function is there, but only in versions newer than asked for.
+    TooNew,
+    /// No such function here.
+    Unknown,
+}
+
+static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock::new(|| {
+    let mut map: HashMap<_, Vec<_>> = HashMap::new();
+    for entry in api::ENTRY_LISTS.iter().copied().flatten() {
+        map.entry(entry.name).or_default().push(entry);
+    }
+    map
+});
+
+/// The newest signature of `name` that is not newer than `version`.
+pub fn find(name: &str, version: u32, wants_per_thread: bool) -> Found {
+    let Some(all) = BY_NAME.get(name) else {
+        log::not_implemented(name);
+        return Found::Unknown;
+    };
+    let has_per_thread = all.iter().any(|entry| entry.is_per_thread);
+    let suits =
+        |entry: &&&Entry| entry.version <= version && entry.is_per_thread == (wants_per_thread && has_per_thread);
+    match all.iter().filter(suits).max_by_key(|entry| entry.version) {
+        Some(entry) => Found::Pointer(entry.pointer.0),
+        None => Found::TooNew,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "tests")]
+    use super::*;
+
+    fn pointer(name: &str, version: u32, per_thread: bool) -> *const c_void {
+        match find(name, version, per_thread) {
+            Found::Pointer(pointer) => pointer,
+            other => panic!("{name} {version}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn knows_what_runs_a_vector_add() {
+        for (name, version) in [
+            ("cuInit", 2000),
+            ("cuGetProcAddress", 11030),
+            ("cuGetProcAddress", 12000),
+            ("cuDriverGetVersion", 2020),
+            ("cuGetExportTable", 3000),
+            ("cuDeviceGetCount", 2000),
+            ("cuDeviceGet", 2000),
+            ("cuDeviceGetName", 2000),
+            ("cuDeviceTotalMem", 3020),
+            ("cuDeviceGetAttribute", 2000),
+            ("cuDeviceGetUuid", 9020),
+            ("cuDevicePrimaryCtxRetain", 7000),
+            ("cuCtxGetCurrent", 4000),
+            ("cuCtxSetCurrent", 4000),
+            ("cuCtxGetDevice", 2000),
+            ("cuCtxGetDevice", 13000),
+            ("cuCtxSynchronize", 2000),
+            ("cuCtxSynchronize", 13000),
+            ("cuMemAlloc", 3020),
+            ("cuMemFree", 3020),
+            ("cuMemcpyHtoD", 3020),
+            ("cuMemcpyDtoH", 3020),
+            ("cuLibraryLoadData", 12000),
+            ("cuLibraryGetKernel", 12000),
+            ("cuLaunchKernel", 4000),
+            ("cuModuleGetLoadingMode", 11070),
+            ("cuCtxPushCurrent", 4000),
+            ("cuCtxPopCurrent", 4000),
+            ("cuLibraryGetModule", 12000),
+            ("cuModuleGetFunction", 2000),
+            ("cuEventElapsedTime", 2000),
+            ("cuEventElapsedTime", 12080),
+            ("cuDevicePrimaryCtxReset", 7000),
+            ("cuDevicePrimaryCtxRelease", 7000),
+        ] {
+            assert!(!pointer(name, version, false).is_null());
+        }
+    }
+
+    #[test]
+    fn versions_and_default_streams_lead_to_different_functions() {
+        assert_ne!(
+            pointer("cuGetProcAddress", 11030, false),
+            pointer("cuGetProcAddress", 12000, false)
+        );
+        assert_ne!(
+            pointer("cuCtxSynchronize", 12000, false),
+            pointer("cuCtxSynchronize", 13000, false)
+        );
+        assert_ne!(
+            pointer("cuLaunchKernel", 7000, false),
+            pointer("cuLaunchKernel", 7000, true)
+        );
+        assert_eq!(pointer("cuMemAlloc", 12000, false), pointer("cuMemAlloc", 12000, true));
+    }
+
+    #[test]
+    fn tells_unknown_from_too_new() {
+        assert!(matches!(find("cuNoSuchThing", 13000, false), Found::Unknown));
+        assert!(matches!(find("cuLibraryLoadData", 11000, false), Found::TooNew));
+    }
+
+    #[test]
+    fn no_signature_is_listed_twice() {
+        let mut seen = std::collections::HashSet::new();
+        for entry in api::ENTRY_LISTS.iter().copied().flatten() {
+            assert!(
+                seen.insert((entry.name, entry.version, entry.is_per_thread)),
+                "{entry:?}"
+            );
+        }
+    }
+}

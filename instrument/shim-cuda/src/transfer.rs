@@ -1,0 +1,325 @@
+//! Copies: decides who can reach which side, and cuts what goes through staging chunks into pieces.
+
+use std::collections::VecDeque;
+
+use hetckpt_ring::command::{Command, Rows, StreamId};
+use hetckpt_ring::layout::{CHUNK_BYTES, MAX_INLINE_BYTES};
+use hetckpt_ring::producer::{OwnedChunk, PendingReply};
+
+use crate::guard::Current;
+use crate::pointers::HostMemory;
+use crate::result::{CuResult, Outcome};
+use crate::session::Session;
+
+/// Chunks one copy may have under way.
+const WINDOW: usize = 8;
+/// Device and pinned addresses lie in here.
+const KNOWN_ADDRESSES: std::ops::Range<u64> = 0x2000_0000_0000..0x3f00_0000_0000;
+
+/// One side of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Address of the first row.
+    pub addr: u64,
+    /// From row to row, bytes.
+    pub pitch: u64,
+}
+
+/// A copy of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Where to.
+    pub dst: Side,
+    /// Where from.
+    pub src: Side,
+    /// Length of a row, bytes.
+    pub width: u64,
+    /// Number of rows.
+    pub rows: u64,
+}
+
+/// Whether the caller waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Until the copy is done (not between two places on the device).
+    Sync,
+    /// Only where the program's memory leaves no choice.
+    Async,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Device,
+    Pinned,
+    Host,
+}
+
+impl Transfer {
+    /// A plain range.
+    pub fn range(dst: u64, src: u64, length: u64) -> Self {
+        Self {
+            dst: Side {
+                addr: dst,
+                pitch: length,
+            },
+            src: Side {
+                addr: src,
+                pitch: length,
+            },
+            width: length,
+            rows: 1,
+        }
+    }
+
+    /// The same copy with rows joined that lie one behind the other on both sides.
+    fn joined(self) -> Self {
+        if self.rows > 1 && self.dst.pitch == self.width && self.src.pitch == self.width {
+            return Self::range(self.dst.addr, self.src.addr, self.width * self.rows);
+        }
+        self
+    }
+}
+
+/// Does the copy in `stream`.
+pub fn run(current: &Current, transfer: Transfer, stream: StreamId, mode: Mode) -> Outcome {
+    if transfer.width == 0 || transfer.rows == 0 {
+        return Ok(());
+    }
+    let transfer = transfer.joined();
+    let session = current.session;
+    let dst = place(session, transfer.dst, &transfer)?;
+    let src = place(session, transfer.src, &transfer)?;
+    match (dst, src) {
+        (Place::Device, Place::Device) => session.send(copy_command(&transfer, stream)),
+        (Place::Device, Place::Pinned) | (Place::Pinned, Place::Device) => match mode {
+            Mode::Sync => session.call(copy_command(&transfer, stream)).map(|_| ()),
+            Mode::Async => session.send(copy_command(&transfer, stream)),
+        },
+        (Place::Pinned, Place::Pinned) if mode == Mode::Async => session.send(copy_command(&transfer, stream)),
+        (Place::Device, Place::Host) => copy_in(session, &transfer, stream, mode),
+        (Place::Host, Place::Device) => copy_out(session, &transfer, stream),
+        (Place::Host | Place::Pinned, Place::Host | Place::Pinned) => {
+            session.call(Command::StreamSynchronize { stream })?;
+            copy_on_host(&transfer);
+            Ok(())
+        }
+    }
+}
+
+/// Where a side lies; an address of ours outside of what is allocated is refused.
+fn place(session: &Session, side: Side, transfer: &Transfer) -> Outcome<Place> {
+    let span = side
+        .pitch
+        .checked_mul(transfer.rows - 1)
+        .and_then(|n| n.checked_add(transfer.width));
+    let span = span.ok_or(CuResult::INVALID_VALUE)?;
+    if transfer.rows > 1 && side.pitch < transfer.width {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    if !KNOWN_ADDRESSES.contains(&side.addr) {
+        return if side.addr == 0 {
+            Err(CuResult::INVALID_VALUE)
+        } else {
+            Ok(Place::Host)
+        };
+    }
+    let memory = session.memory();
+    let range = memory
+        .find(side.addr)
+        .filter(|_| memory.contains(side.addr, span))
+        .ok_or(CuResult::INVALID_VALUE)?;
+    Ok(match (range.is_device(), range.is_shared_with_server()) {
+        (true, _) => Place::Device,
+        (_, true) => Place::Pinned,
+        _ => Place::Host,
+    })
+}
+
+fn copy_command(transfer: &Transfer, stream: StreamId) -> Command {
+    let dst = Rows {
+        addr: transfer.dst.addr,
+        pitch: transfer.dst.pitch,
+        width: transfer.width,
+        rows: transfer.rows,
+    };
+    Command::Copy {
+        stream,
+        dst,
+        src: transfer.src.addr,
+        src_pitch: transfer.src.pitch,
+    }
+}
+
+/// A part of a copy that fits into a chunk: whole rows, or a piece of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    row: u64,
+    column: u64,
+    width: u64,
+    rows: u64,
+}
+
+impl Piece {
+    fn bytes(self) -> usize {
+        (self.width * self.rows) as usize
+    }
+
+    fn at(self, side: Side) -> Rows {
+        let addr = side.addr + self.row * side.pitch + self.column;
+        Rows {
+            addr,
+            pitch: side.pitch,
+            width: self.width,
+            rows: self.rows,
+        }
+    }
+}
+
+fn pieces(transfer: &Transfer) -> impl Iterator<Item = Piece> + use<> {
+    let limit = CHUNK_BYTES as u64;
+    let (width, rows) = (transfer.width, transfer.rows);
+    let rows_a_piece = (limit / width).max(1);
+    let columns_a_piece = width.min(limit);
+    (0..rows).step_by(rows_a_piece as usize).flat_map(move |row| {
+        (0..width).step_by(columns_a_piece as usize).map(move |column| Piece {
+            row,
+            column,
+            width: columns_a_piece.min(width - column),
+            rows: rows_a_piece.min(rows - row),
+        })
+    })
+}
+
+fn copy_in(session: &Session, transfer: &Transfer, stream: StreamId, mode: Mode) -> Outcome {
+    let mut gathered = Vec::new();
+    let mut all = pieces(transfer).peekable();
+    while let Some(piece) = all.next() {
+        let from = piece.at(transfer.src);
+        let bytes = if piece.rows == 1 {
+            HostMemory::bytes(from.addr, piece.bytes())
+        } else {
+            gathered.clear();
+            for row in 0..from.rows {
+                gathered.extend_from_slice(HostMemory::bytes(from.addr + row * from.pitch, from.width as usize));
+            }
+            gathered.as_slice()
+        };
+        let data = session.payload(bytes)?;
+        let command = Command::CopyIn {
+            stream,
+            dst: piece.at(transfer.dst),
+            data,
+        };
+        if mode == Mode::Sync && all.peek().is_none() {
+            session.call(command)?;
+        } else {
+            session.send(command)?;
+        }
+    }
+    Ok(())
+}
+
+/// One piece on its way: the answer is awaited before the chunk is given back.
+struct Incoming<'a> {
+    reply: PendingReply<'a>,
+    chunk: OwnedChunk<'a>,
+    piece: Piece,
+}
+
+fn copy_out(session: &Session, transfer: &Transfer, stream: StreamId) -> Outcome {
+    let mut incoming: VecDeque<Incoming<'_>> = VecDeque::new();
+    for piece in pieces(transfer) {
+        let chunk = loop {
+            // Only a thread that holds no chunk waits for one, so that threads never wait for each other.
+            if incoming.is_empty() {
+                break session.take_chunk()?;
+            }
+            if incoming.len() < WINDOW
+                && let Some(chunk) = session.producer().try_take_chunk()
+            {
+                break chunk;
+            }
+            if let Some(oldest) = incoming.pop_front() {
+                receive(session, transfer, oldest)?;
+            }
+        };
+        let command = Command::CopyOut {
+            stream,
+            src: piece.at(transfer.src),
+            chunk: chunk.first(piece.bytes()),
+        };
+        incoming.push_back(Incoming {
+            reply: session.begin(command)?,
+            chunk,
+            piece,
+        });
+    }
+    incoming
+        .into_iter()
+        .try_for_each(|oldest| receive(session, transfer, oldest))
+}
+
+fn receive(session: &Session, transfer: &Transfer, incoming: Incoming<'_>) -> Outcome {
+    session.finish(incoming.reply)?;
+    let to = incoming.piece.at(transfer.dst);
+    for row in 0..to.rows {
+        let width = to.width as usize;
+        incoming.chunk.read(
+            row as usize * width,
+            HostMemory::bytes_mut(to.addr + row * to.pitch, width),
+        );
+    }
+    Ok(())
+}
+
+fn copy_on_host(transfer: &Transfer) {
+    for row in 0..transfer.rows {
+        let (dst, src) = (
+            transfer.dst.addr + row * transfer.dst.pitch,
+            transfer.src.addr + row * transfer.src.pitch,
+        );
+        HostMemory::copy(dst, src, transfer.width as usize);
+    }
+}
+
+const _: () = assert!(MAX_INLINE_BYTES <= CHUNK_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn joins_rows_without_gaps() {
+        let packed = Side { addr: 0, pitch: 8 };
+        let transfer = Transfer {
+            dst: packed,
+            src: packed,
+            width: 8,
+            rows: 3,
+        };
+        assert_eq!(transfer.joined(), Transfer::range(0, 0, 24));
+        let gaps = Transfer {
+            src: Side { addr: 0, pitch: 9 },
+            ..transfer
+        };
+        assert_eq!(gaps.joined(), gaps);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_cover_each_byte_once(width in 1_u64..2_000_000, rows in 1_u64..40) {
+            let side = Side { addr: 0, pitch: width };
+            let transfer = Transfer { dst: side, src: side, width, rows };
+            let mut covered = 0;
+            for piece in pieces(&transfer) {
+                prop_assert!(piece.bytes() > 0 && piece.bytes() <= CHUNK_BYTES);
+                prop_assert!(piece.rows == 1 || piece.column == 0 && piece.width == width);
+                prop_assert_eq!(covered, piece.row * width + piece.column);
+                covered += piece.bytes() as u64;
+            }
+            prop_assert_eq!(covered, width * rows);
+        }
+    }
+}
