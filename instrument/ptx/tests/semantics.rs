@@ -1,0 +1,408 @@
+//! What the front end makes of an instruction by several others, of calls, generic addresses and layouts, run in the
+//! reference interpreter and compared with the same written in Rust.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_interp::{GlobalMemory, Launch, run};
+use hetckpt_ir::types::Dim3;
+
+const BUFFER: u64 = 0x2000_0000_0000;
+
+/// Runs the module's only kernel, `threads` in one block, on a buffer of words; its first parameter is their address.
+fn execute(ptx: &str, threads: u32, dynamic_shared_bytes: u32, more_params: &[u8], words: &[u32]) -> Vec<u32> {
+    let module = hetckpt_ptx::lower_module(ptx).unwrap();
+    assert!(module.rejected.is_empty(), "{:?}", module.rejected);
+    let program = Program::from_start(module.kernels[0].clone());
+    let layout = ThreadStateLayout::new(&program.kernel);
+    let mut params = BUFFER.to_le_bytes().to_vec();
+    params.extend(more_params);
+    let (grid, block) = (Dim3 { x: 1, y: 1, z: 1 }, Dim3 { x: threads, y: 1, z: 1 });
+    let mut launch = Launch::new(&program, &layout, grid, block, &params);
+    launch.dynamic_shared_bytes = dynamic_shared_bytes;
+    let mut memory = GlobalMemory::new();
+    memory.map(BUFFER, words.iter().flat_map(|w| w.to_le_bytes()).collect());
+    run(launch, &mut memory).unwrap();
+    let bytes = memory.range(BUFFER).unwrap();
+    bytes
+        .chunks(4)
+        .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+        .collect()
+}
+
+/// A kernel `k` with the buffer's address in `%rd1` and plenty of registers.
+fn kernel(body: &str) -> String {
+    format!(
+        ".version 9.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 buffer)\n{{\n.reg .pred %p<20>;\n\
+         .reg .b16 %h<20>;\n.reg .b32 %r<40>;\n.reg .f32 %f<20>;\n.reg .b64 %rd<20>;\n\
+         ld.param.u64 %rd1, [buffer];\n{body}\nret;\n}}\n"
+    )
+}
+
+/// Values at the edges of carrying, and some others.
+fn interesting() -> Vec<u128> {
+    let mut values = vec![
+        0,
+        1,
+        u128::MAX,
+        1 << 32,
+        (1 << 64) - 1,
+        (1 << 96) - 1,
+        1 << 127,
+        u128::MAX - 0xFFFF_FFFF,
+    ];
+    let mut seed = 0x9E37_79B9_7F4A_7C15_u128;
+    for _ in 0..12 {
+        seed = seed
+            .wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645)
+            .wrapping_add(0x1234_5678_9ABC_DEF1);
+        values.push(seed);
+        values.push(seed >> 61);
+    }
+    values
+}
+
+fn words(value: u128) -> [u32; 4] {
+    let bytes = value.to_le_bytes();
+    std::array::from_fn(|i| u32::from_le_bytes(bytes[4 * i..4 * i + 4].try_into().unwrap()))
+}
+
+fn value(words: &[u32]) -> u128 {
+    words
+        .iter()
+        .rev()
+        .fold(0, |value, word| value << 32 | u128::from(*word))
+}
+
+#[test]
+fn carry_chains_add_subtract_and_multiply_long_numbers() {
+    let ptx = kernel(
+        "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];
+        ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd1+16];
+        add.cc.u32 %r11, %r1, %r5;
+        addc.cc.u32 %r12, %r2, %r6;
+        addc.cc.u32 %r13, %r3, %r7;
+        addc.cc.u32 %r14, %r4, %r8;
+        addc.u32 %r15, 0, 0;
+        st.global.v4.u32 [%rd1+32], {%r11, %r12, %r13, %r14};
+        st.global.u32 [%rd1+48], %r15;
+        sub.cc.u32 %r1, %r1, %r5;
+        subc.cc.u32 %r2, %r2, %r6;
+        subc.cc.u32 %r3, %r3, %r7;
+        subc.cc.u32 %r4, %r4, %r8;
+        subc.u32 %r15, 0, 0;
+        st.global.v4.u32 [%rd1+64], {%r1, %r2, %r3, %r4};
+        st.global.u32 [%rd1+52], %r15;
+        ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];
+        mul.lo.u32 %r11, %r1, %r5;
+        mul.hi.u32 %r12, %r1, %r5;
+        mad.lo.cc.u32 %r12, %r1, %r6, %r12;
+        madc.hi.u32 %r13, %r1, %r6, 0;
+        mad.lo.cc.u32 %r12, %r2, %r5, %r12;
+        madc.hi.cc.u32 %r13, %r2, %r5, %r13;
+        addc.u32 %r14, 0, 0;
+        mad.lo.cc.u32 %r13, %r2, %r6, %r13;
+        madc.hi.u32 %r14, %r2, %r6, %r14;
+        st.global.v4.u32 [%rd1+80], {%r11, %r12, %r13, %r14};
+        ld.global.v2.u64 {%rd2, %rd3}, [%rd1];
+        ld.global.v2.u64 {%rd4, %rd5}, [%rd1+16];
+        add.cc.s64 %rd6, %rd2, %rd4;
+        addc.s64 %rd7, %rd3, %rd5;
+        st.global.v2.u64 [%rd1+96], {%rd6, %rd7};",
+    );
+    for a in interesting() {
+        for b in interesting() {
+            let mut input = [words(a), words(b)].concat();
+            input.resize(28, 0);
+            let output = execute(&ptx, 1, 0, &[], &input);
+            let (sum, carry) = a.overflowing_add(b);
+            let (difference, borrow) = a.overflowing_sub(b);
+            let low = u128::from(u64::MAX);
+            assert_eq!(value(&output[8..12]), sum, "{a:#x} + {b:#x}");
+            assert_eq!(output[12], u32::from(carry), "carry of {a:#x} + {b:#x}");
+            assert_eq!(value(&output[16..20]), difference, "{a:#x} - {b:#x}");
+            assert_eq!(
+                output[13],
+                0u32.wrapping_sub(u32::from(borrow)),
+                "borrow of {a:#x} - {b:#x}"
+            );
+            assert_eq!(value(&output[20..24]), (a & low) * (b & low), "{a:#x} * {b:#x}");
+            assert_eq!(value(&output[24..28]), sum, "{a:#x} + {b:#x} in 64 bits");
+        }
+    }
+}
+
+#[test]
+fn byte_dot_products_extend_by_their_types() {
+    let ptx = kernel(
+        "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];
+        dp4a.u32.u32 %r5, %r1, %r2, %r3;
+        dp4a.s32.u32 %r6, %r1, %r2, %r3;
+        dp4a.u32.s32 %r7, %r1, %r2, %r3;
+        dp4a.s32.s32 %r8, %r1, %r2, %r3;
+        st.global.v4.u32 [%rd1], {%r5, %r6, %r7, %r8};",
+    );
+    for (a, b, c) in [
+        (0x8180_7F01_u32, 0xFF80_017F_u32, 5_u32),
+        (0x0102_0304, 0xFFFF_FFFF, u32::MAX),
+    ] {
+        let output = execute(&ptx, 1, 0, &[], &[a, b, c, 0]);
+        let byte = |word: u32, i: usize, signed: bool| {
+            let byte = word.to_le_bytes()[i];
+            if signed {
+                i64::from(byte.cast_signed())
+            } else {
+                i64::from(byte)
+            }
+        };
+        for (result, (a_signed, b_signed)) in
+            output
+                .iter()
+                .zip([(false, false), (true, false), (false, true), (true, true)])
+        {
+            let dot: i64 = (0..4).map(|i| byte(a, i, a_signed) * byte(b, i, b_signed)).sum();
+            let expected = (dot + i64::from(c)) & 0xFFFF_FFFF;
+            assert_eq!(i64::from(*result), expected);
+        }
+    }
+}
+
+#[test]
+fn selections_select() {
+    let ptx = kernel(
+        "ld.global.v2.u32 {%r1, %r2}, [%rd1];
+        setp.lt.s32 %p1|%p2, %r1, %r2;
+        slct.u32.s32 %r3, 10, 20, %r1;
+        set.lt.or.u32.s32 %r4, %r1, %r2, !%p1;
+        set.lt.and.f32.s32 %r5, %r1, %r2, %p1;
+        selp.u32 %r6, 10, 20, !%p1;
+        selp.u32 %r7, 10, 20, %p2;
+        mov.b32 %f1, 0fBF800000;
+        slct.u32.f32 %r8, 10, 20, %f1;
+        mov.b16 %h1, 0x3C00;
+        set.eq.f16.f16 %h2, %h1, %h1;
+        cvt.u32.u16 %r9, %h2;
+        st.global.v4.u32 [%rd1], {%r3, %r4, %r5, %r6};
+        st.global.v4.u32 [%rd1+16], {%r7, %r8, %r9, 0};",
+    );
+    // `set` to f32 writes a register of 32 bits, however it was declared.
+    for (a, b) in [(-1_i32, 5_i32), (5, -1), (0, 0)] {
+        let output = execute(
+            &ptx,
+            1,
+            0,
+            &[],
+            &[a.cast_unsigned(), b.cast_unsigned(), 0, 0, 0, 0, 0, 0],
+        );
+        let less = a < b;
+        let pick = |first: bool| if first { 10 } else { 20 };
+        let one = if less { 1.0_f32.to_bits() } else { 0 };
+        assert_eq!(
+            output,
+            [pick(a >= 0), u32::MAX, one, pick(!less), pick(!less), 20, 0x3C00, 0]
+        );
+    }
+}
+
+#[test]
+fn pairs_of_halves_take_the_first_source_above() {
+    let ptx = kernel(
+        "cvt.rn.f16x2.f32 %r1, 0f3F800000, 0fC0000000;
+        cvt.rn.bf16x2.f32 %r2, 0f3F800000, 0fC0000000;
+        st.global.v2.u32 [%rd1], {%r1, %r2};",
+    );
+    assert_eq!(execute(&ptx, 1, 0, &[], &[0, 0]), [0x3C00_C000, 0x3F80_C000]);
+}
+
+#[test]
+fn guarded_expansions_leave_the_result_alone() {
+    let ptx = kernel(
+        "mov.u32 %r1, 77;
+        mov.u32 %r2, 78;
+        mov.u32 %r3, 79;
+        mov.u32 %r4, 5;
+        setp.eq.u32 %p1, %r1, 0;
+        add.cc.u32 %r9, 0xffffffff, 1;
+        @%p1 add.cc.u32 %r1, %r1, 1;
+        @%p1 slct.u32.s32 %r2, 1, 2, %r4;
+        @%p1 dp4a.u32.u32 %r3, %r1, %r2, %r3;
+        @!%p1 addc.u32 %r4, %r4, 0;
+        @%p1 ret;
+        st.global.v4.u32 [%rd1], {%r1, %r2, %r3, %r4};",
+    );
+    assert_eq!(execute(&ptx, 1, 0, &[], &[0; 4]), [77, 78, 79, 6]);
+}
+
+#[test]
+fn calls_pass_scalars_and_structures() {
+    let ptx = ".func (.param .b32 result) weigh(.param .b32 x, .param .align 4 .b8 pair[8])
+        {
+            .reg .pred %p<2>;
+            .reg .b32 %r<6>;
+            .reg .b64 %rd<3>;
+            ld.param.u32 %r1, [x];
+            mov.b64 %rd1, pair;
+            ld.param.u32 %r2, [pair+4];
+            ld.local.u32 %r3, [%rd1];
+            setp.eq.s32 %p1, %r1, 3;
+            @%p1 bra other;
+            mad.lo.s32 %r4, %r1, %r2, %r3;
+            st.param.b32 [result], %r4;
+            ret;
+        other:
+            st.param.b32 [result], 1000;
+            ret;
+        }
+        .entry k(.param .u64 buffer)
+        {
+            .reg .pred %p<3>;
+            .reg .b16 %rs<3>;
+            .reg .b32 %r<10>;
+            .reg .b64 %rd<5>;
+            ld.param.u64 %rd1, [buffer];
+            mov.u32 %r1, 0;
+            mov.u32 %r2, 0;
+        loop:
+            mov.u32 %r5, 4000;
+            setp.ne.u32 %p1, %r1, 2;
+            {
+                .param .b32 param0;
+                .param .align 4 .b8 param1[8];
+                .param .b32 retval0;
+                st.param.b32 [param0+0], %r1;
+                st.param.v2.b32 [param1+0], {7, 10};
+                st.param.b32 [retval0], 4000;
+                @%p1 call.uni (retval0), weigh, (param0, param1);
+                ld.param.b32 %r5, [retval0+0];
+                ld.param.s8 %rs1, [retval0];
+            }
+            cvt.s32.s16 %r6, %rs1;
+            mul.wide.u32 %rd2, %r1, 8;
+            add.s64 %rd3, %rd1, %rd2;
+            st.global.v2.u32 [%rd3], {%r5, %r6};
+            add.u32 %r1, %r1, 1;
+            setp.lt.u32 %p2, %r1, 5;
+            @%p2 bra loop;
+            ret;
+        }";
+    // The third call is skipped; 4000 and 1000 have low bytes below zero.
+    let minus = |n: u32| 0u32.wrapping_sub(n);
+    assert_eq!(
+        execute(ptx, 1, 0, &[], &[0; 10]),
+        [7, 7, 17, 17, 4000, minus(96), 1000, minus(24), 47, 47]
+    );
+}
+
+#[test]
+fn generic_addresses_reach_their_spaces() {
+    let ptx = ".shared .align 4 .b8 unused[64];
+        .shared .align 4 .b8 tile[128];
+        .entry k(.param .u64 buffer)
+        {
+            .local .align 4 .b8 __local_depot0[16];
+            .reg .pred %p<2>;
+            .reg .b32 %r<10>;
+            .reg .b64 %SP;
+            .reg .b64 %SPL;
+            .reg .b64 %rd<20>;
+            mov.u64 %SPL, __local_depot0;
+            cvta.local.u64 %SP, %SPL;
+            ld.param.u64 %rd1, [buffer];
+            mov.u32 %r1, %tid.x;
+            mul.wide.u32 %rd2, %r1, 4;
+            add.u64 %rd3, %SP, 4;
+            add.s32 %r2, %r1, 100;
+            st.u32 [%rd3+4], %r2;
+            ld.local.u32 %r3, [%SPL+8];
+            mov.u64 %rd4, tile;
+            cvta.shared.u64 %rd5, %rd4;
+            add.s64 %rd6, %rd5, %rd2;
+            st.u32 [%rd6], %r3;
+            bar.sync 0;
+            xor.b32 %r4, %r1, 1;
+            shl.b32 %r5, %r4, 2;
+            mov.u32 %r6, tile;
+            add.u32 %r7, %r6, %r5;
+            ld.shared.u32 %r8, [%r7];
+            add.s64 %rd7, %rd1, %rd2;
+            st.u32 [%rd7], %r8;
+            ret;
+        }";
+    let expected: Vec<u32> = (0..32).map(|thread| 100 + (thread ^ 1)).collect();
+    assert_eq!(execute(ptx, 32, 0, &[], &[0; 32]), expected);
+}
+
+#[test]
+fn dynamic_shared_memory_follows_the_static_part() {
+    let ptx = ".extern .shared .align 16 .b8 dynamic[];
+        .entry k(.param .u64 buffer, .param .align 4 .b8 pair[8])
+        {
+            .shared .align 4 .u32 fixed[5];
+            .reg .pred %p<2>;
+            .reg .b32 %r<10>;
+            .reg .b64 %rd<6>;
+            ld.param.u64 %rd1, [buffer];
+            mov.b64 %rd2, pair;
+            add.s64 %rd3, %rd2, 4;
+            ld.param.u32 %r1, [%rd3];
+            ld.param.u32 %r2, [pair];
+            mov.u32 %r3, dynamic;
+            st.shared.u32 [fixed+16], 1;
+            st.shared.u32 [dynamic], %r1;
+            st.shared.u32 [%r3+4], %r2;
+            ld.shared.v2.u32 {%r4, %r5}, [dynamic];
+            ld.shared.u32 %r6, [fixed+16];
+            st.global.v4.u32 [%rd1], {%r4, %r5, %r6, %r3};
+            ret;
+        }";
+    let pair = [7_u32.to_le_bytes(), 9_u32.to_le_bytes()].concat();
+    assert_eq!(execute(ptx, 1, 8, &pair, &[0; 4]), [9, 7, 1, 32]);
+}
+
+#[test]
+fn asynchronous_copies_have_arrived_at_the_wait() {
+    let ptx = ".shared .align 16 .b8 tile[32];
+        .entry k(.param .u64 buffer)
+        {
+            .reg .pred %p<3>;
+            .reg .b32 %r<8>;
+            .reg .b64 %rd<3>;
+            ld.param.u64 %rd1, [buffer];
+            mov.u32 %r1, tile;
+            setp.eq.u32 %p1, %r1, %r1;
+            cp.async.cg.shared.global [%r1], [%rd1], 16;
+            @!%p1 cp.async.ca.shared.global [%r1+4], [%rd1], 4;
+            @%p1 cp.async.ca.shared.global [%r1+8], [%rd1+16], 8, 8;
+            cp.async.commit_group;
+            cp.async.wait_all;
+            ld.shared.v4.u32 {%r2, %r3, %r4, %r5}, [%r1];
+            st.global.v4.u32 [%rd1+32], {%r2, %r3, %r4, %r5};
+            ret;
+        }";
+    let output = execute(ptx, 1, 0, &[], &[1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(output[8..], [1, 2, 5, 6]);
+}
+
+#[test]
+fn guarded_warp_operations_and_barriers_are_skipped_by_branches() {
+    let ptx = kernel(
+        "mov.u32 %r1, %tid.x;
+        setp.lt.u32 %p1, %r1, 16;
+        mov.u32 %r2, 1000;
+        mov.u32 %r9, 0xffff;
+        @%p1 shfl.sync.bfly.b32 %r2, %r1, 3, 31, %r9;
+        vote.sync.ballot.b32 %r3, !%p1, -1;
+        bar.red.popc.u32 %r4, 0, !%p1;
+        setp.ne.u32 %p2, %r4, 16;
+        @%p2 bar.sync 0;
+        mul.wide.u32 %rd2, %r1, 16;
+        add.s64 %rd3, %rd1, %rd2;
+        st.global.v4.u32 [%rd3], {%r2, %r3, %r4, 0};",
+    );
+    let output = execute(&ptx, 32, 0, &[], &[0; 128]);
+    for (thread, row) in (0u32..).zip(output.chunks(4)) {
+        let shuffled = if thread < 16 { thread ^ 3 } else { 1000 };
+        assert_eq!(row, [shuffled, 0xFFFF_0000, 16, 0], "thread {thread}");
+    }
+}
