@@ -362,7 +362,7 @@ impl Writer<'_> {
         self.line(format_args!("add.s64 {base}, {base}, %slot"));
         self.label("$next_piece");
         let (at, end) = (self.scratch(Width::W32), self.scratch(Width::W32));
-        self.line(format_args!("atom.global.add.u32 {at}, [{claim}-16], 1"));
+        self.line(format_args!("atom.global.add.u32 {at}, [{claim}+-16], 1"));
         self.line(format_args!("mul.lo.u32 {at}, {at}, {SHARED_PIECE_BYTES}"));
         let (done, more) = (self.scratch(Width::Pred), self.scratch(Width::Pred));
         self.line(format_args!("setp.ge.u32 {done}, {at}, {size}"));

@@ -159,11 +159,9 @@ impl Writer<'_> {
                     .clone();
                 self.line(format_args!("mov.u64 {at}, {first}"));
                 self.line(format_args!("add.s64 {at}, {at}, {base}"));
-                Ok(format!("[{at}{:+}]", addr.offset))
+                Ok(displaced(&at, addr.offset))
             }
-            (Space::Shared, AddressBase::Absolute) => {
-                Ok(format!("[{}]", addr.offset + i64::from(self.options.shared_base)))
-            }
+            (Space::Shared, AddressBase::Absolute) => Ok(displaced("hetckpt_shared", addr.offset)),
             (Space::Shared, AddressBase::Reg(reg)) => {
                 let offset = addr.offset + i64::from(self.options.shared_base);
                 Ok(displaced(&self.reg(*reg), offset))
@@ -218,7 +216,7 @@ pub(in super::super) fn displaced(base: &str, offset: i64) -> String {
     if offset == 0 {
         format!("[{base}]")
     } else {
-        format!("[{base}{offset:+}]")
+        format!("[{base}+{offset}]")
     }
 }
 
