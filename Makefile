@@ -46,7 +46,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test soak bench fmt clean install
+.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test soak gpu-test bundle fmt clean install
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -116,8 +116,13 @@ e2e-test: build programs ## end-to-end tests with the real CRIU
 soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50)
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
 
-bench: build programs ## the measurements of BENCHMARKS.md
-	e2e/bench/run.sh
+gpu-test: build programs ## acceptance run and measurements on a machine with an NVIDIA GPU
+	$(CARGO) build --release -p hetckpt-devices --examples --locked
+	e2e/gpu/accept.sh
+
+bundle: build programs ## pack the above for a machine with a GPU and without toolchains
+	$(CARGO) build --release -p hetckpt-devices --examples --locked
+	e2e/gpu/bundle.sh $(TARGET)/hetckpt-bundle.tar.xz
 
 fmt: ## format the Rust sources
 	$(CARGO) fmt --all

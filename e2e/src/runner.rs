@@ -199,7 +199,12 @@ fn run(test: &Test, seed: u64) -> Result<(), String> {
     });
     let report = match result {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) => format!("{error:?}"),
+        // Each cause on its own line; a backtrace would only lead into this file.
+        Ok(Err(error)) => error
+            .chain()
+            .map(|cause| format!("    {cause}"))
+            .collect::<Vec<_>>()
+            .join("\n"),
         Err(_) => "it panicked (see above)".to_owned(),
     };
     Err(format!(
