@@ -189,3 +189,110 @@ fn lut(a: u64, b: u64, c: u64, table: u64) -> u64 {
         out | (table >> index & 1) << i
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+    use super::*;
+
+    fn op(op: AluOp, ty: Type, srcs: &[u64]) -> u64 {
+        truncate(
+            evaluate(op, ty, Modifiers::default(), srcs).unwrap(),
+            8 * ty.size_bytes(),
+        )
+    }
+
+    const M1: u64 = u32::MAX as u64;
+
+    #[test]
+    fn products() {
+        assert_eq!(op(AluOp::MulHi, Type::U64, &[u64::MAX, u64::MAX]), u64::MAX - 1);
+        assert_eq!(op(AluOp::MulHi, Type::S64, &[u64::MAX, 5]), u64::MAX);
+        assert_eq!(op(AluOp::MulHi, Type::S32, &[0x8000_0000, 0x8000_0000]), 0x4000_0000);
+        assert_eq!(
+            evaluate(AluOp::MulWide, Type::S32, Modifiers::default(), &[M1, 2]),
+            Some(u64::MAX - 1)
+        );
+        assert_eq!(
+            evaluate(AluOp::MulWide, Type::U32, Modifiers::default(), &[M1, 2]),
+            Some(0x1_ffff_fffe)
+        );
+        assert_eq!(
+            evaluate(AluOp::MadWide, Type::U16, Modifiers::default(), &[0xffff, 0x10000, 7]),
+            Some(7)
+        );
+        assert_eq!(op(AluOp::Mad, Type::U64, &[u64::MAX, u64::MAX, 1]), 2);
+    }
+
+    #[test]
+    fn division_by_zero_gives_all_ones() {
+        assert_eq!(op(AluOp::Div, Type::U32, &[7, 0]), M1);
+        assert_eq!(op(AluOp::Rem, Type::S64, &[7, 0]), u64::MAX);
+        assert_eq!(op(AluOp::Div, Type::S32, &[0x8000_0000, M1]), 0x8000_0000);
+        assert_eq!(
+            op(AluOp::Rem, Type::S32, &[5u32.wrapping_neg().into(), 3]),
+            2u32.wrapping_neg().into()
+        );
+    }
+
+    #[test]
+    fn shifts_clamp() {
+        assert_eq!(op(AluOp::Shl, Type::B32, &[1, 32]), 0);
+        assert_eq!(op(AluOp::Shl, Type::B64, &[1, 0xffff_ffff]), 0);
+        assert_eq!(op(AluOp::Shr, Type::S32, &[0x8000_0000, 99]), M1);
+        assert_eq!(op(AluOp::Shr, Type::U32, &[0x8000_0000, 31]), 1);
+        assert_eq!(op(AluOp::ShfLWrap, Type::B32, &[0x8000_0000, 1, 33]), 3);
+        assert_eq!(op(AluOp::ShfLClamp, Type::B32, &[0x1234, 1, 99]), 0x1234);
+        assert_eq!(op(AluOp::ShfRWrap, Type::B32, &[0x10, 3, 36]), 0x3000_0001);
+        assert_eq!(op(AluOp::ShfRClamp, Type::B32, &[0x10, 3, 99]), 3);
+    }
+
+    #[test]
+    fn bit_fields() {
+        assert_eq!(op(AluOp::Bfe, Type::U32, &[0xabcd_1234, 8, 8]), 0x12);
+        assert_eq!(op(AluOp::Bfe, Type::S32, &[0x0000_8000, 8, 8]), 0xffff_ff80);
+        assert_eq!(op(AluOp::Bfe, Type::S32, &[0x8000_0000, 28, 99]), 0xffff_fff8);
+        assert_eq!(op(AluOp::Bfe, Type::S32, &[M1, 4, 0]), 0);
+        assert_eq!(op(AluOp::Bfi, Type::B32, &[0xff, 0x1111_1111, 4, 8]), 0x1111_1ff1);
+        assert_eq!(op(AluOp::Bfi, Type::B64, &[3, 0, 63, 2]), 1 << 63);
+        assert_eq!(op(AluOp::BmskClamp, Type::B32, &[4, 8]), 0xff0);
+        assert_eq!(op(AluOp::BmskClamp, Type::B32, &[32, 8]), 0);
+        assert_eq!(op(AluOp::BmskClamp, Type::B32, &[0, 99]), M1);
+        assert_eq!(op(AluOp::BmskWrap, Type::B32, &[33, 1]), 2);
+    }
+
+    #[test]
+    fn counts_and_searches() {
+        assert_eq!(op(AluOp::Clz, Type::B32, &[0]), 32);
+        assert_eq!(op(AluOp::Clz, Type::B64, &[1]), 63);
+        assert_eq!(op(AluOp::Popc, Type::B64, &[u64::MAX]), 64);
+        assert_eq!(op(AluOp::Brev, Type::B32, &[1]), 0x8000_0000);
+        assert_eq!(op(AluOp::Bfind, Type::U32, &[0]), M1);
+        assert_eq!(op(AluOp::Bfind, Type::S32, &[M1 - 4]), 2);
+        assert_eq!(op(AluOp::BfindShiftAmt, Type::U32, &[1]), 31);
+    }
+
+    #[test]
+    fn tables_and_permutations() {
+        let (a, b, c) = (0b1100_1010, 0b1010_0110, 0b0101_0011);
+        assert_eq!(op(AluOp::Lop3, Type::B32, &[a, b, c, 0x96]), a ^ b ^ c);
+        assert_eq!(op(AluOp::Lop3, Type::B32, &[a, b, c, 0xca]), (a & b) | (!a & c) & M1);
+        assert_eq!(
+            op(AluOp::Prmt, Type::B32, &[0x3322_1100, 0x7766_5544, 0x7531]),
+            0x7755_3311
+        );
+        assert_eq!(op(AluOp::Prmt, Type::B32, &[0x0000_0080, 0, 0x9988]), 0x0000_ffff);
+    }
+
+    #[test]
+    fn saturating_sums() {
+        let sat = Modifiers {
+            sat: true,
+            ..Modifiers::default()
+        };
+        let sum = |a, b| evaluate(AluOp::Add, Type::S32, sat, &[a, b]).map(|v| truncate(v, 32));
+        assert_eq!(sum(0x7fff_ffff, 1), Some(0x7fff_ffff));
+        assert_eq!(sum(0x8000_0000, M1), Some(0x8000_0000));
+    }
+}

@@ -7,6 +7,7 @@
 pub mod error;
 pub mod memory;
 pub mod launch;
+pub mod cases;
 mod integer;
 mod float;
 mod compare;

@@ -4,5 +4,8 @@ pub(crate) mod format;
 mod exact;
 mod arithmetic;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use arithmetic::{evaluate, flush, saturate};
 pub(crate) use exact::from_integer;
