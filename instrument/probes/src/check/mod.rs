@@ -1,10 +1,10 @@
 //! Judges a probed kernel against the kernel it came from. Shares no code with the passes.
 //!
 //! Rules, one file each:
-//! * [`shape`]: resume points, barriers, warp-level operations and the entry probe stand as hetIR promises.
-//! * [`saved_state`]: what is saved at each resume point holds everything that is read after it.
-//! * [`cycles`]: control cannot go round without passing a barrier, a poll, or a branch beside a poll.
-//! * [`erasure`]: taking out what was inserted gives back the kernel, instruction by instruction, along every path.
+//! * `shape`: resume points, barriers, warp-level operations and the entry probe stand as hetIR promises.
+//! * `saved_state`: what is saved at each resume point holds everything that is read after it.
+//! * `cycles`: control cannot go round without passing a barrier, a poll, or a branch beside a poll.
+//! * `erasure`: taking out what was inserted gives back the kernel, instruction by instruction, along every path.
 //!
 //! What remains to be believed, and is tested by running: that a branch beside a poll takes it often enough, and that the
 //! end of a chunk lies before the end of the loop.
