@@ -1,13 +1,20 @@
 //! Which device: `auto`, `cpu`, `cuda` or `cuda:N`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use hetckpt_codegen::ptx::PtxOptions;
+use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
+use hetckpt_devices::cuda::{CudaDevice, CudaOptions};
 use hetckpt_devices::device::{Device, DeviceDescription};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::message::DeviceSummary;
 
 use crate::error::ServerError;
 use crate::generate::Generator;
+
+/// Newest `.target` that generated PTX names.
+const NEWEST_TARGET: u32 = 90;
 
 /// A device and what code it takes.
 pub struct Chosen {
@@ -48,18 +55,45 @@ impl Wish {
 }
 
 fn open_cpu() -> Result<Chosen, DeviceError> {
-    Err(DeviceError::NotPresent {
-        device: "cpu".to_owned(),
-        reason: "this server was built without it".to_owned(),
+    let options = CpuOptions {
+        code_generator: None,
+        cache_dir: cache_dir(),
+        num_workers: None,
+    };
+    Ok(Chosen {
+        device: Arc::new(CpuDevice::open(&options)?),
+        generator: Generator::Cpu,
     })
 }
 
 fn open_cuda(number: u32) -> Result<Chosen, DeviceError> {
-    let reason = "this server was built without it".to_owned();
-    Err(DeviceError::NotPresent {
-        device: format!("cuda:{number}"),
-        reason,
+    let device = CudaDevice::open(number, &CudaOptions { cache_dir: cache_dir() })?;
+    let options = PtxOptions {
+        // PTX runs on newer devices too; what newer targets add is not generated.
+        sm: device.sm().min(NEWEST_TARGET),
+        shared_base: device.shared_base(),
+        ..PtxOptions::default()
+    };
+    Ok(Chosen {
+        device: Arc::new(device),
+        generator: Generator::Ptx(options),
     })
+}
+
+/// Folder for translated code: `$HETCKPT_CACHE_DIR` (`off`: none), else the user's cache folder.
+fn cache_dir() -> Option<PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    match variable("HETCKPT_CACHE_DIR") {
+        Some(dir) if dir.as_os_str() == "off" => None,
+        Some(dir) => Some(dir),
+        None => variable("XDG_CACHE_HOME")
+            .or_else(|| Some(variable("HOME")?.join(".cache")))
+            .map(|dir| dir.join("hetckpt")),
+    }
 }
 
 /// Opens the device.
@@ -83,21 +117,11 @@ pub fn choose(wish: Wish) -> Result<Chosen, ServerError> {
 /// The devices of this machine.
 #[must_use]
 pub fn summaries() -> Vec<DeviceSummary> {
-    let mut all = Vec::new();
-    for number in 0.. {
-        match open_cuda(number) {
-            Ok(chosen) => all.push(summary(&chosen.device.describe())),
-            Err(error) => {
-                tracing::debug!(%error, "no further CUDA device");
-                break;
-            }
-        }
-    }
-    match open_cpu() {
-        Ok(chosen) => all.push(summary(&chosen.device.describe())),
-        Err(error) => tracing::warn!(%error, "the CPU cannot be used as a device"),
-    }
-    all
+    let cuda = hetckpt_devices::cuda::list().unwrap_or_else(|error| {
+        tracing::debug!(%error, "no CUDA devices");
+        Vec::new()
+    });
+    cuda.iter().chain(&[CpuDevice::describe_host()]).map(summary).collect()
 }
 
 fn summary(device: &DeviceDescription) -> DeviceSummary {

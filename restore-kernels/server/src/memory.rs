@@ -291,3 +291,181 @@ impl DeviceMemory {
         Ok(addr)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Mutex;
+
+    use hetckpt_devices::device::{DeviceDescription, Fill, LoadRequest, LoadedKernel, Queue};
+
+    use super::*;
+
+    /// Only keeps account of mappings.
+    #[derive(Default)]
+    struct Maps(Mutex<BTreeMap<u64, u64>>);
+
+    fn unused() -> DeviceError {
+        DeviceError::Driver {
+            call: "unused",
+            reason: String::new(),
+        }
+    }
+
+    impl Device for Maps {
+        fn describe(&self) -> DeviceDescription {
+            DeviceDescription {
+                id: String::new(),
+                kind: "cpu",
+                name: String::new(),
+                vendor: String::new(),
+                driver: String::new(),
+                total_bytes: 0,
+                free_bytes: 0,
+                max_threads_per_block: 0,
+                max_shared_bytes: 0,
+                num_multiprocessors: 0,
+                cuda_attributes: vec![],
+                uuid: [0; 16],
+            }
+        }
+        fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+            assert!(addr.is_multiple_of(GRANULARITY) && size_bytes.is_multiple_of(GRANULARITY) && size_bytes > 0);
+            let mut maps = self.0.lock().unwrap();
+            assert!(maps.iter().all(|(&a, &s)| addr + size_bytes <= a || a + s <= addr));
+            maps.insert(addr, size_bytes);
+            Ok(())
+        }
+        fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+            assert_eq!(self.0.lock().unwrap().remove(&addr), Some(size_bytes));
+            Ok(())
+        }
+        fn register_host(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+        fn unregister_host(&self, _: u64) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+        fn write(&self, _: u64, _: &[u8]) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+        fn copy(&self, _: u64, _: u64, _: u64) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+        fn fill(&self, _: u64, _: u64, _: Fill, _: u64, _: u64) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+        fn load(&self, _: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+            Err(unused())
+        }
+        fn create_queue(&self, _: i32) -> Result<Box<dyn Queue>, DeviceError> {
+            Err(unused())
+        }
+        fn request_pause(&self) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+        fn end_pause(&self) -> Result<(), DeviceError> {
+            Err(unused())
+        }
+    }
+
+    fn memory() -> DeviceMemory {
+        DeviceMemory::new(Arc::new(Maps::default()), 64 << 20)
+    }
+
+    #[test]
+    fn addresses_are_given_out_the_same_way_each_time() {
+        let run = || {
+            let mut memory = memory();
+            let a = memory.allocate(100, Owner::Program).unwrap();
+            let b = memory.allocate(5 << 20, Owner::Program).unwrap();
+            let c = memory.allocate(700, Owner::Program).unwrap();
+            memory.free(a).unwrap();
+            (a, b, c, memory.allocate(512, Owner::Program).unwrap())
+        };
+        assert_eq!(run(), run());
+        let (a, b, c, d) = run();
+        assert_eq!(
+            (a, b, c, d),
+            (DEVICE_BASE, DEVICE_BASE + GRANULARITY, DEVICE_BASE + ALIGN_BYTES, a)
+        );
+    }
+
+    #[test]
+    fn random_use_never_overlaps_and_ends_empty() {
+        let mut memory = memory();
+        let mut live: Vec<(u64, u64)> = Vec::new();
+        let mut x = 12345u64;
+        for _ in 0..4000 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let r = x >> 33;
+            if r % 3 == 0 && !live.is_empty() {
+                let (addr, _) = live.swap_remove(usize::try_from(r / 3).unwrap() % live.len());
+                assert!(memory.free(addr).unwrap());
+                assert!(!memory.free(addr).unwrap());
+            } else {
+                let size = if r % 7 == 0 {
+                    (1 << 20) + r % (3 << 20)
+                } else {
+                    1 + r % 9000
+                };
+                let Ok(addr) = memory.allocate(size, Owner::Program) else {
+                    continue;
+                };
+                assert!(addr.is_multiple_of(ALIGN_BYTES) && memory.contains(addr, size));
+                assert!(live.iter().all(|&(a, s)| addr + size <= a || a + s <= addr));
+                live.push((addr, size));
+            }
+        }
+        let (mappings, allocations) = (memory.mappings(), memory.allocations());
+        assert_eq!(allocations.len(), live.len());
+        let mut restored = self::memory();
+        assert!(restored.restore(&mappings, &allocations).is_ok());
+        assert_eq!((restored.mappings(), restored.allocations()), (mappings, allocations));
+        for (addr, _) in live {
+            assert!(memory.free(addr).unwrap());
+            assert!(restored.free(addr).unwrap());
+        }
+        // One shared mapping may be kept for the next small allocation.
+        assert!(memory.mapped_bytes() <= GRANULARITY && restored.mapped_bytes() <= GRANULARITY);
+    }
+
+    #[test]
+    fn memory_beyond_the_limit_is_refused() {
+        let mut memory = memory();
+        for size in [65 << 20, u64::MAX, u64::MAX - 600] {
+            let error = memory.allocate(size, Owner::Program).unwrap_err();
+            assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
+        }
+        assert!(!memory.contains(u64::MAX - 1, 4));
+        assert_eq!(memory.mapped_bytes(), 0);
+    }
+
+    #[test]
+    fn contradicting_snapshots_are_refused() {
+        let mapping = |addr, size_bytes| Mapping { addr, size_bytes };
+        let allocation = |addr, size_bytes| Allocation {
+            addr,
+            size_bytes,
+            owner: Owner::Program,
+        };
+        let (a, g) = (DEVICE_BASE, GRANULARITY);
+        for (mappings, allocations) in [
+            (vec![mapping(a + 1, g)], vec![]),
+            (vec![mapping(a, 0)], vec![]),
+            (vec![mapping(a, 2 * g), mapping(a + g, g)], vec![]),
+            (vec![mapping(u64::MAX - g + 1, g)], vec![]),
+            (vec![mapping(a, g)], vec![allocation(a + g - 4, 8)]),
+            (vec![mapping(a, g)], vec![allocation(a, 600), allocation(a + 512, 8)]),
+        ] {
+            assert!(
+                memory().restore(&mappings, &allocations).is_err(),
+                "{mappings:?} {allocations:?}"
+            );
+        }
+    }
+}
