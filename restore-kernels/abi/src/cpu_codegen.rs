@@ -64,7 +64,7 @@ pub struct Entry {
 pub struct CompileRequest {
     /// hetIR text of the kernel.
     pub text: Bytes,
-    /// Start points.
+    /// Start points; none: every resume point, at its own basic block.
     pub entries: *const Entry,
     /// Number of start points.
     pub num_entries: usize,

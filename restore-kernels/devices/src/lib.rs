@@ -4,3 +4,4 @@ pub mod device;
 pub mod error;
 pub mod control;
 pub mod cuda;
+pub mod cpu;

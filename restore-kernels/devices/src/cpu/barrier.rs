@@ -28,7 +28,9 @@ pub fn release(kernel: &CpuKernel, memory: &mut BlockMemory) -> bool {
 /// The usual case, without looking at each thread's operands: all threads wait at the same plain barrier.
 fn release_uniform(kernel: &CpuKernel, memory: &mut BlockMemory) -> Option<bool> {
     let first = *memory.points.first()?;
-    let Waits::Barrier(index) = kernel.waits(first) else { return None };
+    let Waits::Barrier(index) = kernel.waits(first) else {
+        return None;
+    };
     let barrier = &kernel.barriers()[index];
     if barrier.reduction.is_some() || barrier.count.is_some() || memory.points.iter().any(|&p| p != first) {
         return None;
@@ -38,30 +40,37 @@ fn release_uniform(kernel: &CpuKernel, memory: &mut BlockMemory) -> Option<bool>
 }
 
 /// Threads that wait at barriers: thread, index of the barrier, its number.
-fn waiting<'a>(
-    kernel: &'a CpuKernel,
-    memory: &'a mut BlockMemory,
-) -> impl Iterator<Item = (usize, usize, u64)> + 'a {
+fn waiting<'a>(kernel: &'a CpuKernel, memory: &'a mut BlockMemory) -> impl Iterator<Item = (usize, usize, u64)> + 'a {
     let columns = ThreadColumns::new(memory.registers.bytes_mut(), memory.points.len());
     memory.points.iter().enumerate().filter_map(move |(thread, &point)| {
-        let Waits::Barrier(index) = kernel.waits(point) else { return None };
+        let Waits::Barrier(index) = kernel.waits(point) else {
+            return None;
+        };
         Some((thread, index, columns.source(kernel.barriers()[index].id, thread)))
     })
 }
 
 fn release_id(kernel: &CpuKernel, memory: &mut BlockMemory, id: u64) -> bool {
-    let arrived: Vec<(usize, usize)> =
-        waiting(kernel, memory).filter(|w| w.2 == id).map(|(thread, index, _)| (thread, index)).collect();
+    let arrived: Vec<(usize, usize)> = waiting(kernel, memory)
+        .filter(|w| w.2 == id)
+        .map(|(thread, index, _)| (thread, index))
+        .collect();
     let running = memory.points.iter().filter(|&&p| p != FINISHED).count();
-    let Some(&(first_thread, first)) = arrived.first() else { return false };
+    let Some(&(first_thread, first)) = arrived.first() else {
+        return false;
+    };
     let mut columns = ThreadColumns::new(memory.registers.bytes_mut(), memory.points.len());
     // With a count, as many threads as that, or all there are.
-    let wanted = kernel.barriers()[first].count.map(|count| columns.source(count, first_thread) as usize);
+    let wanted = kernel.barriers()[first]
+        .count
+        .map(|count| columns.source(count, first_thread) as usize);
     if arrived.len() < wanted.unwrap_or(running).min(running) {
         return false;
     }
     for &(_, index) in &arrived {
-        let Some(reduction) = kernel.barriers()[index].reduction else { continue };
+        let Some(reduction) = kernel.barriers()[index].reduction else {
+            continue;
+        };
         // The instruction that a thread waits at says how to combine; all say the same.
         let value = reduce(kernel, &columns, &arrived, reduction.op);
         for &(thread, _) in arrived.iter().filter(|(_, i)| *i == index) {

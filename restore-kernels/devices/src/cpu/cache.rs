@@ -41,7 +41,10 @@ pub fn read(path: &Path) -> Option<Compiled> {
     let (object_len, body) = body.split_first_chunk::<8>()?;
     let object_len = usize::try_from(u64::from_le_bytes(*object_len)).ok()?;
     let (object, tables) = body.split_at_checked(object_len)?;
-    Some(Compiled { object: object.to_vec(), tables: tables.to_vec() })
+    Some(Compiled {
+        object: object.to_vec(),
+        tables: tables.to_vec(),
+    })
 }
 
 /// Stores; a failure costs only the time to compile again.

@@ -38,7 +38,10 @@ pub struct Compiled {
 impl CodeGenerator {
     /// Loads the shared object and checks its version.
     pub fn open(path: &Path) -> Result<Self, DeviceError> {
-        let absent = |reason: String| DeviceError::NotPresent { device: "cpu".to_owned(), reason };
+        let absent = |reason: String| DeviceError::NotPresent {
+            device: "cpu".to_owned(),
+            reason,
+        };
         let broken = |error: libloading::Error| absent(format!("code generator {}: {error}", path.display()));
         // SAFETY: its initialisers are LLVM's and Rust's, which may run in any process.
         let library = unsafe { Library::new(path) }.map_err(broken)?;
@@ -48,7 +51,9 @@ impl CodeGenerator {
         let version = unsafe { version() };
         if version != CPU_CODEGEN_ABI {
             let path = path.display();
-            return Err(absent(format!("code generator {path} has interface {version}, not {CPU_CODEGEN_ABI}")));
+            return Err(absent(format!(
+                "code generator {path} has interface {version}, not {CPU_CODEGEN_ABI}"
+            )));
         }
         macro_rules! function {
             ($name:literal) => {
@@ -86,12 +91,18 @@ impl CodeGenerator {
             entries: entries.as_ptr(),
             num_entries: entries.len(),
         };
-        let mut out = CompileResult { object: Buffer::EMPTY, tables: Buffer::EMPTY };
+        let mut out = CompileResult {
+            object: Buffer::EMPTY,
+            tables: Buffer::EMPTY,
+        };
         let mut error = Buffer::EMPTY;
         // SAFETY: the request points to slices that live through the call; the others are valid places.
         let result = unsafe { (self.compile)(&raw const request, &raw mut out, &raw mut error) };
         self.check(result, error)?;
-        Ok(Compiled { object: self.take(out.object), tables: self.take(out.tables) })
+        Ok(Compiled {
+            object: self.take(out.object),
+            tables: self.take(out.tables),
+        })
     }
 
     /// Makes an object runnable.
@@ -101,7 +112,10 @@ impl CodeGenerator {
         // SAFETY: the bytes live through the call; the others are valid places.
         let result = unsafe { (self.load)(&raw const bytes, &raw mut handle, &raw mut error) };
         self.check(result, error)?;
-        Ok(LoadedObject { generator: self.clone(), handle })
+        Ok(LoadedObject {
+            generator: self.clone(),
+            handle,
+        })
     }
 
     fn check(&self, result: i32, error: Buffer) -> Result<(), String> {
@@ -139,8 +153,7 @@ impl LoadedObject {
         let name = Bytes::of(name.as_bytes());
         let (mut address, mut error) = (ptr::null(), Buffer::EMPTY);
         // SAFETY: the handle lives, the name lives through the call, the others are valid places.
-        let result =
-            unsafe { (self.generator.symbol)(self.handle, &raw const name, &raw mut address, &raw mut error) };
+        let result = unsafe { (self.generator.symbol)(self.handle, &raw const name, &raw mut address, &raw mut error) };
         self.generator.check(result, error)?;
         Ok(address)
     }

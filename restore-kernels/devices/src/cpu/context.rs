@@ -83,6 +83,9 @@ pub struct BlockMemory {
     pub local: AlignedBytes,
     /// Set by a thread that traps.
     pub trapped: u32,
+    /// Where the next turn begins to look for threads that can go on, so that one that spins does not keep the others
+    /// from running.
+    pub next_thread: usize,
 }
 
 impl BlockMemory {
@@ -97,6 +100,7 @@ impl BlockMemory {
         self.shared.bytes_mut().fill(0);
         self.local.resize(threads * shape.local_bytes as usize);
         self.trapped = 0;
+        self.next_thread = 0;
     }
 
     /// Pointers for native code.

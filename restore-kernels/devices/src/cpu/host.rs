@@ -21,7 +21,10 @@ pub fn memory() -> Memory {
             .unwrap_or(0)
             * 1024
     };
-    Memory { total_bytes: field("MemTotal:"), free_bytes: field("MemAvailable:") }
+    Memory {
+        total_bytes: field("MemTotal:"),
+        free_bytes: field("MemAvailable:"),
+    }
 }
 
 /// Processors that this process may use.

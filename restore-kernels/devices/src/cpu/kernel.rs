@@ -56,16 +56,23 @@ impl CpuKernel {
         cache_dir: Option<&Path>,
         request: &LoadRequest,
     ) -> Result<Self, DeviceError> {
-        let failed =
-            |log: String| DeviceError::Build { kernel: request.name.clone(), device: "cpu".to_owned(), log };
+        let failed = |log: String| DeviceError::Build {
+            kernel: request.name.clone(),
+            device: "cpu".to_owned(),
+            log,
+        };
         let Code::HetIr { text, entries } = &request.code else {
             return Err(failed("the CPU takes hetIR".to_owned()));
         };
-        let entries: Vec<Entry> =
-            entries.iter().map(|&(resume_point, block)| Entry { resume_point, block }).collect();
+        let entries: Vec<Entry> = entries
+            .iter()
+            .map(|&(resume_point, block)| Entry { resume_point, block })
+            .collect();
         let regions = Regions::build(generator, cache_dir, text, &entries).map_err(failed)?;
         if regions.tables.bytes_per_thread != request.layout.bytes_per_thread {
-            return Err(failed("the compiled code saves registers elsewhere than the layout says".to_owned()));
+            return Err(failed(
+                "the compiled code saves registers elsewhere than the layout says".to_owned(),
+            ));
         }
         let waits = waits_by_point(&regions);
         Ok(Self {
@@ -87,7 +94,9 @@ impl CpuKernel {
 
     /// The function for threads at a resume point, if they can go on there.
     pub fn region(&self, point: u32) -> Option<hetckpt_abi::cpu_block::CpuRegion> {
-        self.regions.function(point).or_else(|| self.resumable.get()?.as_ref()?.function(point))
+        self.regions
+            .function(point)
+            .or_else(|| self.resumable.get()?.as_ref()?.function(point))
     }
 
     /// What threads at a resume point wait for.
@@ -123,7 +132,11 @@ impl CpuKernel {
     /// Compiles what [`CpuKernel::is_resumable`] needs.
     pub fn make_resumable(&self) {
         self.resumable.get_or_init(|| {
-            let Source { generator, cache_dir, text } = &self.source;
+            let Source {
+                generator,
+                cache_dir,
+                text,
+            } = &self.source;
             Regions::build(generator, cache_dir.as_deref(), text, &[])
                 .inspect_err(|error| tracing::warn!(kernel = self.name, error, "blocks of it cannot take turns"))
                 .ok()
@@ -133,8 +146,16 @@ impl CpuKernel {
 
 fn waits_by_point(regions: &Regions) -> Vec<Waits> {
     let tables = &regions.tables;
-    let barriers = tables.barriers.iter().enumerate().map(|(i, b)| (b.arrive, Waits::Barrier(i)));
-    let warp_ops = tables.warp_ops.iter().enumerate().map(|(i, o)| (o.arrive, Waits::WarpOp(i)));
+    let barriers = tables
+        .barriers
+        .iter()
+        .enumerate()
+        .map(|(i, b)| (b.arrive, Waits::Barrier(i)));
+    let warp_ops = tables
+        .warp_ops
+        .iter()
+        .enumerate()
+        .map(|(i, o)| (o.arrive, Waits::WarpOp(i)));
     let all: Vec<(u32, Waits)> = barriers.chain(warp_ops).collect();
     let mut waits = vec![Waits::No; all.iter().map(|(point, _)| *point as usize + 1).max().unwrap_or(0)];
     for (point, wait) in all {

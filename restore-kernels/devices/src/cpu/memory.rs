@@ -21,9 +21,16 @@ impl MappedRanges {
     pub fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         let free_bytes = super::host::memory().free_bytes;
         if size_bytes > free_bytes {
-            return Err(DeviceError::OutOfMemory { requested_bytes: size_bytes, free_bytes });
+            return Err(DeviceError::OutOfMemory {
+                requested_bytes: size_bytes,
+                free_bytes,
+            });
         }
-        let failed = |reason: String| DeviceError::Map { addr, size_bytes, reason };
+        let failed = |reason: String| DeviceError::Map {
+            addr,
+            size_bytes,
+            reason,
+        };
         let len = usize::try_from(size_bytes).map_err(|e| failed(e.to_string()))?;
         // SAFETY: a new mapping over no other (`MAP_FIXED_NOREPLACE`); nothing of this process is touched.
         let got = unsafe {
@@ -55,7 +62,11 @@ impl MappedRanges {
     pub fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         let mut ranges = self.lock();
         if ranges.get(&addr) != Some(&size_bytes) {
-            return Err(DeviceError::Map { addr, size_bytes, reason: "it was not mapped as one range".to_owned() });
+            return Err(DeviceError::Map {
+                addr,
+                size_bytes,
+                reason: "it was not mapped as one range".to_owned(),
+            });
         }
         ranges.remove(&addr);
         release(addr, size_bytes);

@@ -82,15 +82,26 @@ impl CpuDevice {
     /// # Errors
     /// [`DeviceError::NotPresent`] if the code generator cannot be loaded.
     pub fn open(options: &CpuOptions) -> Result<Self, DeviceError> {
-        let path = options.code_generator.clone().unwrap_or_else(CpuOptions::find_code_generator);
+        let path = options
+            .code_generator
+            .clone()
+            .unwrap_or_else(CpuOptions::find_code_generator);
         let generator = Arc::new(CodeGenerator::open(&path)?);
-        fault::install_handlers().map_err(|reason| DeviceError::NotPresent { device: "cpu".to_owned(), reason })?;
+        fault::install_handlers().map_err(|reason| DeviceError::NotPresent {
+            device: "cpu".to_owned(),
+            reason,
+        })?;
         let num_workers = options.num_workers.unwrap_or_else(host::num_processors).max(1);
         let pool = Pool::start(num_workers).map_err(|error| DeviceError::NotPresent {
             device: "cpu".to_owned(),
             reason: format!("cannot start a worker thread: {error}"),
         })?;
-        Ok(Self { generator, pool, cache_dir: options.cache_dir.clone(), memory: memory::MappedRanges::default() })
+        Ok(Self {
+            generator,
+            pool,
+            cache_dir: options.cache_dir.clone(),
+            memory: memory::MappedRanges::default(),
+        })
     }
 
     /// Describes the CPU without starting anything.
@@ -167,11 +178,18 @@ impl Device for CpuDevice {
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
-        Ok(Arc::new(CpuKernel::load(&self.generator, self.cache_dir.as_deref(), request)?))
+        Ok(Arc::new(CpuKernel::load(
+            &self.generator,
+            self.cache_dir.as_deref(),
+            request,
+        )?))
     }
 
     fn create_queue(&self, _priority: i32) -> Result<Box<dyn Queue>, DeviceError> {
-        Ok(Box::new(CpuQueue { pool: self.pool.clone(), id: self.pool.create_queue() }))
+        Ok(Box::new(CpuQueue {
+            pool: self.pool.clone(),
+            id: self.pool.create_queue(),
+        }))
     }
 
     fn request_pause(&self) -> Result<(), DeviceError> {

@@ -49,9 +49,14 @@ impl Regions {
         for &point in &tables.regions {
             let address = object.symbol(&region_symbol(point))?;
             // SAFETY: the generator makes its region symbols with this signature, and the address is not null.
-            functions[point as usize] = Some(unsafe { std::mem::transmute::<*const std::ffi::c_void, CpuRegion>(address) });
+            functions[point as usize] =
+                Some(unsafe { std::mem::transmute::<*const std::ffi::c_void, CpuRegion>(address) });
         }
-        Ok(Self { functions, tables, _object: object })
+        Ok(Self {
+            functions,
+            tables,
+            _object: object,
+        })
     }
 
     /// The function for threads at a resume point.

@@ -67,9 +67,7 @@ fn advance_at(op: &WarpTable, memory: &mut BlockMemory, waiting: Group, running:
     while left != 0 {
         let mut columns = ThreadColumns::new(memory.registers.bytes_mut(), num_threads);
         let lane = left.trailing_zeros() as usize;
-        let mask_of = |columns: &ThreadColumns<'_>, lane: usize| {
-            columns.source(op.mask, waiting.first + lane) as u32
-        };
+        let mask_of = |columns: &ThreadColumns<'_>, lane: usize| columns.source(op.mask, waiting.first + lane) as u32;
         let mask = mask_of(&columns, lane);
         let mut together = 0u32;
         for lane in (Group { first: 0, lanes: left }).lanes() {
@@ -78,7 +76,10 @@ fn advance_at(op: &WarpTable, memory: &mut BlockMemory, waiting: Group, running:
         left &= !together;
         let is_complete = op.op == WarpOpcode::ActiveMask || mask & running & !together == 0;
         if is_complete {
-            let group = Group { first: waiting.first, lanes: together };
+            let group = Group {
+                first: waiting.first,
+                lanes: together,
+            };
             carry_out(op, &mut columns, &group);
             for thread in group.threads() {
                 memory.points[thread] = op.leave;
@@ -191,13 +192,20 @@ fn shuffle(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
 }
 
 fn find_matches(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
-    let width_mask = if op.value_bytes == 8 { u64::MAX } else { u64::from(u32::MAX) };
+    let width_mask = if op.value_bytes == 8 {
+        u64::MAX
+    } else {
+        u64::from(u32::MAX)
+    };
     let mut values = [0u64; WARP_SIZE];
     for lane in group.lanes() {
         values[lane] = op.sources.first().map_or(0, |s| columns.source(*s, group.first + lane)) & width_mask;
     }
     let equal_to = |lane: usize| {
-        group.lanes().filter(|&other| values[other] == values[lane]).fold(0u32, |mask, other| mask | 1 << other)
+        group
+            .lanes()
+            .filter(|&other| values[other] == values[lane])
+            .fold(0u32, |mask, other| mask | 1 << other)
     };
     if op.op == WarpOpcode::MatchAll {
         let all_equal = group.lanes().all(|lane| equal_to(lane) == group.lanes);

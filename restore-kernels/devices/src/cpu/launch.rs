@@ -1,0 +1,235 @@
+//! One launch on the CPU.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use hetckpt_abi::paused_block::PausedGrid;
+
+use super::block_run::BlockLaunch;
+use super::capture::capture;
+use super::context::BlockShape;
+use super::kernel::CpuKernel;
+use super::work::Work;
+use super::{MAX_SHARED_BYTES, MAX_THREADS_PER_BLOCK};
+use crate::device::{Blocks, Launch, LoadedKernel, Outcome, RunningLaunch};
+use crate::error::DeviceError;
+
+/// A launch: what to run, how far it is, how it ended.
+pub struct CpuLaunch {
+    kernel: Arc<dyn LoadedKernel>,
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared_bytes: u32,
+    params: AlignedParams,
+    /// What it continues.
+    pub continues: Option<Arc<PausedGrid>>,
+    /// Sizes of a block.
+    pub shape: BlockShape,
+    /// Blocks left.
+    pub work: Mutex<Work>,
+    /// Blocks that a worker should take at once.
+    pub grain: AtomicU64,
+    paused: AtomicBool,
+    failed: AtomicBool,
+    end: Mutex<End>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct End {
+    is_done: bool,
+    /// Taken by `wait`.
+    outcome: Option<Outcome>,
+    failure: Option<DeviceError>,
+}
+
+/// The parameter buffer where native code may load 16 bytes at once.
+struct AlignedParams {
+    words: Vec<u128>,
+    len: usize,
+}
+
+impl AlignedParams {
+    fn new(bytes: &[u8]) -> Self {
+        let words = bytes.chunks(16).map(|chunk| {
+            let mut word = [0; 16];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u128::from_ne_bytes(word)
+        });
+        Self {
+            words: words.collect(),
+            len: bytes.len(),
+        }
+    }
+
+    #[allow(unsafe_code, reason = "words seen as bytes")]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes were copied into the words; any bytes are valid `u8`s.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast::<u8>(), self.len) }
+    }
+}
+
+impl CpuLaunch {
+    /// Checks a launch against the device's limits.
+    pub fn new(launch: Launch) -> Result<Arc<Self>, DeviceError> {
+        let kernel = cpu_kernel(&*launch.kernel)?;
+        let refused = |reason: String| {
+            Err(DeviceError::Launch {
+                kernel: kernel.name.clone(),
+                reason,
+            })
+        };
+        let volume = |d: [u32; 3]| d.iter().try_fold(1u64, |product, &n| product.checked_mul(u64::from(n)));
+        let (threads, blocks) = (volume(launch.block).unwrap_or(0), volume(launch.grid).unwrap_or(0));
+        if threads == 0 || threads > u64::from(MAX_THREADS_PER_BLOCK) {
+            return refused(format!(
+                "blocks of {:?} threads; 1 to {MAX_THREADS_PER_BLOCK} are possible",
+                launch.block
+            ));
+        }
+        if blocks == 0 {
+            return refused(format!("a grid of {:?} blocks", launch.grid));
+        }
+        let shared = kernel.static_shared_bytes.saturating_add(launch.dynamic_shared_bytes);
+        if shared > MAX_SHARED_BYTES {
+            return refused(format!(
+                "{shared} bytes of shared memory; {MAX_SHARED_BYTES} are possible"
+            ));
+        }
+        if launch.params.len() < kernel.param_bytes as usize {
+            return refused(format!(
+                "{} bytes of parameters instead of {}",
+                launch.params.len(),
+                kernel.param_bytes
+            ));
+        }
+        let shape = BlockShape {
+            num_threads: threads as u32,
+            bytes_per_thread: kernel.bytes_per_thread(),
+            shared_bytes: shared,
+            local_bytes: kernel.local_bytes,
+        };
+        let (work, continues) = match launch.blocks {
+            Blocks::All => (Work::all(blocks), None),
+            Blocks::Rest(grid) => (Work::rest(grid.paused.len(), grid.not_started.clone()), Some(grid)),
+        };
+        Ok(Arc::new(Self {
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            params: AlignedParams::new(&launch.params),
+            kernel: launch.kernel,
+            continues,
+            shape,
+            work: Mutex::new(work),
+            grain: AtomicU64::new(1),
+            paused: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            end: Mutex::new(End::default()),
+            ended: Condvar::new(),
+        }))
+    }
+
+    /// The program. `new` made sure that it is this device's.
+    pub fn kernel(&self) -> Option<&CpuKernel> {
+        self.kernel.as_any().downcast_ref()
+    }
+
+    /// What its blocks have in common.
+    pub fn block_launch(&self) -> Option<BlockLaunch<'_>> {
+        Some(BlockLaunch {
+            kernel: self.kernel()?,
+            params: self.params.bytes(),
+            grid: self.grid,
+            block: self.block,
+            dynamic_shared_bytes: self.dynamic_shared_bytes,
+        })
+    }
+
+    /// Asks the launch to stop for good; the caller then tells its workers.
+    pub fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
+    }
+
+    /// True if no block is to be started or go on.
+    pub fn is_stopping(&self) -> bool {
+        self.paused.load(Ordering::SeqCst) || self.failed.load(Ordering::SeqCst)
+    }
+
+    /// Records the first failure.
+    pub fn fail(&self, cuda_result: u32, reason: String) {
+        let kernel = self.kernel().map_or_else(String::new, |k| k.name.clone());
+        lock(&self.end).failure.get_or_insert(DeviceError::Fault {
+            kernel,
+            reason,
+            cuda_result,
+        });
+        self.failed.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends the launch if no worker holds a block of it and none is to be given out; true if this call ended it.
+    pub fn settle(&self) -> bool {
+        let mut work = lock(&self.work);
+        if work.num_busy != 0 || (work.has_task() && !self.is_stopping()) {
+            return false;
+        }
+        let mut end = lock(&self.end);
+        if end.is_done {
+            return false;
+        }
+        let outcome = if let Some(failure) = end.failure.take() {
+            work.clear();
+            Outcome::Failed(failure)
+        } else {
+            let layout = self.kernel().map(|k| &k.layout);
+            let rest = work.take_rest(self.continues.as_deref(), |block| {
+                layout
+                    .map(|layout| capture(layout, block.block, &block.memory))
+                    .unwrap_or_default()
+            });
+            if rest.is_finished() {
+                Outcome::Finished
+            } else {
+                Outcome::Paused(rest)
+            }
+        };
+        end.outcome = Some(outcome);
+        end.is_done = true;
+        self.ended.notify_all();
+        true
+    }
+
+    fn wait_done(&self) -> MutexGuard<'_, End> {
+        let mut end = lock(&self.end);
+        while !end.is_done {
+            end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+        }
+        end
+    }
+}
+
+fn cpu_kernel(kernel: &dyn LoadedKernel) -> Result<&CpuKernel, DeviceError> {
+    kernel.as_any().downcast_ref().ok_or(DeviceError::Launch {
+        kernel: String::new(),
+        reason: "the kernel was loaded on another device".to_owned(),
+    })
+}
+
+/// Locks; a worker that panicked has left consistent data behind.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RunningLaunch for CpuLaunch {
+    fn is_done(&self) -> bool {
+        lock(&self.end).is_done
+    }
+
+    fn wait(&self) -> Outcome {
+        self.wait_done().outcome.take().unwrap_or(Outcome::Finished)
+    }
+
+    fn wait_stopped(&self) {
+        drop(self.wait_done());
+    }
+}
