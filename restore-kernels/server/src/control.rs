@@ -1,8 +1,9 @@
 //! Connections to the control socket: one thread each.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,10 +27,40 @@ use crate::session::{Session, lock};
 pub struct Control {
     /// The session.
     pub session: Arc<Session>,
-    /// The socket's path, removed at the end.
-    pub socket: PathBuf,
+    /// The socket's file, removed at the end.
+    pub socket: SocketFile,
     /// True if the application is to be attached by the plugin, not by its own hello.
     pub is_restored: bool,
+}
+
+/// A listening socket's file.
+pub struct SocketFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// The file that a socket has just been bound to.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        let identity = Self::identity(&path);
+        Self { path, identity }
+    }
+
+    fn identity(path: &Path) -> Option<(u64, u64)> {
+        let metadata = std::fs::symlink_metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    }
+
+    /// Removes it, unless another server has replaced it by its own: process ids come back after a restore.
+    pub fn remove(&self) {
+        if self.identity.is_none() || Self::identity(&self.path) != self.identity {
+            return;
+        }
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(%error, "the socket's file cannot be removed");
+        }
+    }
 }
 
 impl Control {
@@ -65,10 +96,7 @@ impl Control {
     /// Ends the process.
     pub fn end(&self, why: &str) -> ! {
         tracing::info!(why, "ends");
-        // Only if it is still ours: a new server for the same process id may have replaced it.
-        if let Err(error) = std::fs::remove_file(&self.socket) {
-            tracing::debug!(%error, "the socket's file cannot be removed");
-        }
+        self.socket.remove();
         std::process::exit(0)
     }
 

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use hetckpt_ring::control_socket::listen;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
 
 use crate::choose_device::{choose, summaries};
-use crate::control::Control;
+use crate::control::{Control, SocketFile};
 use crate::error::ServerError;
 use crate::options::{Options, Task};
 use crate::restore::{read_state, restore};
@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
     }
 }
 
-type Prepared = (Arc<Session>, UnixListener, PathBuf);
+type Prepared = (Arc<Session>, UnixListener, SocketFile);
 
 fn prepare_fresh(options: &Options) -> Result<Prepared, ServerError> {
     let dir = ensure_runtime_dir()?;
@@ -55,7 +55,8 @@ fn prepare_fresh(options: &Options) -> Result<Prepared, ServerError> {
     let virtual_device = crate::virtual_device::of_device(&description);
     let session = Session::new(options.pid, chosen.device, chosen.generator, virtual_device);
     let socket = socket_path(&dir, options.pid);
-    Ok((Arc::new(session), listen(&socket)?, socket))
+    let listener = listen(&socket)?;
+    Ok((Arc::new(session), listener, SocketFile::new(socket)))
 }
 
 fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerError> {
@@ -63,7 +64,8 @@ fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerErr
     let state = read_state(dir, options.pid)?;
     let session = restore(dir, options.pid, &state, choose(options.device)?)?;
     let socket = socket_path(&runtime, options.pid);
-    Ok((session, listen(&socket)?, socket))
+    let listener = listen(&socket)?;
+    Ok((session, listener, SocketFile::new(socket)))
 }
 
 fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, is_restored: bool) -> Result<(), ServerError> {
