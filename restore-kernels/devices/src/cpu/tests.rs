@@ -1,1 +1,330 @@
+//! The test programs' kernels on the CPU: whole through the device, and stopped at every probe that a thread comes to.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hetckpt_abi::paused_block::PausedGrid;
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
+use hetckpt_interp::cases::{self, Case};
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::entity::ResumePointId;
+use hetckpt_ir::inst::Op;
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::module::bind_globals;
+use hetckpt_ir::text::print;
+use hetckpt_ir::types::Dim3;
+use hetckpt_probes::options::Options;
+use hetckpt_resegment::continuation::{Peel, continuation};
+
+use super::block_run::{self, BlockEnd};
+use super::capture::{capture, reinstate};
+use super::context::BlockMemory;
+use super::launch::CpuLaunch;
+use super::warp::WARP_SIZE;
+use super::{CpuDevice, CpuOptions, barrier, warp};
+use crate::device::{Blocks, Code, Device, GRANULARITY, Launch, LoadRequest, LoadedKernel, Outcome};
+
+/// The cases lie at fixed addresses, so only one test at a time can have them mapped.
+static ADDRESSES: Mutex<()> = Mutex::new(());
+
+fn device() -> CpuDevice {
+    device_with(None)
+}
+
+fn device_with(cache_dir: Option<PathBuf>) -> CpuDevice {
+    // Cargo builds the shared object of a dev-dependency beside the test.
+    let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let options = CpuOptions {
+        code_generator: Some(folder.join("libhetckpt_cpu_codegen.so")),
+        cache_dir,
+        num_workers: Some(3),
+    };
+    CpuDevice::open(&options).unwrap()
+}
+
+/// A case's memory on the device.
+struct Mapped<'d> {
+    device: &'d CpuDevice,
+    pages: Vec<u64>,
+    _exclusive: MutexGuard<'static, ()>,
+}
+
+impl<'d> Mapped<'d> {
+    fn new(device: &'d CpuDevice, case: &Case) -> Self {
+        let exclusive = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = BTreeSet::new();
+        for (address, bytes) in &case.memory {
+            let end = address + bytes.len() as u64;
+            pages.extend((address / GRANULARITY..=(end - 1) / GRANULARITY).map(|page| page * GRANULARITY));
+        }
+        let pages: Vec<u64> = pages.into_iter().collect();
+        pages.iter().for_each(|page| device.map(*page, GRANULARITY).unwrap());
+        let mapped = Self {
+            device,
+            pages,
+            _exclusive: exclusive,
+        };
+        mapped.fill(case);
+        mapped
+    }
+
+    fn fill(&self, case: &Case) {
+        case.memory
+            .iter()
+            .for_each(|(address, bytes)| self.device.write(*address, bytes).unwrap());
+    }
+
+    fn check(&self, case: &Case, what: &str) {
+        for (address, expected) in &case.expected {
+            let mut got = vec![0; expected.len()];
+            self.device.read(*address, &mut got).unwrap();
+            assert_eq!(&got, expected, "{} {what}, at {address:#x}", case.name);
+        }
+    }
+}
+
+impl Drop for Mapped<'_> {
+    fn drop(&mut self) {
+        self.pages
+            .iter()
+            .for_each(|page| self.device.unmap(*page, GRANULARITY).unwrap());
+    }
+}
+
+fn probed(case: &Case, options: &Options) -> Kernel {
+    let module = hetckpt_ptx::lower_module(case.ptx).unwrap();
+    let mut kernel = module.kernels.into_iter().find(|k| k.name == case.kernel).unwrap();
+    let addresses: BTreeMap<String, u64> = case.globals.iter().map(|(n, a)| ((*n).to_owned(), *a)).collect();
+    bind_globals(&mut kernel, &addresses).unwrap();
+    hetckpt_probes::probe(&kernel, options).unwrap()
+}
+
+fn load(device: &CpuDevice, program: &Program) -> Arc<dyn LoadedKernel> {
+    let kernel = &program.kernel;
+    device
+        .load(&LoadRequest {
+            name: kernel.name.clone(),
+            code: Code::HetIr {
+                text: print::kernel(kernel),
+                entries: program
+                    .entries
+                    .iter()
+                    .map(|(point, block)| (point.0, block.0))
+                    .collect(),
+            },
+            entries: program.entries.iter().map(|(point, _)| point.0).collect(),
+            layout: ThreadStateLayout::new(kernel),
+            param_bytes: kernel.param_bytes(),
+            params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
+            static_shared_bytes: kernel.shared.static_bytes,
+            local_bytes: kernel.local.size_bytes,
+            has_barrier: kernel
+                .blocks
+                .iter()
+                .any(|b| matches!(b.terminator, Terminator::Barrier { .. })),
+            has_warp_op: kernel
+                .blocks
+                .iter()
+                .flat_map(|b| &b.insts)
+                .any(|i| matches!(i.op, Op::Warp { .. })),
+        })
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn array(dim: Dim3) -> [u32; 3] {
+    [dim.x, dim.y, dim.z]
+}
+
+fn launch(case: &Case, kernel: Arc<dyn LoadedKernel>, blocks: Blocks) -> Launch {
+    Launch {
+        kernel,
+        grid: array(case.grid),
+        block: array(case.block),
+        dynamic_shared_bytes: case.dynamic_shared_bytes,
+        params: case.params.as_slice().into(),
+        blocks,
+        cooperative: false,
+    }
+}
+
+#[test]
+fn kernels_compute_what_their_sources_say() {
+    let device = device();
+    for case in cases::all() {
+        let mapped = Mapped::new(&device, &case);
+        for (options, what) in [
+            (Options::default(), "as usual"),
+            (Options::dense(2), "with dense probes"),
+        ] {
+            mapped.fill(&case);
+            let kernel = load(&device, &Program::from_start(probed(&case, &options)));
+            let queue = device.create_queue(0).unwrap();
+            let running = queue.launch(launch(&case, kernel, Blocks::All)).unwrap();
+            let outcome = running.wait();
+            assert!(
+                matches!(outcome, Outcome::Finished),
+                "{} {what}: {outcome:?}",
+                case.name
+            );
+            mapped.check(&case, what);
+        }
+    }
+}
+
+/// Programs for the sets of resume points that a stepped run meets.
+struct Continuations<'a> {
+    device: &'a CpuDevice,
+    probed: &'a Kernel,
+    peel: Peel,
+    loaded: BTreeMap<Vec<u32>, Arc<dyn LoadedKernel>>,
+}
+
+impl Continuations<'_> {
+    fn get(&mut self, points: &[u32]) -> Arc<dyn LoadedKernel> {
+        let mut set: Vec<u32> = points.iter().copied().filter(|&p| p != FINISHED).collect();
+        set.sort_unstable();
+        set.dedup();
+        let Self {
+            device,
+            probed,
+            peel,
+            loaded,
+        } = self;
+        loaded
+            .entry(set.clone())
+            .or_insert_with(|| {
+                let ids: Vec<ResumePointId> = set.into_iter().map(ResumePointId).collect();
+                load(device, &continuation(probed, &ids, *peel).unwrap())
+            })
+            .clone()
+    }
+}
+
+/// Runs a block with the pause word always set: every thread goes from probe to probe, each time in a continuation made
+/// for just the points where threads stand, with its state captured and reinstated between. Returns the points seen.
+fn step_through(case: &Case, continuations: &mut Continuations<'_>, block: u64, seen: &mut BTreeSet<u32>) {
+    let pause = AtomicU32::new(1);
+    let first = continuations.get(&[0]);
+    let shape = CpuLaunch::new(launch(case, first, Blocks::All)).unwrap().shape;
+    let mut memory = BlockMemory::default();
+    memory.reset(&shape);
+    for _ in 0..100_000 {
+        let kernel = continuations.get(&memory.points);
+        let running = CpuLaunch::new(launch(case, kernel, Blocks::All)).unwrap();
+        let context = running.block_launch().unwrap();
+        let before = capture(&context.kernel.layout, block, &memory);
+        memory = BlockMemory::default();
+        reinstate(&before, &shape, &mut memory).unwrap();
+        seen.extend(before.resume_points.iter().copied());
+        match block_run::run(&context, block, &mut memory, &pause) {
+            BlockEnd::Finished => return,
+            BlockEnd::Interrupted => {}
+            BlockEnd::Failed { reason, .. } => panic!("{}: {reason}", case.name),
+        }
+        if capture(&context.kernel.layout, block, &memory) == before {
+            // All threads wait for others, and with the pause word set nobody carries out what they wait for.
+            let threads = memory.points.len();
+            let mut moved = false;
+            for first in (0..threads).step_by(WARP_SIZE) {
+                moved |= warp::advance(context.kernel, &mut memory, first, (first + WARP_SIZE).min(threads));
+            }
+            assert!(
+                moved || barrier::release(context.kernel, &mut memory),
+                "{}: block {block} is stuck",
+                case.name
+            );
+        }
+    }
+    panic!("{}: block {block} does not end", case.name);
+}
+
+#[test]
+fn threads_stopped_at_every_probe_compute_the_same() {
+    let device = device();
+    for case in cases::all() {
+        let mapped = Mapped::new(&device, &case);
+        let probed = probed(&case, &Options::dense(2));
+        for peel in [Peel::Loops, Peel::None] {
+            mapped.fill(&case);
+            let mut continuations = Continuations {
+                device: &device,
+                probed: &probed,
+                peel,
+                loaded: BTreeMap::new(),
+            };
+            let mut seen = BTreeSet::new();
+            let num_blocks = case.grid.x * case.grid.y * case.grid.z;
+            for block in 0..u64::from(num_blocks) {
+                step_through(&case, &mut continuations, block, &mut seen);
+            }
+            mapped.check(&case, "stopped at every probe");
+            let in_loops = probed.resume_points.len() > 1;
+            assert!(
+                !in_loops || seen.iter().any(|&p| p != 0 && p != FINISHED),
+                "{}: nothing stopped",
+                case.name
+            );
+        }
+    }
+}
+
+#[test]
+fn launches_of_a_paused_device_are_not_started() {
+    let device = device();
+    let case = cases::all().remove(0);
+    let _mapped = Mapped::new(&device, &case);
+    let kernel = load(&device, &Program::from_start(probed(&case, &Options::default())));
+    let queue = device.create_queue(0).unwrap();
+    device.request_pause().unwrap();
+    let paused = queue.launch(launch(&case, kernel.clone(), Blocks::All)).unwrap();
+    let blocks = u64::from(case.grid.x * case.grid.y * case.grid.z);
+    match paused.wait() {
+        Outcome::Paused(rest) => assert_eq!(
+            rest,
+            PausedGrid {
+                paused: vec![],
+                not_started: vec![(0, blocks)]
+            }
+        ),
+        other => panic!("{other:?}"),
+    }
+    device.end_pause().unwrap();
+    let rest = PausedGrid {
+        paused: vec![],
+        not_started: vec![(0, blocks)],
+    };
+    let running = queue
+        .launch(launch(&case, kernel, Blocks::Rest(Arc::new(rest))))
+        .unwrap();
+    assert!(matches!(running.wait(), Outcome::Finished));
+    _mapped.check(&case, "after the pause");
+}
+
+#[test]
+fn compiled_objects_come_from_the_cache_unless_damaged() {
+    let folder = std::env::temp_dir().join(format!("hetckpt-cpu-cache-{}", std::process::id()));
+    let device = device_with(Some(folder.clone()));
+    let case = cases::all().remove(0);
+    let program = Program::from_start(probed(&case, &Options::default()));
+    let files = || -> Vec<PathBuf> { std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).collect() };
+    load(&device, &program);
+    let file = files().remove(0);
+    let whole = std::fs::read(&file).unwrap();
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&file, &damaged).unwrap();
+    load(&device, &program);
+    assert_eq!(
+        std::fs::read(&file).unwrap(),
+        whole,
+        "the damaged file was not replaced"
+    );
+    assert_eq!(files().len(), 1);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
