@@ -2,6 +2,7 @@
 //!
 //! A guarded write does not end a live range (PTX ISA, "Predicated Execution").
 
+use super::cfg::Cfg;
 use super::reg_set::RegSet;
 use crate::entity::BbId;
 use crate::kernel::Kernel;
@@ -22,10 +23,21 @@ impl Liveness {
             live_in: vec![RegSet::with_capacity(kernel.registers.len()); n],
             live_out: vec![RegSet::with_capacity(kernel.registers.len()); n],
         };
+        // Successors first: block numbers say nothing about that once passes have added blocks.
+        let cfg = Cfg::new(kernel);
+        let unreachable = (0u32..).map(BbId).take(n).filter(|id| !cfg.is_reachable(*id));
+        let order: Vec<BbId> = cfg
+            .reverse_post_order()
+            .iter()
+            .rev()
+            .copied()
+            .chain(unreachable)
+            .collect();
         let mut changed = true;
         while changed {
             changed = false;
-            for (id, block) in kernel.blocks.iter().enumerate().rev() {
+            for &id in &order {
+                let (block, id) = (&kernel.blocks[id.index()], id.index());
                 for successor in block.terminator.successors() {
                     let live = result.live_in[successor.index()].clone();
                     result.live_out[id].union_with(&live);
