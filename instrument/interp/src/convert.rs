@@ -66,6 +66,12 @@ fn float_to_float(to: Type, from: Type, mods: Modifiers, bits: u64) -> u64 {
         bits
     };
     let value = decode(bits, from);
+    if value.is_nan()
+        && !mods.sat
+        && let Some(nan) = carried_nan(to, from, mods, bits)
+    {
+        return nan;
+    }
     let is_integral = matches!(
         mods.rounding,
         Some(Rounding::Rni | Rounding::Rzi | Rounding::Rmi | Rounding::Rpi)
@@ -79,4 +85,18 @@ fn float_to_float(to: Type, from: Type, mods: Modifiers, bits: u64) -> u64 {
         result
     };
     saturate(result, to, mods.sat)
+}
+
+/// Between `f32` and `f64` what is not a number keeps its sign and payload, made quiet; flushing forgets the payload.
+fn carried_nan(to: Type, from: Type, mods: Modifiers, bits: u64) -> Option<u64> {
+    const LOST: u32 = 52 - 23;
+    match (from, to) {
+        (Type::F32, Type::F64) => {
+            let bits = if mods.ftz { 0x7fff_ffff } else { bits };
+            let sign = bits >> 31 << 63;
+            Some(sign | 0x7ff8 << 48 | (bits & 0x007f_ffff) << LOST)
+        }
+        (Type::F64, Type::F32) => Some(bits >> 63 << 31 | 0x7fc0_0000 | (bits >> LOST & 0x007f_ffff)),
+        _ => None,
+    }
 }

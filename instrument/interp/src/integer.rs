@@ -130,9 +130,15 @@ fn find(value: u64, ty: Type) -> Option<u32> {
     value.checked_ilog2()
 }
 
+/// Positions and lengths are defined up to 255. Beyond, NVIDIA's devices look at 8 bits in the 32-bit forms and at all
+/// in the 64-bit forms.
+fn field_amount(amount: u64, bits: u64) -> u64 {
+    if bits == 64 { amount.min(255) } else { amount & 0xff }
+}
+
 fn extract(value: u64, position: u64, length: u64, ty: Type) -> u64 {
     let bits = u64::from(8 * ty.size_bytes());
-    let (position, length) = (position & 0xff, length & 0xff);
+    let (position, length) = (field_amount(position, bits), field_amount(length, bits));
     let bit = |i: u64| value >> i & 1;
     let sign = if ty.is_signed() && length != 0 {
         bit((position + length - 1).min(bits - 1))
@@ -150,7 +156,7 @@ fn extract(value: u64, position: u64, length: u64, ty: Type) -> u64 {
 }
 
 fn insert(from: u64, into: u64, position: u64, length: u64, bits: u32) -> u64 {
-    let (position, length) = (position & 0xff, length & 0xff);
+    let (position, length) = (field_amount(position, bits.into()), field_amount(length, bits.into()));
     (0..length)
         .take_while(|i| position + i < u64::from(bits))
         .fold(into, |out, i| {
@@ -256,6 +262,16 @@ mod tests {
         assert_eq!(op(AluOp::Bfe, Type::S32, &[M1, 4, 0]), 0);
         assert_eq!(op(AluOp::Bfi, Type::B32, &[0xff, 0x1111_1111, 4, 8]), 0x1111_1ff1);
         assert_eq!(op(AluOp::Bfi, Type::B64, &[3, 0, 63, 2]), 1 << 63);
+        assert_eq!(
+            op(AluOp::Bfe, Type::U64, &[u64::MAX, 0, 0x1_0008]),
+            u64::MAX,
+            "as seen on an H200"
+        );
+        assert_eq!(
+            op(AluOp::Bfe, Type::U32, &[M1, 0, 0x1_0008]),
+            0xff,
+            "as seen on an H200"
+        );
         assert_eq!(op(AluOp::BmskClamp, Type::B32, &[4, 8]), 0xff0);
         assert_eq!(op(AluOp::BmskClamp, Type::B32, &[32, 8]), 0);
         assert_eq!(op(AluOp::BmskClamp, Type::B32, &[0, 99]), M1);

@@ -27,7 +27,9 @@ pub(crate) fn evaluate(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Op
 fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
     let src = |i: usize| flush(srcs.get(i).copied().unwrap_or(0), ty, mods.ftz);
     match op {
+        AluOp::Abs | AluOp::Neg if ty != Type::F64 && decode(src(0), ty).is_nan() => return Some(nan(ty)),
         AluOp::Abs => return Some(src(0) & !sign_bit(ty)),
+        AluOp::Neg if decode(src(0), ty).is_nan() => return Some(src(0)),
         AluOp::Neg => return Some(src(0) ^ sign_bit(ty)),
         AluOp::Copysign => return Some(src(1) & !sign_bit(ty) | src(0) & sign_bit(ty)),
         AluOp::Min | AluOp::Max => return Some(saturate(extreme(op, src(0), src(1), ty), ty, mods.sat)),
@@ -36,7 +38,7 @@ fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
     let x = |i: usize| decode(src(i), ty);
     let result = match op {
         AluOp::Add => exact::add(x(0), x(1)),
-        AluOp::Sub => exact::add(x(0), -x(1)),
+        AluOp::Sub => exact::subtract(x(0), x(1)),
         AluOp::Mul => exact::multiply(x(0), x(1)),
         AluOp::Fma | AluOp::Mad => exact::fused(x(0), x(1), x(2)),
         AluOp::Div => exact::divide(x(0), x(1)),
@@ -51,12 +53,37 @@ fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
         _ => return None,
     };
     let rounding = mods.rounding.unwrap_or(Rounding::Rn);
+    let addends = match op {
+        AluOp::Add => [x(0), x(1)],
+        AluOp::Sub => [x(0), -x(1)],
+        AluOp::Fma | AluOp::Mad => [x(0) * x(1), x(2)],
+        _ => [0.0; 2],
+    };
+    let result = if rounding == Rounding::Rm {
+        downward_zero(result, addends)
+    } else {
+        result
+    };
     let bits = if ty == Type::F64 {
         result.rounded(rounding).to_bits()
     } else {
         encode(result.to_odd(), ty, rounding)
     };
     Some(saturate(flush(bits, ty, mods.ftz), ty, mods.sat))
+}
+
+/// Rounding down, a sum that is exactly zero is −0 unless both addends are +0.
+fn downward_zero(sum: Inexact, addends: [f64; 2]) -> Inexact {
+    let is_zero = sum.value == 0.0 && sum.error == 0.0;
+    if is_zero && addends.iter().any(|x| x.is_sign_negative()) {
+        Inexact::exact(-0.0)
+    } else {
+        sum
+    }
+}
+
+fn nan(ty: Type) -> u64 {
+    format::of(ty).map_or(f64::NAN.to_bits(), |f| f.canonical_nan)
 }
 
 fn sign_bit(ty: Type) -> u64 {
@@ -94,7 +121,7 @@ pub(crate) fn saturate(bits: u64, ty: Type, sat: bool) -> u64 {
 fn extreme(op: AluOp, a: u64, b: u64, ty: Type) -> u64 {
     let (x, y) = (decode(a, ty), decode(b, ty));
     match (x.is_nan(), y.is_nan()) {
-        (true, true) => format::of(ty).map_or(f64::NAN.to_bits(), |f| f.canonical_nan),
+        (true, true) => nan(ty),
         (true, false) => b,
         (false, true) => a,
         (false, false) => {

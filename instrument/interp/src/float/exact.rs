@@ -1,5 +1,6 @@
 //! Sums, products, quotients and roots with the sign of what rounding them to `f64` lost, and what follows from it:
-//! rounding to odd (so that rounding again to a narrower format is exact) and rounding `f64` in a direction.
+//! rounding to odd (so that rounding again to a narrower format is exact) and rounding `f64` in a direction. The latter
+//! is not exact where the lost part is below the smallest `f64`: directed results that are subnormal may be one off.
 
 use hetckpt_ir::inst::Rounding;
 
@@ -13,24 +14,43 @@ pub(super) struct Inexact {
 pub(super) fn add(a: f64, b: f64) -> Inexact {
     let value = a + b;
     if !value.is_finite() {
-        return Inexact { value, error: 0.0 };
+        return beyond(value, a.is_finite() && b.is_finite());
     }
     let b_part = value - a;
     let error = (a - (value - b_part)) + (b - b_part);
     Inexact { value, error }
 }
 
+pub(super) fn subtract(a: f64, b: f64) -> Inexact {
+    // `a + -b` would turn the sign of a `b` that is not a number.
+    if b.is_nan() { Inexact::exact(a - b) } else { add(a, -b) }
+}
+
 pub(super) fn multiply(a: f64, b: f64) -> Inexact {
     let value = a * b;
-    let error = if value.is_finite() { a.mul_add(b, -value) } else { 0.0 };
-    Inexact { value, error }
+    if !value.is_finite() {
+        return beyond(value, a.is_finite() && b.is_finite());
+    }
+    Inexact {
+        value,
+        error: a.mul_add(b, -value),
+    }
+}
+
+/// A result that is not finite: if the operands are, the exact one is a number nearer to zero.
+fn beyond(value: f64, from_finite: bool) -> Inexact {
+    let is_overflow = value.is_infinite() && from_finite;
+    Inexact {
+        value,
+        error: if is_overflow { -value.signum() } else { 0.0 },
+    }
 }
 
 /// For `f64` operands the error's sign is that of its greatest parts: right unless they cancel to the last bit.
 pub(super) fn fused(a: f64, b: f64, c: f64) -> Inexact {
     let value = a.mul_add(b, c);
     if !value.is_finite() {
-        return Inexact { value, error: 0.0 };
+        return beyond(value, a.is_finite() && b.is_finite() && c.is_finite());
     }
     let product = multiply(a, b);
     let sum = add(product.value, c);
@@ -43,7 +63,7 @@ pub(super) fn fused(a: f64, b: f64, c: f64) -> Inexact {
 pub(super) fn divide(a: f64, b: f64) -> Inexact {
     let value = a / b;
     if !value.is_finite() || !b.is_finite() {
-        return Inexact { value, error: 0.0 };
+        return beyond(value, a.is_finite() && b != 0.0);
     }
     let remainder = (-value).mul_add(b, a);
     Inexact {

@@ -266,3 +266,35 @@ fn integers_are_extended_and_clamped() {
     assert_eq!(convert(Type::S8, Type::S32, sat, 0x80), Some(0x7f));
     assert_eq!(convert(Type::U8, Type::S32, sat, 0xffff_ffff), Some(0));
 }
+
+/// As seen on an H200 (driver 580).
+#[test]
+fn special_values_are_the_devices() {
+    let down = Modifiers {
+        rounding: Some(Rounding::Rm),
+        ..Modifiers::default()
+    };
+    let zero = Modifiers {
+        rounding: Some(Rounding::Rz),
+        ..Modifiers::default()
+    };
+    assert_eq!(
+        f32_op(AluOp::Add, down, &[0x8080_0000, 0x0080_0000]),
+        0x8000_0000,
+        "an exact zero, rounded down"
+    );
+    assert_eq!(f32_op(AluOp::Add, down, &[0, 0]), 0);
+    assert_eq!(f32_op(AluOp::Neg, Modifiers::default(), &[0x7fac_7144]), 0x7fff_ffff);
+    let f64_op = |op, mods, a, b| evaluate(op, Type::F64, mods, &[a, b]).unwrap();
+    let (nan, max) = (0x7ff8 << 48, f64::MAX.to_bits());
+    assert_eq!(f64_op(AluOp::Sub, Modifiers::default(), 1, nan), nan, "the sign stays");
+    assert_eq!(f64_op(AluOp::Add, zero, max, max), max);
+    assert_eq!(
+        f64_op(AluOp::Add, Modifiers::default(), max, max),
+        f64::INFINITY.to_bits()
+    );
+    let narrow = |bits| convert(Type::F32, Type::F64, Modifiers::default(), bits).unwrap();
+    assert_eq!(narrow(nan), 0x7fc0_0000);
+    let wide = |bits| convert(Type::F64, Type::F32, Modifiers::default(), bits).unwrap();
+    assert_eq!(wide(0xffac_7144), 0xfffd_8e28_8000_0000);
+}

@@ -1,6 +1,6 @@
 //! The text form of hetIR: what archives store, the CPU code generator is given, and people read.
 //!
-//! [`print`] and [`parse`] are inverses: `parse(print(k)) == k` for every kernel whose ids are in range, and
+//! [`mod@print`] and [`mod@parse`] are inverses: `parse(print(k)) == k` for every kernel whose ids are in range, and
 //! `print(parse(t))` is `t` without comments and spare blanks. Text from outside is hostile: the parser has limits
 //! ([`limits`]) and checks every id; whether the result *means* something is [`crate::validate`]'s business.
 //!
