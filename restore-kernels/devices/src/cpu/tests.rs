@@ -176,47 +176,15 @@ fn kernels_compute_what_their_sources_say() {
     }
 }
 
-/// Programs for the sets of resume points that a stepped run meets.
-struct Continuations<'a> {
-    device: &'a CpuDevice,
-    probed: &'a Kernel,
-    peel: Peel,
-    loaded: BTreeMap<Vec<u32>, Arc<dyn LoadedKernel>>,
-}
-
-impl Continuations<'_> {
-    fn get(&mut self, points: &[u32]) -> Arc<dyn LoadedKernel> {
-        let mut set: Vec<u32> = points.iter().copied().filter(|&p| p != FINISHED).collect();
-        set.sort_unstable();
-        set.dedup();
-        let Self {
-            device,
-            probed,
-            peel,
-            loaded,
-        } = self;
-        loaded
-            .entry(set.clone())
-            .or_insert_with(|| {
-                let ids: Vec<ResumePointId> = set.into_iter().map(ResumePointId).collect();
-                load(device, &continuation(probed, &ids, *peel).unwrap())
-            })
-            .clone()
-    }
-}
-
-/// Runs a block with the pause word always set: every thread goes from probe to probe, each time in a continuation made
-/// for just the points where threads stand, with its state captured and reinstated between. Returns the points seen.
-fn step_through(case: &Case, continuations: &mut Continuations<'_>, block: u64, seen: &mut BTreeSet<u32>) {
+/// Runs a block with the pause word always set: every thread goes from probe to probe, with its state captured and
+/// reinstated between. Collects the points where threads stood.
+fn step_through(case: &Case, continuation: &Arc<dyn LoadedKernel>, block: u64, seen: &mut BTreeSet<u32>) {
     let pause = AtomicU32::new(1);
-    let first = continuations.get(&[0]);
-    let shape = CpuLaunch::new(launch(case, first, Blocks::All)).unwrap().shape;
+    let running = CpuLaunch::new(launch(case, continuation.clone(), Blocks::All)).unwrap();
+    let (context, shape) = (running.block_launch().unwrap(), running.shape);
     let mut memory = BlockMemory::default();
     memory.reset(&shape);
     for _ in 0..100_000 {
-        let kernel = continuations.get(&memory.points);
-        let running = CpuLaunch::new(launch(case, kernel, Blocks::All)).unwrap();
-        let context = running.block_launch().unwrap();
         let before = capture(&context.kernel.layout, block, &memory);
         memory = BlockMemory::default();
         reinstate(&before, &shape, &mut memory).unwrap();
@@ -251,16 +219,12 @@ fn threads_stopped_at_every_probe_compute_the_same() {
         let probed = probed(&case, &Options::dense(2));
         for peel in [Peel::Loops, Peel::None] {
             mapped.fill(&case);
-            let mut continuations = Continuations {
-                device: &device,
-                probed: &probed,
-                peel,
-                loaded: BTreeMap::new(),
-            };
+            let points: Vec<ResumePointId> = (0..).map(ResumePointId).take(probed.resume_points.len()).collect();
+            let continuation = load(&device, &continuation(&probed, &points, peel).unwrap());
             let mut seen = BTreeSet::new();
             let num_blocks = case.grid.x * case.grid.y * case.grid.z;
             for block in 0..u64::from(num_blocks) {
-                step_through(&case, &mut continuations, block, &mut seen);
+                step_through(&case, &continuation, block, &mut seen);
             }
             mapped.check(&case, "stopped at every probe");
             let in_loops = probed.resume_points.len() > 1;
