@@ -6,7 +6,7 @@
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Op, Operand, ReduxOp, WarpOp, WarpProbe};
-use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::kernel::{Kernel, ResumePointKind};
 use hetckpt_ir::types::Type;
 
 use super::block::{Block, WARP};
@@ -63,6 +63,7 @@ pub(super) fn resolve(world: &mut World<'_>, block: &mut Block, first: usize) ->
             .iter()
             .any(|&t| matches!(block.threads[t].state, State::Stopped(_)));
         if has_stopped {
+            check_polls(kernel, block, &members, &group)?;
             has_moved |= stop_at_arrival(block, &group);
         } else if group.len() == members.len() || here.op == WarpOp::ActiveMask {
             complete(world, block, first, &group)?;
@@ -97,6 +98,24 @@ fn waiting<'k>(kernel: &'k Kernel, lane: &Thread, thread: usize) -> Option<Waiti
             })
         }
         _ => None,
+    }
+}
+
+/// Where lanes may have stopped in a loop since the last operation, the operation's probe says so.
+fn check_polls(kernel: &Kernel, block: &Block, members: &[usize], group: &[Waiting<'_>]) -> Result<(), Error> {
+    let is_in_loop = |t: &usize| match block.threads[*t].state {
+        State::Stopped(point) => kernel
+            .resume_points
+            .get(point.index())
+            .is_some_and(|p| p.kind == ResumePointKind::Loop),
+        _ => false,
+    };
+    let unasked = group.iter().find(|w| w.probe.is_some_and(|p| !p.poll));
+    match unasked {
+        Some(lane) if members.iter().any(is_in_loop) => Err(Error::MissingPoll {
+            at: block.threads[lane.thread].block,
+        }),
+        _ => Ok(()),
     }
 }
 
