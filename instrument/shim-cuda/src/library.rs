@@ -243,18 +243,21 @@ impl Kernel {
         }
         let resolved = self.resolve(session)?;
         let answer = session.call_raw(Command::KernelAttributes { kernel: resolved.id() })?;
+        let description = resolved.description();
+        let said = BuiltKernel {
+            max_threads_per_block: description.max_threads_per_block,
+            num_registers: description.num_registers,
+            static_shared_bytes: description.static_shared_bytes,
+            local_bytes: description.local_bytes,
+            const_bytes: 0,
+        };
         let built = match answer.reply {
-            Reply::KernelAttributes(built) if answer.result == 0 => built,
-            _ => {
-                let description = resolved.description();
-                BuiltKernel {
-                    max_threads_per_block: description.max_threads_per_block,
-                    num_registers: description.num_registers,
-                    static_shared_bytes: description.static_shared_bytes,
-                    local_bytes: description.local_bytes,
-                    const_bytes: 0,
-                }
-            }
+            // The device does not know `.maxntid`.
+            Reply::KernelAttributes(built) if answer.result == 0 => BuiltKernel {
+                max_threads_per_block: built.max_threads_per_block.min(said.max_threads_per_block),
+                ..built
+            },
+            _ => said,
         };
         Ok(*self.built.get_or_init(|| built))
     }

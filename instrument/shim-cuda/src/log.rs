@@ -4,22 +4,37 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-static IS_WANTED: LazyLock<bool> = LazyLock::new(|| {
-    std::env::var_os("HETCKPT_LOG").is_some_and(|value| !value.is_empty() && value != "off" && value != "0")
+static LEVEL: LazyLock<Level> = LazyLock::new(|| match std::env::var("HETCKPT_LOG").as_deref() {
+    Err(_) | Ok("" | "off" | "0" | "error") => Level::Quiet,
+    Ok(text) if text.contains("debug") || text.contains("trace") => Level::Everything,
+    Ok(_) => Level::Notes,
 });
 
 static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// Says that `what` is not implemented, once for each.
-pub fn not_implemented(what: &str) {
-    if *IS_WANTED && is_first(what) {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Quiet,
+    Notes,
+    Everything,
+}
+
+/// Says that the program looked for something that is not implemented, once for each. The runtime looks for all there
+/// is, so this is said only to who wants to hear everything (`HETCKPT_LOG=debug`).
+pub fn looked_for(what: &str) {
+    if *LEVEL >= Level::Everything && is_first(what) {
         write(&format!("{what} is not implemented"));
     }
 }
 
+/// Says that the program used something that is not implemented, once for each.
+pub fn not_implemented(what: &str) {
+    note(&format!("{what}: what the program asked for is not implemented"));
+}
+
 /// Says something worth knowing, once.
 pub fn note(text: &str) {
-    if *IS_WANTED && is_first(text) {
+    if *LEVEL >= Level::Notes && is_first(text) {
         write(text);
     }
 }

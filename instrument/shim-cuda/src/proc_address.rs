@@ -53,7 +53,7 @@ static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock:
 /// The newest signature of `name` that is not newer than `version`.
 pub fn find(name: &str, version: u32, wants_per_thread: bool) -> Found {
     let Some(all) = BY_NAME.get(name) else {
-        log::not_implemented(name);
+        log::looked_for(name);
         return Found::Unknown;
     };
     let has_per_thread = all.iter().any(|entry| entry.is_per_thread);

@@ -97,7 +97,7 @@ fn export_table((): (), table: Out<Address>, uuid: In<[u8; 16]>) -> Outcome {
     match export_tables::find(uuid) {
         Some(found) => table.set(found),
         None => {
-            log::not_implemented(&format!("export table {:032x}", u128::from_be_bytes(uuid)));
+            log::looked_for(&format!("export table {:032x}", u128::from_be_bytes(uuid)));
             table.set(Address(std::ptr::null()))?;
             Err(CuResult::INVALID_VALUE)
         }
