@@ -200,15 +200,19 @@ unsafe fn program(request: *const CompileRequest) -> Result<Program, CodegenErro
     let text = unsafe { bytes(&raw const request.text) };
     let text = std::str::from_utf8(text).map_err(|e| CodegenError::Text(e.to_string()))?;
     let kernel = hetckpt_ir::text::parse::kernel(text).map_err(|e| CodegenError::Text(e.to_string()))?;
-    let entries: &[Entry] = if request.num_entries == 0 {
-        &[]
+    let entries = if request.num_entries == 0 {
+        // None named: threads may start at every resume point.
+        (0u32..)
+            .zip(&kernel.resume_points)
+            .map(|(id, point)| (ResumePointId(id), point.block))
+            .collect()
     } else {
         // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts(request.entries, request.num_entries) }
+        let entries: &[Entry] = unsafe { std::slice::from_raw_parts(request.entries, request.num_entries) };
+        entries
+            .iter()
+            .map(|e| (ResumePointId(e.resume_point), BbId(e.block)))
+            .collect()
     };
-    let entries = entries
-        .iter()
-        .map(|e| (ResumePointId(e.resume_point), BbId(e.block)))
-        .collect();
     Ok(Program { kernel, entries })
 }
