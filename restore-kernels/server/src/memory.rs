@@ -15,8 +15,8 @@ use hetckpt_state::allocation::{Allocation, Mapping, Owner};
 pub const ALIGN_BYTES: u64 = 512;
 /// From this size on an allocation has its own mapping.
 const OWN_MAPPING_BYTES: u64 = 1 << 20;
-/// End of the address range.
-const DEVICE_END: u64 = 0x3000_0000_0000;
+/// End of the address range: what every device can reserve.
+const DEVICE_END: u64 = DEVICE_BASE + (4 << 40);
 
 /// The device memory of one application.
 pub struct DeviceMemory {

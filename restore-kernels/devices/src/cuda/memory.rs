@@ -6,11 +6,18 @@ use std::sync::Mutex;
 use super::driver::{self, DriverError, OUT_OF_MEMORY};
 use super::handles::Context;
 use super::lock;
+use crate::device::DEVICE_BASE;
 use crate::error::DeviceError;
+
+/// Size of the address range that is reserved as a whole: the driver grants a wished address only for ranges of 32 MiB and
+/// more (observed with driver 580), while mappings are as small as 2 MiB.
+const WINDOW_BYTES: usize = 4 << 40;
 
 /// What is mapped, and which host memory is pinned.
 #[derive(Default)]
 pub(super) struct Memory {
+    /// The window at [`DEVICE_BASE`] is reserved.
+    is_reserved: Mutex<bool>,
     /// Address: size, physical memory.
     mapped: Mutex<BTreeMap<u64, (u64, u64)>>,
     /// Address: size.
@@ -28,13 +35,8 @@ impl Memory {
         let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
         context.enter().map_err(refused)?;
         let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
-        let got = driver::cuMemAddressReserve(bytes, addr).map_err(refused)?;
-        if got != addr {
-            let _ = driver::cuMemAddressFree(got, bytes);
-            return Err(fault(format!("the driver offers {got:#x} instead")));
-        }
+        self.reserve_window(addr, size)?;
         let handle = driver::cuMemCreate(bytes, context.device).map_err(|e| {
-            let _ = driver::cuMemAddressFree(addr, bytes);
             if e.code == OUT_OF_MEMORY {
                 let free_bytes = driver::cuMemGetInfo().map_or(0, |(free, _)| free);
                 DeviceError::OutOfMemory {
@@ -50,7 +52,6 @@ impl Memory {
         if let Err(error) = done {
             let _ = driver::cuMemUnmap(addr, bytes);
             let _ = driver::cuMemRelease(handle);
-            let _ = driver::cuMemAddressFree(addr, bytes);
             return Err(refused(error));
         }
         lock(&self.mapped).insert(addr, (size, handle));
@@ -73,8 +74,32 @@ impl Memory {
         let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
         driver::cuMemUnmap(addr, bytes).map_err(refused)?;
         mapped.remove(&addr);
-        driver::cuMemRelease(handle).map_err(refused)?;
-        driver::cuMemAddressFree(addr, bytes).map_err(refused)
+        driver::cuMemRelease(handle).map_err(refused)
+    }
+
+    /// Reserves the window at the first call, and sees to it that the range lies inside.
+    fn reserve_window(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let fault = |reason: String| DeviceError::Map {
+            addr,
+            size_bytes,
+            reason,
+        };
+        let end = DEVICE_BASE + WINDOW_BYTES as u64;
+        if addr < DEVICE_BASE || addr.checked_add(size_bytes).is_none_or(|e| e > end) {
+            return Err(fault(format!("it lies outside of {DEVICE_BASE:#x} to {end:#x}")));
+        }
+        let mut is_reserved = lock(&self.is_reserved);
+        if *is_reserved {
+            return Ok(());
+        }
+        let got = driver::cuMemAddressReserve(WINDOW_BYTES, DEVICE_BASE)
+            .map_err(|e| fault(format!("{}: {}", e.call, e.reason())))?;
+        if got != DEVICE_BASE {
+            let _ = driver::cuMemAddressFree(got, WINDOW_BYTES);
+            return Err(fault(format!("the driver offers {got:#x} instead")));
+        }
+        *is_reserved = true;
+        Ok(())
     }
 
     pub fn register_host(&self, context: &Context, addr: u64, size: u64) -> Result<(), DeviceError> {
@@ -121,6 +146,9 @@ impl Memory {
             .collect();
         for (addr, size) in all {
             let _ = self.unmap(context, addr, size);
+        }
+        if std::mem::take(&mut *lock(&self.is_reserved)) {
+            let _ = driver::cuMemAddressFree(DEVICE_BASE, WINDOW_BYTES);
         }
     }
 }
