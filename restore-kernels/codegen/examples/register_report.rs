@@ -2,7 +2,12 @@
 //!
 //! `register_report PTXAS SM FILE.ptx…` prints registers and spilled bytes of each kernel in the three forms;
 //! with `HETCKPT_KEEP=FOLDER` the texts are kept there.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a tool for developers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a tool for developers"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,17 +22,32 @@ use hetckpt_probes::options::Options;
 fn main() {
     let mut args = std::env::args().skip(1);
     let ptxas = PathBuf::from(args.next().expect("path of ptxas"));
-    let sm: u32 = args.next().expect("compute capability, as 90").parse().expect("a number");
-    println!("{:44} {:>14} {:>14} {:>14}", "kernel", "original", "through hetIR", "probed");
+    let sm: u32 = args
+        .next()
+        .expect("compute capability, as 90")
+        .parse()
+        .expect("a number");
+    println!(
+        "{:44} {:>14} {:>14} {:>14}",
+        "kernel", "original", "through hetIR", "probed"
+    );
     for file in args {
         let text = std::fs::read_to_string(&file).expect("a PTX file");
         let original = assemble(&ptxas, sm, &text, "original");
         let module = hetckpt_ptx::lower_module(&text).expect("PTX");
-        let addresses: BTreeMap<String, u64> =
-            module.globals.iter().zip(1u64..).map(|(g, i)| (g.name.clone(), 0x2000_0000_0000 + (i << 20))).collect();
+        let addresses: BTreeMap<String, u64> = module
+            .globals
+            .iter()
+            .zip(1u64..)
+            .map(|(g, i)| (g.name.clone(), 0x2000_0000_0000 + (i << 20)))
+            .collect();
         for mut kernel in module.kernels {
             bind_globals(&mut kernel, &addresses).expect("all variables defined");
-            let options = PtxOptions { sm, shared_base: 1024, ..PtxOptions::default() };
+            let options = PtxOptions {
+                sm,
+                shared_base: 1024,
+                ..PtxOptions::default()
+            };
             let name = kernel.name.clone();
             let layout = ThreadStateLayout::new(&kernel);
             let probed = hetckpt_probes::probe(&kernel, &Options::default()).expect("a kernel that can be probed");
@@ -37,9 +57,16 @@ fn main() {
             let plain = assemble(&ptxas, sm, &plain, &format!("{name}-plain"));
             let with = assemble(&ptxas, sm, &probed.text, &format!("{name}-probed"));
             let show = |r: &BTreeMap<String, (u32, u32)>| {
-                r.get(&name).map_or("?".into(), |(registers, spilled)| format!("{registers} ({spilled} B)"))
+                r.get(&name)
+                    .map_or("?".into(), |(registers, spilled)| format!("{registers} ({spilled} B)"))
             };
-            println!("{name:44} {:>14} {:>14} {:>14}  {} left out", show(&original), show(&plain), show(&with), probed.dropped_polls);
+            println!(
+                "{name:44} {:>14} {:>14} {:>14}  {} left out",
+                show(&original),
+                show(&plain),
+                show(&with),
+                probed.dropped_polls
+            );
         }
     }
 }

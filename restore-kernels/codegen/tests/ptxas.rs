@@ -27,18 +27,28 @@ fn ptxas() -> Option<PathBuf> {
     if let Some(home) = std::env::var_os("HOME") {
         folders.push(PathBuf::from(home).join(".cache/hetckpt/nvcc-13.0/bin"));
     }
-    folders.into_iter().map(|folder| folder.join("ptxas")).find(|path| path.exists())
+    folders
+        .into_iter()
+        .map(|folder| folder.join("ptxas"))
+        .find(|path| path.exists())
 }
 
 /// PTX texts: those of the front end's tests, and those of the test programs if they have been built.
 fn texts() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut folders = vec![root.join("instrument/ptx/tests/filetests"), root.join("target/programs")];
+    let mut folders = vec![
+        root.join("instrument/ptx/tests/filetests"),
+        root.join("target/programs"),
+    ];
     folders.extend(std::env::var_os("HETCKPT_TEST_PTX_DIR").map(PathBuf::from));
     let mut texts = Vec::new();
     for folder in folders {
         let Ok(files) = std::fs::read_dir(folder) else { continue };
-        for path in files.flatten().map(|file| file.path()).filter(|p| p.extension().is_some_and(|e| e == "ptx")) {
+        for path in files
+            .flatten()
+            .map(|file| file.path())
+            .filter(|p| p.extension().is_some_and(|e| e == "ptx"))
+        {
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
             texts.push((name, std::fs::read_to_string(&path).unwrap()));
         }
@@ -49,9 +59,15 @@ fn texts() -> Vec<(String, String)> {
 
 /// Kernels of a text, their variables bound to made-up addresses.
 fn kernels(text: &str) -> Vec<Kernel> {
-    let Ok(module) = hetckpt_ptx::lower_module(text) else { return Vec::new() };
-    let addresses: BTreeMap<String, u64> =
-        module.globals.iter().zip(1u64..).map(|(g, i)| (g.name.clone(), 0x2000_0000_0000 + (i << 20))).collect();
+    let Ok(module) = hetckpt_ptx::lower_module(text) else {
+        return Vec::new();
+    };
+    let addresses: BTreeMap<String, u64> = module
+        .globals
+        .iter()
+        .zip(1u64..)
+        .map(|(g, i)| (g.name.clone(), 0x2000_0000_0000 + (i << 20)))
+        .collect();
     let mut kernels = module.kernels;
     kernels.retain_mut(|kernel| bind_globals(kernel, &addresses).is_ok());
     kernels
@@ -64,7 +80,13 @@ fn assemble(ptxas: &Path, text: &str, sm: u32, name: &str) -> Result<String, Str
     let source = folder.join(format!("{name}.ptx"));
     std::fs::write(&source, text).unwrap();
     let output = Command::new(ptxas)
-        .args(["-v", "--suppress-stack-size-warning", &format!("-arch=sm_{sm}"), "-o", "/dev/null"])
+        .args([
+            "-v",
+            "--suppress-stack-size-warning",
+            &format!("-arch=sm_{sm}"),
+            "-o",
+            "/dev/null",
+        ])
         .arg(&source)
         .output()
         .unwrap();
@@ -78,7 +100,11 @@ fn assemble(ptxas: &Path, text: &str, sm: u32, name: &str) -> Result<String, Str
 }
 
 fn options(sm: u32) -> PtxOptions {
-    PtxOptions { sm, shared_base: SHARED_BASE, ..PtxOptions::default() }
+    PtxOptions {
+        sm,
+        shared_base: SHARED_BASE,
+        ..PtxOptions::default()
+    }
 }
 
 /// The texts that one kernel gives: what each is, and its PTX.
@@ -86,25 +112,42 @@ fn forms(kernel: &Kernel, sm: u32) -> Vec<(String, String)> {
     let plain = Program::from_start(kernel.clone());
     let mut forms = Vec::new();
     let layout = ThreadStateLayout::new(kernel);
-    forms.push(("plain".to_owned(), generate(&plain, &layout, &options(sm)).unwrap().text));
-    let Ok(probed) = hetckpt_probes::probe(kernel, &Options::default()) else { return forms };
+    forms.push((
+        "plain".to_owned(),
+        generate(&plain, &layout, &options(sm)).unwrap().text,
+    ));
+    let Ok(probed) = hetckpt_probes::probe(kernel, &Options::default()) else {
+        return forms;
+    };
     let layout = ThreadStateLayout::new(&probed);
     let program = Program::from_start(probed.clone());
     match generate(&program, &layout, &options(sm)) {
         Ok(generated) => forms.push(("probed".to_owned(), generated.text)),
         Err(error) => {
-            assert!(error.to_string().contains("only barriers of the whole block"), "{error}");
+            assert!(
+                error.to_string().contains("only barriers of the whole block"),
+                "{error}"
+            );
             return forms;
         }
     }
     let points: Vec<ResumePointId> = (0u32..).map(ResumePointId).take(probed.resume_points.len()).collect();
     let all = continuation(&probed, &points, Peel::None).unwrap();
-    forms.push(("continued".to_owned(), generate(&all, &layout, &options(sm)).unwrap().text));
+    forms.push((
+        "continued".to_owned(),
+        generate(&all, &layout, &options(sm)).unwrap().text,
+    ));
     let peeled = continuation(&probed, &points, Peel::Loops).unwrap();
-    forms.push(("peeled".to_owned(), generate(&peeled, &layout, &options(sm)).unwrap().text));
+    forms.push((
+        "peeled".to_owned(),
+        generate(&peeled, &layout, &options(sm)).unwrap().text,
+    ));
     for &point in points.iter().filter(|p| p.0 > 0 && p.0 % 7 == 1) {
         let one = continuation(&probed, &[point], Peel::Loops).unwrap();
-        forms.push((format!("from_{point}"), generate(&one, &layout, &options(sm)).unwrap().text));
+        forms.push((
+            format!("from_{point}"),
+            generate(&one, &layout, &options(sm)).unwrap().text,
+        ));
     }
     forms
 }
@@ -130,7 +173,12 @@ fn assembles_every_form_of_every_kernel() {
         }
     }
     assert!(count > 0);
-    assert!(refused.is_empty(), "{} of {count} refused:\n{}", refused.len(), refused.join("\n"));
+    assert!(
+        refused.is_empty(),
+        "{} of {count} refused:\n{}",
+        refused.len(),
+        refused.join("\n")
+    );
 }
 
 #[test]

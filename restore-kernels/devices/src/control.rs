@@ -294,3 +294,127 @@ impl Remains<'_> {
             .copy_from_slice(&before.local[thread * frame..(thread + 1) * frame]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: BlockShape = BlockShape {
+        threads: 33,
+        bytes_per_thread: 12,
+        shared_bytes: 20,
+        local_bytes: 16,
+    };
+    const COLUMNS: [(u32, u32); 2] = [(0, 8), (8, 4)];
+
+    fn block(index: u64, seed: u8, points: impl Fn(usize) -> u32) -> PausedBlock {
+        let bytes = |n: usize| {
+            (0..n)
+                .map(|i| seed.wrapping_add(u8::try_from(i % 251).unwrap_or(0)))
+                .collect()
+        };
+        PausedBlock {
+            block: index,
+            resume_points: (0..33).map(points).collect(),
+            registers: bytes(33 * 12),
+            shared: bytes(20),
+            local: bytes(33 * 16),
+        }
+    }
+
+    fn stride() -> usize {
+        usize::try_from(SHAPE.slot().stride).unwrap_or(usize::MAX)
+    }
+
+    fn remains<'a>(slots: &'a [u8], words: &'a [u32], bits: &'a [u32], given: Option<&'a PausedGrid>) -> Remains<'a> {
+        Remains {
+            shape: SHAPE,
+            columns: &COLUMNS,
+            block_slot: words,
+            entry_bits: bits,
+            slots,
+            first_slot: 0,
+            slot_stride: stride(),
+            given,
+        }
+    }
+
+    #[test]
+    fn reads_back_the_slot_that_it_fills() {
+        let original = block(7, 3, |t| if t % 2 == 0 { 5 } else { FINISHED });
+        let mut slot = vec![0; stride()];
+        fill_slot(&SHAPE, &original, &mut slot);
+        let given = PausedGrid {
+            paused: vec![block(7, 0, |_| 1)],
+            not_started: vec![],
+        };
+        let left = remains(&slot, &[2], &[0, 0], Some(&given)).collect();
+        assert_eq!(
+            left,
+            PausedGrid {
+                paused: vec![original],
+                not_started: vec![]
+            }
+        );
+    }
+
+    #[test]
+    fn tells_finished_from_not_started_blocks() {
+        let words = [0, 0, 0, 0];
+        let all = [u32::MAX, 1];
+        let bits = [all, [0, 0], all, all].concat();
+        let left = remains(&[], &words, &bits, None).collect();
+        assert_eq!(
+            left,
+            PausedGrid {
+                paused: vec![],
+                not_started: vec![(0, 1), (2, 4)]
+            }
+        );
+    }
+
+    #[test]
+    fn blocks_that_a_continuation_did_not_start_are_what_they_were() {
+        let given = PausedGrid {
+            paused: vec![block(3, 9, |_| 4), block(8, 1, |_| 2)],
+            not_started: vec![(20, 22)],
+        };
+        let all = [u32::MAX, 1];
+        let bits = [all, all, all, [0, 0]].concat();
+        let left = remains(&[], &[0; 4], &bits, Some(&given)).collect();
+        assert_eq!(
+            left,
+            PausedGrid {
+                paused: given.paused.clone(),
+                not_started: vec![(20, 21)]
+            }
+        );
+    }
+
+    #[test]
+    fn threads_that_did_not_start_keep_their_state_beside_those_that_did() {
+        let before = block(3, 9, |_| 4);
+        let after = block(3, 50, |t| if t == 32 { FINISHED } else { 6 });
+        let mut slot = vec![0; stride()];
+        fill_slot(&SHAPE, &after, &mut slot);
+        let given = PausedGrid {
+            paused: vec![before.clone()],
+            not_started: vec![],
+        };
+        let left = remains(&slot, &[2], &[0, 1], Some(&given)).collect();
+        let got = &left.paused[0];
+        assert_eq!(got.resume_points[31..], [6, 4]);
+        assert_eq!(got.registers[32 * 8..33 * 8], before.registers[32 * 8..33 * 8]);
+        assert_eq!(got.registers[33 * 8 + 32 * 4..], before.registers[33 * 8 + 32 * 4..]);
+        assert_eq!(got.registers[..32 * 8], after.registers[..32 * 8]);
+        assert_eq!(got.local[32 * 16..], before.local[32 * 16..]);
+        assert_eq!(got.shared, after.shared);
+    }
+
+    #[test]
+    fn a_block_with_some_threads_at_the_entry_and_the_rest_finished_is_paused() {
+        let left = remains(&[], &[0], &[0b10, 0], None).collect();
+        assert_eq!(left.paused.len(), 1);
+        assert_eq!(left.paused[0].resume_points[..3], [FINISHED, 0, FINISHED]);
+    }
+}

@@ -5,7 +5,8 @@
 //!
 //! * a hidden last parameter, the address of the launch's control block ([`hetckpt_abi::launch_control`]);
 //! * the request to stop is asked for ahead: each probe tests the word that the probe before it has loaded, so that no
-//!   probe waits for memory; the first load is the kernel's first instruction;
+//!   probe waits for memory; the first load is the kernel's first instruction, tested as late as possible
+//!   ([`entry_tests`]);
 //! * what a stopping thread does is out of line ([`save`]);
 //! * a continuation starts with the code that gives its threads back what they had ([`resume`]).
 //!
@@ -17,6 +18,7 @@ mod error;
 mod facts;
 mod poll_plan;
 mod block_order;
+mod entry_tests;
 mod names;
 mod resume;
 mod save;
@@ -94,6 +96,7 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     for (i, &id) in order.iter().enumerate() {
         w.basic_block(id, order.get(i + 1).copied())?;
     }
+    w.looks();
     w.save_paths()?;
     let dropped_polls = w.polls.num_left_out();
     let (body, registers) = w.finish();

@@ -1,8 +1,8 @@
 //! Ends of basic blocks, and the probes among them.
 //!
-//! A probe tests `%pause`, the word that the probe before it has loaded, and loads it anew for the next one: the load has
-//! a whole round of the loop, or all the code between two barriers, to arrive. At barriers only thread 0 loads, and the
-//! barrier's or-reduction tells the others.
+//! A loop probe tests `%pause`, the word that the probe before it has loaded, and loads it anew for the next one: the load
+//! has a whole round of the loop to arrive. Barriers can follow each other faster than a load arrives, so there the word is
+//! tested and loaded only when some time has passed; only thread 0 loads, and the barrier's or-reduction tells the others.
 
 use hetckpt_ir::basic_block::{BarrierProbe, BarrierReduction, BarrierReductionOp, Terminator};
 use hetckpt_ir::entity::{BbId, ResumePointId};
@@ -16,6 +16,9 @@ use super::{Error, names};
 
 /// A warp-level operation in a loop is reached so often that only every so many times the warp asks.
 const WARP_POLL_PERIOD: u32 = 64;
+
+/// Clocks between two looks at the request at barriers: longer than a load takes, a small part of a pause's latency.
+const LOOK_PERIOD_CLOCKS: u32 = 4096;
 
 /// Loads the request to stop.
 pub(super) const LOAD_PAUSE: &str = "ld.volatile.global.u32 %pause, [%pause_at]";
@@ -43,16 +46,15 @@ impl Writer<'_> {
                 next,
             } => {
                 if let Some(probe) = probe {
-                    self.probed_barrier(*probe, *reduction);
+                    self.probed_barrier(id, *probe, *reduction);
                 } else {
                     self.barrier(*number, *count, *reduction);
                 }
                 self.jump(*next);
             }
             Terminator::Poll { resume_point, next } => {
-                if *resume_point == Kernel::ENTRY_POINT {
-                    self.poll_entry();
-                } else {
+                // The entry probe tests where `entry_tests` says.
+                if *resume_point != Kernel::ENTRY_POINT {
                     self.poll_loop(self.polls.loop_poll(id), *resume_point);
                 }
                 self.jump(*next);
@@ -107,15 +109,35 @@ impl Writer<'_> {
         }
     }
 
-    fn probed_barrier(&mut self, probe: BarrierProbe, reduction: Option<BarrierReduction>) {
-        let stop = self.scratch(Width::Pred);
-        self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
+    fn probed_barrier(&mut self, id: BbId, probe: BarrierProbe, reduction: Option<BarrierReduction>) {
+        let (now, since, is_due) = (
+            self.scratch(Width::W32),
+            self.scratch(Width::W32),
+            self.scratch(Width::Pred),
+        );
+        self.line(format_args!("mov.u32 {now}, %clock"));
+        self.line(format_args!("sub.u32 {since}, {now}, %looked_at"));
+        self.line(format_args!("setp.gt.u32 {is_due}, {since}, {LOOK_PERIOD_CLOCKS}"));
+        self.line(format_args!("@{is_due} bra {}_look", names::label(id)));
+        self.label(format_args!("{}_looked", names::label(id)));
+        self.looks.push(id);
         let all_stop = self.scratch(Width::Pred);
-        self.line(format_args!("barrier.red.or.pred {all_stop}, 0, {stop}"));
+        self.line(format_args!("barrier.red.or.pred {all_stop}, 0, %stop"));
         self.stop_if(&all_stop, probe.arrive);
-        self.line(format_args!("@%first {LOAD_PAUSE}"));
         if reduction.is_some() {
             self.barrier(Operand::Imm(0), None, reduction);
+        }
+    }
+
+    /// Writes what barriers do, out of line, when it is time to look at the request: take what was loaded the last time
+    /// and, in thread 0, load it anew.
+    pub(super) fn looks(&mut self) {
+        for id in std::mem::take(&mut self.looks) {
+            self.label(format_args!("{}_look", names::label(id)));
+            self.line("setp.ne.u32 %stop, %pause, 0");
+            self.line(format_args!("@%first {LOAD_PAUSE}"));
+            self.line("mov.u32 %looked_at, %clock");
+            self.line(format_args!("bra {}_looked", names::label(id)));
         }
     }
 
@@ -133,7 +155,7 @@ impl Writer<'_> {
     }
 
     /// A warp is entered as a whole or not at all if its lanes work together.
-    fn poll_entry(&mut self) {
+    pub(super) fn poll_entry(&mut self) {
         let mut stop = self.scratch(Width::Pred);
         self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
         if self.facts.has_warp_op {
@@ -215,6 +237,8 @@ impl Writer<'_> {
             let tid = self.scratch(Width::W32);
             self.line_thread_index(&tid);
             self.line(format_args!("setp.eq.u32 %first, {tid}, 0"));
+            self.line(format_args!("setp.ne.u32 %stop, {tid}, {tid}"));
+            self.line("mov.u32 %looked_at, %clock");
         }
         if self.polls.counts() {
             self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));
@@ -246,7 +270,7 @@ impl Writer<'_> {
                 ("b64", "%slot"),
             ]);
             if facts.has_barrier {
-                all.push(("pred", "%first"));
+                all.extend([("pred", "%first"), ("pred", "%stop"), ("b32", "%looked_at")]);
             }
             if self.polls.counts() {
                 all.push(("b32", "%until_poll"));

@@ -9,6 +9,7 @@ use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
+use super::entry_tests::entry_tests;
 use super::facts::{Facts, NO_SPAN};
 use super::poll_plan::PollPlan;
 use super::{Error, PtxOptions, names};
@@ -22,6 +23,10 @@ pub(super) struct Writer<'a> {
     pub facts: Facts,
     /// How probes ask.
     pub polls: PollPlan,
+    /// Where the entry probe tests.
+    pub entry_tests: Vec<Option<usize>>,
+    /// Barriers whose code for looking at the request is still to be written.
+    pub looks: Vec<BbId>,
     /// The basic block written next.
     pub next: Option<BbId>,
     /// Resume points at which some emitted probe can stop.
@@ -42,6 +47,8 @@ impl<'a> Writer<'a> {
             options,
             facts,
             polls: PollPlan::new(kernel, &facts),
+            entry_tests: entry_tests(program, facts.has_warp_op),
+            looks: Vec::new(),
             next: None,
             stops: Vec::new(),
             span: NO_SPAN,
@@ -118,9 +125,16 @@ impl<'a> Writer<'a> {
         let block = &kernel.blocks[id.index()];
         self.next = next;
         self.label(names::label(id));
-        for inst in &block.insts {
+        let test_at = self.entry_tests.get(id.index()).copied().flatten();
+        for (i, inst) in block.insts.iter().enumerate() {
+            if test_at == Some(i) {
+                self.poll_entry();
+            }
             self.span = inst.span;
             self.inst(id, inst)?;
+        }
+        if test_at == Some(block.insts.len()) {
+            self.poll_entry();
         }
         self.span = block.span;
         self.terminator(id, &block.terminator)
