@@ -7,8 +7,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use hetckpt_abi::cpu_codegen::{
-    AbiVersion, Buffer, Bytes, CPU_CODEGEN_ABI, Compile, CompileRequest, CompileResult, Entry, Free, Identity, Load,
-    Symbol, Unload,
+    AbiVersion, Buffer, Bytes, CPU_CODEGEN_ABI, Compile, CompileRequest, CompileResult, Entry, Free, Identity, LlvmIr,
+    Load, Symbol, Unload,
 };
 use libloading::Library;
 
@@ -17,6 +17,7 @@ use crate::error::DeviceError;
 /// The loaded shared object.
 pub struct CodeGenerator {
     compile: Compile,
+    llvm_ir: LlvmIr,
     load: Load,
     symbol: Symbol,
     unload: Unload,
@@ -64,6 +65,7 @@ impl CodeGenerator {
         let identity: Identity = function!(b"hetckpt_cpu_codegen_identity");
         let mut generator = Self {
             compile: function!(b"hetckpt_cpu_codegen_compile"),
+            llvm_ir: function!(b"hetckpt_cpu_codegen_llvm_ir"),
             load: function!(b"hetckpt_cpu_codegen_load"),
             symbol: function!(b"hetckpt_cpu_codegen_symbol"),
             unload: function!(b"hetckpt_cpu_codegen_unload"),
@@ -103,6 +105,20 @@ impl CodeGenerator {
             object: self.take(out.object),
             tables: self.take(out.tables),
         })
+    }
+
+    /// LLVM IR of hetIR text, for all resume points.
+    pub fn llvm_ir(&self, text: &str) -> Result<String, String> {
+        let request = CompileRequest {
+            text: Bytes::of(text.as_bytes()),
+            entries: ptr::null(),
+            num_entries: 0,
+        };
+        let (mut out, mut error) = (Buffer::EMPTY, Buffer::EMPTY);
+        // SAFETY: the request points to text that lives through the call; the others are valid places.
+        let result = unsafe { (self.llvm_ir)(&raw const request, &raw mut out, &raw mut error) };
+        self.check(result, error)?;
+        Ok(String::from_utf8_lossy(&self.take(out)).into_owned())
     }
 
     /// Makes an object runnable.

@@ -125,6 +125,19 @@ impl CpuDevice {
     }
 }
 
+/// LLVM IR that the code generator makes of a kernel's hetIR text, before optimisation; for people.
+///
+/// # Errors
+/// [`DeviceError::NotPresent`] if the code generator cannot be loaded, [`DeviceError::Build`] if it refuses the text.
+pub fn llvm_ir(text: &str) -> Result<String, DeviceError> {
+    let generator = CodeGenerator::open(&CpuOptions::find_code_generator())?;
+    generator.llvm_ir(text).map_err(|log| DeviceError::Build {
+        kernel: "the given text".to_owned(),
+        device: "cpu".to_owned(),
+        log,
+    })
+}
+
 impl Drop for CpuDevice {
     fn drop(&mut self) {
         self.pool.shut_down();
