@@ -114,6 +114,11 @@ pub fn context(name: &'static str, default_stream: DefaultStream, body: impl FnO
     })
 }
 
+/// Entry points that exist only by name.
+pub fn not_implemented(name: &'static str) -> CuResult {
+    run(name, || Err(CuResult::NOT_SUPPORTED))
+}
+
 fn run(name: &'static str, body: impl FnOnce() -> Outcome) -> CuResult {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => CuResult::SUCCESS,

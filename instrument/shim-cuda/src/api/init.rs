@@ -22,6 +22,8 @@ entry_points! {
         (name: Text, pointer: Out<Address>, version: u32, flags: u64) => proc_address_plain;
     plain cuGetProcAddress_v2 "cuGetProcAddress" 12000
         (name: Text, pointer: Out<Address>, version: u32, flags: u64, status: Out<u32>) => proc_address;
+    plain cuGetProcAddress_v2_ptsz "cuGetProcAddress_v2_ptsz" 12000
+        (name: Text, pointer: Out<Address>, version: u32, flags: u64, status: Out<u32>) => proc_address_per_thread;
     plain cuGetExportTable "cuGetExportTable" 3000 (table: Out<Address>, uuid: In<[u8; 16]>) => export_table;
     device cuProfilerInitialize "cuProfilerInitialize" 4000 (config: In<u8>, output: In<u8>, mode: u32) => profiler_init;
     device cuProfilerStart "cuProfilerStart" 4000 () => nothing;
@@ -74,6 +76,25 @@ fn proc_address_plain((): (), name: Text, pointer: Out<Address>, version: u32, f
 fn proc_address((): (), name: Text, pointer: Out<Address>, version: u32, flags: u64, status: Out<u32>) -> Outcome {
     status.set_if_wanted(look_up(name, pointer, version, flags)?);
     Ok(())
+}
+
+/// As programs built for per-thread default streams call it: that is what they get unless they ask otherwise.
+fn proc_address_per_thread(
+    scope: (),
+    name: Text,
+    pointer: Out<Address>,
+    version: u32,
+    flags: u64,
+    status: Out<u32>,
+) -> Outcome {
+    proc_address(
+        scope,
+        name,
+        pointer,
+        version,
+        if flags == 0 { FLAG_PER_THREAD } else { flags },
+        status,
+    )
 }
 
 /// An unknown function is no error: the pointer is NULL and the status says why.

@@ -29,6 +29,8 @@ entry_points! {
     context cuFuncSetAttribute "cuFuncSetAttribute" 9000 (kernel: Handle, attribute: u32, value: i32) => set_attribute;
     context cuFuncSetCacheConfig "cuFuncSetCacheConfig" 3000 (kernel: Handle, config: u32) => ignore;
     context cuFuncSetSharedMemConfig "cuFuncSetSharedMemConfig" 4020 (kernel: Handle, config: u32) => ignore;
+    context cuFuncIsLoaded "cuFuncIsLoaded" 12040 (state: Out<u32>, kernel: Handle) => is_loaded;
+    context cuFuncLoad "cuFuncLoad" 12040 (kernel: Handle) => load;
     context cuFuncGetModule "cuFuncGetModule" 11000 (module: Out<Handle>, kernel: Handle) => get_module;
     working cuFuncGetName "cuFuncGetName" 12030 (name: Out<Address>, kernel: Handle) => get_name;
     working cuFuncGetParamInfo "cuFuncGetParamInfo" 12040
@@ -57,6 +59,16 @@ pub fn find(session: &Session, kernel: Handle) -> Outcome<Arc<Kernel>> {
 fn get_function(current: Current, function: Out<Handle>, kernel: Handle) -> Outcome {
     find(current.session, kernel)?;
     function.set(kernel)
+}
+
+fn is_loaded(current: Current, state: Out<u32>, kernel: Handle) -> Outcome {
+    const LOADED: u32 = 1;
+    find(current.session, kernel)?;
+    state.set(LOADED)
+}
+
+fn load(current: Current, kernel: Handle) -> Outcome {
+    find(current.session, kernel)?.resolve(current.session).map(|_| ())
 }
 
 fn get_library(session: &Session, library: Out<Handle>, kernel: Handle) -> Outcome {

@@ -96,7 +96,8 @@ fn kernel_count(session: &Session, count: Out<u32>, library: Handle) -> Outcome 
     count.set(loaded.description.kernels.len() as u32)
 }
 
-fn enumerate_kernels(session: &Session, kernels: Out<Handle>, room: u32, library: Handle) -> Outcome {
+/// Handles of all kernels, as many as there is room for.
+pub fn enumerate_kernels(session: &Session, kernels: Out<Handle>, room: u32, library: Handle) -> Outcome {
     let library = find(session, library)?;
     let loaded = library.loaded(session)?;
     for (index, description) in loaded.description.kernels.iter().take(room as usize).enumerate() {

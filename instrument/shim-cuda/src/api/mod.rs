@@ -53,6 +53,7 @@ pub mod occupancy;
 pub mod launch;
 pub mod stream;
 pub mod event;
+pub mod not_implemented_table;
 
 /// All entry points.
 pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[

@@ -8,7 +8,7 @@ use crate::library::Library;
 use crate::pointers::{In, Out, Text, TextOut};
 use crate::result::{CuResult, Outcome};
 
-use super::library::{find, unload as unload_library};
+use super::library::{enumerate_kernels, find, unload as unload_library};
 
 entry_points! {
     context cuModuleLoad "cuModuleLoad" 2000 (module: Out<Handle>, path: Text) => load_file;
@@ -20,6 +20,8 @@ entry_points! {
     context cuModuleGetFunction "cuModuleGetFunction" 2000
         (function: Out<Handle>, module: Handle, name: Text) => get_function;
     context cuModuleGetFunctionCount "cuModuleGetFunctionCount" 12040 (count: Out<u32>, module: Handle) => function_count;
+    context cuModuleEnumerateFunctions "cuModuleEnumerateFunctions" 12040
+        (functions: Out<Handle>, room: u32, module: Handle) => enumerate_functions;
     context cuModuleGetGlobal_v2 "cuModuleGetGlobal" 3020
         (addr: Out<u64>, size: Out<u64>, module: Handle, name: Text) => get_global;
     device cuModuleGetLoadingMode "cuModuleGetLoadingMode" 11070 (mode: Out<u32>) => loading_mode;
@@ -83,6 +85,10 @@ fn get_function(current: Current, function: Out<Handle>, module: Handle, name: T
 fn function_count(current: Current, count: Out<u32>, module: Handle) -> Outcome {
     let loaded = find(current.session, module)?.loaded(current.session)?;
     count.set(loaded.description.kernels.len() as u32)
+}
+
+fn enumerate_functions(current: Current, functions: Out<Handle>, room: u32, module: Handle) -> Outcome {
+    enumerate_kernels(current.session, functions, room, module)
 }
 
 fn get_global(current: Current, addr: Out<u64>, size: Out<u64>, module: Handle, name: Text) -> Outcome {
