@@ -196,8 +196,10 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
             let recovery = unsafe { &mut *recovery };
             if !recovery.stack.is_null() {
                 recovery.signal = signal;
-                // SAFETY: the kernel passes a valid `siginfo_t`; for these signals it has an address.
-                recovery.address = unsafe { (*info).si_addr() } as u64;
+                // SAFETY: the kernel passes a valid `siginfo_t`.
+                let info = unsafe { &*info };
+                // SAFETY: for these signals it has an address.
+                recovery.address = unsafe { info.si_addr() } as u64;
                 // SAFETY: the kernel passes a valid `ucontext_t` with `SA_SIGINFO`.
                 let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
                 let registers = &mut context.uc_mcontext.gregs;

@@ -103,20 +103,24 @@ fn shift_left(f: &mut FunctionText<'_>, ty: Type, value: &str, amount: &str) -> 
     f.def(format!("select i1 {gone}, {t} 0, {t} {shifted}"))
 }
 
-/// Position and length: the low eight bits of two operands.
-fn field_bounds(f: &mut FunctionText<'_>, position: Operand, length: Operand) -> (Value, Value) {
-    let position = f.read(position, Type::U32);
-    let length = f.read(length, Type::U32);
-    (
-        f.def(format!("and i32 {position}, 255")),
-        f.def(format!("and i32 {length}, 255")),
-    )
+/// Position and length. They are defined up to 255; beyond, NVIDIA's devices look at the low eight bits in the 32-bit
+/// forms and at all of them in the 64-bit forms.
+fn field_bounds(f: &mut FunctionText<'_>, ty: Type, position: Operand, length: Operand) -> (Value, Value) {
+    let mut bound = |operand: Operand| {
+        let value = f.read(operand, Type::U32);
+        if bits(ty) == 64 {
+            value
+        } else {
+            f.def(format!("and i32 {value}, 255"))
+        }
+    };
+    (bound(position), bound(length))
 }
 
 fn extract_field(f: &mut FunctionText<'_>, ty: Type, srcs: &[Operand]) -> Value {
     let (t, n) = (llvm(ty), bits(ty));
     let a = f.read(srcs[0], ty);
-    let (position, length) = field_bounds(f, srcs[1], srcs[2]);
+    let (position, length) = field_bounds(f, ty, srcs[1], srcs[2]);
     let beyond = f.def(format!("icmp ugt i32 {position}, {}", n - 1));
     let clamped = f.def(format!("select i1 {beyond}, i32 {}, i32 {position}", n - 1));
     let clamped = f.resize(clamped, 32, n, false);
@@ -142,7 +146,7 @@ fn extract_field(f: &mut FunctionText<'_>, ty: Type, srcs: &[Operand]) -> Value 
 fn insert_field(f: &mut FunctionText<'_>, ty: Type, srcs: &[Operand]) -> Value {
     let t = llvm(ty);
     let (inserted, into) = (f.read(srcs[0], ty), f.read(srcs[1], ty));
-    let (position, length) = field_bounds(f, srcs[2], srcs[3]);
+    let (position, length) = field_bounds(f, ty, srcs[2], srcs[3]);
     let ones = low_ones(f, ty, &length);
     let mask = shift_left(f, ty, &ones, &position);
     let moved = shift_left(f, ty, &inserted, &position);

@@ -5,7 +5,7 @@ use hetckpt_ir::inst::{Inst, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::Type;
 
 use super::float::{flush, saturate};
-use super::unsupported;
+use super::{half, unsupported};
 use crate::emit::directed;
 use crate::emit::function::{FunctionText, Value};
 use crate::emit::types::{bits, int, int_of_bits, llvm, suffix};
@@ -119,27 +119,56 @@ fn float_to_int(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers,
 }
 
 fn float_to_float(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers, value: Value) -> Value {
-    let mut value = if mods.ftz { flush(f, from, value) } else { value };
-    let (a, b) = (bits(from), bits(to));
-    let (from_llvm, to_llvm) = (llvm(from), llvm(to));
-    if from == to {
-        if let Some(rounding) = mods.rounding {
-            value = round_to_integral(f, from, rounding, &value);
+    let value = if mods.ftz { flush(f, from, value) } else { value };
+    let value = match bits(from).cmp(&bits(to)) {
+        _ if from == to => match mods.rounding {
+            Some(rounding) => round_to_integral(f, from, rounding, &value),
+            None => value,
+        },
+        std::cmp::Ordering::Less if from == Type::Bf16 => {
+            let single = half::widen_bf16(f, &value);
+            if to == Type::F32 {
+                single
+            } else {
+                f.def(format!("fpext float {single} to {}", llvm(to)))
+            }
         }
-    } else if a == b {
+        std::cmp::Ordering::Less => f.def(format!("fpext {} {value} to {}", llvm(from), llvm(to))),
         // Between the two 16-bit formats, by way of single precision.
-        let wide = f.def(format!("fpext {from_llvm} {value} to float"));
-        value = f.def(format!("fptrunc float {wide} to {to_llvm}"));
-    } else if a < b {
-        value = f.def(format!("fpext {from_llvm} {value} to {to_llvm}"));
-    } else if let Some(rounding) = directed::mode(mods.rounding) {
-        let overload = format!("{}.{}", suffix(to), suffix(from));
-        value = directed::call(f, "fptrunc", &overload, rounding, to_llvm, &[(from_llvm, value)]);
-    } else {
-        value = f.def(format!("fptrunc {from_llvm} {value} to {to_llvm}"));
-    }
+        std::cmp::Ordering::Equal => {
+            let single = half::widen(f, from, &value);
+            narrow_float(f, to, mods, single)
+        }
+        std::cmp::Ordering::Greater if to == Type::F32 => round_to(f, to, from, mods, value),
+        std::cmp::Ordering::Greater => {
+            let single = if from == Type::F64 {
+                half::double_to_odd_float(f, &value)
+            } else {
+                value
+            };
+            narrow_float(f, to, mods, single)
+        }
+    };
     let value = if mods.ftz { flush(f, to, value) } else { value };
     if mods.sat { saturate(f, to, value) } else { value }
+}
+
+/// Single to half precision.
+fn narrow_float(f: &mut FunctionText<'_>, to: Type, mods: Modifiers, value: Value) -> Value {
+    match directed::mode(mods.rounding) {
+        // Only nearest and towards zero exist for it.
+        Some(_) if to == Type::Bf16 => half::narrow_bf16(f, &value, true),
+        Some(_) => round_to(f, to, Type::F32, mods, value),
+        None => half::narrow(f, to, &value),
+    }
+}
+
+fn round_to(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers, value: Value) -> Value {
+    if let Some(rounding) = directed::mode(mods.rounding) {
+        let overload = format!("{}.{}", suffix(to), suffix(from));
+        return directed::call(f, "fptrunc", &overload, rounding, llvm(to), &[(llvm(from), value)]);
+    }
+    f.def(format!("fptrunc {} {value} to {}", llvm(from), llvm(to)))
 }
 
 /// Writes an [`Op::Pack`].

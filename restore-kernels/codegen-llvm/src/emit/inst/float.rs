@@ -7,7 +7,7 @@ use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, Inst, Modifiers, Operand};
 use hetckpt_ir::types::Type;
 
-use super::unsupported;
+use super::{half, unsupported};
 use crate::emit::directed;
 use crate::emit::function::{FunctionText, Value, constant};
 use crate::emit::types::{llvm, suffix};
@@ -28,11 +28,65 @@ pub fn write(
         let value = f.read(*src, ty);
         args.push(if mods.ftz { flush(f, ty, value) } else { value });
     }
-    let value = operation(f, inst, op, ty, mods, &args)?;
-    let value = if mods.ftz { flush(f, ty, value) } else { value };
-    let value = if mods.sat { saturate(f, ty, value) } else { value };
+    let element = match ty {
+        Type::Bf16x2 => Some(Type::Bf16),
+        // Vectors of `half` are LLVM's, except where their results are not PTX's.
+        Type::F16x2 if op == AluOp::Fma => Some(Type::F16),
+        _ => None,
+    };
+    let value = match element {
+        Some(element) => element_wise(f, inst, op, ty, element, mods, &args)?,
+        None => scalar(f, inst, op, ty, mods, &args)?,
+    };
     f.write(dst, ty, value);
     Ok(())
+}
+
+fn element_wise(
+    f: &mut FunctionText<'_>,
+    inst: &Inst,
+    op: AluOp,
+    ty: Type,
+    element: Type,
+    mods: Modifiers,
+    args: &[Value],
+) -> Result<Value, CodegenError> {
+    let (t, e) = (llvm(ty), llvm(element));
+    let mut result = "poison".to_owned();
+    for i in 0..2 {
+        let parts: Vec<Value> = args
+            .iter()
+            .map(|a| f.def(format!("extractelement {t} {a}, i32 {i}")))
+            .collect();
+        let part = scalar(f, inst, op, element, mods, &parts)?;
+        result = f.def(format!("insertelement {t} {result}, {e} {part}, i32 {i}"));
+    }
+    Ok(result)
+}
+
+fn scalar(
+    f: &mut FunctionText<'_>,
+    inst: &Inst,
+    op: AluOp,
+    ty: Type,
+    mods: Modifiers,
+    args: &[Value],
+) -> Result<Value, CodegenError> {
+    if op == AluOp::Fma && matches!(ty, Type::F16 | Type::Bf16) {
+        let value = half::fma(f, ty, args);
+        return Ok(if mods.sat { saturate(f, ty, value) } else { value });
+    }
+    let is_bit_operation = matches!(op, AluOp::Abs | AluOp::Neg | AluOp::Copysign);
+    if ty == Type::Bf16 && !is_bit_operation {
+        // One rounding to 24 bits and one to 8 are as good as one for these operations.
+        let wide: Vec<Value> = args.iter().map(|a| half::widen_bf16(f, a)).collect();
+        let value = operation(f, inst, op, Type::F32, mods, &wide)?;
+        let value = if mods.sat { saturate(f, Type::F32, value) } else { value };
+        return Ok(half::narrow_bf16(f, &value, false));
+    }
+    let value = operation(f, inst, op, ty, mods, args)?;
+    let value = if mods.ftz { flush(f, ty, value) } else { value };
+    Ok(if mods.sat { saturate(f, ty, value) } else { value })
 }
 
 fn operation(
@@ -130,12 +184,12 @@ fn transcendental(f: &mut FunctionText<'_>, op: AluOp, ty: Type, a: &str) -> Opt
     match ty {
         Type::F32 | Type::F64 => Some(unary(f, name, ty, a)),
         Type::F16 | Type::Bf16 => {
-            let wide = f.def(format!("fpext {} {a} to float", llvm(ty)));
+            let wide = half::widen(f, ty, a);
             let value = unary(f, name, Type::F32, &wide);
-            Some(f.def(format!("fptrunc float {value} to {}", llvm(ty))))
+            Some(half::narrow(f, ty, &value))
         }
-        Type::F16x2 | Type::Bf16x2 => {
-            let element = if ty == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+        Type::F16x2 => {
+            let element = Type::F16;
             let mut result = "poison".to_owned();
             for i in 0..2 {
                 let part = f.def(format!("extractelement {} {a}, i32 {i}", llvm(ty)));
@@ -169,6 +223,11 @@ pub fn flush(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
 
 /// `.sat`: clamped to [0, 1]; NaN becomes 0.
 pub fn saturate(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
+    if ty == Type::Bf16 {
+        let wide = half::widen_bf16(f, &value);
+        let clamped = saturate(f, Type::F32, wide);
+        return half::narrow_bf16(f, &clamped, false);
+    }
     let at_least_zero = numeric_extreme(f, ty, true, &value, &constant(0, ty));
     numeric_extreme(f, ty, false, &at_least_zero, &one(ty))
 }

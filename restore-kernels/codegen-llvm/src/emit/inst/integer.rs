@@ -120,7 +120,8 @@ fn high_product(f: &mut FunctionText<'_>, ty: Type, a: &str, b: &str) -> Value {
 }
 
 /// PTX leaves division by zero unspecified but does not trap, unlike the processor; the same holds for the one signed
-/// quotient that overflows. As on NVIDIA's hardware, `x / 0` is all ones and `x % 0` is `x`.
+/// quotient that overflows. As on NVIDIA's hardware, both quotient
+/// and remainder by zero are all ones.
 fn divide(f: &mut FunctionText<'_>, ty: Type, is_rem: bool, a: &str, b: &str) -> Value {
     let t = llvm(ty);
     let by_zero = f.def(format!("icmp eq {t} {b}, 0"));
@@ -129,8 +130,7 @@ fn divide(f: &mut FunctionText<'_>, ty: Type, is_rem: bool, a: &str, b: &str) ->
     if !ty.is_signed() {
         let safe = f.def(format!("select i1 {by_zero}, {t} 1, {t} {b}"));
         let result = f.def(format!("{sign}{name} {t} {a}, {safe}"));
-        let for_zero = if is_rem { a } else { "-1" };
-        return f.def(format!("select i1 {by_zero}, {t} {for_zero}, {t} {result}"));
+        return f.def(format!("select i1 {by_zero}, {t} -1, {t} {result}"));
     }
     let by_minus_one = f.def(format!("icmp eq {t} {b}, -1"));
     let special = f.def(format!("or i1 {by_zero}, {by_minus_one}"));
@@ -142,8 +142,7 @@ fn divide(f: &mut FunctionText<'_>, ty: Type, is_rem: bool, a: &str, b: &str) ->
         f.def(format!("sub {t} 0, {a}"))
     };
     let result = f.def(format!("select i1 {by_minus_one}, {t} {negated}, {t} {result}"));
-    let for_zero = if is_rem { a } else { "-1" };
-    f.def(format!("select i1 {by_zero}, {t} {for_zero}, {t} {result}"))
+    f.def(format!("select i1 {by_zero}, {t} -1, {t} {result}"))
 }
 
 fn min_or_max(f: &mut FunctionText<'_>, ty: Type, is_max: bool, a: &str, b: &str) -> Value {

@@ -4,6 +4,7 @@ mod alu;
 mod integer;
 mod bit_field;
 mod float;
+mod half;
 mod convert;
 mod compare;
 mod memory;

@@ -1,0 +1,109 @@
+//! Half precision (`f16`, `bf16`) by way of single precision, where processors and LLVM do not give PTX's results: their
+//! `bf16` instructions flush subnormals, a `f16` fma is done in single precision and so rounded twice, and `f64` to
+//! `f16` is a call to a function that not every C library has.
+//!
+//! Rounding to *odd* in between makes two roundings give what one would: a result that is not exact gets an odd last
+//! bit, so that it is never halfway between two shorter numbers (Boldo and Melquiond, "Emulation of FMA and Correctly
+//! Rounded Sums: Proved Algorithms Using Rounding to Odd").
+
+use hetckpt_ir::types::Type;
+
+use crate::emit::function::{FunctionText, Value};
+
+/// A `bfloat` as `float`; exact.
+pub fn widen_bf16(f: &mut FunctionText<'_>, value: &str) -> Value {
+    let bits = f.def(format!("bitcast bfloat {value} to i16"));
+    let wide = f.def(format!("zext i16 {bits} to i32"));
+    let placed = f.def(format!("shl i32 {wide}, 16"));
+    f.def(format!("bitcast i32 {placed} to float"))
+}
+
+/// A `float` as `bfloat`: to nearest even, or towards zero.
+pub fn narrow_bf16(f: &mut FunctionText<'_>, value: &str, towards_zero: bool) -> Value {
+    let bits = f.def(format!("bitcast float {value} to i32"));
+    let mut rounded = bits.clone();
+    if !towards_zero {
+        let above = f.def(format!("lshr i32 {bits}, 16"));
+        let is_odd = f.def(format!("and i32 {above}, 1"));
+        let bias = f.def(format!("add i32 {is_odd}, 32767"));
+        rounded = f.def(format!("add i32 {bits}, {bias}"));
+    }
+    let is_nan = f.def(format!("fcmp uno float {value}, {value}"));
+    let kept = f.def(format!("lshr i32 {rounded}, 16"));
+    let kept = f.def(format!("select i1 {is_nan}, i32 32767, i32 {kept}"));
+    let cut = f.def(format!("trunc i32 {kept} to i16"));
+    f.def(format!("bitcast i16 {cut} to bfloat"))
+}
+
+/// `half` or `bfloat` of a `float`, to nearest even.
+pub fn narrow(f: &mut FunctionText<'_>, ty: Type, value: &str) -> Value {
+    if ty == Type::Bf16 {
+        narrow_bf16(f, value, false)
+    } else {
+        f.def(format!("fptrunc float {value} to half"))
+    }
+}
+
+/// A `half` or `bfloat` as `float`; exact.
+pub fn widen(f: &mut FunctionText<'_>, ty: Type, value: &str) -> Value {
+    if ty == Type::Bf16 {
+        widen_bf16(f, value)
+    } else {
+        f.def(format!("fpext half {value} to float"))
+    }
+}
+
+/// `sum + error` (of which `sum` is the rounded value) as `float`, rounded to odd.
+fn to_odd(f: &mut FunctionText<'_>, sum: &str, error: Option<&str>) -> Value {
+    let near = f.def(format!("fptrunc double {sum} to float"));
+    let back = f.def(format!("fpext float {near} to double"));
+    let mut rest = f.def(format!("fsub double {sum}, {back}"));
+    if let Some(error) = error {
+        // Where the first difference is not zero it is larger than the error.
+        let is_exact = f.def(format!("fcmp oeq double {rest}, 0.0"));
+        rest = f.def(format!("select i1 {is_exact}, double {error}, double {rest}"));
+    }
+    let bits = f.def(format!("bitcast float {near} to i32"));
+    let last = f.def(format!("and i32 {bits}, 1"));
+    let is_even = f.def(format!("icmp eq i32 {last}, 0"));
+    // The rest is infinite where only the short form overflows, which then becomes its largest number, and NaN where the
+    // value itself is no number.
+    let magnitude = f.call("double", "llvm.fabs.f64", &[format!("double {rest}")]);
+    let is_inexact = f.def(format!("fcmp ogt double {magnitude}, 0.0"));
+    let moves = f.def(format!("and i1 {is_inexact}, {is_even}"));
+    // Away from zero if the rest has the sign of the rounded value. A value rounded to zero has one as well.
+    let rest_bits = f.def(format!("bitcast double {rest} to i64"));
+    let value_bits = f.def(format!("bitcast double {back} to i64"));
+    let differ = f.def(format!("xor i64 {rest_bits}, {value_bits}"));
+    let inward = f.def(format!("icmp slt i64 {differ}, 0"));
+    let step = f.def(format!("select i1 {inward}, i32 -1, i32 1"));
+    let step = f.def(format!("select i1 {moves}, i32 {step}, i32 0"));
+    let odd = f.def(format!("add i32 {bits}, {step}"));
+    f.def(format!("bitcast i32 {odd} to float"))
+}
+
+/// A `double` as `float` from which it can be rounded to half precision as if at once.
+pub fn double_to_odd_float(f: &mut FunctionText<'_>, value: &str) -> Value {
+    to_odd(f, value, None)
+}
+
+/// `a * b + c`, rounded once.
+pub fn fma(f: &mut FunctionText<'_>, ty: Type, args: &[Value]) -> Value {
+    let wide: Vec<Value> = args
+        .iter()
+        .map(|a| {
+            let single = widen(f, ty, a);
+            f.def(format!("fpext float {single} to double"))
+        })
+        .collect();
+    let product = f.def(format!("fmul double {}, {}", wide[0], wide[1]));
+    let sum = f.def(format!("fadd double {product}, {}", wide[2]));
+    // Knuth's two-sum: what the addition lost.
+    let c_part = f.def(format!("fsub double {sum}, {product}"));
+    let product_part = f.def(format!("fsub double {sum}, {c_part}"));
+    let c_error = f.def(format!("fsub double {}, {c_part}", wide[2]));
+    let product_error = f.def(format!("fsub double {product}, {product_part}"));
+    let error = f.def(format!("fadd double {product_error}, {c_error}"));
+    let odd = to_odd(f, &sum, Some(&error));
+    narrow(f, ty, &odd)
+}
