@@ -1,0 +1,93 @@
+//! The part of the driver API that the cases call, as C declares it.
+
+use std::ffi::{c_char, c_void};
+
+// Links the library's entry points.
+extern crate cuda_shim as _;
+
+pub const SUCCESS: u32 = 0;
+pub const INVALID_VALUE: u32 = 1;
+pub const NOT_INITIALIZED: u32 = 3;
+pub const DEVICE_UNAVAILABLE: u32 = 46;
+pub const INVALID_CONTEXT: u32 = 201;
+pub const INVALID_HANDLE: u32 = 400;
+pub const NOT_FOUND: u32 = 500;
+pub const NOT_READY: u32 = 600;
+pub const ILLEGAL_ADDRESS: u32 = 700;
+pub const NOT_SUPPORTED: u32 = 801;
+
+#[repr(C)]
+#[derive(Default)]
+pub struct Copy2D {
+    pub src: Side2D,
+    pub dst: Side2D,
+    pub width: u64,
+    pub height: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub struct Side2D {
+    pub x: u64,
+    pub y: u64,
+    pub memory_type: u32,
+    pub host: u64,
+    pub device: u64,
+    pub array: u64,
+    pub pitch: u64,
+}
+
+#[rustfmt::skip]
+unsafe extern "C" {
+    pub fn cuInit(flags: u32) -> u32;
+    pub fn cuGetExportTable(table: *mut *const *const c_void, uuid: *const u128) -> u32;
+    pub fn cuDeviceGetCount(count: *mut i32) -> u32;
+    pub fn cuDeviceGetName(name: *mut c_char, room: i32, device: i32) -> u32;
+    pub fn cuDeviceGetAttribute(value: *mut i32, number: i32, device: i32) -> u32;
+    pub fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) -> u32;
+    pub fn cuDevicePrimaryCtxReset_v2(device: i32) -> u32;
+    pub fn cuCtxSetCurrent(context: u64) -> u32;
+    pub fn cuCtxGetCurrent(context: *mut u64) -> u32;
+    pub fn cuCtxSynchronize() -> u32;
+    pub fn cuMemAlloc_v2(addr: *mut u64, size: usize) -> u32;
+    pub fn cuMemFree_v2(addr: u64) -> u32;
+    pub fn cuMemAllocManaged(addr: *mut u64, size: usize, flags: u32) -> u32;
+    pub fn cuMemHostAlloc(addr: *mut *mut u8, size: usize, flags: u32) -> u32;
+    pub fn cuMemFreeHost(addr: *mut u8) -> u32;
+    pub fn cuMemcpyHtoD_v2(dst: u64, src: *const c_void, size: usize) -> u32;
+    pub fn cuMemcpyDtoH_v2(dst: *mut c_void, src: u64, size: usize) -> u32;
+    pub fn cuMemcpyAsync(dst: u64, src: u64, size: usize, stream: u64) -> u32;
+    pub fn cuMemcpy2D_v2(copy: *const Copy2D) -> u32;
+    pub fn cuMemsetD32_v2(dst: u64, value: u32, count: usize) -> u32;
+    pub fn cuModuleLoadData(module: *mut u64, image: *const c_void) -> u32;
+    pub fn cuModuleUnload(module: u64) -> u32;
+    pub fn cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char) -> u32;
+    pub fn cuModuleGetGlobal_v2(addr: *mut u64, size: *mut u64, module: u64, name: *const c_char) -> u32;
+    pub fn cuFuncGetAttribute(value: *mut i32, attribute: u32, function: u64) -> u32;
+    pub fn cuLaunchKernel(function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: u64,
+        params: *const *const c_void, extra: *const *const c_void) -> u32;
+    pub fn cuLaunchHostFunc(stream: u64, function: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) -> u32;
+    pub fn cuStreamCreate(stream: *mut u64, flags: u32) -> u32;
+    pub fn cuStreamDestroy_v2(stream: u64) -> u32;
+    pub fn cuStreamSynchronize(stream: u64) -> u32;
+    pub fn cuEventCreate(event: *mut u64, flags: u32) -> u32;
+    pub fn cuEventRecord(event: u64, stream: u64) -> u32;
+    pub fn cuEventQuery(event: u64) -> u32;
+    pub fn cuEventSynchronize(event: u64) -> u32;
+    pub fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) -> u32;
+    pub fn cuPointerGetAttribute(value: *mut c_void, attribute: u32, addr: u64) -> u32;
+    pub fn cuGraphCreate(graph: *mut u64, flags: u32) -> u32;
+}
+
+/// Calls a driver function whose result must be `SUCCESS`, or the one named.
+#[macro_export]
+macro_rules! cu {
+    ($call:expr) => {
+        $crate::cu!($call => $crate::api::SUCCESS)
+    };
+    ($call:expr => $expected:expr) => {{
+        // SAFETY: the case passes valid pointers, or what it wants to see refused.
+        let result = unsafe { $call };
+        assert_eq!(result, $expected, "{}", stringify!($call));
+    }};
+}

@@ -1,0 +1,428 @@
+//! The cases, each a program of its own.
+
+use std::ffi::{c_char, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::api::*;
+use crate::cu;
+use crate::server::{DEADLY_GRID, FAULTING_GRID};
+
+/// A case: its name, and what it does.
+type Case = (&'static str, fn());
+
+/// All cases.
+pub const ALL: &[Case] = &[
+    ("describes_the_device_of_the_server", describes_the_device_of_the_server),
+    (
+        "refuses_calls_before_initialisation_and_without_a_context",
+        refuses_calls_before_initialisation,
+    ),
+    ("copies_go_there_and_back", copies_go_there_and_back),
+    ("rows_keep_their_pitch", rows_keep_their_pitch),
+    ("kernels_get_their_parameters", kernels_get_their_parameters),
+    (
+        "launches_that_cannot_run_are_refused",
+        launches_that_cannot_run_are_refused,
+    ),
+    (
+        "pinned_memory_is_shared_with_the_server",
+        pinned_memory_is_shared_with_the_server,
+    ),
+    ("host_functions_run_in_the_program", host_functions_run_in_the_program),
+    (
+        "streams_and_events_have_handles_that_end",
+        streams_and_events_have_handles_that_end,
+    ),
+    (
+        "a_fault_sticks_until_the_device_is_reset",
+        a_fault_sticks_until_the_device_is_reset,
+    ),
+    ("libraries_outlive_a_reset", libraries_outlive_a_reset),
+    (
+        "a_dead_server_is_an_error_for_all_threads",
+        a_dead_server_is_an_error_for_all_threads,
+    ),
+    ("a_forked_child_has_no_device", a_forked_child_has_no_device),
+    ("the_server_is_nobodys_child", the_server_is_nobodys_child),
+    ("contexts_keep_the_runtimes_values", contexts_keep_the_runtimes_values),
+    ("what_is_missing_says_so", what_is_missing_says_so),
+];
+
+const IMAGE: &[u8] = b".version 8.0\n.target sm_80\n\0";
+
+fn context() -> u64 {
+    cu!(cuInit(0));
+    let mut context = 0;
+    cu!(cuDevicePrimaryCtxRetain(&mut context, 0));
+    cu!(cuCtxSetCurrent(context));
+    context
+}
+
+fn alloc(size: usize) -> u64 {
+    let mut addr = 0;
+    cu!(cuMemAlloc_v2(&mut addr, size));
+    addr
+}
+
+fn read_words(addr: u64, count: usize) -> Vec<u32> {
+    let mut words = vec![0_u32; count];
+    cu!(cuMemcpyDtoH_v2(words.as_mut_ptr().cast(), addr, count * 4));
+    words
+}
+
+fn load() -> (u64, u64) {
+    let (mut module, mut function) = (0, 0);
+    cu!(cuModuleLoadData(&mut module, IMAGE.as_ptr().cast()));
+    cu!(cuModuleGetFunction(&mut function, module, c"add".as_ptr()));
+    (module, function)
+}
+
+fn launch(function: u64, grid: u32, block: u32, addr: u64, n: u32) -> u32 {
+    let params = [(&raw const addr).cast::<c_void>(), (&raw const n).cast()];
+    // SAFETY: the parameters are what the kernel's description says.
+    unsafe { cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, 0, params.as_ptr(), null()) }
+}
+
+fn describes_the_device_of_the_server() {
+    cu!(cuInit(0));
+    let mut count = 0;
+    cu!(cuDeviceGetCount(&mut count));
+    assert_eq!(count, 1);
+    let mut name = [1 as c_char; 8];
+    cu!(cuDeviceGetName(name.as_mut_ptr(), 8, 0));
+    assert_eq!(name.map(|c| c as u8), *b"test de\0");
+    let attribute = |number| {
+        let mut value = -1;
+        cu!(cuDeviceGetAttribute(&mut value, number, 0));
+        value
+    };
+    assert_eq!((attribute(75), attribute(8), attribute(76)), (9, 49152, 0));
+    assert_eq!(
+        attribute(83),
+        0,
+        "managed memory is not offered, whatever the device can do"
+    );
+    cu!(cuDeviceGetAttribute(&mut count, 148, 0) => INVALID_VALUE);
+}
+
+fn refuses_calls_before_initialisation() {
+    let (mut count, mut addr, mut context) = (0, 0, 1);
+    cu!(cuDeviceGetCount(&mut count) => NOT_INITIALIZED);
+    cu!(cuInit(0));
+    cu!(cuMemAlloc_v2(&mut addr, 4) => INVALID_CONTEXT);
+    cu!(cuCtxGetCurrent(&mut context));
+    assert_eq!(context, 0);
+    cu!(cuCtxSetCurrent(4711) => INVALID_CONTEXT);
+}
+
+fn copies_go_there_and_back() {
+    context();
+    for size in [1, 4096, 4097, 3 << 20] {
+        let addr = alloc(size);
+        let sent: Vec<u8> = (0..size).map(|i| (i * 7 + i / 251) as u8).collect();
+        let mut back = vec![0; size];
+        cu!(cuMemcpyHtoD_v2(addr, sent.as_ptr().cast(), size));
+        cu!(cuMemcpyDtoH_v2(back.as_mut_ptr().cast(), addr, size));
+        assert!(sent == back, "{size} bytes");
+        cu!(cuMemcpyHtoD_v2(addr, sent.as_ptr().cast(), size + 1) => INVALID_VALUE);
+        cu!(cuMemFree_v2(addr + 1) => INVALID_VALUE);
+        cu!(cuMemFree_v2(addr));
+        cu!(cuMemFree_v2(addr) => INVALID_VALUE);
+    }
+    let addr = alloc(64);
+    cu!(cuMemsetD32_v2(addr + 4, 0xabcd_0123, 14));
+    assert_eq!(read_words(addr, 16)[..3], [0, 0xabcd_0123, 0xabcd_0123]);
+    assert_eq!(read_words(addr, 16)[15], 0);
+    cu!(cuMemsetD32_v2(addr + 4, 0, 16) => INVALID_VALUE);
+    cu!(cuMemFree_v2(0));
+}
+
+fn rows_keep_their_pitch() {
+    context();
+    let (width, height, pitch) = (100_u64, 6000_u64, 512);
+    let addr = alloc((pitch * height) as usize);
+    let sent: Vec<u8> = (0..width * height).map(|i| (i % 253) as u8).collect();
+    let mut back = vec![0_u8; (120 * height) as usize];
+    let device = |pitch| Side2D {
+        memory_type: 2,
+        device: addr,
+        pitch,
+        ..Side2D::default()
+    };
+    let host = |addr: *const u8, pitch| Side2D {
+        memory_type: 1,
+        host: addr as u64,
+        pitch,
+        ..Side2D::default()
+    };
+    cu!(cuMemcpy2D_v2(&Copy2D {
+        src: host(sent.as_ptr(), width),
+        dst: device(pitch),
+        width,
+        height
+    }));
+    cu!(cuMemcpy2D_v2(&Copy2D {
+        src: device(pitch),
+        dst: host(back.as_ptr(), 120),
+        width,
+        height
+    }));
+    for (row, (sent, back)) in sent.chunks(width as usize).zip(back.chunks_mut(120)).enumerate() {
+        assert!(*sent == back[..100] && back[100..].iter().all(|&b| b == 0), "row {row}");
+    }
+    cu!(cuMemcpy2D_v2(&Copy2D { src: device(99), dst: host(back.as_ptr(), 120), width, height }) => INVALID_VALUE);
+}
+
+fn kernels_get_their_parameters() {
+    context();
+    let (module, function) = load();
+    let addr = alloc(64 * 4);
+    cu!(cuMemsetD32_v2(addr, 1, 64));
+    assert_eq!(launch(function, 2, 32, addr, 41), SUCCESS);
+    assert_eq!(read_words(addr, 64), [42; 64]);
+    let (mut variable, mut size) = (0, 0);
+    cu!(cuModuleGetGlobal_v2(
+        &mut variable,
+        &mut size,
+        module,
+        c"variable".as_ptr()
+    ));
+    assert_eq!((read_words(variable, 1)[0], size), (5, 4));
+    let mut other = 0;
+    cu!(cuModuleGetFunction(&mut other, module, c"none".as_ptr()) => NOT_FOUND);
+    cu!(cuModuleUnload(module));
+    assert_eq!(launch(function, 1, 1, addr, 1), INVALID_HANDLE);
+}
+
+fn launches_that_cannot_run_are_refused() {
+    context();
+    let (_, function) = load();
+    let addr = alloc(4);
+    for (grid, block, expected) in [(0, 1, 1), (1, 0, 1), (1, 1025, 1), (1, 257, 701)] {
+        assert_eq!(
+            launch(function, grid, block, addr, 1),
+            expected,
+            "{grid} blocks of {block}"
+        );
+    }
+    let mut value = 0;
+    cu!(cuFuncGetAttribute(&mut value, 0, function));
+    assert_eq!(value, 256);
+    cu!(cuFuncGetAttribute(&mut value, 8, function));
+    assert_eq!(value, 49152 - 64);
+    assert_eq!(launch(function, 1, 1, addr, 3), SUCCESS, "a refusal breaks nothing");
+    assert_eq!(read_words(addr, 1), [3]);
+}
+
+fn pinned_memory_is_shared_with_the_server() {
+    context();
+    let (mut small, mut big) = (null_mut(), null_mut());
+    cu!(cuMemHostAlloc(&mut small, 1000, 0));
+    cu!(cuMemHostAlloc(&mut big, 5 << 20, 0));
+    let addr = alloc(5 << 20);
+    for (host, size) in [(small, 1000), (big, 5 << 20)] {
+        // SAFETY: just allocated.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(host, size) };
+        bytes
+            .iter_mut()
+            .zip(0_u32..)
+            .for_each(|(byte, i)| *byte = (i % 251) as u8);
+        cu!(cuMemcpyAsync(addr, host as u64, size, 0));
+        cu!(cuMemsetD32_v2(addr, u32::MAX, 1));
+        cu!(cuMemcpyAsync(host as u64, addr, size, 0));
+        cu!(cuCtxSynchronize());
+        assert_eq!(bytes[..6], [255, 255, 255, 255, 4, 5]);
+        let mut memory_type = 0_u32;
+        cu!(cuPointerGetAttribute((&raw mut memory_type).cast(), 2, host as u64 + 1));
+        assert_eq!(memory_type, 1);
+        cu!(cuMemFreeHost(host));
+        cu!(cuMemFreeHost(host) => INVALID_VALUE);
+    }
+}
+
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn count(argument: *mut c_void) {
+    CALLS.fetch_add(argument.addr() as u32, Ordering::SeqCst);
+}
+
+fn host_functions_run_in_the_program() {
+    context();
+    for n in 1..=10 {
+        cu!(cuLaunchHostFunc(0, count, std::ptr::without_provenance_mut(n)));
+    }
+    for _ in 0..2000 {
+        if CALLS.load(Ordering::SeqCst) == 55 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("{CALLS:?}");
+}
+
+fn streams_and_events_have_handles_that_end() {
+    context();
+    let (mut stream, mut start, mut end) = (0, 0, 0);
+    cu!(cuStreamCreate(&mut stream, 1));
+    cu!(cuEventCreate(&mut start, 0));
+    cu!(cuEventCreate(&mut end, 2));
+    cu!(cuEventQuery(start));
+    cu!(cuEventSynchronize(start));
+    cu!(cuEventRecord(start, stream));
+    cu!(cuEventRecord(end, 2));
+    cu!(cuEventQuery(start) => NOT_READY);
+    let mut ms = 0.0;
+    cu!(cuEventElapsedTime(&mut ms, start, end) => INVALID_HANDLE);
+    cu!(cuEventElapsedTime(&mut ms, start, start));
+    assert_eq!(ms, 1.5);
+    cu!(cuStreamSynchronize(stream));
+    cu!(cuStreamDestroy_v2(stream));
+    cu!(cuStreamSynchronize(stream) => INVALID_HANDLE);
+    cu!(cuStreamSynchronize(start) => INVALID_HANDLE);
+    cu!(cuEventQuery(stream) => INVALID_HANDLE);
+}
+
+fn a_fault_sticks_until_the_device_is_reset() {
+    context();
+    let (_, function) = load();
+    let addr = alloc(4);
+    assert_eq!(launch(function, FAULTING_GRID, 1, addr, 1), SUCCESS);
+    let mut result = SUCCESS;
+    for _ in 0..100 {
+        // SAFETY: no arguments.
+        result = unsafe { cuCtxSynchronize() };
+        if result != SUCCESS {
+            break;
+        }
+    }
+    assert_eq!(result, ILLEGAL_ADDRESS);
+    cu!(cuMemFree_v2(addr) => ILLEGAL_ADDRESS);
+    cu!(cuDevicePrimaryCtxReset_v2(0));
+    cu!(cuCtxSynchronize());
+}
+
+fn libraries_outlive_a_reset() {
+    context();
+    let (module, function) = load();
+    let (mut variable, mut stream) = (0, 0);
+    cu!(cuModuleGetGlobal_v2(
+        &mut variable,
+        null_mut(),
+        module,
+        c"variable".as_ptr()
+    ));
+    cu!(cuMemsetD32_v2(variable, 99, 1));
+    cu!(cuStreamCreate(&mut stream, 0));
+    let old = alloc(4);
+    cu!(cuDevicePrimaryCtxReset_v2(0));
+    cu!(cuMemFree_v2(old) => INVALID_VALUE);
+    cu!(cuStreamSynchronize(stream) => INVALID_HANDLE);
+    cu!(cuModuleGetGlobal_v2(
+        &mut variable,
+        null_mut(),
+        module,
+        c"variable".as_ptr()
+    ));
+    assert_eq!(read_words(variable, 1), [5], "variables have their first values again");
+    let addr = alloc(4);
+    assert_eq!(launch(function, 1, 1, addr, 8), SUCCESS);
+    assert_eq!(read_words(addr, 1), [8]);
+}
+
+fn a_dead_server_is_an_error_for_all_threads() {
+    let context = context();
+    let (_, function) = load();
+    let addr = alloc(4);
+    assert_eq!(launch(function, DEADLY_GRID, 1, addr, 1), SUCCESS);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(move || {
+                cu!(cuCtxSetCurrent(context));
+                cu!(cuCtxSynchronize() => DEVICE_UNAVAILABLE);
+            });
+        }
+    });
+    cu!(cuMemFree_v2(addr) => DEVICE_UNAVAILABLE);
+}
+
+fn a_forked_child_has_no_device() {
+    context();
+    let addr = alloc(4);
+    // SAFETY: the child only calls the library, which refuses at once, and exits.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: plain calls.
+            let code = unsafe {
+                if cuMemFree_v2(addr) == NOT_INITIALIZED && cuInit(0) == NOT_INITIALIZED {
+                    0
+                } else {
+                    1
+                }
+            };
+            // SAFETY: ends the child without running the parent's exit handlers.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: waits for the child into a local.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+    }
+    cu!(cuMemFree_v2(addr));
+}
+
+fn the_server_is_nobodys_child() {
+    context();
+    // SAFETY: asks for any child.
+    let result = unsafe { libc::waitpid(-1, null_mut(), libc::WNOHANG | libc::__WALL) };
+    assert_eq!(
+        (result, std::io::Error::last_os_error().raw_os_error()),
+        (-1, Some(libc::ECHILD))
+    );
+    let own: Vec<i32> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    assert!(own.iter().filter(|fd| **fd >= 100).count() >= 2, "{own:?}");
+    for fd in own.into_iter().filter(|fd| *fd >= 100 && *fd < 110) {
+        // SAFETY: plain descriptor call.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC);
+    }
+}
+
+fn contexts_keep_the_runtimes_values() {
+    static DESTROYED: AtomicU32 = AtomicU32::new(0);
+    unsafe extern "C" fn destroy(_: u64, _: *mut c_void, value: *mut c_void) {
+        DESTROYED.fetch_add(value.addr() as u32, Ordering::SeqCst);
+    }
+    type Put = unsafe extern "C" fn(u64, usize, usize, unsafe extern "C" fn(u64, *mut c_void, *mut c_void)) -> u32;
+    type Get = unsafe extern "C" fn(*mut usize, u64, usize) -> u32;
+    context();
+    let uuid = 0xc693_336e_1121_df11_a8c3_68f3_55d8_9593_u128.to_be();
+    let mut table = null();
+    cu!(cuGetExportTable(&mut table, &uuid));
+    // SAFETY: the table has these functions in its first and third slot.
+    let put: Put = unsafe { std::mem::transmute(*table) };
+    // SAFETY: as above.
+    let get: Get = unsafe { std::mem::transmute(*table.add(2)) };
+    let mut value = 0;
+    cu!(get(&mut value, 0, 8) => INVALID_HANDLE);
+    cu!(put(0, 8, 77, destroy));
+    cu!(get(&mut value, 0, 8));
+    assert_eq!(value, 77);
+    cu!(cuDevicePrimaryCtxReset_v2(0));
+    assert_eq!(DESTROYED.load(Ordering::SeqCst), 77);
+    cu!(get(&mut value, 0, 8) => INVALID_HANDLE);
+}
+
+fn what_is_missing_says_so() {
+    context();
+    let (mut addr, mut graph, mut table) = (0, 0, null());
+    cu!(cuMemAllocManaged(&mut addr, 4, 1) => NOT_SUPPORTED);
+    cu!(cuGraphCreate(&mut graph, 0) => NOT_SUPPORTED);
+    cu!(cuGetExportTable(&mut table, &1) => INVALID_VALUE);
+    cu!(cuMemAlloc_v2(&mut addr, 0) => INVALID_VALUE);
+    cu!(cuMemAlloc_v2(&mut addr, 1 << 40) => 2);
+}

@@ -1,0 +1,290 @@
+//! A server that keeps device memory in a vector and knows one kernel: it does each command when it comes.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, FromRawFd};
+use std::thread;
+use std::time::Duration;
+
+use hetckpt_ring::command::{Command, Envelope, FillValue, LaunchCommand, Payload, Rows};
+use hetckpt_ring::consumer::Consumer;
+use hetckpt_ring::control_socket::{ControlSocket, listen};
+use hetckpt_ring::message::{Request, Response, VirtualDevice};
+use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription, Reply};
+use hetckpt_ring::runtime_dir::{ensure_runtime_dir, socket_path};
+use hetckpt_ring::server_side::ServerSide;
+use hetckpt_ring::version::PROTOCOL_VERSION;
+
+/// First device address.
+const BASE: u64 = 0x2000_0000_0000;
+/// Address of the module's variable.
+const VARIABLE: u64 = BASE;
+const MEMORY_BYTES: usize = 16 << 20;
+/// A launch with this many blocks fails on the device.
+pub const FAULTING_GRID: u32 = 13;
+/// A launch with this many blocks kills the server.
+pub const DEADLY_GRID: u32 = 66;
+
+/// Serves one program to its end.
+pub fn serve(pid: u32) {
+    let path = socket_path(&ensure_runtime_dir().unwrap(), pid);
+    let listener = listen(&path).unwrap();
+    // SAFETY: the library passes the ready pipe as descriptor 3.
+    let mut ready = unsafe { File::from_raw_fd(3) };
+    ready.write_all(b"ready\n").unwrap();
+    drop(ready);
+    let mut socket = ControlSocket::new(listener.accept().unwrap().0);
+    let (hello, fds) = socket.receive::<Request>().unwrap().unwrap();
+    assert!(matches!(hello, Request::Hello { pid: said, .. } if said == pid));
+    socket
+        .send(
+            &Response::Welcome {
+                protocol: PROTOCOL_VERSION,
+                device: device(),
+            },
+            &[],
+        )
+        .unwrap();
+    let (mut consumer, side) = Consumer::open(fds[0].as_fd()).unwrap();
+    let watched = side.clone();
+    thread::spawn(move || {
+        let end = socket.receive::<Request>();
+        assert!(matches!(end, Ok(None)), "the application's connection is silent");
+        let _ = std::fs::remove_file(path);
+        drop(watched);
+        std::process::exit(0);
+    });
+    let mut device = Device {
+        memory: vec![0; MEMORY_BYTES],
+        next: BASE + 4096,
+        pinned: HashMap::new(),
+        side,
+        pid,
+    };
+    loop {
+        while let Some(envelope) = consumer.take().unwrap() {
+            device.act(envelope);
+        }
+        consumer.wait(Some(Duration::from_secs(10)));
+    }
+}
+
+fn device() -> VirtualDevice {
+    let attributes = [
+        (1, 1024),
+        (2, 1024),
+        (3, 1024),
+        (4, 64),
+        (5, i32::MAX),
+        (6, 65535),
+        (7, 65535),
+        (8, 49152),
+    ];
+    let more = [
+        (16, 4),
+        (39, 2048),
+        (51, 512),
+        (75, 9),
+        (81, 233_472),
+        (82, 65536),
+        (83, 1),
+        (97, 232_448),
+        (106, 32),
+    ];
+    VirtualDevice {
+        name: "test device".to_owned(),
+        uuid: [7; 16],
+        total_bytes: MEMORY_BYTES as u64,
+        attributes: attributes.into_iter().chain(more).collect(),
+    }
+}
+
+fn description() -> ModuleDescription {
+    ModuleDescription {
+        kernels: vec![KernelDescription {
+            name: "add".to_owned(),
+            params: vec![KernelParam { offset: 0, size: 8 }, KernelParam { offset: 8, size: 4 }],
+            static_shared_bytes: 64,
+            local_bytes: 0,
+            max_threads_per_block: 256,
+            num_registers: 16,
+            ptx_version: 80,
+            refused: None,
+        }],
+        globals: vec![GlobalDescription {
+            name: "variable".to_owned(),
+            addr: VARIABLE,
+            size_bytes: 4,
+        }],
+    }
+}
+
+struct Device {
+    memory: Vec<u8>,
+    next: u64,
+    pinned: HashMap<u64, File>,
+    side: ServerSide,
+    pid: u32,
+}
+
+impl Device {
+    fn act(&mut self, envelope: Envelope) {
+        let (result, reply) = self.run(envelope.command);
+        match envelope.reply {
+            Some(slot) => self.side.answer(slot, result, &reply).unwrap(),
+            None if result != 0 => self.side.set_fault(result),
+            None => {}
+        }
+    }
+
+    fn run(&mut self, command: Command) -> (u32, Reply) {
+        let reply = match command {
+            Command::Malloc { size_bytes } if self.next + size_bytes > BASE + MEMORY_BYTES as u64 => {
+                return (2, Reply::Nothing);
+            }
+            Command::Malloc { size_bytes } => {
+                let addr = self.next;
+                self.next += size_bytes.next_multiple_of(512);
+                Reply::Address(addr)
+            }
+            Command::ModuleLoad { .. } => {
+                self.write(VARIABLE, &5_u32.to_le_bytes());
+                let description_bytes = description().encode().unwrap().len() as u64;
+                Reply::ModuleLoaded {
+                    description_bytes,
+                    log: String::new(),
+                }
+            }
+            Command::ModuleDescribe { offset, chunk, .. } => {
+                let bytes = description().encode().unwrap();
+                let start = offset as usize;
+                self.side
+                    .fill_chunk(chunk, 0, &bytes[start..start + chunk.length as usize])
+                    .unwrap();
+                Reply::Nothing
+            }
+            Command::ModuleData { data, .. } => {
+                self.take(data);
+                Reply::Nothing
+            }
+            Command::CopyIn { dst, data, .. } => {
+                let bytes = self.take(data);
+                self.scatter(dst, &bytes);
+                Reply::Nothing
+            }
+            Command::CopyOut { src, chunk, .. } => {
+                let bytes = self.gather(src);
+                self.side.fill_chunk(chunk, 0, &bytes).unwrap();
+                Reply::Nothing
+            }
+            Command::Copy {
+                dst, src, src_pitch, ..
+            } => {
+                let bytes = self.gather(Rows {
+                    addr: src,
+                    pitch: src_pitch,
+                    ..dst
+                });
+                self.scatter(dst, &bytes);
+                Reply::Nothing
+            }
+            Command::Fill { dst, value, .. } => {
+                let element = match value {
+                    FillValue::U8(value) => vec![value],
+                    FillValue::U16(value) => value.to_le_bytes().to_vec(),
+                    FillValue::U32(value) => value.to_le_bytes().to_vec(),
+                };
+                let bytes = element.repeat((dst.width * dst.rows) as usize / element.len());
+                self.scatter(dst, &bytes);
+                Reply::Nothing
+            }
+            Command::Launch(launch) => return (self.launch(&launch), Reply::Nothing),
+            Command::HostFunction { id, .. } => {
+                assert!(self.side.push_callback(id));
+                Reply::Nothing
+            }
+            Command::RegisterHost { addr, fd, .. } => {
+                let path = format!("/proc/{}/fd/{fd}", self.pid);
+                self.pinned
+                    .insert(addr, File::options().read(true).write(true).open(path).unwrap());
+                Reply::Nothing
+            }
+            Command::EventElapsed { .. } => Reply::Milliseconds(1.5),
+            Command::EventQuery { .. } => return (600, Reply::Nothing),
+            Command::Reset => {
+                self.memory.fill(0);
+                self.side.clear_fault();
+                Reply::Nothing
+            }
+            _ => Reply::Nothing,
+        };
+        (0, reply)
+    }
+
+    /// `add(p, n)`: adds `n` to each of the grid's first words at `p`.
+    fn launch(&mut self, launch: &LaunchCommand) -> u32 {
+        match launch.grid[0] {
+            FAULTING_GRID => return 700,
+            DEADLY_GRID => std::process::abort(),
+            _ => {}
+        }
+        let addr = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
+        let n = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
+        for i in 0..u64::from(launch.grid[0] * launch.block[0]) {
+            let word = self.gather(Rows::range(addr + 4 * i, 4));
+            let sum = u32::from_le_bytes(word.try_into().unwrap()).wrapping_add(n);
+            self.write(addr + 4 * i, &sum.to_le_bytes());
+        }
+        0
+    }
+
+    fn take(&self, data: Payload) -> Vec<u8> {
+        match data {
+            Payload::Inline(bytes) => bytes,
+            Payload::Staged(chunk) => {
+                let bytes = self.side.chunk_bytes(chunk).unwrap().to_vec();
+                self.side.release_chunk(chunk).unwrap();
+                bytes
+            }
+        }
+    }
+
+    fn gather(&self, rows: Rows) -> Vec<u8> {
+        let mut all = Vec::new();
+        for row in 0..rows.rows {
+            let (addr, length) = (rows.addr + row * rows.pitch, rows.width as usize);
+            match self.pinned_at(addr) {
+                Some((file, offset)) => {
+                    let mut bytes = vec![0; length];
+                    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, offset).unwrap();
+                    all.extend(bytes);
+                }
+                None => all.extend(&self.memory[(addr - BASE) as usize..][..length]),
+            }
+        }
+        all
+    }
+
+    fn scatter(&mut self, rows: Rows, bytes: &[u8]) {
+        for (row, bytes) in (0..rows.rows).zip(bytes.chunks(rows.width as usize)) {
+            self.write(rows.addr + row * rows.pitch, bytes);
+        }
+    }
+
+    fn write(&mut self, addr: u64, bytes: &[u8]) {
+        match self.pinned_at(addr) {
+            Some((file, offset)) => std::os::unix::fs::FileExt::write_all_at(file, bytes, offset).unwrap(),
+            None => self.memory[(addr - BASE) as usize..][..bytes.len()].copy_from_slice(bytes),
+        }
+    }
+
+    fn pinned_at(&self, addr: u64) -> Option<(&File, u64)> {
+        let (base, file) = self
+            .pinned
+            .iter()
+            .filter(|(base, _)| **base <= addr)
+            .max_by_key(|(base, _)| **base)?;
+        (addr - base < file.metadata().unwrap().len()).then_some((file, addr - base))
+    }
+}
