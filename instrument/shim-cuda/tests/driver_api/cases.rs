@@ -352,14 +352,11 @@ fn a_forked_child_has_no_device() {
     // SAFETY: the child only calls the library, which refuses at once, and exits.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: plain calls.
-            let code = unsafe {
-                if cuMemFree_v2(addr) == NOT_INITIALIZED && cuInit(0) == NOT_INITIALIZED {
-                    0
-                } else {
-                    1
-                }
-            };
+            // SAFETY: no pointers.
+            let freed = unsafe { cuMemFree_v2(addr) };
+            // SAFETY: as above.
+            let initialised = unsafe { cuInit(0) };
+            let code = i32::from((freed, initialised) != (NOT_INITIALIZED, NOT_INITIALIZED));
             // SAFETY: ends the child without running the parent's exit handlers.
             unsafe { libc::_exit(code) }
         }
@@ -403,10 +400,12 @@ fn contexts_keep_the_runtimes_values() {
     let uuid = 0xc693_336e_1121_df11_a8c3_68f3_55d8_9593_u128.to_be();
     let mut table = null();
     cu!(cuGetExportTable(&mut table, &uuid));
-    // SAFETY: the table has these functions in its first and third slot.
-    let put: Put = unsafe { std::mem::transmute(*table) };
-    // SAFETY: as above.
-    let get: Get = unsafe { std::mem::transmute(*table.add(2)) };
+    // SAFETY: the table has at least three slots.
+    let slots = unsafe { std::slice::from_raw_parts(table, 3) };
+    // SAFETY: the first is this function.
+    let put: Put = unsafe { std::mem::transmute(slots[0]) };
+    // SAFETY: the third is this function.
+    let get: Get = unsafe { std::mem::transmute(slots[2]) };
     let mut value = 0;
     cu!(get(&mut value, 0, 8) => INVALID_HANDLE);
     cu!(put(0, 8, 77, destroy));
