@@ -2,7 +2,11 @@
 //!
 //! This executable is both: started by the library with `--pid`, it is the server; with a case's name, the program of
 //! that case, in a process of its own because a broken device stays broken; otherwise it runs all cases.
-#![allow(unsafe_code, reason = "calls the library as C programs do")]
+#![allow(
+    unsafe_code,
+    clippy::macro_metavars_in_unsafe,
+    reason = "calls the library as C programs do"
+)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
