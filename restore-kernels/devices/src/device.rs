@@ -110,6 +110,26 @@ pub trait LoadedKernel: Send + Sync {
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
+/// A kernel of which there is machine code only: it cannot be stopped, only waited for.
+#[derive(Clone)]
+pub struct OpaqueKernel {
+    /// Mangled name.
+    pub name: String,
+    /// Offset and size of each parameter.
+    pub params: Vec<(u32, u32)>,
+    /// The kernel; launched like any other, but a pause does not reach it.
+    pub kernel: Arc<dyn LoadedKernel>,
+}
+
+/// A module of machine code.
+#[derive(Clone, Default)]
+pub struct OpaqueModule {
+    /// Kernels.
+    pub kernels: Vec<OpaqueKernel>,
+    /// Variables: name, address (the driver's choice), size.
+    pub globals: Vec<(String, u64, u64)>,
+}
+
 /// Which blocks a launch runs.
 #[derive(Clone, Debug)]
 pub enum Blocks {
@@ -238,6 +258,18 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`DeviceError::Build`].
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError>;
+
+    /// Loads machine code made for this very kind of device (a fatbin or a cubin). The default has no use for any.
+    ///
+    /// # Errors
+    /// [`DeviceError::Build`].
+    fn load_opaque(&self, image: &[u8]) -> Result<OpaqueModule, DeviceError> {
+        Err(DeviceError::Build {
+            kernel: format!("machine code of {} bytes", image.len()),
+            device: self.describe().id,
+            log: "this device runs only what has PTX".to_owned(),
+        })
+    }
 
     /// A new queue; `priority` as CUDA's (0 least, negative more urgent). Dropping it waits for nothing.
     ///

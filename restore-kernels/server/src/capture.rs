@@ -155,6 +155,14 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     let modules = lock(&session.modules);
     let memory = lock(&session.memory);
     let queues = lock(&session.queues);
+    let states = modules.to_state();
+    if let Some(module) = states
+        .iter()
+        .find(|m| !m.machine_code.is_empty() && !m.globals.is_empty())
+    {
+        let name = module.globals.first().map_or_else(String::new, |g| g.name.clone());
+        return Err(ServerError::OpaqueVariable { name });
+    }
     let mut kernels = Kernels::default();
     let streams = queues
         .streams
@@ -207,7 +215,7 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
                 fd: a.fd,
             })
             .collect(),
-        modules: modules.to_state(),
+        modules: states,
         arriving: modules.arriving(),
         probed_kernels: kernels.listed,
         streams,

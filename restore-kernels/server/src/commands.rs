@@ -131,14 +131,11 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     let kernel = lock(&session.modules)
         .kernel(id.module.0, id.index)
         .ok_or(cu::INVALID_HANDLE)?;
-    let source = kernel.source().map_err(|reason| {
+    let param_bytes = kernel.param_bytes().map_err(|reason| {
         tracing::error!(kernel = %kernel.name, %reason, "launch of a kernel that is not supported");
         cu::NOT_SUPPORTED
     })?;
-    if params.len() < usize::try_from(source.param_bytes()).unwrap_or(usize::MAX)
-        || grid.contains(&0)
-        || block.contains(&0)
-    {
+    if params.len() < usize::try_from(param_bytes).unwrap_or(usize::MAX) || grid.contains(&0) || block.contains(&0) {
         return Err(cu::INVALID_VALUE);
     }
     let params = Arc::from(params.as_slice());

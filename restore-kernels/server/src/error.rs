@@ -46,6 +46,12 @@ pub enum ServerError {
     /// The restoring daemon did not become ready; its words.
     #[error("{0}")]
     Daemon(String),
+    /// A variable whose address is the driver's.
+    #[error("variable `{name}` belongs to a module without PTX: it cannot be captured")]
+    OpaqueVariable {
+        /// Mangled name.
+        name: String,
+    },
     /// The request does not fit the moment: a capture without a pause, a second pause, …
     #[error("{0}")]
     WrongMoment(&'static str),
@@ -87,6 +93,7 @@ impl ServerError {
             Self::File { .. } => "HK0601",
             Self::NotStopped { .. } => "HK0602",
             Self::WrongMoment(_) => "HK0603",
+            Self::OpaqueVariable { .. } => "HK0605",
             Self::Overtaken { .. } => "HK0604",
             Self::Damaged(_) => "HK0701",
             Self::Version { .. } => "HK0702",

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
-use hetckpt_devices::device::{Device, KernelAttributes, LoadedKernel};
+use hetckpt_devices::device::{Device, KernelAttributes, LoadedKernel, OpaqueKernel};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_probes::options::Options;
 
@@ -98,19 +98,29 @@ impl ProbedKernel {
     }
 }
 
+/// What there is of a kernel.
+pub enum Source {
+    /// The kernel with its module variables bound.
+    HetIr(Kernel),
+    /// Machine code, loaded on the device.
+    Opaque(OpaqueKernel),
+    /// Nothing that can be run: why.
+    Refused(String),
+}
+
 /// A kernel of a module.
 pub struct KernelCode {
     /// Mangled name.
     pub name: String,
-    source: Result<Kernel, String>,
+    source: Source,
     builder: Builder,
     probed: OnceLock<BuildResult<Arc<ProbedKernel>>>,
 }
 
 impl KernelCode {
-    /// A kernel whose module variables are bound, or why it cannot be run.
+    /// A kernel of which nothing has been built.
     #[must_use]
-    pub fn new(name: String, source: Result<Kernel, String>, builder: Builder) -> Self {
+    pub fn new(name: String, source: Source, builder: Builder) -> Self {
         Self {
             name,
             source,
@@ -119,21 +129,27 @@ impl KernelCode {
         }
     }
 
-    /// The kernel as the front end made it, or why it cannot be run.
+    /// Size of the parameter buffer, or why the kernel cannot be run.
     ///
     /// # Errors
     /// In words.
-    pub fn source(&self) -> Result<&Kernel, &str> {
-        self.source.as_ref().map_err(String::as_str)
+    pub fn param_bytes(&self) -> Result<u32, &str> {
+        match &self.source {
+            Source::HetIr(kernel) => Ok(kernel.param_bytes()),
+            Source::Opaque(kernel) => Ok(kernel.params.iter().map(|&(at, size)| at + size).max().unwrap_or(0)),
+            Source::Refused(reason) => Err(reason),
+        }
+    }
+
+    /// True if there is machine code only: a pause does not stop it.
+    #[must_use]
+    pub fn is_opaque(&self) -> bool {
+        matches!(self.source, Source::Opaque(_))
     }
 
     /// The probed kernel, probed now if it has not been.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn probed(&self) -> BuildResult<Arc<ProbedKernel>> {
+    fn probed(&self, kernel: &Kernel) -> BuildResult<Arc<ProbedKernel>> {
         let probe = || {
-            let kernel = self.source.as_ref().map_err(String::clone)?;
             let probed = hetckpt_probes::probe(kernel, &Options::default()).map_err(|e| e.to_string())?;
             Ok(Arc::new(ProbedKernel::new(probed, self.builder.clone())))
         };
@@ -143,21 +159,27 @@ impl KernelCode {
     /// True if [`Self::build`] would return at once.
     #[must_use]
     pub fn is_built(&self) -> bool {
-        match self.probed.get() {
-            None => false,
-            Some(Ok(probed)) => probed.is_built(None),
-            Some(Err(_)) => true,
+        match (&self.source, self.probed.get()) {
+            (Source::Opaque(_) | Source::Refused(_), _) | (_, Some(Err(_))) => true,
+            (Source::HetIr(_), Some(Ok(probed))) => probed.is_built(None),
+            (Source::HetIr(_), None) => false,
         }
     }
 
-    /// The ordinary program, built now if it has not been.
+    /// The ordinary program, built now if it has not been, and the probed kernel it comes from, if there is one.
     ///
     /// # Errors
     /// In words.
-    pub fn build(&self) -> BuildResult<(Arc<ProbedKernel>, Arc<dyn LoadedKernel>)> {
-        let probed = self.probed()?;
-        let loaded = probed.build(None)?;
-        Ok((probed, loaded))
+    pub fn build(&self) -> BuildResult<(Option<Arc<ProbedKernel>>, Arc<dyn LoadedKernel>)> {
+        match &self.source {
+            Source::HetIr(kernel) => {
+                let probed = self.probed(kernel)?;
+                let loaded = probed.build(None)?;
+                Ok((Some(probed), loaded))
+            }
+            Source::Opaque(kernel) => Ok((None, Arc::clone(&kernel.kernel))),
+            Source::Refused(reason) => Err(reason.clone()),
+        }
     }
 
     /// Attributes once built.

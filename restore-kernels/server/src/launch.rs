@@ -54,7 +54,7 @@ pub fn kernel_name(item: &Item) -> String {
 }
 
 /// What the device is to run for an item: the program must have been built.
-fn prepare(item: &Item) -> Result<(Arc<ProbedKernel>, Launch), DeviceError> {
+fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceError> {
     let refuse = |reason: String| DeviceError::Build {
         kernel: kernel_name(item),
         device: String::new(),
@@ -75,7 +75,10 @@ fn prepare(item: &Item) -> Result<(Arc<ProbedKernel>, Launch), DeviceError> {
                 None => Blocks::All,
                 Some(_) => Blocks::Rest(Arc::clone(&stopped.grid)),
             };
-            Ok((Arc::clone(&stopped.probed), launch_of(&stopped.spec, loaded, blocks)))
+            Ok((
+                Some(Arc::clone(&stopped.probed)),
+                launch_of(&stopped.spec, loaded, blocks),
+            ))
         }
         Work::Command { .. } | Work::AwaitHostFunction(_) => Err(refuse("it is no launch".to_owned())),
     }
@@ -107,7 +110,7 @@ pub fn launch_front(session: &Session, queues: &mut Queues, stream: u64) {
     let launched = queue.and_then(|queue| {
         s.device_queue = Some(Arc::clone(&queue));
         let (probed, launch) = prepare(&item)?;
-        Ok((Some(probed), queue.launch(launch)?))
+        Ok((probed, queue.launch(launch)?))
     });
     let (probed, running) = launched.unwrap_or_else(|error| (None, Arc::new(Refused(error)) as _));
     tracing::trace!(stream, kernel = %kernel_name(&item), "launched");

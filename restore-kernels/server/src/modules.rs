@@ -14,7 +14,7 @@ use hetckpt_state::allocation::Owner;
 use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
 
 use crate::cuda_result;
-use crate::kernels::{Builder, KernelCode};
+use crate::kernels::{Builder, KernelCode, Source};
 use crate::memory::DeviceMemory;
 
 /// A module that could not be loaded.
@@ -45,6 +45,8 @@ impl From<DeviceError> for LoadFailure {
 pub struct LoadedModule {
     /// The PTX texts.
     pub ptx: Vec<String>,
+    /// Machine code, where there is no PTX.
+    pub machine_code: Vec<Vec<u8>>,
     /// Kernels, in the order of the description.
     pub kernels: Vec<Arc<KernelCode>>,
     /// Variables.
@@ -157,6 +159,7 @@ impl Modules {
         let module = |(&id, m): (&u64, &LoadedModule)| ModuleState {
             id,
             ptx: m.ptx.clone(),
+            machine_code: m.machine_code.clone(),
             globals: m.globals.clone(),
             kernels: m.kernels.iter().map(|k| k.name.clone()).collect(),
         };
@@ -182,14 +185,15 @@ impl LoadedModule {
             match choose_ptx(part, capability) {
                 Ok(text) => ptx.push(text),
                 // Device-linked programs bring libraries along that they do not use.
-                Err(failure) if parts.len() > 1 && failure.result == cuda_result::NO_BINARY_FOR_GPU => {
+                Err(failure) if failure.result == cuda_result::NO_BINARY_FOR_GPU => {
                     lacking = Some(failure);
                 }
                 Err(failure) => return Err(failure),
             }
         }
         if ptx.is_empty() {
-            return Err(lacking.unwrap_or_else(|| LoadFailure::new(cuda_result::INVALID_IMAGE, "the module is empty")));
+            let empty = || LoadFailure::new(cuda_result::INVALID_IMAGE, "the module is empty");
+            return Self::opaque(parts, builder).ok_or_else(|| lacking.unwrap_or_else(empty));
         }
         let modules = lower(&ptx)?;
         let mut addresses = BTreeMap::new();
@@ -220,17 +224,86 @@ impl LoadedModule {
     /// # Errors
     /// [`LoadFailure`].
     pub fn from_state(state: &ModuleState, builder: &Builder) -> Result<Self, LoadFailure> {
+        if state.ptx.is_empty() {
+            let refuse = || {
+                let log = "a module without PTX runs only on the kind of device that it was captured on";
+                LoadFailure::new(cuda_result::NO_BINARY_FOR_GPU, log)
+            };
+            let module = Self::opaque(&state.machine_code, builder).ok_or_else(refuse)?;
+            return module.checked(state);
+        }
         let modules = lower(&state.ptx)?;
         let addresses = state.globals.iter().map(|g| (g.name.clone(), g.addr)).collect();
         let module = Self::assemble(state.ptx.clone(), modules, state.globals.clone(), &addresses, builder);
-        // The process knows kernels by their place in the list.
-        if !module.kernels.iter().map(|k| &k.name).eq(state.kernels.iter()) {
-            return Err(LoadFailure::new(
-                cuda_result::INVALID_IMAGE,
-                "the module's kernels are not those of the snapshot",
-            ));
+        module.checked(state)
+    }
+
+    /// The process knows kernels by their place in the list.
+    fn checked(self, state: &ModuleState) -> Result<Self, LoadFailure> {
+        if self.kernels.iter().map(|k| &k.name).eq(state.kernels.iter()) {
+            return Ok(self);
         }
-        Ok(module)
+        Err(LoadFailure::new(
+            cuda_result::INVALID_IMAGE,
+            "the module's kernels are not those of the snapshot",
+        ))
+    }
+
+    /// The module from machine code, if the device takes any.
+    fn opaque(parts: &[Vec<u8>], builder: &Builder) -> Option<Self> {
+        let mut description = ModuleDescription::default();
+        let mut kernels = Vec::new();
+        let mut globals = Vec::new();
+        let mut machine_code = Vec::new();
+        for part in parts {
+            let module = match builder.device.load_opaque(part) {
+                Ok(module) => module,
+                Err(error) => {
+                    tracing::debug!(%error, "machine code not loaded");
+                    continue;
+                }
+            };
+            machine_code.push(part.clone());
+            for kernel in module.kernels {
+                tracing::info!(kernel = %kernel.name, "has no PTX: it can be stopped only at its end");
+                let attributes = kernel.kernel.attributes();
+                description.kernels.push(KernelDescription {
+                    name: kernel.name.clone(),
+                    params: kernel
+                        .params
+                        .iter()
+                        .map(|&(offset, size)| KernelParam { offset, size })
+                        .collect(),
+                    static_shared_bytes: attributes.static_shared_bytes,
+                    local_bytes: attributes.local_bytes,
+                    max_threads_per_block: attributes.max_threads_per_block,
+                    num_registers: attributes.num_registers,
+                    ptx_version: 0,
+                    refused: None,
+                });
+                kernels.push(Arc::new(KernelCode::new(
+                    kernel.name.clone(),
+                    Source::Opaque(kernel),
+                    builder.clone(),
+                )));
+            }
+            for (name, addr, size_bytes) in module.globals {
+                description.globals.push(GlobalDescription {
+                    name: name.clone(),
+                    addr,
+                    size_bytes,
+                });
+                globals.push(GlobalState { name, addr, size_bytes });
+            }
+        }
+        let description = encoded(&description);
+        (!machine_code.is_empty()).then_some(Self {
+            ptx: Vec::new(),
+            machine_code,
+            kernels,
+            globals,
+            description,
+        })
     }
 
     fn assemble(
@@ -259,7 +332,7 @@ impl LoadedModule {
                 let refused = bound.err().map(|name| format!("nothing defines variable `{name}`"));
                 description.kernels.push(describe(&kernel, target, refused.clone()));
                 let name = kernel.name.clone();
-                let source = refused.map_or(Ok(kernel), Err);
+                let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
                 kernels.push(Arc::new(KernelCode::new(name, source, builder.clone())));
             }
             for rejected in module.rejected {
@@ -275,20 +348,29 @@ impl LoadedModule {
                     ptx_version: target,
                     refused: Some(reason.clone()),
                 });
-                kernels.push(Arc::new(KernelCode::new(rejected.name, Err(reason), builder.clone())));
+                kernels.push(Arc::new(KernelCode::new(
+                    rejected.name,
+                    Source::Refused(reason),
+                    builder.clone(),
+                )));
             }
         }
-        let description = description.encode().unwrap_or_else(|error| {
-            tracing::error!(%error, "a module's description cannot be encoded");
-            Vec::new()
-        });
+        let description = encoded(&description);
         Self {
             ptx,
+            machine_code: Vec::new(),
             kernels,
             globals,
             description,
         }
     }
+}
+
+fn encoded(description: &ModuleDescription) -> Vec<u8> {
+    description.encode().unwrap_or_else(|error| {
+        tracing::error!(%error, "a module's description cannot be encoded");
+        Vec::new()
+    })
 }
 
 fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {

@@ -346,7 +346,7 @@ impl Queues {
         let may_start = !self.is_paused && !self.is_ending;
         if let (Some(item), true) = (front, may_start)
             && !s.is_draining
-            && s.in_flight.len() < MAX_IN_FLIGHT
+            && s.in_flight.len() < if item.is_opaque() { 1 } else { MAX_IN_FLIGHT }
             && self.fault == 0
         {
             match item.is_built() {
@@ -411,6 +411,16 @@ impl Queues {
 }
 
 impl Item {
+    /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away, so it is not
+    /// given to the device ahead of time.
+    #[must_use]
+    pub fn is_opaque(&self) -> bool {
+        match &self.work {
+            Work::Start(spec) => spec.kernel.as_ref().is_some_and(|k| k.is_opaque()),
+            Work::Resume(_) | Work::Command { .. } | Work::AwaitHostFunction(_) => false,
+        }
+    }
+
     /// For launches: whether the kernel is built (or known not to be buildable, which the launch then reports).
     #[must_use]
     pub fn is_built(&self) -> Option<bool> {

@@ -9,6 +9,8 @@ pub struct ModuleState {
     pub id: u64,
     /// The PTX texts chosen from the program; several for a device-linked one.
     pub ptx: Vec<String>,
+    /// Where there is no PTX: the machine code; the module can be restored only where that runs.
+    pub machine_code: Vec<Vec<u8>>,
     /// Its variables.
     pub globals: Vec<GlobalState>,
     /// Mangled names of its kernels; the process knows a kernel by its place in this list.

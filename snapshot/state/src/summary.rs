@@ -155,7 +155,11 @@ impl Summary {
                 threads_per_block: kernels_in_flight.iter().map(threads).max().unwrap_or(0),
             },
             kernels_in_flight,
-            restorable_on: vec!["cpu".to_owned(), "cuda".to_owned()],
+            restorable_on: if state.modules.iter().any(|m| !m.machine_code.is_empty()) {
+                vec![state.captured_on.kind.clone()]
+            } else {
+                vec!["cpu".to_owned(), "cuda".to_owned()]
+            },
         }
     }
 }
