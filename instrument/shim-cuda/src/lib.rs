@@ -4,7 +4,7 @@
 //! come out; what the program asks about itself (contexts, attributes, occupancy, pointers) is answered here. There is no
 //! driver in this process and no translation of kernels.
 //!
-//! An entry point is a line in the `entry_points!` list of its file in `api`; it goes through [`guard`], which checks
+//! An entry point is a line in the `entry_points!` list of its file in `api`; it goes through `guard`, which checks
 //! that the library may be called now and turns errors and panics into a `CUresult`.
 
 mod result;
