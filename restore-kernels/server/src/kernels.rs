@@ -98,6 +98,9 @@ impl ProbedKernel {
     }
 }
 
+/// A loaded program and the probed kernel it comes from; `None` for machine code.
+pub type BuiltProgram = (Option<Arc<ProbedKernel>>, Arc<dyn LoadedKernel>);
+
 /// What there is of a kernel.
 pub enum Source {
     /// The kernel with its module variables bound.
@@ -170,7 +173,7 @@ impl KernelCode {
     ///
     /// # Errors
     /// In words.
-    pub fn build(&self) -> BuildResult<(Option<Arc<ProbedKernel>>, Arc<dyn LoadedKernel>)> {
+    pub fn build(&self) -> BuildResult<BuiltProgram> {
         match &self.source {
             Source::HetIr(kernel) => {
                 let probed = self.probed(kernel)?;

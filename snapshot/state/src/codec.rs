@@ -194,7 +194,10 @@ mod tests {
                         after: vec![],
                     },
                     WorkItem {
-                        work: Work::Command(vec![1, 2]),
+                        work: Work::Command {
+                            envelope: vec![1, 2],
+                            data: Some(vec![3]),
+                        },
                         after: vec![Place { stream: 7, number: 1 }],
                     },
                 ],
