@@ -1,51 +1,29 @@
 //! The test programs' kernels on the CPU: whole through the device, and stopped at every probe that a thread comes to.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::program::Program;
-use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
+use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_interp::cases::{self, Case};
-use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::ResumePointId;
-use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::bind_globals;
-use hetckpt_ir::text::print;
 use hetckpt_ir::types::Dim3;
 use hetckpt_probes::options::Options;
 use hetckpt_resegment::continuation::{Peel, continuation};
 
-use super::block_run::{self, BlockEnd};
-use super::capture::{capture, reinstate};
-use super::context::BlockMemory;
-use super::launch::CpuLaunch;
-use super::warp::WARP_SIZE;
-use super::{CpuDevice, CpuOptions, barrier, warp};
-use crate::device::{Blocks, Code, Device, GRANULARITY, Launch, LoadRequest, LoadedKernel, Outcome};
-
-/// The cases lie at fixed addresses, so only one test at a time can have them mapped.
-static ADDRESSES: Mutex<()> = Mutex::new(());
-
-fn device() -> CpuDevice {
-    device_with(None)
-}
-
-fn device_with(cache_dir: Option<PathBuf>) -> CpuDevice {
-    // Cargo builds the shared object of a dev-dependency beside the test.
-    let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let options = CpuOptions {
-        code_generator: Some(folder.join("libhetckpt_cpu_codegen.so")),
-        cache_dir,
-        num_workers: Some(3),
-    };
-    CpuDevice::open(&options).unwrap()
-}
+use super::super::block_run::{self, BlockEnd};
+use super::super::capture::{capture, reinstate};
+use super::super::context::BlockMemory;
+use super::super::launch::CpuLaunch;
+use super::super::warp::WARP_SIZE;
+use super::super::{CpuDevice, barrier, warp};
+use super::{ADDRESSES, device, device_with, load};
+use crate::device::{Blocks, Device, GRANULARITY, Launch, LoadedKernel, Outcome};
 
 /// A case's memory on the device.
 struct Mapped<'d> {
@@ -102,38 +80,6 @@ fn probed(case: &Case, options: &Options) -> Kernel {
     let addresses: BTreeMap<String, u64> = case.globals.iter().map(|(n, a)| ((*n).to_owned(), *a)).collect();
     bind_globals(&mut kernel, &addresses).unwrap();
     hetckpt_probes::probe(&kernel, options).unwrap()
-}
-
-fn load(device: &CpuDevice, program: &Program) -> Arc<dyn LoadedKernel> {
-    let kernel = &program.kernel;
-    device
-        .load(&LoadRequest {
-            name: kernel.name.clone(),
-            code: Code::HetIr {
-                text: print::kernel(kernel),
-                entries: program
-                    .entries
-                    .iter()
-                    .map(|(point, block)| (point.0, block.0))
-                    .collect(),
-            },
-            entries: program.entries.iter().map(|(point, _)| point.0).collect(),
-            layout: ThreadStateLayout::new(kernel),
-            param_bytes: kernel.param_bytes(),
-            params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
-            static_shared_bytes: kernel.shared.static_bytes,
-            local_bytes: kernel.local.size_bytes,
-            has_barrier: kernel
-                .blocks
-                .iter()
-                .any(|b| matches!(b.terminator, Terminator::Barrier { .. })),
-            has_warp_op: kernel
-                .blocks
-                .iter()
-                .flat_map(|b| &b.insts)
-                .any(|i| matches!(i.op, Op::Warp { .. })),
-        })
-        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn array(dim: Dim3) -> [u32; 3] {
