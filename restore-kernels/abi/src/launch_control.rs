@@ -2,7 +2,7 @@
 //! parameter (64 bits).
 //!
 //! Control blocks lie in arenas of [`ARENA_BYTES`], aligned to their size, which start with [`NUM_PAUSE_WORDS`] pause
-//! words, all equal: not 0 = stop at the next probe. There are many, each in a cache line of its own, because a word that
+//! words, all equal: 0, or all ones = stop at the next probe. There are many, each in a cache line of its own, because a word that
 //! every warp of the device reads at its start would make one slice of the second-level cache the bottleneck; a
 //! multiprocessor reads the word of its number. The host writes them; the control block itself is read only by code that
 //! has seen one set, or by a continuation's start.

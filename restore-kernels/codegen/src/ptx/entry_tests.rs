@@ -10,6 +10,7 @@ use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::BbId;
 use hetckpt_ir::inst::{Inst, Op, Ordering};
 use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::Space;
 
 /// For each basic block: the instruction before which it tests, the number of its instructions for its end.
 pub(super) fn entry_tests(program: &Program, has_warp_op: bool) -> Vec<Option<usize>> {
@@ -69,9 +70,25 @@ fn only_ends(kernel: &Kernel, id: BbId) -> bool {
     block.insts.iter().all(only_computes) && block.terminator == Terminator::Exit
 }
 
+/// True if doing it again changes nothing, and no other thread can tell. A store to shared memory qualifies as long as the
+/// thread has read nothing from there: it stores the same again.
 fn only_computes(inst: &Inst) -> bool {
-    let reads_once = |ordering: &Ordering| !matches!(ordering, Ordering::Weak | Ordering::NonCoherent);
-    !inst.op.has_side_effect() && !matches!(&inst.op, Op::Load { ordering, .. } if reads_once(ordering))
+    match &inst.op {
+        Op::Load {
+            space: Space::Shared | Space::Generic,
+            ..
+        } => false,
+        Op::Load { ordering, .. } => matches!(ordering, Ordering::Weak | Ordering::NonCoherent),
+        Op::Store {
+            space: Space::Local, ..
+        } => true,
+        Op::Store {
+            space: Space::Shared,
+            ordering,
+            ..
+        } => *ordering == Ordering::Weak,
+        op => !op.has_side_effect(),
+    }
 }
 
 /// Number of edges to each basic block, starts of a continuation included.

@@ -17,6 +17,7 @@ pub mod inst;
 mod error;
 mod facts;
 mod poll_plan;
+mod barrier_plan;
 mod block_order;
 mod entry_tests;
 mod names;

@@ -6,10 +6,11 @@
 
 use hetckpt_ir::basic_block::{BarrierProbe, BarrierReduction, BarrierReductionOp, Terminator};
 use hetckpt_ir::entity::{BbId, ResumePointId};
-use hetckpt_ir::inst::{Guard, Operand};
+use hetckpt_ir::inst::{Guard, Inst, Op, Operand};
 use hetckpt_ir::kernel::Kernel;
-use hetckpt_ir::types::{Type, Width};
+use hetckpt_ir::types::{Space, Type, Width};
 
+use super::barrier_plan::{BARRIER_BUDGET_INSTS, BarrierPoll};
 use super::poll_plan::{LoopPoll, WarpPoll};
 use super::writer::Writer;
 use super::{Error, names};
@@ -19,6 +20,14 @@ const WARP_POLL_PERIOD: u32 = 64;
 
 /// Clocks between two looks at the request at barriers: longer than a load takes, a small part of a pause's latency.
 const LOOK_PERIOD_CLOCKS: u32 = 4096;
+
+/// Code out of line that a barrier's way of asking needs.
+pub(super) struct Look {
+    /// The barrier's basic block.
+    id: BbId,
+    /// The resume point, if the barrier itself is out of line too.
+    at: Option<ResumePointId>,
+}
 
 /// Loads the request to stop.
 pub(super) const LOAD_PAUSE: &str = "ld.volatile.global.u32 %pause, [%pause_at]";
@@ -110,6 +119,41 @@ impl Writer<'_> {
     }
 
     fn probed_barrier(&mut self, id: BbId, probe: BarrierProbe, reduction: Option<BarrierReduction>) {
+        match self.barriers[id.index()] {
+            BarrierPoll::Always => self.reducing_barrier(id, probe),
+            BarrierPoll::Never if reduction.is_none() => self.plain_barrier(),
+            BarrierPoll::Never => {}
+            BarrierPoll::AfterWork(work) => {
+                let is_due = self.scratch(Width::Pred);
+                self.line(format_args!("add.s32 %until_look, %until_look, -{work}"));
+                self.line(format_args!("setp.lt.s32 {is_due}, %until_look, 0"));
+                self.line(format_args!("@{is_due} bra {}_look", names::label(id)));
+                self.looks.push(Look {
+                    id,
+                    at: Some(probe.arrive),
+                });
+                if reduction.is_none() {
+                    self.plain_barrier();
+                }
+                self.label(format_args!("{}_looked", names::label(id)));
+            }
+        }
+        if reduction.is_some() {
+            self.barrier(Operand::Imm(0), None, reduction);
+        }
+    }
+
+    fn plain_barrier(&mut self) {
+        // Threads that go on from different places may come apart from their warp.
+        self.line(if self.facts.block_list {
+            "barrier.sync 0"
+        } else {
+            "bar.sync 0"
+        });
+    }
+
+    /// A barrier that asks each time; the word that it tells is renewed when a load has had the time to arrive.
+    fn reducing_barrier(&mut self, id: BbId, probe: BarrierProbe) {
         let (now, since, is_due) = (
             self.scratch(Width::W32),
             self.scratch(Width::W32),
@@ -120,25 +164,65 @@ impl Writer<'_> {
         self.line(format_args!("setp.gt.u32 {is_due}, {since}, {LOOK_PERIOD_CLOCKS}"));
         self.line(format_args!("@{is_due} bra {}_look", names::label(id)));
         self.label(format_args!("{}_looked", names::label(id)));
-        self.looks.push(id);
+        self.looks.push(Look { id, at: None });
         let all_stop = self.scratch(Width::Pred);
         self.line(format_args!("barrier.red.or.pred {all_stop}, 0, %stop"));
         self.stop_if(&all_stop, probe.arrive);
-        if reduction.is_some() {
-            self.barrier(Operand::Imm(0), None, reduction);
+        if self.barriers.iter().any(|b| matches!(b, BarrierPoll::AfterWork(_))) {
+            self.line(format_args!("mov.u32 %until_look, {BARRIER_BUDGET_INSTS}"));
         }
     }
 
     /// Writes what barriers do, out of line, when it is time to look at the request: take what was loaded the last time
     /// and, in thread 0, load it anew.
     pub(super) fn looks(&mut self) {
-        for id in std::mem::take(&mut self.looks) {
+        for Look { id, at } in std::mem::take(&mut self.looks) {
             self.label(format_args!("{}_look", names::label(id)));
-            self.line("setp.ne.u32 %stop, %pause, 0");
+            let clock = self.late_zero();
+            self.line(format_args!("setp.gt.u32 %stop, %pause, {clock}"));
+            if let Some(point) = at {
+                self.line(format_args!("mov.u32 %until_look, {BARRIER_BUDGET_INSTS}"));
+                let all_stop = self.scratch(Width::Pred);
+                self.line(format_args!("barrier.red.or.pred {all_stop}, 0, %stop"));
+                self.stop_if(&all_stop, point);
+            }
             self.line(format_args!("@%first {LOAD_PAUSE}"));
             self.line("mov.u32 %looked_at, %clock");
             self.line(format_args!("bra {}_looked", names::label(id)));
         }
+    }
+
+    /// A number below 2^31 that is not known before this place. A request is all ones, so comparing with it is as good as
+    /// comparing with 0, but the assembler cannot do it where the word is loaded, which would be to wait for the load
+    /// there.
+    fn late_zero(&mut self) -> String {
+        let clock = self.scratch(Width::W32);
+        self.line(format_args!("mov.u32 {clock}, %clock"));
+        self.line(format_args!("shr.u32 {clock}, {clock}, 1"));
+        clock
+    }
+
+    /// The same out of a value that has just been loaded: the program's load and that of the word then wait together.
+    fn loaded_zero(&mut self, before: &[Inst]) -> Option<String> {
+        let loaded = before.iter().rev().find_map(|inst| match &inst.op {
+            Op::Load {
+                space: Space::Global | Space::Generic,
+                dsts,
+                ..
+            } => dsts.iter().flatten().last().copied(),
+            _ => None,
+        })?;
+        let (name, bits) = (self.reg(loaded), self.scratch(Width::W32));
+        match self.kernel.width(loaded) {
+            Width::W32 => self.line(format_args!("shr.u32 {bits}, {name}, 1")),
+            Width::W64 => {
+                self.line(format_args!("cvt.u32.u64 {bits}, {name}"));
+                self.line(format_args!("shr.u32 {bits}, {bits}, 1"));
+            }
+            Width::W16 => self.line(format_args!("cvt.u32.u16 {bits}, {name}")),
+            Width::Pred => return None,
+        }
+        Some(bits)
     }
 
     fn poll_loop(&mut self, how: LoopPoll, point: ResumePointId) {
@@ -146,7 +230,8 @@ impl Writer<'_> {
             return;
         }
         let mut stop = self.scratch(Width::Pred);
-        self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
+        let clock = self.late_zero();
+        self.line(format_args!("setp.gt.u32 {stop}, %pause, {clock}"));
         if how == LoopPoll::Together {
             stop = self.vote(&stop);
         }
@@ -155,9 +240,14 @@ impl Writer<'_> {
     }
 
     /// A warp is entered as a whole or not at all if its lanes work together.
-    pub(super) fn poll_entry(&mut self) {
+    pub(super) fn poll_entry(&mut self, before: &[Inst]) {
+        if self.facts.block_list {
+            // It has been asked before the block's state was given back.
+            return;
+        }
         let mut stop = self.scratch(Width::Pred);
-        self.line(format_args!("setp.ne.u32 {stop}, %pause, 0"));
+        let zero = self.loaded_zero(before).unwrap_or_else(|| "0".into());
+        self.line(format_args!("setp.gt.u32 {stop}, %pause, {zero}"));
         if self.facts.has_warp_op {
             stop = self.vote(&stop);
         }
@@ -239,6 +329,7 @@ impl Writer<'_> {
             self.line(format_args!("setp.eq.u32 %first, {tid}, 0"));
             self.line(format_args!("setp.ne.u32 %stop, {tid}, {tid}"));
             self.line("mov.u32 %looked_at, %clock");
+            self.line(format_args!("mov.u32 %until_look, {BARRIER_BUDGET_INSTS}"));
         }
         if self.polls.counts() {
             self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));
@@ -270,7 +361,12 @@ impl Writer<'_> {
                 ("b64", "%slot"),
             ]);
             if facts.has_barrier {
-                all.extend([("pred", "%first"), ("pred", "%stop"), ("b32", "%looked_at")]);
+                all.extend([
+                    ("pred", "%first"),
+                    ("pred", "%stop"),
+                    ("b32", "%looked_at"),
+                    ("b32", "%until_look"),
+                ]);
             }
             if self.polls.counts() {
                 all.push(("b32", "%until_poll"));

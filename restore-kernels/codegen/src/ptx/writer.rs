@@ -9,9 +9,11 @@ use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
+use super::barrier_plan::{BarrierPoll, barrier_plan};
 use super::entry_tests::entry_tests;
 use super::facts::{Facts, NO_SPAN};
 use super::poll_plan::PollPlan;
+use super::terminator::Look;
 use super::{Error, PtxOptions, names};
 
 /// Writes one kernel's body.
@@ -23,10 +25,12 @@ pub(super) struct Writer<'a> {
     pub facts: Facts,
     /// How probes ask.
     pub polls: PollPlan,
+    /// How barriers ask.
+    pub barriers: Vec<BarrierPoll>,
     /// Where the entry probe tests.
     pub entry_tests: Vec<Option<usize>>,
-    /// Barriers whose code for looking at the request is still to be written.
-    pub looks: Vec<BbId>,
+    /// Code for looking at the request at barriers that is still to be written.
+    pub looks: Vec<Look>,
     /// The basic block written next.
     pub next: Option<BbId>,
     /// Resume points at which some emitted probe can stop.
@@ -40,13 +44,15 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub fn new(program: &'a Program, layout: &'a ThreadStateLayout, options: &'a PtxOptions, facts: Facts) -> Self {
         let kernel = &program.kernel;
+        let polls = PollPlan::new(kernel, &facts);
         Self {
             program,
             kernel,
             layout,
             options,
             facts,
-            polls: PollPlan::new(kernel, &facts),
+            barriers: barrier_plan(kernel, &polls),
+            polls,
             entry_tests: entry_tests(program, facts.has_warp_op),
             looks: Vec::new(),
             next: None,
@@ -128,13 +134,13 @@ impl<'a> Writer<'a> {
         let test_at = self.entry_tests.get(id.index()).copied().flatten();
         for (i, inst) in block.insts.iter().enumerate() {
             if test_at == Some(i) {
-                self.poll_entry();
+                self.poll_entry(&block.insts[..i]);
             }
             self.span = inst.span;
             self.inst(id, inst)?;
         }
         if test_at == Some(block.insts.len()) {
-            self.poll_entry();
+            self.poll_entry(&block.insts);
         }
         self.span = block.span;
         self.terminator(id, &block.terminator)

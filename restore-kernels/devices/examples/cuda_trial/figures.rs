@@ -70,6 +70,7 @@ fn pause_latency(device: &CudaDevice, folder: &Path, kernel: &str) {
     let mut random = Random(3);
     let (mut stops, mut requests, mut captures, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for _ in 0..100 {
+        device.write(DEVICE_BASE, &setup.image).expect("copy");
         let running = queue
             .launch(launch_of(&case, &setup, &forms.ordinary, Blocks::All))
             .expect("a launch");

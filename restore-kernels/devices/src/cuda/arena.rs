@@ -113,10 +113,7 @@ impl Arenas {
 
     /// Sets all pause words.
     pub fn set_pause(&mut self, pause: bool) -> Result<()> {
-        self.words.bytes_mut().fill(0);
-        for word in self.words.bytes_mut().chunks_exact_mut(PAUSE_WORD_STRIDE as usize) {
-            word[0] = u8::from(pause);
-        }
+        self.words.bytes_mut().fill(if pause { 0xff } else { 0 });
         for arena in &self.all {
             self.words.send(arena.addr, PAUSE_BYTES, &self.stream)?;
         }

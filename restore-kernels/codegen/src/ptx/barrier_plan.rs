@@ -1,0 +1,99 @@
+//! Which barriers ask whether to stop.
+//!
+//! A barrier that asks is an or-reduction, which costs more than a plain one, much in a loop that does little else. A plain
+//! barrier will do where no thread can have stopped since the last reduction: then all threads of the block are on
+//! their way to the same barrier (CUDA C++ Programming Guide, "Synchronization Functions") and all have the same count of
+//! work left until the next one that asks. It will not do where a path leads from another probe to the barrier: there
+//! a thread may have stopped, and waits at a reduction for the others.
+
+use std::collections::BTreeSet;
+
+use hetckpt_ir::analysis::cfg::Cfg;
+use hetckpt_ir::analysis::dominators::Dominators;
+use hetckpt_ir::analysis::loops::LoopForest;
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::entity::BbId;
+use hetckpt_ir::inst::Op;
+use hetckpt_ir::kernel::Kernel;
+
+use super::poll_plan::{LoopPoll, PollPlan, WarpPoll};
+
+/// Instructions of a thread between two barriers that ask, by estimate.
+pub(super) const BARRIER_BUDGET_INSTS: u32 = 2048;
+
+/// How a barrier asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BarrierPoll {
+    /// Each time: threads may have stopped on the way.
+    Always,
+    /// When the block has used up its budget; the barrier uses up so much.
+    AfterWork(u32),
+    /// Not at all: it stands in no loop.
+    Never,
+}
+
+/// The decision for each basic block; those that end otherwise count as `Always`.
+pub(super) fn barrier_plan(kernel: &Kernel, polls: &PollPlan) -> Vec<BarrierPoll> {
+    let mut plan = vec![BarrierPoll::Always; kernel.blocks.len()];
+    if polls.num_left_out() > 0 || has_clones(kernel) {
+        return plan;
+    }
+    let may_have_stopped = reachable_from_probes(kernel, polls);
+    let cfg = Cfg::new(kernel);
+    let forest = LoopForest::new(&cfg, &Dominators::new(&cfg));
+    let is_barrier = |id: BbId| matches!(kernel.blocks[id.index()].terminator, Terminator::Barrier { .. });
+    for (id, _) in kernel.iter_blocks() {
+        if !is_barrier(id) || may_have_stopped[id.index()] {
+            continue;
+        }
+        plan[id.index()] = match forest.innermost(id) {
+            None if forest.is_reducible() => BarrierPoll::Never,
+            Some(around) if forest.is_innermost(around) => {
+                let blocks = &forest.get(around).blocks;
+                let insts: usize = blocks.iter().map(|b| kernel.blocks[b.index()].insts.len() + 1).sum();
+                let barriers = blocks.iter().filter(|b| is_barrier(**b)).count().max(1);
+                let work = u32::try_from(insts / barriers).unwrap_or(BARRIER_BUDGET_INSTS);
+                BarrierPoll::AfterWork(work.clamp(1, BARRIER_BUDGET_INSTS))
+            }
+            _ => BarrierPoll::AfterWork(BARRIER_BUDGET_INSTS),
+        };
+    }
+    plan
+}
+
+/// True if a barrier was copied: then threads of a block may meet at different copies, which must ask alike.
+fn has_clones(kernel: &Kernel) -> bool {
+    let mut seen = BTreeSet::new();
+    let probes = kernel.blocks.iter().filter_map(|block| match &block.terminator {
+        Terminator::Barrier { probe, .. } => *probe,
+        _ => None,
+    });
+    probes.map(|probe| probe.arrive).any(|arrive| !seen.insert(arrive))
+}
+
+/// Basic blocks reached from a place where a thread may stop, the entry included, without passing a barrier.
+fn reachable_from_probes(kernel: &Kernel, polls: &PollPlan) -> Vec<bool> {
+    let mut work = vec![Kernel::ENTRY];
+    for (id, block) in kernel.iter_blocks() {
+        let stops_here = match &block.terminator {
+            Terminator::Poll { .. } => polls.loop_poll(id) != LoopPoll::LeftOut,
+            _ => false,
+        };
+        let asks = |op: &Op| matches!(op, Op::Warp { probe: Some(probe), .. } if probe.poll);
+        let warp_stops = polls.warp_poll(id) != WarpPoll::None && block.insts.iter().any(|i| asks(&i.op));
+        if stops_here || warp_stops {
+            work.extend(block.terminator.successors());
+        }
+    }
+    let mut reached = vec![false; kernel.blocks.len()];
+    while let Some(id) = work.pop() {
+        if std::mem::replace(&mut reached[id.index()], true) {
+            continue;
+        }
+        let terminator = &kernel.blocks[id.index()].terminator;
+        if !matches!(terminator, Terminator::Barrier { .. }) {
+            work.extend(terminator.successors());
+        }
+    }
+    reached
+}
