@@ -155,13 +155,8 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     let modules = lock(&session.modules);
     let memory = lock(&session.memory);
     let queues = lock(&session.queues);
-    let states = modules.to_state();
-    if let Some(module) = states
-        .iter()
-        .find(|m| !m.machine_code.is_empty() && !m.globals.is_empty())
-    {
-        let name = module.globals.first().map_or_else(String::new, |g| g.name.clone());
-        return Err(ServerError::OpaqueVariable { name });
+    if let Some(module) = modules.with_opaque_variables() {
+        return Err(ServerError::OpaqueVariables { module });
     }
     let mut kernels = Kernels::default();
     let streams = queues
@@ -215,7 +210,7 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
                 fd: a.fd,
             })
             .collect(),
-        modules: states,
+        modules: modules.to_state(),
         arriving: modules.arriving(),
         probed_kernels: kernels.listed,
         streams,

@@ -46,11 +46,11 @@ pub enum ServerError {
     /// The restoring daemon did not become ready; its words.
     #[error("{0}")]
     Daemon(String),
-    /// A variable whose address is the driver's.
-    #[error("variable `{name}` belongs to a module without PTX: it cannot be captured")]
-    OpaqueVariable {
-        /// Mangled name.
-        name: String,
+    /// Variables whose addresses are the driver's.
+    #[error("module {module} has no PTX but variables in machine code: they cannot be captured")]
+    OpaqueVariables {
+        /// The application's number of the module.
+        module: u64,
     },
     /// The request does not fit the moment: a capture without a pause, a second pause, …
     #[error("{0}")]
@@ -93,7 +93,7 @@ impl ServerError {
             Self::File { .. } => "HK0601",
             Self::NotStopped { .. } => "HK0602",
             Self::WrongMoment(_) => "HK0603",
-            Self::OpaqueVariable { .. } => "HK0605",
+            Self::OpaqueVariables { .. } => "HK0605",
             Self::Overtaken { .. } => "HK0604",
             Self::Damaged(_) => "HK0701",
             Self::Version { .. } => "HK0702",

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use hetckpt_devices::device::{Device, Fill};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_fatbin::decompress::payload;
+use hetckpt_fatbin::entry::{Kind, entries};
 use hetckpt_fatbin::error::FatbinError;
-use hetckpt_fatbin::locate::find_ptx;
+use hetckpt_fatbin::locate::{ImageKind, find_ptx, image_kind};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
@@ -51,6 +53,8 @@ pub struct LoadedModule {
     pub kernels: Vec<Arc<KernelCode>>,
     /// Variables.
     pub globals: Vec<GlobalState>,
+    /// There are variables in machine code, out of reach for a capture.
+    pub has_opaque_variables: bool,
     /// The description, encoded.
     pub description: Vec<u8>,
 }
@@ -151,6 +155,15 @@ impl Modules {
     pub fn clear(&mut self) {
         self.loaded.clear();
         self.arriving.clear();
+    }
+
+    /// A module with variables that a capture cannot reach; its number.
+    #[must_use]
+    pub fn with_opaque_variables(&self) -> Option<u64> {
+        self.loaded
+            .iter()
+            .find(|(_, m)| m.has_opaque_variables)
+            .map(|(&id, _)| id)
     }
 
     /// As the state keeps them.
@@ -297,11 +310,13 @@ impl LoadedModule {
             }
         }
         let description = encoded(&description);
+        let has_opaque_variables = !globals.is_empty() || machine_code.iter().any(|part| has_variables(part));
         (!machine_code.is_empty()).then_some(Self {
             ptx: Vec::new(),
             machine_code,
             kernels,
             globals,
+            has_opaque_variables,
             description,
         })
     }
@@ -361,8 +376,26 @@ impl LoadedModule {
             machine_code: Vec::new(),
             kernels,
             globals,
+            has_opaque_variables: false,
             description,
         }
+    }
+}
+
+/// Whether machine code has variables (`__device__` or `__constant__`): sections with these names. What cannot be looked
+/// into counts as having some.
+fn has_variables(image: &[u8]) -> bool {
+    let of_elf = |elf: &[u8]| {
+        let names = |window: &[u8]| window.starts_with(b".nv.global") || window.starts_with(b".nv.constant3");
+        elf.windows(b".nv.constant3".len()).any(names)
+    };
+    match image_kind(image) {
+        Ok(ImageKind::Cubin) => of_elf(image),
+        Ok(ImageKind::Fatbin) => entries(image).map_or(true, |entries| {
+            let mut cubins = entries.iter().filter(|e| e.kind == Kind::Cubin);
+            cubins.any(|entry| payload(entry).map_or(true, |elf| of_elf(&elf)))
+        }),
+        Ok(ImageKind::Ptx) | Err(_) => true,
     }
 }
 

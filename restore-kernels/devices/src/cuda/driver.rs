@@ -49,7 +49,7 @@ impl From<DriverError> for DeviceError {
     }
 }
 
-fn check(call: &'static str, result: CUresult) -> Result<()> {
+pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
     match result as u32 {
         0 => Ok(()),
         code => Err(DriverError { call, code }),

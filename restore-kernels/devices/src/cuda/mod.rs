@@ -8,6 +8,7 @@ mod handles;
 mod library;
 mod memory;
 mod module;
+mod opaque;
 mod pausing;
 mod queue;
 mod shared_base;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, Queue};
+use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, OpaqueModule, Queue};
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
 use driver::DriverError;
@@ -320,6 +321,11 @@ impl Device for CudaDevice {
         };
         self.inner.context.enter()?;
         Ok(Arc::new(LoadedCuda(Arc::new(self.builder.load(request, ptx)?))))
+    }
+
+    fn load_opaque(&self, image: &[u8]) -> Result<OpaqueModule, DeviceError> {
+        self.inner.context.enter()?;
+        opaque::load(image, &self.description.id)
     }
 
     fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError> {

@@ -11,6 +11,7 @@ use super::driver::{self, DriverError, Shape};
 use super::flight::{Flight, Held};
 use super::handles::{DeviceBuffer, Event, Stream};
 use super::module::{CudaKernel, LoadedCuda};
+use super::opaque::{self, OpaqueCuda};
 use super::{CudaInner, lock};
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
 use crate::device::{Blocks, Launch, Queue, RunningLaunch};
@@ -33,6 +34,9 @@ struct Plan {
 
 impl Queue for CudaQueue {
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        if let Some(kernel) = launch.kernel.as_any().downcast_ref::<OpaqueCuda>() {
+            return opaque::launch(self, kernel, &launch);
+        }
         let kernel = own_kernel(&launch)?;
         let name = kernel.request.name.clone();
         let refused = |e: DriverError| refusal(&name, format!("{}: {}", e.call, e.reason()));

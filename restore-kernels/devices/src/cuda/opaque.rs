@@ -1,0 +1,188 @@
+//! Machine code that came without PTX: loaded as it is, launched as it is, waited for. A pause does not reach it.
+#![allow(unsafe_code, reason = "driver FFI")]
+
+use std::ffi::{CStr, c_void};
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
+use hetckpt_abi::paused_block::PausedGrid;
+
+use super::driver::{self, DriverError, Result, Shape, check};
+use super::flight::Held;
+use super::handles::{Event, Module};
+use super::queue::CudaQueue;
+use super::{CudaInner, lock};
+use crate::device::{KernelAttributes, Launch, LoadedKernel, OpaqueKernel, OpaqueModule, Outcome, RunningLaunch};
+use crate::error::DeviceError;
+
+/// First driver that lists a module's kernels and their parameters.
+const FIRST_DRIVER: i32 = 12_040;
+/// Kernels and parameters beyond these are taken for nonsense.
+const MAX_KERNELS: u32 = 1 << 16;
+const MAX_PARAMS: usize = 4096;
+/// Blocks may have this much shared memory without being asked.
+const SHARED_WITHOUT_OPT_IN: u32 = 48 << 10;
+
+/// A kernel of machine code.
+pub(super) struct OpaqueCuda {
+    name: String,
+    function: CUfunction,
+    params: Vec<(u32, u32)>,
+    attributes: KernelAttributes,
+    _module: Arc<Module>,
+}
+
+// SAFETY: functions of a loaded module may be used from any thread.
+unsafe impl Send for OpaqueCuda {}
+// SAFETY: as above; the driver locks.
+unsafe impl Sync for OpaqueCuda {}
+
+impl LoadedKernel for OpaqueCuda {
+    fn attributes(&self) -> KernelAttributes {
+        self.attributes
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// A launch of machine code under way.
+struct OpaqueFlight {
+    device: Arc<CudaInner>,
+    name: String,
+    event: Event,
+}
+
+impl RunningLaunch for OpaqueFlight {
+    fn is_done(&self) -> bool {
+        self.device.context.enter().is_err() || self.event.is_done()
+    }
+
+    fn wait(&self) -> Outcome {
+        match self.device.context.enter().and_then(|()| self.event.wait()) {
+            Ok(()) => Outcome::Finished,
+            Err(error) => Outcome::Failed(DeviceError::Fault {
+                kernel: self.name.clone(),
+                reason: format!("{}: {}", error.call, error.reason()),
+                cuda_result: error.code,
+            }),
+        }
+    }
+
+    fn wait_stopped(&self) {
+        // A failure is told by `wait`.
+        let _ = self.device.context.enter().and_then(|()| self.event.wait());
+    }
+}
+
+/// Loads an image; `device` is for messages.
+pub(super) fn load(image: &[u8], device: &str) -> std::result::Result<OpaqueModule, DeviceError> {
+    let refused = |e: DriverError| DeviceError::Build {
+        kernel: "machine code".to_owned(),
+        device: device.to_owned(),
+        log: format!("{}: {}", e.call, e.reason()),
+    };
+    let kernels = kernels(image).map_err(refused)?;
+    Ok(OpaqueModule { kernels, globals: Vec::new() })
+}
+
+fn kernels(image: &[u8]) -> Result<Vec<OpaqueKernel>> {
+    const LIST: &str = "cuModuleEnumerateFunctions";
+    if driver::cuDriverGetVersion()? < FIRST_DRIVER {
+        return Err(DriverError { call: LIST, code: driver::UNKNOWN });
+    }
+    let module = Arc::new(Module(driver::cuModuleLoadData(image)?));
+    let mut count = 0;
+    // SAFETY: a place for a number, and a module that lives.
+    check("cuModuleGetFunctionCount", unsafe { sys::cuModuleGetFunctionCount(&raw mut count, module.0) })?;
+    let count = count.min(MAX_KERNELS);
+    let mut functions = vec![std::ptr::null_mut(); count as usize];
+    // SAFETY: as many places as are named.
+    check(LIST, unsafe { sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module.0) })?;
+    functions.into_iter().map(|function| kernel(function, &module)).collect()
+}
+
+fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
+    let mut name = std::ptr::null();
+    // SAFETY: a place for a pointer, and a function of a module that lives.
+    check("cuFuncGetName", unsafe { sys::cuFuncGetName(&raw mut name, function) })?;
+    if name.is_null() {
+        return Err(DriverError { call: "cuFuncGetName", code: driver::UNKNOWN });
+    }
+    // SAFETY: the driver returned a C string that lives as long as the module.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    let mut params = Vec::new();
+    while params.len() < MAX_PARAMS {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: places for two numbers; an index beyond the last parameter is refused.
+        let result = unsafe { sys::cuFuncGetParamInfo(function, params.len(), &raw mut offset, &raw mut size) };
+        if check("cuFuncGetParamInfo", result).is_err() {
+            break;
+        }
+        let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        params.push((narrow(offset), narrow(size)));
+    }
+    let attribute = |which| driver::cuFuncGetAttribute(which, function).map(i32::cast_unsigned);
+    let attributes = KernelAttributes {
+        max_threads_per_block: attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        num_registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+        static_shared_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+        local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+    };
+    let own = OpaqueCuda {
+        name: name.clone(),
+        function,
+        params: params.clone(),
+        attributes,
+        _module: Arc::clone(module),
+    };
+    Ok(OpaqueKernel { name, params, kernel: Arc::new(own) })
+}
+
+/// Launches on a queue; while the device is paused, nothing of it is started.
+pub(super) fn launch(
+    queue: &CudaQueue,
+    kernel: &OpaqueCuda,
+    launch: &Launch,
+) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
+    let refused = |e: DriverError| DeviceError::Launch {
+        kernel: kernel.name.clone(),
+        reason: format!("{}: {}", e.call, e.reason()),
+    };
+    queue.device.context.enter().map_err(refused)?;
+    // Held until the launch is on its way, so that a pause comes before or after it.
+    let pausing = lock(&queue.device.pausing);
+    if pausing.is_paused {
+        let all = launch.grid.iter().map(|&n| u64::from(n)).product();
+        let left = PausedGrid { paused: vec![], not_started: vec![(0, all)] };
+        return Ok(Arc::new(Held(Mutex::new(Some(left)))));
+    }
+    let event = Event::new().map_err(refused)?;
+    start(queue, kernel, launch).and_then(|()| event.record(&queue.stream)).map_err(refused)?;
+    Ok(Arc::new(OpaqueFlight { device: Arc::clone(&queue.device), name: kernel.name.clone(), event }))
+}
+
+fn start(queue: &CudaQueue, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {
+    let invalid = DriverError { call: "cuLaunchKernel", code: driver::INVALID_VALUE };
+    let mut pointers: Vec<*mut c_void> = Vec::with_capacity(kernel.params.len());
+    for &(offset, size) in &kernel.params {
+        let range = offset as usize..(offset as usize).saturating_add(size as usize);
+        let Some(param) = launch.params.get(range) else { return Err(invalid) };
+        pointers.push(param.as_ptr().cast_mut().cast());
+    }
+    if launch.dynamic_shared_bytes > SHARED_WITHOUT_OPT_IN {
+        let bytes = i32::try_from(launch.dynamic_shared_bytes).unwrap_or(i32::MAX);
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        driver::cuFuncSetAttribute(kernel.function, attribute, bytes)?;
+    }
+    let shape = Shape {
+        grid: launch.grid,
+        block: launch.block,
+        shared_bytes: launch.dynamic_shared_bytes,
+        cooperative: launch.cooperative,
+    };
+    // SAFETY: one pointer for each parameter that the driver knows of, into a buffer that holds all of it; the driver
+    // copies them before it returns.
+    unsafe { driver::cuLaunchKernel(kernel.function, &shape, queue.stream.0, &mut pointers) }
+}
