@@ -168,6 +168,11 @@ pub fn launch(command: &[OsString]) -> Failure {
     let Some((program, arguments)) = command.split_first() else {
         return Failure::new("HK0804", "no program given");
     };
+    // The supervisor holds these back for itself; the program starts with them as any other program does.
+    let passed_on: SigSet = PASSED_ON.into_iter().collect();
+    if let Err(e) = passed_on.thread_unblock() {
+        return Failure::new("HK0804", "cannot let signals through").note(e.to_string());
+    }
     if let Err(e) = nix::unistd::setsid() {
         return Failure::new("HK0804", "cannot start a session").note(e.to_string());
     }

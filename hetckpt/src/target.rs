@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -70,17 +71,13 @@ impl Target {
         self.signal_all(Signal::SIGCONT);
     }
 
-    /// Ends the tree and waits (two seconds at most) until no process of it is left but as a zombie.
+    /// Ends the tree and waits (two seconds at most) until its process ids are free again; the root's may stay with a
+    /// zombie until its parent takes notice, which is not for us to hasten.
     pub fn end(&self) -> bool {
         let tree = self.tree();
         self.signal_all(Signal::SIGKILL);
-        for _ in 0..2000 {
-            if tree.iter().all(|&pid| is_gone(pid)) {
-                return true;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        false
+        let is_over = |&pid: &i32| is_gone(pid) && (pid == self.pid || !is_in_use(pid));
+        wait_until(|| tree.iter().all(is_over))
     }
 
     fn signal_all(&self, signal: Signal) {
@@ -101,6 +98,22 @@ fn runs_under_shim(process: &Process) -> bool {
         .environ()
         .is_ok_and(|env| env.contains_key(std::ffi::OsStr::new(crate::supervise::MARK)));
     marked || crate::server_client::has_server(process.pid)
+}
+
+/// True if `pid` belongs to a process, be it a zombie.
+pub fn is_in_use(pid: i32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// Waits two seconds at most for `condition`; false if it did not come.
+pub fn wait_until(condition: impl Fn() -> bool) -> bool {
+    for _ in 0..2000 {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    condition()
 }
 
 /// True if no process `pid` runs (a zombie does not).

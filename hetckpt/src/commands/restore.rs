@@ -66,7 +66,10 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
 /// CRIU gives processes the ids they had, so these must be free.
 fn require_free_pids(manifest: &Manifest) -> Result<(), Failure> {
     let pid = manifest.root_pid;
-    if Path::new("/proc").join(pid.to_string()).exists() {
+    // Whoever had it may be a zombie whose parent is about to take notice.
+    let is_free = || !target::is_in_use(pid);
+    let may_get_free = target::is_gone(pid);
+    if !(is_free() || may_get_free && target::wait_until(is_free)) {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let mut failure = Failure::new(
             "HK0905",
