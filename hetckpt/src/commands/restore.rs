@@ -36,11 +36,12 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     }
     require_free_pids(manifest)?;
 
+    // Before the first thread starts: a thread that does not hold a signal back would take it, and end us.
+    let held = HeldSignals::hold()?;
     output::progress("unpacking");
     let images = unpack(&archive)?;
     let unpacked = start.elapsed();
 
-    let held = HeldSignals::hold()?;
     let stdio = Stdio::for_program(manifest, options.detach)?;
     output::progress("restoring processes");
     run_criu(&options, &installation, &found, images.path(), &stdio)?;
