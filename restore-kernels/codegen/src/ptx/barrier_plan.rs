@@ -28,7 +28,7 @@ pub(super) enum BarrierPoll {
     Always,
     /// When the block has used up its budget; the barrier uses up so much.
     AfterWork(u32),
-    /// Not at all: it stands in no loop.
+    /// Not at all: it stands in no loop, or another barrier of its loop asks.
     Never,
 }
 
@@ -40,23 +40,38 @@ pub(super) fn barrier_plan(kernel: &Kernel, polls: &PollPlan) -> Vec<BarrierPoll
     }
     let may_have_stopped = reachable_from_probes(kernel, polls);
     let cfg = Cfg::new(kernel);
-    let forest = LoopForest::new(&cfg, &Dominators::new(&cfg));
+    let dominators = Dominators::new(&cfg);
+    let forest = LoopForest::new(&cfg, &dominators);
     let is_barrier = |id: BbId| matches!(kernel.blocks[id.index()].terminator, Terminator::Barrier { .. });
     for (id, _) in kernel.iter_blocks() {
-        if !is_barrier(id) || may_have_stopped[id.index()] {
-            continue;
+        if is_barrier(id) && !may_have_stopped[id.index()] {
+            plan[id.index()] = match forest.innermost(id) {
+                None if forest.is_reducible() => BarrierPoll::Never,
+                _ => BarrierPoll::AfterWork(BARRIER_BUDGET_INSTS),
+            };
         }
-        plan[id.index()] = match forest.innermost(id) {
-            None if forest.is_reducible() => BarrierPoll::Never,
-            Some(around) if forest.is_innermost(around) => {
-                let blocks = &forest.get(around).blocks;
-                let insts: usize = blocks.iter().map(|b| kernel.blocks[b.index()].insts.len() + 1).sum();
-                let barriers = blocks.iter().filter(|b| is_barrier(**b)).count().max(1);
-                let work = u32::try_from(insts / barriers).unwrap_or(BARRIER_BUDGET_INSTS);
-                BarrierPoll::AfterWork(work.clamp(1, BARRIER_BUDGET_INSTS))
-            }
-            _ => BarrierPoll::AfterWork(BARRIER_BUDGET_INSTS),
-        };
+    }
+    for (loop_id, around) in forest.iter().filter(|(id, _)| forest.is_innermost(*id)) {
+        let barriers: Vec<BbId> = around.blocks.iter().copied().filter(|b| is_barrier(*b)).collect();
+        let insts: usize = around
+            .blocks
+            .iter()
+            .map(|b| kernel.blocks[b.index()].insts.len() + 1)
+            .sum();
+        let work = u32::try_from(insts)
+            .unwrap_or(BARRIER_BUDGET_INSTS)
+            .clamp(1, BARRIER_BUDGET_INSTS);
+        // One barrier that each iteration passes may ask for all.
+        let is_passed = |b: &BbId| around.latches.iter().all(|latch| dominators.dominates(*b, *latch));
+        let asks_already = barriers.iter().find(|b| is_passed(b) && may_have_stopped[b.index()]);
+        let asking = asks_already.or_else(|| barriers.iter().find(|b| is_passed(b))).copied();
+        for b in barriers.into_iter().filter(|b| !may_have_stopped[b.index()]) {
+            debug_assert_eq!(forest.innermost(b), Some(loop_id));
+            plan[b.index()] = match asking {
+                Some(one) if one != b => BarrierPoll::Never,
+                _ => BarrierPoll::AfterWork(work),
+            };
+        }
     }
     plan
 }

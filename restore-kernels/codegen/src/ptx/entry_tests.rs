@@ -2,8 +2,8 @@
 //!
 //! A thread that stops at its entry starts over, so the test may stand behind anything that only computes or reads. Standing
 //! behind the first loads matters: the load of the request and the program's own then wait together, and a short kernel
-//! spends nearly all its time in that wait. The test is pushed from the end of `bb0` through basic blocks that have no
-//! other way in; a way that ends the thread without an effect needs no test.
+//! spends nearly all its time in that wait. The test is pushed from the end of `bb0` through basic blocks to which there
+//! is no other way; a way that ends the thread without an effect needs no test.
 
 use hetckpt_abi::program::Program;
 use hetckpt_ir::basic_block::Terminator;
@@ -16,52 +16,69 @@ use hetckpt_ir::types::Space;
 pub(super) fn entry_tests(program: &Program, has_warp_op: bool) -> Vec<Option<usize>> {
     let kernel = &program.kernel;
     let mut tests = vec![None; kernel.blocks.len()];
-    let has_entry_probe =
+    let is_entry_probe =
         |t: &Terminator| matches!(t, Terminator::Poll { resume_point, .. } if *resume_point == Kernel::ENTRY_POINT);
+    let probe = kernel
+        .iter_blocks()
+        .find(|(_, block)| is_entry_probe(&block.terminator));
+    let Some((id, block)) = probe else { return tests };
+    let at_once = |mut tests: Vec<Option<usize>>| {
+        tests.fill(None);
+        tests[id.index()] = Some(block.insts.len());
+        tests
+    };
     let ways_in = ways_in(program);
-    for (id, block) in kernel.iter_blocks() {
-        let Terminator::Poll { next, .. } = &block.terminator else {
-            continue;
-        };
-        if !has_entry_probe(&block.terminator) {
-            continue;
-        }
-        if ways_in[next.index()] == 1 {
-            push(kernel, &ways_in, has_warp_op, *next, &mut tests);
-        } else {
-            tests[id.index()] = Some(block.insts.len());
-        }
+    match block.terminator.successors().first() {
+        Some(next) if ways_in[next.index()] == 1 => push(kernel, &ways_in, *next, &mut tests),
+        _ => return at_once(tests),
     }
-    tests
+    // Where a warp votes, all its lanes must come to one test.
+    if has_warp_op && tests.iter().flatten().count() > 1 {
+        at_once(tests)
+    } else {
+        tests
+    }
 }
 
-/// Places the test in `id`, to which control comes in one way only, or behind it.
-fn push(kernel: &Kernel, ways_in: &[u32], has_warp_op: bool, id: BbId, tests: &mut [Option<usize>]) {
-    let mut work = vec![id];
+/// Places the test in `first`, or behind it: a basic block is passed if it only computes, and looked at once all ways to
+/// it come from blocks that are passed.
+fn push(kernel: &Kernel, ways_in: &[u32], first: BbId, tests: &mut [Option<usize>]) {
+    let mut passed_ways = vec![0; kernel.blocks.len()];
+    let mut passed = Vec::new();
+    let mut work = vec![first];
     while let Some(id) = work.pop() {
         let block = &kernel.blocks[id.index()];
-        if let Some(at) = block.insts.iter().position(|inst| !only_computes(inst)) {
-            tests[id.index()] = Some(at);
-            continue;
-        }
-        let (ends, goes_on): (Vec<BbId>, Vec<BbId>) = match &block.terminator {
-            Terminator::Exit => continue,
-            Terminator::Jump(_) | Terminator::Branch { .. } => block
-                .terminator
-                .successors()
-                .into_iter()
-                .partition(|s| only_ends(kernel, *s)),
-            _ => (Vec::new(), Vec::new()),
-        };
-        // The warp's lanes vote, so they must come to one test.
-        let is_apart = has_warp_op && goes_on.len() > 1;
-        let can_follow = goes_on.iter().all(|s| ways_in[s.index()] == 1 && *s != id);
-        if (ends.is_empty() && goes_on.is_empty()) || is_apart || !can_follow {
-            tests[id.index()] = Some(block.insts.len());
-        } else {
-            work.extend(goes_on);
+        let acts_at = block.insts.iter().position(|inst| !only_computes(inst));
+        match &block.terminator {
+            _ if acts_at.is_some() => tests[id.index()] = acts_at,
+            Terminator::Exit => {}
+            Terminator::Jump(_) | Terminator::Branch { .. } => {
+                passed.push(id);
+                for next in goes_on_at(kernel, id) {
+                    passed_ways[next.index()] += 1;
+                    if passed_ways[next.index()] == ways_in[next.index()] {
+                        work.push(next);
+                    }
+                }
+            }
+            _ => tests[id.index()] = Some(block.insts.len()),
         }
     }
+    // Blocks that are also reached otherwise, as a loop's header is, must be reached tested.
+    for id in passed {
+        if goes_on_at(kernel, id).any(|next| passed_ways[next.index()] != ways_in[next.index()]) {
+            tests[id.index()] = Some(kernel.blocks[id.index()].insts.len());
+        }
+    }
+}
+
+/// Successors of `id`, less those where the thread ends without doing anything.
+fn goes_on_at(kernel: &Kernel, id: BbId) -> impl Iterator<Item = BbId> + '_ {
+    kernel.blocks[id.index()]
+        .terminator
+        .successors()
+        .into_iter()
+        .filter(|next| !only_ends(kernel, *next))
 }
 
 /// True if the thread ends there without doing anything.
