@@ -144,9 +144,14 @@ impl Hold {
         ))
     }
 
-    /// Tells the server that the program is gone for good.
-    pub fn release_gone(mut self) {
+    /// Tells the server that the program is gone for good, and waits (two seconds at most) until it has left: then the
+    /// device is free. False if it stays.
+    pub fn release_gone(mut self) -> bool {
+        let server = status(&mut self.socket, self.pid)
+            .ok()
+            .and_then(|status| i32::try_from(status.server_pid).ok());
         // A server that has noticed by itself and left does not answer; that is what was wanted.
         let _ = self.socket.ask(&Request::Release { app_is_gone: true }, &[]);
+        server.is_none_or(|server| crate::target::wait_until(|| crate::target::is_gone(server)))
     }
 }

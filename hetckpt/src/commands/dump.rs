@@ -162,7 +162,10 @@ fn dump_stopped(
                 target.pid
             ));
         }
-        holds.into_iter().for_each(Hold::release_gone);
+        let stayed = holds.into_iter().map(Hold::release_gone).filter(|left| !left).count();
+        if stayed > 0 {
+            output::note("a device server is still there after two seconds; the device may be free only later");
+        }
     }
     Ok(size)
 }
