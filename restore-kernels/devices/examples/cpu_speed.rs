@@ -160,7 +160,7 @@ fn saxpy(device: &CpuDevice) -> Result<()> {
     let plain = time_loop(|| {
         for (x, y) in x.iter().zip(&mut y) {
             for _ in 0..passes {
-                *y = black_box(a.mul_add(*x, *y));
+                *y = black_box(a * *x + *y);
             }
         }
     });
@@ -186,7 +186,7 @@ fn matmul(device: &CpuDevice) -> Result<()> {
             for column in 0..n {
                 let mut product = 0f32;
                 for k in 0..n {
-                    product = a[row * n + k].mul_add(b[k * n + column], product);
+                    product += a[row * n + k] * b[k * n + column];
                 }
                 sums[row * n + column] = f64::from(product);
             }

@@ -17,6 +17,9 @@ use super::kernel::{CpuKernel, Waits};
 use super::warp::WARP_SIZE;
 use super::{barrier, warp};
 
+/// Threads given to a region function at once: each runs to its next probe before the pause word stops the call.
+const MAX_THREADS_PER_CALL: usize = 128;
+
 /// How a turn of a block ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockEnd {
@@ -131,10 +134,8 @@ impl Turn<'_> {
         let mut start = first;
         while start < end {
             let point = self.memory.points[start];
-            let length = self.memory.points[start..end]
-                .iter()
-                .take_while(|&&p| p == point)
-                .count();
+            let most = end.min(start + MAX_THREADS_PER_CALL);
+            let length = self.memory.points[start..most].iter().take_while(|&&p| p == point).count();
             let stop = start + length;
             let function = if point == FINISHED {
                 None

@@ -10,11 +10,11 @@ use hetckpt_abi::cpu_codegen::{
     AbiVersion, Buffer, Bytes, CPU_CODEGEN_ABI, Compile, CompileRequest, CompileResult, Entry, Free, Identity, LlvmIr,
     Load, Symbol, Unload,
 };
-use libloading::Library;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::error::DeviceError;
 
-/// The loaded shared object.
+/// The loaded shared object. It stays loaded: LLVM has thread-local data whose destructors must find their code.
 pub struct CodeGenerator {
     compile: Compile,
     llvm_ir: LlvmIr,
@@ -23,8 +23,6 @@ pub struct CodeGenerator {
     unload: Unload,
     free: Free,
     identity: String,
-    /// Keeps the functions above valid.
-    _library: Library,
 }
 
 /// What compiling makes.
@@ -45,7 +43,7 @@ impl CodeGenerator {
         };
         let broken = |error: libloading::Error| absent(format!("code generator {}: {error}", path.display()));
         // SAFETY: its initialisers are LLVM's and Rust's, which may run in any process.
-        let library = unsafe { Library::new(path) }.map_err(broken)?;
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE) }.map_err(broken)?;
         // SAFETY: the interface says what type the symbol has.
         let version = unsafe { library.get::<AbiVersion>(b"hetckpt_cpu_codegen_abi") }.map_err(broken)?;
         // SAFETY: takes nothing, returns a number.
@@ -71,7 +69,6 @@ impl CodeGenerator {
             unload: function!(b"hetckpt_cpu_codegen_unload"),
             free: function!(b"hetckpt_cpu_codegen_free"),
             identity: String::new(),
-            _library: library,
         };
         let (mut out, mut error) = (Buffer::EMPTY, Buffer::EMPTY);
         // SAFETY: both are valid places.

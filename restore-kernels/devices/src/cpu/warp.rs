@@ -4,7 +4,7 @@
 //! An operation takes place when every lane of its member mask that has not finished waits at it. Lanes that have
 //! finished are left out; a shuffle that reads from one gets its own value (PTX: undefined).
 
-use hetckpt_abi::cpu_tables::{WarpOpcode, WarpTable};
+use hetckpt_abi::cpu_tables::{Source, WarpOpcode, WarpTable};
 use hetckpt_abi::thread_state::FINISHED;
 
 use super::context::BlockMemory;
@@ -27,33 +27,40 @@ impl Group {
         let lanes = self.lanes;
         (0..WARP_SIZE).filter(move |lane| lanes >> lane & 1 != 0)
     }
-
-    fn threads(&self) -> impl Iterator<Item = usize> + use<> {
-        let first = self.first;
-        self.lanes().map(move |lane| first + lane)
-    }
 }
+
+/// One value for each lane.
+type Lanes = [u64; WARP_SIZE];
 
 /// Carries out what is complete in the warp of threads `first..end`; true if anything was.
 pub fn advance(kernel: &CpuKernel, memory: &mut BlockMemory, first: usize, end: usize) -> bool {
     let points = &memory.points[first..end];
-    let mut running = 0u32;
-    for (lane, &point) in points.iter().enumerate() {
-        running |= u32::from(point != FINISHED) << lane;
-    }
+    let is_at = |point: u32| {
+        points
+            .iter()
+            .enumerate()
+            .fold(0u32, |mask, (lane, &p)| mask | u32::from(p == point) << lane)
+    };
+    let all = if points.len() >= WARP_SIZE {
+        u32::MAX
+    } else {
+        (1 << points.len()) - 1
+    };
+    let running = all & !is_at(FINISHED);
     let mut left = running;
-    let mut advanced = false;
+    let mut groups = [(0u32, 0u32); WARP_SIZE];
+    let mut num_groups = 0;
     while left != 0 {
-        let lane = left.trailing_zeros() as usize;
-        let point = memory.points[first + lane];
-        let mut here = 0u32;
-        for (lane, &p) in memory.points[first..end].iter().enumerate() {
-            here |= u32::from(p == point) << lane;
-        }
-        here &= left;
+        let point = points[left.trailing_zeros() as usize];
+        let here = is_at(point);
+        groups[num_groups] = (point, here);
+        num_groups += 1;
         left &= !here;
+    }
+    let mut advanced = false;
+    for &(point, lanes) in &groups[..num_groups] {
         if let Waits::WarpOp(index) = kernel.waits(point) {
-            advanced |= advance_at(&kernel.warp_ops()[index], memory, Group { first, lanes: here }, running);
+            advanced |= advance_at(&kernel.warp_ops()[index], memory, Group { first, lanes }, running);
         }
     }
     advanced
@@ -62,16 +69,16 @@ pub fn advance(kernel: &CpuKernel, memory: &mut BlockMemory, first: usize, end: 
 /// `waiting` are the lanes at `op`; those with the same member mask belong together.
 fn advance_at(op: &WarpTable, memory: &mut BlockMemory, waiting: Group, running: u32) -> bool {
     let num_threads = memory.points.len();
+    let mut columns = ThreadColumns::new(memory.registers.bytes_mut(), num_threads);
+    let masks: Lanes = columns.source_many(op.mask, waiting.first);
     let mut left = waiting.lanes;
     let mut advanced = false;
     while left != 0 {
-        let mut columns = ThreadColumns::new(memory.registers.bytes_mut(), num_threads);
-        let lane = left.trailing_zeros() as usize;
-        let mask_of = |columns: &ThreadColumns<'_>, lane: usize| columns.source(op.mask, waiting.first + lane) as u32;
-        let mask = mask_of(&columns, lane);
-        let mut together = 0u32;
-        for lane in (Group { first: 0, lanes: left }).lanes() {
-            together |= u32::from(mask_of(&columns, lane) == mask) << lane;
+        let mask = masks[left.trailing_zeros() as usize] as u32;
+        let mut together = left;
+        if !matches!(op.mask, Source::Imm(_)) {
+            let has_mask = |lane: usize| masks[lane] as u32 == mask;
+            together &= (0..WARP_SIZE).fold(0, |lanes, lane| lanes | u32::from(has_mask(lane)) << lane);
         }
         left &= !together;
         let is_complete = op.op == WarpOpcode::ActiveMask || mask & running & !together == 0;
@@ -81,8 +88,8 @@ fn advance_at(op: &WarpTable, memory: &mut BlockMemory, waiting: Group, running:
                 lanes: together,
             };
             carry_out(op, &mut columns, &group);
-            for thread in group.threads() {
-                memory.points[thread] = op.leave;
+            for lane in group.lanes() {
+                memory.points[group.first + lane] = op.leave;
             }
             advanced = true;
         }
@@ -91,18 +98,20 @@ fn advance_at(op: &WarpTable, memory: &mut BlockMemory, waiting: Group, running:
 }
 
 fn carry_out(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
-    let source = |columns: &ThreadColumns<'_>, index: usize, thread: usize| {
-        op.sources.get(index).map_or(0, |s| columns.source(*s, thread))
+    let source = |columns: &ThreadColumns<'_>, index: usize| -> Lanes {
+        op.sources
+            .get(index)
+            .map_or([0; WARP_SIZE], |s| columns.source_many(*s, group.first))
     };
     match op.op {
         WarpOpcode::ShflUp | WarpOpcode::ShflDown | WarpOpcode::ShflBfly | WarpOpcode::ShflIdx => {
-            shuffle(op, columns, group);
+            let operands = [source(columns, 0), source(columns, 1), source(columns, 2)];
+            shuffle(op, columns, group, &operands);
         }
         WarpOpcode::VoteAll | WarpOpcode::VoteAny | WarpOpcode::VoteUni | WarpOpcode::VoteBallot => {
-            let mut ballot = 0u32;
-            for lane in group.lanes() {
-                ballot |= u32::from(source(columns, 0, group.first + lane) & 1 != 0) << lane;
-            }
+            let votes = source(columns, 0);
+            let ballot =
+                group.lanes & (0..WARP_SIZE).fold(0, |mask, lane| mask | u32::from(votes[lane] & 1 != 0) << lane);
             let verdict = match op.op {
                 WarpOpcode::VoteAll => ballot == group.lanes,
                 WarpOpcode::VoteAny => ballot != 0,
@@ -110,7 +119,10 @@ fn carry_out(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
             };
             give(op, columns, group, u64::from(ballot), u64::from(verdict));
         }
-        WarpOpcode::MatchAny | WarpOpcode::MatchAll => find_matches(op, columns, group),
+        WarpOpcode::MatchAny | WarpOpcode::MatchAll => {
+            let values = source(columns, 0);
+            find_matches(op, columns, group, &values);
+        }
         WarpOpcode::ReduxAdd
         | WarpOpcode::ReduxMinUnsigned
         | WarpOpcode::ReduxMinSigned
@@ -119,9 +131,12 @@ fn carry_out(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
         | WarpOpcode::ReduxAnd
         | WarpOpcode::ReduxOr
         | WarpOpcode::ReduxXor => {
-            let values = group.threads().map(|t| source(columns, 0, t) as u32);
-            let result = values.reduce(|a, b| combine(op.op, a, b)).unwrap_or(0);
-            give(op, columns, group, u64::from(result), 0);
+            let values = source(columns, 0);
+            let result = group
+                .lanes()
+                .map(|lane| values[lane] as u32)
+                .reduce(|a, b| combine(op.op, a, b));
+            give(op, columns, group, u64::from(result.unwrap_or(0)), 0);
         }
         WarpOpcode::ActiveMask => give(op, columns, group, u64::from(group.lanes), 0),
         WarpOpcode::Sync => {}
@@ -130,13 +145,15 @@ fn carry_out(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
 
 /// The same results for all lanes.
 fn give(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group, value: u64, verdict: u64) {
-    for thread in group.threads() {
-        if let Some(result) = op.result {
-            columns.set(result, thread, value);
-        }
-        if let Some(result) = op.result_pred {
-            columns.set(result, thread, verdict);
-        }
+    give_each(op, columns, group, &[value; WARP_SIZE], &[verdict; WARP_SIZE]);
+}
+
+fn give_each(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group, values: &Lanes, verdicts: &Lanes) {
+    if let Some(result) = op.result {
+        columns.set_many(result, group.first, group.lanes, values);
+    }
+    if let Some(result) = op.result_pred {
+        columns.set_many(result, group.first, group.lanes, verdicts);
     }
 }
 
@@ -153,58 +170,42 @@ fn combine(op: WarpOpcode, a: u32, b: u32) -> u32 {
     }
 }
 
-/// PTX ISA, "shfl.sync": its pseudocode, lane by lane. All values are read before any is written.
-fn shuffle(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
-    let mut values = [0u64; WARP_SIZE];
-    let mut sources = [(0usize, false); WARP_SIZE];
-    for lane in group.lanes() {
-        let thread = group.first + lane;
-        let operand = |i: usize| op.sources.get(i).map_or(0, |s| columns.source(*s, thread));
-        values[lane] = operand(0);
-        let (b, c) = (operand(1) as i32 & 31, operand(2) as i32);
+/// PTX ISA, "shfl.sync": its pseudocode, lane by lane. `operands` are value, lane or delta, clamp and segment mask.
+fn shuffle(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group, operands: &[Lanes; 3]) {
+    let (mut values, mut in_range) = ([0; WARP_SIZE], [0; WARP_SIZE]);
+    for lane in 0..WARP_SIZE {
+        let (b, c) = (operands[1][lane] as i32 & 31, operands[2][lane] as i32);
         let (clamp, segment) = (c & 31, c >> 8 & 31);
         let own = lane as i32;
         let last = (own & segment) | (clamp & !segment);
-        let first = own & segment;
-        let (from, in_range) = match op.op {
+        let (from, is_in_range) = match op.op {
             WarpOpcode::ShflUp => (own - b, own - b >= last),
             WarpOpcode::ShflDown => (own + b, own + b <= last),
             WarpOpcode::ShflBfly => (own ^ b, own ^ b <= last),
             _ => {
-                let from = first | (b & !segment);
+                let from = (own & segment) | (b & !segment);
                 (from, from <= last)
             }
         };
-        let from = usize::try_from(if in_range { from } else { own }).unwrap_or(lane) & 31;
+        let from = if is_in_range { from as usize % WARP_SIZE } else { lane };
         let from = if group.lanes >> from & 1 != 0 { from } else { lane };
-        sources[lane] = (from, in_range);
+        values[lane] = operands[0][from];
+        in_range[lane] = u64::from(is_in_range);
     }
-    for lane in group.lanes() {
-        let thread = group.first + lane;
-        let (from, in_range) = sources[lane];
-        if let Some(result) = op.result {
-            columns.set(result, thread, values[from]);
-        }
-        if let Some(result) = op.result_pred {
-            columns.set(result, thread, u64::from(in_range));
-        }
-    }
+    give_each(op, columns, group, &values, &in_range);
 }
 
-fn find_matches(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) {
+fn find_matches(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group, values: &Lanes) {
     let width_mask = if op.value_bytes == 8 {
         u64::MAX
     } else {
         u64::from(u32::MAX)
     };
-    let mut values = [0u64; WARP_SIZE];
-    for lane in group.lanes() {
-        values[lane] = op.sources.first().map_or(0, |s| columns.source(*s, group.first + lane)) & width_mask;
-    }
     let equal_to = |lane: usize| {
+        let is_equal = |other: &usize| (values[*other] ^ values[lane]) & width_mask == 0;
         group
             .lanes()
-            .filter(|&other| values[other] == values[lane])
+            .filter(is_equal)
             .fold(0u32, |mask, other| mask | 1 << other)
     };
     if op.op == WarpOpcode::MatchAll {
@@ -213,9 +214,9 @@ fn find_matches(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group) 
         give(op, columns, group, u64::from(mask), u64::from(all_equal));
         return;
     }
+    let mut masks = [0; WARP_SIZE];
     for lane in group.lanes() {
-        if let Some(result) = op.result {
-            columns.set(result, group.first + lane, u64::from(equal_to(lane)));
-        }
+        masks[lane] = u64::from(equal_to(lane));
     }
+    give_each(op, columns, group, &masks, &[0; WARP_SIZE]);
 }

@@ -1,0 +1,324 @@
+//! A kernel made of single instructions, run both ways.
+
+#![allow(unsafe_code, reason = "calls compiled code")]
+
+use hetckpt_abi::cpu_block::{CpuBlock, CpuRegion, region_symbol};
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_cpu_codegen::compile::compile;
+use hetckpt_cpu_codegen::loaded::LoadedObject;
+use hetckpt_interp::{GlobalMemory, Launch, run};
+use hetckpt_ir::basic_block::{BasicBlock, Terminator};
+use hetckpt_ir::entity::{RegId, Span};
+use hetckpt_ir::inst::{Address, AddressBase, AluOp, Axis, Inst, Modifiers, Op, Operand, Ordering, SpecialReg};
+use hetckpt_ir::kernel::{Kernel, Param};
+use hetckpt_ir::types::{Dim3, Space, Type, Width};
+
+pub const NUM_OPERANDS: u64 = 4;
+pub const NUM_THREADS: u32 = 512;
+pub const INPUT: u64 = 0x10_0000;
+pub const OUTPUT: u64 = 0x100_0000;
+
+/// A kernel that applies instructions to each thread's operands and stores the results.
+pub struct Bench {
+    pub kernel: Kernel,
+    pub insts: Vec<Inst>,
+    pub results: Vec<(String, Type)>,
+    /// Address of this thread's operands and of its first result.
+    pub input: RegId,
+    pub output: RegId,
+    /// When two results count as the same.
+    pub compare: fn(u64, u64, Type) -> bool,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let param = |name: &str, offset| Param {
+            name: name.to_owned(),
+            offset,
+            size_bytes: 8,
+            align_bytes: 8,
+        };
+        let kernel = Kernel {
+            name: "bench".to_owned(),
+            params: vec![param("input", 0), param("output", 8)],
+            registers: vec![],
+            blocks: vec![],
+            shared: Default::default(),
+            local: Default::default(),
+            bounds: Default::default(),
+            resume_points: vec![],
+        };
+        let mut bench = Self {
+            kernel,
+            insts: vec![],
+            results: vec![],
+            input: RegId(0),
+            output: RegId(0),
+            compare: same,
+        };
+        // Linear index: x + nx * (y + ny * z).
+        let special = |bench: &mut Bench, special| {
+            let dst = bench.kernel.add_register(Width::W32);
+            bench.push(Op::ReadSpecial { dst, special });
+            Operand::Reg(dst)
+        };
+        let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| special(&mut bench, SpecialReg::Tid(axis)));
+        let (nx, ny) = (
+            special(&mut bench, SpecialReg::Ntid(Axis::X)),
+            special(&mut bench, SpecialReg::Ntid(Axis::Y)),
+        );
+        let row = bench.alu_into(AluOp::Mad, Type::U32, Width::W32, &[z, ny, y]);
+        let tid = bench.alu_into(AluOp::Mad, Type::U32, Width::W32, &[Operand::Reg(row), nx, x]);
+        bench.input = bench.address(0, tid, NUM_OPERANDS * 8);
+        bench.output = bench.address(8, tid, 8);
+        bench
+    }
+
+    pub fn push(&mut self, op: Op) {
+        self.insts.push(Inst {
+            op,
+            guard: None,
+            span: Span {
+                line: u32::try_from(self.results.len()).unwrap(),
+            },
+        });
+    }
+
+    fn address(&mut self, param: i64, tid: RegId, stride: u64) -> RegId {
+        let base = self.kernel.add_register(Width::W64);
+        let addr = Address {
+            base: AddressBase::Absolute,
+            offset: param,
+        };
+        self.push(Op::Load {
+            space: Space::Param,
+            ty: Type::U64,
+            ordering: Ordering::Weak,
+            dsts: vec![Some(base)],
+            addr,
+        });
+        self.alu_into(
+            AluOp::MadWide,
+            Type::U32,
+            Width::W64,
+            &[tid.into_operand(), Operand::Imm(stride), Operand::Reg(base)],
+        )
+    }
+
+    pub fn alu_into(&mut self, op: AluOp, ty: Type, width: Width, srcs: &[Operand]) -> RegId {
+        let dst = self.kernel.add_register(width);
+        self.push(Op::Alu {
+            op,
+            ty,
+            mods: Modifiers::default(),
+            dst,
+            srcs: srcs.to_vec(),
+        });
+        dst
+    }
+
+    /// Operand `index` of the thread in a register of just the type's width.
+    pub fn operand(&mut self, index: u64, ty: Type) -> RegId {
+        let dst = self.kernel.add_register(width_of(ty));
+        let addr = Address {
+            base: AddressBase::Reg(self.input),
+            offset: (index * 8).cast_signed(),
+        };
+        let ty = if ty.size_bytes() == 1 { Type::B16 } else { bits_of(ty) };
+        self.push(Op::Load {
+            space: Space::Global,
+            ty,
+            ordering: Ordering::Weak,
+            dsts: vec![Some(dst)],
+            addr,
+        });
+        dst
+    }
+
+    /// Stores a result; `ty` says how it is compared.
+    pub fn result(&mut self, name: String, reg: RegId, ty: Type) {
+        let index = u64::try_from(self.results.len()).unwrap();
+        let offset = (index * u64::from(NUM_THREADS) * 8).cast_signed();
+        let stored = match self.kernel.width(reg) {
+            Width::Pred => panic!("predicates are selected into words"),
+            Width::W16 => Type::B16,
+            Width::W32 => Type::B32,
+            Width::W64 => Type::B64,
+        };
+        let addr = Address {
+            base: AddressBase::Reg(self.output),
+            offset,
+        };
+        self.push(Op::Store {
+            space: Space::Global,
+            ty: stored,
+            ordering: Ordering::Weak,
+            addr,
+            srcs: vec![Operand::Reg(reg)],
+        });
+        self.results.push((name, ty));
+    }
+
+    pub fn alu(&mut self, op: AluOp, ty: Type, mods: Modifiers, num_srcs: u64) {
+        let srcs: Vec<Operand> = (0..num_srcs)
+            .map(|i| self.operand(i, source_type(op, ty, i)).into_operand())
+            .collect();
+        let result = result_type(op, ty);
+        let dst = self.kernel.add_register(width_of(result));
+        self.push(Op::Alu {
+            op,
+            ty,
+            mods,
+            dst,
+            srcs,
+        });
+        self.result(format!("{op:?}.{} {mods:?}", ty.name()), dst, result);
+    }
+
+    /// Runs both ways on `operands` and compares.
+    pub fn check(self, operands: &[u64]) {
+        self.check_in([NUM_THREADS, 1, 1], operands);
+    }
+
+    /// As [`Self::check`], with a block of other dimensions.
+    pub fn check_in(mut self, dimensions: [u32; 3], operands: &[u64]) {
+        let insts = std::mem::take(&mut self.insts);
+        self.kernel.blocks = vec![BasicBlock {
+            insts,
+            terminator: Terminator::Exit,
+            span: Span::default(),
+        }];
+        let output_bytes = self.results.len() * NUM_THREADS as usize * 8;
+        let mut output = vec![0u64; output_bytes / 8];
+        let program = Program::from_start(self.kernel);
+        run_compiled(&program, dimensions, operands, &mut output);
+        let expected = interpret(&program, dimensions, operands, output_bytes);
+        let mut wrong = Vec::new();
+        for (i, (name, ty)) in self.results.iter().enumerate() {
+            for thread in 0..NUM_THREADS as usize {
+                let at = i * NUM_THREADS as usize + thread;
+                let (got, want) = (output[at], expected[at]);
+                if !(self.compare)(got, want, *ty) {
+                    let operands = &operands[thread * NUM_OPERANDS as usize..][..NUM_OPERANDS as usize];
+                    wrong.push(format!("{name} of {operands:#x?}: {got:#x} instead of {want:#x}"));
+                    break;
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+pub trait IntoOperand {
+    fn into_operand(self) -> Operand;
+}
+
+impl IntoOperand for RegId {
+    fn into_operand(self) -> Operand {
+        Operand::Reg(self)
+    }
+}
+
+pub fn width_of(ty: Type) -> Width {
+    match ty.size_bytes() {
+        1 | 2 => Width::W16,
+        4 => Width::W32,
+        _ => Width::W64,
+    }
+}
+
+pub fn bits_of(ty: Type) -> Type {
+    match ty.size_bytes() {
+        2 => Type::B16,
+        4 => Type::B32,
+        _ => Type::B64,
+    }
+}
+
+pub fn result_type(op: AluOp, ty: Type) -> Type {
+    match (op, ty.size_bytes()) {
+        (AluOp::MulWide | AluOp::MadWide, 2) => Type::B32,
+        (AluOp::MulWide | AluOp::MadWide, _) => Type::B64,
+        (AluOp::Popc | AluOp::Clz | AluOp::Bfind | AluOp::BfindShiftAmt, _) => Type::B32,
+        _ => ty,
+    }
+}
+
+pub fn source_type(op: AluOp, ty: Type, index: u64) -> Type {
+    match (op, index) {
+        (AluOp::Shl | AluOp::Shr, 1) | (AluOp::Bfe, 1 | 2) | (AluOp::Bfi, 2 | 3) => Type::B32,
+        (AluOp::MadWide, 2) => result_type(op, ty),
+        _ => ty,
+    }
+}
+
+pub fn same(got: u64, want: u64, ty: Type) -> bool {
+    let is_nan = |v: u64| match ty {
+        Type::F16 => v & 0x7fff > 0x7c00,
+        Type::Bf16 => v & 0x7fff > 0x7f80,
+        Type::F32 => v & 0x7fff_ffff > 0x7f80_0000,
+        Type::F64 => v & (u64::MAX >> 1) > 0x7ff << 52,
+        _ => false,
+    };
+    match ty {
+        Type::F16x2 | Type::Bf16x2 => {
+            let part = if ty == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+            same(got & 0xffff, want & 0xffff, part) && same(got >> 16, want >> 16, part)
+        }
+        _ => got == want || (is_nan(got) && is_nan(want)),
+    }
+}
+
+pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
+    let compiled = compile(program).unwrap_or_else(|e| panic!("{e}"));
+    let object = LoadedObject::new(&compiled.object).unwrap();
+    let symbol = object.symbol(&region_symbol(0)).unwrap();
+    // SAFETY: region functions have this signature.
+    let region = unsafe { std::mem::transmute::<*const std::ffi::c_void, CpuRegion>(symbol) };
+    let params = [operands.as_ptr() as u64, output.as_mut_ptr() as u64];
+    let mut points = vec![0u32; NUM_THREADS as usize];
+    let mut shared = vec![0u128; program.kernel.shared.static_bytes as usize / 16];
+    let mut local = vec![0u128; program.kernel.local.size_bytes as usize / 16 * NUM_THREADS as usize];
+    let (mut trapped, pause) = (0u32, 0u32);
+    let block = CpuBlock {
+        global: std::ptr::null_mut(),
+        pause: &raw const pause,
+        params: params.as_ptr().cast(),
+        resume_points: points.as_mut_ptr(),
+        registers: std::ptr::null_mut(),
+        shared: shared.as_mut_ptr().cast(),
+        local: local.as_mut_ptr().cast(),
+        trapped: &raw mut trapped,
+        num_threads: NUM_THREADS,
+        dynamic_shared_bytes: 0,
+        block_dim: dimensions,
+        grid_dim: [1; 3],
+        block_index: [0; 3],
+        reserved: 0,
+    };
+    // SAFETY: the kernel reads and writes the operands and the output only.
+    unsafe { region(&raw const block, 0, NUM_THREADS) };
+    assert!(points.iter().all(|&p| p == u32::MAX));
+}
+
+pub fn interpret(program: &Program, dimensions: [u32; 3], operands: &[u64], output_bytes: usize) -> Vec<u64> {
+    let mut memory = GlobalMemory::new();
+    memory.map(INPUT, operands.iter().flat_map(|v| v.to_le_bytes()).collect());
+    memory.map(OUTPUT, vec![0; output_bytes]);
+    let params: Vec<u8> = [INPUT, OUTPUT].iter().flat_map(|v| v.to_le_bytes()).collect();
+    let layout = ThreadStateLayout::new(&program.kernel);
+    let block = Dim3 {
+        x: dimensions[0],
+        y: dimensions[1],
+        z: dimensions[2],
+    };
+    let launch = Launch::new(program, &layout, Dim3 { x: 1, y: 1, z: 1 }, block, &params);
+    run(launch, &mut memory).unwrap_or_else(|e| panic!("{e}"));
+    memory
+        .range(OUTPUT)
+        .unwrap()
+        .chunks(8)
+        .map(|c| u64::from_le_bytes(c.try_into().unwrap()))
+        .collect()
+}
