@@ -272,7 +272,7 @@ impl LoadedModule {
             let module = match builder.device.load_opaque(part) {
                 Ok(module) => module,
                 Err(error) => {
-                    tracing::debug!(%error, "machine code not loaded");
+                    tracing::warn!(%error, "machine code not loaded");
                     continue;
                 }
             };

@@ -100,7 +100,11 @@ fn kernels(image: &[u8]) -> Result<Vec<OpaqueKernel>> {
     let mut functions = vec![std::ptr::null_mut(); count as usize];
     // SAFETY: as many places as are named.
     check(LIST, unsafe { sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module.0) })?;
-    functions.into_iter().map(|function| kernel(function, &module)).collect()
+    let kernels = functions.into_iter().map(|function| kernel(function, &module));
+    let mut kernels = kernels.collect::<Result<Vec<_>>>()?;
+    // The driver promises no order, and a program restored elsewhere knows kernels by their place.
+    kernels.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(kernels)
 }
 
 fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
@@ -111,7 +115,10 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
         return Err(DriverError { call: "cuFuncGetName", code: driver::UNKNOWN });
     }
     // SAFETY: the driver returned a C string that lives as long as the module.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    let name = unsafe { CStr::from_ptr(name) };
+    // By name, because a listed function need not be loaded yet.
+    let function = driver::cuModuleGetFunction(module.0, name)?;
+    let name = name.to_string_lossy().into_owned();
     let mut params = Vec::new();
     while params.len() < MAX_PARAMS {
         let (mut offset, mut size) = (0, 0);
