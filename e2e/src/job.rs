@@ -7,6 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::hetckpt::{self, PATIENCE};
@@ -235,15 +237,13 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Kills it, as if its machine had gone down.
+    /// Kills it; what stood in for it and served it must leave by itself.
     ///
     /// # Errors
     /// If something stays.
     pub fn kill(self) -> Result<()> {
-        self.sandbox.kill_all();
-        let outcome = self.supervisor.wait(PATIENCE);
-        self.sandbox.wait_until_empty(Duration::from_secs(10))?;
-        outcome.map(drop)
+        kill(Pid::from_raw(self.pid), Signal::SIGKILL).context("the program to be killed is gone")?;
+        self.finish().map(drop)
     }
 }
 

@@ -68,9 +68,9 @@ fn run_passes_on_signals(context: &mut Context) -> Result<()> {
 fn restore_passes_on_signals(context: &mut Context) -> Result<()> {
     let mut job = endless_spin(context)?.dump()?.restore()?;
     job.wait_for_kernel()?;
-    job.supervisor().signal(Signal::SIGINT)?;
+    job.supervisor().signal(Signal::SIGUSR1)?;
     let outcome = job.finish()?;
-    ensure!(outcome.code == 128 + 2, "it was to end by SIGINT: {}", outcome.text());
+    ensure!(outcome.code == 128 + 10, "it was to end by SIGUSR1: {}", outcome.text());
     Ok(())
 }
 
