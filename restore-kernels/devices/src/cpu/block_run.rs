@@ -135,7 +135,10 @@ impl Turn<'_> {
         while start < end {
             let point = self.memory.points[start];
             let most = end.min(start + MAX_THREADS_PER_CALL);
-            let length = self.memory.points[start..most].iter().take_while(|&&p| p == point).count();
+            let length = self.memory.points[start..most]
+                .iter()
+                .take_while(|&&p| p == point)
+                .count();
             let stop = start + length;
             let function = if point == FINISHED {
                 None

@@ -43,7 +43,8 @@ impl CodeGenerator {
         };
         let broken = |error: libloading::Error| absent(format!("code generator {}: {error}", path.display()));
         // SAFETY: its initialisers are LLVM's and Rust's, which may run in any process.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE) }.map_err(broken)?;
+        let library =
+            unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE) }.map_err(broken)?;
         // SAFETY: the interface says what type the symbol has.
         let version = unsafe { library.get::<AbiVersion>(b"hetckpt_cpu_codegen_abi") }.map_err(broken)?;
         // SAFETY: takes nothing, returns a number.

@@ -15,6 +15,7 @@ use hetckpt_resegment::continuation::{Peel, continuation};
 
 use super::{device, linear, load, probe_ptx};
 use crate::cpu::CpuDevice;
+use crate::cpu::kernel::CpuKernel;
 use crate::device::{Blocks, Device, Launch, LoadedKernel, Outcome};
 
 /// Every thread steps a generator; every round its state goes round its warp by a shuffle and round the block through
@@ -81,9 +82,9 @@ const THREADS: u32 = 128;
 const BLOCKS: u32 = 23;
 
 /// What the kernel computes.
-fn expected(rounds: u64) -> Vec<u32> {
+fn expected(blocks: u32, rounds: u64) -> Vec<u32> {
     let mut out = Vec::new();
-    for block in 0..BLOCKS {
+    for block in 0..blocks {
         let ids: Vec<u32> = (0..THREADS).map(|t| block * THREADS + t).collect();
         let mut state: Vec<u32> = ids
             .iter()
@@ -168,7 +169,7 @@ fn run_with_pauses(
 fn a_kernel_paused_at_any_time_computes_the_same() {
     let device = device();
     let rounds = 400;
-    let expected = expected(rounds);
+    let expected = expected(BLOCKS, rounds);
     for options in [Options::default(), Options::dense(64)] {
         let out: Vec<AtomicU32> = (0..THREADS * BLOCKS).map(|_| AtomicU32::new(0)).collect();
         let probed = probe_ptx(CHATTY, &options);
@@ -182,4 +183,21 @@ fn a_kernel_paused_at_any_time_computes_the_same() {
         let got: Vec<u32> = out.iter().map(|w| w.load(Ordering::Relaxed)).collect();
         assert_eq!(got, expected, "{options:?}");
     }
+}
+
+#[test]
+fn blocks_that_take_turns_compute_the_same() {
+    let device = device();
+    // More blocks than workers, each for longer than a turn.
+    let (blocks, rounds) = (5, 8000);
+    let out: Vec<AtomicU32> = (0..THREADS * blocks).map(|_| AtomicU32::new(0)).collect();
+    let kernel = load(&device, &Program::from_start(probe_ptx(CHATTY, &Options::default())));
+    let queue = device.create_queue(0).unwrap();
+    let params = [out.as_ptr() as u64, rounds];
+    let running = queue.launch(linear(kernel.clone(), blocks, THREADS, &params)).unwrap();
+    assert!(matches!(running.wait(), Outcome::Finished));
+    let kernel: &CpuKernel = kernel.as_any().downcast_ref().unwrap();
+    assert!(kernel.is_resumable(), "no turn ended before its block did");
+    let got: Vec<u32> = out.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+    assert_eq!(got, expected(blocks, rounds));
 }
