@@ -50,7 +50,7 @@ export HETCKPT_RUNTIME_DIR=$work/run HETCKPT_E2E_STATE=${HETCKPT_E2E_STATE:-$wor
 results=${OUT:+$OUT/accept.jsonl}
 
 record() { echo "$1" | tee -a "${results:-/dev/null}"; } # one line of JSON
-number() { sed -n "s/.*\"$2\": *\([0-9.e-]*\).*/\1/p" "$1" | head -n 1; }
+number() { sed -n "s/.*\"$2\": *\([0-9][0-9.e-]*\).*/\1/p" "$1" | head -n 1; }
 run_tests() { # NAME FILTER...
 	local name=$1 && shift
 	if [ -n "$tests" ]; then
