@@ -403,12 +403,12 @@ mod tests {
         for _ in 0..4000 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let r = x >> 33;
-            if r % 3 == 0 && !live.is_empty() {
+            if r.is_multiple_of(3) && !live.is_empty() {
                 let (addr, _) = live.swap_remove(usize::try_from(r / 3).unwrap() % live.len());
                 assert!(memory.free(addr).unwrap());
                 assert!(!memory.free(addr).unwrap());
             } else {
-                let size = if r % 7 == 0 {
+                let size = if r.is_multiple_of(7) {
                     (1 << 20) + r % (3 << 20)
                 } else {
                     1 + r % 9000

@@ -15,7 +15,9 @@ use crate::worker::kick;
 /// How long kernels have to stop, unless `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-fn deadline() -> Duration {
+/// The deadline for kernels to stop.
+#[must_use]
+pub fn deadline() -> Duration {
     let seconds = std::env::var("HETCKPT_PAUSE_TIMEOUT")
         .ok()
         .and_then(|text| text.parse::<f64>().ok());
@@ -89,7 +91,7 @@ fn stop(session: &Arc<Session>) -> Result<(), ServerError> {
 }
 
 fn wait_quiet(session: &Session, started: Instant) -> Result<(), ServerError> {
-    let deadline = deadline();
+    let deadline = session.pause_deadline;
     let mut queues = lock(&session.queues);
     while !queues.is_quiet() {
         let Some(left) = deadline.checked_sub(started.elapsed()) else {

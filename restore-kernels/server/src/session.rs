@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hetckpt_devices::device::Device;
 use hetckpt_ring::command::SlotId;
@@ -18,7 +18,7 @@ use crate::modules::Modules;
 use crate::pinned::Pinned;
 use crate::queues::Queues;
 
-/// What the server's threads share. Locks are taken in the order in which they stand here.
+/// What the server's threads share. Locks are taken in this order: holds, modules, memory, queues.
 pub struct Session {
     /// The application's process id as the server sees it.
     pub app_pid: u32,
@@ -40,13 +40,15 @@ pub struct Session {
     pub queues: Mutex<Queues>,
     /// Notified whenever `queues` changes.
     pub changed: Condvar,
+    /// How long kernels have to stop.
+    pub pause_deadline: Duration,
     /// Connections that hold the pause.
     pub holds: Mutex<Holds>,
     /// Duration of the last pause's request until nothing ran, in microseconds.
     pub last_pause_us: AtomicU64,
     /// Duration of the last capture in microseconds.
     pub last_capture_us: AtomicU64,
-    /// Events at which the next look at the server's life is due; only to be counted.
+    /// Control connections that are open.
     pub connections: AtomicU32,
 }
 
@@ -83,6 +85,7 @@ impl Session {
             pinned: Pinned::new(Arc::clone(&device)),
             queues: Mutex::default(),
             changed: Condvar::new(),
+            pause_deadline: crate::pause::deadline(),
             holds: Mutex::default(),
             last_pause_us: AtomicU64::new(0),
             last_capture_us: AtomicU64::new(0),

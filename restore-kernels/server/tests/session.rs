@@ -9,7 +9,7 @@ use hetckpt_ring::command::{Command, EventId, Rows, StreamId};
 use hetckpt_ring::reply::Reply;
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
-use support::{Server, start};
+use support::{Server, start, start_with_deadline};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
 
@@ -247,4 +247,68 @@ fn a_restored_session_can_be_captured_again() {
         old.push(std::mem::replace(&mut server, restored));
     }
     assert_eq!(app.words(DEFAULT, out, 5), [200; 5]);
+}
+
+/// The first bytes of a cubin.
+const MACHINE_CODE: &[u8] = b"\x7fELF and so on";
+
+#[test]
+fn pause_waits_for_machine_code_and_runs_none_behind_a_stopped_kernel() {
+    let (app, server) = start();
+    assert_eq!(app.load_image(MACHINE_CODE).kernels[0].name, "machine");
+    let out = app.malloc(4096);
+    app.count(DEFAULT, out, 1, 300);
+    app.count(DEFAULT, out, 1, 7);
+    server.wait_additions(5);
+    server.pause();
+    let done = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(done == 300, "{done}");
+    server.release();
+    assert_eq!(app.words(DEFAULT, out, 1), [307]);
+}
+
+#[test]
+fn pause_that_is_not_heeded_fails_and_everything_goes_on() {
+    let (app, server) = start_with_deadline(Duration::from_millis(50));
+    app.load_image(MACHINE_CODE);
+    let out = app.malloc(4096);
+    app.count(DEFAULT, out, 1, 3000);
+    app.fill(DEFAULT, out + 4, 1, 8);
+    server.wait_additions(5);
+    let error = hetckpt_server::pause::pause(&server.session, 1).unwrap_err();
+    assert_eq!(
+        (error.code(), error.to_string().contains("`machine`")),
+        ("HK0602", true),
+        "{error}"
+    );
+    assert!(!hetckpt_server::pause::is_held(&server.session));
+    assert_eq!(app.words(DEFAULT, out, 2), [3000, 8]);
+}
+
+#[test]
+fn full_staging_chunks_do_not_block_a_program_behind_a_long_kernel() {
+    let (app, _server) = start();
+    app.load();
+    let out = app.malloc(64 << 20);
+    app.count(DEFAULT, out, 1, 2000);
+    // More copies than there are chunks.
+    for i in 0..100u32 {
+        let bytes = vec![u8::try_from(i).unwrap(); 512 << 10];
+        let data = app.producer.payload(&bytes).unwrap();
+        let dst = Rows::range(out + 4096 + u64::from(i) * bytes.len() as u64, bytes.len() as u64);
+        app.send(Command::CopyIn {
+            stream: DEFAULT,
+            dst,
+            data,
+        });
+    }
+    assert_eq!(
+        app.producer
+            .call(Command::StreamQuery { stream: DEFAULT })
+            .unwrap()
+            .result,
+        600
+    );
+    assert_eq!(app.words(DEFAULT, out + 4096 + 99 * (512 << 10), 1), [0x6363_6363]);
+    assert_eq!(app.words(DEFAULT, out, 1), [2000]);
 }

@@ -61,6 +61,8 @@ struct Loaded {
     point: u32,
     counter: usize,
     bytes_per_thread: usize,
+    /// Machine code: no pause reaches it.
+    is_opaque: bool,
 }
 
 impl LoadedKernel for Loaded {
@@ -137,10 +139,11 @@ fn run(shared: &Shared, launch: &Launch) -> Result<Outcome, DeviceError> {
     let out = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
     let times = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
     let threads = launch.block.iter().product::<u32>() as usize;
+    let is_paused = || !kernel.is_opaque && shared.pause.load(Ordering::SeqCst);
     let mut left = PausedGrid::default();
     for (block, mut count) in blocks_of(launch, kernel) {
-        let started = count > 0 || !shared.pause.load(Ordering::SeqCst);
-        while started && count < times && !(count > 0 && shared.pause.load(Ordering::SeqCst)) {
+        let started = count > 0 || !is_paused();
+        while started && count < times && !(count > 0 && is_paused()) {
             shared.add(out + 4 * block)?;
             count += 1;
             std::thread::sleep(Duration::from_micros(200));
@@ -249,7 +252,26 @@ impl Device for FakeDevice {
             point: 1,
             counter: counter as usize,
             bytes_per_thread: request.layout.bytes_per_thread as usize,
+            is_opaque: false,
         }))
+    }
+    fn load_opaque(&self, _: &[u8]) -> Result<OpaqueModule, DeviceError> {
+        let kernel = Loaded {
+            point: 0,
+            counter: 0,
+            bytes_per_thread: 0,
+            is_opaque: true,
+        };
+        let params = vec![(0, 8), (8, 4)];
+        let kernel = OpaqueKernel {
+            name: "machine".to_owned(),
+            params,
+            kernel: Arc::new(kernel),
+        };
+        Ok(OpaqueModule {
+            kernels: vec![kernel],
+            globals: vec![],
+        })
     }
     fn create_queue(&self, _: i32) -> Result<Box<dyn Queue>, DeviceError> {
         let (sender, jobs) = mpsc::channel::<Job>();

@@ -83,12 +83,21 @@ impl Server {
 }
 
 pub fn start() -> (App, Server) {
+    start_with_deadline(Duration::from_secs(60))
+}
+
+/// A server whose kernels have so long to stop.
+pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
     let (ring, memory) = Producer::create().unwrap();
     let producer = Producer::new(memory, Box::new(|| true));
     let (chosen, device) = chosen();
     let description = chosen.device.describe();
     let virtual_device = virtual_device::of_device(&description);
-    let session = Arc::new(Session::new(PID, chosen.device, chosen.generator, virtual_device));
+    let session = Session::new(PID, chosen.device, chosen.generator, virtual_device);
+    let session = Arc::new(Session {
+        pause_deadline,
+        ..session
+    });
     let server = Server { session, device }.connect(&ring);
     (App { producer, ring }, server)
 }
@@ -105,8 +114,12 @@ impl App {
     }
 
     pub fn load(&self) -> ModuleDescription {
+        self.load_image(PTX.as_bytes())
+    }
+
+    pub fn load_image(&self, image: &[u8]) -> ModuleDescription {
         let module = ModuleId(1);
-        let data = self.producer.payload(PTX.as_bytes()).unwrap();
+        let data = self.producer.payload(image).unwrap();
         self.send(Command::ModuleData { module, part: 0, data });
         let Reply::ModuleLoaded { description_bytes, .. } = self.call(Command::ModuleLoad { module }) else {
             panic!()
