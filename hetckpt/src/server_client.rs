@@ -124,7 +124,10 @@ impl Hold {
         match answer {
             Ok(Response::Done { elapsed_us }) => Ok(Duration::from_micros(elapsed_us)),
             Ok(_) => Err(cannot("the server gave an answer to another question".to_owned())),
-            Err(RingError::Refused { message, .. }) => Err(cannot(message)),
+            Err(RingError::Refused { code, message }) => Err(Failure {
+                code: code.into(),
+                ..cannot(message)
+            }),
             Err(error) => Err(cannot(error.to_string()).help("raise --pause-timeout")),
         }
     }

@@ -87,18 +87,17 @@ impl ServerError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Usage(_) => "HK0400",
+            Self::Usage(_) | Self::Daemon(_) => "HK0503",
             Self::Device(_) => "HK0501",
             Self::Ring(_) | Self::Os { .. } => "HK0502",
-            Self::File { .. } => "HK0601",
+            Self::File { .. } => "HK0606",
             Self::NotStopped { .. } => "HK0602",
             Self::WrongMoment(_) => "HK0603",
             Self::OpaqueVariables { .. } => "HK0605",
             Self::Overtaken { .. } => "HK0604",
-            Self::Damaged(_) => "HK0701",
-            Self::Version { .. } => "HK0702",
-            Self::Rebuild { .. } => "HK0703",
-            Self::Daemon(_) => "HK0704",
+            Self::Damaged(_) => "HK0702",
+            Self::Version { .. } => "HK0703",
+            Self::Rebuild { .. } => "HK0607",
         }
     }
 }
