@@ -84,22 +84,32 @@ pub(super) fn load(image: &[u8], device: &str) -> std::result::Result<OpaqueModu
         log: format!("{}: {}", e.call, e.reason()),
     };
     let kernels = kernels(image).map_err(refused)?;
-    Ok(OpaqueModule { kernels, globals: Vec::new() })
+    Ok(OpaqueModule {
+        kernels,
+        globals: Vec::new(),
+    })
 }
 
 fn kernels(image: &[u8]) -> Result<Vec<OpaqueKernel>> {
     const LIST: &str = "cuModuleEnumerateFunctions";
     if driver::cuDriverGetVersion()? < FIRST_DRIVER {
-        return Err(DriverError { call: LIST, code: driver::UNKNOWN });
+        return Err(DriverError {
+            call: LIST,
+            code: driver::UNKNOWN,
+        });
     }
     let module = Arc::new(Module(driver::cuModuleLoadData(image)?));
     let mut count = 0;
     // SAFETY: a place for a number, and a module that lives.
-    check("cuModuleGetFunctionCount", unsafe { sys::cuModuleGetFunctionCount(&raw mut count, module.0) })?;
+    check("cuModuleGetFunctionCount", unsafe {
+        sys::cuModuleGetFunctionCount(&raw mut count, module.0)
+    })?;
     let count = count.min(MAX_KERNELS);
     let mut functions = vec![std::ptr::null_mut(); count as usize];
     // SAFETY: as many places as are named.
-    check(LIST, unsafe { sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module.0) })?;
+    check(LIST, unsafe {
+        sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module.0)
+    })?;
     let kernels = functions.into_iter().map(|function| kernel(function, &module));
     let mut kernels = kernels.collect::<Result<Vec<_>>>()?;
     // The driver promises no order, and a program restored elsewhere knows kernels by their place.
@@ -112,7 +122,10 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
     // SAFETY: a place for a pointer, and a function of a module that lives.
     check("cuFuncGetName", unsafe { sys::cuFuncGetName(&raw mut name, function) })?;
     if name.is_null() {
-        return Err(DriverError { call: "cuFuncGetName", code: driver::UNKNOWN });
+        return Err(DriverError {
+            call: "cuFuncGetName",
+            code: driver::UNKNOWN,
+        });
     }
     // SAFETY: the driver returned a C string that lives as long as the module.
     let name = unsafe { CStr::from_ptr(name) };
@@ -144,7 +157,11 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
         attributes,
         _module: Arc::clone(module),
     };
-    Ok(OpaqueKernel { name, params, kernel: Arc::new(own) })
+    Ok(OpaqueKernel {
+        name,
+        params,
+        kernel: Arc::new(own),
+    })
 }
 
 /// Launches on a queue; while the device is paused, nothing of it is started.
@@ -162,20 +179,34 @@ pub(super) fn launch(
     let pausing = lock(&queue.device.pausing);
     if pausing.is_paused {
         let all = launch.grid.iter().map(|&n| u64::from(n)).product();
-        let left = PausedGrid { paused: vec![], not_started: vec![(0, all)] };
+        let left = PausedGrid {
+            paused: vec![],
+            not_started: vec![(0, all)],
+        };
         return Ok(Arc::new(Held(Mutex::new(Some(left)))));
     }
     let event = Event::new().map_err(refused)?;
-    start(queue, kernel, launch).and_then(|()| event.record(&queue.stream)).map_err(refused)?;
-    Ok(Arc::new(OpaqueFlight { device: Arc::clone(&queue.device), name: kernel.name.clone(), event }))
+    start(queue, kernel, launch)
+        .and_then(|()| event.record(&queue.stream))
+        .map_err(refused)?;
+    Ok(Arc::new(OpaqueFlight {
+        device: Arc::clone(&queue.device),
+        name: kernel.name.clone(),
+        event,
+    }))
 }
 
 fn start(queue: &CudaQueue, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {
-    let invalid = DriverError { call: "cuLaunchKernel", code: driver::INVALID_VALUE };
+    let invalid = DriverError {
+        call: "cuLaunchKernel",
+        code: driver::INVALID_VALUE,
+    };
     let mut pointers: Vec<*mut c_void> = Vec::with_capacity(kernel.params.len());
     for &(offset, size) in &kernel.params {
         let range = offset as usize..(offset as usize).saturating_add(size as usize);
-        let Some(param) = launch.params.get(range) else { return Err(invalid) };
+        let Some(param) = launch.params.get(range) else {
+            return Err(invalid);
+        };
         pointers.push(param.as_ptr().cast_mut().cast());
     }
     if launch.dynamic_shared_bytes > SHARED_WITHOUT_OPT_IN {
