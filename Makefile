@@ -102,7 +102,7 @@ clippy: setup
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 doc: setup
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
 scripts: setup
 	shellcheck $(SCRIPTS)

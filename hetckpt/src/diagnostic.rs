@@ -1,6 +1,5 @@
 //! Failures as the user sees them: a stable code, what and why, what became of the program, the way out.
 
-use std::borrow::Cow;
 use std::fmt;
 
 /// A failure with all that a person, or a program reading `--json`, needs.
@@ -10,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// `HK0801`.
-    pub code: Cow<'static, str>,
+    pub code: Box<str>,
     /// What failed, naming the thing.
     pub message: String,
     /// Why, where it is known.
@@ -25,7 +24,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with nothing but a message yet.
-    pub fn new(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    pub fn new(code: impl Into<Box<str>>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
             message: message.into(),

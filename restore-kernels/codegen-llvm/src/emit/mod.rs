@@ -1,7 +1,7 @@
 //! hetIR → LLVM IR text.
 //!
-//! [`module`] plans which regions there are and writes one function for each; a function is written by [`region`],
-//! its instructions by `inst/`, through the [`function::FunctionText`] that holds the text and the registers.
+//! [`module`] plans which regions there are and writes one function for each; a function is written by `region`,
+//! its instructions by `inst/`, through the `function::FunctionText` that holds the text and the registers.
 
 mod types;
 mod function;

@@ -3,7 +3,7 @@
 //! Device addresses are the server process's own. A *block* runs on one worker at a time, its threads one after another
 //! through region functions ([`hetckpt_abi::cpu_block`]); between regions, barriers and warp-level operations are
 //! carried out here on the saved registers ([`barrier`], [`warp`]). Blocks need not run to their end at once: a block
-//! that spins for another is set aside after a time slice ([`slice`]).
+//! that spins for another is set aside after a time slice ([`mod@slice`]).
 
 mod code_generator;
 mod cache;
