@@ -4,7 +4,8 @@
 //! barrier will do where no thread can have stopped since the last reduction: then all threads of the block are on
 //! their way to the same barrier (CUDA C++ Programming Guide, "Synchronization Functions") and all have the same count of
 //! work left until the next one that asks. It will not do where a path leads from another probe to the barrier: there
-//! a thread may have stopped, and waits at a reduction for the others.
+//! a thread may have stopped, and waits at a reduction for the others. The entry probe is such a probe too, but it is
+//! passed once: the count starts at nothing left, so the first barrier that a block comes to asks.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +39,8 @@ pub(super) fn barrier_plan(kernel: &Kernel, polls: &PollPlan) -> Vec<BarrierPoll
     if polls.num_left_out() > 0 || has_clones(kernel) {
         return plan;
     }
-    let may_have_stopped = reachable_from_probes(kernel, polls);
+    let may_have_stopped = without_barrier_from(kernel, after_probes(kernel, polls));
+    let is_first = without_barrier_from(kernel, vec![Kernel::ENTRY]);
     let cfg = Cfg::new(kernel);
     let dominators = Dominators::new(&cfg);
     let forest = LoopForest::new(&cfg, &dominators);
@@ -46,7 +48,8 @@ pub(super) fn barrier_plan(kernel: &Kernel, polls: &PollPlan) -> Vec<BarrierPoll
     for (id, _) in kernel.iter_blocks() {
         if is_barrier(id) && !may_have_stopped[id.index()] {
             plan[id.index()] = match forest.innermost(id) {
-                None if forest.is_reducible() => BarrierPoll::Never,
+                None if forest.is_reducible() && !is_first[id.index()] => BarrierPoll::Never,
+                None if forest.is_reducible() => BarrierPoll::Always,
                 _ => BarrierPoll::AfterWork(BARRIER_BUDGET_INSTS),
             };
         }
@@ -64,11 +67,17 @@ pub(super) fn barrier_plan(kernel: &Kernel, polls: &PollPlan) -> Vec<BarrierPoll
         // One barrier that each iteration passes may ask for all.
         let is_passed = |b: &BbId| around.latches.iter().all(|latch| dominators.dominates(*b, *latch));
         let asks_already = barriers.iter().find(|b| is_passed(b) && may_have_stopped[b.index()]);
-        let asking = asks_already.or_else(|| barriers.iter().find(|b| is_passed(b))).copied();
+        let may_ask = || {
+            barriers
+                .iter()
+                .filter(|b| is_passed(b))
+                .max_by_key(|b| is_first[b.index()])
+        };
+        let asking = asks_already.or_else(may_ask).copied();
         for b in barriers.into_iter().filter(|b| !may_have_stopped[b.index()]) {
             debug_assert_eq!(forest.innermost(b), Some(loop_id));
             plan[b.index()] = match asking {
-                Some(one) if one != b => BarrierPoll::Never,
+                Some(one) if one != b && !is_first[b.index()] => BarrierPoll::Never,
                 _ => BarrierPoll::AfterWork(work),
             };
         }
@@ -86,20 +95,27 @@ fn has_clones(kernel: &Kernel) -> bool {
     probes.map(|probe| probe.arrive).any(|arrive| !seen.insert(arrive))
 }
 
-/// Basic blocks reached from a place where a thread may stop, the entry included, without passing a barrier.
-fn reachable_from_probes(kernel: &Kernel, polls: &PollPlan) -> Vec<bool> {
-    let mut work = vec![Kernel::ENTRY];
+/// Where control goes on behind the probes at which a thread may stop.
+fn after_probes(kernel: &Kernel, polls: &PollPlan) -> Vec<BbId> {
+    let mut after = Vec::new();
     for (id, block) in kernel.iter_blocks() {
         let stops_here = match &block.terminator {
-            Terminator::Poll { .. } => polls.loop_poll(id) != LoopPoll::LeftOut,
+            Terminator::Poll { resume_point, .. } => {
+                *resume_point != Kernel::ENTRY_POINT && polls.loop_poll(id) != LoopPoll::LeftOut
+            }
             _ => false,
         };
         let asks = |op: &Op| matches!(op, Op::Warp { probe: Some(probe), .. } if probe.poll);
         let warp_stops = polls.warp_poll(id) != WarpPoll::None && block.insts.iter().any(|i| asks(&i.op));
         if stops_here || warp_stops {
-            work.extend(block.terminator.successors());
+            after.extend(block.terminator.successors());
         }
     }
+    after
+}
+
+/// Basic blocks reached from `work` without passing a barrier.
+fn without_barrier_from(kernel: &Kernel, mut work: Vec<BbId>) -> Vec<bool> {
     let mut reached = vec![false; kernel.blocks.len()];
     while let Some(id) = work.pop() {
         if std::mem::replace(&mut reached[id.index()], true) {

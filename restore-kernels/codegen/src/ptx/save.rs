@@ -16,6 +16,9 @@ use super::{Error, names};
 /// Bytes of shared memory that a thread copies at a time.
 const SHARED_PIECE_BYTES: u32 = 512;
 
+/// Local frames up to this size are copied without a loop.
+const MAX_UNROLLED_FRAME_BYTES: u32 = 512;
+
 /// Registers that hold where the parts of a slot lie.
 pub(super) struct SlotParts {
     /// Linear index of the thread in its block.
@@ -315,6 +318,22 @@ impl Writer<'_> {
             parts.thread, self.kernel.local.size_bytes
         ));
         self.line(format_args!("add.s64 {to}, {to}, %slot"));
+        let size = self.kernel.local.size_bytes;
+        if size <= MAX_UNROLLED_FRAME_BYTES {
+            // Constant offsets let the assembler keep the frame in registers, as it does without this copy.
+            for offset in (0..size).step_by(4) {
+                let word = self.scratch(Width::W32);
+                let (frame, slot) = (format!("[hetckpt_local+{offset}]"), format!("[{to}+{offset}]"));
+                if saves {
+                    self.line(format_args!("ld.local.b32 {word}, {frame}"));
+                    self.line(format_args!("st.global.b32 {slot}, {word}"));
+                } else {
+                    self.line(format_args!("ld.global.b32 {word}, {slot}"));
+                    self.line(format_args!("st.local.b32 {frame}, {word}"));
+                }
+            }
+            return;
+        }
         let (here, left) = (self.scratch(Width::W64), self.scratch(Width::W32));
         self.line(format_args!("mov.u64 {here}, hetckpt_local"));
         self.line(format_args!("mov.u32 {left}, {}", self.kernel.local.size_bytes));

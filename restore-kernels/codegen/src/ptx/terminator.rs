@@ -329,7 +329,7 @@ impl Writer<'_> {
             self.line(format_args!("setp.eq.u32 %first, {tid}, 0"));
             self.line(format_args!("setp.ne.u32 %stop, {tid}, {tid}"));
             self.line("mov.u32 %looked_at, %clock");
-            self.line(format_args!("mov.u32 %until_look, {BARRIER_BUDGET_INSTS}"));
+            self.line("mov.u32 %until_look, 0");
         }
         if self.polls.counts() {
             self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));

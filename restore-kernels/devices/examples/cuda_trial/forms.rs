@@ -79,6 +79,12 @@ impl<'a> Forms<'a> {
         }
     }
 
+    /// Hand-made PTX in place of the probed one, for experiments.
+    pub fn variant(&self, ptx: String) -> Loaded {
+        let request = request(&self.kernel, ptx, &self.layout, vec![0]);
+        self.device.load(&request).unwrap_or_else(|e| panic!("{e}"))
+    }
+
     /// The program that goes on with `rest`; `all`: with every resume point, whether needed or not.
     pub fn continuation(&self, rest: &PausedGrid, all: bool) -> Loaded {
         let mut points: Vec<u32> = if all {

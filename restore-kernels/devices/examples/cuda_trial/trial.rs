@@ -39,6 +39,8 @@ impl Random {
 pub struct Report {
     name: String,
     millis: [f64; 3],
+    /// Registers and local bytes.
+    resources: [(u32, u32); 3],
     mid_flight: u32,
     not_started: u32,
     finished: u32,
@@ -57,14 +59,15 @@ impl fmt::Display for Report {
         let percent = |ms: f64| (ms / original - 1.0) * 100.0;
         write!(
             f,
-            "{:16} {original:8.3} {plain:8.3} {probed:8.3} {:+7.2} {:+7.2}  {}/{}/{}, {}",
+            "{:16} {original:8.3} {plain:8.3} {probed:8.3} {:+7.2} {:+7.2}  {}/{}/{}, {} {:?}",
             self.name,
             percent(plain),
             percent(probed),
             self.mid_flight,
             self.not_started,
             self.finished,
-            self.wrong
+            self.wrong,
+            self.resources
         )
     }
 }
@@ -241,7 +244,14 @@ pub fn run(device: &CudaDevice, folder: &Path, case: &Case, pauses: u32, seed: u
         times[times.len() / 2]
     });
 
+    time_variants(device, &*queue, case, &setup, &forms, count);
+
+    let resources = [&forms.original, &forms.plain, &forms.ordinary].map(|kernel| {
+        let attributes = kernel.attributes();
+        (attributes.num_registers, attributes.local_bytes)
+    });
     let mut report = Report {
+        resources,
         name: case.kernel.into(),
         millis,
         mid_flight: 0,
@@ -286,6 +296,21 @@ pub fn run(device: &CudaDevice, folder: &Path, case: &Case, pauses: u32, seed: u
     drop(queue);
     device.unmap(DEVICE_BASE, setup.mapped_bytes()).expect("unmap");
     report
+}
+
+/// Times the PTX files of the folder `HETCKPT_TRIAL_VARIANTS` whose names begin with the kernel's.
+fn time_variants(device: &CudaDevice, queue: &dyn Queue, case: &Case, setup: &Setup, forms: &Forms<'_>, count: usize) {
+    let Some(folder) = std::env::var_os("HETCKPT_TRIAL_VARIANTS") else { return };
+    let files = std::fs::read_dir(folder).expect("a folder").flatten().map(|file| file.path());
+    let mut files: Vec<_> = files.filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(case.kernel))).collect();
+    files.sort();
+    for path in files {
+        let kernel = forms.variant(std::fs::read_to_string(&path).expect("PTX"));
+        let launch = launch_of(case, setup, &kernel, Blocks::All);
+        let mut times: Vec<f64> = (0..REPEATS).map(|_| time(device, queue, setup, &launch, count)).collect();
+        times.sort_by(f64::total_cmp);
+        println!("  {}: {:.3} ms", path.display(), times[times.len() / 2]);
+    }
 }
 
 fn read_back(device: &CudaDevice, setup: &Setup) -> Vec<u8> {

@@ -2,6 +2,9 @@
 //! before cudarc looks for it by name: the dynamic linker then gives cudarc what is loaded already.
 #![allow(unsafe_code, reason = "loading a library")]
 
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -64,12 +67,9 @@ fn find_and_load() -> Result<(), String> {
     Err(tried.join("; "))
 }
 
-/// Keeps `library` loaded and makes sure that cudarc finds the same one.
+/// Keeps `library` loaded and makes sure that cudarc does not find our own one. (It may find a third: profilers put
+/// themselves in between.)
 fn adopt(library: Library) -> Result<(), String> {
-    // SAFETY: only the symbol's address is looked at.
-    let ours = unsafe { library.get::<fn()>(b"cuInit") }
-        .map(|s| *s as usize)
-        .map_err(|e| e.to_string())?;
     // The handle stays open for the life of the process.
     std::mem::forget(library);
     // SAFETY: looks for the library by name; loading the driver has no precondition.
@@ -79,16 +79,29 @@ fn adopt(library: Library) -> Result<(), String> {
     // SAFETY: the library is present, so this does not panic.
     let found = unsafe { sys::culib() };
     // SAFETY: only the symbol's address is looked at.
-    let theirs = unsafe { found.get::<fn()>(b"cuInit") }
-        .map(|s| *s as usize)
-        .map_err(|e| e.to_string())?;
-    if ours == theirs {
-        Ok(())
-    } else {
-        Err(format!(
-            "another library than the driver answers to the name {NAME} (see LD_LIBRARY_PATH)"
-        ))
+    let symbol = unsafe { found.get::<fn()>(b"cuInit") }.map_err(|e| e.to_string())?;
+    let path = path_of(*symbol as *const c_void).unwrap_or_default();
+    if path.components().any(|part| part.as_os_str() == "hetckpt") {
+        return Err(format!("{} answers to the name {NAME} instead of the driver (see LD_LIBRARY_PATH)", path.display()));
     }
+    Ok(())
+}
+
+/// The file that the code at `address` was loaded from.
+fn path_of(address: *const c_void) -> Option<PathBuf> {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: a place for the answer; any address may be asked about.
+    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: zeroed at first, which is a valid value, and filled by now.
+    let info = unsafe { info.assume_init() };
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the dynamic linker's own copy of the name, which lives as long as the library.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes())))
 }
 
 fn candidates() -> Vec<PathBuf> {
