@@ -33,11 +33,12 @@ fi
 
 here=$(dirname "$(realpath "$0")")
 if [ -d "$here/stage" ]; then
-	root=$here tests=$here/tests probe_cost=$here/tests/probe_cost
+	root=$here tests=$here/tests trial=$here/tests/cuda_trial ptx=$here/ptx
 	: "${HETCKPT_STAGE:=$root/stage}" "${HETCKPT_PROGRAMS:=$root/programs}" "${HETCKPT_CRIU:=$root/criu/bin/criu}"
 else
 	root=$(dirname "$(dirname "$here")")
-	target=${CARGO_TARGET_DIR:-$root/target} tests='' probe_cost=$target/release/examples/probe_cost
+	target=${CARGO_TARGET_DIR:-$root/target} tests=''
+	trial=$target/release/examples/cuda_trial ptx=$target/e2e/ptx
 	: "${HETCKPT_STAGE:=$target/stage}" "${HETCKPT_PROGRAMS:=$target/e2e/programs}"
 	: "${HETCKPT_CRIU:=$HOME/.cache/hetckpt/criu/bin/criu}"
 fi
@@ -119,7 +120,8 @@ pause() {
 
 probes() {
 	say "cost of the probes"
-	"$probe_cost" | tee "$work/probes" || failed+=(probes)
+	[ -x "$trial" ] || (cd "$root" && cargo build --release --locked -p hetckpt-devices --example cuda_trial)
+	"$trial" "$ptx" 0 | tee "$work/probes" || failed+=(probes)
 	[ -z "$results" ] || cp "$work/probes" "$OUT/probes.txt"
 }
 

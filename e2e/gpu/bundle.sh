@@ -48,7 +48,8 @@ cp "$root/e2e/demo.sh" "$bundle/"
 	sed -n 's/.*"executable":"\([^"]*\/\(functional\|faults\)-[0-9a-f]*\)".*/\1 \2/p' |
 	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
 [ -x "$bundle/tests/functional" ] || die "the tests do not build"
-example=$target/release/examples/probe_cost
-[ ! -x "$example" ] || install -s "$example" "$bundle/tests/"
+(cd "$root" && cargo build --release --locked -q -p hetckpt-devices --example cuda_trial)
+install -s "$target/release/examples/cuda_trial" "$bundle/tests/"
+cp -r "${HETCKPT_PTX:-$target/e2e/ptx}" "$bundle/ptx"
 tar -C "$work" -c hetckpt-bundle | xz -T0 -3 >"$output"
 say "$output: $(du -h "$output" | cut -f 1)"

@@ -36,7 +36,7 @@ fn run_on_a_device_that_is_not_there(context: &mut Context) -> Result<()> {
     // The program meets a machine without that device, and says so in its own words.
     ensure!(outcome.code == 2, "the program was to give up: {}", outcome.text());
     ensure!(
-        outcome.stderr.contains("spin.cu"),
+        outcome.stderr.contains("no CUDA-capable device"),
         "the program was to name the failed call: {}",
         outcome.text()
     );

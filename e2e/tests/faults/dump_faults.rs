@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
@@ -13,6 +14,7 @@ use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
+use nix::sys::signal::Signal;
 
 use crate::ensure_failure;
 
@@ -27,7 +29,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("target_cannot_be_written", target_cannot_be_written),
         Test::new("disk_is_full", disk_is_full),
         Test::new("criu_fails_in_the_middle", criu_fails_in_the_middle),
-        Test::new("dump_is_killed_in_the_middle", dump_is_killed_in_the_middle),
+        Test::new("dump_is_interrupted", dump_is_interrupted),
     ]
 }
 
@@ -159,28 +161,51 @@ fn failed_dump_of_any_code(context: &Context, archive: &Path) -> Result<()> {
     first.or(second)
 }
 
-fn dump_is_killed_in_the_middle(context: &mut Context) -> Result<()> {
+/// A signal that comes too late finds the dump done; one that comes in time undoes it.
+fn dump_is_interrupted(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
-    for wait_ms in [5, 30, 60, 100] {
+    let mut undone = 0;
+    for wait_ms in [5, 15, 30, 45, 60, 100] {
         let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
         job.wait_for_kernel()?;
         let archive = context.sandbox.path(&format!("{wait_ms}.hetsnap"));
         let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
         command.arg(&archive);
         let dump = Running::start(command)?;
-        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
-        dump.signal(nix::sys::signal::Signal::SIGTERM)?;
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        dump.signal(Signal::SIGTERM)?;
         let dump = dump.wait(PATIENCE)?;
+        let ended = job.finish();
+        let ended = ended.with_context(|| format!("interrupted after {wait_ms} ms: {}", dump.text()))?;
         if archive.exists() {
-            // It was quicker than the signal, or took the signal when all was done.
             hetckpt::inspect(&context.sandbox, &archive)?;
-            job.kill()?;
+            ensure!(
+                dump.code == 0 && ended.code == 128 + 9,
+                "{}\n{}",
+                dump.text(),
+                ended.text()
+            );
             continue;
         }
-        let ended = job
-            .finish()
-            .with_context(|| format!("dump ended after {wait_ms} ms: {}", dump.text()))?;
-        ensure!(ended == baseline.outcome, "killed after {wait_ms} ms: {}", ended.text());
+        // Before it has stopped anything, the signal may simply end it.
+        if dump.code != 128 + 15 {
+            ensure_failure(&dump, "HK0807", 1)?;
+        }
+        ensure!(
+            ended == baseline.outcome,
+            "interrupted after {wait_ms} ms: {}",
+            ended.text()
+        );
+        undone += 1;
     }
+    ensure!(undone > 0, "no signal came in time to interrupt a dump");
+    let left: Vec<_> = fs::read_dir(context.sandbox.path(""))?
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    ensure!(
+        !left.iter().any(|name| name.to_string_lossy().starts_with(".hetckpt")),
+        "left behind: {left:?}"
+    );
     Ok(())
 }
