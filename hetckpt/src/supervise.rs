@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
 
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
@@ -42,6 +43,21 @@ impl HeldSignals {
         set.thread_block()
             .map_err(|e| Failure::new("HK0804", "cannot hold signals back").note(e.to_string()))?;
         Ok(Self(set))
+    }
+
+    /// The first signal held back so far that is to end us, if there is one.
+    pub fn ending(&self) -> Option<Signal> {
+        let arrived = SignalFd::with_flags(&self.0, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok()?;
+        while let Ok(Some(info)) = arrived.read_signal() {
+            let signal = i32::try_from(info.ssi_signo)
+                .ok()
+                .and_then(|number| Signal::try_from(number).ok());
+            // That a window has changed its size ends nobody.
+            if signal.is_some() && signal != Some(Signal::SIGWINCH) {
+                return signal;
+            }
+        }
+        None
     }
 
     /// Passes every signal, held or to come, to `pid`, from a thread that lives as long as we do.

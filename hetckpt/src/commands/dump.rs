@@ -16,6 +16,7 @@ use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
+use crate::supervise::HeldSignals;
 use crate::target::Target;
 use crate::{archive_error, criu, output};
 
@@ -42,8 +43,18 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
     installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
     let images = image_folder(&options.output).map_err(|failure| failure.state(runs_on(&target)))?;
 
+    // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
+    let signals = HeldSignals::hold()?;
     let mut times = Times::default();
-    let result = dump_stopped(&options, &target, &installation, &found, images.path(), &mut times);
+    let result = dump_stopped(
+        &options,
+        &target,
+        &installation,
+        &found,
+        images.path(),
+        &signals,
+        &mut times,
+    );
     let size = match result {
         Ok(size) => size,
         Err(failure) => {
@@ -112,6 +123,7 @@ fn dump_stopped(
     installation: &Installation,
     found: &Criu,
     images: &Path,
+    signals: &HeldSignals,
     times: &mut Times,
 ) -> Result<u64, Failure> {
     // Our own hold keeps the device paused after the plugin has left, until the archive is safe.
@@ -123,6 +135,7 @@ fn dump_stopped(
         times.pause = times.pause.max(latency);
     }
     output::detail(format!("kernels stopped after {:?}", pausing.elapsed()));
+    ensure_not_interrupted(signals)?;
 
     output::progress("dumping processes");
     let dumping = Instant::now();
@@ -131,6 +144,7 @@ fn dump_stopped(
     for hold in &mut holds {
         times.capture = times.capture.max(hold.capture_time()?);
     }
+    ensure_not_interrupted(signals)?;
 
     let archiving = Instant::now();
     let sources = sources(images)?;
@@ -168,6 +182,14 @@ fn dump_stopped(
         }
     }
     Ok(size)
+}
+
+/// Fails if a signal has arrived that is to end us. Once the archive is written it is too late: then the dump is done.
+fn ensure_not_interrupted(signals: &HeldSignals) -> Result<(), Failure> {
+    match signals.ending() {
+        Some(signal) => Err(Failure::new("HK0807", format!("the dump was interrupted by {signal}"))),
+        None => Ok(()),
+    }
 }
 
 fn run_criu(
