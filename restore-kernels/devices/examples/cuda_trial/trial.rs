@@ -300,14 +300,26 @@ pub fn run(device: &CudaDevice, folder: &Path, case: &Case, pauses: u32, seed: u
 
 /// Times the PTX files of the folder `HETCKPT_TRIAL_VARIANTS` whose names begin with the kernel's.
 fn time_variants(device: &CudaDevice, queue: &dyn Queue, case: &Case, setup: &Setup, forms: &Forms<'_>, count: usize) {
-    let Some(folder) = std::env::var_os("HETCKPT_TRIAL_VARIANTS") else { return };
-    let files = std::fs::read_dir(folder).expect("a folder").flatten().map(|file| file.path());
-    let mut files: Vec<_> = files.filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(case.kernel))).collect();
+    let Some(folder) = std::env::var_os("HETCKPT_TRIAL_VARIANTS") else {
+        return;
+    };
+    let files = std::fs::read_dir(folder)
+        .expect("a folder")
+        .flatten()
+        .map(|file| file.path());
+    let mut files: Vec<_> = files
+        .filter(|p| {
+            p.file_name()
+                .is_some_and(|n| n.to_string_lossy().starts_with(case.kernel))
+        })
+        .collect();
     files.sort();
     for path in files {
         let kernel = forms.variant(std::fs::read_to_string(&path).expect("PTX"));
         let launch = launch_of(case, setup, &kernel, Blocks::All);
-        let mut times: Vec<f64> = (0..REPEATS).map(|_| time(device, queue, setup, &launch, count)).collect();
+        let mut times: Vec<f64> = (0..REPEATS)
+            .map(|_| time(device, queue, setup, &launch, count))
+            .collect();
         times.sort_by(f64::total_cmp);
         println!("  {}: {:.3} ms", path.display(), times[times.len() / 2]);
     }

@@ -359,56 +359,52 @@ pub(super) unsafe fn cuMemcpyHtoDAsync(dst: CUdeviceptr, src: *const u8, size: u
     })
 }
 
-/// Compiles PTX to a cubin.
+/// Compiles and loads PTX, with at most `max_registers` registers a thread if given. (Not through `cuLink…`, which would
+/// compile it as a part of something larger, with worse code.)
 ///
 /// # Errors
-/// The compiler's log, and the failed call.
-pub(super) fn link_ptx(ptx: &str) -> std::result::Result<Vec<u8>, (DriverError, String)> {
+/// The failed call and the compiler's log.
+pub(super) fn cuModuleLoadDataEx(
+    ptx: &str,
+    max_registers: Option<u32>,
+) -> std::result::Result<CUmodule, (DriverError, String)> {
+    const CALL: &str = "cuModuleLoadDataEx";
     const LOG_BYTES: usize = 16 * 1024;
+    let text = CString::new(ptx).map_err(|e| {
+        (
+            DriverError {
+                call: CALL,
+                code: INVALID_VALUE,
+            },
+            e.to_string(),
+        )
+    })?;
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = [
         sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
         sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        sys::CUjit_option::CU_JIT_MAX_REGISTERS,
     ];
-    let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG_BYTES as *mut c_void];
-    let mut state = std::ptr::null_mut();
-    // SAFETY: two options with their values, and a place for a handle; the log outlives the link state.
-    let result = unsafe { sys::cuLinkCreate_v2(2, options.as_mut_ptr(), values.as_mut_ptr(), &raw mut state) };
-    check("cuLinkCreate", result).map_err(|e| (e, String::new()))?;
-    let linked = add_and_complete(state, ptx);
-    // SAFETY: the state was created above; its cubin has been copied.
-    let _ = unsafe { sys::cuLinkDestroy(state) };
-    linked.map_err(|e| {
+    let registers = max_registers.unwrap_or(0) as usize as *mut c_void;
+    let mut values: [*mut c_void; 3] = [log.as_mut_ptr().cast(), LOG_BYTES as *mut c_void, registers];
+    let count = if max_registers.is_some() { 3 } else { 2 };
+    let mut module = std::ptr::null_mut();
+    let (names, values, image) = (options.as_mut_ptr(), values.as_mut_ptr(), text.as_ptr().cast());
+    // SAFETY: zero-terminated text, as many options and values as said, a place for a handle; the log outlives the call.
+    let result = unsafe { sys::cuModuleLoadDataEx(&raw mut module, image, count, names, values) };
+    check(CALL, result).map_err(|e| {
         let text = CStr::from_bytes_until_nul(&log).map(|s| s.to_string_lossy().trim().to_owned());
         (e, text.unwrap_or_default())
-    })
-}
-
-fn add_and_complete(state: sys::CUlinkState, ptx: &str) -> Result<Vec<u8>> {
-    const CALL: &str = "cuLinkAddData";
-    let text = CString::new(ptx).map_err(|_| DriverError { call: CALL, code: 1 })?;
-    let size = text.as_bytes_with_nul().len();
-    let kind = sys::CUjitInputType::CU_JIT_INPUT_PTX;
-    let data = text.as_ptr().cast_mut().cast();
-    let (name, none) = (c"kernel.ptx".as_ptr(), std::ptr::null_mut());
-    // SAFETY: the text is zero-terminated and as long as said; no options.
-    let result = unsafe { sys::cuLinkAddData_v2(state, kind, data, size, name, 0, none, std::ptr::null_mut()) };
-    check(CALL, result)?;
-    let (mut cubin, mut cubin_size) = (std::ptr::null_mut(), 0usize);
-    // SAFETY: places for address and size.
-    check("cuLinkComplete", unsafe {
-        sys::cuLinkComplete(state, &raw mut cubin, &raw mut cubin_size)
     })?;
-    // SAFETY: the driver's cubin, valid until the link state is destroyed.
-    Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), cubin_size) }.to_vec())
+    Ok(module)
 }
 
-/// Loads a cubin.
-pub(super) fn cuModuleLoadData(cubin: &[u8]) -> Result<CUmodule> {
+/// Loads machine code.
+pub(super) fn cuModuleLoadData(image: &[u8]) -> Result<CUmodule> {
     let mut module = std::ptr::null_mut();
-    // SAFETY: an ELF file whose headers tell its size; the driver checks it.
+    // SAFETY: an ELF file or fatbin whose headers tell its size; the driver checks it.
     check("cuModuleLoadData", unsafe {
-        sys::cuModuleLoadData(&raw mut module, cubin.as_ptr().cast())
+        sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast())
     })?;
     Ok(module)
 }

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
@@ -31,6 +31,17 @@ const FOLDERS: [&str; 10] = [
     "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",
 ];
+
+/// Tells the driver where to keep the kernels that it builds; it files them by text, options, device and its own version.
+pub(super) fn keep_kernels_in(folder: Option<&Path>) {
+    const VARIABLE: &str = "CUDA_CACHE_PATH";
+    if let Some(folder) = folder
+        && std::env::var_os(VARIABLE).is_none()
+    {
+        // SAFETY: `CudaDevice::open` asks its callers that no other thread read the environment meanwhile.
+        unsafe { std::env::set_var(VARIABLE, folder.join("cuda")) };
+    }
+}
 
 /// Loads the driver library, once for the process.
 ///
@@ -82,7 +93,10 @@ fn adopt(library: Library) -> Result<(), String> {
     let symbol = unsafe { found.get::<fn()>(b"cuInit") }.map_err(|e| e.to_string())?;
     let path = path_of(*symbol as *const c_void).unwrap_or_default();
     if path.components().any(|part| part.as_os_str() == "hetckpt") {
-        return Err(format!("{} answers to the name {NAME} instead of the driver (see LD_LIBRARY_PATH)", path.display()));
+        return Err(format!(
+            "{} answers to the name {NAME} instead of the driver (see LD_LIBRARY_PATH)",
+            path.display()
+        ));
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ const MAX_COPIED_FILL: u64 = 1 << 20;
 /// Settings of a CUDA device.
 #[derive(Clone, Debug, Default)]
 pub struct CudaOptions {
-    /// Where built kernels are kept; `None`: nowhere.
+    /// Where the driver keeps the kernels it has built, if `CUDA_CACHE_PATH` does not say; `None`: where it does by default.
     pub cache_dir: Option<PathBuf>,
 }
 
@@ -139,11 +139,12 @@ fn describe(ordinal: i32) -> driver::Result<DeviceDescription> {
 }
 
 impl CudaDevice {
-    /// Opens device `ordinal`.
+    /// Opens device `ordinal`. Sets `CUDA_CACHE_PATH` for the process, so no other thread may be reading the environment.
     ///
     /// # Errors
     /// [`DeviceError::NotPresent`] if there is no such device, [`DeviceError::Driver`] if it cannot be used.
     pub fn open(ordinal: u32, options: &CudaOptions) -> Result<Self, DeviceError> {
+        library::keep_kernels_in(options.cache_dir.as_deref());
         start_driver()?;
         let count = driver::cuDeviceGetCount()?;
         let number = i32::try_from(ordinal)
@@ -177,8 +178,6 @@ impl CudaDevice {
         };
         let builder = Builder {
             device: description.id.clone(),
-            key: format!("{} sm_{sm} {}", description.name, description.driver),
-            cache_dir: options.cache_dir.clone(),
         };
         let shared_base = shared_base::measure(&builder, &context, &transfers, &memory_stream, sm)?;
         let inner = CudaInner {

@@ -1,9 +1,7 @@
-//! Building PTX with the driver's compiler, and keeping what it made on disk.
+//! Building PTX with the driver's compiler. The driver keeps what it made on disk, where [`super::CudaOptions`] says.
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute};
@@ -16,8 +14,6 @@ use crate::error::DeviceError;
 
 /// First line of a program that is launched over a list of blocks (the PTX generator's `BLOCK_LIST_MARK`).
 const BLOCK_LIST_MARK: &str = "// hetckpt: launched over a list of blocks";
-/// First bytes of a file in the cache; then the hash of the rest.
-const CACHE_MAGIC: &[u8; 16] = b"hetckpt cubin 1\n";
 /// Blocks may have this much shared memory without being asked.
 const SHARED_WITHOUT_OPT_IN: u32 = 48 << 10;
 
@@ -82,10 +78,6 @@ impl CudaKernel {
 pub(super) struct Builder {
     /// As the user names it.
     pub device: String,
-    /// What the compiler's output depends on beside the text.
-    pub key: String,
-    /// Where the compiler's output is kept.
-    pub cache_dir: Option<PathBuf>,
 }
 
 impl Builder {
@@ -95,24 +87,25 @@ impl Builder {
             device: self.device.clone(),
             log,
         };
-        let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
-        let cubin = self
-            .build(ptx)
-            .map_err(|(error, log)| if log.is_empty() { refused(error) } else { fault(log) })?;
-        let module = Module(driver::cuModuleLoadData(&cubin).map_err(refused)?);
         let name = CString::new(request.name.as_str()).map_err(|e| fault(e.to_string()))?;
-        let function = driver::cuModuleGetFunction(module.0, &name).map_err(refused)?;
-        let attribute = |which| driver::cuFuncGetAttribute(which, function).map(i32::cast_unsigned);
-        let get = || {
-            Ok(KernelAttributes {
-                max_threads_per_block: attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-                num_registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
-                static_shared_bytes: request.static_shared_bytes,
-                local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
-            })
+        let build = |max_registers| {
+            let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
+            let loaded = driver::cuModuleLoadDataEx(ptx, max_registers);
+            let module = Module(loaded.map_err(|(e, log)| if log.is_empty() { refused(e) } else { fault(log) })?);
+            let function = driver::cuModuleGetFunction(module.0, &name).map_err(refused)?;
+            let attributes = attributes(function, request).map_err(refused)?;
+            Ok::<_, DeviceError>((module, function, attributes))
         };
+        let mut built = build(None)?;
+        if let Some(fewer) = fewer_registers(built.2.num_registers)
+            && let Ok(tight) = build(Some(fewer))
+            && tight.2.local_bytes <= built.2.local_bytes
+        {
+            built = tight;
+        }
+        let (module, function, attributes) = built;
         Ok(CudaKernel {
-            attributes: get().map_err(refused)?,
+            attributes,
             is_block_list: ptx.starts_with(BLOCK_LIST_MARK),
             columns: crate::control::register_columns(&request.layout),
             function,
@@ -124,90 +117,38 @@ impl Builder {
             _module: module,
         })
     }
-
-    fn build(&self, ptx: &str) -> Result<Vec<u8>, (DriverError, String)> {
-        let path = self.cache_dir.as_ref().map(|dir| dir.join(self.file_name(ptx)));
-        if let Some(cubin) = path.as_deref().and_then(read_cached) {
-            return Ok(cubin);
-        }
-        let cubin = driver::link_ptx(ptx)?;
-        if let Some(path) = path
-            && let Err(error) = write_cached(&path, &cubin)
-        {
-            tracing::warn!(path = %path.display(), %error, "a built kernel cannot be kept");
-        }
-        Ok(cubin)
-    }
-
-    fn file_name(&self, ptx: &str) -> String {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(self.key.as_bytes());
-        hasher.update(&[0]);
-        hasher.update(ptx.as_bytes());
-        format!("cuda-{}.cubin", hasher.finalize().to_hex())
-    }
 }
 
-/// A file of the cache, if it is there and undamaged.
-fn read_cached(path: &Path) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(path).ok()?;
-    let rest = bytes.strip_prefix(CACHE_MAGIC)?;
-    let (hash, cubin) = rest.split_at_checked(blake3::OUT_LEN)?;
-    (blake3::hash(cubin).as_bytes() == hash).then(|| cubin.to_vec())
-}
-
-fn write_cached(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let write = || {
-        let mut file = std::fs::File::create(&temporary)?;
-        file.write_all(CACHE_MAGIC)?;
-        file.write_all(blake3::hash(cubin).as_bytes())?;
-        file.write_all(cubin)?;
-        drop(file);
-        std::fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| {
-        let _ = std::fs::remove_file(&temporary);
+fn attributes(function: CUfunction, request: &LoadRequest) -> Result<KernelAttributes, DriverError> {
+    let attribute = |which| driver::cuFuncGetAttribute(which, function).map(i32::cast_unsigned);
+    Ok(KernelAttributes {
+        max_threads_per_block: attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        num_registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+        static_shared_bytes: request.static_shared_bytes,
+        local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
     })
+}
+
+/// The next lower number of registers with which more blocks fit a multiprocessor. What probes need beside the program's
+/// own registers can push a kernel just over such a step; where it fits without spilling, it is better kept below.
+fn fewer_registers(registers: u32) -> Option<u32> {
+    const STEPS: [u32; 7] = [32, 40, 48, 56, 64, 80, 96];
+    STEPS
+        .into_iter()
+        .rev()
+        .find(|&step| step < registers && registers - step <= 8)
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     #[test]
-    fn refuses_a_damaged_file_of_the_cache() {
-        let folder = std::env::temp_dir().join(format!("hetckpt-cubin-{}", std::process::id()));
-        let path = folder.join("a.cubin");
-        write_cached(&path, b"machine code").unwrap();
-        assert_eq!(read_cached(&path).as_deref(), Some(&b"machine code"[..]));
-        let mut bytes = std::fs::read(&path).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(read_cached(&path), None);
-        std::fs::write(&path, &bytes[..20]).unwrap();
-        assert_eq!(read_cached(&path), None);
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn keeps_programs_apart_by_text_and_device() {
-        let a = Builder {
-            device: "cuda:0".into(),
-            key: "a".into(),
-            cache_dir: None,
-        };
-        let b = Builder {
-            device: "cuda:0".into(),
-            key: "b".into(),
-            cache_dir: None,
-        };
-        assert_ne!(a.file_name("x"), b.file_name("x"));
-        assert_ne!(a.file_name("x"), a.file_name("y"));
-        assert_eq!(a.file_name("x"), a.file_name("x"));
+    fn tries_the_step_below_only_if_it_is_near() {
+        assert_eq!(fewer_registers(38), Some(32));
+        assert_eq!(fewer_registers(40), Some(32));
+        assert_eq!(fewer_registers(41), Some(40));
+        assert_eq!(fewer_registers(32), None);
+        assert_eq!(fewer_registers(128), None);
     }
 }
