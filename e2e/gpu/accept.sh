@@ -69,10 +69,10 @@ move() { # FROM TO PREEMPTIONS MILLISECONDS
 }
 
 moves() {
-	move cuda cuda 3 1000
+	move cuda cuda 2 1500
 	move cpu cuda 2 1000
-	# What a GPU does in a moment takes a CPU long.
-	move cuda cpu 2 60
+	# What a whole GPU does in a moment takes a CPU long: there, few blocks.
+	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small move cuda cpu 2 700
 }
 
 faults() {

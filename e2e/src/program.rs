@@ -11,6 +11,8 @@ pub struct Program {
     pub name: &'static str,
     /// Arguments besides the one that sets its length.
     pub arguments: &'static [&'static str],
+    /// The same where `HETCKPT_E2E_SMALL` is set: a few blocks only, so that a GPU has no great advantage over a CPU.
+    pub small: &'static [&'static str],
     /// The argument that sets its length.
     pub length: &'static str,
     /// Length to start from when a good one is sought.
@@ -25,6 +27,7 @@ const fn program(name: &'static str, length: &'static str, shortest: u64) -> Pro
     Program {
         name,
         arguments: &[],
+        small: &[],
         length,
         shortest,
         longest: u32::MAX as u64,
@@ -43,18 +46,34 @@ const fn with(program: Program, arguments: &'static [&'static str]) -> Program {
     Program { arguments, ..program }
 }
 
+const fn small(program: Program, small: &'static [&'static str]) -> Program {
+    Program { small, ..program }
+}
+
 /// The ten programs that every acceptance run goes through.
 pub const TEN: [Program; 10] = [
-    program("vector_add", "iterations", 50),
-    float(program("saxpy", "iterations", 50)),
-    float(program("matmul", "iterations", 4)),
-    program("reduction", "iterations", 40),
-    program("scan", "iterations", 10),
-    program("bit_count", "iterations", 20),
-    program("monte_carlo_pi", "iterations", 200),
-    float(program("neural_layer", "steps", 64)),
-    program("persistent", "iterations", 500),
-    float(program("stencil", "steps", 500)),
+    small(
+        program("vector_add", "iterations", 50),
+        &["--n", "2048", "--blocks", "2"],
+    ),
+    float(small(program("saxpy", "iterations", 50), &["--n", "1024"])),
+    float(small(program("matmul", "iterations", 4), &["--n", "32"])),
+    small(
+        program("reduction", "iterations", 40),
+        &["--n", "4096", "--blocks", "2"],
+    ),
+    small(program("scan", "iterations", 10), &["--n", "1024"]),
+    small(program("bit_count", "iterations", 20), &["--n", "1024"]),
+    small(program("monte_carlo_pi", "iterations", 200), &["--blocks", "2"]),
+    float(small(
+        program("neural_layer", "steps", 64),
+        &["--width", "64", "--streams", "2"],
+    )),
+    small(
+        program("persistent", "iterations", 500),
+        &["--items", "8", "--blocks", "2"],
+    ),
+    float(small(program("stencil", "steps", 500), &["--n", "16"])),
 ];
 
 /// One kernel of integer arithmetic without barriers. Of its blocks, more than a CPU runs at once.
@@ -83,7 +102,9 @@ impl Program {
     #[must_use]
     pub fn command(&self, length: u64) -> Vec<OsString> {
         let mut command = vec![Installation::get().programs.join(self.name).into_os_string()];
-        command.extend(self.arguments.iter().map(OsString::from));
+        let is_small = std::env::var_os("HETCKPT_E2E_SMALL").is_some();
+        let arguments = if is_small { self.small } else { self.arguments };
+        command.extend(arguments.iter().map(OsString::from));
         command.extend([format!("--{}", self.length).into(), length.to_string().into()]);
         command
     }
