@@ -1,7 +1,7 @@
 //! Talking to device servers: which there are, what they do, holding their kernels.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::error::RingError;
@@ -119,6 +119,7 @@ impl Hold {
         };
         let limit = (timeout_s > 0).then(|| Duration::from_secs(u64::from(timeout_s)));
         self.socket.set_timeout(limit).map_err(|e| cannot(e.to_string()))?;
+        let asked = Instant::now();
         let answer = self.socket.ask(&Request::Pause, &[]);
         self.socket.set_timeout(None).map_err(|e| cannot(e.to_string()))?;
         match answer {
@@ -128,8 +129,33 @@ impl Hold {
                 code: code.into(),
                 ..cannot(message)
             }),
-            Err(error) => Err(cannot(error.to_string()).help("raise --pause-timeout")),
+            Err(error) if timeout_s > 0 && asked.elapsed() >= Duration::from_secs(u64::from(timeout_s)) => {
+                Err(self.did_not_stop(timeout_s, &error))
+            }
+            Err(error) => Err(cannot(error.to_string())),
         }
+    }
+
+    /// The failure for kernels that did not stop in time; it names them.
+    fn did_not_stop(&self, timeout_s: u32, error: &RingError) -> Failure {
+        let running = connect(self.pid)
+            .ok()
+            .flatten()
+            .and_then(|mut socket| status(&mut socket, self.pid).ok())
+            .map(|status| status.kernels.join("`, `"))
+            .filter(|names| !names.is_empty());
+        let message = match running {
+            Some(names) => format!("kernel `{names}` did not stop within {timeout_s} s"),
+            None => format!(
+                "the kernels of process {} did not stop within {timeout_s} s ({error})",
+                self.pid
+            ),
+        };
+        Failure::new("HK0602", message)
+            .note("a kernel without PTX can be stopped only at its end")
+            .help(
+                "raise --pause-timeout, or build the program with PTX (nvcc -gencode arch=compute_90,code=compute_90)",
+            )
     }
 
     /// Lets the kernels run on, and waits until they have been started again.

@@ -89,7 +89,7 @@ fn kernel_without_ptx_is_in_flight(context: &mut Context) -> Result<()> {
     command.arg(&archive);
     let started = Instant::now();
     let outcome = Running::run(command, PATIENCE)?;
-    ensure_failure(&outcome, "HK0601", 1)?;
+    ensure_failure(&outcome, "HK0602", 1)?;
     ensure!(
         outcome.stderr.contains("PTX"),
         "it was to say why the kernel does not stop: {}",
