@@ -111,7 +111,7 @@ unit: setup ## unit, golden and property tests
 	$(CARGO) test --workspace --exclude hetckpt-e2e --locked
 
 e2e-test: build programs ## end-to-end tests with the real CRIU
-	$(CARGO) test --release -p hetckpt-e2e --locked
+	$(CARGO) test --release -p hetckpt-e2e --locked --no-fail-fast
 
 soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50)
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt

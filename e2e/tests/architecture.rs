@@ -20,7 +20,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("hetckpt-abi", &["ir"]),
     ("hetckpt-codegen", &["abi", "ir"]),
     ("hetckpt-codegen-llvm", &["abi", "ir"]),
-    ("hetckpt-devices", &["abi"]),
+    ("hetckpt-devices", &["abi", "ir"]),
     ("hetckpt-ring", &[]),
     (
         "hetckpt-server",
