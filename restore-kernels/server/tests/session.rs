@@ -224,7 +224,13 @@ fn another_server_finishes_what_was_captured() {
     assert_eq!(waiting.wait().unwrap().result, 0);
     assert_eq!(free.wait().unwrap().result, 0);
     assert_eq!(app.words(DEFAULT, out, 3), [305, 305, 301]);
-    assert_eq!(app.words(side, out + 1024, 3), [301; 3]);
+    // The copy waits for the first kernel alone: what the second has added by then it may see or not.
+    let copied = app.words(side, out + 1024, 3);
+    let is_possible = copied
+        .iter()
+        .zip([305, 305, 301])
+        .all(|(&word, last)| (301..=last).contains(&word));
+    assert!(is_possible, "{copied:?}");
     // What the first server did is not done again.
     let here = restored.device.additions.load(std::sync::atomic::Ordering::SeqCst);
     let there = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
