@@ -186,7 +186,7 @@ impl Writer<'_> {
                 self.line(format_args!("barrier.red.or.pred {all_stop}, 0, %stop"));
                 self.stop_if(&all_stop, point);
             }
-            self.line(format_args!("@%first {LOAD_PAUSE}"));
+            self.reload_pause("@%first ");
             self.line("mov.u32 %looked_at, %clock");
             self.line(format_args!("bra {}_looked", names::label(id)));
         }
@@ -236,7 +236,18 @@ impl Writer<'_> {
             stop = self.vote(&stop);
         }
         self.stop_if(&stop, point);
-        self.line(LOAD_PAUSE);
+        self.reload_pause("");
+    }
+
+    /// Loads the request again in a loop. A volatile load would do, but makes the assembler expect that threads of a warp
+    /// wait for each other there, which costs a divergent loop much. So it is a plain load that leaves no copy in the
+    /// first-level cache, where the host's write would not be seen; its address depends on the word loaded before (0, or
+    /// the thread would have stopped), so that it is not taken out of the loop.
+    fn reload_pause(&mut self, guard: &str) {
+        let at = self.scratch(Width::W64);
+        self.line(format_args!("cvt.u64.u32 {at}, %pause"));
+        self.line(format_args!("add.s64 {at}, {at}, %pause_at"));
+        self.line(format_args!("{guard}ld.global.L1::no_allocate.u32 %pause, [{at}]"));
     }
 
     /// A warp is entered as a whole or not at all if its lanes work together.
