@@ -4,6 +4,7 @@
 //! has a whole round of the loop to arrive. Barriers can follow each other faster than a load arrives, so there the word is
 //! tested and loaded only when some time has passed; only thread 0 loads, and the barrier's or-reduction tells the others.
 
+use hetckpt_abi::launch_control::PAUSE_WORD_STRIDE;
 use hetckpt_ir::basic_block::{BarrierProbe, BarrierReduction, BarrierReductionOp, Terminator};
 use hetckpt_ir::entity::{BbId, ResumePointId};
 use hetckpt_ir::inst::{Guard, Inst, Op, Operand};
@@ -241,12 +242,15 @@ impl Writer<'_> {
 
     /// Loads the request again in a loop. A volatile load would do, but makes the assembler expect that threads of a warp
     /// wait for each other there, which costs a divergent loop much. So it is a plain load that leaves no copy in the
-    /// first-level cache, where the host's write would not be seen; its address depends on the word loaded before (0, or
-    /// the thread would have stopped), so that it is not taken out of the loop.
+    /// first-level cache, where the host's write would not be seen; its address depends on the word loaded before, so that
+    /// it is not taken out of the loop. (A thread that has seen the request, and is about to stop, reads the next
+    /// multiprocessor's word or the first control block.)
     fn reload_pause(&mut self, guard: &str) {
-        let at = self.scratch(Width::W64);
-        self.line(format_args!("cvt.u64.u32 {at}, %pause"));
-        self.line(format_args!("add.s64 {at}, {at}, %pause_at"));
+        let (is_set, at) = (self.scratch(Width::W32), self.scratch(Width::W64));
+        self.line(format_args!("shr.u32 {is_set}, %pause, 31"));
+        self.line(format_args!(
+            "mad.wide.u32 {at}, {is_set}, {PAUSE_WORD_STRIDE}, %pause_at"
+        ));
         self.line(format_args!("{guard}ld.global.L1::no_allocate.u32 %pause, [{at}]"));
     }
 
