@@ -1,32 +1,29 @@
-//! How long each program must be told to work so that an uninterrupted run takes a second or two on this machine.
+//! How long each program must be told to work so that its kernels are in flight for a second or so on this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
+use crate::hetckpt::PATIENCE;
 use crate::installation::Installation;
 use crate::job::Job;
 use crate::process::Outcome;
 use crate::program::Program;
 use crate::sandbox::Sandbox;
 
-/// What the work of an uninterrupted run is to take: `HETCKPT_E2E_MILLISECONDS`, else one and a half seconds. Less makes
-/// sense where a GPU's program goes on on a CPU.
+/// For how long kernels are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 1.2 s.
 #[must_use]
 pub fn wanted() -> Duration {
-    let given = std::env::var("HETCKPT_E2E_MILLISECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    Duration::from_millis(given.unwrap_or(1500))
+    let given = std::env::var("HETCKPT_E2E_MILLISECONDS").ok();
+    Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(1200))
 }
 
-/// True if a run of this length, start-up and all, is as good as one of exactly [`wanted`].
-fn is_good(duration: Duration) -> bool {
-    let wanted = wanted();
-    (wanted / 2..wanted * 3 + Duration::from_millis(500)).contains(&duration)
+/// True if kernels in flight for this long are as good as for exactly [`wanted`].
+fn is_good(kernels: Duration) -> bool {
+    (wanted() * 2 / 3..wanted() * 3).contains(&kernels)
 }
 
 /// An uninterrupted run: what all others are compared with.
@@ -38,18 +35,20 @@ pub struct Baseline {
     pub outcome: Outcome,
     /// How long it took, from start to end.
     pub duration: Duration,
+    /// For how long kernels were in flight.
+    pub kernels: Duration,
 }
 
-/// Runs `program` uninterrupted at a length that takes a second or two, found now or known from an earlier run.
+/// Runs `program` uninterrupted at a length that keeps kernels in flight for [`wanted`], found now or in an earlier run.
 ///
 /// # Errors
 /// If the program does not pass its own check.
 pub fn baseline(program: &Program) -> Result<Baseline> {
     let device = Installation::from_device();
-    let key = format!("{} {device} {} ms", program.name, wanted().as_millis());
+    let key = format!("{} {device} {} ms of kernels", program.name, wanted().as_millis());
     if let Some(length) = known().get(&key).copied() {
         let run = uninterrupted(program, length)?;
-        if is_good(run.duration) {
+        if is_good(run.kernels) {
             return Ok(run);
         }
     }
@@ -66,7 +65,9 @@ pub fn uninterrupted(program: &Program, length: u64) -> Result<Baseline> {
     let sandbox = Sandbox::new()?;
     let started = Instant::now();
     let run = (|| -> Result<Baseline> {
-        let outcome = Job::start(&sandbox, &program.command(length))?.finish()?;
+        let mut job = Job::start(&sandbox, &program.command(length))?;
+        let kernels = job.watch_kernels()?;
+        let outcome = job.finish()?;
         ensure!(
             outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
             "{}",
@@ -76,6 +77,7 @@ pub fn uninterrupted(program: &Program, length: u64) -> Result<Baseline> {
             length,
             outcome,
             duration: started.elapsed(),
+            kernels,
         })
     })();
     run.with_context(|| {
@@ -88,26 +90,31 @@ pub fn uninterrupted(program: &Program, length: u64) -> Result<Baseline> {
     })
 }
 
-/// Lengthens the run until its length can be told from its start-up, then takes the proportion.
+/// Lengthens the run until its kernels can be seen well, then takes the proportion.
 fn calibrate(program: &Program) -> Result<Baseline> {
-    // Twice: the first run also translates the program's kernels.
-    uninterrupted(program, program.shortest)?;
-    let start_up = uninterrupted(program, program.shortest)?.duration;
     let mut length = program.shortest;
-    loop {
-        length = length.saturating_mul(8).min(program.longest);
+    for _ in 0..20 {
         let run = uninterrupted(program, length)?;
-        let work = run.duration.saturating_sub(start_up);
-        if is_good(run.duration) || length == program.longest {
+        if is_good(run.kernels) || length == program.longest {
             return Ok(run);
         }
-        if work > wanted() / 8 {
-            let scaled = length as f64 * (wanted().as_secs_f64() / work.as_secs_f64());
+        length = if run.kernels < wanted() / 8 {
+            length.saturating_mul(8)
+        } else {
             // Float to integer conversion saturates, and the bounds are the program's own.
-            length = (scaled as u64).clamp(program.shortest, program.longest);
-            return uninterrupted(program, length);
+            (length as f64 * (wanted().as_secs_f64() / run.kernels.as_secs_f64())) as u64
         }
+        .clamp(program.shortest, program.longest);
+        ensure!(
+            run.duration < PATIENCE / 2,
+            "its kernels take too little of its time to be caught in one"
+        );
     }
+    bail!(
+        "no length was found at which kernels of {} are in flight for {:?}",
+        program.name,
+        wanted()
+    )
 }
 
 /// Lengths found by earlier runs.

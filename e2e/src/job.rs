@@ -136,6 +136,25 @@ impl<'a> Job<'a> {
         bail!("the program did not get to have {what}; `hetckpt ps` has {last:?}")
     }
 
+    /// Watches it until it ends; gives the time from the first to the last sight of a kernel in flight.
+    ///
+    /// # Errors
+    /// If it does not end.
+    pub fn watch_kernels(&mut self) -> Result<Duration> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut seen: Option<(Instant, Instant)> = None;
+        while !self.supervisor.has_ended()? {
+            ensure!(Instant::now() < deadline, "the program does not end");
+            let row = hetckpt::ps_row(self.sandbox, self.pid)?;
+            if row.is_some_and(|row| row["running_kernels"].as_u64().is_some_and(|n| n > 0)) {
+                let now = Instant::now();
+                seen = Some((seen.map_or(now, |(first, _)| first), now));
+            }
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        Ok(seen.map_or(Duration::ZERO, |(first, last)| last - first))
+    }
+
     /// Waits until a kernel runs, and has run for a moment.
     ///
     /// # Errors

@@ -33,8 +33,7 @@ fn num_preemptions() -> u32 {
         .unwrap_or(3)
 }
 
-/// True if `HETCKPT_E2E_IN_KERNEL` is set: then moments are counted from the first kernel's start, for runs so short that
-/// most moments would lie before it.
+/// True if `HETCKPT_E2E_IN_KERNEL` is set: then all moments lie between the first kernel's start and the last one's end.
 fn wants_kernels() -> bool {
     std::env::var_os("HETCKPT_E2E_IN_KERNEL").is_some()
 }
@@ -59,7 +58,12 @@ fn preempt(context: &mut Context, program: &Program, count: u32) -> Result<()> {
             tally.ended_first <= 3 + count / 2,
             "the program keeps ending before it can be dumped"
         );
-        let moment = context.random.moment(baseline.duration);
+        let window = if wants_kernels() {
+            baseline.kernels * 4 / 5
+        } else {
+            baseline.duration
+        };
+        let moment = context.random.moment(window);
         let sandbox = Sandbox::new()?;
         preempt_once(&sandbox, program, &baseline, moment, &mut tally).with_context(|| {
             let number = tally.preempted + 1;
@@ -94,7 +98,7 @@ fn preempt_once(
         job.wait_for_row("a kernel in flight", |row| {
             row["running_kernels"].as_u64().is_some_and(|n| n > 0)
         })?;
-        std::thread::sleep(moment.min(calibration::wanted() / 2));
+        std::thread::sleep(moment);
     } else {
         std::thread::sleep(moment.saturating_sub(job.supervisor().started().elapsed()));
     }
