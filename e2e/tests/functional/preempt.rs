@@ -52,18 +52,18 @@ struct Tally {
 fn preempt(context: &mut Context, program: &Program, count: u32) -> Result<()> {
     let baseline = calibration::baseline(program)?;
     let mut tally = Tally::default();
+    let mut window = if wants_kernels() {
+        baseline.kernels * 4 / 5
+    } else {
+        baseline.duration
+    };
     while tally.preempted < count {
-        // Now and then a program is faster than its baseline, and ends before its moment comes.
         ensure!(
-            tally.ended_first <= 3 + count / 2,
+            tally.ended_first < 10 + count,
             "the program keeps ending before it can be dumped"
         );
-        let window = if wants_kernels() {
-            baseline.kernels * 4 / 5
-        } else {
-            baseline.duration
-        };
         let moment = context.random.moment(window);
+        let ended_first = tally.ended_first;
         let sandbox = Sandbox::new()?;
         preempt_once(&sandbox, program, &baseline, moment, &mut tally).with_context(|| {
             let number = tally.preempted + 1;
@@ -73,6 +73,10 @@ fn preempt(context: &mut Context, program: &Program, count: u32) -> Result<()> {
                 sandbox.logs()
             )
         })?;
+        if tally.ended_first > ended_first {
+            // The machine is not as busy as it was for the baseline: moments as late as this one are too late.
+            window = (window + moment) / 2;
+        }
     }
     context.note(format!(
         "{} preemptions of a run of {:.2} s, {} in mid-kernel; pause {}; dump {}; restore {}",
