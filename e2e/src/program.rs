@@ -56,7 +56,10 @@ pub const TEN: [Program; 10] = [
         program("vector_add", "iterations", 50),
         &["--n", "2048", "--blocks", "2"],
     ),
-    float(small(program("saxpy", "iterations", 50), &["--n", "1024"])),
+    Program {
+        longest: 4_000_000,
+        ..float(small(program("saxpy", "iterations", 50), &["--n", "131072"]))
+    },
     float(small(program("matmul", "iterations", 4), &["--n", "32"])),
     small(
         program("reduction", "iterations", 40),

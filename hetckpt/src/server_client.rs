@@ -42,6 +42,37 @@ pub fn has_server(pid: i32) -> bool {
     path_of(pid).is_some_and(|path| ControlSocket::connect(&path).is_ok())
 }
 
+/// Waits while the device server of one of `pids` is still starting (ten seconds at most): a program that is stopped
+/// before its server has answered it would wait for that server for ever.
+pub fn wait_for_starting(pids: &[i32]) {
+    let starting = || {
+        let servers = procfs::process::all_processes().into_iter().flatten().flatten();
+        let words: Vec<Vec<String>> = servers.filter_map(|p| p.cmdline().ok()).collect();
+        pids.iter()
+            .any(|&pid| words.iter().any(|words| serves(words, pid)) && !has_server(pid))
+    };
+    let mut waited = false;
+    for _ in 0..200 {
+        if !starting() {
+            break;
+        }
+        waited = true;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    if waited {
+        // It listens now; the program says hello as soon as it learns that.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// True if `words` are the command line of a device server for `pid`.
+fn serves(words: &[String], pid: i32) -> bool {
+    words.first().is_some_and(|program| program.ends_with("hetckpt-server"))
+        && words
+            .windows(2)
+            .any(|pair| pair[0] == "--pid" && pair[1] == pid.to_string())
+}
+
 /// Connects to the device server of `pid`; `None` if it has none.
 fn connect(pid: i32) -> Result<Option<ControlSocket>, Failure> {
     let Some(path) = path_of(pid) else { return Ok(None) };

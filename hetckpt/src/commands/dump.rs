@@ -128,6 +128,7 @@ fn dump_stopped(
 ) -> Result<u64, Failure> {
     // Our own hold keeps the device paused after the plugin has left, until the archive is safe.
     output::progress("pausing kernels");
+    server_client::wait_for_starting(&target.tree());
     let mut holds = server_client::holds(&target.tree())?;
     let pausing = Instant::now();
     for hold in &mut holds {

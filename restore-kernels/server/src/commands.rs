@@ -10,6 +10,7 @@ use hetckpt_state::queue::Place;
 
 use crate::cuda_result as cu;
 use crate::error::ServerError;
+use crate::generate::Generator;
 use crate::modules::LoadedModule;
 use crate::queues::{Event, LaunchSpec, Pending, Queues, Stream, Work};
 use crate::session::{Session, lock};
@@ -138,11 +139,18 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     if params.len() < usize::try_from(param_bytes).unwrap_or(usize::MAX) || grid.contains(&0) || block.contains(&0) {
         return Err(cu::INVALID_VALUE);
     }
+    let loads_while_running = matches!(session.builder.generator, Generator::Cpu);
+    let build_before = if loads_while_running || kernel.is_built() {
+        Vec::new()
+    } else {
+        lock(&session.modules).unbuilt(id.module.0)
+    };
     let params = Arc::from(params.as_slice());
     let command = Some(Command::Launch(launch));
     let kernel = Some(kernel);
     Ok(Work::Start(Arc::new(LaunchSpec {
         kernel,
+        build_before,
         grid,
         block,
         dynamic_shared_bytes,

@@ -88,7 +88,13 @@ fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
 pub fn build(item: &Item) {
     // A failure is remembered where it happened and reported by the launch.
     let failed = match &item.work {
-        Work::Start(spec) => spec.kernel.as_ref().and_then(|k| k.build().err()),
+        Work::Start(spec) => {
+            for other in &spec.build_before {
+                // Whether it can be built is for its own launch to say.
+                let _ = other.build();
+            }
+            spec.kernel.as_ref().and_then(|k| k.build().err())
+        }
         Work::Resume(stopped) => stopped.probed.build(stopped.points.as_deref()).err(),
         Work::Command { .. } | Work::AwaitHostFunction(_) => None,
     };

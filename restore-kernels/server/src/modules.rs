@@ -19,6 +19,9 @@ use crate::cuda_result;
 use crate::kernels::{Builder, KernelCode, Source};
 use crate::memory::DeviceMemory;
 
+/// Most kernels of a module that are built when the first of them is launched.
+const MAX_BUILT_TOGETHER: usize = 32;
+
 /// A module that could not be loaded.
 #[derive(Debug)]
 pub struct LoadFailure {
@@ -138,6 +141,17 @@ impl Modules {
             .kernels
             .get(usize::try_from(index).ok()?)
             .cloned()
+    }
+
+    /// Kernels of a module that are not built yet; none for a module with so many that building them all would be a wait
+    /// of its own.
+    #[must_use]
+    pub fn unbuilt(&self, module: u64) -> Vec<Arc<KernelCode>> {
+        let kernels = self.loaded.get(&module).map_or(&[][..], |m| &m.kernels);
+        if kernels.len() > MAX_BUILT_TOGETHER {
+            return Vec::new();
+        }
+        kernels.iter().filter(|k| !k.is_built()).cloned().collect()
     }
 
     /// Enters a loaded module.

@@ -25,6 +25,9 @@ pub const MAX_IN_FLIGHT: usize = 64;
 pub struct LaunchSpec {
     /// Kernel; `None` if it was restored from a snapshot, which keeps the probed kernel only.
     pub kernel: Option<Arc<KernelCode>>,
+    /// Other kernels that are to be built before this one runs: a driver may load code only while nothing runs, and a
+    /// pause would have to wait for that.
+    pub build_before: Vec<Arc<KernelCode>>,
     /// Blocks of the grid, x first.
     pub grid: [u32; 3],
     /// Threads of a block, x first.

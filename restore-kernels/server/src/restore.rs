@@ -221,6 +221,7 @@ fn items(
                 }
                 let points = start_points(&grid, num_blocks(run.grid));
                 let spec = LaunchSpec {
+                    build_before: Vec::new(),
                     kernel: None,
                     grid: run.grid,
                     block: run.block,

@@ -93,9 +93,31 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, is_restored: boo
         call: "thread creation",
         source,
     })?;
+    if !is_restored {
+        end_with_application(&control)?;
+    }
     ready.succeeded();
     control.serve(&listener);
     Ok(())
+}
+
+/// Leaves if the application ends before it has said hello: dumped and ended while its server was starting, say.
+fn end_with_application(control: &Arc<Control>) -> Result<(), ServerError> {
+    let Some(pidfd) = crate::process::open_pidfd(control.session.app_pid) else {
+        return Ok(());
+    };
+    let control = Arc::clone(control);
+    let wait = move || {
+        crate::process::wait_pidfd(&pidfd);
+        if control.session.side.get().is_none() {
+            control.end("the application ended before it had said hello");
+        }
+    };
+    let spawned = std::thread::Builder::new().name("application".to_owned()).spawn(wait);
+    spawned.map(drop).map_err(|source| ServerError::Os {
+        call: "thread creation",
+        source,
+    })
 }
 
 /// Whom to tell that the server is ready.
