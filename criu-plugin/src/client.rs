@@ -3,19 +3,31 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
+use hetckpt_ring::server_start::{is_starting, wait_until_started};
+
+/// For how long servers that are starting are waited for, all of a dump together. With the five seconds that a server
+/// gives its kernels to stop it must fit into CRIU's ten.
+const START_LIMIT: Duration = Duration::from_secs(4);
 
 /// Connections by process. Closing one without `Release` makes its server resume the kernels: that is how a dump that
 /// fails, or a CRIU that is killed, leaves the program as it was.
 static CONNECTIONS: Mutex<BTreeMap<u32, ControlSocket>> = Mutex::new(BTreeMap::new());
 
+/// When [`START_LIMIT`] is over, once it has begun.
+static START_DEADLINE: Mutex<Option<Instant>> = Mutex::new(None);
+
 fn connections() -> MutexGuard<'static, BTreeMap<u32, ControlSocket>> {
     CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start_deadline() -> MutexGuard<'static, Option<Instant>> {
+    START_DEADLINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Connects to the server of process `pid`; false if it has none.
@@ -34,6 +46,28 @@ pub fn connect(pid: u32) -> Result<bool, String> {
     }
 }
 
+/// Waits until process `pid`, which must not be frozen, is not starting a device server.
+pub fn wait_for_start(pid: u32) -> Result<(), String> {
+    let dir = runtime_dir();
+    if !is_starting(&dir, pid) {
+        return Ok(());
+    }
+    let deadline = *start_deadline().get_or_insert_with(|| Instant::now() + START_LIMIT);
+    wait_until_started(&dir, pid, START_LIMIT, deadline)
+        .map_err(|error| format!("{error}; it was left as it was: dump it again in a moment"))
+}
+
+/// Fails if process `pid`, which is frozen and was not asked to pause, has a device server after all.
+pub fn ensure_no_server(pid: u32) -> Result<(), String> {
+    let dir = runtime_dir();
+    if is_starting(&dir, pid) || ControlSocket::connect(&socket_path(&dir, pid)).is_ok() {
+        return Err(format!(
+            "process {pid} started its device server while it was being frozen; it runs on: dump it again in a moment"
+        ));
+    }
+    Ok(())
+}
+
 /// Asks the server of `pid`, giving it `timeout` to answer.
 pub fn ask(pid: u32, request: &Request, fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Response, String> {
     let mut connections = connections();
@@ -50,9 +84,10 @@ pub fn is_connected(pid: u32) -> bool {
     connections().contains_key(&pid)
 }
 
-/// Closes all connections.
+/// Closes all connections, and forgets the dump's deadline: one CRIU process may do several dumps.
 pub fn disconnect_all() {
     connections().clear();
+    *start_deadline() = None;
 }
 
 /// A new connection for the restored process `pid`.

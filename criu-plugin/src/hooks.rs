@@ -17,13 +17,20 @@ use crate::{client, host, log, restore};
 const STAGE_PRE_DUMP: c_int = 1;
 const STAGE_RESTORE: c_int = 2;
 
-/// CRIU gives all `PAUSE_DEVICES` together ten seconds unless told otherwise, and aborts when one does not return.
+/// Seconds that kernels have to stop, in CRIU's environment; where it is missing, the servers decide.
+const PAUSE_VARIABLE: &str = "HETCKPT_PAUSE_TIMEOUT";
+
+/// How long a server that decides by itself may take. CRIU gives all `PAUSE_DEVICES` together ten seconds unless its
+/// `--timeout` says otherwise, and aborts when one does not return.
 const PAUSE_LIMIT: Duration = Duration::from_secs(8);
+
+/// How much longer than the kernels a server has to answer that they did not stop.
+const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
 /// The images made by this CRIU are marked as needing the plugin.
 static IN_INVENTORY: AtomicBool = AtomicBool::new(false);
 
-/// Everything that can fail at a restore happens here, before any process exists.
+/// All of a restore that can be done before any process exists happens here: what is left then is handing over descriptors.
 pub extern "C" fn init(stage: c_int) -> c_int {
     guard("init", || match stage {
         // Without the device's state a pre-dump is of no use, and taking that means stopping the kernels.
@@ -42,13 +49,19 @@ pub extern "C" fn exit(_stage: c_int, _result: c_int) {
     });
 }
 
-/// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen.
+/// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen. A server that is
+/// starting needs the running process to get ready.
 pub extern "C" fn pause_devices(pid: c_int) -> c_int {
     guard("pause_devices", || {
-        let Some(pid) = process_with_server(pid)? else {
+        let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
+        client::wait_for_start(pid)?;
+        if !client::connect(pid)? {
             return Ok(None);
-        };
-        match client::ask(pid, &Request::Pause, &[], Some(PAUSE_LIMIT))? {
+        }
+        let limit = pause_limit(std::env::var(PAUSE_VARIABLE).ok().as_deref());
+        let limit_ms = limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        let patience = limit.map_or(PAUSE_LIMIT, |limit| limit.saturating_add(ANSWER_MARGIN));
+        match client::ask(pid, &Request::Pause { limit_ms }, &[], Some(patience))? {
             Response::Done { elapsed_us } => {
                 log::info(&format!("kernels of process {pid} stopped after {elapsed_us} us"));
                 Ok(Some(0))
@@ -58,12 +71,14 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
     })
 }
 
-/// All processes are frozen and nothing is dumped yet: the server writes the device state among the images.
+/// All processes are frozen and nothing is dumped yet: the server writes the device state among the images. A process that
+/// made its first CUDA call after [`pause_devices`] cannot be dumped: frozen, it can neither finish that call nor pause.
 pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
     guard("checkpoint_devices", || {
-        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else {
-            return Ok(None);
-        };
+        let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
+        if !client::is_connected(pid) {
+            return client::ensure_no_server(pid).map(|()| None);
+        }
         if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
             host::add_to_inventory()?;
         }
@@ -120,8 +135,26 @@ pub extern "C" fn resume_devices_late(pid: c_int) -> c_int {
     })
 }
 
-/// `pid`, if it has a device server.
-fn process_with_server(pid: c_int) -> Result<Option<u32>, String> {
-    let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
-    Ok(client::connect(pid)?.then_some(pid))
+/// The limit that `text`, in seconds, sets for kernels to stop; `None` if it sets none.
+fn pause_limit(text: Option<&str>) -> Option<Duration> {
+    let seconds = text?.parse::<f64>().ok()?;
+    let limit = Duration::try_from_secs_f64(seconds).ok()?;
+    // Less than the protocol can say would mean none at all.
+    (limit > Duration::ZERO).then(|| limit.max(Duration::from_millis(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_is_a_positive_number_of_seconds() {
+        for (text, expected_ms) in [("20", 20_000), ("0.5", 500), ("0.0001", 1)] {
+            let expected = Some(Duration::from_millis(expected_ms));
+            assert_eq!(pause_limit(Some(text)), expected, "{text}");
+        }
+        for text in [None, Some(""), Some("0"), Some("-1"), Some("soon"), Some("1e300")] {
+            assert_eq!(pause_limit(text), None, "{text:?}");
+        }
+    }
 }

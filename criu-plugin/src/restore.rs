@@ -11,11 +11,9 @@ use std::process::{Command, Stdio};
 
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::message::{Request, Response};
+use hetckpt_ring::server_start::is_ring_link;
 
 use crate::{client, host, log};
-
-/// Link target of a ring's descriptor in `/proc/PID/fd`.
-const RING_LINK: &str = "/memfd:hetckpt-ring";
 
 /// Starts a server for each process in the images that had one, and waits until all are ready: device chosen, memory
 /// loaded, kernels compiled. They work at the same time.
@@ -148,7 +146,7 @@ fn open_ring(pid: u32) -> Result<File, String> {
     let dir = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&dir).map_err(|e| format!("cannot read {dir}: {e}"))?;
     for entry in entries.flatten() {
-        let is_ring = fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with(RING_LINK));
+        let is_ring = fs::read_link(entry.path()).is_ok_and(|link| is_ring_link(&link));
         if let (true, Some(fd)) = (is_ring, entry.file_name().to_str().and_then(|name| name.parse().ok())) {
             return open_fd(pid, fd);
         }

@@ -122,6 +122,9 @@ probes() {
 	say "cost of the probes"
 	[ -x "$trial" ] || (cd "$root" && cargo build --release --locked -p hetckpt-devices --example cuda_trial)
 	"$trial" "$ptx" 0 | tee "$work/probes" || failed+=(probes)
+	# The bound of this version; the goal is 1 %.
+	sed -n 's/^probe cost, geometric mean: +\{0,1\}\([-0-9.]*\) %$/\1/p' "$work/probes" |
+		awk '{ seen = 1; if ($1 > 3) exit 1 } END { if (!seen) exit 1 }' || failed+=("probes: geometric mean above 3 %")
 	[ -z "$results" ] || cp "$work/probes" "$OUT/probes.txt"
 }
 

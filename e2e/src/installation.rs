@@ -114,6 +114,8 @@ pub enum Requirement {
     Gpu,
     /// Programs start on the CPU, not on a GPU.
     CpuOnly,
+    /// File systems can be mounted; not everywhere where one is root.
+    Mounting,
 }
 
 impl Requirement {
@@ -135,8 +137,27 @@ impl Requirement {
             Self::Gpu => Some("needs an NVIDIA GPU".to_owned()),
             Self::CpuOnly if !starts_on_gpu() => None,
             Self::CpuOnly => Some("is about programs that start on the CPU".to_owned()),
+            Self::Mounting => cannot_mount().map(|why| format!("cannot mount a file system: {why}")),
         }
     }
+}
+
+/// Why no file system in memory can be mounted here, if so.
+fn cannot_mount() -> Option<String> {
+    let mount = || -> Result<Option<String>> {
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new("mount");
+        command
+            .args(["-t", "tmpfs", "-o", "size=64k", "hetckpt-e2e"])
+            .arg(folder.path());
+        let mounted = command.output()?;
+        if !mounted.status.success() {
+            return Ok(Some(String::from_utf8_lossy(&mounted.stderr).trim().to_owned()));
+        }
+        Command::new("umount").arg(folder.path()).status()?;
+        Ok(None)
+    };
+    mount().unwrap_or_else(|error| Some(format!("{error:#}")))
 }
 
 /// True if programs under test start on a GPU.

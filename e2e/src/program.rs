@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use anyhow::{Context, Result};
+
 use crate::installation::Installation;
 
 /// A test program.
@@ -101,6 +103,17 @@ pub const NO_PTX: Program = Program {
 };
 
 impl Program {
+    /// The one of the [`TEN`] with this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn of_the_ten(name: &str) -> Result<Self> {
+        let found = TEN.iter().find(|program| program.name == name);
+        found
+            .copied()
+            .with_context(|| format!("none of the ten programs is called {name}"))
+    }
+
     /// The command line for a length, its file first.
     #[must_use]
     pub fn command(&self, length: u64) -> Vec<OsString> {

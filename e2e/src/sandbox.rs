@@ -42,6 +42,16 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
+    /// Files of this test whose names end in `.` and `extension`.
+    #[must_use]
+    pub fn files(&self, extension: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|e| e == extension))
+            .collect()
+    }
+
     /// The runtime directory.
     #[must_use]
     pub fn runtime_dir(&self) -> PathBuf {

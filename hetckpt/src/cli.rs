@@ -14,10 +14,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(
     after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run` and `restore` pass on \
     the program's own status and use 125 for failures of their own.\n\nEnvironment:\n  \
-    HETCKPT_DEVICE       device to use where no --device is given (auto, cpu, cuda, cuda:N)\n  \
-    HETCKPT_CRIU         the criu program (default: a private installation, then the one on PATH)\n  \
-    HETCKPT_CACHE_DIR    where translated kernels are kept; `off` keeps none\n  \
-    HETCKPT_RUNTIME_DIR  where device servers have their sockets"
+    HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda, cuda:N)\n  \
+    HETCKPT_CRIU           the criu program (default: the one on PATH, else in /usr/local/sbin,\n                         \
+    /usr/sbin, /sbin or /opt/criu/bin)\n  \
+    HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
+    HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs\n  \
+    HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \
+    if set to warn or more, the program's stderr tells which CUDA functions\n                         \
+    are missing\n  \
+    HETCKPT_PAUSE_TIMEOUT  seconds that kernels have to stop where a request sets no limit, as in\n                         \
+    a plain `criu dump` (default: 5)"
 )]
 pub struct Cli {
     /// Say more (on stderr).
@@ -33,14 +39,30 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a program so that it can be dumped.
+    ///
+    /// The program runs in a session of its own, with CUDA answered by hetckpt instead of a driver. Its exit status is
+    /// passed on, and so are the signals INT, TERM, HUP, USR1, USR2, QUIT and WINCH. Where stdout or stderr is a
+    /// terminal, the program gets a pipe that is copied to it, because a process that holds a terminal cannot be moved;
+    /// where stdin is one, the program gets /dev/null.
     Run(Run),
     /// List programs that can be dumped.
     Ps(Ps),
     /// Stop a program, wherever its kernels are, and store it in an archive.
+    ///
+    /// Kernels in flight stop at their next probe, well within a millisecond or so. The program stays stopped until the
+    /// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program
+    /// runs on as if nothing had happened.
     Dump(Dump),
     /// Resume a program from an archive.
+    ///
+    /// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote
+    /// to a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed
+    /// on. A pipe that the program had as stdin becomes restore's stdin, or /dev/null where that is a terminal.
     Restore(Restore),
     /// Stop a program's kernels for a while, and say how quickly they stopped.
+    ///
+    /// The device is free of the program's kernels from the moment they have stopped until they are let go; the
+    /// program's own threads run on until they wait for the device.
     Pause(Pause),
     /// Show what an archive holds.
     Inspect(Inspect),
@@ -51,6 +73,9 @@ pub enum Command {
     /// Become the program to run (used by `run`).
     #[command(name = crate::supervise::LAUNCH, hide = true)]
     Launch(Launch),
+    /// Let a program run on if a dump of it dies (used by `dump`).
+    #[command(name = crate::stopped_tree::GUARD, hide = true)]
+    Guard(Guard),
 }
 
 /// The second half of `hetckpt run`.
@@ -61,12 +86,16 @@ pub struct Launch {
     pub command: Vec<OsString>,
 }
 
+/// What a `hetckpt dump` leaves behind if it is killed.
+#[derive(Debug, Args)]
+pub struct Guard {
+    /// The program.
+    pub pid: i32,
+    /// Processes of its tree that are to stay stopped.
+    pub stopped: Vec<i32>,
+}
+
 /// `hetckpt run`.
-///
-/// The program runs in a session of its own, with CUDA answered by hetckpt instead of a driver. Its exit status is passed
-/// on, and so are the signals INT, TERM, HUP, USR1, USR2, QUIT and WINCH. Where stdout or stderr is a terminal, the
-/// program gets a pipe that is copied to it, because a process that holds a terminal cannot be moved; where stdin is one,
-/// the program gets /dev/null.
 #[derive(Debug, Args)]
 pub struct Run {
     /// Device to run on: auto (a GPU if there is one), cpu, cuda, cuda:N.
@@ -91,10 +120,6 @@ pub struct Ps {
 }
 
 /// `hetckpt dump`.
-///
-/// Kernels in flight stop at their next probe, well within a millisecond or so. The program stays stopped until the
-/// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program runs
-/// on as if nothing had happened.
 #[derive(Debug, Args)]
 pub struct Dump {
     /// Process to dump, with all its children.
@@ -119,9 +144,6 @@ pub struct Dump {
 }
 
 /// `hetckpt restore`.
-///
-/// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote to a
-/// pipe or terminal, restore's exit status is the program's, and signals are passed on.
 #[derive(Debug, Args)]
 pub struct Restore {
     /// The archive.
@@ -142,9 +164,6 @@ pub struct Restore {
 }
 
 /// `hetckpt pause`.
-///
-/// The device is free of the program's kernels from the moment they have stopped until they are let go; the program's
-/// own threads run on until they wait for the device.
 #[derive(Debug, Args)]
 pub struct Pause {
     /// Process whose kernels to stop, with those of its children.

@@ -8,6 +8,8 @@ mod output;
 mod diagnostic;
 mod install;
 mod target;
+mod stopped_tree;
+mod result_file;
 mod supervise;
 mod server_client;
 mod archive_error;

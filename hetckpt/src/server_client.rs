@@ -7,10 +7,17 @@ use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
 use hetckpt_ring::runtime_dir::{list_servers, runtime_dir, socket_path};
+use hetckpt_ring::server_start::wait_until_started;
 use procfs::process::Process;
 use serde::Serialize;
 
 use crate::diagnostic::Failure;
+
+/// How much longer than the kernels a server has to answer that they did not stop.
+const ANSWER_MARGIN: Duration = Duration::from_secs(2);
+
+/// For how long a device server that is starting is waited for.
+const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A program with a device server.
 #[derive(Debug, Serialize)]
@@ -42,35 +49,16 @@ pub fn has_server(pid: i32) -> bool {
     path_of(pid).is_some_and(|path| ControlSocket::connect(&path).is_ok())
 }
 
-/// Waits while the device server of one of `pids` is still starting (ten seconds at most): a program that is stopped
-/// before its server has answered it would wait for that server for ever.
-pub fn wait_for_starting(pids: &[i32]) {
-    let starting = || {
-        let servers = procfs::process::all_processes().into_iter().flatten().flatten();
-        let words: Vec<Vec<String>> = servers.filter_map(|p| p.cmdline().ok()).collect();
-        pids.iter()
-            .any(|&pid| words.iter().any(|words| serves(words, pid)) && !has_server(pid))
-    };
-    let mut waited = false;
-    for _ in 0..200 {
-        if !starting() {
-            break;
-        }
-        waited = true;
-        std::thread::sleep(Duration::from_millis(50));
+/// Waits while the device server of one of `pids` is still starting: a program that is stopped before its server has
+/// answered it would wait for that server for ever.
+pub fn wait_for_starting(pids: &[i32]) -> Result<(), Failure> {
+    let dir = runtime_dir();
+    let deadline = Instant::now() + START_LIMIT;
+    for pid in pids.iter().filter_map(|&pid| u32::try_from(pid).ok()) {
+        wait_until_started(&dir, pid, START_LIMIT, deadline)
+            .map_err(|error| Failure::new("HK0806", error.to_string()).help("dump it again in a moment"))?;
     }
-    if waited {
-        // It listens now; the program says hello as soon as it learns that.
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-/// True if `words` are the command line of a device server for `pid`.
-fn serves(words: &[String], pid: i32) -> bool {
-    words.first().is_some_and(|program| program.ends_with("hetckpt-server"))
-        && words
-            .windows(2)
-            .any(|pair| pair[0] == "--pid" && pair[1] == pid.to_string())
+    Ok(())
 }
 
 /// Connects to the device server of `pid`; `None` if it has none.
@@ -124,6 +112,8 @@ pub fn all() -> Result<Vec<Row>, Failure> {
 /// A connection that keeps a program's kernels stopped. When it is dropped they run on.
 pub struct Hold {
     pid: i32,
+    /// The server's process.
+    server: Option<i32>,
     socket: ControlSocket,
 }
 
@@ -131,15 +121,16 @@ pub struct Hold {
 pub fn holds(pids: &[i32]) -> Result<Vec<Hold>, Failure> {
     let mut holds = vec![];
     for &pid in pids {
-        if let Some(socket) = connect(pid)? {
-            holds.push(Hold { pid, socket });
+        if let Some(mut socket) = connect(pid)? {
+            let server = i32::try_from(status(&mut socket, pid)?.server_pid).ok();
+            holds.push(Hold { pid, server, socket });
         }
     }
     Ok(holds)
 }
 
 impl Hold {
-    /// Stops the kernels and waits until none runs. Gives the time from the request to the last kernel's end.
+    /// Stops the kernels and waits until none runs, `timeout_s` seconds at most (0: as long as the server does). Gives the time from the request to the last kernel's end.
     pub fn pause(&mut self, timeout_s: u32) -> Result<Duration, Failure> {
         let cannot = |note: String| {
             Failure::new(
@@ -148,45 +139,27 @@ impl Hold {
             )
             .note(note)
         };
-        let limit = (timeout_s > 0).then(|| Duration::from_secs(u64::from(timeout_s)));
+        let limit = (timeout_s > 0).then(|| Duration::from_secs(u64::from(timeout_s)) + ANSWER_MARGIN);
         self.socket.set_timeout(limit).map_err(|e| cannot(e.to_string()))?;
         let asked = Instant::now();
-        let answer = self.socket.ask(&Request::Pause, &[]);
+        let limit_ms = u64::from(timeout_s) * 1000;
+        let answer = self.socket.ask(&Request::Pause { limit_ms }, &[]);
         self.socket.set_timeout(None).map_err(|e| cannot(e.to_string()))?;
         match answer {
             Ok(Response::Done { elapsed_us }) => Ok(Duration::from_micros(elapsed_us)),
             Ok(_) => Err(cannot("the server gave an answer to another question".to_owned())),
+            Err(RingError::Refused { code, message }) if code == "HK0602" => Err(did_not_stop(message)),
             Err(RingError::Refused { code, message }) => Err(Failure {
                 code: code.into(),
                 ..cannot(message)
             }),
-            Err(error) if timeout_s > 0 && asked.elapsed() >= Duration::from_secs(u64::from(timeout_s)) => {
-                Err(self.did_not_stop(timeout_s, &error))
-            }
-            Err(error) => Err(cannot(error.to_string())),
-        }
-    }
-
-    /// The failure for kernels that did not stop in time; it names them.
-    fn did_not_stop(&self, timeout_s: u32, error: &RingError) -> Failure {
-        let running = connect(self.pid)
-            .ok()
-            .flatten()
-            .and_then(|mut socket| status(&mut socket, self.pid).ok())
-            .map(|status| status.kernels.join("`, `"))
-            .filter(|names| !names.is_empty());
-        let message = match running {
-            Some(names) => format!("kernel `{names}` did not stop within {timeout_s} s"),
-            None => format!(
+            // It does not even answer.
+            Err(error) if limit.is_some_and(|limit| asked.elapsed() >= limit) => Err(did_not_stop(format!(
                 "the kernels of process {} did not stop within {timeout_s} s ({error})",
                 self.pid
-            ),
-        };
-        Failure::new("HK0602", message)
-            .note("a kernel without PTX can be stopped only at its end")
-            .help(
-                "raise --pause-timeout, or build the program with PTX (nvcc -gencode arch=compute_90,code=compute_90)",
-            )
+            ))),
+            Err(error) => Err(cannot(error.to_string())),
+        }
     }
 
     /// Lets the kernels run on, and waits until they have been started again.
@@ -207,11 +180,16 @@ impl Hold {
     /// Tells the server that the program is gone for good, and waits (two seconds at most) until it has left: then the
     /// device is free. False if it stays.
     pub fn release_gone(mut self) -> bool {
-        let server = status(&mut self.socket, self.pid)
-            .ok()
-            .and_then(|status| i32::try_from(status.server_pid).ok());
-        // A server that has noticed by itself and left does not answer; that is what was wanted.
+        // A server that has noticed by itself and is leaving does not answer; that is what was wanted.
         let _ = self.socket.ask(&Request::Release { app_is_gone: true }, &[]);
-        server.is_none_or(|server| crate::target::wait_until(|| crate::target::is_gone(server)))
+        self.server
+            .is_none_or(|server| crate::target::wait_until(|| crate::target::is_gone(server)))
     }
+}
+
+/// The failure for kernels that did not stop in time; `message` names one.
+fn did_not_stop(message: String) -> Failure {
+    Failure::new("HK0602", message)
+        .note("a kernel without PTX can be stopped only at its end")
+        .help("raise --pause-timeout, or build the program with PTX (nvcc -gencode arch=compute_90,code=compute_90)")
 }

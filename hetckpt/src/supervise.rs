@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 
 use crate::diagnostic::Failure;
 use crate::install::Installation;
+use crate::result_file::ResultFile;
 
 /// Environment variable that tells a process, and `dump`, that it was started under hetckpt: the shim's path.
 pub const MARK: &str = "HETCKPT_SHIM";
@@ -140,6 +141,7 @@ pub fn run(
             .unwrap_or_default();
         Failure::new("HK0804", format!("cannot run {name}")).note(e.to_string())
     };
+    let pid_file = pid_file.map(|path| ResultFile::open(path, "HK0804")).transpose()?;
     let held = HeldSignals::hold()?;
     let out = pipe_for_terminal(io::stdout().is_terminal(), false)?;
     let err = pipe_for_terminal(io::stderr().is_terminal(), true)?;
@@ -170,8 +172,7 @@ pub fn run(
     drop(launch); // with our ends of the pipes
     let pid = i32::try_from(child.id()).unwrap_or(-1);
     if let Some(file) = pid_file {
-        std::fs::write(file, format!("{pid}\n"))
-            .map_err(|e| Failure::new("HK0804", format!("cannot write {}", file.display())).note(e.to_string()))?;
+        file.write(&format!("{pid}\n"));
     }
     held.pass_to(pid);
     let status = child.wait().map_err(cannot)?;

@@ -1,6 +1,6 @@
 //! The process to be dumped: is it there, is it ours, what belongs to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,44 +48,61 @@ impl Target {
 
     /// The root and all its descendants, parents first.
     pub fn tree(&self) -> Vec<i32> {
-        let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-        for stat in procfs::process::all_processes()
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|p| p.stat().ok())
-        {
-            children.entry(stat.ppid).or_default().push(stat.pid);
-        }
-        let mut tree = vec![self.pid];
-        let mut next = 0;
-        while let Some(pid) = tree.get(next) {
-            tree.extend(children.get(pid).into_iter().flatten().copied().collect::<Vec<_>>());
-            next += 1;
-        }
-        tree
-    }
-
-    /// Lets a tree run on that CRIU left stopped.
-    pub fn resume(&self) {
-        self.signal_all(Signal::SIGCONT);
+        tree(self.pid)
     }
 
     /// Ends the tree and waits (two seconds at most) until its process ids are free again; the root's may stay with a
     /// zombie until its parent takes notice, which is not for us to hasten.
     pub fn end(&self) -> bool {
         let tree = self.tree();
-        self.signal_all(Signal::SIGKILL);
+        signal(tree.iter().copied(), Signal::SIGKILL);
         let is_over = |&pid: &i32| is_gone(pid) && (pid == self.pid || !is_in_use(pid));
         wait_until(|| tree.iter().all(is_over))
     }
+}
 
-    fn signal_all(&self, signal: Signal) {
-        for pid in self.tree() {
-            // A process that ended meanwhile needs no signal.
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
+/// `root` and all its descendants, parents first.
+fn tree(root: i32) -> Vec<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for stat in procfs::process::all_processes()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|p| p.stat().ok())
+    {
+        children.entry(stat.ppid).or_default().push(stat.pid);
     }
+    let mut tree = vec![root];
+    let mut next = 0;
+    while let Some(pid) = tree.get(next) {
+        tree.extend(children.get(pid).into_iter().flatten().copied().collect::<Vec<_>>());
+        next += 1;
+    }
+    tree
+}
+
+/// Those in the tree of `root` that somebody has stopped, by SIGSTOP or at a terminal.
+pub fn stopped(root: i32) -> BTreeSet<i32> {
+    tree(root).into_iter().filter(|&pid| is_stopped(pid)).collect()
+}
+
+/// Lets the tree of `root` run on, but for those `stopped_before`.
+pub fn resume(root: i32, stopped_before: &BTreeSet<i32>) {
+    let were_running = tree(root).into_iter().filter(|pid| !stopped_before.contains(pid));
+    signal(were_running, Signal::SIGCONT);
+}
+
+fn signal(pids: impl IntoIterator<Item = i32>, signal: Signal) {
+    for pid in pids {
+        // A process that ended meanwhile needs no signal.
+        let _ = kill(Pid::from_raw(pid), signal);
+    }
+}
+
+fn is_stopped(pid: i32) -> bool {
+    Process::new(pid)
+        .and_then(|p| p.stat())
+        .is_ok_and(|stat| stat.state == 'T')
 }
 
 fn no_such(pid: i32) -> Failure {

@@ -28,6 +28,7 @@ pub fn tests() -> Vec<Test> {
         )
         .needs(&[Requirement::Programs]),
         Test::new("kernel_without_ptx_is_in_flight", kernel_without_ptx_is_in_flight).also_needs(Requirement::Gpu),
+        Test::new("kernel_without_ptx_is_waited_for", kernel_without_ptx_is_waited_for).also_needs(Requirement::Gpu),
     ]
 }
 
@@ -105,6 +106,32 @@ fn kernel_without_ptx_is_in_flight(context: &mut Context) -> Result<()> {
     ensure!(
         ended.code == 0 && ended.stdout.ends_with("PASS\n"),
         "after the failed dump: {}",
+        ended.text()
+    );
+    Ok(())
+}
+
+/// Longer than the device server would wait by itself.
+fn kernel_without_ptx_is_waited_for(context: &mut Context) -> Result<()> {
+    let second = calibration::baseline(&NO_PTX)?;
+    let length = second.length.saturating_mul(7);
+    let mut job = Job::start(&context.sandbox, &NO_PTX.command(length))?;
+    job.wait_for_kernel()?;
+    let pid = job.pid().to_string();
+    let words = ["dump", "--leave-running", "--pause-timeout", "20", "--pid", &pid, "-o"];
+    let mut command = hetckpt::command(&context.sandbox, words);
+    command.arg(context.sandbox.path("x.hetsnap"));
+    let started = Instant::now();
+    Running::run(command, PATIENCE)?.success("dump")?;
+    ensure!(
+        started.elapsed() > Duration::from_secs(5),
+        "the kernel was over after {:?}: too soon to tell",
+        started.elapsed()
+    );
+    let ended = job.finish()?;
+    ensure!(
+        ended.code == 0 && ended.stdout.ends_with("PASS\n"),
+        "after the dump: {}",
         ended.text()
     );
     Ok(())

@@ -2,6 +2,7 @@
 //! runs on to the right result.
 
 mod dump_faults;
+mod stopped_programs;
 mod archive_faults;
 mod device_faults;
 mod death;
@@ -14,6 +15,7 @@ use hetckpt_e2e::runner;
 
 fn main() -> ExitCode {
     let mut tests = dump_faults::tests();
+    tests.extend(stopped_programs::tests());
     tests.extend(archive_faults::tests());
     tests.extend(device_faults::tests());
     tests.extend(death::tests());

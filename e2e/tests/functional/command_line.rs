@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::{self, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::Signal;
@@ -15,6 +16,7 @@ pub fn tests() -> Vec<Test> {
     use hetckpt_e2e::installation::Requirement::Programs;
     vec![
         Test::new("run_passes_on_the_exit_code", run_passes_on_the_exit_code).needs(&[Programs]),
+        Test::new("file_that_cannot_be_written", file_that_cannot_be_written),
         Test::new("run_passes_on_signals", run_passes_on_signals).needs(&[Programs]),
         Test::new("restore_passes_on_signals", restore_passes_on_signals),
         Test::new("ps_lists_the_program", ps_lists_the_program).needs(&[Programs]),
@@ -40,7 +42,7 @@ fn run_passes_on_the_exit_code(context: &mut Context) -> Result<()> {
     );
     let mut missing = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--"]);
     missing.arg(context.sandbox.path("no-such-program"));
-    let outcome = hetckpt_e2e::process::Running::run(missing, hetckpt::PATIENCE)?;
+    let outcome = Running::run(missing, hetckpt::PATIENCE)?;
     ensure!(
         outcome.code == 125 && outcome.stderr.contains("HK0804"),
         "{}",
@@ -55,6 +57,30 @@ fn endless_spin<'a>(context: &'a Context) -> Result<Job<'a>> {
     let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
     job.wait_for_kernel()?;
     Ok(job)
+}
+
+/// Known before anything has been started: `run` prints nothing of the program's, and the archive can be restored after.
+fn file_that_cannot_be_written(context: &mut Context) -> Result<()> {
+    let file = context.sandbox.path("no-such-folder").join("file");
+    let baseline = calibration::baseline(&SPIN)?;
+    let mut run = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--pid-file"]);
+    run.arg(&file).arg("--").args(SPIN.command(baseline.length));
+    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let dumped = job.dump()?;
+    let mut restore = hetckpt::command(&context.sandbox, ["restore", "--timings"]);
+    restore.arg(&file).arg(&dumped.archive);
+    for (command, code) in [(run, "HK0804"), (restore, "HK0704")] {
+        let outcome = Running::run(command, hetckpt::PATIENCE)?;
+        ensure!(
+            outcome.code == 125 && outcome.stderr.contains(code) && outcome.stdout.is_empty(),
+            "it was to fail with {code} before it started anything: {}",
+            outcome.text()
+        );
+    }
+    let outcome = dumped.restore()?.finish()?;
+    ensure!(outcome == baseline.outcome, "after the refusal: {}", outcome.text());
+    Ok(())
 }
 
 fn run_passes_on_signals(context: &mut Context) -> Result<()> {

@@ -1,15 +1,16 @@
 //! Dumps and restores one after another, and at moments when there is no kernel to stop.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt;
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Dumped, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{self, SPIN, TEN};
+use hetckpt_e2e::program::{self, Program, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
 
 use crate::preempt::check;
@@ -30,6 +31,8 @@ pub fn tests() -> Vec<Test> {
         ),
         Test::new("dumps_while_no_kernel_runs", dumps_while_no_kernel_runs),
         Test::new("dumps_before_the_first_cuda_call", dumps_before_the_first_cuda_call),
+        Test::new("a_server_with_nothing_to_do_sleeps", a_server_with_nothing_to_do_sleeps)
+            .needs(&[Requirement::Programs]),
         Test::new("restores_detached", restores_detached),
         Test::new("dumps_a_shell_around_the_program", dumps_a_shell_around_the_program),
     ]
@@ -101,10 +104,9 @@ fn restores_one_archive_twice(context: &mut Context) -> Result<()> {
 
 /// A kernel with barriers and shared memory goes through four archives.
 fn dumps_a_restored_program_again_and_again(context: &mut Context) -> Result<()> {
-    for name in ["spin", "persistent", "scan"] {
-        let program = TEN.iter().find(|program| program.name == name).copied().unwrap_or(SPIN);
+    for program in [SPIN, Program::of_the_ten("persistent")?, Program::of_the_ten("scan")?] {
         let baseline = calibration::baseline(&program)?;
-        let baseline = calibration::uninterrupted(&program, baseline.length.saturating_mul(2).min(program.longest))?;
+        let baseline = calibration::uninterrupted(&program, baseline.length.saturating_mul(4).min(program.longest))?;
         let mut job = Job::start(&context.sandbox, &program.command(baseline.length))?;
         for _ in 0..4 {
             job.wait_for_kernel()?;
@@ -157,6 +159,50 @@ fn dumps_before_the_first_cuda_call(context: &mut Context) -> Result<()> {
     let outcome = dumped.restore()?.finish()?;
     ensure!(
         outcome.code == 0 && outcome.stdout == expected.stdout,
+        "{}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+/// Processor time that process `pid` and its threads have used, in user and in system mode.
+fn processor_time(pid: u64) -> Result<Duration> {
+    /// Linux counts these times in hundredths of a second on every x86-64.
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("the device server is gone")?;
+    // The command's name, in parentheses, may hold blanks; behind it stand the fields from the third on.
+    let fields = stat
+        .rsplit_once(')')
+        .map_or("", |(_, fields)| fields)
+        .split_whitespace();
+    let times: Vec<u32> = fields.skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    ensure!(times.len() == 2, "/proc/{pid}/stat holds no times: {stat}");
+    Ok(TICK * times.iter().sum())
+}
+
+/// No measurement: what is to be seen is whether it spins.
+fn a_server_with_nothing_to_do_sleeps(context: &mut Context) -> Result<()> {
+    let command = program::command("late_cuda", &["--wait-ms", "0", "--idle-ms", "3000", "--progress"]);
+    let mut job = Job::start(&context.sandbox, &command)?;
+    job.wait_for_stderr("idle")?;
+    let row = job.wait_for_row("a device server", |row| row["server_pid"].is_u64())?;
+    let server = row["server_pid"].as_u64().context("no process id")?;
+    // What it does after a kernel's end may take a moment.
+    std::thread::sleep(Duration::from_millis(300));
+    let (began, before) = (Instant::now(), processor_time(server)?);
+    std::thread::sleep(Duration::from_secs(1));
+    let (used, elapsed) = (processor_time(server)?.saturating_sub(before), began.elapsed());
+    ensure!(
+        !job.supervisor().stderr_so_far().contains("launched"),
+        "the program was not idle for so long"
+    );
+    ensure!(
+        used < elapsed / 5,
+        "an idle device server used {used:?} of processor time in {elapsed:?}"
+    );
+    let outcome = job.finish()?;
+    ensure!(
+        outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
         "{}",
         outcome.text()
     );

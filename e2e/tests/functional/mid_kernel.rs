@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::{Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::job::{Job, is_mid_flight, kernels_in_flight};
-use hetckpt_e2e::program::{MEMORY_HOG, Program, SPIN, TEN};
+use hetckpt_e2e::program::{MEMORY_HOG, Program, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
 use serde_json::Value;
 
@@ -79,8 +79,7 @@ fn catches_a_kernel_with_unfinished_blocks(context: &mut Context) -> Result<()> 
 }
 
 fn stops_a_kernel_with_barriers_part_way(context: &mut Context) -> Result<()> {
-    let persistent = TEN.iter().find(|program| program.name == "persistent").copied();
-    let kernel = dump_within_kernel(context, &persistent.unwrap_or(SPIN))?;
+    let kernel = dump_within_kernel(context, &Program::of_the_ten("persistent")?)?;
     ensure!(count(&kernel, "blocks_paused") > 0, "no block stopped inside: {kernel}");
     Ok(())
 }

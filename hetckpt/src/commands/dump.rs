@@ -11,11 +11,12 @@ use hetckpt_archive::writer::{self, Source};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::cli::Dump;
+use crate::cli::{Dump, Guard};
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
+use crate::stopped_tree::{self, StoppedTree};
 use crate::supervise::HeldSignals;
 use crate::target::Target;
 use crate::{archive_error, criu, output};
@@ -46,7 +47,7 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
     let signals = HeldSignals::hold()?;
     let mut times = Times::default();
-    let result = dump_stopped(
+    let size = dump_stopped(
         &options,
         &target,
         &installation,
@@ -54,14 +55,8 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
         images.path(),
         &signals,
         &mut times,
-    );
-    let size = match result {
-        Ok(size) => size,
-        Err(failure) => {
-            target.resume();
-            return Err(failure.state(runs_on(&target)).into());
-        }
-    };
+    )
+    .map_err(|failure| failure.state(runs_on(&target)))?;
     if options.json {
         output::json(&json!({
             "pid": options.pid,
@@ -91,6 +86,12 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What stays of [`run`] if it is killed.
+pub fn guard(options: Guard) -> anyhow::Result<ExitCode> {
+    stopped_tree::guard(options.pid, &options.stopped.into_iter().collect());
+    Ok(ExitCode::SUCCESS)
+}
+
 fn runs_on(target: &Target) -> String {
     format!("the program (pid {}) runs on; no archive was written", target.pid)
 }
@@ -116,7 +117,7 @@ fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
         .map_err(|e| cannot(e.to_string()))
 }
 
-/// From the pause to the program's end; on failure the caller lets the tree run on.
+/// From the pause to the program's end; after a failure the program runs on.
 fn dump_stopped(
     options: &Dump,
     target: &Target,
@@ -128,7 +129,7 @@ fn dump_stopped(
 ) -> Result<u64, Failure> {
     // Our own hold keeps the device paused after the plugin has left, until the archive is safe.
     output::progress("pausing kernels");
-    server_client::wait_for_starting(&target.tree());
+    server_client::wait_for_starting(&target.tree())?;
     let mut holds = server_client::holds(&target.tree())?;
     let pausing = Instant::now();
     for hold in &mut holds {
@@ -140,6 +141,7 @@ fn dump_stopped(
 
     output::progress("dumping processes");
     let dumping = Instant::now();
+    let tree = StoppedTree::prepare(target)?;
     run_criu(options, target, installation, found, images)?;
     times.criu = dumping.elapsed();
     for hold in &mut holds {
@@ -169,9 +171,9 @@ fn dump_stopped(
     output::progress_done();
 
     if options.leave_running {
-        target.resume();
+        drop(tree);
     } else {
-        if !target.end() {
+        if !tree.end() {
             output::note(format!(
                 "process {} was killed but is not gone after two seconds",
                 target.pid
@@ -207,7 +209,10 @@ fn run_criu(
     if !target.is_session_leader {
         arguments.push("--shell-job".into());
     }
-    criu::run::run(found, "dump", images, &arguments, &[], "HK0903")
+    // For a device server that turns up only now.
+    let limit =
+        (options.pause_timeout > 0).then(|| ("HETCKPT_PAUSE_TIMEOUT", options.pause_timeout.to_string().into()));
+    criu::run::run(found, "dump", images, &arguments, limit.as_slice(), "HK0903")
 }
 
 /// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.

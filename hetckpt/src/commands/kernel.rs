@@ -51,18 +51,20 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
 fn stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<String, Failure> {
     let refused =
         |why: String| Failure::new("HK0805", format!("kernel {} cannot be translated", kernel.name)).note(why);
-    if stage == Stage::Ir {
-        return Ok(print::kernel(kernel));
-    }
-    let mut bound = kernel.clone();
-    hetckpt_ir::module::bind_globals(&mut bound, &addresses(module))
-        .map_err(|global| refused(format!("nothing defines `{global}`")))?;
-    let source = if stage == Stage::Probed { kernel } else { &bound };
-    let probed = hetckpt_probes::probe(source, &hetckpt_probes::options::Options::default())
-        .map_err(|e| refused(e.to_string()))?;
+    let bound = || {
+        let mut bound = kernel.clone();
+        hetckpt_ir::module::bind_globals(&mut bound, &addresses(module))
+            .map_err(|global| refused(format!("nothing defines `{global}`")))?;
+        Ok(bound)
+    };
+    let probed = |source: &Kernel| {
+        hetckpt_probes::probe(source, &hetckpt_probes::options::Options::default()).map_err(|e| refused(e.to_string()))
+    };
     match stage {
-        Stage::Ir | Stage::Probed => Ok(print::kernel(&probed)),
+        Stage::Ir => Ok(print::kernel(kernel)),
+        Stage::Probed => Ok(print::kernel(&probed(kernel)?)),
         Stage::Ptx => {
+            let probed = probed(&bound()?)?;
             let layout = ThreadStateLayout::new(&probed);
             let options = hetckpt_codegen::ptx::PtxOptions {
                 shared_base: USUAL_SHARED_BASE,
@@ -72,7 +74,7 @@ fn stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<String, Failu
                 .map(|generated| generated.text)
                 .map_err(|e| refused(e.to_string()))
         }
-        Stage::Llvm => llvm(&print::kernel(&probed)),
+        Stage::Llvm => llvm(&print::kernel(&probed(&bound()?)?)),
     }
 }
 

@@ -18,6 +18,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(options) => run::run(options),
         Command::Launch(options) => run::launch(options),
+        Command::Guard(options) => dump::guard(options),
         Command::Ps(options) => ps::run(options),
         Command::Dump(options) => dump::run(options),
         Command::Restore(options) => restore::run(options),

@@ -20,6 +20,7 @@ use crate::cli::Restore;
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
+use crate::result_file::ResultFile;
 use crate::supervise::{self, HeldSignals, Relay};
 use crate::{archive_error, criu, output, target};
 
@@ -35,6 +36,8 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
         devices::require(&installation, &options.device)?;
     }
     require_free_pids(manifest)?;
+    let timings = options.timings.as_deref();
+    let timings = timings.map(|path| ResultFile::open(path, "HK0704")).transpose()?;
 
     // Before the first thread starts: a thread that does not hold a signal back would take it, and end us.
     let held = HeldSignals::hold()?;
@@ -49,10 +52,9 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     let restored = start.elapsed();
     let relays = stdio.into_relays();
     drop(images);
-    if let Some(file) = &options.timings {
+    if let Some(file) = timings {
         let text = json!({ "unpack": unpacked.as_secs_f64(), "criu": (restored - unpacked).as_secs_f64(), "total": restored.as_secs_f64() });
-        fs::write(file, text.to_string())
-            .map_err(|e| Failure::new("HK0704", format!("cannot write {}", file.display())).note(e.to_string()))?;
+        file.write(&text.to_string());
     }
     if options.detach {
         output::line(manifest.root_pid.to_string());

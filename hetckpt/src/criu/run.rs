@@ -36,7 +36,6 @@ pub fn run(
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null());
-    // CRIU keeps what it found out about the kernel there; it must not depend on who may write /run.
     for (name, value) in environment {
         command.env(name, value);
     }

@@ -510,7 +510,7 @@ pub struct WarpProbe {
     pub arrive: ResumePointId,
     /// Start of the following block: the lane has its result.
     pub leave: ResumePointId,
-    /// Lanes of this warp may have stopped since its last warp-level operation, so that on devices where lanes run
-    /// on their own the warp must ask, together, before it takes part.
+    /// Lanes of this warp may have stopped since its last warp-level operation. Generated code does not read it: on GPUs
+    /// warps stop as wholes, the CPU device lets lanes wait; the interpreter checks it.
     pub poll: bool,
 }

@@ -3,19 +3,31 @@
 //! # Requires
 //! An unprobed kernel.
 //! # Ensures
-//! `bb0` has no predecessors and ends in the kernel's only `Poll` of `rp0`; what stands before it only computes registers.
+//! `bb0` has no predecessors and ends in the kernel's only `Poll` of `rp0`; what stands before it only computes registers, of the launch's
+//! parameters and the thread's position alone.
 //! # Leaves alone
 //! The order of instructions; every other basic block.
 //! # Cost
 //! One poll a thread. It stands as late as may be, so that its load is under way while addresses are computed.
 //! # Source
-//! design.md §5, "Entry probe".
+//! ARCHITECTURE.md, "The way of a kernel".
 
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::Span;
+use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::{Kernel, ResumePoint, ResumePointKind};
+use hetckpt_ir::types::Space;
 
 use crate::edges::{predecessors, redirect};
+
+/// True if nothing but the launch itself decides what the instruction does. What kernels write does not: one before this in
+/// its stream may have been stopped before it wrote what a load would read here.
+fn only_computes(op: &Op) -> bool {
+    match op {
+        Op::Load { space, .. } => *space == Space::Param,
+        op => !op.has_side_effect(),
+    }
+}
 
 /// Inserts the entry probe.
 pub fn run(kernel: &mut Kernel) {
@@ -28,7 +40,7 @@ pub fn run(kernel: &mut Kernel) {
     let split = if is_target {
         0
     } else {
-        entry.insts.iter().take_while(|i| !i.op.has_side_effect()).count()
+        entry.insts.iter().take_while(|i| only_computes(&i.op)).count()
     };
     let rest = BasicBlock {
         insts: entry.insts.split_off(split),

@@ -5,13 +5,20 @@ use hetckpt_ir::analysis::definitions::Definitions;
 use hetckpt_ir::analysis::dominators::Dominators;
 use hetckpt_ir::analysis::induction;
 use hetckpt_ir::analysis::liveness::Liveness;
-use hetckpt_ir::analysis::loops::LoopForest;
-use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::analysis::loops::{Loop, LoopForest};
+use hetckpt_ir::analysis::uniformity::{Divergence, Uniformity};
+use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::BbId;
+use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::Space;
 
 use crate::options::Options;
 use crate::{strip_mine_loops, unroll_with_exits};
+
+/// Instructions that an access to device memory counts for. A loop that does little else takes as long per instruction as
+/// the memory lets it: about this much longer where all threads of a GPU stream through memory.
+const MEMORY_WORK: u32 = 16;
 
 /// A loop of the kernel; index into the [`Nest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +48,8 @@ pub enum How {
         /// Bodies.
         factor: u32,
     },
-    /// Not at all: each iteration passes a barrier.
+    /// Not at all: each iteration passes a barrier, and the loop is not affine, holds strip-mined loops, or is not gone
+    /// round by the block together.
     HasBarrier,
 }
 
@@ -67,6 +75,7 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
     let nest = Nest::new(kernel, &forest);
     let definitions = Definitions::new(kernel);
     let liveness = Liveness::new(kernel);
+    let uniformity = Uniformity::new(kernel, &definitions);
     let polls: Vec<bool> = nest
         .ids()
         .map(|id| nest.can_iterate_without_barrier(kernel, id))
@@ -80,25 +89,41 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
             .blocks
             .iter()
             .filter(|b| forest.innermost(**b) == Some(forest_id));
-        let own: usize = own.map(|b| kernel.blocks[b.index()].insts.len() + 1).sum();
+        let own: Vec<_> = own.map(|b| &kernel.blocks[b.index()]).collect();
+        let size = own.iter().map(|block| block.insts.len() + 1).sum::<usize>();
+        let own = own.iter().map(|block| work_of(block)).fold(0, u32::saturating_add);
         let inner = planned
             .iter()
             .filter(|inner| nest.parent(inner.id) == Some(id))
             .map(PlannedLoop::work_once);
-        let work = inner.fold(u32::try_from(own).unwrap_or(u32::MAX), u32::saturating_add);
-        let holds_polling_loop = nest.ids().any(|inner| polls[inner.0] && nest.is_inside(inner, id));
+        let work = inner.fold(own, u32::saturating_add);
+        let holds = |wanted: fn(&How) -> bool| {
+            let mut inside = planned.iter().filter(|inner| nest.is_inside(inner.id, id));
+            inside.any(|inner| wanted(&inner.how))
+        };
+        // Loops inside that count down go on counting from one iteration to the next, and poll by themselves; but their
+        // register is filled where the outermost loop is entered. Chunks of strip-mined ones do not add up over the
+        // iterations of this one.
+        let is_root = !nest.parent(id).is_some_and(|outer| polls[outer.0]);
+        let may_strip_mine = !holds(|how| matches!(how, How::StripMine(_)))
+            && (is_root || !holds(|how| matches!(how, How::CountDown { .. })))
+            && (polls[id.0] || passes_together(&uniformity, natural));
         let chunk = (options.budget_insts / work).clamp(1, options.max_chunk.max(1));
         let strip_mining = || {
             let induction = induction::find(kernel, &definitions, &dominators, &forest, forest_id)?;
             strip_mine_loops::plan(kernel, &liveness, induction, chunk)
         };
-        let how = if !polls[id.0] {
-            How::HasBarrier
-        } else if let Some(plan) = if holds_polling_loop { None } else { strip_mining() } {
+        let how = if let Some(plan) = may_strip_mine.then(strip_mining).flatten() {
             How::StripMine(plan)
+        } else if !polls[id.0] {
+            How::HasBarrier
         } else if unroll_with_exits::is_candidate(kernel, natural.header) {
             How::CountDown {
-                factor: unroll_with_exits::factor(work, options.max_unroll, options.max_unrolled_insts),
+                factor: unroll_with_exits::factor(
+                    u32::try_from(size).unwrap_or(u32::MAX),
+                    options.max_unroll,
+                    options.max_unrolled_insts,
+                ),
             }
         } else {
             How::CountDown { factor: 1 }
@@ -111,6 +136,29 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
     }
     planned.reverse();
     (nest, planned)
+}
+
+/// What a block costs, in instructions: those that wait for memory take as long as many others.
+fn work_of(block: &BasicBlock) -> u32 {
+    let waits = |op: &Op| match op {
+        Op::Load { space, .. } | Op::Store { space, .. } | Op::Atom { space, .. } => {
+            matches!(space, Space::Global | Space::Generic)
+        }
+        _ => false,
+    };
+    let work = block
+        .insts
+        .iter()
+        .map(|inst| if waits(&inst.op) { MEMORY_WORK } else { 1 });
+    work.fold(1, u32::saturating_add)
+}
+
+/// True if all threads of a block go round the loop together.
+fn passes_together(uniformity: &Uniformity, natural: &Loop) -> bool {
+    let is_uniform = |b: &BbId| uniformity.branch(*b) == Divergence::BlockUniform;
+    uniformity.control(natural.header) == Divergence::BlockUniform
+        && natural.latches.iter().all(is_uniform)
+        && natural.exits.iter().all(|(from, _)| is_uniform(from))
 }
 
 impl PlannedLoop {

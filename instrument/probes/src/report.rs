@@ -13,7 +13,7 @@ pub struct Report {
     pub num_warp_ops: u32,
     /// Edges that close cycles with several entries, each with a countdown now.
     pub num_irreducible: u32,
-    /// Why loops and barriers carry no probe at all, if so.
+    /// Why probes are missing, if some are.
     pub unprobed: Option<Unprobed>,
     /// Loops, by header.
     pub loops: Vec<LoopReport>,

@@ -9,7 +9,7 @@
 //! # Cost
 //! None here.
 //! # Source
-//! design.md §5, "Barrier probe"; PTX ISA, "bar, barrier".
+//! ARCHITECTURE.md, "The way of a kernel"; PTX ISA, "bar, barrier".
 
 use hetckpt_ir::basic_block::{BarrierProbe, BasicBlock, Terminator};
 use hetckpt_ir::entity::BbId;

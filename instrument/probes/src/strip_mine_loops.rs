@@ -23,7 +23,7 @@
 //! # Cost
 //! About six instructions when the loop is entered and once a chunk; none per iteration.
 //! # Source
-//! design.md §5; strip-mining as in Wolfe, "High Performance Compilers for Parallel Computing".
+//! ARCHITECTURE.md, "The way of a kernel"; strip-mining as in Wolfe, "High Performance Compilers for Parallel Computing".
 
 use hetckpt_ir::analysis::induction::{Induction, Step};
 use hetckpt_ir::analysis::liveness::Liveness;

@@ -9,7 +9,7 @@
 //! # Cost
 //! Code size; per iteration nothing, and often a gain.
 //! # Source
-//! design.md §2, the figures for loops unrolled on PTX.
+//! Measured on one H200: what a countdown per iteration costs, and what is left of it with several bodies.
 
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::BbId;

@@ -8,7 +8,7 @@
 //! # Leaves alone
 //! Everything else.
 //! # Cost
-//! One vote and one load for each operation marked, on devices whose lanes run together.
+//! None in generated code: on GPUs warps stop as wholes, the CPU device lets lanes wait; the interpreter checks it.
 //! # Source
 //! Forward data flow over the basic blocks; a lane that has stopped does not take part in later operations, and the
 //! pause word stays set once it is.

@@ -53,7 +53,7 @@ macro_rules! filetests {
 }
 
 filetests! {
-    entry_probe_stands_before_first_store: "entry_probe/before_first_store",
+    entry_probe_stands_before_first_load: "entry_probe/before_first_load",
     entry_probe_stands_before_barrier: "entry_probe/before_barrier",
     split_barriers_in_loop: "split_barriers/in_loop",
     split_warp_ops_guarded: "split_warp_ops/guarded",

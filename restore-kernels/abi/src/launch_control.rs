@@ -7,6 +7,10 @@
 //! multiprocessor reads the word of its number. The host writes them; the control block itself is read only by code that
 //! has seen one set, or by a continuation's start.
 //!
+//! The words do not change all at once. A kernel that ended because some say stop, while others do not yet, would let the
+//! next kernel of its stream run on their multiprocessors. So the host writes the word at [`TOLD_WORD_AT`] last, to every
+//! arena, and a thread that stops waits for it first.
+//!
 //! Slots hold the state of blocks that were stopped part-way; the host zeroes them. Every thread of the launch that does not
 //! finish is found either in `entry_bits` (stopped at its entry: not started, or in a continuation still as it was in the
 //! slot that it was given) or in its block's slot.
@@ -39,6 +43,9 @@ pub const ARENA_BYTES: u64 = 2 << 20;
 pub const NUM_PAUSE_WORDS: u32 = 128;
 /// Bytes from pause word to pause word.
 pub const PAUSE_WORD_STRIDE: u32 = 128;
+
+/// Offset in an arena of the u32 that is set, to all ones, once every pause word of every arena is.
+pub const TOLD_WORD_AT: u64 = NUM_PAUSE_WORDS as u64 * PAUSE_WORD_STRIDE as u64;
 
 /// Size of a control block in bytes.
 pub const LAUNCH_CONTROL_BYTES: u64 = 128;

@@ -61,11 +61,10 @@ fn main() {
                     .map_or("?".into(), |(registers, spilled)| format!("{registers} ({spilled} B)"))
             };
             println!(
-                "{name:44} {:>14} {:>14} {:>14}  {} left out",
+                "{name:44} {:>14} {:>14} {:>14}",
                 show(&original),
                 show(&plain),
-                show(&with),
-                probed.dropped_polls
+                show(&with)
             );
         }
     }

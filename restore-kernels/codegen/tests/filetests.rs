@@ -1,5 +1,6 @@
 //! Golden files: `filetests/<case>.ir` holds a probed kernel, `<case>.ptx` what is generated for it as an ordinary program and
-//! `<case>.continued.ptx` as the continuation of all its resume points. `BLESS=1` rewrites the expectations.
+//! `<case>.continued.ptx` as the continuation of all its resume points, `<case>.out_of_step.ptx` (if there is one) the same for
+//! threads that are out of step. `BLESS=1` rewrites the expectations.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::path::Path;
@@ -40,6 +41,35 @@ fn check(case: &str) {
     let program = continuation(&kernel, &points, Peel::None).unwrap();
     let continued = generate(&program, &layout, &options).unwrap();
     compare(&folder.join(format!("{case}.continued.ptx")), &continued.text);
+    let out_of_step = PtxOptions {
+        in_step: false,
+        ..options
+    };
+    let continued = generate(&program, &layout, &out_of_step).unwrap();
+    let golden = folder.join(format!("{case}.out_of_step.ptx"));
+    if golden.exists() {
+        compare(&golden, &continued.text);
+    }
+}
+
+#[test]
+fn chunked_barriers() {
+    check("chunked_barriers");
+}
+
+#[test]
+fn budgeted_barriers() {
+    check("budgeted_barriers");
+}
+
+#[test]
+fn spin_wait() {
+    check("spin_wait");
+}
+
+#[test]
+fn loaded_count() {
+    check("loaded_count");
 }
 
 #[test]

@@ -36,10 +36,7 @@ fn ptxas() -> Option<PathBuf> {
 /// PTX texts: those of the front end's tests, and those of the test programs if they have been built.
 fn texts() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut folders = vec![
-        root.join("instrument/ptx/tests/filetests"),
-        root.join("target/programs"),
-    ];
+    let mut folders = vec![root.join("instrument/ptx/tests/filetests"), root.join("target/e2e/ptx")];
     folders.extend(std::env::var_os("HETCKPT_TEST_PTX_DIR").map(PathBuf::from));
     let mut texts = Vec::new();
     for folder in folders {
@@ -136,6 +133,14 @@ fn forms(kernel: &Kernel, sm: u32) -> Vec<(String, String)> {
     forms.push((
         "continued".to_owned(),
         generate(&all, &layout, &options(sm)).unwrap().text,
+    ));
+    let out_of_step = PtxOptions {
+        in_step: false,
+        ..options(sm)
+    };
+    forms.push((
+        "out_of_step".to_owned(),
+        generate(&all, &layout, &out_of_step).unwrap().text,
     ));
     let peeled = continuation(&probed, &points, Peel::Loops).unwrap();
     forms.push((

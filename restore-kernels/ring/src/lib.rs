@@ -19,3 +19,4 @@ pub mod pinned_table;
 pub mod message;
 pub mod control_socket;
 pub mod runtime_dir;
+pub mod server_start;

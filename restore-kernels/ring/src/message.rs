@@ -1,7 +1,7 @@
 //! Control messages: JSON, each answered by one [`Response`].
 //!
 //! Who sends what: the shim `Hello` (once, then its connection is silent and only shows that both live); the plugin
-//! `Pause`, `Capture`, `Attach`, `Release`; the command line `Status`, `Devices`. A connection that sent `Pause` or
+//! `Pause`, `Capture`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection that sent `Pause` or
 //! `Attach` holds the pause: when it closes without `Release { app_is_gone: true }`, the server resumes the kernels.
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,11 @@ pub enum Request {
     /// What is running. Answer: [`Response::Status`].
     Status,
     /// Stop all kernels at their next probe, and hold them. Answer [`Response::Done`] once nothing runs any more.
-    Pause,
+    Pause {
+        /// Milliseconds that the kernels have to stop; 0: as long as the server gives them by itself.
+        #[serde(default)]
+        limit_ms: u64,
+    },
     /// Write the device state of the frozen application. With it travels the directory's descriptor. Answer:
     /// [`Response::Captured`].
     Capture,
@@ -43,8 +47,6 @@ pub enum Request {
         /// The application has been dumped and killed: do not resume, exit.
         app_is_gone: bool,
     },
-    /// Which devices there are. Answer: [`Response::Devices`].
-    Devices,
 }
 
 /// An answer.
@@ -72,11 +74,6 @@ pub enum Response {
     },
     /// To `Status`.
     Status(ServerStatus),
-    /// To `Devices`.
-    Devices {
-        /// One each.
-        devices: Vec<DeviceSummary>,
-    },
     /// It did not work.
     Error {
         /// Stable code, `HK0602`.

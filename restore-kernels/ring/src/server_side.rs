@@ -164,21 +164,6 @@ impl ServerSide {
     pub fn pinned_table(&self) -> PinnedTable<'_> {
         PinnedTable::new(&self.memory)
     }
-
-    /// Byte ranges of the shared memory that hold nothing while no command is on its way: free chunks. A snapshot may
-    /// punch them out.
-    #[must_use]
-    pub fn free_chunk_ranges(&self) -> Vec<(u64, u64)> {
-        (0..layout::NUM_CHUNKS)
-            .filter(|&i| {
-                self.memory
-                    .u32_at(layout::CHUNK_STATES + i as usize * 4)
-                    .load(Ordering::Acquire)
-                    == 0
-            })
-            .map(|i| (chunk_offset(i) as u64, layout::CHUNK_BYTES as u64))
-            .collect()
-    }
 }
 
 fn check(chunk: Chunk) -> Result<(), RingError> {

@@ -47,7 +47,7 @@ fn a_refusal_is_an_error_with_its_code() {
             };
             server.send(&refusal, &[]).unwrap();
         });
-        match client.ask(&Request::Pause, &[]) {
+        match client.ask(&Request::Pause { limit_ms: 0 }, &[]) {
             Err(RingError::Refused { code, message }) => {
                 assert_eq!((code.as_str(), message.as_str()), ("HK0501", "no such device"))
             }

@@ -316,5 +316,6 @@ fn run(stopped: &Stopped, kernels: &mut Kernels) -> KernelRun {
             .map(|b| to_state(b, &probed.layout, &points))
             .collect(),
         not_started: stopped.grid.not_started.clone(),
+        in_step: stopped.points.as_ref().is_none_or(|start| start.in_step),
     }
 }

@@ -15,7 +15,6 @@ use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::version::PROTOCOL_VERSION;
 
 use crate::capture::capture;
-use crate::choose_device::summaries;
 use crate::error::ServerError;
 use crate::launch::kernel_name;
 use crate::pause;
@@ -167,8 +166,9 @@ impl Control {
                 })
             }
             Request::Status => Ok(Response::Status(self.status())),
-            Request::Pause => {
-                let elapsed_us = pause::pause(session, number)?;
+            Request::Pause { limit_ms } => {
+                let limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
+                let elapsed_us = pause::pause(session, number, limit)?;
                 Ok(Response::Done { elapsed_us })
             }
             Request::Capture => {
@@ -196,7 +196,6 @@ impl Control {
                 }
                 Ok(Response::Done { elapsed_us: 0 })
             }
-            Request::Devices => Ok(Response::Devices { devices: summaries() }),
         }
     }
 

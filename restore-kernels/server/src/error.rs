@@ -88,7 +88,8 @@ impl ServerError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Usage(_) | Self::Daemon(_) => "HK0503",
-            Self::Device(_) => "HK0501",
+            Self::Device(DeviceError::NotPresent { .. }) => "HK0501",
+            Self::Device(_) => "HK0504",
             Self::Ring(_) | Self::Os { .. } => "HK0502",
             Self::File { .. } => "HK0606",
             Self::NotStopped { .. } => "HK0602",
@@ -99,5 +100,24 @@ impl ServerError {
             Self::Version { .. } => "HK0703",
             Self::Rebuild { .. } => "HK0607",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_device_is_called_missing() {
+        let missing = DeviceError::NotPresent {
+            device: "cuda:1".to_owned(),
+            reason: "too few".to_owned(),
+        };
+        let failed = DeviceError::OutOfMemory {
+            requested_bytes: 2,
+            free_bytes: 1,
+        };
+        let code = |error| ServerError::from(error).code();
+        assert_eq!((code(missing), code(failed)), ("HK0501", "HK0504"));
     }
 }

@@ -10,6 +10,8 @@ use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_resegment::continuation::{Peel, continuation};
 
+use crate::start_points::StartPoints;
+
 /// Which code a device takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Generator {
@@ -25,17 +27,19 @@ pub enum Start<'a> {
     /// The whole grid at the kernel's entry.
     Whole,
     /// Listed blocks at these resume points, ascending.
-    Listed(&'a [u32]),
+    Listed(&'a StartPoints),
 }
 
-fn has_barrier(kernel: &Kernel) -> bool {
+/// True if threads of a block wait for one another.
+pub fn has_barrier(kernel: &Kernel) -> bool {
     kernel
         .blocks
         .iter()
         .any(|b| matches!(b.terminator, Terminator::Barrier { .. }))
 }
 
-fn has_warp_op(kernel: &Kernel) -> bool {
+/// True if lanes of a warp wait for one another.
+pub fn has_warp_op(kernel: &Kernel) -> bool {
     kernel
         .blocks
         .iter()
@@ -44,6 +48,12 @@ fn has_warp_op(kernel: &Kernel) -> bool {
 }
 
 impl Generator {
+    /// True if its code stops threads that are in step so that they stay in step ([`crate::start_points`]).
+    #[must_use]
+    pub fn keeps_in_step(self) -> bool {
+        matches!(self, Self::Ptx(_))
+    }
+
     /// What a device is asked to load so that `kernel` starts as `start` says.
     ///
     /// # Errors
@@ -52,8 +62,8 @@ impl Generator {
         let (has_barrier, has_warp_op) = (has_barrier(kernel), has_warp_op(kernel));
         let program = match start {
             Start::Whole => Program::from_start(kernel.clone()),
-            Start::Listed(points) => {
-                let points: Vec<ResumePointId> = points.iter().map(|&p| ResumePointId(p)).collect();
+            Start::Listed(start) => {
+                let points: Vec<ResumePointId> = start.points.iter().map(|&p| ResumePointId(p)).collect();
                 // Jumping into loops is fine for LLVM and where all lanes must meet at the same instruction; else the
                 // driver's compiler likes reducible control flow better.
                 let peel = match self {
@@ -75,7 +85,15 @@ impl Generator {
             },
             Self::Ptx(options) => {
                 let block_list = matches!(start, Start::Listed(_));
-                let options = PtxOptions { block_list, ..options };
+                let in_step = match start {
+                    Start::Whole => true,
+                    Start::Listed(start) => start.in_step,
+                };
+                let options = PtxOptions {
+                    block_list,
+                    in_step,
+                    ..options
+                };
                 Code::Ptx(generate(&program, layout, &options).map_err(|e| e.to_string())?.text)
             }
         };

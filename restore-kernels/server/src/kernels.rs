@@ -1,15 +1,15 @@
 //! Kernels of an application: probed and built for the device when first needed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
+use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Device, KernelAttributes, LoadedKernel, OpaqueKernel};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_probes::options::Options;
 
 use crate::generate::{Generator, Start};
+use crate::start_points::StartPoints;
 
 /// What kernels are built with.
 #[derive(Clone)]
@@ -34,24 +34,10 @@ pub struct ProbedKernel {
 }
 
 /// The ordinary program under `None`; continuations by their resume points.
-type Built = HashMap<Option<Vec<u32>>, BuildResult<Arc<dyn LoadedKernel>>>;
+type Built = HashMap<Option<StartPoints>, BuildResult<Arc<dyn LoadedKernel>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Resume points at which the blocks of `grid` start, ascending; `None` if it is the whole grid from the start.
-#[must_use]
-pub fn start_points(grid: &PausedGrid, num_blocks: u64) -> Option<Vec<u32>> {
-    if grid.paused.is_empty() && grid.num_not_started() == num_blocks {
-        return None;
-    }
-    let mut points: BTreeSet<u32> = grid.paused.iter().flat_map(|b| &b.resume_points).copied().collect();
-    points.remove(&FINISHED);
-    if !grid.not_started.is_empty() || points.is_empty() {
-        points.insert(0);
-    }
-    Some(points.into_iter().collect())
 }
 
 impl ProbedKernel {
@@ -69,16 +55,16 @@ impl ProbedKernel {
 
     /// True if building for `points` would return at once.
     #[must_use]
-    pub fn is_built(&self, points: Option<&[u32]>) -> bool {
-        lock(&self.built).contains_key(&points.map(<[u32]>::to_vec))
+    pub fn is_built(&self, points: Option<&StartPoints>) -> bool {
+        lock(&self.built).contains_key(&points.cloned())
     }
 
     /// The program that starts at `points` (`None`: the ordinary one), built now if it has not been.
     ///
     /// # Errors
     /// In words.
-    pub fn build(&self, points: Option<&[u32]>) -> BuildResult<Arc<dyn LoadedKernel>> {
-        let key = points.map(<[u32]>::to_vec);
+    pub fn build(&self, points: Option<&StartPoints>) -> BuildResult<Arc<dyn LoadedKernel>> {
+        let key = points.cloned();
         if let Some(known) = lock(&self.built).get(&key) {
             return known.clone();
         }

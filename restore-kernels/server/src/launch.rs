@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use hetckpt_abi::paused_block::PausedGrid;
+use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::{Blocks, Launch, LoadedKernel, Outcome, Queue, RunningLaunch};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::reply::Reply;
 
 use crate::cuda_result;
-use crate::kernels::{ProbedKernel, start_points};
+use crate::kernels::ProbedKernel;
 use crate::queues::{InFlight, Item, LaunchSpec, Pending, Queues, Stopped, Work};
 use crate::session::Session;
+use crate::start_points::StartPoints;
 
 /// A launch that the device has refused: it takes its place among those in flight so that order is kept.
 struct Refused(DeviceError);
@@ -70,7 +73,7 @@ fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
             Ok((probed, launch_of(spec, loaded, Blocks::All)))
         }
         Work::Resume(stopped) => {
-            let loaded = stopped.probed.build(stopped.points.as_deref()).map_err(refuse)?;
+            let loaded = stopped.probed.build(stopped.points.as_ref()).map_err(refuse)?;
             let blocks = match stopped.points {
                 None => Blocks::All,
                 Some(_) => Blocks::Rest(Arc::clone(&stopped.grid)),
@@ -95,7 +98,7 @@ pub fn build(item: &Item) {
             }
             spec.kernel.as_ref().and_then(|k| k.build().err())
         }
-        Work::Resume(stopped) => stopped.probed.build(stopped.points.as_deref()).err(),
+        Work::Resume(stopped) => stopped.probed.build(stopped.points.as_ref()).err(),
         Work::Command { .. } | Work::AwaitHostFunction(_) => None,
     };
     if let Some(reason) = failed {
@@ -131,6 +134,18 @@ fn stopped_spec(item: &Item) -> Option<(Arc<LaunchSpec>, Option<&Stopped>)> {
     }
 }
 
+/// True if a launch that came back as `grid` has run beyond its entry; `before` is what it was to go on with.
+fn has_run(grid: &PausedGrid, before: Option<&PausedGrid>) -> bool {
+    match before {
+        // Threads that have ended need not have done anything.
+        None => {
+            let mut points = grid.paused.iter().flat_map(|block| &block.resume_points);
+            points.any(|&point| point != 0 && point != FINISHED)
+        }
+        Some(b) => (grid.paused.len(), grid.num_not_started()) != (b.paused.len(), b.num_not_started()),
+    }
+}
+
 /// Enters how the first launch in flight of `stream` ended. Returns pending commands that may be carried out now.
 pub fn settle(session: &Session, queues: &mut Queues, stream: u64, outcome: Outcome) -> Vec<Pending> {
     let Some(s) = queues.streams.get_mut(&stream) else {
@@ -145,15 +160,10 @@ pub fn settle(session: &Session, queues: &mut Queues, stream: u64, outcome: Outc
     let ready = match outcome {
         Outcome::Paused(grid) => {
             if let (Some((spec, before)), Some(probed)) = (stopped_spec(&item), probed) {
-                let points = start_points(&grid, num_blocks(spec.grid));
-                is_overtaking = !s.stopped.is_empty()
-                    && match before {
-                        None => points.is_some(),
-                        Some(b) => {
-                            (grid.paused.len(), grid.num_not_started())
-                                != (b.grid.paused.len(), b.grid.num_not_started())
-                        }
-                    };
+                let was_in_step = before.and_then(|b| b.points.as_ref()).is_none_or(|start| start.in_step);
+                let stays_in_step = was_in_step && session.builder.generator.keeps_in_step();
+                let points = StartPoints::of(&grid, num_blocks(spec.grid), &probed.kernel, stays_in_step);
+                is_overtaking = !s.stopped.is_empty() && has_run(&grid, before.map(|b| &*b.grid));
                 let work = match points {
                     None if spec.kernel.is_some() => Work::Start(spec),
                     points => Work::Resume(Stopped {
@@ -171,8 +181,8 @@ pub fn settle(session: &Session, queues: &mut Queues, stream: u64, outcome: Outc
             }
             Vec::new()
         }
+        // Behind a launch that has stopped, one can end whose threads had nothing to do.
         Outcome::Finished => {
-            is_overtaking = !s.stopped.is_empty();
             session.answer(item.reply, queues.fault, &Reply::Nothing);
             queues.complete(stream)
         }

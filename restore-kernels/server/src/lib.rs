@@ -16,6 +16,7 @@ pub mod generate;
 pub mod kernels;
 pub mod modules;
 pub mod queues;
+pub mod start_points;
 pub mod session;
 pub mod reader;
 pub mod commands;

@@ -12,10 +12,10 @@ use crate::queues::{Queues, Reading};
 use crate::session::{Session, lock};
 use crate::worker::kick;
 
-/// How long kernels have to stop, unless `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
+/// How long kernels have to stop, unless the request or `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The deadline for kernels to stop.
+/// How long kernels have to stop where a request sets no limit.
 #[must_use]
 pub fn deadline() -> Duration {
     let seconds = std::env::var("HETCKPT_PAUSE_TIMEOUT")
@@ -26,15 +26,15 @@ pub fn deadline() -> Duration {
         .unwrap_or(DEADLINE)
 }
 
-/// Stops everything on behalf of connection `holder`. Returns the microseconds until nothing ran any more (0 if nothing
-/// ran).
+/// Stops everything on behalf of connection `holder`, within `limit` if it sets one, else within the session's. Returns the
+/// microseconds until nothing ran any more (0 if nothing ran).
 ///
 /// # Errors
 /// [`ServerError::NotStopped`], [`ServerError::Device`], [`ServerError::Overtaken`]; then everything goes on.
-pub fn pause(session: &Arc<Session>, holder: u64) -> Result<u64, ServerError> {
+pub fn pause(session: &Arc<Session>, holder: u64, limit: Option<Duration>) -> Result<u64, ServerError> {
     let mut holds = lock(&session.holds);
     if holds.holders.is_empty() {
-        stop(session)?;
+        stop(session, limit.unwrap_or(session.pause_deadline))?;
     }
     if !holds.holders.contains(&holder) {
         holds.holders.push(holder);
@@ -58,31 +58,30 @@ pub fn is_held(session: &Session) -> bool {
     !lock(&session.holds).holders.is_empty()
 }
 
-fn stop(session: &Arc<Session>) -> Result<(), ServerError> {
+fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
     let started = Instant::now();
     {
         let mut queues = lock(&session.queues);
         queues.is_paused = true;
-        queues.last_stop = None;
         queues.overtaken = None;
         for s in queues.streams.values_mut() {
             s.is_draining = !s.in_flight.is_empty();
+            s.stopped_at = None;
         }
     }
     let stopped = session
         .device
         .request_pause()
         .map_err(ServerError::from)
-        .and_then(|()| wait_quiet(session, started));
+        .and_then(|()| wait_quiet(session, started, limit));
     if let Err(error) = stopped {
         tracing::error!(%error, "pause failed; everything goes on");
         go_on(session);
         return Err(error);
     }
     let queues = lock(&session.queues);
-    let latency = queues
-        .last_stop
-        .map_or(Duration::ZERO, |at| at.saturating_duration_since(started));
+    let last_stop = queues.streams.values().filter_map(|s| s.stopped_at).max();
+    let latency = last_stop.map_or(Duration::ZERO, |at| at.saturating_duration_since(started));
     drop(queues);
     let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
     session.last_pause_us.store(us, std::sync::atomic::Ordering::Relaxed);
@@ -90,15 +89,14 @@ fn stop(session: &Arc<Session>) -> Result<(), ServerError> {
     Ok(())
 }
 
-fn wait_quiet(session: &Session, started: Instant) -> Result<(), ServerError> {
-    let deadline = session.pause_deadline;
+fn wait_quiet(session: &Session, started: Instant, limit: Duration) -> Result<(), ServerError> {
     let mut queues = lock(&session.queues);
     while !queues.is_quiet() {
-        let Some(left) = deadline.checked_sub(started.elapsed()) else {
+        let Some(left) = limit.checked_sub(started.elapsed()) else {
             let kernel = running_kernel(&queues);
             return Err(ServerError::NotStopped {
                 kernel,
-                seconds: deadline.as_secs_f64(),
+                seconds: limit.as_secs_f64(),
             });
         };
         let waited = session.changed.wait_timeout(queues, left);

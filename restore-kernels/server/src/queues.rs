@@ -14,11 +14,12 @@ use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_state::queue::Place;
 
 use crate::kernels::{KernelCode, ProbedKernel};
+use crate::start_points::StartPoints;
 
 /// The legacy default stream.
 pub const LEGACY: u64 = 0;
 /// Launches that one stream gives to the device ahead of their completion.
-pub const MAX_IN_FLIGHT: usize = 64;
+pub const MAX_IN_FLIGHT: usize = 32;
 
 /// A launch as the application asked for it.
 #[derive(Clone)]
@@ -52,7 +53,7 @@ pub struct Stopped {
     /// What is left of it.
     pub grid: Arc<PausedGrid>,
     /// Resume points at which its blocks start; `None`: the whole grid from the start.
-    pub points: Option<Vec<u32>>,
+    pub points: Option<StartPoints>,
 }
 
 /// What a stream has to do.
@@ -110,6 +111,8 @@ pub struct Stream {
     pub stopped: Vec<Item>,
     /// Nothing is to be launched until `in_flight` has been emptied.
     pub is_draining: bool,
+    /// When nothing of it ran any more after the latest request to pause.
+    pub stopped_at: Option<Instant>,
     /// Items ever put in.
     pub submitted: u64,
     /// Items done.
@@ -136,6 +139,7 @@ impl Stream {
             in_flight: VecDeque::new(),
             stopped: Vec::new(),
             is_draining: false,
+            stopped_at: None,
             submitted: 0,
             completed: 0,
             is_busy: false,
@@ -203,8 +207,6 @@ pub struct Queues {
     pub is_ending: bool,
     /// Sticky result.
     pub fault: u32,
-    /// When launches stopped after the last request to pause.
-    pub last_stop: Option<Instant>,
     /// A launch went on although the one before it had stopped.
     pub overtaken: Option<String>,
     clock_start: Instant,
@@ -247,7 +249,6 @@ impl Queues {
             reading: Reading::On,
             is_ending: false,
             fault: 0,
-            last_stop: None,
             overtaken: None,
             clock_start: Instant::now(),
             clock_offset: clock,
@@ -429,7 +430,7 @@ impl Item {
     pub fn is_built(&self) -> Option<bool> {
         match &self.work {
             Work::Start(spec) => Some(spec.kernel.as_ref().is_none_or(|k| k.is_built())),
-            Work::Resume(stopped) => Some(stopped.probed.is_built(stopped.points.as_deref())),
+            Work::Resume(stopped) => Some(stopped.probed.is_built(stopped.points.as_ref())),
             Work::Command { .. } | Work::AwaitHostFunction(_) => None,
         }
     }

@@ -23,11 +23,12 @@ use crate::capture::of_chunk_error;
 use crate::choose_device::Chosen;
 use crate::commands::work_of;
 use crate::error::ServerError;
-use crate::kernels::{ProbedKernel, start_points};
+use crate::kernels::ProbedKernel;
 use crate::launch::num_blocks;
 use crate::modules::LoadedModule;
 use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, Work};
 use crate::session::{Session, lock};
+use crate::start_points::StartPoints;
 use crate::thread_state::grid_from_state;
 
 /// Largest state file that is read, compressed and decompressed.
@@ -219,7 +220,7 @@ fn items(
                 if run.params.len() < usize::try_from(probed.kernel.param_bytes()).unwrap_or(usize::MAX) {
                     return Err(damaged("a launch with too few parameters"));
                 }
-                let points = start_points(&grid, num_blocks(run.grid));
+                let points = StartPoints::of(&grid, num_blocks(run.grid), &probed.kernel, run.in_step);
                 let spec = LaunchSpec {
                     build_before: Vec::new(),
                     kernel: None,
@@ -263,7 +264,7 @@ fn build_stopped(queues: &Queues) -> Result<(), ServerError> {
     let results: Vec<Result<(), ServerError>> = std::thread::scope(|scope| {
         let build = |stopped: &Stopped| {
             let kernel = stopped.probed.kernel.name.clone();
-            let built = stopped.probed.build(stopped.points.as_deref());
+            let built = stopped.probed.build(stopped.points.as_ref());
             built
                 .map(drop)
                 .map_err(|reason| ServerError::Rebuild { kernel, reason })

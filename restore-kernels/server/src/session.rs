@@ -40,7 +40,7 @@ pub struct Session {
     pub queues: Mutex<Queues>,
     /// Notified whenever `queues` changes.
     pub changed: Condvar,
-    /// How long kernels have to stop.
+    /// How long kernels have to stop where a request sets no limit.
     pub pause_deadline: Duration,
     /// Connections that hold the pause.
     pub holds: Mutex<Holds>,

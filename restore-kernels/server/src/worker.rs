@@ -114,6 +114,26 @@ fn carry_out<'a>(
     lock(&session.queues)
 }
 
+/// During a pause, waits until nothing of `stream` runs any more, and notes when that was. All of its launches stop
+/// almost at once; what they have left is fetched afterwards.
+fn note_stop(session: &Session, stream: u64) {
+    let last = {
+        let queues = lock(&session.queues);
+        let s = queues
+            .streams
+            .get(&stream)
+            .filter(|s| queues.is_paused && s.stopped_at.is_none());
+        s.and_then(|s| s.in_flight.back())
+            .map(|launch| Arc::clone(&launch.running))
+    };
+    let Some(last) = last else { return };
+    last.wait_stopped();
+    let now = Instant::now();
+    if let Some(s) = lock(&session.queues).streams.get_mut(&stream) {
+        s.stopped_at = Some(now);
+    }
+}
+
 /// The worker of one stream.
 fn run(session: &Arc<Session>, stream: u64) {
     let mut queues = lock(&session.queues);
@@ -146,11 +166,10 @@ fn run(session: &Arc<Session>, stream: u64) {
                 set_busy(&mut queues, stream, true);
                 drop(queues);
                 running.wait_stopped();
-                let stopped_at = Instant::now();
+                note_stop(session, stream);
                 let outcome = running.wait();
                 queues = lock(&session.queues);
                 set_busy(&mut queues, stream, false);
-                queues.last_stop = queues.last_stop.max(Some(stopped_at));
                 let ready = launch::settle(session, &mut queues, stream, outcome);
                 session.changed.notify_all();
                 queues = carry_out(session, queues, ready);

@@ -3,10 +3,16 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hetckpt_ring::command::{Command, EventId, Rows, StreamId};
+use hetckpt_ring::control_socket::{ControlSocket, listen};
+use hetckpt_ring::error::RingError;
+use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::Reply;
+use hetckpt_ring::runtime_dir::socket_path;
+use hetckpt_server::control::{Control, SocketFile};
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
 use support::{Server, start, start_with_deadline};
@@ -281,7 +287,7 @@ fn pause_that_is_not_heeded_fails_and_everything_goes_on() {
     app.count(DEFAULT, out, 1, 3000);
     app.fill(DEFAULT, out + 4, 1, 8);
     server.wait_additions(5);
-    let error = hetckpt_server::pause::pause(&server.session, 1).unwrap_err();
+    let error = hetckpt_server::pause::pause(&server.session, 1, None).unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().contains("`machine`")),
         ("HK0602", true),
@@ -289,6 +295,38 @@ fn pause_that_is_not_heeded_fails_and_everything_goes_on() {
     );
     assert!(!hetckpt_server::pause::is_held(&server.session));
     assert_eq!(app.words(DEFAULT, out, 2), [3000, 8]);
+}
+
+/// Through the control socket, as the command line and the plugin ask.
+#[test]
+fn limit_of_a_pause_request_replaces_the_servers_own() {
+    let (app, server) = start_with_deadline(Duration::from_millis(50));
+    app.load_image(MACHINE_CODE);
+    let out = app.malloc(4096);
+    let dir = tempfile::tempdir().unwrap();
+    let path = socket_path(dir.path(), 4242);
+    let listener = listen(&path).unwrap();
+    let control = Arc::new(Control {
+        session: Arc::clone(&server.session),
+        socket: SocketFile::new(path.clone()),
+        is_restored: false,
+    });
+    std::thread::spawn(move || control.serve(&listener));
+    let mut client = ControlSocket::connect(&path).unwrap();
+    app.count(DEFAULT, out, 1, 3000);
+    server.wait_additions(5);
+    for limit_ms in [0, 60] {
+        let refused = client.ask(&Request::Pause { limit_ms }, &[]).unwrap_err();
+        assert!(
+            matches!(&refused, RingError::Refused { code, .. } if code == "HK0602"),
+            "{refused:?}"
+        );
+    }
+    let answer = client.ask(&Request::Pause { limit_ms: 60_000 }, &[]).unwrap();
+    assert!(matches!(answer, Response::Done { .. }), "{answer:?}");
+    assert_eq!(server.device.additions.load(std::sync::atomic::Ordering::SeqCst), 3000);
+    client.ask(&Request::Release { app_is_gone: false }, &[]).unwrap();
+    assert_eq!(app.words(DEFAULT, out, 1), [3000]);
 }
 
 #[test]

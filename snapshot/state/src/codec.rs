@@ -141,6 +141,7 @@ mod tests {
             params: vec![1, 2, 3],
             stopped: vec![stopped],
             not_started: vec![(4, 6), (8, 20)],
+            in_step: false,
         };
         ProcessState {
             pid: 42,

@@ -10,6 +10,7 @@ pub mod loops;
 pub mod liveness;
 pub mod uniformity;
 pub mod induction;
+pub mod short_loops;
 pub mod barriers;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,8 @@ mod poll_plan;
 mod barrier_plan;
 mod block_order;
 mod entry_tests;
+mod chunks;
+mod meeting;
 mod names;
 mod resume;
 mod save;
@@ -48,6 +50,9 @@ pub struct PtxOptions {
     pub ptx_version: (u32, u32),
     /// Address of the first byte of dynamic shared memory on the device.
     pub shared_base: u32,
+    /// The threads of a block, where they start, are in step: what one of them does next, the others do too. Always true at
+    /// a kernel's start. Without it nothing is decided together.
+    pub in_step: bool,
     /// Launched over a list of blocks, as continuations always are. Also for an ordinary program of which only some
     /// blocks are to be started.
     pub block_list: bool,
@@ -59,6 +64,7 @@ impl Default for PtxOptions {
             sm: 80,
             ptx_version: (8, 0),
             shared_base: 0,
+            in_step: true,
             block_list: false,
         }
     }
@@ -71,8 +77,6 @@ pub struct PtxKernel {
     pub text: String,
     /// True if it is launched over a list of blocks.
     pub block_list: bool,
-    /// Loop probes that are left out because a lane stopping there could keep its warp or block waiting for ever.
-    pub dropped_polls: usize,
 }
 
 /// Writes `program` as PTX. A kernel without resume points is written without probes and without the hidden parameter.
@@ -99,7 +103,7 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     }
     w.looks();
     w.save_paths()?;
-    let dropped_polls = w.polls.num_left_out();
+    w.meeting();
     let (body, registers) = w.finish();
 
     let mut text = String::with_capacity(body.len() + 1024);
@@ -118,11 +122,7 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     text.push_str(&registers);
     text.push_str(&body);
     text.push_str("}\n");
-    Ok(PtxKernel {
-        text,
-        block_list,
-        dropped_polls,
-    })
+    Ok(PtxKernel { text, block_list })
 }
 
 fn entry_header(text: &mut String, program: &Program, is_probed: bool) {

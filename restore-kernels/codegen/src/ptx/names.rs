@@ -38,6 +38,11 @@ pub(super) fn label(id: BbId) -> String {
     format!("$bb{}", id.0)
 }
 
+/// A label of a basic block, behind the barrier that is written before it.
+pub(super) fn label_after_join(id: BbId) -> String {
+    format!("$bb{}_joined", id.0)
+}
+
 /// A label of what a thread does that stops at a resume point.
 pub(super) fn save_label(point: ResumePointId) -> String {
     format!("$save_rp{}", point.0)

@@ -1,136 +1,121 @@
-//! How each loop probe and each warp-level operation asks whether to stop.
+//! How each loop probe decides whether to stop.
 //!
-//! In a kernel without warp-level operations every thread asks for itself. With them, a probe that a warp's lanes pass
-//! together is decided by the warp. Where lanes come to a probe apart from each other, a lane may stop alone only if it can
-//! end at once: then the warp's other lanes find out at their next warp-level operation, whose `bar.warp.sync` waits
-//! until each lane has come or ended. A lane that must wait for its block first (see [`super::save`]) would never be met
-//! there, so in such kernels those probes are left out, and the warp-level operations after them ask instead.
+//! In a kernel with neither barriers nor warp-level operations every thread decides for itself. With barriers, a probe that
+//! all threads of the block pass together is decided by the block, so that nobody waits at a barrier for those who have
+//! stopped. With either, a probe that a warp's lanes pass together is decided by the warp.
+//!
+//! Where lanes come to a probe apart from each other, a lane that stopped alone would have to wait for its block, and
+//! lanes of its warp could wait for it elsewhere. A strip-mined loop ends, so there a warp stops only while all of its lanes
+//! are there: while some have left the loop it goes on, until they meet again. Other loops may be waiting for what a
+//! stopped block would do. There lanes stop alone, if the others can only be waiting at barriers ([`super::meeting`]); where
+//! they can be waiting at warp-level operations, such a loop too is interrupted only with the whole warp.
+//!
+//! Threads that go on from where another device has stopped them may be out of step: some before a probe that they would
+//! decide together, some behind it. Then each decides for itself, and all meet at barriers; with warp-level operations
+//! only barriers ask.
 
+use std::collections::BTreeMap;
+
+use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::analysis::definitions::Definitions;
+use hetckpt_ir::analysis::dominators::Dominators;
+use hetckpt_ir::analysis::loops::LoopForest;
 use hetckpt_ir::analysis::uniformity::{Divergence, Uniformity};
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::entity::BbId;
-use hetckpt_ir::inst::Op;
+use hetckpt_ir::entity::{BbId, ResumePointId};
 use hetckpt_ir::kernel::Kernel;
 
+use super::chunks::chunked_loop;
 use super::facts::Facts;
 
-/// How a loop probe is decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a loop probe is decided; a greater one where less is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LoopPoll {
+    /// The block by a barrier.
+    ByBlock,
+    /// The warp by vote.
+    ByWarp,
+    /// The warp, if all of its lanes are there.
+    ByWholeWarp,
     /// Each thread for itself.
     Alone,
-    /// The warp by vote.
-    Together,
     /// Not at all.
     LeftOut,
-}
-
-/// What a warp asks before a warp-level operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WarpPoll {
-    /// Nothing.
-    None,
-    /// Each time, with a word newer than the end of lanes that have stopped.
-    Fresh,
-    /// Now and then, in place of probes that were left out.
-    Periodic,
 }
 
 /// The decision for each basic block.
 #[derive(Clone, Debug)]
 pub(super) struct PollPlan {
     loop_polls: Vec<Option<LoopPoll>>,
-    warp_polls: Vec<WarpPoll>,
 }
 
 impl PollPlan {
-    pub fn new(kernel: &Kernel, facts: &Facts) -> Self {
-        let loop_polls = loop_polls(kernel, facts);
-        let from = |how: LoopPoll| {
-            let starts = kernel
-                .iter_blocks()
-                .filter(|(id, _)| loop_polls[id.index()] == Some(how));
-            warp_ops_after(kernel, starts.flat_map(|(_, b)| b.terminator.successors()).collect())
+    pub fn new(kernel: &Kernel, facts: &Facts, in_step: bool) -> Self {
+        let uniformity =
+            (facts.has_warp_op || facts.has_barrier).then(|| Uniformity::new(kernel, &Definitions::new(kernel)));
+        let cfg = Cfg::new(kernel);
+        let forest = LoopForest::new(&cfg, &Dominators::new(&cfg));
+        let decide = |id: BbId| match uniformity.as_ref().map(|u| u.control(id)) {
+            None => LoopPoll::Alone,
+            Some(_) if !in_step && facts.has_warp_op => LoopPoll::LeftOut,
+            Some(_) if !in_step => LoopPoll::Alone,
+            Some(Divergence::BlockUniform) if facts.has_barrier => LoopPoll::ByBlock,
+            Some(Divergence::BlockUniform | Divergence::WarpUniform) => LoopPoll::ByWarp,
+            Some(Divergence::Divergent) => {
+                if facts.has_warp_op || chunked_loop(kernel, &forest, id).is_some() {
+                    LoopPoll::ByWholeWarp
+                } else {
+                    LoopPoll::Alone
+                }
+            }
         };
-        let (fresh, periodic) = (from(LoopPoll::Alone), from(LoopPoll::LeftOut));
-        let warp_polls = fresh
-            .into_iter()
-            .zip(periodic)
-            .map(|(fresh, periodic)| match (fresh, periodic) {
-                (true, _) => WarpPoll::Fresh,
-                (false, true) => WarpPoll::Periodic,
-                (false, false) => WarpPoll::None,
-            })
-            .collect();
-        Self { loop_polls, warp_polls }
+        // Copies of a probe save in the same way.
+        let mut decisions = BTreeMap::new();
+        for (id, block) in kernel.iter_blocks() {
+            if let Some(point) = stops_at(&block.terminator) {
+                let decision = decisions.entry(point).or_insert(LoopPoll::ByBlock);
+                *decision = decide(id).max(*decision);
+            }
+        }
+        if facts.has_barrier && decisions.values().any(|how| *how == LoopPoll::Alone) {
+            // Whoever stops meets the others at the one barrier that all come to.
+            let by_block = decisions.values_mut().filter(|how| **how == LoopPoll::ByBlock);
+            by_block.for_each(|how| *how = LoopPoll::ByWarp);
+        }
+        let polls = kernel.blocks.iter().map(|block| stops_at(&block.terminator));
+        Self {
+            loop_polls: polls.map(|point| decisions.get(&point?).copied()).collect(),
+        }
     }
 
-    /// How the loop probe at the end of a basic block is decided.
-    pub fn loop_poll(&self, id: BbId) -> LoopPoll {
-        self.loop_polls
-            .get(id.index())
-            .copied()
-            .flatten()
-            .unwrap_or(LoopPoll::Alone)
+    /// How the loop probe at the end of a basic block is decided; `None` if there is none.
+    pub fn loop_poll(&self, id: BbId) -> Option<LoopPoll> {
+        self.loop_polls[id.index()]
     }
 
-    /// What is asked before the warp-level operation of a basic block.
-    pub fn warp_poll(&self, id: BbId) -> WarpPoll {
-        self.warp_polls[id.index()]
+    /// True if a thread may stop apart from its warp.
+    pub fn parts_warps(&self) -> bool {
+        self.loop_polls.contains(&Some(LoopPoll::Alone))
     }
 
-    /// True if a warp counts its operations.
-    pub fn counts(&self) -> bool {
-        self.warp_polls.contains(&WarpPoll::Periodic)
+    /// True if it matters which lanes of a warp have not ended.
+    pub fn asks_for_lanes(&self) -> bool {
+        self.loop_polls.contains(&Some(LoopPoll::ByWholeWarp))
     }
 
-    /// Number of loop probes left out.
-    pub fn num_left_out(&self) -> usize {
-        self.loop_polls
-            .iter()
-            .filter(|p| **p == Some(LoopPoll::LeftOut))
-            .count()
+    /// True if all threads of the block stop at `point`, or none.
+    pub fn stops_block(&self, kernel: &Kernel, point: ResumePointId) -> bool {
+        let mut polls = kernel
+            .iter_blocks()
+            .filter(|(_, b)| stops_at(&b.terminator) == Some(point));
+        polls.any(|(id, _)| self.loop_poll(id) == Some(LoopPoll::ByBlock))
     }
 }
 
-fn loop_polls(kernel: &Kernel, facts: &Facts) -> Vec<Option<LoopPoll>> {
-    let uniformity = facts
-        .has_warp_op
-        .then(|| Uniformity::new(kernel, &Definitions::new(kernel)));
-    let decide = |id: BbId| match &uniformity {
-        None => LoopPoll::Alone,
-        Some(u) if u.control(id) <= Divergence::WarpUniform => LoopPoll::Together,
-        Some(_) if facts.drains => LoopPoll::LeftOut,
-        Some(_) => LoopPoll::Alone,
-    };
-    let is_loop_poll =
-        |t: &Terminator| matches!(t, Terminator::Poll { resume_point, .. } if *resume_point != Kernel::ENTRY_POINT);
-    kernel
-        .iter_blocks()
-        .map(|(id, block)| is_loop_poll(&block.terminator).then(|| decide(id)))
-        .collect()
-}
-
-/// Basic blocks that hold a warp-level operation which is reached from `work` without another one between.
-fn warp_ops_after(kernel: &Kernel, mut work: Vec<BbId>) -> Vec<bool> {
-    let has_warp_op = |id: BbId| {
-        kernel.blocks[id.index()]
-            .insts
-            .iter()
-            .any(|i| matches!(i.op, Op::Warp { .. }))
-    };
-    let mut seen = vec![false; kernel.blocks.len()];
-    let mut reached = vec![false; kernel.blocks.len()];
-    while let Some(id) = work.pop() {
-        if std::mem::replace(&mut seen[id.index()], true) {
-            continue;
-        }
-        if has_warp_op(id) {
-            reached[id.index()] = true;
-        } else {
-            work.extend(kernel.blocks[id.index()].terminator.successors());
-        }
+/// Resume point of a loop probe.
+fn stops_at(terminator: &Terminator) -> Option<ResumePointId> {
+    match terminator {
+        Terminator::Poll { resume_point, .. } if *resume_point != Kernel::ENTRY_POINT => Some(*resume_point),
+        _ => None,
     }
-    reached
 }

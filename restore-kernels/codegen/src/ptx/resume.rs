@@ -32,6 +32,7 @@ impl Writer<'_> {
     /// Everything before the first instruction of `bb0`.
     pub(super) fn block_list_prologue(&mut self) -> Result<(), Error> {
         self.stop_before_start();
+        self.note_lanes("1");
         let given_slot = self.find_block();
         let fresh = self.scratch(Width::Pred);
         self.line(format_args!("setp.eq.u64 {fresh}, {given_slot}, 0"));
@@ -47,6 +48,7 @@ impl Writer<'_> {
         let (at, point) = (self.scratch(Width::W64), self.scratch(Width::W32));
         self.line(format_args!("mad.wide.u32 {at}, {}, 4, %slot", parts.thread));
         self.line(format_args!("ld.global.u32 {point}, [{at}]"));
+        self.note_lanes(&point);
         let ended = self.scratch(Width::Pred);
         self.line(format_args!("setp.eq.u32 {ended}, {point}, 0"));
         self.line(format_args!("@{ended} ret"));

@@ -5,7 +5,7 @@
 //! joins the barrier with the word that all are to stop, so that nobody passes it, and nobody writes shared memory any more
 //! once it is passed. Then the stopped threads share out the copying of shared memory, piece by piece.
 
-use hetckpt_abi::launch_control::offset;
+use hetckpt_abi::launch_control::{ARENA_BYTES, TOLD_WORD_AT, offset};
 use hetckpt_ir::entity::{RegId, ResumePointId};
 use hetckpt_ir::kernel::{Kernel, ResumePointKind};
 use hetckpt_ir::types::Width;
@@ -105,6 +105,7 @@ impl Writer<'_> {
     }
 
     fn save_not_started(&mut self) {
+        self.wait_until_all_are_told("$told");
         let (thread, threads) = self.thread_numbers();
         let block = self.launched_block();
         let (words, words64, first) = (
@@ -117,18 +118,20 @@ impl Writer<'_> {
         self.line(format_args!("cvt.u64.u32 {words64}, {words}"));
         self.line(format_args!("mul.lo.u64 {first}, {block}, {words64}"));
         let row = self.table_entry(offset::ENTRY_BITS, &first, 4);
-        let (word, at, bit) = (
-            self.scratch(Width::W32),
-            self.scratch(Width::W64),
-            self.scratch(Width::W32),
-        );
+        let (word, at) = (self.scratch(Width::W32), self.scratch(Width::W64));
         self.line(format_args!("shr.u32 {word}, {thread}, 5"));
         self.line(format_args!("mad.wide.u32 {at}, {word}, 4, {row}"));
-        self.line(format_args!("and.b32 {bit}, {thread}, 31"));
-        let mask = self.scratch(Width::W32);
-        self.line(format_args!("mov.u32 {mask}, 1"));
-        self.line(format_args!("shl.b32 {mask}, {mask}, {bit}"));
-        self.line(format_args!("red.global.or.b32 [{at}], {mask}"));
+        // Consecutive threads make a warp, so its lanes are a word's bits; one lane enters all that are here.
+        let (here, below, is_lowest) = (
+            self.scratch(Width::W32),
+            self.scratch(Width::W32),
+            self.scratch(Width::Pred),
+        );
+        self.line(format_args!("mov.u32 {below}, %lanemask_lt"));
+        self.line(format_args!("activemask.b32 {here}"));
+        self.line(format_args!("and.b32 {below}, {below}, {here}"));
+        self.line(format_args!("setp.eq.u32 {is_lowest}, {below}, 0"));
+        self.line(format_args!("@{is_lowest} red.global.or.b32 [{at}], {here}"));
         if self.facts.drains {
             self.drain();
         }
@@ -214,6 +217,7 @@ impl Writer<'_> {
     }
 
     fn save_at(&mut self, point: ResumePointId) -> Result<(), Error> {
+        self.wait_until_all_are_told(&format!("$told_rp{}", point.0));
         self.claim_slot(&format!("$claimed_rp{}", point.0));
         let parts = self.slot_parts();
         let (at, value) = (self.scratch(Width::W64), self.scratch(Width::W32));
@@ -238,7 +242,8 @@ impl Writer<'_> {
         }
         // At a barrier all threads have arrived, or ended.
         let kind = self.kernel.resume_points.get(point.index()).map(|p| p.kind);
-        if self.facts.drains && kind != Some(ResumePointKind::BarrierArrive) {
+        let all_stop = kind == Some(ResumePointKind::BarrierArrive) || self.polls.stops_block(self.kernel, point);
+        if self.facts.drains && !all_stop {
             self.drain();
         }
         self.line(if self.facts.uses_shared {
@@ -251,9 +256,27 @@ impl Writer<'_> {
 
     /// Joins the block's barrier with the word that all are to stop.
     fn drain(&mut self) {
+        if self.has_meeting() {
+            self.meet_to_stop();
+            return;
+        }
         let (stop, all) = (self.scratch(Width::Pred), self.scratch(Width::Pred));
         self.line(format_args!("setp.eq.u32 {stop}, 0, 0"));
         self.line(format_args!("barrier.red.or.pred {all}, 0, {stop}"));
+    }
+
+    /// Waits until all multiprocessors have been told to stop.
+    fn wait_until_all_are_told(&mut self, label: &str) {
+        let (arena, told) = (self.scratch(Width::W64), self.scratch(Width::W32));
+        let wait = self.scratch(Width::Pred);
+        self.line(format_args!(
+            "and.b64 {arena}, %control, {}",
+            -ARENA_BYTES.cast_signed()
+        ));
+        self.label(label);
+        self.line(format_args!("ld.volatile.global.u32 {told}, [{arena}+{TOLD_WORD_AT}]"));
+        self.line(format_args!("setp.eq.u32 {wait}, {told}, 0"));
+        self.line(format_args!("@{wait} bra {label}"));
     }
 
     /// Where the parts of `%slot` lie ([`hetckpt_abi::launch_control::SlotLayout`]).

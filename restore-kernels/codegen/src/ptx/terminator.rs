@@ -2,7 +2,8 @@
 //!
 //! A loop probe tests `%pause`, the word that the probe before it has loaded, and loads it anew for the next one: the load
 //! has a whole round of the loop to arrive. Barriers can follow each other faster than a load arrives, so there the word is
-//! tested and loaded only when some time has passed; only thread 0 loads, and the barrier's or-reduction tells the others.
+//! tested and loaded only when some work has been done ([`super::barrier_plan`]); only thread 0 loads, and the barrier's
+//! or-reduction tells the others.
 
 use hetckpt_abi::launch_control::PAUSE_WORD_STRIDE;
 use hetckpt_ir::basic_block::{BarrierProbe, BarrierReduction, BarrierReductionOp, Terminator};
@@ -12,22 +13,16 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Space, Type, Width};
 
 use super::barrier_plan::{BARRIER_BUDGET_INSTS, BarrierPoll};
-use super::poll_plan::{LoopPoll, WarpPoll};
+use super::poll_plan::LoopPoll;
 use super::writer::Writer;
 use super::{Error, names};
 
-/// A warp-level operation in a loop is reached so often that only every so many times the warp asks.
-const WARP_POLL_PERIOD: u32 = 64;
-
-/// Clocks between two looks at the request at barriers: longer than a load takes, a small part of a pause's latency.
-const LOOK_PERIOD_CLOCKS: u32 = 4096;
-
-/// Code out of line that a barrier's way of asking needs.
-pub(super) struct Look {
-    /// The barrier's basic block.
-    id: BbId,
-    /// The resume point, if the barrier itself is out of line too.
-    at: Option<ResumePointId>,
+/// Code out of line at the end of a basic block.
+pub(super) enum Look {
+    /// A barrier looks at the request; the block stops at the resume point.
+    AtBarrier(BbId, ResumePointId),
+    /// The request has been seen at a loop probe; the warp stops at the resume point if all of its lanes are there.
+    WithWholeWarp(BbId, ResumePointId),
 }
 
 /// Loads the request to stop.
@@ -64,10 +59,10 @@ impl Writer<'_> {
             }
             Terminator::Poll { resume_point, next } => {
                 // The entry probe tests where `entry_tests` says.
-                if *resume_point != Kernel::ENTRY_POINT {
-                    self.poll_loop(self.polls.loop_poll(id), *resume_point);
+                if let Some(how) = self.polls.loop_poll(id) {
+                    self.poll_loop(id, how, *resume_point);
                 }
-                self.jump(*next);
+                self.jump_past_join(*next);
             }
         }
         Ok(())
@@ -76,6 +71,15 @@ impl Writer<'_> {
     fn jump(&mut self, next: BbId) {
         if self.next != Some(next) {
             self.line(format_args!("bra.uni {}", names::label(next)));
+        }
+    }
+
+    /// Jumps to a basic block behind the barrier before it, if there is one: the block has just decided.
+    fn jump_past_join(&mut self, next: BbId) {
+        if self.barriers.joins_before(next).is_some() {
+            self.line(format_args!("bra.uni {}", names::label_after_join(next)));
+        } else {
+            self.jump(next);
         }
     }
 
@@ -120,19 +124,17 @@ impl Writer<'_> {
     }
 
     fn probed_barrier(&mut self, id: BbId, probe: BarrierProbe, reduction: Option<BarrierReduction>) {
-        match self.barriers[id.index()] {
-            BarrierPoll::Always => self.reducing_barrier(id, probe),
+        match self.barriers.of(id) {
             BarrierPoll::Never if reduction.is_none() => self.plain_barrier(),
             BarrierPoll::Never => {}
+            BarrierPoll::Joins => self.joining_barrier(probe.arrive),
+            BarrierPoll::JoinsAndLooks(work) => {
+                self.look_when_due(id, probe.arrive, work);
+                self.joining_barrier(probe.arrive);
+                self.label(format_args!("{}_looked", names::label(id)));
+            }
             BarrierPoll::AfterWork(work) => {
-                let is_due = self.scratch(Width::Pred);
-                self.line(format_args!("add.s32 %until_look, %until_look, -{work}"));
-                self.line(format_args!("setp.lt.s32 {is_due}, %until_look, 0"));
-                self.line(format_args!("@{is_due} bra {}_look", names::label(id)));
-                self.looks.push(Look {
-                    id,
-                    at: Some(probe.arrive),
-                });
+                self.look_when_due(id, probe.arrive, work);
                 if reduction.is_none() {
                     self.plain_barrier();
                 }
@@ -153,44 +155,77 @@ impl Writer<'_> {
         });
     }
 
-    /// A barrier that asks each time; the word that it tells is renewed when a load has had the time to arrive.
-    fn reducing_barrier(&mut self, id: BbId, probe: BarrierProbe) {
-        let (now, since, is_due) = (
+    /// Leaves the barrier to code out of line when the budget is used up. All threads of a block use up the same.
+    fn look_when_due(&mut self, id: BbId, point: ResumePointId, work: u32) {
+        let is_due = self.scratch(Width::Pred);
+        self.line(format_args!("add.s32 %until_look, %until_look, -{work}"));
+        self.line(format_args!("setp.lt.s32 {is_due}, %until_look, 0"));
+        self.line(format_args!("@{is_due} bra {}_look", names::label(id)));
+        self.looks.push(Look::AtBarrier(id, point));
+    }
+
+    /// A barrier at which the block stops, at `point`, if a thread has stopped on the way.
+    pub(super) fn joining_barrier(&mut self, point: ResumePointId) {
+        let no = self.scratch(Width::Pred);
+        self.line(format_args!("setp.ne.u32 {no}, 0, 0"));
+        if self.has_meeting() {
+            self.meet(&no, point);
+        } else {
+            self.stop_all_if(&no, point);
+        }
+    }
+
+    /// Writes the code out of line at the ends of basic blocks.
+    pub(super) fn looks(&mut self) {
+        for look in std::mem::take(&mut self.looks) {
+            match look {
+                Look::AtBarrier(id, point) => self.look_at_barrier(id, point),
+                Look::WithWholeWarp(id, point) => self.stop_whole_warp(id, point),
+            }
+        }
+    }
+
+    /// What a barrier does when it is time to look at the request: take what was loaded the last time, ask the block and,
+    /// in thread 0, load it anew.
+    fn look_at_barrier(&mut self, id: BbId, point: ResumePointId) {
+        self.label(format_args!("{}_look", names::label(id)));
+        let (clock, stop) = (self.late_zero(), self.scratch(Width::Pred));
+        self.line(format_args!("setp.gt.u32 {stop}, %pause, {clock}"));
+        self.line(format_args!("mov.u32 %until_look, {BARRIER_BUDGET_INSTS}"));
+        if self.has_meeting() && self.barriers.of(id).joins() {
+            self.meet(&stop, point);
+        } else {
+            self.stop_all_if(&stop, point);
+        }
+        let (tid, first) = (self.scratch(Width::W32), self.scratch(Width::Pred));
+        self.line_thread_index(&tid);
+        self.line(format_args!("setp.eq.u32 {first}, {tid}, 0"));
+        self.reload_pause(&format!("@{first} "));
+        self.line(format_args!("bra {}_looked", names::label(id)));
+    }
+
+    /// Stops at a loop probe if all lanes of the warp have come here, those aside that had ended when the warp started.
+    fn stop_whole_warp(&mut self, id: BbId, point: ResumePointId) {
+        self.label(format_args!("{}_look", names::label(id)));
+        let (here, missing, is_part) = (
             self.scratch(Width::W32),
             self.scratch(Width::W32),
             self.scratch(Width::Pred),
         );
-        self.line(format_args!("mov.u32 {now}, %clock"));
-        self.line(format_args!("sub.u32 {since}, {now}, %looked_at"));
-        self.line(format_args!("setp.gt.u32 {is_due}, {since}, {LOOK_PERIOD_CLOCKS}"));
-        self.line(format_args!("@{is_due} bra {}_look", names::label(id)));
-        self.label(format_args!("{}_looked", names::label(id)));
-        self.looks.push(Look { id, at: None });
-        let all_stop = self.scratch(Width::Pred);
-        self.line(format_args!("barrier.red.or.pred {all_stop}, 0, %stop"));
-        self.stop_if(&all_stop, probe.arrive);
-        if self.barriers.iter().any(|b| matches!(b, BarrierPoll::AfterWork(_))) {
-            self.line(format_args!("mov.u32 %until_look, {BARRIER_BUDGET_INSTS}"));
-        }
+        self.line(format_args!("activemask.b32 {here}"));
+        self.line(format_args!("not.b32 {here}, {here}"));
+        self.line(format_args!("and.b32 {missing}, %lanes, {here}"));
+        self.line(format_args!("setp.ne.u32 {is_part}, {missing}, 0"));
+        self.line(format_args!("@{is_part} bra {}_looked", names::label(id)));
+        self.line(format_args!("bra.uni {}", names::save_label(point)));
+        self.will_stop_at(point);
     }
 
-    /// Writes what barriers do, out of line, when it is time to look at the request: take what was loaded the last time
-    /// and, in thread 0, load it anew.
-    pub(super) fn looks(&mut self) {
-        for Look { id, at } in std::mem::take(&mut self.looks) {
-            self.label(format_args!("{}_look", names::label(id)));
-            let clock = self.late_zero();
-            self.line(format_args!("setp.gt.u32 %stop, %pause, {clock}"));
-            if let Some(point) = at {
-                self.line(format_args!("mov.u32 %until_look, {BARRIER_BUDGET_INSTS}"));
-                let all_stop = self.scratch(Width::Pred);
-                self.line(format_args!("barrier.red.or.pred {all_stop}, 0, %stop"));
-                self.stop_if(&all_stop, point);
-            }
-            self.reload_pause("@%first ");
-            self.line("mov.u32 %looked_at, %clock");
-            self.line(format_args!("bra {}_looked", names::label(id)));
-        }
+    /// A barrier at which the block stops, at `point`, if a thread has `stop`.
+    fn stop_all_if(&mut self, stop: &str, point: ResumePointId) {
+        let all_stop = self.scratch(Width::Pred);
+        self.line(format_args!("barrier.red.or.pred {all_stop}, 0, {stop}"));
+        self.stop_if(&all_stop, point);
     }
 
     /// A number below 2^31 that is not known before this place. A request is all ones, so comparing with it is as good as
@@ -226,17 +261,26 @@ impl Writer<'_> {
         Some(bits)
     }
 
-    fn poll_loop(&mut self, how: LoopPoll, point: ResumePointId) {
+    fn poll_loop(&mut self, id: BbId, how: LoopPoll, point: ResumePointId) {
         if how == LoopPoll::LeftOut {
             return;
         }
-        let mut stop = self.scratch(Width::Pred);
-        let clock = self.late_zero();
+        let (clock, stop) = (self.late_zero(), self.scratch(Width::Pred));
         self.line(format_args!("setp.gt.u32 {stop}, %pause, {clock}"));
-        if how == LoopPoll::Together {
-            stop = self.vote(&stop);
+        match how {
+            LoopPoll::LeftOut => {}
+            LoopPoll::Alone => self.stop_if(&stop, point),
+            LoopPoll::ByBlock => self.stop_all_if(&stop, point),
+            LoopPoll::ByWarp => {
+                let any = self.vote(&stop);
+                self.stop_if(&any, point);
+            }
+            LoopPoll::ByWholeWarp => {
+                self.line(format_args!("@{stop} bra {}_look", names::label(id)));
+                self.looks.push(Look::WithWholeWarp(id, point));
+                self.label(format_args!("{}_looked", names::label(id)));
+            }
         }
-        self.stop_if(&stop, point);
         self.reload_pause("");
     }
 
@@ -267,31 +311,15 @@ impl Writer<'_> {
             stop = self.vote(&stop);
         }
         self.stop_if(&stop, Kernel::ENTRY_POINT);
+        self.note_lanes("1");
     }
 
-    /// Asks before a warp-level operation, all lanes together, as the plan says.
-    pub(super) fn poll_warp(&mut self, id: BbId, point: ResumePointId) {
-        let how = self.polls.warp_poll(id);
-        if how == WarpPoll::None {
-            return;
-        }
-        let go_on = format!("{}_go_on", names::label(id));
-        let counts = how == WarpPoll::Periodic;
-        if counts {
-            let not_now = self.scratch(Width::Pred);
-            self.line("add.s32 %until_poll, %until_poll, -1");
-            self.line(format_args!("setp.ne.s32 {not_now}, %until_poll, 0"));
-            self.line(format_args!("@{not_now} bra {go_on}"));
-            self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));
-        }
-        let (word, stop) = (self.scratch(Width::W32), self.scratch(Width::Pred));
-        self.line("bar.warp.sync -1");
-        self.line(format_args!("ld.volatile.global.u32 {word}, [%pause_at]"));
-        self.line(format_args!("setp.ne.u32 {stop}, {word}, 0"));
-        let any = self.vote(&stop);
-        self.stop_if(&any, point);
-        if counts {
-            self.label(go_on);
+    /// Where it is asked for later, notes which lanes of the warp have not ended, and are `there`. All lanes come here.
+    pub(super) fn note_lanes(&mut self, there: &str) {
+        if self.polls.asks_for_lanes() {
+            let is_there = self.scratch(Width::Pred);
+            self.line(format_args!("setp.ne.u32 {is_there}, {there}, 0"));
+            self.line(format_args!("vote.sync.ballot.b32 %lanes, {is_there}, -1"));
         }
     }
 
@@ -338,16 +366,9 @@ impl Writer<'_> {
             hetckpt_abi::launch_control::PAUSE_WORD_STRIDE
         ));
         self.line(LOAD_PAUSE);
-        if self.facts.has_barrier {
-            let tid = self.scratch(Width::W32);
-            self.line_thread_index(&tid);
-            self.line(format_args!("setp.eq.u32 %first, {tid}, 0"));
-            self.line(format_args!("setp.ne.u32 %stop, {tid}, {tid}"));
-            self.line("mov.u32 %looked_at, %clock");
-            self.line("mov.u32 %until_look, 0");
-        }
-        if self.polls.counts() {
-            self.line(format_args!("mov.u32 %until_poll, {WARP_POLL_PERIOD}"));
+        if self.barriers.counts() {
+            let budget = self.barriers.first_budget;
+            self.line(format_args!("mov.u32 %until_look, {budget}"));
         }
     }
 
@@ -375,16 +396,14 @@ impl Writer<'_> {
                 ("b32", "%pause"),
                 ("b64", "%slot"),
             ]);
-            if facts.has_barrier {
-                all.extend([
-                    ("pred", "%first"),
-                    ("pred", "%stop"),
-                    ("b32", "%looked_at"),
-                    ("b32", "%until_look"),
-                ]);
+            if self.polls.asks_for_lanes() {
+                all.push(("b32", "%lanes"));
             }
-            if self.polls.counts() {
-                all.push(("b32", "%until_poll"));
+            if self.has_meeting() {
+                all.extend([("pred", "%stop"), ("b32", "%met_from")]);
+            }
+            if self.barriers.counts() {
+                all.push(("b32", "%until_look"));
             }
         }
         if facts.block_list {

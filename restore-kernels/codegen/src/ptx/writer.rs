@@ -9,9 +9,10 @@ use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
-use super::barrier_plan::{BarrierPoll, barrier_plan};
+use super::barrier_plan::BarrierPlan;
 use super::entry_tests::entry_tests;
 use super::facts::{Facts, NO_SPAN};
+use super::meeting::Meet;
 use super::poll_plan::PollPlan;
 use super::terminator::Look;
 use super::{Error, PtxOptions, names};
@@ -26,11 +27,13 @@ pub(super) struct Writer<'a> {
     /// How probes ask.
     pub polls: PollPlan,
     /// How barriers ask.
-    pub barriers: Vec<BarrierPoll>,
+    pub barriers: BarrierPlan,
     /// Where the entry probe tests.
     pub entry_tests: Vec<Option<usize>>,
-    /// Code for looking at the request at barriers that is still to be written.
+    /// Code out of line that is still to be written.
     pub looks: Vec<Look>,
+    /// Where threads come from that meet at the one barrier of [`super::meeting`].
+    pub meets: Vec<Meet>,
     /// The basic block written next.
     pub next: Option<BbId>,
     /// Resume points at which some emitted probe can stop.
@@ -44,17 +47,18 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub fn new(program: &'a Program, layout: &'a ThreadStateLayout, options: &'a PtxOptions, facts: Facts) -> Self {
         let kernel = &program.kernel;
-        let polls = PollPlan::new(kernel, &facts);
+        let polls = PollPlan::new(kernel, &facts, options.in_step);
         Self {
             program,
             kernel,
             layout,
             options,
             facts,
-            barriers: barrier_plan(kernel, &polls),
+            barriers: BarrierPlan::new(kernel, &polls),
+            entry_tests: entry_tests(program, facts.has_warp_op || polls.asks_for_lanes()),
             polls,
-            entry_tests: entry_tests(program, facts.has_warp_op),
             looks: Vec::new(),
+            meets: Vec::new(),
             next: None,
             stops: Vec::new(),
             span: NO_SPAN,
@@ -131,13 +135,17 @@ impl<'a> Writer<'a> {
         let block = &kernel.blocks[id.index()];
         self.next = next;
         self.label(names::label(id));
+        if let Some(point) = self.barriers.joins_before(id) {
+            self.joining_barrier(point);
+            self.label(names::label_after_join(id));
+        }
         let test_at = self.entry_tests.get(id.index()).copied().flatten();
         for (i, inst) in block.insts.iter().enumerate() {
             if test_at == Some(i) {
                 self.poll_entry(&block.insts[..i]);
             }
             self.span = inst.span;
-            self.inst(id, inst)?;
+            self.inst(inst)?;
         }
         if test_at == Some(block.insts.len()) {
             self.poll_entry(&block.insts);

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use hetckpt_abi::launch_control::{ARENA_BYTES, LAUNCH_CONTROL_BYTES, NUM_PAUSE_WORDS, PAUSE_WORD_STRIDE};
+use hetckpt_abi::launch_control::{ARENA_BYTES, LAUNCH_CONTROL_BYTES, TOLD_WORD_AT};
 
 use super::driver::{self, DriverError, Result};
 use super::handles::{Context, DeviceBuffer, Pinned, Stream};
 use super::transfer::Transfers;
+use crate::control::ControlWords;
 
 /// Bytes of pause words at the start of an arena.
-const PAUSE_BYTES: usize = NUM_PAUSE_WORDS as usize * PAUSE_WORD_STRIDE as usize;
+const PAUSE_BYTES: usize = TOLD_WORD_AT as usize;
+/// Bytes before the first control block: the pause words, and the word that says that all have been set.
+const HEAD_BYTES: usize = PAUSE_BYTES + LAUNCH_CONTROL_BYTES as usize;
+
+/// Control blocks written without waiting between them.
+const WRITTEN_TOGETHER: usize = 128;
 
 /// Control blocks ([`hetckpt_abi::launch_control`]).
 pub(super) struct Arena {
@@ -34,9 +40,9 @@ impl Arena {
         let handle = driver::cuMemCreate(size, context.device)?;
         driver::cuMemMap(addr, size, 0, handle, 0)?;
         driver::cuMemSetAccess(addr, size, context.device)?;
-        request.send(addr, PAUSE_BYTES, stream)?;
+        request.send(addr, HEAD_BYTES, stream)?;
         stream.wait()?;
-        let first = addr + PAUSE_BYTES as u64;
+        let first = addr + HEAD_BYTES as u64;
         let free = (first..addr + ARENA_BYTES)
             .step_by(LAUNCH_CONTROL_BYTES as usize)
             .collect();
@@ -59,7 +65,7 @@ pub(super) struct Arenas {
     /// Copies on it overtake all else.
     pub stream: Stream,
     words: Pinned,
-    block: Pinned,
+    blocks: Pinned,
 }
 
 impl Arenas {
@@ -67,8 +73,8 @@ impl Arenas {
         let mut arenas = Self {
             all: Vec::new(),
             stream: Stream::new(priority)?,
-            words: Pinned::new(PAUSE_BYTES)?,
-            block: Pinned::new(LAUNCH_CONTROL_BYTES as usize)?,
+            words: Pinned::new(HEAD_BYTES)?,
+            blocks: Pinned::new(WRITTEN_TOGETHER * LAUNCH_CONTROL_BYTES as usize)?,
         };
         arenas.grow(context)?;
         Ok(arenas)
@@ -104,18 +110,31 @@ impl Arenas {
         }
     }
 
-    /// Writes a control block.
-    pub fn write(&mut self, addr: u64, words: &crate::control::ControlWords) -> Result<()> {
-        self.block.bytes_mut().copy_from_slice(&words.to_bytes());
-        self.block.send(addr, LAUNCH_CONTROL_BYTES as usize, &self.stream)?;
-        self.stream.wait()
+    /// Starts writing control blocks, each to its address. What is sent next on the stream arrives after them.
+    pub fn write(&mut self, blocks: &[(u64, ControlWords)]) -> Result<()> {
+        const SIZE: usize = LAUNCH_CONTROL_BYTES as usize;
+        for some in blocks.chunks(WRITTEN_TOGETHER) {
+            // The copies before may not have been made yet.
+            self.stream.wait()?;
+            for (image, (_, words)) in self.blocks.bytes_mut().chunks_exact_mut(SIZE).zip(some) {
+                image.copy_from_slice(&words.to_bytes());
+            }
+            for (i, (addr, _)) in some.iter().enumerate() {
+                self.blocks.send_part(i * SIZE, *addr, SIZE, &self.stream)?;
+            }
+        }
+        Ok(())
     }
 
-    /// Sets all pause words.
+    /// Sets all pause words, then those that say that this has been done. Nothing runs when they are cleared.
     pub fn set_pause(&mut self, pause: bool) -> Result<()> {
         self.words.bytes_mut().fill(if pause { 0xff } else { 0 });
         for arena in &self.all {
             self.words.send(arena.addr, PAUSE_BYTES, &self.stream)?;
+        }
+        for arena in &self.all {
+            self.words
+                .send(arena.addr + TOLD_WORD_AT, size_of::<u32>(), &self.stream)?;
         }
         self.stream.wait()
     }

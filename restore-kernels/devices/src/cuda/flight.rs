@@ -16,8 +16,8 @@ use crate::error::DeviceError;
 /// What a pause has laid out for a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prepared {
-    pub block_slot: u64,
-    pub entry_bits: u64,
+    /// The word of each block that names its slot, then the entry bits of each block.
+    pub lists: u64,
     pub slots: u64,
     pub slot_stride: u64,
 }
@@ -83,8 +83,8 @@ impl Flight {
             return Ok(PausedGrid::default());
         };
         let num_blocks = usize::try_from(self.num_blocks).unwrap_or(usize::MAX);
-        let block_slot = self.read_words(prepared.block_slot, num_blocks)?;
-        let entry_bits = self.read_words(prepared.entry_bits, num_blocks * self.shape.entry_words() as usize)?;
+        let lists = self.read_words(prepared.lists, num_blocks * (1 + self.shape.entry_words() as usize))?;
+        let (block_slot, entry_bits) = lists.split_at(num_blocks);
         let taken = block_slot.iter().filter_map(|word| word.checked_sub(2));
         let (first_slot, num_slots) = match (taken.clone().min(), taken.max()) {
             (Some(first), Some(last)) => (first, u64::from(last - first) + 1),
@@ -97,8 +97,8 @@ impl Flight {
         let remains = Remains {
             shape: self.shape,
             columns: &self.kernel.columns,
-            block_slot: &block_slot,
-            entry_bits: &entry_bits,
+            block_slot,
+            entry_bits,
             slots: &slots,
             first_slot,
             slot_stride: usize::try_from(prepared.slot_stride).unwrap_or(usize::MAX),

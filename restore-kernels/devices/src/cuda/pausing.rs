@@ -43,17 +43,26 @@ impl Pausing {
             .values()
             .map(|queue| queue.iter().cloned().collect())
             .collect();
+        let mut controls = Vec::new();
         for queue in &queues {
-            self.prepare(queue, transfers, context)?;
+            self.prepare(queue, transfers, context, &mut controls)?;
         }
+        self.arenas.write(&controls)?;
         self.arenas.set_pause(true)?;
         self.is_paused = true;
         Ok(())
     }
 
     /// Lays out memory for the launches of one queue. They run one after another, so the blocks that can stop part-way
-    /// are those on the device when the request is seen, and slots can be shared.
-    fn prepare(&mut self, queue: &[Arc<Flight>], transfers: &Transfers, context: &Context) -> Result<()> {
+    /// are those on the device when the request is seen, and slots can be shared. Adds what their control blocks are to say
+    /// to `controls`.
+    fn prepare(
+        &mut self,
+        queue: &[Arc<Flight>],
+        transfers: &Transfers,
+        context: &Context,
+        controls: &mut Vec<(u64, ControlWords)>,
+    ) -> Result<()> {
         let slot_stride = queue.iter().map(|flight| flight.shape.slot().stride).max().unwrap_or(0);
         // While one launch ends the next may begin.
         let num_slots: u64 = queue
@@ -65,9 +74,10 @@ impl Pausing {
         let slots = self.scratch.take(transfers, context, num_slots * slot_stride)?;
         let slot_counter = self.scratch.take(transfers, context, 4)?;
         for flight in queue {
-            let entry_words = flight.num_blocks * u64::from(flight.shape.entry_words());
-            let block_slot = self.scratch.take(transfers, context, flight.num_blocks * 4)?;
-            let entry_bits = self.scratch.take(transfers, context, entry_words * 4)?;
+            let words_per_block = 1 + u64::from(flight.shape.entry_words());
+            let size = flight.num_blocks * words_per_block * 4;
+            let block_slot = self.scratch.take(transfers, context, size)?;
+            let entry_bits = block_slot + flight.num_blocks * 4;
             let words = ControlWords {
                 num_slots: u32::try_from(num_slots).unwrap_or(u32::MAX),
                 slot_counter,
@@ -78,12 +88,11 @@ impl Pausing {
                 ..flight.words
             };
             *lock(&flight.prepared) = Some(Prepared {
-                block_slot,
-                entry_bits,
+                lists: block_slot,
                 slots,
                 slot_stride,
             });
-            self.arenas.write(flight.control, &words)?;
+            controls.push((flight.control, words));
         }
         Ok(())
     }

@@ -67,7 +67,9 @@ impl Queue for CudaQueue {
             ..ControlWords::default()
         };
         if resumed_blocks != 0 {
-            pausing.arenas.write(control, &words).map_err(refused)?;
+            let arenas = &mut pausing.arenas;
+            let written = arenas.write(&[(control, words)]).and_then(|()| arenas.stream.wait());
+            written.map_err(refused)?;
         }
         let started = self
             .start(&kernel, &launch, &plan, control)

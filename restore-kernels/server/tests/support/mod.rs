@@ -59,7 +59,7 @@ impl Server {
     }
 
     pub fn pause(&self) {
-        pause::pause(&self.session, 1).unwrap();
+        pause::pause(&self.session, 1, None).unwrap();
     }
 
     pub fn release(&self) {

@@ -5,7 +5,6 @@ mod compare;
 mod memory;
 mod warp;
 
-use hetckpt_ir::entity::BbId;
 use hetckpt_ir::inst::{Inst, Modifiers, Op, Operand, Rounding, SpecialReg};
 use hetckpt_ir::types::{Type, Width};
 
@@ -14,7 +13,7 @@ use super::{Error, names};
 
 impl Writer<'_> {
     /// Writes one instruction of basic block `id`.
-    pub(super) fn inst(&mut self, id: BbId, inst: &Inst) -> Result<(), Error> {
+    pub(super) fn inst(&mut self, inst: &Inst) -> Result<(), Error> {
         let guard = self.guard(inst.guard);
         match &inst.op {
             Op::Alu {
@@ -60,7 +59,7 @@ impl Writer<'_> {
             Op::Load { .. } | Op::Store { .. } | Op::Atom { .. } | Op::Membar { .. } => {
                 self.memory(&guard, &inst.op)?
             }
-            Op::Warp { .. } => self.warp(id, &guard, &inst.op)?,
+            Op::Warp { .. } => self.warp(&guard, &inst.op)?,
             Op::Opaque { text, uses, defs } => {
                 // The longest number first, so that `$1` does not take the head of `$12`.
                 let registers: Vec<String> = defs.iter().chain(uses).map(|&r| self.reg(r)).collect();

@@ -1,6 +1,5 @@
 //! Warp-level operations (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "activemask", "bar.warp.sync").
 
-use hetckpt_ir::entity::BbId;
 use hetckpt_ir::inst::{Op, Operand, ReduxOp, WarpOp};
 use hetckpt_ir::types::{Type, Width};
 
@@ -8,22 +7,20 @@ use super::super::Error;
 use super::super::writer::Writer;
 
 impl Writer<'_> {
-    /// Writes a warp-level operation, its probe before it.
-    pub(super) fn warp(&mut self, id: BbId, guard: &str, op: &Op) -> Result<(), Error> {
+    /// Writes a warp-level operation. Its probe asks nothing: no lane has stopped that it would wait for
+    /// ([`super::super::poll_plan`]).
+    pub(super) fn warp(&mut self, guard: &str, op: &Op) -> Result<(), Error> {
         let Op::Warp {
             op,
             dst,
             dst_pred,
             srcs,
             mask,
-            probe,
+            probe: _,
         } = op
         else {
             return Ok(());
         };
-        if let Some(probe) = probe.filter(|p| p.poll) {
-            self.poll_warp(id, probe.arrive);
-        }
         let mask = self.operand(Type::B32, *mask);
         let source_ty = match op {
             WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteUni | WarpOp::VoteBallot => Type::Pred,

@@ -1,0 +1,88 @@
+//! A process tree that CRIU leaves stopped, and the promise that it does not stay so: not if the dump fails, and not if this
+//! program or CRIU is killed.
+//!
+//! The promise is kept by a guardian, this program again, at the other end of a pipe. It gets a byte
+//! when all is well. If the pipe closes without, nobody is left who would let the tree run on, so the guardian does. CRIU
+//! holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+
+use crate::diagnostic::Failure;
+use crate::target::{self, Target};
+
+/// First argument with which this program turns itself into a guardian.
+pub const GUARD: &str = "__guard";
+
+/// A tree that is going to be stopped. When this is dropped it runs on, but for processes that were stopped before.
+pub struct StoppedTree<'a> {
+    target: &'a Target,
+    stopped_before: BTreeSet<i32>,
+    guardian: Child,
+    /// Our end of the pipe.
+    pipe: Option<ChildStdin>,
+    is_ended: bool,
+}
+
+impl<'a> StoppedTree<'a> {
+    /// Notes who is stopped already, and starts the guardian. Programs started from now on hold its pipe.
+    pub fn prepare(target: &'a Target) -> Result<Self, Failure> {
+        let cannot = |why: String| Failure::new("HK0804", "cannot start the guardian of the program").note(why);
+        let stopped_before = target::stopped(target.pid);
+        let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
+        let mut guardian = Command::new(program)
+            .arg(GUARD)
+            .arg(target.pid.to_string())
+            .args(stopped_before.iter().map(i32::to_string))
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // What is sent to our whole group is not to reach it.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| cannot(e.to_string()))?;
+        let pipe = guardian.stdin.take();
+        let tree = Self {
+            target,
+            stopped_before,
+            guardian,
+            pipe,
+            is_ended: false,
+        };
+        if let Some(pipe) = &tree.pipe {
+            fcntl(pipe, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|e| cannot(e.to_string()))?;
+        }
+        Ok(tree)
+    }
+
+    /// Ends the tree: there is nothing to run on.
+    pub fn end(mut self) -> bool {
+        self.is_ended = true;
+        self.target.end()
+    }
+}
+
+impl Drop for StoppedTree<'_> {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            target::resume(self.target.pid, &self.stopped_before);
+        }
+        if let Some(mut pipe) = self.pipe.take() {
+            // A guardian that is gone needs no word.
+            let _ = pipe.write_all(b".");
+        }
+        let _ = self.guardian.wait();
+    }
+}
+
+/// The guardian: waits for the word on stdin that all is well, and lets the tree of `root` run on if it does not come.
+pub fn guard(root: i32, stopped_before: &BTreeSet<i32>) {
+    if std::io::stdin().read_exact(&mut [0]).is_err() {
+        target::resume(root, stopped_before);
+    }
+}
