@@ -75,6 +75,9 @@ fn stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<String, Failu
                 .map_err(|e| refused(e.to_string()))
         }
         Stage::Llvm => llvm(&print::kernel(&probed(&bound()?)?)),
+        Stage::OpenCl => hetckpt_codegen::opencl::generate(&bound()?, &Default::default())
+            .map(|generated| generated.text)
+            .map_err(|e| refused(e.to_string()).unsupported()),
     }
 }
 

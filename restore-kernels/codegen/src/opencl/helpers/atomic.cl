@@ -1,0 +1,110 @@
+// Read-modify-writes that OpenCL C 1.2 has no function for, tried until nobody came between.
+static uint ptx_atom_add_f32_global(volatile __global uint *at, uint value)
+{
+    uint old = *at;
+    for (;;) {
+        const uint found = atomic_cmpxchg(at, old, as_uint(as_float(old) + as_float(value)));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static uint ptx_atom_inc_u32_global(volatile __global uint *at, uint value)
+{
+    uint old = *at;
+    for (;;) {
+        const uint found = atomic_cmpxchg(at, old, old >= value ? 0 : old + 1);
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static uint ptx_atom_dec_u32_global(volatile __global uint *at, uint value)
+{
+    uint old = *at;
+    for (;;) {
+        const uint found = atomic_cmpxchg(at, old, old == 0 || old > value ? value : old - 1);
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_add_f64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, as_ulong(as_double(old) + as_double(value)));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_min_u64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, min(old, value));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_max_u64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, max(old, value));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_min_s64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, as_ulong(min(as_long(old), as_long(value))));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_max_s64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, as_ulong(max(as_long(old), as_long(value))));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_and_b64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, old & value);
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_or_b64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, old | value);
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_xor_b64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, old ^ value);
+        if (found == old) return old;
+        old = found;
+    }
+}

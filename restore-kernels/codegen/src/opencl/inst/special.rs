@@ -1,0 +1,45 @@
+//! Special registers (PTX ISA, "Special Registers").
+
+use hetckpt_ir::entity::RegId;
+use hetckpt_ir::inst::{Axis, SpecialReg};
+
+use super::super::Error;
+use super::super::writer::Writer;
+
+impl Writer<'_> {
+    /// Writes the reading of a special register. Clocks are an error: OpenCL C has none.
+    pub(super) fn read_special(&mut self, dst: RegId, special: SpecialReg) -> Result<(), Error> {
+        let value = match special {
+            SpecialReg::Tid(a) => format!("(uint)get_local_id({})", axis(a)),
+            SpecialReg::Ntid(a) => format!("(uint)get_local_size({})", axis(a)),
+            SpecialReg::Ctaid(a) => format!("(uint)get_group_id({})", axis(a)),
+            SpecialReg::Nctaid(a) => format!("(uint)get_num_groups({})", axis(a)),
+            SpecialReg::LaneId => "lane".to_owned(),
+            SpecialReg::WarpId => "thread >> 5".to_owned(),
+            SpecialReg::NWarpId => "(block_size + 31) >> 5".to_owned(),
+            SpecialReg::LaneMaskEq => "1u << lane".to_owned(),
+            SpecialReg::LaneMaskLe => "0xffffffffu >> (31 - lane)".to_owned(),
+            SpecialReg::LaneMaskLt => "(1u << lane) - 1".to_owned(),
+            SpecialReg::LaneMaskGe => "0xffffffffu << lane".to_owned(),
+            SpecialReg::LaneMaskGt => "0xfffffffeu << lane".to_owned(),
+            SpecialReg::DynamicSmemSize => "dynamic_shared_bytes".to_owned(),
+            SpecialReg::TotalSmemSize => format!("dynamic_shared_bytes + {}u", self.kernel.shared.static_bytes),
+            // A device as the program sees it may be one multiprocessor.
+            SpecialReg::SmId | SpecialReg::GridId => "0".to_owned(),
+            SpecialReg::NSmId => "1".to_owned(),
+            SpecialReg::Clock => return Err(self.no_form("%clock")),
+            SpecialReg::Clock64 => return Err(self.no_form("%clock64")),
+            SpecialReg::GlobalTimer => return Err(self.no_form("%globaltimer")),
+        };
+        self.assign(dst, value);
+        Ok(())
+    }
+}
+
+const fn axis(axis: Axis) -> u32 {
+    match axis {
+        Axis::X => 0,
+        Axis::Y => 1,
+        Axis::Z => 2,
+    }
+}

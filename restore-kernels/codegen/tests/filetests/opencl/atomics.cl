@@ -1,0 +1,86 @@
+// atomics
+#pragma OPENCL FP_CONTRACT OFF
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+
+#define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#define SHARED(type, offset) (*(__local type *)(shared + (offset)))
+#define memory_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+typedef uchar u8 __attribute__((may_alias));
+
+// Read-modify-writes that OpenCL C 1.2 has no function for, tried until nobody came between.
+static uint ptx_atom_add_f32_global(volatile __global uint *at, uint value)
+{
+    uint old = *at;
+    for (;;) {
+        const uint found = atomic_cmpxchg(at, old, as_uint(as_float(old) + as_float(value)));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static uint ptx_atom_inc_u32_global(volatile __global uint *at, uint value)
+{
+    uint old = *at;
+    for (;;) {
+        const uint found = atomic_cmpxchg(at, old, old >= value ? 0 : old + 1);
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_add_f64_global(volatile __global ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, as_ulong(as_double(old) + as_double(value)));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+static ulong ptx_atom_min_u64_local(volatile __local ulong *at, ulong value)
+{
+    ulong old = *at;
+    for (;;) {
+        const ulong found = atom_cmpxchg(at, old, min(old, value));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
+typedef struct {
+    ulong param_0; // pointer
+} __attribute__((packed, aligned(16))) params_type;
+
+__kernel void hetckpt_atomics(
+    __global uchar *arena,
+    ulong arena_base,
+    params_type params,
+    __local ulong2 *shared_memory)
+{
+    uint r1, r2 = 0, r3 = 0, r6 = 0, r7;
+    ulong d0, d4 = 0, d5, d8, d9;
+    __local uchar *const shared = (__local uchar *)shared_memory;
+
+    d0 = params.param_0; // line 17
+    r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 18
+    atomic_add((volatile __global uint *)&GLOBAL(u8, 0x200000100000ul), r1); // line 19
+    r1 = atomic_max((volatile __global int *)&GLOBAL(u8, d0 + 4ul), as_int(r2)); // line 20
+    memory_fence(); // line 21
+    r1 = atomic_cmpxchg((volatile __global uint *)&GLOBAL(u8, d0), r2, r3);
+    memory_fence();
+    d5 = atom_cmpxchg((volatile __global ulong *)&GLOBAL(u8, d0), d4, 0ul); // line 22
+    r1 = atomic_xchg((volatile __global uint *)&GLOBAL(u8, d0), 0xffffffffu); // line 23
+    r1 = ptx_atom_inc_u32_global((volatile __global uint *)&GLOBAL(u8, d0), 31u); // line 24
+    r7 = ptx_atom_add_f32_global((volatile __global uint *)&GLOBAL(u8, d0), r6); // line 25
+    d8 = ptx_atom_add_f64_global((volatile __global ulong *)&GLOBAL(u8, d0), 0x3ff0000000000000ul); // line 26
+    d9 = ptx_atom_min_u64_local((volatile __local ulong *)&SHARED(u8, 0ul), d4); // line 27
+    r1 = atomic_or((volatile __local uint *)&SHARED(u8, 4ul), 8u); // line 28
+    r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 29
+    atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 2u); // line 30
+    memory_fence(); // line 31
+    atomic_and((volatile __local uint *)&SHARED(u8, 0ul), 3u);
+    memory_fence();
+    return; // line 32
+}

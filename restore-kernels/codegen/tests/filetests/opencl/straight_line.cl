@@ -1,0 +1,41 @@
+// scale
+#pragma OPENCL FP_CONTRACT OFF
+
+#define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+typedef uint u32 __attribute__((may_alias));
+
+typedef struct {
+    uchar param_0; // flag
+    uchar before_1[7];
+    ulong param_1; // values
+    uint param_2; // factor
+    uint param_3; // count
+} __attribute__((packed, aligned(16))) params_type;
+
+__kernel void hetckpt_scale(
+    __global uchar *arena,
+    ulong arena_base,
+    params_type params)
+{
+    bool p7;
+    uint r1, r2, r3, r4, r5, r6, r11, r12;
+    ulong d0, d8, d9, d10;
+
+    d0 = params.param_1; // line 20
+    r1 = params.param_2; // line 21
+    r2 = params.param_3; // line 22
+    r3 = (uint)get_group_id(0); // line 23
+    r4 = (uint)get_local_size(0); // line 24
+    r5 = (uint)get_local_id(0); // line 25
+    r6 = r3 * r4 + r5; // line 26
+    p7 = r6 >= r2; // line 27
+    if (!p7) { // line 28
+        d8 = d0; // line 30
+        d9 = (long)as_int(r6) * (long)4; // line 31
+        d10 = d8 + d9; // line 32
+        r11 = GLOBAL(u32, d10); // line 34
+        r12 = as_uint(as_float(r11) * as_float(r1)); // line 35
+        GLOBAL(u32, d10 - 4ul) = r12; // line 36
+    }
+    return; // line 39
+}

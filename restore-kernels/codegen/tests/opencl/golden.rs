@@ -1,0 +1,77 @@
+//! Golden files: `filetests/opencl/<case>.cl` is what a kernel of the front end's tests becomes. `BLESS=1` rewrites them.
+
+use std::path::Path;
+
+use hetckpt_codegen::opencl::{OpenClOptions, generate};
+
+use crate::kernels;
+
+/// Compares the first kernel of a file whose name contains `kernel`.
+fn check(file: &str, kernel: &str) {
+    let all = kernels::all();
+    let (_, found) = all.iter().find(|(f, k)| f == file && k.name.contains(kernel)).unwrap();
+    let text = generate(found, &OpenClOptions::default()).unwrap().text;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/opencl");
+    let name = file.rsplit('-').next().unwrap();
+    let path = folder.join(format!("{name}.cl"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let differing = expected.lines().zip(text.lines()).position(|(a, b)| a != b);
+    assert!(
+        expected == text,
+        "{} differs, first at line {differing:?} (BLESS=1 rewrites it)",
+        path.display()
+    );
+}
+
+#[test]
+fn straight_line() {
+    check("tests-straight_line", "");
+}
+
+#[test]
+fn control_flow() {
+    check("tests-control_flow", "");
+}
+
+#[test]
+fn integer_arithmetic() {
+    check("tests-integer_arithmetic", "");
+}
+
+#[test]
+fn atomics() {
+    check("tests-atomics", "");
+}
+
+#[test]
+fn conversions() {
+    check("tests-conversions", "");
+}
+
+/// Nested loops, shared memory, barriers.
+#[test]
+fn matmul() {
+    check("src-matmul", "matmul");
+}
+
+/// Dynamic shared memory, 64-bit sums.
+#[test]
+fn reduction() {
+    check("src-reduction", "reduce_values");
+}
+
+/// Shuffles.
+#[test]
+fn neural_layer() {
+    check("src-neural_layer", "dense_relu");
+}
+
+/// Votes, of threads of which some have ended.
+#[test]
+fn bit_count() {
+    check("src-bit_count", "bit_count");
+}

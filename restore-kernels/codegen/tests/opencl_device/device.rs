@@ -1,0 +1,113 @@
+//! An OpenCL device with one arena.
+
+#![allow(unsafe_code, reason = "calls the OpenCL driver")]
+
+use std::ptr;
+use std::sync::OnceLock;
+
+use hetckpt_codegen::opencl::{Argument, OpenClKernel};
+use opencl3::command_queue::CommandQueue;
+use opencl3::context::Context;
+use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
+use opencl3::kernel::{Kernel, set_kernel_arg};
+use opencl3::memory::{Buffer, CL_MEM_READ_WRITE, ClMem};
+use opencl3::platform::get_platforms;
+use opencl3::program::Program;
+use opencl3::types::{CL_BLOCKING, cl_mem};
+
+/// Where the arena starts, as the kernels see it.
+pub const ARENA_BASE: u64 = 0x2000_0000_0000;
+
+/// How a kernel is started.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_bytes: u32,
+    pub dynamic_shared_bytes: u32,
+}
+
+/// The device that tests use, if there is one.
+pub fn device() -> Option<&'static Device> {
+    static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
+    DEVICE.get_or_init(find).as_ref()
+}
+
+fn find() -> Option<Device> {
+    let wanted = std::env::var("HETCKPT_TEST_OPENCL").unwrap_or_default();
+    let platforms = get_platforms().ok()?;
+    let mut platforms = platforms
+        .iter()
+        .filter(|p| p.name().is_ok_and(|name| name.contains(&wanted)));
+    let id = platforms.find_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).ok()?.first().copied())?;
+    Some(Device::new(id))
+}
+
+/// Runs `kernel` on memory that starts at [`ARENA_BASE`]; true if it trapped.
+pub fn run(device: &Device, kernel: &OpenClKernel, shape: Shape, params: &[u8], memory: &mut [u8]) -> bool {
+    let context = Context::from_device(device).unwrap();
+    #[allow(deprecated, reason = "the function that came after is not in OpenCL 1.2")]
+    let queue = CommandQueue::create_default(&context, 0).unwrap();
+    let options = if kernel.requires.correctly_rounded_divide_sqrt {
+        "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+    } else {
+        "-cl-std=CL1.2"
+    };
+    let program = Program::create_and_build_from_source(&context, &kernel.text, options)
+        .unwrap_or_else(|log| panic!("{log}\n{}", kernel.text));
+    let entry = Kernel::create(&program, &kernel.entry).unwrap();
+    // SAFETY: no host pointer is given.
+    let arena = unsafe { Buffer::<u8>::create(&context, CL_MEM_READ_WRITE, memory.len(), ptr::null_mut()) };
+    let mut arena = arena.unwrap();
+    // SAFETY: as above.
+    let trapped = unsafe { Buffer::<u32>::create(&context, CL_MEM_READ_WRITE, 1, ptr::null_mut()) };
+    let mut trapped = trapped.unwrap();
+    // SAFETY: the call blocks, and the slice is as long as the buffer.
+    unsafe { queue.enqueue_write_buffer(&mut arena, CL_BLOCKING, 0, memory, &[]) }.unwrap();
+    // SAFETY: as above.
+    unsafe { queue.enqueue_write_buffer(&mut trapped, CL_BLOCKING, 0, &[0], &[]) }.unwrap();
+
+    for (index, argument) in (0u32..).zip(&kernel.arguments) {
+        let (bytes, local) = argument_bytes(argument, shape, params, [arena.get(), trapped.get()]);
+        let (size, value) = match local {
+            Some(size) => (size, ptr::null()),
+            None => (bytes.len(), bytes.as_ptr().cast()),
+        };
+        // SAFETY: the value has the argument's size; it is copied before the call returns.
+        unsafe { set_kernel_arg(entry.get(), index, size, value) }.unwrap();
+    }
+    let local: Vec<usize> = shape.block.iter().map(|n| *n as usize).collect();
+    let global: Vec<usize> = shape.grid.iter().zip(&local).map(|(n, l)| *n as usize * l).collect();
+    let (offsets, global, local) = (ptr::null(), global.as_ptr(), local.as_ptr());
+    // SAFETY: there are as many sizes as dimensions; the kernel stays within the arena.
+    let event = unsafe { queue.enqueue_nd_range_kernel(entry.get(), 3, offsets, global, local, &[]) };
+    event.unwrap().wait().unwrap();
+    // SAFETY: the call blocks, and the slice is as long as the buffer.
+    unsafe { queue.enqueue_read_buffer(&arena, CL_BLOCKING, 0, memory, &[]) }.unwrap();
+    let mut word = [0u32];
+    // SAFETY: as above.
+    unsafe { queue.enqueue_read_buffer(&trapped, CL_BLOCKING, 0, &mut word, &[]) }.unwrap();
+    word != [0]
+}
+
+/// An argument's value, or the size of local memory.
+fn argument_bytes(argument: &Argument, shape: Shape, params: &[u8], buffers: [cl_mem; 2]) -> (Vec<u8>, Option<usize>) {
+    let threads = shape.block.iter().product::<u32>() as usize;
+    let value = |bytes: Vec<u8>| (bytes, None);
+    match argument {
+        Argument::Arena => value((buffers[0] as usize).to_ne_bytes().to_vec()),
+        Argument::ArenaBase => value(ARENA_BASE.to_ne_bytes().to_vec()),
+        Argument::Params { size_bytes } => {
+            let mut params = params.to_vec();
+            params.resize(*size_bytes as usize, 0);
+            value(params)
+        }
+        Argument::Shared => {
+            let size = shape.shared_bytes + shape.dynamic_shared_bytes;
+            (vec![], Some(size.max(16) as usize))
+        }
+        Argument::DynamicSharedBytes => value(shape.dynamic_shared_bytes.to_ne_bytes().to_vec()),
+        Argument::Lanes { bytes_per_thread } => (vec![], Some(threads * *bytes_per_thread as usize)),
+        Argument::Trapped => value((buffers[1] as usize).to_ne_bytes().to_vec()),
+    }
+}

@@ -1,0 +1,26 @@
+//! Generated OpenCL C, built and run by an OpenCL device, against the reference interpreter: instruction by instruction,
+//! and the test programs' kernels. Skipped by name where there is no OpenCL device.
+//!
+//! `HETCKPT_TEST_OPENCL=NAME` picks the first device whose platform's name contains NAME.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "tests that are skipped say so")]
+
+mod device;
+mod run;
+// The instruction tests are those of the CPU's generator.
+#[path = "../../../codegen-llvm/tests/against_interpreter/bench.rs"]
+mod bench;
+#[path = "../../../codegen-llvm/tests/against_interpreter/operands.rs"]
+mod operands;
+#[path = "../../../codegen-llvm/tests/against_interpreter/integer.rs"]
+mod integer;
+#[path = "../../../codegen-llvm/tests/against_interpreter/float.rs"]
+mod float;
+#[path = "../../../codegen-llvm/tests/against_interpreter/convert.rs"]
+mod convert;
+#[path = "../../../codegen-llvm/tests/against_interpreter/predicate.rs"]
+mod predicate;
+#[path = "../../../codegen-llvm/tests/against_interpreter/memory.rs"]
+mod memory;
+mod meeting;
+mod programs;

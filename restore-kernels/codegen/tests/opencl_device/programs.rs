@@ -1,0 +1,112 @@
+//! The test programs' kernels: memory afterwards is what the interpreter leaves and what the sources say.
+
+use std::collections::BTreeMap;
+
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_codegen::opencl::{OpenClOptions, generate};
+use hetckpt_interp::cases::{self, Case};
+use hetckpt_interp::{GlobalMemory, Launch};
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::module::bind_globals;
+
+use crate::device::{self, ARENA_BASE, Shape};
+
+fn kernel_of(case: &Case) -> Kernel {
+    let module = hetckpt_ptx::lower_module(case.ptx).unwrap();
+    let mut kernel = module.kernels.into_iter().find(|k| k.name == case.kernel).unwrap();
+    let addresses: BTreeMap<String, u64> = case.globals.iter().map(|(n, a)| ((*n).to_owned(), *a)).collect();
+    let all = module
+        .globals
+        .iter()
+        .map(|g| (g.name.clone(), *addresses.get(&g.name).unwrap_or(&ARENA_BASE)))
+        .collect();
+    bind_globals(&mut kernel, &all).unwrap();
+    kernel
+}
+
+fn interpreted(case: &Case, kernel: &Kernel) -> GlobalMemory {
+    let mut memory = GlobalMemory::new();
+    for (address, bytes) in &case.memory {
+        memory.map(*address, bytes.clone());
+    }
+    let program = Program::from_start(kernel.clone());
+    let layout = ThreadStateLayout::new(kernel);
+    let launch = Launch {
+        dynamic_shared_bytes: case.dynamic_shared_bytes,
+        ..Launch::new(&program, &layout, case.grid, case.block, &case.params)
+    };
+    hetckpt_interp::run(launch, &mut memory).unwrap();
+    memory
+}
+
+fn check(name: &str) {
+    let Some(device) = device::device() else {
+        eprintln!("skipped: {name} (no OpenCL device)");
+        return;
+    };
+    let all = cases::all();
+    let case = all.iter().find(|case| case.name == name).unwrap();
+    let kernel = kernel_of(case);
+    let generated = generate(&kernel, &OpenClOptions::default()).unwrap();
+    let end = case
+        .memory
+        .iter()
+        .map(|(at, bytes)| at + bytes.len() as u64)
+        .max()
+        .unwrap();
+    let place = |at: u64| usize::try_from(at - ARENA_BASE).unwrap();
+    let mut memory = vec![0; place(end)];
+    for (at, bytes) in &case.memory {
+        memory[place(*at)..][..bytes.len()].copy_from_slice(bytes);
+    }
+    let shape = Shape {
+        grid: [case.grid.x, case.grid.y, case.grid.z],
+        block: [case.block.x, case.block.y, case.block.z],
+        shared_bytes: kernel.shared.static_bytes,
+        dynamic_shared_bytes: case.dynamic_shared_bytes,
+    };
+    assert!(!device::run(device, &generated, shape, &case.params, &mut memory));
+    for (at, bytes) in &case.expected {
+        assert_eq!(
+            &memory[place(*at)..][..bytes.len()],
+            bytes,
+            "{name}: the source says otherwise"
+        );
+    }
+    let expected = interpreted(case, &kernel);
+    for (at, bytes) in &case.memory {
+        let range = expected.range(*at).unwrap();
+        assert_eq!(
+            &memory[place(*at)..][..bytes.len()],
+            range,
+            "{name}: the interpreter says otherwise"
+        );
+    }
+}
+
+macro_rules! programs {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($name));
+            }
+        )*
+    };
+}
+
+programs![
+    vector_add,
+    saxpy,
+    matmul,
+    reduce_values,
+    scan_tiles,
+    scan_tile_sums,
+    bit_count,
+    monte_carlo_pi,
+    dense_relu,
+    persistent,
+    heat_step,
+    peak_bits,
+];
