@@ -2,9 +2,8 @@
 
 use hetckpt_devices::device::Fill;
 use hetckpt_devices::error::DeviceError;
-use hetckpt_ring::command::{Chunk, Command, FillValue, Payload, Rows};
+use hetckpt_ring::command::{Chunk, Command, FillValue, Payload, Rows, SlotId};
 use hetckpt_ring::error::RingError;
-use hetckpt_ring::reply::Reply;
 
 use crate::cuda_result;
 use crate::pinned::PinnedRange;
@@ -40,8 +39,9 @@ impl CommandError {
 
 /// What came of an item.
 pub enum Executed {
-    /// It is done.
-    Done,
+    /// It is done; `answer` is what its reply slot is to get once the stream counts it as done, so that no later query
+    /// finds it unfinished.
+    Done { answer: Option<(SlotId, u32)> },
     /// The application had no room for a call-back: try again.
     Again(Item),
     /// A host function was started: wait for it.
@@ -64,24 +64,23 @@ pub fn is_quick(item: &Item) -> bool {
     }
 }
 
-/// Carries out an item that is no launch, answers it, or makes its failure the sticky result.
+/// Carries out an item that is no launch; makes its failure the sticky result if nobody waits for it.
 pub fn execute(session: &Session, item: Item) -> Executed {
     let fault = lock(&session.queues).fault;
+    let done = |result| Executed::Done {
+        answer: item.reply.map(|slot| (slot, result)),
+    };
     let (command, data) = match item.work {
         Work::Command { command, data } => (command, data),
         Work::AwaitHostFunction(id) => {
             lock(&session.queues).host_functions_done.remove(&id);
-            return Executed::Done;
+            return Executed::Done { answer: None };
         }
-        Work::Start(_) | Work::Resume(_) => {
-            session.answer(item.reply, fault, &Reply::Nothing);
-            return Executed::Done;
-        }
+        Work::Start(_) | Work::Resume(_) => return done(fault),
     };
     if fault != 0 {
         give_chunk_back(session, &command, data.is_some());
-        session.answer(item.reply, fault, &Reply::Nothing);
-        return Executed::Done;
+        return done(fault);
     }
     if let Command::HostFunction { id, .. } = command {
         let is_told = session.side.get().is_some_and(|side| side.push_callback(id));
@@ -103,8 +102,10 @@ pub fn execute(session: &Session, item: Item) -> Executed {
             error.result()
         }
     };
-    session.answer_or_fault(item.reply, result);
-    Executed::Done
+    if result != 0 && item.reply.is_none() {
+        session.set_fault(result);
+    }
+    done(result)
 }
 
 fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {

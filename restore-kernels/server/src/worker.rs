@@ -4,6 +4,8 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use hetckpt_ring::reply::Reply;
+
 use crate::commands;
 use crate::execute::{Executed, execute, is_quick};
 use crate::launch;
@@ -76,9 +78,17 @@ fn execute_front<'a>(
     drop(queues);
     let executed = execute(session, item);
     let mut queues = lock(&session.queues);
-    set_busy(&mut queues, stream, false);
     let ready = match executed {
-        Executed::Done => queues.complete(stream),
+        Executed::Done { answer } => {
+            let ready = queues.complete(stream);
+            if let Some((slot, result)) = answer {
+                // Still busy: a capture waits until the answer is given.
+                drop(queues);
+                session.answer(Some(slot), result, &Reply::Nothing);
+                queues = lock(&session.queues);
+            }
+            ready
+        }
         Executed::Waits(item) => {
             if let Some(s) = queues.streams.get_mut(&stream) {
                 s.queue.push_front(item);
@@ -89,11 +99,13 @@ fn execute_front<'a>(
             if let Some(s) = queues.streams.get_mut(&stream) {
                 s.queue.push_front(item);
             }
+            set_busy(&mut queues, stream, false);
             session.changed.notify_all();
             let waited = session.changed.wait_timeout(queues, RETRY);
             return waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
     };
+    set_busy(&mut queues, stream, false);
     session.changed.notify_all();
     carry_out(session, queues, ready)
 }
