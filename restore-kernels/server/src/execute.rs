@@ -39,9 +39,11 @@ impl CommandError {
 
 /// What came of an item.
 pub enum Executed {
-    /// It is done; `answer` is what its reply slot is to get once the stream counts it as done, so that no later query
-    /// finds it unfinished.
-    Done { answer: Option<(SlotId, u32)> },
+    /// It is done.
+    Done {
+        /// What its reply slot is to get once the stream counts it as done, so that no later query finds it unfinished.
+        answer: Option<(SlotId, u32)>,
+    },
     /// The application had no room for a call-back: try again.
     Again(Item),
     /// A host function was started: wait for it.
