@@ -5,6 +5,7 @@
 pub mod program;
 pub mod thread_state;
 pub mod launch_control;
+pub mod opencl_program;
 pub mod cpu_block;
 pub mod cpu_tables;
 pub mod cpu_codegen;

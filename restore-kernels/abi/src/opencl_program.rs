@@ -1,0 +1,140 @@
+//! What a kernel written as OpenCL C takes, and where it leaves what is left of a launch.
+//!
+//! Blocks are numbered by their linear index in the program's grid (32 bits). An ordinary launch has the program's grid; a
+//! continuation has one dimension, and its group `i` is block `resumed[i]`: the first of them go on as their slots say,
+//! the others start at the entry.
+//!
+//! The host sets the pause word while kernels run. A group looks at it before it does anything: if it is set, the group
+//! counts itself in [`count::TURNED_AWAY`], which is also where in the list of blocks turned away it puts its block.
+//! Later, threads stop in one of two ways ([`Stops`]), which are counted in [`count::STOPPED`]. The host zeroes the counts
+//! before a launch; if both are 0 after it, all blocks have finished.
+//!
+//! Threads may find the places full. They then go on, and try again at their next probe.
+
+/// An argument of a generated kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// `__global uchar *`: the buffer that backs device memory.
+    Arena,
+    /// `ulong`: the device address of its first byte.
+    ArenaBase,
+    /// A structure by value: the parameter buffer, filled up to this size.
+    Params {
+        /// Size of the structure in bytes.
+        size_bytes: u32,
+    },
+    /// `__local`: static and dynamic shared memory; at least 16 bytes.
+    Shared,
+    /// `uint`: size of dynamic shared memory in bytes.
+    DynamicSharedBytes,
+    /// `__local`: room for exchange between lanes.
+    Lanes {
+        /// Size in bytes for each thread of a block.
+        bytes_per_thread: u32,
+    },
+    /// `__global uint *`: [`count::NUM`] words.
+    Counts,
+    /// `__global const volatile uint *`: not 0 = stop at the next probe.
+    Pause,
+    /// `uint4`: the program's grid, x first, and how many groups of a continuation go on as their slots say.
+    Grid,
+    /// `__global const uint *`: block of each group of a continuation; null for an ordinary launch.
+    Resumed,
+    /// `__global const uchar *`: slots ([`crate::launch_control::SlotLayout`]) of the groups that go on; null if there are none.
+    ResumedSlots,
+    /// `__global uint *`: blocks that were turned away; room for one a group.
+    TurnedAway,
+    /// `__global uchar *`: what has stopped ([`Stops`]).
+    Stopped,
+    /// `uint`: room there, in slots or records.
+    NumStopped,
+}
+
+/// Words of [`Argument::Counts`].
+pub mod count {
+    /// Blocks turned away.
+    pub const TURNED_AWAY: usize = 0;
+    /// Slots or records taken.
+    pub const STOPPED: usize = 1;
+    /// Not 0: a thread trapped.
+    pub const TRAPPED: usize = 2;
+    /// Number of words.
+    pub const NUM: usize = 4;
+}
+
+/// How threads stop after their block has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stops {
+    /// Each on its own: kernels whose threads do not wait for one another. Takes [`RecordLayout`]s; a thread of a started block
+    /// that has none has finished.
+    Threads,
+    /// The block as a whole. Takes slots ([`crate::launch_control::SlotLayout`]) with the block's index where shared memory is
+    /// claimed otherwise.
+    Blocks,
+}
+
+/// Layout of a record of one stopped thread: u32 block, u32 thread (linear index in the block), u32 resume point, u32 0,
+/// then registers as a register area for one thread ([`crate::thread_state::ThreadStateLayout`]), then the local frame.
+/// Registers that are not live at the resume point are undefined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordLayout {
+    /// Offset of the registers.
+    pub registers: u64,
+    /// Offset of the local frame.
+    pub local: u64,
+    /// Size, a multiple of 16.
+    pub stride: u64,
+}
+
+impl RecordLayout {
+    /// The layout for `bytes_per_thread` of saved registers and local frames of `local_bytes`.
+    #[must_use]
+    pub fn new(bytes_per_thread: u32, local_bytes: u32) -> Self {
+        let up = |n: u64| n.next_multiple_of(16);
+        let registers = 16;
+        let local = up(registers + u64::from(bytes_per_thread));
+        Self {
+            registers,
+            local,
+            stride: up(local + u64::from(local_bytes)),
+        }
+    }
+}
+
+/// What the device must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requirements {
+    /// `cl_khr_fp64`.
+    pub fp64: bool,
+    /// `cl_khr_int64_base_atomics`.
+    pub int64_base_atomics: bool,
+    /// `cl_khr_int64_extended_atomics`.
+    pub int64_extended_atomics: bool,
+    /// `CL_FP_DENORM` for `float`.
+    pub f32_subnormals: bool,
+    /// Built with `-cl-fp32-correctly-rounded-divide-sqrt`.
+    pub correctly_rounded_divide_sqrt: bool,
+}
+
+/// A kernel as OpenCL C.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenClProgram {
+    /// The program's text.
+    pub text: String,
+    /// Name of the kernel in it.
+    pub entry: String,
+    /// Its arguments, in order.
+    pub arguments: Vec<Argument>,
+    /// What it needs beyond OpenCL C 1.2's core.
+    pub requires: Requirements,
+    /// How its threads stop.
+    pub stops: Stops,
+}
+
+impl OpenClProgram {
+    /// True if groups can be told their blocks.
+    #[must_use]
+    pub fn takes_resumed(&self) -> bool {
+        self.arguments.contains(&Argument::Resumed)
+    }
+}
