@@ -242,7 +242,7 @@ pub enum Stage {
     Ptx,
     /// LLVM IR, as the CPU device compiles it.
     Llvm,
-    /// OpenCL C 1.2 without probes; no device runs it yet.
+    /// OpenCL C 1.2, as OpenCL devices compile it.
     #[value(name = "opencl")]
     OpenCl,
 }

@@ -75,9 +75,13 @@ fn stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<String, Failu
                 .map_err(|e| refused(e.to_string()))
         }
         Stage::Llvm => llvm(&print::kernel(&probed(&bound()?)?)),
-        Stage::OpenCl => hetckpt_codegen::opencl::generate(&bound()?, &Default::default())
-            .map(|generated| generated.text)
-            .map_err(|e| refused(e.to_string()).unsupported()),
+        Stage::OpenCl => {
+            let probed = probed(&bound()?)?;
+            let layout = ThreadStateLayout::new(&probed);
+            hetckpt_codegen::opencl::generate(&Program::from_start(probed), &layout, &Default::default())
+                .map(|generated| generated.text)
+                .map_err(|e| refused(e.to_string()).unsupported())
+        }
     }
 }
 

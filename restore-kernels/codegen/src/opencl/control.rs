@@ -1,15 +1,26 @@
 //! Control flow: basic blocks in their places, and what stands at their ends.
 
+use hetckpt_abi::opencl_program::{Stops, count};
 use hetckpt_ir::analysis::liveness::Liveness;
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::entity::{BbId, RegId, Span};
-use hetckpt_ir::inst::Guard;
+use hetckpt_ir::entity::{BbId, RegId, ResumePointId, Span};
+use hetckpt_ir::inst::{Guard, Op};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Width;
 
-use super::structure::{Route, Surroundings};
+use super::structure::{Route, Structure, Surroundings};
 use super::writer::{DEEPEST_NESTING, Writer};
 use super::{Error, names};
+
+/// Where control goes at the end of a basic block.
+enum End {
+    /// The thread has left the region.
+    Left,
+    /// Always there.
+    Goes(BbId),
+    /// As the guard says: to the first if it holds.
+    Branches { guard: Guard, ways: [BbId; 2] },
+}
 
 /// What is still to be written; a stack, so that hostile nesting is no recursion.
 enum Work {
@@ -24,12 +35,14 @@ enum Work {
 }
 
 impl Writer<'_> {
-    /// Writes all basic blocks.
-    pub(super) fn blocks(&mut self) -> Result<(), Error> {
+    /// Writes all that threads run through from the start of a basic block until they wait, stop or end.
+    pub(super) fn region(&mut self, region: Option<ResumePointId>, start: BbId) -> Result<(), Error> {
+        self.region = region;
+        self.structure = Structure::new(self.kernel, start);
         if !self.structure.is_reducible() {
-            return self.blocks_with_gotos();
+            return self.blocks_in_a_switch(start);
         }
-        let mut stack = vec![Work::Tree(Kernel::ENTRY, Surroundings::default())];
+        let mut stack = vec![Work::Tree(start, Surroundings::default())];
         while let Some(work) = stack.pop() {
             match work {
                 Work::Tree(id, around) => self.tree(id, around, &mut stack),
@@ -69,119 +82,91 @@ impl Writer<'_> {
 
     /// A block's own instructions, its end, and the blocks after it.
     fn body_of(&mut self, id: BbId, around: Surroundings, stack: &mut Vec<Work>) -> Result<(), Error> {
-        let kernel = self.kernel;
-        let block = &kernel.blocks[id.index()];
         let inside = self.structure.inside(id).to_vec();
         let own = Surroundings {
             next: inside.first().copied().or(around.next),
             ..around
         };
         push_in_order(stack, &inside, around);
-        self.come_back(id);
+        match self.block(id)? {
+            End::Left => {}
+            End::Goes(to) => self.go(id, to, own, stack),
+            End::Branches { guard, ways } => self.branch(id, guard, ways, own, stack),
+        }
+        Ok(())
+    }
+
+    /// Instructions and end of a basic block, but for where control goes then.
+    fn block(&mut self, id: BbId) -> Result<End, Error> {
+        let kernel = self.kernel;
+        let block = &kernel.blocks[id.index()];
         for inst in &block.insts {
             self.span = inst.span;
+            if let Op::Warp { probe, .. } = &inst.op {
+                let probe = probe.ok_or_else(|| self.malformed("warp-level operation without probe"))?;
+                self.rest_at(probe.arrive);
+                return Ok(End::Left);
+            }
             self.inst(inst)?;
         }
         self.span = block.span;
-        self.go_absent(id);
-        self.pass_by(id, own)?;
-        match &block.terminator {
+        Ok(match &block.terminator {
             Terminator::Branch {
                 guard,
                 taken,
                 not_taken,
-            } if taken != not_taken => {
-                self.branch(id, *guard, [*taken, *not_taken], own, stack);
+            } if taken != not_taken => End::Branches {
+                guard: *guard,
+                ways: [*taken, *not_taken],
+            },
+            Terminator::Branch { taken: next, .. } | Terminator::Jump(next) => End::Goes(*next),
+            Terminator::Barrier { probe, .. } => {
+                let probe = probe.ok_or_else(|| self.malformed("barrier without probe"))?;
+                self.rest_at(probe.arrive);
+                End::Left
             }
-            Terminator::Branch { taken: next, .. } | Terminator::Jump(next) => self.go(id, *next, own, stack),
-            Terminator::Barrier { reduction, next, .. } => {
-                self.barrier(*reduction);
-                self.go(id, *next, own, stack);
+            Terminator::Exit => {
+                self.end_thread();
+                End::Left
             }
-            Terminator::Exit => self.line("return;"),
-            Terminator::Trap => self.trap(),
-            Terminator::Poll { .. } => return Err(self.malformed("probe in a kernel without resume points")),
-        }
-        Ok(())
-    }
-
-    /// Threads that a branch has made absent are present again where its ways meet.
-    fn come_back(&mut self, id: BbId) {
-        let presence = self.presence;
-        for leave in presence.leaves.values().filter(|leave| leave.back_at == Some(id)) {
-            let n = leave.id;
-            let mut lines = vec!["absent = false;".to_owned(), format!("away_{n} = false;")];
-            for &reg in &leave.keeps {
-                let name = self.reg(reg);
-                lines.push(format!("{name} = {name}_kept_{n};"));
+            Terminator::Trap => {
+                self.line(format_args!("counts[{}] = 1;", count::TRAPPED));
+                self.end_thread();
+                End::Left
             }
-            let start = self.num_lines();
-            for line in lines {
-                self.plain_line(line);
-            }
-            self.guard_lines(start, &format!("away_{n}"));
-        }
-    }
-
-    /// The threads that a branch would have sent elsewhere become absent.
-    fn go_absent(&mut self, id: BbId) {
-        let presence = self.presence;
-        let Some(leave) = presence.leaves.get(&id) else { return };
-        let goes = self.condition(inverse(leave.stays));
-        if leave.traps {
-            self.line(format_args!("if (!absent && {goes}) *trapped = 1;"));
-        }
-        if leave.back_at.is_none() {
-            self.line(format_args!("absent = absent || {goes};"));
-            return;
-        }
-        let n = leave.id;
-        for &reg in &leave.keeps {
-            let name = self.reg(reg);
-            self.line(format_args!("{name}_kept_{n} = {name};"));
-        }
-        self.line(format_args!("away_{n} = !absent && {goes};"));
-        self.line(format_args!("absent = absent || away_{n};"));
-    }
-
-    /// Absent threads leave out what a divergent branch decides.
-    fn pass_by(&mut self, id: BbId, around: Surroundings) -> Result<(), Error> {
-        let presence = self.presence;
-        let Some(join) = presence.facts.divergent.get(&id).filter(|_| presence.has_absent()) else {
-            return Ok(());
-        };
-        let Some(join) = *join else {
-            self.line("if (absent) return;");
-            return Ok(());
-        };
-        match self.structure.route(id, join, &around) {
-            Route::Here(_) => return Err(self.malformed("control flow")),
-            // What follows is enclosed in an `if` or is another way; both are left by a jump.
-            Route::Next if around.continues_to == Some(join) => self.leave_if("absent", Route::Continue),
-            Route::Next => self.leave_if("absent", Route::Goto(join)),
-            route => self.leave_if("absent", route),
-        }
-        Ok(())
-    }
-
-    /// What absent threads need to come back.
-    pub(super) fn absence_declarations(&self) -> String {
-        let mut text = String::new();
-        if self.presence.has_absent() {
-            text.push_str("    bool absent = false;\n");
-        }
-        for leave in self.presence.leaves.values().filter(|leave| leave.back_at.is_some()) {
-            let n = leave.id;
-            text.push_str(&format!("    bool away_{n} = false;\n"));
-            for width in [Width::Pred, Width::W16, Width::W32, Width::W64] {
-                let keeps = leave.keeps.iter().filter(|reg| self.kernel.width(**reg) == width);
-                let names: Vec<String> = keeps.map(|reg| format!("{}_kept_{n} = 0", self.reg(*reg))).collect();
-                if !names.is_empty() {
-                    text.push_str(&format!("    {} {};\n", names::width_type(width), names.join(", ")));
+            Terminator::Poll { resume_point, next } => {
+                // A block looks at the pause word before it comes here for the first time.
+                if *resume_point != Kernel::ENTRY_POINT {
+                    self.poll(*resume_point)?;
                 }
+                End::Goes(*next)
+            }
+        })
+    }
+
+    /// The thread waits for others.
+    fn rest_at(&mut self, point: ResumePointId) {
+        self.line(format_args!("point = {}; goto rest;", point.0));
+    }
+
+    fn end_thread(&mut self) {
+        match self.stops {
+            Stops::Threads => self.line("return;"),
+            Stops::Blocks => self.line("point = FINISHED; goto rest;"),
+        }
+    }
+
+    /// A probe in a loop.
+    fn poll(&mut self, point: ResumePointId) -> Result<(), Error> {
+        match self.stops {
+            Stops::Blocks => self.line(format_args!("if (*pause) {{ point = {}; goto rest; }}", point.0)),
+            Stops::Threads => {
+                self.open("if (*pause)");
+                self.leave_record(point)?;
+                self.close();
             }
         }
-        text
+        Ok(())
     }
 
     fn go(&mut self, from: BbId, to: BbId, around: Surroundings, stack: &mut Vec<Work>) {
@@ -276,59 +261,42 @@ impl Writer<'_> {
         )
     }
 
-    fn trap(&mut self) {
-        self.line(if self.presence.has_absent() {
-            "if (!absent) *trapped = 1;"
-        } else {
-            "*trapped = 1;"
-        });
-        self.plain_line("return;");
-    }
-
-    /// Loops with more than one entry have no statement; without barriers, gotos will do.
-    fn blocks_with_gotos(&mut self) -> Result<(), Error> {
-        let kernel = self.kernel;
+    /// Loops with more than one entry have no statement. They become one loop over a switch, which has one entry, as
+    /// compilers need it that cut kernels at barriers.
+    fn blocks_in_a_switch(&mut self, start: BbId) -> Result<(), Error> {
         let order = self.structure.cfg.reverse_post_order().to_vec();
-        for &id in &order {
-            let block = &kernel.blocks[id.index()];
-            self.label(id);
-            for inst in &block.insts {
-                self.span = inst.span;
-                self.inst(inst)?;
-            }
-            self.span = block.span;
-            match &block.terminator {
-                Terminator::Branch {
+        self.span = Span::default();
+        self.open(format_args!("for (uint bb = {};;)", start.0));
+        self.open("switch (bb)");
+        // The way from the entry to the start of a region is not the kernel's.
+        let blocks = order
+            .iter()
+            .filter(|id| **id != Kernel::ENTRY || start == Kernel::ENTRY);
+        for &id in blocks {
+            self.open(format_args!("case {}:", id.0));
+            match self.block(id)? {
+                End::Left => {}
+                End::Goes(next) => self.line(format_args!("bb = {};", next.0)),
+                End::Branches {
                     guard,
-                    taken,
-                    not_taken,
+                    ways: [taken, not_taken],
                 } => {
-                    let condition = self.condition(*guard);
-                    self.jump_over(&condition, *taken);
-                    let way = self.way(Route::Goto(*not_taken)).unwrap_or_default();
-                    self.line(way);
-                }
-                Terminator::Jump(next) => {
-                    let way = self.way(Route::Goto(*next)).unwrap_or_default();
-                    self.line(way);
-                }
-                Terminator::Exit => self.line("return;"),
-                Terminator::Trap => self.trap(),
-                Terminator::Barrier { .. } | Terminator::Poll { .. } => {
-                    return Err(Error::Irreducible {
-                        kernel: kernel.name.clone(),
-                    });
+                    let condition = self.condition(guard);
+                    self.line(format_args!("bb = {condition} ? {} : {};", taken.0, not_taken.0));
                 }
             }
+            self.plain_line("break;");
+            self.close();
         }
+        self.close();
+        self.close();
         Ok(())
     }
 
-    /// Declarations of the registers; those that may be read before they are written, as absent threads may read all, start
-    /// at zero.
+    /// Declarations of the registers; those that may be read before they are written start at zero.
     pub(super) fn declarations(&self) -> String {
         let liveness = Liveness::new(self.kernel);
-        let (early, all_early) = (liveness.live_in(Kernel::ENTRY), self.presence.has_absent());
+        let early = liveness.live_in(Kernel::ENTRY);
         let mut used = vec![false; self.kernel.registers.len()];
         for block in &self.kernel.blocks {
             for inst in &block.insts {
@@ -340,19 +308,16 @@ impl Writer<'_> {
                 used[r.index()] = true;
             }
         }
+        // What all threads of a block save, they may not have written.
+        let starts_at_zero =
+            |reg: RegId| early.contains(reg) || (self.stops == Stops::Blocks && self.layout.column(reg).is_some());
         let mut text = String::new();
         for width in [Width::Pred, Width::W16, Width::W32, Width::W64] {
             let names: Vec<String> = (0u32..)
                 .map(RegId)
                 .zip(&self.kernel.registers)
                 .filter(|(r, w)| **w == width && used[r.index()])
-                .map(|(r, _)| {
-                    format!(
-                        "{}{}",
-                        self.reg(r),
-                        if all_early || early.contains(r) { " = 0" } else { "" }
-                    )
-                })
+                .map(|(r, _)| format!("{}{}", self.reg(r), if starts_at_zero(r) { " = 0" } else { "" }))
                 .collect();
             for some in names.chunks(12) {
                 text.push_str(&format!("    {} {};\n", names::width_type(width), some.join(", ")));

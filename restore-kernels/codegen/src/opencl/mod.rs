@@ -1,4 +1,4 @@
-//! hetIR to OpenCL C 1.2: a kernel becomes one text with one `__kernel`.
+//! hetIR to OpenCL C 1.2: a program becomes one text with one `__kernel` ([`hetckpt_abi::opencl_program`]).
 //!
 //! The text reads like the kernel: a variable for each register, `for` and `if` where control flow has that form
 //! ([`structure`]), the PTX line beside each statement. Registers are bits and instructions carry the types, so operands
@@ -9,25 +9,22 @@
 //!   `arena + (address - arena_base)`, and pointers stored in memory mean the same on every device.
 //! * **Shared memory** is one local array whose size the launch gives; the local frame is a private array; parameters are
 //!   one structure. Addresses in these spaces are offsets.
-//! * **Warps** have 32 lanes in the order of the threads. Their operations go through local memory and barriers, so all
-//!   threads of the block must come to them together ([`meeting`]), as to barriers; those that the kernel sends elsewhere
-//!   come along as absent ones ([`presence`]).
+//! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a continuation
+//!   starts with a switch over its resume points.
+//! * **Kernels with barriers, warp-level operations or shared memory** go in [`rounds`]; one text serves for any start.
 //!
 //! Generic addresses are global ones, since hetIR knows the others' spaces. A trap sets a word and ends its thread.
 //!
-//! Only kernels without probes are written: the code runs to its end and cannot be paused. An [`Error`] that names the
-//! place tells what has no form: clocks; barriers of part of the block; warp-level operations under a guard; barriers on
-//! both sides of a divergent branch, or sides that share code; atomics of 8 and 16 bits; opaque instructions; loops with
-//! several entries in a kernel whose threads wait for one another.
+//! An [`Error`] that names the place tells what has no form: clocks, atomics of 8 and 16 bits, opaque instructions.
 
 mod error;
 mod control;
 mod helpers;
 mod inst;
-mod meet;
-mod meeting;
 mod names;
-mod presence;
+mod rounds;
+mod start;
+mod state;
 mod structure;
 mod writer;
 
@@ -36,10 +33,15 @@ pub use error::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use hetckpt_abi::opencl_program::{Argument, OpenClProgram, Requirements, Stops};
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::Space;
 
-use presence::Presence;
-use structure::Structure;
+use rounds::Meetings;
 use writer::Writer;
 
 /// What the device is known to have beyond OpenCL C 1.2's core.
@@ -49,83 +51,64 @@ pub struct OpenClOptions {
     pub has_int64_extended_atomics: bool,
 }
 
-/// An argument of the generated kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Argument {
-    /// `__global uchar *`: the buffer that backs device memory.
-    Arena,
-    /// `ulong`: the device address of its first byte.
-    ArenaBase,
-    /// A structure by value: the parameter buffer, filled up to this size.
-    Params {
-        /// Size of the structure in bytes.
-        size_bytes: u32,
-    },
-    /// `__local`: static and dynamic shared memory; at least 16 bytes.
-    Shared,
-    /// `uint`: size of dynamic shared memory in bytes.
-    DynamicSharedBytes,
-    /// `__local`: room for exchange between lanes.
-    Lanes {
-        /// Size in bytes for each thread of a block.
-        bytes_per_thread: u32,
-    },
-    /// `__global uint *`: a word that becomes 1 if a thread traps.
-    Trapped,
+/// How threads of `kernel` stop.
+#[must_use]
+pub fn stops(kernel: &Kernel) -> Stops {
+    let uses_shared = |op: &Op| {
+        matches!(
+            op,
+            Op::Load {
+                space: Space::Shared,
+                ..
+            } | Op::Store {
+                space: Space::Shared,
+                ..
+            } | Op::Atom {
+                space: Space::Shared,
+                ..
+            } | Op::Warp { .. }
+        )
+    };
+    let block_wide = kernel.blocks.iter().any(|block| {
+        matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(|inst| uses_shared(&inst.op))
+    });
+    if block_wide || kernel.shared.static_bytes > 0 {
+        Stops::Blocks
+    } else {
+        Stops::Threads
+    }
 }
 
-/// What the device must have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Requirements {
-    /// `cl_khr_fp64`.
-    pub fp64: bool,
-    /// `cl_khr_int64_base_atomics`.
-    pub int64_base_atomics: bool,
-    /// `cl_khr_int64_extended_atomics`.
-    pub int64_extended_atomics: bool,
-    /// `CL_FP_DENORM` for `float`.
-    pub f32_subnormals: bool,
-    /// Built with `-cl-fp32-correctly-rounded-divide-sqrt`.
-    pub correctly_rounded_divide_sqrt: bool,
-}
-
-/// Generated OpenCL C.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenClKernel {
-    /// The program's text.
-    pub text: String,
-    /// Name of the kernel in it.
-    pub entry: String,
-    /// Its arguments, in order.
-    pub arguments: Vec<Argument>,
-    /// What it needs beyond OpenCL C 1.2's core.
-    pub requires: Requirements,
-}
-
-/// Writes `kernel`, which has no probes, as OpenCL C.
+/// Writes a program as OpenCL C. Where threads stop as blocks ([`stops`]), it can start them at any resume point, whatever
+/// its entries are.
 ///
 /// # Errors
 /// [`Error`] if the kernel holds what OpenCL C has no form for.
-pub fn generate(kernel: &Kernel, options: &OpenClOptions) -> Result<OpenClKernel, Error> {
-    if !kernel.resume_points.is_empty() {
-        return Err(Error::Probed {
+pub fn generate(
+    program: &Program,
+    layout: &ThreadStateLayout,
+    options: &OpenClOptions,
+) -> Result<OpenClProgram, Error> {
+    let kernel = &program.kernel;
+    let stops = stops(kernel);
+    let meetings = Meetings::of(kernel);
+    if stops == Stops::Blocks && kernel.resume_points.is_empty() {
+        return Err(Error::NotProbed {
             kernel: kernel.name.clone(),
         });
     }
-    let presence = Presence::new(kernel)?;
-    let kernel = &presence.kernel;
-    let structure = Structure::new(kernel);
-    if presence.facts.any && !structure.is_reducible() {
-        return Err(Error::Irreducible {
-            kernel: kernel.name.clone(),
-        });
+    let goes_on = stops == Stops::Blocks || program.is_continuation();
+    let mut writer = Writer::new(kernel, layout, options, stops);
+    writer.start(goes_on);
+    match stops {
+        Stops::Blocks => writer.rounds(program, &meetings)?,
+        Stops::Threads if program.is_continuation() => writer.entries(program)?,
+        Stops::Threads => writer.region(None, Kernel::ENTRY)?,
     }
-    let mut writer = Writer::new(&presence, options, structure);
-    writer.blocks()?;
     let body = writer.body();
     let helpers = helpers::needed_by(&body);
     let words: BTreeSet<&str> = helpers::identifiers(&body).collect();
-    let arguments = arguments(kernel, &words, presence.has_absent());
+    let arguments = arguments(kernel, &words, meetings.lane_bytes());
     let entry = format!("hetckpt_{}", names::identifier(&kernel.name));
 
     let requires = requirements(&helpers, &body);
@@ -138,41 +121,46 @@ pub fn generate(kernel: &Kernel, options: &OpenClOptions) -> Result<OpenClKernel
     }
     text.push_str(&head(kernel, &entry, &arguments));
     text.push_str("{\n");
-    text.push_str(&locals(
-        kernel,
-        &words,
-        writer.declarations() + &writer.absence_declarations(),
-    ));
+    text.push_str(&locals(kernel, &words, writer.declarations()));
     text.push_str(&body);
     text.push_str("}\n");
-    Ok(OpenClKernel {
+    Ok(OpenClProgram {
         text,
         entry,
         arguments,
         requires,
+        stops,
     })
 }
 
-fn arguments(kernel: &Kernel, words: &BTreeSet<&str>, presence_rows: bool) -> Vec<Argument> {
-    let mut arguments = vec![Argument::Arena, Argument::ArenaBase];
-    let mut add = |is_used: bool, argument| {
-        if is_used {
-            arguments.push(argument);
-        }
-    };
-    let has = |word| words.contains(word);
+fn arguments(kernel: &Kernel, words: &BTreeSet<&str>, lane_bytes: u32) -> Vec<Argument> {
+    let has = |word: &str| words.contains(word);
     let size_bytes = kernel.param_bytes().next_multiple_of(16);
-    add(has("params") || has("PARAM"), Argument::Params { size_bytes });
-    add(has("SHARED"), Argument::Shared);
-    add(has("dynamic_shared_bytes"), Argument::DynamicSharedBytes);
-    add(
-        has("lanes"),
-        Argument::Lanes {
-            bytes_per_thread: if presence_rows { 32 } else { 16 },
-        },
-    );
-    add(has("trapped"), Argument::Trapped);
-    arguments
+    let all = [
+        (true, Argument::Arena),
+        (true, Argument::ArenaBase),
+        (has("params") || has("PARAM"), Argument::Params { size_bytes }),
+        (has("SHARED") || has("shared_memory"), Argument::Shared),
+        (has("dynamic_shared_bytes"), Argument::DynamicSharedBytes),
+        (
+            has("lanes"),
+            Argument::Lanes {
+                bytes_per_thread: lane_bytes,
+            },
+        ),
+        (true, Argument::Counts),
+        (true, Argument::Pause),
+        (true, Argument::Grid),
+        (has("resumed"), Argument::Resumed),
+        (has("resumed_slots"), Argument::ResumedSlots),
+        (true, Argument::TurnedAway),
+        (has("stopped"), Argument::Stopped),
+        (has("num_stopped"), Argument::NumStopped),
+    ];
+    all.into_iter()
+        .filter(|(is_used, _)| *is_used)
+        .map(|(_, argument)| argument)
+        .collect()
 }
 
 fn requirements(helpers: &str, body: &str) -> Requirements {
@@ -224,6 +212,7 @@ fn preamble(requires: &Requirements, words: &BTreeSet<&str>) -> String {
             "block_barrier",
             "block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)",
         ),
+        ("FINISHED", &format!("FINISHED {FINISHED:#x}u")),
         (
             "memory_fence",
             "memory_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)",
@@ -280,7 +269,14 @@ fn head(kernel: &Kernel, entry: &str, arguments: &[Argument]) -> String {
             Argument::Shared => "__local ulong2 *shared_memory",
             Argument::DynamicSharedBytes => "uint dynamic_shared_bytes",
             Argument::Lanes { .. } => "__local ulong *lanes",
-            Argument::Trapped => "__global uint *trapped",
+            Argument::Counts => "__global uint *counts",
+            Argument::Pause => "__global const volatile uint *pause",
+            Argument::Grid => "uint4 grid",
+            Argument::Resumed => "__global const uint *resumed",
+            Argument::ResumedSlots => "__global const uchar *resumed_slots",
+            Argument::TurnedAway => "__global uint *turned_away",
+            Argument::Stopped => "__global uchar *stopped",
+            Argument::NumStopped => "uint num_stopped",
         })
         .collect();
     let _ = writeln!(text, " void {entry}(\n    {})", declared.join(",\n    "));
@@ -291,31 +287,19 @@ fn head(kernel: &Kernel, entry: &str, arguments: &[Argument]) -> String {
 fn locals(kernel: &Kernel, words: &BTreeSet<&str>, registers: String) -> String {
     let mut text = registers;
     let has = |word: &str| words.contains(word);
-    if has("FRAME") {
+    if has("FRAME") || has("frame") {
         let size = kernel.local.size_bytes.max(16);
         let _ = writeln!(text, "    __private uchar frame[{size}] __attribute__((aligned(16)));");
     }
     if has("SHARED") {
         text.push_str("    __local uchar *const shared = (__local uchar *)shared_memory;\n");
     }
-    if ["thread", "lane", "lanes", "warp_size", "block_size"]
-        .iter()
-        .any(|w| has(w))
-    {
-        text.push_str("    const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);\n");
-        text.push_str(
-            "    const uint thread = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));\n",
-        );
-    }
+    text.push_str("    const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);\n");
+    text.push_str(
+        "    const uint thread = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));\n",
+    );
     if ["lane", "lanes", "warp_size"].iter().any(|w| has(w)) {
         text.push_str("    const uint lane = thread & 31, warp_size = min(32u, block_size - (thread - lane));\n");
-    }
-    if has("turn_of_lanes") {
-        text.push_str("    bool turn_of_lanes = false;\n");
-    }
-    if has("reduction") {
-        text.push_str("    __local uint reduction[3];\n    uint turn = 0;\n");
-        text.push_str("    if (thread == 0) reduction[0] = 0;\n    block_barrier();\n");
     }
     text.push('\n');
     text

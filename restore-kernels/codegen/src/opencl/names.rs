@@ -1,6 +1,6 @@
 //! How OpenCL C writes registers, types, constants and labels.
 
-use hetckpt_ir::entity::{BbId, RegId};
+use hetckpt_ir::entity::{BbId, RegId, ResumePointId};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
@@ -114,9 +114,12 @@ fn parenthesised(number: String) -> String {
     }
 }
 
-/// A label of a basic block.
-pub(super) fn label(id: BbId) -> String {
-    format!("bb{}", id.0)
+/// A label of a basic block in a region.
+pub(super) fn label(region: Option<ResumePointId>, id: BbId) -> String {
+    match region {
+        None => format!("bb{}", id.0),
+        Some(region) => format!("bb{}_from_{}", id.0, region.0),
+    }
 }
 
 /// A PTX name as a C identifier.

@@ -12,7 +12,9 @@
 use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::analysis::dominators::Dominators;
 use hetckpt_ir::analysis::loops::LoopForest;
+use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::BbId;
+use hetckpt_ir::inst::{Inst, Op};
 use hetckpt_ir::kernel::Kernel;
 
 /// Places of the basic blocks.
@@ -58,12 +60,12 @@ pub(super) enum Route {
 }
 
 impl Structure {
-    /// Finds the place of each reachable block.
-    pub fn new(kernel: &Kernel) -> Self {
-        let cfg = Cfg::new(kernel);
+    /// Finds the place of each block that threads reach from `start` before they wait for others.
+    pub fn new(kernel: &Kernel, start: BbId) -> Self {
+        let cfg = Cfg::new(&region_of(kernel, start));
         let dominators = Dominators::new(&cfg);
         let forest = LoopForest::new(&cfg, &dominators);
-        let n = kernel.blocks.len();
+        let n = cfg.num_blocks();
         let mut structure = Self {
             is_reducible: forest.is_reducible(),
             is_header: vec![false; n],
@@ -134,5 +136,40 @@ impl Structure {
         } else {
             Route::Here(to)
         }
+    }
+}
+
+/// True if threads wait at the end of this block, or at its only instruction.
+pub(super) fn waits(block: &BasicBlock) -> bool {
+    let is_warp_op = |inst: &Inst| matches!(inst.op, Op::Warp { .. });
+    matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(is_warp_op)
+}
+
+/// Control flow alone, entered at `start`, ended where threads wait.
+fn region_of(kernel: &Kernel, start: BbId) -> Kernel {
+    let blocks = kernel.iter_blocks().map(|(id, block)| {
+        let terminator = if id == Kernel::ENTRY && start != Kernel::ENTRY {
+            // Nothing leads to the entry, so it is free.
+            Terminator::Jump(start)
+        } else if waits(block) {
+            Terminator::Exit
+        } else {
+            block.terminator.clone()
+        };
+        BasicBlock {
+            insts: Vec::new(),
+            terminator,
+            span: block.span,
+        }
+    });
+    Kernel {
+        name: String::new(),
+        params: Vec::new(),
+        registers: Vec::new(),
+        blocks: blocks.collect(),
+        shared: Default::default(),
+        local: Default::default(),
+        bounds: Default::default(),
+        resume_points: Vec::new(),
     }
 }

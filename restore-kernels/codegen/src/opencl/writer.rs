@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use hetckpt_ir::entity::{BbId, RegId, Span};
+use hetckpt_ir::entity::{BbId, RegId, ResumePointId, Span};
 use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
-use super::presence::Presence;
+use hetckpt_abi::opencl_program::Stops;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+
 use super::structure::{Route, Structure};
 use super::{Error, OpenClOptions, names};
 
@@ -15,32 +17,46 @@ use super::{Error, OpenClOptions, names};
 pub(super) const DEEPEST_NESTING: usize = 40;
 
 enum Line {
-    Label(BbId),
+    Label(Target),
     Text { depth: usize, text: String },
+}
+
+/// A basic block as part of a region, named by the resume point that the region starts at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    region: Option<ResumePointId>,
+    block: BbId,
 }
 
 /// Writes one kernel's body.
 pub(super) struct Writer<'a> {
     pub kernel: &'a Kernel,
+    pub layout: &'a ThreadStateLayout,
     pub options: &'a OpenClOptions,
+    /// How threads stop.
+    pub stops: Stops,
+    /// Where the blocks of the region being written go.
     pub structure: Structure,
-    pub presence: &'a Presence,
+    /// The region being written, if there are several.
+    pub region: Option<ResumePointId>,
     /// Position in the source of what is being written.
     pub span: Span,
     /// Nesting, in steps of indentation.
     pub depth: usize,
     commented: u32,
     lines: Vec<Line>,
-    targets: BTreeSet<BbId>,
+    targets: BTreeSet<Target>,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(presence: &'a Presence, options: &'a OpenClOptions, structure: Structure) -> Self {
+    pub fn new(kernel: &'a Kernel, layout: &'a ThreadStateLayout, options: &'a OpenClOptions, stops: Stops) -> Self {
         Self {
-            kernel: &presence.kernel,
-            presence,
+            kernel,
+            layout,
             options,
-            structure,
+            stops,
+            structure: Structure::new(kernel, Kernel::ENTRY),
+            region: None,
             span: Span::default(),
             depth: 1,
             commented: 0,
@@ -93,7 +109,15 @@ impl<'a> Writer<'a> {
 
     /// The label of a basic block; left out if nothing goes there.
     pub fn label(&mut self, id: BbId) {
-        self.lines.push(Line::Label(id));
+        let target = self.target(id);
+        self.lines.push(Line::Label(target));
+    }
+
+    fn target(&self, block: BbId) -> Target {
+        Target {
+            region: self.region,
+            block,
+        }
     }
 
     /// The statement for a way that is not written here; nothing for going on.
@@ -103,8 +127,8 @@ impl<'a> Writer<'a> {
             Route::Continue => Some("continue;".to_owned()),
             Route::Break => Some("break;".to_owned()),
             Route::Goto(to) => {
-                self.targets.insert(to);
-                Some(format!("goto {};", names::label(to)))
+                self.targets.insert(self.target(to));
+                Some(format!("goto {};", names::label(self.region, to)))
             }
         }
     }
@@ -138,8 +162,8 @@ impl<'a> Writer<'a> {
         let mut body = String::new();
         for line in &self.lines {
             match line {
-                Line::Label(id) if self.targets.contains(id) => {
-                    body.push_str(&names::label(*id));
+                Line::Label(target) if self.targets.contains(target) => {
+                    body.push_str(&names::label(target.region, target.block));
                     body.push_str(":;\n");
                 }
                 Line::Label(_) => {}

@@ -1,5 +1,7 @@
 //! What OpenCL C has no form for is refused with the kernel's name and the line.
 
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{Error, OpenClOptions, generate};
 
 fn refusal(body: &str) -> Error {
@@ -9,7 +11,9 @@ fn refusal(body: &str) -> Error {
     );
     let module = hetckpt_ptx::lower_module(&ptx).unwrap();
     assert!(module.rejected.is_empty(), "{:?}", module.rejected);
-    generate(&module.kernels[0], &OpenClOptions::default()).unwrap_err()
+    let kernel = module.kernels[0].clone();
+    let layout = ThreadStateLayout::new(&kernel);
+    generate(&Program::from_start(kernel), &layout, &OpenClOptions::default()).unwrap_err()
 }
 
 #[test]
@@ -19,26 +23,7 @@ fn clocks() {
 }
 
 #[test]
-fn barriers_of_part_of_the_block() {
-    let error = refusal("bar.sync 1, 64;");
-    assert!(
-        matches!(&error, Error::PartialBarrier { span, .. } if span.line == 10),
-        "{error}"
-    );
-}
-
-/// They may be one barrier, at which both sides wait for each other.
-#[test]
-fn barriers_on_both_sides_of_a_branch() {
-    let error = refusal("@%p1 bra A;\nbar.sync 0;\nbra B;\nA:\nbar.sync 0;\nB:");
-    assert!(matches!(&error, Error::DivergentMeeting { .. }), "{error}");
-}
-
-#[test]
-fn loops_with_two_entries_around_a_barrier() {
-    let error = refusal(
-        "mov.u32 %r3, %ntid.x;\nsetp.lt.u32 %p2, %r3, 9;\nmov.u32 %r2, 0;\n@%p2 bra B;\nA:\nadd.u32 %r2, %r2, 1;\nB:\n\
-         bar.sync 0;\nadd.u32 %r2, %r2, 2;\nsetp.lt.u32 %p3, %r2, 50;\n@%p3 bra A;",
-    );
-    assert!(matches!(error, Error::Irreducible { .. }), "{error}");
+fn kernels_whose_threads_wait_without_probes() {
+    let error = refusal("bar.sync 0;");
+    assert!(matches!(&error, Error::NotProbed { .. }), "{error}");
 }

@@ -2,15 +2,19 @@
 
 use std::path::Path;
 
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{OpenClOptions, generate};
 
 use crate::kernels;
 
 /// Compares the first kernel of a file whose name contains `kernel`.
 fn check(file: &str, kernel: &str) {
-    let all = kernels::all();
+    let all = kernels::probed();
     let (_, found) = all.iter().find(|(f, k)| f == file && k.name.contains(kernel)).unwrap();
-    let text = generate(found, &OpenClOptions::default()).unwrap().text;
+    let layout = ThreadStateLayout::new(found);
+    let program = Program::from_start(found.clone());
+    let text = generate(&program, &layout, &OpenClOptions::default()).unwrap().text;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/opencl");
     let name = file.rsplit('-').next().unwrap();
     let path = folder.join(format!("{name}.cl"));

@@ -60,3 +60,10 @@ pub fn all() -> Vec<(String, Kernel)> {
     }
     all
 }
+
+/// The same with probes; those that cannot have any are left out.
+pub fn probed() -> Vec<(String, Kernel)> {
+    let options = hetckpt_probes::options::Options::default();
+    let probe = |(file, kernel)| Some((file, hetckpt_probes::probe(&kernel, &options).ok()?));
+    all().into_iter().filter_map(probe).collect()
+}

@@ -5,7 +5,7 @@
 use std::ptr;
 use std::sync::OnceLock;
 
-use hetckpt_codegen::opencl::{Argument, OpenClKernel};
+use hetckpt_abi::opencl_program::{Argument, OpenClProgram, count};
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
@@ -44,7 +44,7 @@ fn find() -> Option<Device> {
 }
 
 /// Runs `kernel` on memory that starts at [`ARENA_BASE`]; true if it trapped.
-pub fn run(device: &Device, kernel: &OpenClKernel, shape: Shape, params: &[u8], memory: &mut [u8]) -> bool {
+pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8], memory: &mut [u8]) -> bool {
     let context = Context::from_device(device).unwrap();
     #[allow(deprecated, reason = "the function that came after is not in OpenCL 1.2")]
     let queue = CommandQueue::create_default(&context, 0).unwrap();
@@ -59,16 +59,19 @@ pub fn run(device: &Device, kernel: &OpenClKernel, shape: Shape, params: &[u8], 
     // SAFETY: no host pointer is given.
     let arena = unsafe { Buffer::<u8>::create(&context, CL_MEM_READ_WRITE, memory.len(), ptr::null_mut()) };
     let mut arena = arena.unwrap();
-    // SAFETY: as above.
-    let trapped = unsafe { Buffer::<u32>::create(&context, CL_MEM_READ_WRITE, 1, ptr::null_mut()) };
-    let mut trapped = trapped.unwrap();
+    let small = || {
+        // SAFETY: as above.
+        let buffer = unsafe { Buffer::<u32>::create(&context, CL_MEM_READ_WRITE, count::NUM, ptr::null_mut()) };
+        let mut buffer = buffer.unwrap();
+        // SAFETY: the call blocks, and the slice is as long as the buffer.
+        unsafe { queue.enqueue_write_buffer(&mut buffer, CL_BLOCKING, 0, &[0; count::NUM], &[]) }.unwrap();
+        buffer
+    };
+    let (counts, pause) = (small(), small());
     // SAFETY: the call blocks, and the slice is as long as the buffer.
     unsafe { queue.enqueue_write_buffer(&mut arena, CL_BLOCKING, 0, memory, &[]) }.unwrap();
-    // SAFETY: as above.
-    unsafe { queue.enqueue_write_buffer(&mut trapped, CL_BLOCKING, 0, &[0], &[]) }.unwrap();
-
     for (index, argument) in (0u32..).zip(&kernel.arguments) {
-        let (bytes, local) = argument_bytes(argument, shape, params, [arena.get(), trapped.get()]);
+        let (bytes, local) = argument_bytes(argument, shape, params, [arena.get(), counts.get(), pause.get()]);
         let (size, value) = match local {
             Some(size) => (size, ptr::null()),
             None => (bytes.len(), bytes.as_ptr().cast()),
@@ -84,14 +87,15 @@ pub fn run(device: &Device, kernel: &OpenClKernel, shape: Shape, params: &[u8], 
     event.unwrap().wait().unwrap();
     // SAFETY: the call blocks, and the slice is as long as the buffer.
     unsafe { queue.enqueue_read_buffer(&arena, CL_BLOCKING, 0, memory, &[]) }.unwrap();
-    let mut word = [0u32];
+    let mut words = [0u32; count::NUM];
     // SAFETY: as above.
-    unsafe { queue.enqueue_read_buffer(&trapped, CL_BLOCKING, 0, &mut word, &[]) }.unwrap();
-    word != [0]
+    unsafe { queue.enqueue_read_buffer(&counts, CL_BLOCKING, 0, &mut words, &[]) }.unwrap();
+    assert_eq!((words[count::TURNED_AWAY], words[count::STOPPED]), (0, 0));
+    words[count::TRAPPED] != 0
 }
 
 /// An argument's value, or the size of local memory.
-fn argument_bytes(argument: &Argument, shape: Shape, params: &[u8], buffers: [cl_mem; 2]) -> (Vec<u8>, Option<usize>) {
+fn argument_bytes(argument: &Argument, shape: Shape, params: &[u8], buffers: [cl_mem; 3]) -> (Vec<u8>, Option<usize>) {
     let threads = shape.block.iter().product::<u32>() as usize;
     let value = |bytes: Vec<u8>| (bytes, None);
     match argument {
@@ -104,10 +108,21 @@ fn argument_bytes(argument: &Argument, shape: Shape, params: &[u8], buffers: [cl
         }
         Argument::Shared => {
             let size = shape.shared_bytes + shape.dynamic_shared_bytes;
-            (vec![], Some(size.max(16) as usize))
+            (vec![], Some(size.next_multiple_of(16).max(16) as usize))
         }
         Argument::DynamicSharedBytes => value(shape.dynamic_shared_bytes.to_ne_bytes().to_vec()),
         Argument::Lanes { bytes_per_thread } => (vec![], Some(threads * *bytes_per_thread as usize)),
-        Argument::Trapped => value((buffers[1] as usize).to_ne_bytes().to_vec()),
+        Argument::Counts => value((buffers[1] as usize).to_ne_bytes().to_vec()),
+        Argument::Pause => value((buffers[2] as usize).to_ne_bytes().to_vec()),
+        Argument::Grid => value(
+            [shape.grid.as_slice(), &[0]]
+                .concat()
+                .iter()
+                .flat_map(|n| n.to_ne_bytes())
+                .collect(),
+        ),
+        // Nobody goes on, and nobody stops.
+        Argument::Resumed | Argument::ResumedSlots | Argument::TurnedAway | Argument::Stopped => value(vec![0; 8]),
+        Argument::NumStopped => value(vec![0; 4]),
     }
 }

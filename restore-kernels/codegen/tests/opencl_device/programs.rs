@@ -48,7 +48,10 @@ fn check(name: &str) {
     let all = cases::all();
     let case = all.iter().find(|case| case.name == name).unwrap();
     let kernel = kernel_of(case);
-    let generated = generate(&kernel, &OpenClOptions::default()).unwrap();
+    let probed = hetckpt_probes::probe(&kernel, &Default::default()).unwrap();
+    let layout = ThreadStateLayout::new(&probed);
+    let program = Program::from_start(probed);
+    let generated = generate(&program, &layout, &OpenClOptions::default()).unwrap();
     let end = case
         .memory
         .iter()

@@ -1,6 +1,7 @@
 //! Runs a kernel of the instruction tests on the OpenCL device.
 
 use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{OpenClOptions, generate};
 
 use crate::device::{self, ARENA_BASE, Shape};
@@ -30,11 +31,14 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
         shared_bytes: program.kernel.shared.static_bytes,
         dynamic_shared_bytes: 0,
     };
+    let probed = hetckpt_probes::probe(&program.kernel, &Default::default()).unwrap();
+    let layout = ThreadStateLayout::new(&probed);
+    let probed = Program::from_start(probed);
     for has_int64_extended_atomics in [false, true] {
         let options = OpenClOptions {
             has_int64_extended_atomics,
         };
-        let kernel = generate(&program.kernel, &options).unwrap();
+        let kernel = generate(&probed, &layout, &options).unwrap();
         let is_extended = kernel.requires.int64_extended_atomics;
         if has_int64_extended_atomics && !is_extended {
             break; // the same text

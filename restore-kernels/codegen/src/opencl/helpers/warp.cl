@@ -1,7 +1,20 @@
-// All ones below a lane; 32 of them for 32.
-static uint ptx_lanes_below(uint lanes)
+// Lanes of a warp that are at a resume point, and those that have not ended.
+static uint2 ptx_lanes_waiting(__local const uint *points, uint warp_size, uint point)
 {
-    return lanes > 31 ? 0xffffffffu : (1u << lanes) - 1;
+    uint2 lanes = (uint2)(0, 0);
+    for (uint i = 0; i < warp_size; i++) {
+        lanes.x |= (uint)(points[i] == point) << i;
+        lanes.y |= (uint)(points[i] != 0xffffffffu) << i;
+    }
+    return lanes;
+}
+
+// Those of some lanes that name a member mask.
+static uint ptx_lanes_naming(__local const uint *masks, uint lanes, uint mask)
+{
+    uint naming = 0;
+    for (uint i = 0; i < 32; i++) if (lanes >> i & 1) naming |= (uint)(masks[i] == mask) << i;
+    return naming;
 }
 
 // Source lane of shfl.up; 32 if it lies outside.

@@ -8,7 +8,6 @@ mod float;
 mod memory;
 mod special;
 
-use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Inst, Op};
 use hetckpt_ir::types::Type;
 
@@ -20,24 +19,11 @@ impl Writer<'_> {
     pub(super) fn inst(&mut self, inst: &Inst) -> Result<(), Error> {
         let start = self.num_lines();
         self.unguarded(&inst.op)?;
-        let guard = inst.guard.map(|guard| self.condition(guard));
-        let present = self.is_for_present(&inst.op).then(|| "!absent".to_owned());
-        let conditions: Vec<String> = present.into_iter().chain(guard).collect();
-        if !conditions.is_empty() {
-            self.guard_lines(start, &conditions.join(" && "));
+        if let Some(guard) = inst.guard {
+            let condition = self.condition(guard);
+            self.guard_lines(start, &condition);
         }
         Ok(())
-    }
-
-    /// True if absent threads must not do it: what touches memory, unless all threads load the same.
-    fn is_for_present(&self, op: &Op) -> bool {
-        let is_uniform = |reg: RegId| self.presence.facts.is_uniform.get(reg.index()) == Some(&true);
-        self.presence.has_absent()
-            && match op {
-                Op::Load { dsts, .. } => !dsts.iter().flatten().all(|dst| is_uniform(*dst)),
-                Op::Store { .. } | Op::Atom { .. } => true,
-                _ => false,
-            }
     }
 
     fn unguarded(&mut self, op: &Op) -> Result<(), Error> {
@@ -98,7 +84,8 @@ impl Writer<'_> {
             } => self.convert((*dst_ty, *src_ty), *mods, *dst, *src)?,
             Op::Load { .. } | Op::Store { .. } | Op::Membar { .. } => self.memory(op)?,
             Op::Atom { .. } => self.atomic(op)?,
-            Op::Warp { .. } => self.warp(op)?,
+            // After the probe pass they stand alone, in blocks that regions end at.
+            Op::Warp { .. } => return Err(self.malformed("warp-level operation")),
             Op::Opaque { text, .. } => return Err(self.no_form(format!("`{text}`"))),
         }
         Ok(())

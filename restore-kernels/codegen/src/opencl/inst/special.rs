@@ -12,8 +12,8 @@ impl Writer<'_> {
         let value = match special {
             SpecialReg::Tid(a) => format!("(uint)get_local_id({})", axis(a)),
             SpecialReg::Ntid(a) => format!("(uint)get_local_size({})", axis(a)),
-            SpecialReg::Ctaid(a) => format!("(uint)get_group_id({})", axis(a)),
-            SpecialReg::Nctaid(a) => format!("(uint)get_num_groups({})", axis(a)),
+            SpecialReg::Ctaid(a) => format!("ctaid_{}", axis_name(a)),
+            SpecialReg::Nctaid(a) => format!("grid.{}", axis_name(a)),
             SpecialReg::LaneId => "lane".to_owned(),
             SpecialReg::WarpId => "thread >> 5".to_owned(),
             SpecialReg::NWarpId => "(block_size + 31) >> 5".to_owned(),
@@ -33,6 +33,14 @@ impl Writer<'_> {
         };
         self.assign(dst, value);
         Ok(())
+    }
+}
+
+const fn axis_name(axis: Axis) -> char {
+    match axis {
+        Axis::X => 'x',
+        Axis::Y => 'y',
+        Axis::Z => 'z',
     }
 }
 

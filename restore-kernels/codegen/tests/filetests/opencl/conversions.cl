@@ -2,6 +2,7 @@
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
+#define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 // Subnormal numbers become zero.
 static uint ptx_ftz_f32(uint a)
@@ -64,12 +65,29 @@ static float ptx_f32_from_f16(ushort a)
 
 __kernel void hetckpt_convert(
     __global uchar *arena,
-    ulong arena_base)
+    ulong arena_base,
+    __global uint *counts,
+    __global const volatile uint *pause,
+    uint4 grid,
+    __global uint *turned_away)
 {
     ushort s2, s4 = 0, s8, s9;
     uint r0 = 0, r3 = 0, r5, r6 = 0, r10;
     ulong d1, d7 = 0;
+    const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);
+    const uint thread = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));
 
+    __local uint told[1];
+    const uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
+    const uint ctaid_x = get_group_id(0), ctaid_y = get_group_id(1), ctaid_z = get_group_id(2);
+    if (thread == 0) {
+        told[0] = *pause;
+    }
+    block_barrier();
+    if (told[0]) {
+        if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
+        return;
+    }
     d1 = (long)(as_int(r0)); // line 13
     r0 = (uint)(d1); // line 14
     s2 = (ushort)((ushort)(r0)); // line 15

@@ -1,6 +1,7 @@
 // integers
 #pragma OPENCL FP_CONTRACT OFF
 
+#define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 static int ptx_div_s32(int a, int b)
 {
@@ -37,13 +38,30 @@ static uint ptx_bfe_s32(int number, uint position, uint length)
 
 __kernel void hetckpt_integers(
     __global uchar *arena,
-    ulong arena_base)
+    ulong arena_base,
+    __global uint *counts,
+    __global const volatile uint *pause,
+    uint4 grid,
+    __global uint *turned_away)
 {
     ushort s0, s3, s14;
     uint r1, r4, r6, r8, r11, r12, r16, r17, r18, r19, r20, r21;
     uint r22, r23, r24, r25, r26, r27, r28;
     ulong d2, d5, d7, d9, d10, d13, d15;
+    const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);
+    const uint thread = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));
 
+    __local uint told[1];
+    const uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
+    const uint ctaid_x = get_group_id(0), ctaid_y = get_group_id(1), ctaid_z = get_group_id(2);
+    if (thread == 0) {
+        told[0] = *pause;
+    }
+    block_barrier();
+    if (told[0]) {
+        if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
+        return;
+    }
     s0 = (ushort)((ushort)0xffff); // line 11
     r1 = 0xfffffffeu; // line 12
     d2 = 0xfffffffffffffffdul; // line 13

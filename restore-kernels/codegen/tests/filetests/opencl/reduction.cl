@@ -4,6 +4,7 @@
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
 #define SHARED(type, offset) (*(__local type *)(shared + (offset)))
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define FINISHED 0xffffffffu
 typedef uint u32 __attribute__((may_alias));
 typedef ulong u64 __attribute__((may_alias));
 
@@ -18,45 +19,289 @@ __kernel void hetckpt__Z13reduce_valuesPKjPyjj(
     __global uchar *arena,
     ulong arena_base,
     params_type params,
-    __local ulong2 *shared_memory)
+    __local ulong2 *shared_memory,
+    uint dynamic_shared_bytes,
+    __global uint *counts,
+    __global const volatile uint *pause,
+    uint4 grid,
+    __global const uint *resumed,
+    __global const uchar *resumed_slots,
+    __global uint *turned_away,
+    __global uchar *stopped,
+    uint num_stopped)
 {
-    bool p4, p19, p28, p29, p31, p37, p38, p40, p42;
-    uint r2, r3, r5, r6, r7, r8, r9, r10, r11, r12, r13, r14;
-    uint r17, r23, r30, r32, r33, r41, r43;
-    ulong d0, d1, d15, d16, d18, d20, d21, d22, d24, d25, d26, d27;
+    bool p4, p19, p28, p29, p31, p37, p38, p40, p42, p50, p53, p54;
+    bool p55;
+    uint r2 = 0, r3 = 0, r5, r6, r7 = 0, r8 = 0, r9, r10, r11 = 0, r12 = 0, r13, r14 = 0;
+    uint r17 = 0, r23 = 0, r30 = 0, r32, r33, r41, r43, r47, r48, r49, r51, r52;
+    ulong d0, d1 = 0, d15 = 0, d16 = 0, d18 = 0, d20 = 0, d21, d22 = 0, d24, d25, d26, d27;
     ulong d34, d35, d36, d39, d44, d45, d46;
     __local uchar *const shared = (__local uchar *)shared_memory;
+    const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);
+    const uint thread = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));
 
-    d0 = params.param_0; // line 28
-    d1 = params.param_1; // line 29
-    r2 = params.param_2; // line 30
-    r3 = params.param_3; // line 31
-    p4 = as_int(r3) == 0; // line 32
-    if (p4) { // line 33
-        d18 = 0ul; // line 110
-    } else {
-        r5 = (uint)get_local_size(0); // line 35
-        r6 = (uint)get_group_id(0); // line 36
-        r7 = (uint)get_local_id(0); // line 37
-        r8 = r6 * r5 + r7; // line 38
-        r9 = r7 << 3; // line 39
-        r10 = 0ul; // line 40
-        r11 = r10 + r9; // line 41
-        r12 = r5 >> 1; // line 42
-        r13 = (uint)get_num_groups(0); // line 43
-        r14 = r13 * r5; // line 44
-        d15 = d0; // line 45
-        d16 = 0ul; // line 46
-        r17 = 0u; // line 47
-        d18 = d16; // line 48
-        for (;;) {
-            p19 = r8 >= r2; // line 51
-            d20 = d16; // line 52
-            if (!p19) { // line 53
-                d21 = (ulong)r17 * (ulong)2u; // line 55
-                d22 = d21 | 1ul; // line 56
-                d20 = 0ul; // line 57
-                r23 = r8; // line 58
+    __local uint told[1];
+    __local uint round_words[16];
+    uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
+    const bool goes_on = resumed != 0 && block < grid.w;
+    const uint group = block;
+    if (resumed != 0) block = resumed[group];
+    const uint ctaid_x = block % grid.x, ctaid_y = block / grid.x % grid.y;
+    const uint ctaid_z = block / grid.x / grid.y;
+    if (thread == 0) {
+        told[0] = *pause;
+        for (uint i = 0; i < 16; i++) round_words[i] = 0;
+    }
+    block_barrier();
+    if (told[0]) {
+        if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
+        return;
+    }
+    uint point = 0;
+    if (goes_on) {
+        const ulong claim_at = ((4ul * block_size) + 15ul & ~15ul), registers_at = claim_at + 16;
+        const ulong shared_at = ((registers_at + 88ul * block_size) + 15ul & ~15ul), local_at = ((shared_at + 0u + dynamic_shared_bytes) + 15ul & ~15ul);
+        const ulong slot_bytes = ((local_at + 0ul * block_size) + 127ul & ~127ul);
+        __global const uchar *const slot = resumed_slots + group * slot_bytes;
+        point = ((__global const uint *)slot)[thread] - 1;
+        d1 = *(__global const ulong *)(slot + registers_at + 0ul * block_size + 8ul * thread);
+        r2 = *(__global const uint *)(slot + registers_at + 48ul * block_size + 4ul * thread);
+        r3 = *(__global const uint *)(slot + registers_at + 52ul * block_size + 4ul * thread);
+        r7 = *(__global const uint *)(slot + registers_at + 56ul * block_size + 4ul * thread);
+        r8 = *(__global const uint *)(slot + registers_at + 60ul * block_size + 4ul * thread);
+        r11 = *(__global const uint *)(slot + registers_at + 64ul * block_size + 4ul * thread);
+        r12 = *(__global const uint *)(slot + registers_at + 68ul * block_size + 4ul * thread);
+        r14 = *(__global const uint *)(slot + registers_at + 72ul * block_size + 4ul * thread);
+        d15 = *(__global const ulong *)(slot + registers_at + 8ul * block_size + 8ul * thread);
+        d16 = *(__global const ulong *)(slot + registers_at + 16ul * block_size + 8ul * thread);
+        r17 = *(__global const uint *)(slot + registers_at + 76ul * block_size + 4ul * thread);
+        d18 = *(__global const ulong *)(slot + registers_at + 24ul * block_size + 8ul * thread);
+        d20 = *(__global const ulong *)(slot + registers_at + 32ul * block_size + 8ul * thread);
+        d22 = *(__global const ulong *)(slot + registers_at + 40ul * block_size + 8ul * thread);
+        r23 = *(__global const uint *)(slot + registers_at + 80ul * block_size + 4ul * thread);
+        r30 = *(__global const uint *)(slot + registers_at + 84ul * block_size + 4ul * thread);
+        for (uint i = thread; i < (0u + dynamic_shared_bytes + 15) / 16; i += block_size) shared_memory[i] = ((__global ulong2 *)(slot + shared_at))[i];
+    }
+    block_barrier();
+    for (uint round = 0;; round++) {
+        switch (point) {
+        case 0:
+            d0 = params.param_0; // line 28
+            d1 = params.param_1; // line 29
+            r2 = params.param_2; // line 30
+            r3 = params.param_3; // line 31
+            p4 = as_int(r3) == 0; // line 32
+            if (p4) { // line 33
+                d18 = 0ul; // line 110
+                r41 = (uint)get_local_id(0); // line 113
+                p42 = as_int(r41) != 0; // line 114
+                if (!p42) { // line 115
+                    r43 = ctaid_x; // line 117
+                    d44 = d1; // line 118
+                    d45 = (ulong)r43 * (ulong)8u; // line 119
+                    d46 = d44 + d45; // line 120
+                    GLOBAL(u64, d46) = d18; // line 121
+                }
+                point = FINISHED; goto rest; // line 124
+            } else {
+                r5 = (uint)get_local_size(0); // line 35
+                r6 = ctaid_x; // line 36
+                r7 = (uint)get_local_id(0); // line 37
+                r8 = r6 * r5 + r7; // line 38
+                r9 = r7 << 3; // line 39
+                r10 = 0ul; // line 40
+                r11 = r10 + r9; // line 41
+                r12 = r5 >> 1; // line 42
+                r13 = grid.x; // line 43
+                r14 = r13 * r5; // line 44
+                d15 = d0; // line 45
+                d16 = 0ul; // line 46
+                r17 = 0u; // line 47
+                d18 = d16; // line 48
+                p19 = r8 >= r2; // line 51
+                d20 = d16; // line 52
+                if (!p19) { // line 53
+                    d21 = (ulong)r17 * (ulong)2u; // line 55
+                    d22 = d21 | 1ul; // line 56
+                    d20 = 0ul; // line 57
+                    r23 = r8; // line 58
+                    for (;;) {
+                        r51 = r14 << 9;
+                        r52 = r51 >> 9;
+                        r48 = r2 - r23;
+                        p53 = r23 < r2;
+                        p54 = (r52 == r14) && p53;
+                        p50 = (r48 > r51) && p54;
+                        r49 = r23 + r51;
+                        r47 = p50 ? r49 : r2;
+                        for (;;) {
+                            d24 = (ulong)r23 * (ulong)4u; // line 61
+                            d25 = d15 + d24; // line 62
+                            d26 = GLOBAL(u32, d25); // line 63
+                            d27 = d22 * d26; // line 64
+                            d20 = d27 + d20; // line 65
+                            r23 = r23 + r14; // line 66
+                            p55 = r23 < r47; // line 67
+                            if (!p55) break; // line 68
+                        }
+                        p28 = r23 < r2; // line 67
+                        if (!p28) break; // line 68
+                        if (*pause) { point = 5; goto rest; }
+                    }
+                }
+                SHARED(u64, r11) = d20; // line 71
+                point = 1; goto rest; // line 72
+            }
+        case 2:
+            p29 = as_int(r12) == 0; // line 73
+            if (p29) { // line 74
+                p38 = as_int(r7) != 0; // line 96
+                d39 = 0ul; // line 97
+                if (!p38) { // line 98
+                    d39 = SHARED(u64, 0ul); // line 100
+                }
+                d18 = d39 + d18; // line 103
+                r17 = r17 + 1u; // line 104
+                p40 = r17 < r3; // line 105
+                if (p40) { // line 106
+                    p19 = r8 >= r2; // line 51
+                    d20 = d16; // line 52
+                    if (!p19) { // line 53
+                        d21 = (ulong)r17 * (ulong)2u; // line 55
+                        d22 = d21 | 1ul; // line 56
+                        d20 = 0ul; // line 57
+                        r23 = r8; // line 58
+                        for (;;) {
+                            r51 = r14 << 9;
+                            r52 = r51 >> 9;
+                            r48 = r2 - r23;
+                            p53 = r23 < r2;
+                            p54 = (r52 == r14) && p53;
+                            p50 = (r48 > r51) && p54;
+                            r49 = r23 + r51;
+                            r47 = p50 ? r49 : r2;
+                            for (;;) {
+                                d24 = (ulong)r23 * (ulong)4u; // line 61
+                                d25 = d15 + d24; // line 62
+                                d26 = GLOBAL(u32, d25); // line 63
+                                d27 = d22 * d26; // line 64
+                                d20 = d27 + d20; // line 65
+                                r23 = r23 + r14; // line 66
+                                p55 = r23 < r47; // line 67
+                                if (!p55) break; // line 68
+                            }
+                            p28 = r23 < r2; // line 67
+                            if (!p28) break; // line 68
+                            if (*pause) { point = 5; goto rest; }
+                        }
+                    }
+                    SHARED(u64, r11) = d20; // line 71
+                    point = 1; goto rest; // line 72
+                } else {
+                    r41 = (uint)get_local_id(0); // line 113
+                    p42 = as_int(r41) != 0; // line 114
+                    if (!p42) { // line 115
+                        r43 = ctaid_x; // line 117
+                        d44 = d1; // line 118
+                        d45 = (ulong)r43 * (ulong)8u; // line 119
+                        d46 = d44 + d45; // line 120
+                        GLOBAL(u64, d46) = d18; // line 121
+                    }
+                    point = FINISHED; goto rest; // line 124
+                }
+            } else {
+                r30 = r12; // line 76
+                p31 = r7 >= r30; // line 79
+                if (!p31) { // line 80
+                    r32 = r30 << 3; // line 82
+                    r33 = r11 + r32; // line 83
+                    d34 = SHARED(u64, r11); // line 84
+                    d35 = SHARED(u64, r33); // line 85
+                    d36 = d34 + d35; // line 86
+                    SHARED(u64, r11) = d36; // line 87
+                }
+                point = 3; goto rest; // line 90
+            }
+        case 4:
+            r30 = r30 >> 1; // line 91
+            p37 = as_int(r30) != 0; // line 92
+            if (p37) { // line 93
+                p31 = r7 >= r30; // line 79
+                if (!p31) { // line 80
+                    r32 = r30 << 3; // line 82
+                    r33 = r11 + r32; // line 83
+                    d34 = SHARED(u64, r11); // line 84
+                    d35 = SHARED(u64, r33); // line 85
+                    d36 = d34 + d35; // line 86
+                    SHARED(u64, r11) = d36; // line 87
+                }
+                point = 3; goto rest; // line 90
+            } else {
+                p38 = as_int(r7) != 0; // line 96
+                d39 = 0ul; // line 97
+                if (!p38) { // line 98
+                    d39 = SHARED(u64, 0ul); // line 100
+                }
+                d18 = d39 + d18; // line 103
+                r17 = r17 + 1u; // line 104
+                p40 = r17 < r3; // line 105
+                if (p40) { // line 106
+                    p19 = r8 >= r2; // line 51
+                    d20 = d16; // line 52
+                    if (!p19) { // line 53
+                        d21 = (ulong)r17 * (ulong)2u; // line 55
+                        d22 = d21 | 1ul; // line 56
+                        d20 = 0ul; // line 57
+                        r23 = r8; // line 58
+                        for (;;) {
+                            r51 = r14 << 9;
+                            r52 = r51 >> 9;
+                            r48 = r2 - r23;
+                            p53 = r23 < r2;
+                            p54 = (r52 == r14) && p53;
+                            p50 = (r48 > r51) && p54;
+                            r49 = r23 + r51;
+                            r47 = p50 ? r49 : r2;
+                            for (;;) {
+                                d24 = (ulong)r23 * (ulong)4u; // line 61
+                                d25 = d15 + d24; // line 62
+                                d26 = GLOBAL(u32, d25); // line 63
+                                d27 = d22 * d26; // line 64
+                                d20 = d27 + d20; // line 65
+                                r23 = r23 + r14; // line 66
+                                p55 = r23 < r47; // line 67
+                                if (!p55) break; // line 68
+                            }
+                            p28 = r23 < r2; // line 67
+                            if (!p28) break; // line 68
+                            if (*pause) { point = 5; goto rest; }
+                        }
+                    }
+                    SHARED(u64, r11) = d20; // line 71
+                    point = 1; goto rest; // line 72
+                } else {
+                    r41 = (uint)get_local_id(0); // line 113
+                    p42 = as_int(r41) != 0; // line 114
+                    if (!p42) { // line 115
+                        r43 = ctaid_x; // line 117
+                        d44 = d1; // line 118
+                        d45 = (ulong)r43 * (ulong)8u; // line 119
+                        d46 = d44 + d45; // line 120
+                        GLOBAL(u64, d46) = d18; // line 121
+                    }
+                    point = FINISHED; goto rest; // line 124
+                }
+            }
+        case 5:
+            for (;;) {
+                r51 = r14 << 9;
+                r52 = r51 >> 9;
+                r48 = r2 - r23;
+                p53 = r23 < r2;
+                p54 = (r52 == r14) && p53;
+                p50 = (r48 > r51) && p54;
+                r49 = r23 + r51;
+                r47 = p50 ? r49 : r2;
                 for (;;) {
                     d24 = (ulong)r23 * (ulong)4u; // line 61
                     d25 = d15 + d24; // line 62
@@ -64,50 +309,63 @@ __kernel void hetckpt__Z13reduce_valuesPKjPyjj(
                     d27 = d22 * d26; // line 64
                     d20 = d27 + d20; // line 65
                     r23 = r23 + r14; // line 66
-                    p28 = r23 < r2; // line 67
-                    if (!p28) break; // line 68
+                    p55 = r23 < r47; // line 67
+                    if (!p55) break; // line 68
                 }
+                p28 = r23 < r2; // line 67
+                if (!p28) break; // line 68
+                if (*pause) { point = 5; goto rest; }
             }
             SHARED(u64, r11) = d20; // line 71
-            block_barrier(); // line 72
-            p29 = as_int(r12) == 0; // line 73
-            if (!p29) { // line 74
-                r30 = r12; // line 76
-                for (;;) {
-                    p31 = r7 >= r30; // line 79
-                    if (!p31) { // line 80
-                        r32 = r30 << 3; // line 82
-                        r33 = r11 + r32; // line 83
-                        d34 = SHARED(u64, r11); // line 84
-                        d35 = SHARED(u64, r33); // line 85
-                        d36 = d34 + d35; // line 86
-                        SHARED(u64, r11) = d36; // line 87
-                    }
-                    block_barrier(); // line 90
-                    r30 = r30 >> 1; // line 91
-                    p37 = as_int(r30) != 0; // line 92
-                    if (!p37) break; // line 93
-                }
+            point = 1; goto rest; // line 72
+        }
+    rest:;
+        __local uint *const now = round_words + 4 * (round & 3);
+        if (thread == 0) {
+            __local uint *const next = round_words + 4 * (round + 1 & 3);
+            next[0] = 0; next[1] = 0; next[2] = 0; next[3] = 0;
+            if (*pause) {
+                const uint slot = atomic_inc(&counts[1]);
+                if (slot < num_stopped) now[2] = slot + 1;
+                else atomic_dec(&counts[1]);
             }
-            p38 = as_int(r7) != 0; // line 96
-            d39 = 0ul; // line 97
-            if (!p38) { // line 98
-                d39 = SHARED(u64, 0ul); // line 100
-            }
-            d18 = d39 + d18; // line 103
-            r17 = r17 + 1u; // line 104
-            p40 = r17 < r3; // line 105
-            if (!p40) break; // line 106
+        }
+        if (point != FINISHED) now[0] = 1;
+        switch (point) {
+            case FINISHED: case 3: case 1: break;
+            default: now[1] = 1;
+        }
+        block_barrier();
+        if (now[2]) {
+            const ulong claim_at = ((4ul * block_size) + 15ul & ~15ul), registers_at = claim_at + 16;
+            const ulong shared_at = ((registers_at + 88ul * block_size) + 15ul & ~15ul), local_at = ((shared_at + 0u + dynamic_shared_bytes) + 15ul & ~15ul);
+            const ulong slot_bytes = ((local_at + 0ul * block_size) + 127ul & ~127ul);
+            __global uchar *const slot = stopped + (now[2] - 1) * slot_bytes;
+            ((__global uint *)slot)[thread] = point + 1;
+            if (thread == 0) *(__global uint *)(slot + claim_at) = block;
+            *(__global ulong *)(slot + registers_at + 0ul * block_size + 8ul * thread) = d1;
+            *(__global uint *)(slot + registers_at + 48ul * block_size + 4ul * thread) = r2;
+            *(__global uint *)(slot + registers_at + 52ul * block_size + 4ul * thread) = r3;
+            *(__global uint *)(slot + registers_at + 56ul * block_size + 4ul * thread) = r7;
+            *(__global uint *)(slot + registers_at + 60ul * block_size + 4ul * thread) = r8;
+            *(__global uint *)(slot + registers_at + 64ul * block_size + 4ul * thread) = r11;
+            *(__global uint *)(slot + registers_at + 68ul * block_size + 4ul * thread) = r12;
+            *(__global uint *)(slot + registers_at + 72ul * block_size + 4ul * thread) = r14;
+            *(__global ulong *)(slot + registers_at + 8ul * block_size + 8ul * thread) = d15;
+            *(__global ulong *)(slot + registers_at + 16ul * block_size + 8ul * thread) = d16;
+            *(__global uint *)(slot + registers_at + 76ul * block_size + 4ul * thread) = r17;
+            *(__global ulong *)(slot + registers_at + 24ul * block_size + 8ul * thread) = d18;
+            *(__global ulong *)(slot + registers_at + 32ul * block_size + 8ul * thread) = d20;
+            *(__global ulong *)(slot + registers_at + 40ul * block_size + 8ul * thread) = d22;
+            *(__global uint *)(slot + registers_at + 80ul * block_size + 4ul * thread) = r23;
+            *(__global uint *)(slot + registers_at + 84ul * block_size + 4ul * thread) = r30;
+            for (uint i = thread; i < (0u + dynamic_shared_bytes + 15) / 16; i += block_size) ((__global ulong2 *)(slot + shared_at))[i] = shared_memory[i];
+            break;
+        }
+        if (!now[0]) break;
+        switch (point) {
+            case 3: if (!now[1]) { point = 4; } break; // line 90
+            case 1: if (!now[1]) { point = 2; } break; // line 72
         }
     }
-    r41 = (uint)get_local_id(0); // line 113
-    p42 = as_int(r41) != 0; // line 114
-    if (!p42) { // line 115
-        r43 = (uint)get_group_id(0); // line 117
-        d44 = d1; // line 118
-        d45 = (ulong)r43 * (ulong)8u; // line 119
-        d46 = d44 + d45; // line 120
-        GLOBAL(u64, d46) = d18; // line 121
-    }
-    return; // line 124
 }

@@ -1,0 +1,77 @@
+//! What stands before a kernel's own code: which block this is, whether it starts at all, and where its threads do.
+
+use hetckpt_abi::opencl_program::{Stops, count};
+use hetckpt_abi::program::Program;
+use hetckpt_ir::entity::Span;
+
+use super::Error;
+use super::writer::Writer;
+
+impl Writer<'_> {
+    /// Writes the start; `goes_on`: blocks may be told that they go on.
+    pub(super) fn start(&mut self, goes_on: bool) {
+        self.plain_line("__local uint told[1];");
+        if self.stops == Stops::Blocks {
+            self.plain_line("__local uint round_words[16];");
+        }
+        let linear = "get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2))";
+        if goes_on {
+            self.plain_line(format_args!("uint block = {linear};"));
+            self.plain_line("const bool goes_on = resumed != 0 && block < grid.w;");
+            self.plain_line("const uint group = block;");
+            self.plain_line("if (resumed != 0) block = resumed[group];");
+            self.plain_line("const uint ctaid_x = block % grid.x, ctaid_y = block / grid.x % grid.y;");
+            self.plain_line("const uint ctaid_z = block / grid.x / grid.y;");
+        } else {
+            self.plain_line(format_args!("const uint block = {linear};"));
+            self.plain_line(
+                "const uint ctaid_x = get_group_id(0), ctaid_y = get_group_id(1), ctaid_z = get_group_id(2);",
+            );
+        }
+        self.open("if (thread == 0)");
+        self.plain_line("told[0] = *pause;");
+        if self.stops == Stops::Blocks {
+            self.plain_line("for (uint i = 0; i < 16; i++) round_words[i] = 0;");
+        }
+        self.close();
+        self.plain_line("block_barrier();");
+        self.open("if (told[0])");
+        self.plain_line(format_args!(
+            "if (thread == 0) turned_away[atomic_inc(&counts[{}])] = block;",
+            count::TURNED_AWAY
+        ));
+        self.plain_line("return;");
+        self.close();
+        if goes_on {
+            self.find_slot();
+        }
+    }
+
+    /// Threads that go on take what they held.
+    fn find_slot(&mut self) {
+        self.plain_line("uint point = 0;");
+        self.open("if (goes_on)");
+        self.slot_layout();
+        self.plain_line("__global const uchar *const slot = resumed_slots + group * slot_bytes;");
+        self.plain_line("point = ((__global const uint *)slot)[thread] - 1;");
+        self.take_slot();
+        self.close();
+        if self.stops == Stops::Blocks {
+            self.plain_line("block_barrier();");
+        }
+    }
+
+    /// Writes the regions of a continuation whose threads go on each on its own.
+    pub(super) fn entries(&mut self, program: &Program) -> Result<(), Error> {
+        self.open("switch (point)");
+        for &(point, block) in &program.entries {
+            self.span = Span::default();
+            self.depth -= 1;
+            self.plain_line(format_args!("case {}:", point.0));
+            self.depth += 1;
+            self.region(Some(point), block)?;
+        }
+        self.close();
+        Ok(())
+    }
+}
