@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(
     after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run` and `restore` pass on \
     the program's own status and use 125 for failures of their own.\n\nEnvironment:\n  \
-    HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda, cuda:N)\n  \
+    HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda:N,\n                         opencl:PLATFORM:DEVICE)\n  \
     HETCKPT_CRIU           the criu program (default: the one on PATH, else in /usr/local/sbin,\n                         \
     /usr/sbin, /sbin or /opt/criu/bin)\n  \
     HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
@@ -98,7 +98,8 @@ pub struct Guard {
 /// `hetckpt run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Device to run on: auto (a GPU if there is one), cpu, cuda, cuda:N.
+    /// Device to run on: auto (a CUDA device if there is one, else the CPU), cpu, cuda
+    /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
     #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub device: String,
 
@@ -150,7 +151,8 @@ pub struct Restore {
     #[arg(value_name = "FILE")]
     pub archive: PathBuf,
 
-    /// Device to resume on: auto (a GPU if there is one), cpu, cuda, cuda:N.
+    /// Device to resume on: auto (a CUDA device if there is one, else the CPU), cpu, cuda
+    /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
     #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub device: String,
 

@@ -51,7 +51,7 @@ pub struct ProcessState {
 /// A device as a snapshot remembers it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct CaptureDevice {
-    /// `cpu` or `cuda`.
+    /// `cpu`, `cuda` or `opencl`.
     pub kind: String,
     /// Its own name.
     pub name: String,

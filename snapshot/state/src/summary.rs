@@ -35,7 +35,7 @@ pub struct MemberFile {
 pub struct Summary {
     /// Process id at capture.
     pub pid: u32,
-    /// Kind of the device it was captured on: `cpu` or `cuda`.
+    /// Kind of the device it was captured on: `cpu`, `cuda` or `opencl`.
     pub captured_on_kind: String,
     /// Its name.
     pub captured_on: String,
@@ -158,7 +158,7 @@ impl Summary {
             restorable_on: if state.modules.iter().any(|m| !m.machine_code.is_empty()) {
                 vec![state.captured_on.kind.clone()]
             } else {
-                vec!["cpu".to_owned(), "cuda".to_owned()]
+                ["cpu", "cuda", "opencl"].map(str::to_owned).to_vec()
             },
         }
     }
