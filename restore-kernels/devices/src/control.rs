@@ -102,7 +102,8 @@ pub fn fill_slot(shape: &BlockShape, block: &PausedBlock, slot: &mut [u8]) {
     put(layout.local, &block.local);
 }
 
-fn read_slot(shape: &BlockShape, slot: &[u8]) -> PausedBlock {
+/// Reads a slot; the block's index is left 0.
+pub(crate) fn read_slot(shape: &BlockShape, slot: &[u8]) -> PausedBlock {
     let layout = shape.slot();
     let part = |at: u64, size: u64| {
         let at = usize::try_from(at).unwrap_or(usize::MAX);

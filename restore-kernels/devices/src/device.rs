@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use hetckpt_abi::opencl_program::OpenClProgram;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
@@ -23,9 +24,9 @@ pub const GRANULARITY: u64 = 2 << 20;
 /// What a device is and can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
-    /// How the user names it: `cpu`, `cuda:0`.
+    /// How the user names it: `cpu`, `cuda:0`, `opencl:0:0`.
     pub id: String,
-    /// `cpu` or `cuda`.
+    /// `cpu`, `cuda` or `opencl`.
     pub kind: &'static str,
     /// The device's own name.
     pub name: String,
@@ -62,6 +63,8 @@ pub enum Code {
         /// Resume points and basic blocks to start at.
         entries: Vec<(u32, u32)>,
     },
+    /// OpenCL C text with what its kernel takes.
+    OpenClC(OpenClProgram),
 }
 
 /// A program ready to be loaded.

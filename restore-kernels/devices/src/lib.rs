@@ -4,4 +4,5 @@ pub mod device;
 pub mod error;
 pub mod control;
 pub mod cuda;
+pub mod opencl;
 pub mod cpu;

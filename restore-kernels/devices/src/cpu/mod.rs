@@ -9,7 +9,7 @@ mod code_generator;
 mod cache;
 mod object;
 mod kernel;
-mod memory;
+pub(crate) mod memory;
 mod thread_columns;
 mod barrier;
 mod warp;
@@ -22,7 +22,7 @@ mod launch;
 mod pool;
 mod slice;
 mod worker;
-mod host;
+pub(crate) mod host;
 #[cfg(test)]
 mod tests;
 

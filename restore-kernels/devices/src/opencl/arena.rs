@@ -1,0 +1,279 @@
+//! The buffer that backs device memory.
+//!
+//! It starts at [`DEVICE_BASE`] as kernels count addresses. *Shared*, it is the host's memory at that very address, so
+//! that everything the host does with device memory is a plain access, and kernels reach pinned memory too, since
+//! `arena + (address - base)` is the address. *Separate*, it is the device's own memory, and what the host does goes
+//! through a queue of transfers, which does not wait for the queues of kernels.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::failure::Result as ClResult;
+use super::handles::{CommandQueue, Context, Event, Mem};
+use super::host_memory::HostMemory;
+use super::lock;
+use crate::cpu::{host, memory};
+use crate::device::{DEVICE_BASE, Fill, GRANULARITY};
+use crate::error::DeviceError;
+
+type Result<T> = std::result::Result<T, DeviceError>;
+
+/// The memory of a device.
+#[derive(Debug)]
+pub(super) struct Arena {
+    /// Dropped before the memory that it lies over.
+    pub mem: Mem,
+    backing: Backing,
+    size: u64,
+    /// What is mapped: address and size.
+    ranges: Mutex<BTreeMap<u64, u64>>,
+    /// Pinned memory: address and size.
+    pinned: Mutex<BTreeMap<u64, u64>>,
+}
+
+#[derive(Debug)]
+enum Backing {
+    Shared(HostMemory),
+    Separate(CommandQueue),
+}
+
+/// Where an address lies that is not shared.
+#[derive(Clone, Copy)]
+enum Place {
+    Arena(usize),
+    Pinned,
+}
+
+impl Arena {
+    /// Reserves host memory at the addresses that programs see. Errors are text.
+    pub fn shared(context: &Context, size: u64) -> std::result::Result<Self, String> {
+        let len = usize::try_from(size).map_err(|e| e.to_string())?;
+        let memory = HostMemory::reserve(DEVICE_BASE, len)
+            .map_err(|e| format!("{size:#x} bytes at {DEVICE_BASE:#x} cannot be reserved: {e}"))?;
+        #[allow(unsafe_code, reason = "lends host memory to the driver")]
+        // SAFETY: the reservation is dropped after the buffer; the device lets go of both once no kernel runs.
+        let mem = unsafe { context.buffer_over(memory.at(), len) };
+        let mem = mem.map_err(|e| format!("{}: {}", e.call, e.reason()))?;
+        Ok(Self::new(mem, Backing::Shared(memory), size))
+    }
+
+    /// Takes memory of the device: `size` bytes, or a half, a quarter, … as it can be had.
+    pub fn separate(context: &Context, mut size: u64) -> ClResult<Self> {
+        loop {
+            let got = context.queue().and_then(|transfers| {
+                let mem = context.buffer(usize::try_from(size).unwrap_or(usize::MAX))?;
+                // Many drivers take memory only when it is used.
+                transfers.fill(&mem, &[0], 0, 1)?.wait()?;
+                transfers.fill(&mem, &[0], (size - 1) as usize, 1)?.wait()?;
+                Ok((mem, transfers))
+            });
+            match got {
+                Ok((mem, transfers)) => return Ok(Self::new(mem, Backing::Separate(transfers), size)),
+                Err(error) if size / 2 < GRANULARITY => return Err(error),
+                Err(_) => size = size / 2 / GRANULARITY * GRANULARITY,
+            }
+        }
+    }
+
+    fn new(mem: Mem, backing: Backing, size: u64) -> Self {
+        Self {
+            mem,
+            backing,
+            size,
+            ranges: Mutex::default(),
+            pinned: Mutex::default(),
+        }
+    }
+
+    /// True if kernels and host see the same memory at the same addresses.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.backing, Backing::Shared(_))
+    }
+
+    /// Its size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    /// What is not mapped, as far as the host has it too if it is the host's.
+    pub fn free_bytes(&self) -> u64 {
+        let free = self.size - lock(&self.ranges).values().sum::<u64>();
+        if self.is_shared() {
+            free.min(host::memory().free_bytes)
+        } else {
+            free
+        }
+    }
+
+    /// Makes a range usable and zero.
+    pub fn map(&self, addr: u64, size_bytes: u64) -> Result<()> {
+        let failed = |reason: String| DeviceError::Map {
+            addr,
+            size_bytes,
+            reason,
+        };
+        let free_bytes = self.free_bytes();
+        let end = addr.checked_sub(DEVICE_BASE).and_then(|at| at.checked_add(size_bytes));
+        let Some(end) = end.filter(|_| size_bytes > 0) else {
+            return Err(failed("it is no device address".into()));
+        };
+        if end > self.size || size_bytes > free_bytes {
+            return Err(DeviceError::OutOfMemory {
+                requested_bytes: size_bytes,
+                free_bytes,
+            });
+        }
+        let mut ranges = lock(&self.ranges);
+        let before = ranges.range(..addr + size_bytes).next_back();
+        if before.is_some_and(|(&first, &size)| first + size > addr) {
+            return Err(failed("part of it is mapped".into()));
+        }
+        let (offset, size) = ((addr - DEVICE_BASE) as usize, size_bytes as usize);
+        match &self.backing {
+            Backing::Shared(memory) => memory.open(offset, size).map_err(|e| failed(e.to_string()))?,
+            Backing::Separate(transfers) => transfers
+                .fill(&self.mem, &[0; 4], offset, size)
+                .and_then(|event| event.wait())?,
+        }
+        ranges.insert(addr, size_bytes);
+        Ok(())
+    }
+
+    /// Undoes [`Arena::map`].
+    pub fn unmap(&self, addr: u64, size_bytes: u64) -> Result<()> {
+        let failed = |reason: String| DeviceError::Map {
+            addr,
+            size_bytes,
+            reason,
+        };
+        let mut ranges = lock(&self.ranges);
+        if ranges.get(&addr) != Some(&size_bytes) {
+            return Err(failed("it was not mapped as one range".into()));
+        }
+        if let Backing::Shared(memory) = &self.backing {
+            let closed = memory.close((addr - DEVICE_BASE) as usize, size_bytes as usize);
+            closed.map_err(|e| failed(e.to_string()))?;
+        }
+        ranges.remove(&addr);
+        Ok(())
+    }
+
+    /// Notes pinned memory of this process, so that copies find it.
+    pub fn register_host(&self, addr: u64, size_bytes: u64) {
+        lock(&self.pinned).insert(addr, size_bytes);
+    }
+
+    /// Undoes [`Arena::register_host`].
+    pub fn unregister_host(&self, addr: u64) -> Result<()> {
+        let known = lock(&self.pinned).remove(&addr);
+        known.map(drop).ok_or(DeviceError::Map {
+            addr,
+            size_bytes: 0,
+            reason: "it is not registered".into(),
+        })
+    }
+
+    /// Host to device.
+    pub fn write(&self, dst: u64, src: &[u8]) -> Result<()> {
+        match self.transfers_to(dst, src.len() as u64)? {
+            Some((transfers, Place::Arena(at))) => Ok(transfers.write(&self.mem, at, src)?),
+            _ => {
+                memory::write(dst, src);
+                Ok(())
+            }
+        }
+    }
+
+    /// Device to host.
+    pub fn read(&self, src: u64, dst: &mut [u8]) -> Result<()> {
+        match self.transfers_to(src, dst.len() as u64)? {
+            Some((transfers, Place::Arena(at))) => Ok(transfers.read(&self.mem, at, dst)?),
+            _ => {
+                memory::read(src, dst);
+                Ok(())
+            }
+        }
+    }
+
+    /// Device to device; either side may be pinned memory.
+    pub fn copy(&self, dst: u64, src: u64, size_bytes: u64) -> Result<()> {
+        let (to, from) = (self.transfers_to(dst, size_bytes)?, self.transfers_to(src, size_bytes)?);
+        let size = size_bytes as usize;
+        match (to, from) {
+            _ if size == 0 => {}
+            (Some((transfers, Place::Arena(to))), Some((_, Place::Arena(from)))) => {
+                transfers.copy(&self.mem, from, to, size)?.wait()?;
+            }
+            (Some((_, Place::Arena(_))), _) => {
+                let mut bytes = vec![0; size];
+                memory::read(src, &mut bytes);
+                self.write(dst, &bytes)?;
+            }
+            (_, Some((_, Place::Arena(_)))) => {
+                let mut bytes = vec![0; size];
+                self.read(src, &mut bytes)?;
+                memory::write(dst, &bytes);
+            }
+            _ => memory::copy(dst, src, size_bytes),
+        }
+        Ok(())
+    }
+
+    /// Fills rows.
+    pub fn fill(&self, dst: u64, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<()> {
+        if width == 0 || rows == 0 {
+            return Ok(());
+        }
+        let (pattern, len) = match value {
+            Fill::U8(v) => ([v, 0, 0, 0], 1),
+            Fill::U16(v) => {
+                let [a, b] = v.to_le_bytes();
+                ([a, b, 0, 0], 2)
+            }
+            Fill::U32(v) => (v.to_le_bytes(), 4),
+        };
+        let row_bytes = width.saturating_mul(len as u64);
+        let extent = (rows - 1).saturating_mul(pitch_bytes).saturating_add(row_bytes);
+        let Some((transfers, Place::Arena(at))) = self.transfers_to(dst, extent)? else {
+            memory::fill(dst, pitch_bytes, value, width, rows);
+            return Ok(());
+        };
+        let (rows, row_bytes) = if row_bytes == pitch_bytes {
+            (1, extent)
+        } else {
+            (rows, row_bytes)
+        };
+        let mut last: Option<Event> = None;
+        for row in 0..rows {
+            let offset = at + (row * pitch_bytes) as usize;
+            last = Some(transfers.fill(&self.mem, &pattern[..len], offset, row_bytes as usize)?);
+        }
+        Ok(last.map_or(Ok(()), |event| event.wait())?)
+    }
+
+    /// The queue of transfers and the place of a range for it; `None` if the host reaches the range itself, which the server
+    /// has compared with its allocations.
+    fn transfers_to(&self, addr: u64, size_bytes: u64) -> Result<Option<(&CommandQueue, Place)>> {
+        let Backing::Separate(transfers) = &self.backing else {
+            return Ok(None);
+        };
+        let within = |first: u64, len: u64| {
+            addr.checked_sub(first)
+                .filter(|at| at.checked_add(size_bytes).is_some_and(|end| end <= len))
+        };
+        if let Some(at) = within(DEVICE_BASE, self.size) {
+            return Ok(Some((transfers, Place::Arena(at as usize))));
+        }
+        let is_pinned = lock(&self.pinned)
+            .range(..=addr)
+            .next_back()
+            .is_some_and(|(&first, &len)| within(first, len).is_some());
+        if is_pinned {
+            return Ok(Some((transfers, Place::Pinned)));
+        }
+        Err(DeviceError::Driver {
+            call: "a transfer",
+            reason: format!("{addr:#x}+{size_bytes:#x} is neither device memory nor pinned"),
+        })
+    }
+}

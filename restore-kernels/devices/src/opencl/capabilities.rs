@@ -1,0 +1,87 @@
+//! What a device has beyond OpenCL C 1.2's core.
+
+use hetckpt_abi::opencl_program::Requirements;
+use opencl3::device as device_api;
+
+use super::handles::{DeviceId, number};
+
+/// `CL_DEVICE_SUB_GROUP_SIZES_INTEL`
+const SUB_GROUP_SIZES_INTEL: u32 = 0x4108;
+
+/// What a device has beyond OpenCL C 1.2's core.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenClCapabilities {
+    /// `cl_khr_fp64`, or `double` by the language's version.
+    pub fp64: bool,
+    /// `cl_khr_int64_base_atomics`.
+    pub int64_base_atomics: bool,
+    /// `cl_khr_int64_extended_atomics`.
+    pub int64_extended_atomics: bool,
+    /// `CL_FP_DENORM` for `float`.
+    pub f32_subnormals: bool,
+    /// `-cl-fp32-correctly-rounded-divide-sqrt` has an effect.
+    pub correctly_rounded_divide_sqrt: bool,
+    /// Size of the largest buffer.
+    pub max_allocation_bytes: u64,
+    /// Sizes of sub-groups that a kernel may ask for; empty if the device does not say.
+    pub sub_group_sizes: Vec<u64>,
+    /// Intermediate language that the device takes (`SPIR-V_1.2`), if any.
+    pub il_version: Option<String>,
+}
+
+impl OpenClCapabilities {
+    pub(super) fn of(device: DeviceId) -> Self {
+        let extensions = device.text(device_api::CL_DEVICE_EXTENSIONS);
+        let has = |name: &str| extensions.split_whitespace().any(|e| e == name);
+        let float = device.number(device_api::CL_DEVICE_SINGLE_FP_CONFIG);
+        let sub_group_sizes = if has("cl_intel_required_subgroup_size") {
+            let sizes = device.bytes(SUB_GROUP_SIZES_INTEL);
+            sizes.chunks_exact(size_of::<usize>()).map(number).collect()
+        } else {
+            Vec::new()
+        };
+        let il_version = Some(device.text(device_api::CL_DEVICE_IL_VERSION)).filter(|text| !text.is_empty());
+        Self {
+            fp64: has("cl_khr_fp64") || device.number(device_api::CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
+            int64_base_atomics: has("cl_khr_int64_base_atomics"),
+            int64_extended_atomics: has("cl_khr_int64_extended_atomics"),
+            f32_subnormals: float & device_api::CL_FP_DENORM != 0,
+            correctly_rounded_divide_sqrt: float & device_api::CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0,
+            max_allocation_bytes: device.number(device_api::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+            sub_group_sizes,
+            il_version,
+        }
+    }
+
+    /// Names what of `required` the device lacks.
+    #[must_use]
+    pub fn missing(&self, required: &Requirements) -> Vec<&'static str> {
+        let all = [
+            (required.fp64, self.fp64, "cl_khr_fp64"),
+            (
+                required.int64_base_atomics,
+                self.int64_base_atomics,
+                "cl_khr_int64_base_atomics",
+            ),
+            (
+                required.int64_extended_atomics,
+                self.int64_extended_atomics,
+                "cl_khr_int64_extended_atomics",
+            ),
+            (
+                required.f32_subnormals,
+                self.f32_subnormals,
+                "subnormal numbers of type float",
+            ),
+            (
+                required.correctly_rounded_divide_sqrt,
+                self.correctly_rounded_divide_sqrt,
+                "correctly rounded division and square roots of type float",
+            ),
+        ];
+        all.into_iter()
+            .filter(|&(wanted, present, _)| wanted && !present)
+            .map(|(_, _, name)| name)
+            .collect()
+    }
+}

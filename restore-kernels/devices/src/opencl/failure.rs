@@ -1,0 +1,51 @@
+//! A call that OpenCL refused.
+
+use opencl3::error_codes::{ClError, DLOPEN_RUNTIME_LOAD_FAILED};
+
+use crate::error::DeviceError;
+
+/// The call and its error code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClFailure {
+    pub call: &'static str,
+    pub code: i32,
+}
+
+pub(super) type Result<T> = std::result::Result<T, ClFailure>;
+
+impl ClFailure {
+    /// The error's name and number.
+    pub fn reason(&self) -> String {
+        match self.code {
+            DLOPEN_RUNTIME_LOAD_FAILED => {
+                "no OpenCL library (libOpenCL.so.1, or what OPENCL_DYLIB_PATH names) can be loaded".into()
+            }
+            code => name_of(code),
+        }
+    }
+}
+
+/// Name and number of an error code.
+pub(super) fn name_of(code: i32) -> String {
+    format!("{} ({code})", ClError(code))
+}
+
+impl From<ClFailure> for DeviceError {
+    fn from(failure: ClFailure) -> Self {
+        Self::Driver {
+            call: failure.call,
+            reason: failure.reason(),
+        }
+    }
+}
+
+/// Names the call in an error.
+pub(super) trait Named<T> {
+    fn named(self, call: &'static str) -> Result<T>;
+}
+
+impl<T> Named<T> for std::result::Result<T, i32> {
+    fn named(self, call: &'static str) -> Result<T> {
+        self.map_err(|code| ClFailure { call, code })
+    }
+}

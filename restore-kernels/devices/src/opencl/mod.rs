@@ -1,0 +1,315 @@
+//! OpenCL devices, through the library loaded at run time (`libOpenCL.so.1`, or what `OPENCL_DYLIB_PATH` names). Nothing of
+//! OpenCL is needed to build this, and on a machine without it everything here answers [`DeviceError::NotPresent`].
+//!
+//! Kernels are OpenCL C programs ([`hetckpt_abi::opencl_program`]), device memory is one buffer ([`arena`]). How far the
+//! device and the host share memory is tried when the device is opened ([`self_test`]).
+//!
+//! A kernel that accesses what it must not may take the process with it where the device is the host's processor: the
+//! driver's threads have no handler for that.
+
+mod failure;
+mod handles;
+mod platforms;
+mod capabilities;
+mod host_memory;
+mod buffers;
+mod arena;
+mod self_test;
+mod cache;
+mod module;
+mod pool;
+mod plan;
+mod arguments;
+mod pausing;
+mod queue;
+mod flight;
+mod capture;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use opencl3::device::{CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU};
+
+use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, LoadedKernel, Queue};
+use crate::error::DeviceError;
+use arena::Arena;
+use flight::Grave;
+use handles::{CommandQueue, Context, DeviceId};
+use module::{Builder, LoadedOpenCl};
+use pausing::{PauseWord, Pausing};
+use pool::WordsPool;
+use queue::OpenClQueue;
+use self_test::SelfTest;
+
+pub use capabilities::OpenClCapabilities;
+pub use platforms::list;
+
+/// The largest arena: the range of addresses that the server gives out.
+const MAX_ARENA_BYTES: u64 = 4 << 40;
+/// Memory for what stops, of each queue: at least this, and a part of the device's.
+const MIN_STOPPED_BYTES: u64 = 64 << 20;
+const STOPPED_PART: u64 = 64;
+/// How long running kernels are waited for when the device is dropped.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// Settings of an OpenCL device.
+#[derive(Clone, Debug, Default)]
+pub struct OpenClOptions {
+    /// Folder for built programs; `None` keeps none.
+    pub cache_dir: Option<PathBuf>,
+    /// Most memory to take for the arena; `None`: as much as one buffer of the device may have, and 7/8 of the device's
+    /// memory. A device whose memory is not the host's has all of it taken when it is opened.
+    pub max_arena_bytes: Option<u64>,
+    /// Treats the device as one that shares no memory with the host, for tests.
+    pub force_separate: bool,
+}
+
+/// Limits of a device.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    max_shared_bytes: u32,
+    num_multiprocessors: u32,
+    /// The device runs blocks to their end, one after another on each core.
+    is_cpu: bool,
+    /// Memory of each queue for what stops.
+    max_stopped_bytes: u64,
+}
+
+impl Limits {
+    /// Blocks that may wait for one another. OpenCL promises none; GPUs spread a few over their multiprocessors.
+    fn max_together(&self) -> u64 {
+        if self.is_cpu {
+            1
+        } else {
+            u64::from(self.num_multiprocessors)
+        }
+    }
+}
+
+/// What the device's queues and launches share.
+struct OpenClInner {
+    limits: Limits,
+    pausing: Pausing,
+    words: WordsPool,
+    /// Launches that were dropped while they ran.
+    graves: Mutex<Vec<Grave>>,
+    /// For lists and what has stopped.
+    transfers: CommandQueue,
+    arena: Arena,
+    /// Dropped last: all above belongs to it.
+    context: Context,
+}
+
+/// One OpenCL device.
+pub struct OpenClDevice {
+    inner: Arc<OpenClInner>,
+    builder: Builder,
+    next_queue: AtomicU64,
+    /// True if running kernels see what the host writes, and so stop at their next probe when a pause is requested. Where it
+    /// is false a pause begins only once the kernels under way have ended: [`Device::request_pause`] waits for them.
+    pub sees_host_writes: bool,
+}
+
+/// A lock that does not care whether another holder panicked: what it guards is valid after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OpenClDevice {
+    /// Opens device `device` of platform `platform`, both counted from 0 in the library's order.
+    ///
+    /// # Errors
+    /// [`DeviceError::NotPresent`] if there is no such device, [`DeviceError::Driver`] if it cannot be used.
+    pub fn open(platform: u32, device: u32, options: &OpenClOptions) -> Result<Self, DeviceError> {
+        let id = platforms::find(platform, device)?;
+        let description = platforms::describe(platform, device, id);
+        let limits = Limits {
+            max_shared_bytes: description.max_shared_bytes,
+            num_multiprocessors: description.num_multiprocessors,
+            is_cpu: id.number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU != 0,
+            max_stopped_bytes: MIN_STOPPED_BYTES.max(description.total_bytes / STOPPED_PART),
+        };
+        let arena_bytes = arena_bytes(id, &description, options);
+        let shared = if options.force_separate {
+            Err("it was asked not to".to_owned())
+        } else {
+            share(id, &limits, arena_bytes)
+        };
+        let (context, arena) = match shared {
+            Ok(both) => both,
+            Err(reason) => {
+                tracing::debug!(device = description.id, reason, "memory is not shared with the host");
+                let context = Context::new(id)?;
+                let arena = Arena::separate(&context, arena_bytes)?;
+                (context, arena)
+            }
+        };
+        let word = PauseWord::new(&context, arena.is_shared())?;
+        // Memory is shared only where that has been seen.
+        let sees_host_writes =
+            arena.is_shared() || SelfTest::new(&context, &limits)?.sees_host_writes(&context, false, &word)?;
+        let builder = Builder {
+            capabilities: OpenClCapabilities::of(id),
+            cache_dir: options.cache_dir.clone(),
+            compiling: Mutex::default(),
+            description,
+        };
+        let inner = OpenClInner {
+            limits,
+            pausing: Pausing::new(word),
+            words: WordsPool::default(),
+            graves: Mutex::default(),
+            transfers: context.queue()?,
+            arena,
+            context,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+            builder,
+            next_queue: AtomicU64::new(0),
+            sees_host_writes,
+        })
+    }
+
+    /// What the device has beyond OpenCL C 1.2's core.
+    #[must_use]
+    pub fn capabilities(&self) -> &OpenClCapabilities {
+        &self.builder.capabilities
+    }
+
+    /// True if device memory is the host's, at the same addresses.
+    #[must_use]
+    pub fn shares_memory(&self) -> bool {
+        self.inner.arena.is_shared()
+    }
+}
+
+fn arena_bytes(id: DeviceId, description: &DeviceDescription, options: &OpenClOptions) -> u64 {
+    let bytes = id
+        .number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)
+        .min(description.total_bytes / 8 * 7)
+        .min(options.max_arena_bytes.unwrap_or(MAX_ARENA_BYTES))
+        .min(MAX_ARENA_BYTES);
+    (bytes / GRANULARITY * GRANULARITY).max(GRANULARITY)
+}
+
+/// A context and an arena in the host's memory, if the device can be seen to share it. Errors are text.
+fn share(id: DeviceId, limits: &Limits, arena_bytes: u64) -> Result<(Context, Arena), String> {
+    let text = |e: failure::ClFailure| format!("{}: {}", e.call, e.reason());
+    let context = Context::new(id).map_err(text)?;
+    let arena = Arena::shared(&context, arena_bytes)?;
+    let tests = SelfTest::new(&context, limits).map_err(text)?;
+    tests.shares_memory(&context, &arena)?;
+    let word = PauseWord::new(&context, true).map_err(text)?;
+    if tests.sees_host_writes(&context, true, &word).map_err(text)? {
+        Ok((context, arena))
+    } else {
+        Err("running kernels do not see what the host writes".into())
+    }
+}
+
+impl OpenClInner {
+    /// Takes what a dropped launch has used.
+    fn retire(&self, grave: Grave) {
+        if !grave.end.is_over() {
+            lock(&self.graves).push(grave);
+        } else if let Some(words) = grave.words {
+            self.words.give_back(words);
+        }
+    }
+
+    /// Takes back what dropped launches have used that are over by now.
+    fn bury(&self) {
+        let mut graves = lock(&self.graves);
+        if graves.is_empty() {
+            return;
+        }
+        let over = graves.extract_if(.., |grave| grave.end.is_over());
+        for words in over.filter_map(|grave| grave.words) {
+            self.words.give_back(words);
+        }
+    }
+}
+
+impl Device for OpenClDevice {
+    /// All memory is the arena's: no program can have more.
+    fn describe(&self) -> DeviceDescription {
+        DeviceDescription {
+            total_bytes: self.inner.arena.size_bytes(),
+            free_bytes: self.inner.arena.free_bytes(),
+            ..self.builder.description.clone()
+        }
+    }
+
+    fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.arena.map(addr, size_bytes)
+    }
+
+    fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.arena.unmap(addr, size_bytes)
+    }
+
+    /// Where memory is shared, kernels reach pinned memory as it is. Elsewhere only copies do, which go through the host:
+    /// a kernel has nothing but the arena's buffer to reach memory by.
+    fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.arena.register_host(addr, size_bytes);
+        Ok(())
+    }
+
+    fn unregister_host(&self, addr: u64) -> Result<(), DeviceError> {
+        self.inner.arena.unregister_host(addr)
+    }
+
+    fn write(&self, dst: u64, src: &[u8]) -> Result<(), DeviceError> {
+        self.inner.arena.write(dst, src)
+    }
+
+    fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.arena.read(src, dst)
+    }
+
+    fn copy(&self, dst: u64, src: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.arena.copy(dst, src, size_bytes)
+    }
+
+    fn fill(&self, dst: u64, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<(), DeviceError> {
+        self.inner.arena.fill(dst, pitch_bytes, value, width, rows)
+    }
+
+    fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+        let kernel = self.builder.load(&self.inner.context, request)?;
+        Ok(Arc::new(LoadedOpenCl(Arc::new(kernel))))
+    }
+
+    /// OpenCL 1.2 has no priorities.
+    fn create_queue(&self, _priority: i32) -> Result<Box<dyn Queue>, DeviceError> {
+        self.inner.pausing.forget_done();
+        Ok(Box::new(OpenClQueue {
+            device: self.inner.clone(),
+            id: self.next_queue.fetch_add(1, Ordering::Relaxed),
+            commands: Arc::new(self.inner.context.queue()?),
+            area: Mutex::new(None),
+        }))
+    }
+
+    fn request_pause(&self) -> Result<(), DeviceError> {
+        Ok(self.inner.pausing.request()?)
+    }
+
+    fn end_pause(&self) -> Result<(), DeviceError> {
+        Ok(self.inner.pausing.end()?)
+    }
+}
+
+impl Drop for OpenClDevice {
+    fn drop(&mut self) {
+        if self.inner.pausing.stop_within(LAST_WAIT) {
+            self.inner.bury();
+        } else {
+            // A kernel that does not stop keeps its memory for as long as the process lives.
+            std::mem::forget(self.inner.clone());
+        }
+    }
+}

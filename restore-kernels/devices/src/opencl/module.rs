@@ -1,0 +1,143 @@
+//! A program in OpenCL C, built and loaded.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use hetckpt_abi::opencl_program::OpenClProgram;
+use hetckpt_ir::entity::ResumePointId;
+use opencl3::device::{CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION};
+use opencl3::kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE};
+
+use super::cache;
+use super::capabilities::OpenClCapabilities;
+use super::failure::ClFailure;
+use super::handles::{Context, Kernel, Program};
+use super::lock;
+use crate::device::{Code, DeviceDescription, KernelAttributes, LoadRequest, LoadedKernel};
+use crate::error::DeviceError;
+
+/// A loaded program.
+pub(super) struct OpenClKernel {
+    pub request: LoadRequest,
+    pub program: OpenClProgram,
+    pub attributes: KernelAttributes,
+    /// Local memory that the kernel takes beside what the launch gives it.
+    pub own_local_bytes: u64,
+    /// Registers live at each resume point: bytes per thread before the column, bytes of a value.
+    pub live_columns: Vec<Vec<(u32, u32)>>,
+    /// Its arguments are set and the launch is given under one lock, since OpenCL keeps them in the kernel.
+    pub kernel: Mutex<Kernel>,
+}
+
+/// What callers hold of it.
+pub(super) struct LoadedOpenCl(pub Arc<OpenClKernel>);
+
+impl LoadedKernel for LoadedOpenCl {
+    fn attributes(&self) -> KernelAttributes {
+        self.0.attributes
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// Builds programs for one device.
+pub(super) struct Builder {
+    pub description: DeviceDescription,
+    pub capabilities: OpenClCapabilities,
+    pub cache_dir: Option<PathBuf>,
+    /// Held while a compiler runs: not all of them bear company.
+    pub compiling: Mutex<()>,
+}
+
+impl Builder {
+    pub fn load(&self, context: &Context, request: &LoadRequest) -> Result<OpenClKernel, DeviceError> {
+        let failed = |log: String| DeviceError::Build {
+            kernel: request.name.clone(),
+            device: self.description.id.clone(),
+            log,
+        };
+        let Code::OpenClC(program) = &request.code else {
+            return Err(failed("an OpenCL device takes OpenCL C".into()));
+        };
+        let missing = self.capabilities.missing(&program.requires);
+        if !missing.is_empty() {
+            return Err(failed(format!("the device lacks {}", missing.join(", "))));
+        }
+        let built = self.build(context, program).map_err(failed)?;
+        let refused = |e: ClFailure| failed(format!("{}: {}", e.call, e.reason()));
+        let kernel = built.kernel(&program.entry).map_err(refused)?;
+        let number = |what| kernel.work_group_number(context.device, what).map_err(refused);
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let own_local_bytes = number(CL_KERNEL_LOCAL_MEM_SIZE)?;
+        let attributes = KernelAttributes {
+            max_threads_per_block: small(number(CL_KERNEL_WORK_GROUP_SIZE)?)
+                .min(self.description.max_threads_per_block),
+            // There is no such number; this one lets occupancy computations come out as usual.
+            num_registers: 32,
+            static_shared_bytes: request.static_shared_bytes,
+            local_bytes: small(number(CL_KERNEL_PRIVATE_MEM_SIZE)?).max(request.local_bytes),
+        };
+        Ok(OpenClKernel {
+            live_columns: live_columns(request),
+            // The texts are of no more use.
+            request: LoadRequest {
+                code: Code::Ptx(String::new()),
+                ..request.clone()
+            },
+            program: OpenClProgram {
+                text: String::new(),
+                ..program.clone()
+            },
+            attributes,
+            own_local_bytes,
+            kernel: Mutex::new(kernel),
+        })
+    }
+
+    /// Builds, or takes what was built before. Errors are the compiler's words.
+    fn build(&self, context: &Context, program: &OpenClProgram) -> Result<Program, String> {
+        let options = if program.requires.correctly_rounded_divide_sqrt {
+            "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+        } else {
+            "-cl-std=CL1.2"
+        };
+        let device = context.device;
+        let _compiling = lock(&self.compiling);
+        let path = self.cache_dir.as_deref().map(|dir| {
+            let facts = [CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION].map(|what| device.text(what));
+            cache::path(dir, &[&program.text, options, &facts[0], &facts[1], &facts[2]])
+        });
+        if let Some(binary) = path.as_deref().and_then(cache::read) {
+            let cached = context.program_from_binary(&binary);
+            match cached.and_then(|built| built.build(device, options).map(|()| built)) {
+                Ok(built) => return Ok(built),
+                Err(error) => tracing::debug!(reason = error.reason(), "cached program refused"),
+            }
+        }
+        let refused = |e: ClFailure| format!("{}: {}", e.call, e.reason());
+        let built = context.program_from_source(&program.text).map_err(refused)?;
+        if let Err(error) = built.build(device, options) {
+            return Err(format!("{}\n{}", refused(error), built.log(device)));
+        }
+        if let (Some(path), Some(binary)) = (path, built.binary()) {
+            cache::write(&path, &binary);
+        }
+        Ok(built)
+    }
+}
+
+fn live_columns(request: &LoadRequest) -> Vec<Vec<(u32, u32)>> {
+    let layout = &request.layout;
+    let all = crate::control::register_columns(layout);
+    let column = |start: u32| all.binary_search_by_key(&start, |c| c.0).ok().map(|i| all[i]);
+    (0..layout.live.len())
+        .map(|point| {
+            let live = layout.live_at(ResumePointId(u32::try_from(point).unwrap_or(u32::MAX)));
+            live.iter()
+                .filter_map(|reg| layout.column(reg).and_then(column))
+                .collect()
+        })
+        .collect()
+}

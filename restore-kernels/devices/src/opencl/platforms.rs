@@ -1,0 +1,132 @@
+//! The devices of this machine, by the numbers of their platform and of the device in it.
+
+use std::sync::Mutex;
+
+use opencl3::device as device_api;
+use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR};
+use opencl3::platform::platform as platform_api;
+use opencl3::types::cl_platform_id;
+
+use super::failure::{ClFailure, Named as _, Result};
+use super::handles::{DeviceId, number};
+use super::lock;
+use crate::device::DeviceDescription;
+use crate::error::DeviceError;
+
+/// More than a CUDA device allows is offered to no program.
+const MAX_THREADS_PER_BLOCK: u64 = 1024;
+
+/// Describes all OpenCL devices of this machine, without using any.
+///
+/// # Errors
+/// [`DeviceError::NotPresent`] if there is no OpenCL library or it knows no platform.
+pub fn list() -> std::result::Result<Vec<DeviceDescription>, DeviceError> {
+    let mut all = Vec::new();
+    for (p, platform) in (0..).zip(platforms("opencl")?) {
+        let devices = devices_of(platform).map_err(|e| absent("opencl", e))?;
+        all.extend((0..).zip(devices).map(|(d, device)| describe(p, d, device)));
+    }
+    Ok(all)
+}
+
+/// Device `device` of platform `platform`.
+pub(super) fn find(platform: u32, device: u32) -> std::result::Result<DeviceId, DeviceError> {
+    let name = id(platform, device);
+    let platforms = platforms(&name)?;
+    let missing = |count: usize, what: &str| DeviceError::NotPresent {
+        device: name.clone(),
+        reason: format!("there are {count} {what}"),
+    };
+    let found = platforms
+        .get(platform as usize)
+        .ok_or_else(|| missing(platforms.len(), "OpenCL platform(s)"))?;
+    let devices = devices_of(*found).map_err(|e| absent(&name, e))?;
+    devices
+        .get(device as usize)
+        .copied()
+        .ok_or_else(|| missing(devices.len(), "device(s) of this platform"))
+}
+
+fn platforms(device: &str) -> std::result::Result<Vec<cl_platform_id>, DeviceError> {
+    match platform_api::get_platform_ids() {
+        Ok(ids) => Ok(ids),
+        Err(CL_PLATFORM_NOT_FOUND_KHR) => Err(DeviceError::NotPresent {
+            device: device.to_owned(),
+            reason: "the OpenCL library knows no platform (none is named in /etc/OpenCL/vendors)".into(),
+        }),
+        Err(code) => Err(absent(
+            device,
+            ClFailure {
+                call: "clGetPlatformIDs",
+                code,
+            },
+        )),
+    }
+}
+
+fn absent(device: &str, failure: ClFailure) -> DeviceError {
+    DeviceError::NotPresent {
+        device: device.to_owned(),
+        reason: format!("{}: {}", failure.call, failure.reason()),
+    }
+}
+
+fn devices_of(platform: cl_platform_id) -> Result<Vec<DeviceId>> {
+    // PoCL begins with the first call, and does not bear a second meanwhile.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = lock(&STARTING);
+    match device_api::get_device_ids(platform, device_api::CL_DEVICE_TYPE_ALL) {
+        Err(CL_DEVICE_NOT_FOUND) => Ok(Vec::new()),
+        ids => Ok(ids.named("clGetDeviceIDs")?.into_iter().map(DeviceId).collect()),
+    }
+}
+
+fn id(platform: u32, device: u32) -> String {
+    format!("opencl:{platform}:{device}")
+}
+
+/// What the driver says of a device; what it does not say is empty or 0.
+pub(super) fn describe(platform: u32, number: u32, device: DeviceId) -> DeviceDescription {
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    let total_bytes = device.number(device_api::CL_DEVICE_GLOBAL_MEM_SIZE);
+    DeviceDescription {
+        id: id(platform, number),
+        kind: "opencl",
+        name: device.text(device_api::CL_DEVICE_NAME),
+        vendor: device.text(device_api::CL_DEVICE_VENDOR),
+        driver: format!(
+            "{}, driver {}",
+            device.text(device_api::CL_DEVICE_VERSION),
+            device.text(device_api::CL_DRIVER_VERSION)
+        ),
+        total_bytes,
+        free_bytes: total_bytes,
+        max_threads_per_block: small(
+            device
+                .number(device_api::CL_DEVICE_MAX_WORK_GROUP_SIZE)
+                .min(MAX_THREADS_PER_BLOCK),
+        ),
+        max_shared_bytes: small(device.number(device_api::CL_DEVICE_LOCAL_MEM_SIZE)),
+        num_multiprocessors: small(device.number(device_api::CL_DEVICE_MAX_COMPUTE_UNITS)),
+        cuda_attributes: Vec::new(),
+        uuid: [0; 16],
+    }
+}
+
+impl DeviceId {
+    /// Bytes that describe the device; empty where the driver does not know the question.
+    pub fn bytes(self, what: u32) -> Vec<u8> {
+        device_api::get_device_data(self.0, what).unwrap_or_default()
+    }
+
+    /// A number that describes the device.
+    pub fn number(self, what: u32) -> u64 {
+        number(&self.bytes(what))
+    }
+
+    /// A text that describes the device.
+    pub fn text(self, what: u32) -> String {
+        let bytes = self.bytes(what);
+        String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned()
+    }
+}
