@@ -69,7 +69,7 @@ fn threads_stop_each_on_its_own() {
 
 #[test]
 fn blocks_stop_as_a_whole() {
-    stops_and_goes_on(Stops::Blocks, 16, 40_000);
+    stops_and_goes_on(Stops::Blocks, 16, 200_000);
 }
 
 /// One block leaves a processor free, so that this works where transfers wait for one.
@@ -139,7 +139,7 @@ fn a_continuation_that_is_turned_away_keeps_its_blocks() {
         }
         let kernel = bench.device.load(&steps(Stops::Blocks, 16)).unwrap();
         let queue = bench.device.create_queue(0).unwrap();
-        let launch = bench.launch(&kernel, 24, 16, 40_000);
+        let launch = bench.launch(&kernel, 24, 16, 200_000);
         let running = queue.launch(launch.clone()).unwrap();
         sleep(Duration::from_millis(10));
         bench.device.request_pause().unwrap();
