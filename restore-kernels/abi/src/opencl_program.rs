@@ -23,7 +23,7 @@ pub enum Argument {
         /// Size of the structure in bytes.
         size_bytes: u32,
     },
-    /// `__local`: static and dynamic shared memory; at least 16 bytes.
+    /// `__local`: static and dynamic shared memory, up to a multiple of 16 bytes and at least 16.
     Shared,
     /// `uint`: size of dynamic shared memory in bytes.
     DynamicSharedBytes,

@@ -1,13 +1,16 @@
-//! Which device: `auto`, `cpu`, `cuda` or `cuda:N`.
+//! Which device: `auto`, `cpu`, `cuda:N` or `opencl:PLATFORM:DEVICE`.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hetckpt_codegen::opencl::OpenClOptions;
 use hetckpt_codegen::ptx::PtxOptions;
 use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
 use hetckpt_devices::cuda::{CudaDevice, CudaOptions};
 use hetckpt_devices::device::{Device, DeviceDescription};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_devices::opencl::{OpenClDevice, OpenClOptions as OpenClDeviceOptions};
 use hetckpt_ring::message::DeviceSummary;
 
 use crate::error::ServerError;
@@ -33,6 +36,19 @@ pub enum Wish {
     Cpu,
     /// The CUDA device of this number.
     Cuda(u32),
+    /// The OpenCL device of this number on the platform of this number.
+    OpenCl(u32, u32),
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+            Self::OpenCl(platform, device) => write!(f, "opencl:{platform}:{device}"),
+        }
+    }
 }
 
 impl Wish {
@@ -45,11 +61,24 @@ impl Wish {
             "" | "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(0)),
-            _ => text
-                .strip_prefix("cuda:")
-                .and_then(|n| n.parse().ok())
-                .map(Self::Cuda)
-                .ok_or_else(|| ServerError::Usage(format!("device `{text}`: expected auto, cpu, cuda or cuda:N"))),
+            _ => Self::parse_numbered(text).ok_or_else(|| {
+                ServerError::Usage(format!(
+                    "device `{text}`: expected auto, cpu, cuda, cuda:N, opencl, opencl:PLATFORM or opencl:PLATFORM:DEVICE"
+                ))
+            }),
+        }
+    }
+
+    fn parse_numbered(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let kind = parts.next()?;
+        let numbers: Vec<u32> = parts.map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        match (kind, numbers.as_slice()) {
+            ("cuda", &[number]) => Some(Self::Cuda(number)),
+            ("opencl", []) => Some(Self::OpenCl(0, 0)),
+            ("opencl", &[platform]) => Some(Self::OpenCl(platform, 0)),
+            ("opencl", &[platform, device]) => Some(Self::OpenCl(platform, device)),
+            _ => None,
         }
     }
 }
@@ -80,6 +109,21 @@ fn open_cuda(number: u32) -> Result<Chosen, DeviceError> {
     })
 }
 
+fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
+    let options = OpenClDeviceOptions {
+        cache_dir: cache_dir(),
+        ..OpenClDeviceOptions::default()
+    };
+    let device = OpenClDevice::open(platform, device, &options)?;
+    let options = OpenClOptions {
+        has_int64_extended_atomics: device.capabilities().int64_extended_atomics,
+    };
+    Ok(Chosen {
+        device: Arc::new(device),
+        generator: Generator::OpenCl(options),
+    })
+}
+
 /// Folder for translated code: `$HETCKPT_CACHE_DIR` (`off`: none), else the user's cache folder.
 fn cache_dir() -> Option<PathBuf> {
     let variable = |name| {
@@ -104,6 +148,7 @@ pub fn choose(wish: Wish) -> Result<Chosen, ServerError> {
     Ok(match wish {
         Wish::Cpu => open_cpu()?,
         Wish::Cuda(number) => open_cuda(number)?,
+        Wish::OpenCl(platform, device) => open_opencl(platform, device)?,
         Wish::Auto => match open_cuda(0) {
             Ok(chosen) => chosen,
             Err(error) => {
@@ -121,7 +166,12 @@ pub fn summaries() -> Vec<DeviceSummary> {
         tracing::debug!(%error, "no CUDA devices");
         Vec::new()
     });
-    cuda.iter().chain(&[CpuDevice::describe_host()]).map(summary).collect()
+    let opencl = hetckpt_devices::opencl::list().unwrap_or_else(|error| {
+        tracing::debug!(%error, "no OpenCL devices");
+        Vec::new()
+    });
+    let cpu = CpuDevice::describe_host();
+    cuda.iter().chain(&opencl).chain([&cpu]).map(summary).collect()
 }
 
 fn summary(device: &DeviceDescription) -> DeviceSummary {

@@ -10,7 +10,6 @@ use hetckpt_state::queue::Place;
 
 use crate::cuda_result as cu;
 use crate::error::ServerError;
-use crate::generate::Generator;
 use crate::modules::LoadedModule;
 use crate::queues::{Event, LaunchSpec, Pending, Queues, Stream, Work};
 use crate::session::{Session, lock};
@@ -139,8 +138,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     if params.len() < usize::try_from(param_bytes).unwrap_or(usize::MAX) || grid.contains(&0) || block.contains(&0) {
         return Err(cu::INVALID_VALUE);
     }
-    let loads_while_running = matches!(session.builder.generator, Generator::Cpu);
-    let build_before = if loads_while_running || kernel.is_built() {
+    let build_before = if session.builder.generator.loads_while_running() || kernel.is_built() {
         Vec::new()
     } else {
         lock(&session.modules).unbuilt(id.module.0)

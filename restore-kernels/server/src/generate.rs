@@ -1,7 +1,9 @@
 //! From a probed kernel to something a device can load.
 
+use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_codegen::opencl::{self, OpenClOptions};
 use hetckpt_codegen::ptx::{PtxOptions, generate};
 use hetckpt_devices::device::{Code, LoadRequest};
 use hetckpt_ir::basic_block::Terminator;
@@ -19,6 +21,8 @@ pub enum Generator {
     Cpu,
     /// PTX.
     Ptx(PtxOptions),
+    /// OpenCL C.
+    OpenCl(OpenClOptions),
 }
 
 /// Where threads of a program start.
@@ -54,6 +58,17 @@ impl Generator {
         matches!(self, Self::Ptx(_))
     }
 
+    /// True if what it generates for the whole grid starts listed blocks too, at any resume point.
+    fn starts_anywhere(self, kernel: &Kernel) -> bool {
+        matches!(self, Self::OpenCl(_)) && opencl::stops(kernel) == Stops::Blocks
+    }
+
+    /// True if the device can load code while kernels run, and without waiting for them.
+    #[must_use]
+    pub fn loads_while_running(self) -> bool {
+        !matches!(self, Self::Ptx(_))
+    }
+
     /// What a device is asked to load so that `kernel` starts as `start` says.
     ///
     /// # Errors
@@ -62,22 +77,29 @@ impl Generator {
         let (has_barrier, has_warp_op) = (has_barrier(kernel), has_warp_op(kernel));
         let program = match start {
             Start::Whole => Program::from_start(kernel.clone()),
+            Start::Listed(_) if self.starts_anywhere(kernel) => Program::from_start(kernel.clone()),
             Start::Listed(start) => {
                 let points: Vec<ResumePointId> = start.points.iter().map(|&p| ResumePointId(p)).collect();
                 // Jumping into loops is fine for LLVM and where all lanes must meet at the same instruction; else the
                 // driver's compiler likes reducible control flow better.
                 let peel = match self {
                     Self::Ptx(_) if !has_barrier && !has_warp_op => Peel::Loops,
-                    Self::Ptx(_) | Self::Cpu => Peel::None,
+                    // OpenCL C has a copy of the code for each resume point anyway.
+                    Self::Ptx(_) | Self::Cpu | Self::OpenCl(_) => Peel::None,
                 };
                 continuation(kernel, &points, peel).map_err(|e| e.to_string())?
             }
         };
-        let entries: Vec<(u32, u32)> = program
-            .entries
-            .iter()
-            .map(|&(point, block)| (point.0, block.0))
-            .collect();
+        let entries: Vec<(u32, u32)> = if self.starts_anywhere(kernel) {
+            let points = (0u32..).zip(&kernel.resume_points);
+            points.map(|(point, at)| (point, at.block.0)).collect()
+        } else {
+            program
+                .entries
+                .iter()
+                .map(|&(point, block)| (point.0, block.0))
+                .collect()
+        };
         let code = match self {
             Self::Cpu => Code::HetIr {
                 text: hetckpt_ir::text::print::kernel(&program.kernel),
@@ -95,6 +117,9 @@ impl Generator {
                     ..options
                 };
                 Code::Ptx(generate(&program, layout, &options).map_err(|e| e.to_string())?.text)
+            }
+            Self::OpenCl(options) => {
+                Code::OpenClC(opencl::generate(&program, layout, &options).map_err(|e| e.to_string())?)
             }
         };
         Ok(LoadRequest {

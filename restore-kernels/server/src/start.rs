@@ -160,11 +160,7 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
     let log_file = OpenOptions::new().create(true).append(true).open(&log);
     let log_file = log_file.map_err(|source| ServerError::File { path: log, source })?;
     let program = std::env::current_exe().map_err(os("readlink(/proc/self/exe)"))?;
-    let device = match options.device {
-        crate::choose_device::Wish::Auto => "auto".to_owned(),
-        crate::choose_device::Wish::Cpu => "cpu".to_owned(),
-        crate::choose_device::Wish::Cuda(number) => format!("cuda:{number}"),
-    };
+    let device = options.device.to_string();
     let mut child = Command::new(program)
         .arg("--restore-here")
         .arg(dir)

@@ -29,7 +29,7 @@ pub(super) struct Values<'a> {
 /// Bytes of local memory that a launch of `program` takes.
 pub(super) fn local_bytes(program: &OpenClProgram, shape: &BlockShape) -> u64 {
     let of = |argument: &Argument| match argument {
-        Argument::Shared => u64::from(shape.shared_bytes.max(MIN_SHARED_BYTES)),
+        Argument::Shared => u64::from(whole_words(shape.shared_bytes)),
         Argument::Lanes { bytes_per_thread } => u64::from(*bytes_per_thread) * u64::from(shape.threads),
         _ => 0,
     };
@@ -45,7 +45,6 @@ pub(super) fn set(kernel: &mut Kernel, program: &OpenClProgram, values: &Values<
 }
 
 fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values<'_>) -> Result<()> {
-    let local = |bytes: u32| bytes.max(MIN_SHARED_BYTES) as usize;
     match argument {
         Argument::Arena => kernel.set_buffer(index, Some(values.arena)),
         Argument::ArenaBase => kernel.set_value(index, &DEVICE_BASE.to_ne_bytes()),
@@ -54,11 +53,12 @@ fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values
             params.resize(*size_bytes as usize, 0);
             kernel.set_value(index, &params)
         }
-        Argument::Shared => kernel.set_local(index, local(values.shape.shared_bytes)),
+        Argument::Shared => kernel.set_local(index, whole_words(values.shape.shared_bytes) as usize),
         Argument::DynamicSharedBytes => kernel.set_value(index, &values.launch.dynamic_shared_bytes.to_ne_bytes()),
-        Argument::Lanes { bytes_per_thread } => {
-            kernel.set_local(index, local(bytes_per_thread.saturating_mul(values.shape.threads)))
-        }
+        Argument::Lanes { bytes_per_thread } => kernel.set_local(
+            index,
+            whole_words(bytes_per_thread.saturating_mul(values.shape.threads)) as usize,
+        ),
         Argument::Counts => kernel.set_buffer(index, Some(values.counts)),
         Argument::Pause => kernel.set_buffer(index, Some(values.pause)),
         Argument::Grid => {
@@ -72,4 +72,9 @@ fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values
         Argument::Stopped => kernel.set_buffer(index, values.stopped),
         Argument::NumStopped => kernel.set_value(index, &values.num_stopped.to_ne_bytes()),
     }
+}
+
+/// A size of local memory that has whole 16 bytes, and some.
+fn whole_words(bytes: u32) -> u32 {
+    bytes.max(MIN_SHARED_BYTES).next_multiple_of(16)
 }
