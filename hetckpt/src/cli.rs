@@ -53,12 +53,31 @@ pub enum Command {
     /// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program
     /// runs on as if nothing had happened.
     Dump(Dump),
-    /// Resume a program from an archive.
+    /// Resume a program from an archive, or from a folder of images.
+    ///
+    /// A folder is one that `criu dump` with the plugin, or `unpack`, has left; it is read where it is and stays as it was.
     ///
     /// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote
     /// to a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed
     /// on. A pipe that the program had as stdin becomes restore's stdin, or /dev/null where that is a terminal.
     Restore(Restore),
+    /// Pack the images of a plain `criu dump` into an archive.
+    ///
+    /// IMAGE_DIR is the folder that `criu dump -D IMAGE_DIR --libdir …/lib/criu` has filled: CRIU's images and what the
+    /// plugin put beside them. The archive is the one that `dump` would have written: `restore`, `inspect` and `unpack`
+    /// take it. It is flushed to disk and verified before it gets its name; the folder stays as it was.
+    ///
+    /// A folder without a whole dump is refused, and so are links and folders inside it: no other file is read. CRIU's
+    /// logs (*.log) and statistics (stats-*) are left out. Images that rest on an earlier dump (`--prev-images-dir`)
+    /// cannot be packed.
+    Pack(Pack),
+    /// Unpack an archive into a folder that plain `criu restore` takes.
+    ///
+    /// The folder gets CRIU's images and the plugin's files: `criu restore -D IMAGE_DIR --libdir …/lib/criu` continues the
+    /// program, and `pack` makes an archive of it again. Every file is checked against its hash. IMAGE_DIR must be new or
+    /// empty; it is given mode 0700 and its files 0600, because they hold the program's memory. If the archive is
+    /// damaged or the disk full, nothing is left in it.
+    Unpack(Unpack),
     /// Stop a program's kernels for a while, and say how quickly they stopped.
     ///
     /// The device is free of the program's kernels from the moment they have stopped until they are let go; the
@@ -147,9 +166,9 @@ pub struct Dump {
 /// `hetckpt restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The archive.
-    #[arg(value_name = "FILE")]
-    pub archive: PathBuf,
+    /// The archive, or the folder of the images.
+    #[arg(value_name = "FILE|IMAGE_DIR")]
+    pub snapshot: PathBuf,
 
     /// Device to resume on: auto (a CUDA device if there is one, else the CPU), cpu, cuda
     /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
@@ -163,6 +182,38 @@ pub struct Restore {
     /// Write the times of each step, as JSON, to this file once the program runs.
     #[arg(long, value_name = "FILE")]
     pub timings: Option<PathBuf>,
+}
+
+/// `hetckpt pack`.
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// Folder of CRIU's images.
+    #[arg(value_name = "IMAGE_DIR")]
+    pub images: PathBuf,
+
+    /// Archive to write; it appears under this name only when it is complete.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt unpack`.
+#[derive(Debug, Args)]
+pub struct Unpack {
+    /// The archive.
+    #[arg(value_name = "FILE")]
+    pub archive: PathBuf,
+
+    /// Folder to unpack into: new or empty.
+    #[arg(value_name = "IMAGE_DIR")]
+    pub images: PathBuf,
+
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `hetckpt pause`.

@@ -13,6 +13,8 @@ mod result_file;
 mod supervise;
 mod server_client;
 mod archive_error;
+mod snapshot_files;
+mod snapshot;
 mod criu;
 mod commands;
 

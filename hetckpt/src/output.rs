@@ -49,6 +49,11 @@ pub fn progress(text: impl AsRef<str>) {
     }
 }
 
+/// Progress through `total` bytes, for whoever counts those that are done.
+pub fn byte_progress(what: &'static str, total: u64) -> impl FnMut(u64) {
+    move |done| progress(format!("{what} {} of {}", bytes(done), bytes(total)))
+}
+
 /// Takes the progress line away.
 pub fn progress_done() {
     if std::io::stderr().is_terminal() {

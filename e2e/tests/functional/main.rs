@@ -8,6 +8,7 @@ mod mid_kernel;
 mod life_cycle;
 mod command_line;
 mod plain_criu;
+mod two_forms;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     tests.extend(life_cycle::tests());
     tests.extend(command_line::tests());
     tests.extend(plain_criu::tests());
+    tests.extend(two_forms::tests());
     tests.extend(preempt::tests());
     runner::main(tests)
 }

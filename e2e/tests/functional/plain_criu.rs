@@ -41,7 +41,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// A program started with nothing but the shim on its library path, writing to files.
-struct Program {
+pub struct Program {
     child: Child,
 }
 
@@ -100,7 +100,8 @@ impl Program {
         Ok(program)
     }
 
-    fn pid(&self) -> i32 {
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(-1)
     }
 }
@@ -114,7 +115,7 @@ impl Drop for Program {
 }
 
 /// Runs `criu VERB` with the image folder `images` of the sandbox, and `more`.
-fn criu(sandbox: &Sandbox, verb: &str, with_plugin: bool, more: &[&str]) -> Result<Outcome> {
+pub fn criu(sandbox: &Sandbox, verb: &str, with_plugin: bool, more: &[&str]) -> Result<Outcome> {
     let installation = Installation::get();
     let images = sandbox.path("images");
     fs::create_dir_all(&images)?;
@@ -142,13 +143,15 @@ fn empty_folder(sandbox: &Sandbox) -> Result<std::path::PathBuf> {
     Ok(folder)
 }
 
-fn start_spin(sandbox: &Sandbox, length: u64) -> Result<Program> {
+/// [`SPIN`] of the given length, once its kernel runs.
+pub fn start_spin(sandbox: &Sandbox, length: u64) -> Result<Program> {
     let mut command = SPIN.command(length);
     command.push("--progress".into());
     Program::start(sandbox, &command)
 }
 
-fn wait_until_gone(pid: i32) -> Result<()> {
+/// Waits until process `pid` has ended.
+pub fn wait_until_gone(pid: i32) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !is_gone(pid) {
         ensure!(Instant::now() < deadline, "process {pid} does not end");
@@ -157,7 +160,8 @@ fn wait_until_gone(pid: i32) -> Result<()> {
     Ok(())
 }
 
-fn ensure_same(file: &Path, expected: &str) -> Result<()> {
+/// Makes sure that `file` holds `expected`.
+pub fn ensure_same(file: &Path, expected: &str) -> Result<()> {
     let printed = fs::read_to_string(file)?;
     ensure!(
         printed == expected,

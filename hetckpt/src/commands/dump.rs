@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
-use hetckpt_archive::writer::{self, Source};
+use hetckpt_archive::writer;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -16,15 +15,11 @@ use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
+use crate::snapshot_files::{self, Origin};
 use crate::stopped_tree::{self, StoppedTree};
 use crate::supervise::HeldSignals;
 use crate::target::Target;
 use crate::{archive_error, criu, output};
-
-/// Prefix of CRIU's images in the archive.
-pub const CRIU_PREFIX: &str = "criu/";
-/// Prefix of the device servers' files in the archive.
-pub const DEVICE_PREFIX: &str = "device/";
 
 /// How long each step took.
 #[derive(Default)]
@@ -111,10 +106,7 @@ fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
         return Err(cannot("it is a folder".to_owned()));
     }
     let parent = fs::canonicalize(parent).map_err(|e| cannot(format!("{}: {e}", parent.display())))?;
-    tempfile::Builder::new()
-        .prefix(".hetckpt-dump-")
-        .tempdir_in(&parent)
-        .map_err(|e| cannot(e.to_string()))
+    snapshot_files::private_folder(&parent, ".hetckpt-dump-").map_err(|e| cannot(e.to_string()))
 }
 
 /// From the pause to the program's end; after a failure the program runs on.
@@ -150,21 +142,24 @@ fn dump_stopped(
     ensure_not_interrupted(signals)?;
 
     let archiving = Instant::now();
-    let sources = sources(images)?;
-    let total: u64 = sources
-        .iter()
-        .filter_map(|s| fs::metadata(&s.path).ok())
-        .map(|m| m.len())
-        .sum();
-    let manifest = manifest(target, found, images)?;
+    let sources = snapshot_files::sources(images)
+        .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
+    let origin = Origin {
+        root_pid: target.pid,
+        command: target.command.clone(),
+        stdio: target.stdio.clone(),
+        criu_version: found.version.clone(),
+        created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    };
+    let manifest = snapshot_files::manifest(images, origin)
+        .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))?;
+    let mut progress = output::byte_progress("archiving", snapshot_files::total_bytes(&sources));
     let size = writer::write(
         &options.output,
         manifest,
         &sources,
         writer::Options::default(),
-        &mut |done| {
-            output::progress(format!("archiving {} of {}", output::bytes(done), output::bytes(total)));
-        },
+        &mut progress,
     )
     .map_err(archive_error::failure)?;
     times.archive = archiving.elapsed();
@@ -212,59 +207,15 @@ fn run_criu(
     // For a device server that turns up only now.
     let limit =
         (options.pause_timeout > 0).then(|| ("HETCKPT_PAUSE_TIMEOUT", options.pause_timeout.to_string().into()));
-    criu::run::run(found, "dump", images, &arguments, limit.as_slice(), "HK0903")
-}
-
-/// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.
-fn sources(images: &Path) -> Result<Vec<Source>, Failure> {
-    let cannot = |e: std::io::Error| Failure::new("HK0704", "cannot read the images just written").note(e.to_string());
-    let mut names: Vec<String> = vec![];
-    for entry in fs::read_dir(images).map_err(cannot)? {
-        names.push(entry.map_err(cannot)?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    Ok(names
-        .into_iter()
-        .filter(|name| !name.ends_with(".log") && !name.starts_with("stats-"))
-        .map(|name| {
-            let path: PathBuf = images.join(&name);
-            let is_device = name.starts_with("hetgpu-");
-            let prefix = if is_device { DEVICE_PREFIX } else { CRIU_PREFIX };
-            let is_packed = name.ends_with(".zst") || name.ends_with(".mem");
-            // Small device files stay readable with plain tar.
-            let encoding = if is_device || is_packed {
-                Encoding::Stored
-            } else {
-                Encoding::Zstd
-            };
-            Source {
-                name: format!("{prefix}{name}"),
-                path,
-                encoding,
-            }
-        })
-        .collect())
-}
-
-fn manifest(target: &Target, found: &Criu, images: &Path) -> Result<Manifest, Failure> {
-    let bad = |why: String| Failure::new("HK0903", "the device state just written cannot be read").note(why);
-    let mut processes = vec![];
-    for entry in fs::read_dir(images).map_err(|e| bad(e.to_string()))?.flatten() {
-        if hetckpt_state::names::pid_of_description(&entry.file_name().to_string_lossy()).is_some() {
-            let text = fs::read(entry.path()).map_err(|e| bad(e.to_string()))?;
-            processes.push(serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?);
-        }
-    }
-    Ok(Manifest {
-        format: FORMAT.to_owned(),
-        format_version: FORMAT_VERSION,
-        written_by: env!("CARGO_PKG_VERSION").to_owned(),
-        root_pid: target.pid,
-        command: target.command.clone(),
-        criu_version: found.version.clone(),
-        created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-        processes,
-        stdio: target.stdio.clone(),
-        members: vec![],
-    })
+    criu::run::run(
+        found,
+        &criu::run::Call {
+            verb: "dump",
+            images,
+            work_folder: images,
+            arguments: &arguments,
+            environment: limit.as_slice(),
+            failure_code: "HK0903",
+        },
+    )
 }

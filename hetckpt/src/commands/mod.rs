@@ -4,6 +4,8 @@ mod run;
 mod ps;
 mod dump;
 mod restore;
+mod pack;
+mod unpack;
 mod pause;
 mod inspect;
 mod devices;
@@ -22,6 +24,8 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ps(options) => ps::run(options),
         Command::Dump(options) => dump::run(options),
         Command::Restore(options) => restore::run(options),
+        Command::Pack(options) => pack::run(options),
+        Command::Unpack(options) => unpack::run(options),
         Command::Pause(options) => pause::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),

@@ -1,4 +1,4 @@
-//! `hetckpt restore`: unpack, let CRIU and the plugin rebuild the program, and stand in for it.
+//! `hetckpt restore`: unpack what is packed, let CRIU and the plugin rebuild the program, and stand in for it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,26 +9,25 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hetckpt_archive::manifest::Manifest;
-use hetckpt_archive::reader::Archive;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::devices;
-use super::dump::{CRIU_PREFIX, DEVICE_PREFIX};
 use crate::cli::Restore;
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::result_file::ResultFile;
+use crate::snapshot::Snapshot;
 use crate::supervise::{self, HeldSignals, Relay};
-use crate::{archive_error, criu, output, target};
+use crate::{criu, output, snapshot_files, target};
 
 /// Restores the program and, unless detached, stands in for it.
 pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
-    let archive = Archive::open(&options.archive).map_err(archive_error::failure)?;
-    let manifest = archive.manifest();
+    let snapshot = Snapshot::open(&options.snapshot)?;
+    let manifest = snapshot.manifest();
     let installation = Installation::find()?;
     let found = Criu::find()?;
     installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
@@ -42,16 +41,17 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     // Before the first thread starts: a thread that does not hold a signal back would take it, and end us.
     let held = HeldSignals::hold()?;
     output::progress("unpacking");
-    let images = unpack(&archive)?;
+    let scratch = scratch_folder()?;
+    let images = snapshot.images(scratch.path())?;
     let unpacked = start.elapsed();
 
     let stdio = Stdio::for_program(manifest, options.detach)?;
     output::progress("restoring processes");
-    run_criu(&options, &installation, &found, images.path(), &stdio)?;
+    run_criu(&options, &installation, &found, images, scratch.path(), &stdio)?;
     output::progress_done();
     let restored = start.elapsed();
     let relays = stdio.into_relays();
-    drop(images);
+    drop(scratch);
     if let Some(file) = timings {
         let text = json!({ "unpack": unpacked.as_secs_f64(), "criu": (restored - unpacked).as_secs_f64(), "total": restored.as_secs_f64() });
         file.write(&text.to_string());
@@ -86,19 +86,10 @@ fn require_free_pids(manifest: &Manifest) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Unpacks into a folder that is gone when this returns to its caller's caller.
-fn unpack(archive: &Archive) -> Result<TempDir, Failure> {
-    let folder = tempfile::Builder::new()
-        .prefix("hetckpt-restore-")
-        .tempdir()
-        .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
-    archive
-        .extract_all(CRIU_PREFIX, folder.path())
-        .map_err(archive_error::failure)?;
-    archive
-        .extract_all(DEVICE_PREFIX, folder.path())
-        .map_err(archive_error::failure)?;
-    Ok(folder)
+/// A folder for CRIU's log and, where they come out of an archive, its images.
+fn scratch_folder() -> Result<TempDir, Failure> {
+    snapshot_files::private_folder(&std::env::temp_dir(), "hetckpt-restore-")
+        .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))
 }
 
 fn run_criu(
@@ -106,6 +97,7 @@ fn run_criu(
     installation: &Installation,
     found: &Criu,
     images: &Path,
+    scratch: &Path,
     stdio: &Stdio,
 ) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = vec!["--libdir".into(), installation.plugin_folder.clone().into_os_string()];
@@ -124,8 +116,15 @@ fn run_criu(
         ("HETCKPT_SERVER", installation.server.clone().into_os_string()),
         ("HETCKPT_CPU_CODEGEN", installation.cpu_codegen().into_os_string()),
     ];
-    criu::run::run(found, "restore", images, &arguments, &environment, "HK0904")
-        .map_err(|failure| failure.state("nothing was started; the archive is as it was"))
+    let call = criu::run::Call {
+        verb: "restore",
+        images,
+        work_folder: scratch,
+        arguments: &arguments,
+        environment: &environment,
+        failure_code: "HK0904",
+    };
+    criu::run::run(found, &call).map_err(|failure| failure.state("nothing was started; the snapshot is as it was"))
 }
 
 /// What the program gets in place of the pipes it had as stdin, stdout and stderr.

@@ -8,27 +8,36 @@ use std::process::{Command, Stdio};
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
 
-/// Runs `criu VERB -D folder …` with its log in `folder/VERB.log`, and waits for it.
-///
-/// `environment` is added to ours; a shim that this process may itself run under is kept away from CRIU.
-pub fn run(
-    criu: &Criu,
-    verb: &str,
-    folder: &Path,
-    arguments: &[OsString],
-    environment: &[(&str, OsString)],
-    failure_code: &'static str,
-) -> Result<(), Failure> {
-    let log = folder.join(format!("{verb}.log"));
+/// What CRIU is to do.
+pub struct Call<'a> {
+    /// `dump`, `restore`.
+    pub verb: &'a str,
+    /// The folder of the images.
+    pub images: &'a Path,
+    /// Where CRIU puts its log, `VERB.log`, and its statistics.
+    pub work_folder: &'a Path,
+    /// More arguments.
+    pub arguments: &'a [OsString],
+    /// Added to our environment; a shim that this process may itself run under is kept away from CRIU.
+    pub environment: &'a [(&'a str, OsString)],
+    /// Code of the failure, if it fails.
+    pub failure_code: &'static str,
+}
+
+/// Runs CRIU and waits for it.
+pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
+    let log = call.work_folder.join(format!("{}.log", call.verb));
     let mut command = Command::new(&criu.program);
     command
-        .arg(verb)
+        .arg(call.verb)
         .arg("-D")
-        .arg(folder)
+        .arg(call.images)
+        .arg("-W")
+        .arg(call.work_folder)
         .arg("-o")
         .arg(&log)
         .arg("-v4")
-        .args(arguments);
+        .args(call.arguments);
     if !nix::unistd::geteuid().is_root() {
         command.arg("--unprivileged");
     }
@@ -36,10 +45,10 @@ pub fn run(
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null());
-    for (name, value) in environment {
+    for (name, value) in call.environment {
         command.env(name, value);
     }
-    let failed = |reason: String| Failure::new(failure_code, format!("criu {verb} failed: {reason}"));
+    let failed = |reason: String| Failure::new(call.failure_code, format!("criu {} failed: {reason}", call.verb));
     let output = command.output().map_err(|e| failed(e.to_string()))?;
     if output.status.success() {
         return Ok(());

@@ -3,8 +3,9 @@
 //! The manifest stands first but lists sizes and hashes that are known last. So room is left for it, members are streamed
 //! behind, and it is written into its place at the end, padded with blanks.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -127,7 +128,7 @@ fn write_members(
             return Err(ArchiveError::BadMemberName { name });
         }
         let file = temporary.as_file_mut();
-        let input = File::open(&source.path).map_err(|e| ArchiveError::Io {
+        let input = open_source(&source.path).map_err(|e| ArchiveError::Io {
             action: "read",
             path: source.path.clone(),
             source: e,
@@ -168,6 +169,11 @@ fn write_members(
         .seek(SeekFrom::Start(position))
         .map_err(write_error)?;
     Ok(entries)
+}
+
+/// Opens a file, but not where a link leads that stands in its place.
+fn open_source(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
 fn compress(input: &mut impl Read, out: &mut impl Write, options: Options) -> io::Result<u64> {

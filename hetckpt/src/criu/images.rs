@@ -1,0 +1,421 @@
+//! Reads from CRIU's images what a snapshot's manifest says of the process, and whether they are all there.
+//!
+//! Only for images that somebody else had CRIU write: `hetckpt dump` asks the running process instead. The bytes are hostile.
+//!
+//! # Source
+//! CRIU, `images/*.proto` (the fields) and `criu/include/magic.h`. An image is one magic number or two, then entries: a length of
+//! four bytes and a protobuf message.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use prost::Message;
+
+/// Largest image that is read: descriptions of processes and files, never their memory.
+const MAX_IMAGE_BYTES: u64 = 256 << 20;
+/// Longest command line that is looked up, bytes.
+const MAX_COMMAND_BYTES: u64 = 1 << 20;
+/// First word of an image of most kinds; the inventory has only its own.
+const COMMON_MAGIC: u32 = 0x5456_4319;
+const INVENTORY_MAGIC: u32 = 0x5831_3116;
+const PSTREE_MAGIC: u32 = 0x5027_3030;
+const IDS_MAGIC: u32 = 0x5443_2030;
+const FDINFO_MAGIC: u32 = 0x5621_3732;
+const FILES_MAGIC: u32 = 0x5630_3138;
+const MM_MAGIC: u32 = 0x5749_2820;
+const PAGEMAP_MAGIC: u32 = 0x5608_4025;
+const PAGE_BYTES: u64 = 4096;
+/// Flag of a pagemap entry whose pages lie in the pages file.
+const IS_PRESENT: u32 = 4;
+
+#[derive(Clone, PartialEq, Message)]
+struct Inventory {
+    #[prost(message, optional, tag = "12")]
+    plugins: Option<Plugins>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Plugins {
+    #[prost(string, repeated, tag = "12")]
+    names: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PstreeEntry {
+    #[prost(uint32, tag = "1")]
+    pid: u32,
+    #[prost(uint32, repeated, packed = "false", tag = "5")]
+    threads: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Ids {
+    #[prost(uint32, tag = "2")]
+    files_id: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Descriptor {
+    #[prost(uint32, tag = "1")]
+    file_id: u32,
+    #[prost(uint32, tag = "4")]
+    fd: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct FileEntry {
+    #[prost(uint32, tag = "2")]
+    id: u32,
+    #[prost(message, optional, tag = "3")]
+    regular: Option<Regular>,
+    #[prost(message, optional, tag = "18")]
+    pipe: Option<Pipe>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Regular {
+    /// A path: any bytes.
+    #[prost(bytes = "vec", tag = "6")]
+    name: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Pipe {
+    #[prost(uint32, tag = "2")]
+    inode: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Mm {
+    #[prost(uint64, tag = "8")]
+    arg_start: u64,
+    #[prost(uint64, tag = "9")]
+    arg_end: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PagemapHead {
+    #[prost(uint32, tag = "1")]
+    pages_id: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PagemapEntry {
+    #[prost(uint64, tag = "1")]
+    address: u64,
+    /// CRIU before 4.1 counts here.
+    #[prost(uint32, tag = "2")]
+    short_count: u32,
+    #[prost(uint32, tag = "4")]
+    flags: u32,
+    #[prost(uint64, tag = "5")]
+    count: u64,
+}
+
+/// What a folder of images tells of the dump.
+#[derive(Debug)]
+pub struct Dumped {
+    /// Root of the process tree.
+    pub root_pid: i32,
+    /// Command line of the root; empty if its memory does not hold it.
+    pub command: Vec<String>,
+    /// What stdin, stdout and stderr of the root were open on, as `/proc/PID/fd` has it; empty for what is neither pipe nor file.
+    pub stdio: Vec<String>,
+    /// CRIU plugins without which the images cannot be restored.
+    pub plugins: Vec<String>,
+}
+
+/// Reads the images in `folder` and makes sure that they are those of a whole dump; else says what is missing or wrong.
+pub fn read(folder: &Path) -> Result<Dumped, String> {
+    let images = Images(folder);
+    // CRIU writes the inventory when all else is written.
+    let inventory: Inventory = first(&images, "inventory.img", INVENTORY_MAGIC)?;
+    let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
+    let root = tree.first().ok_or("pstree.img lists no process")?;
+    for process in &tree {
+        for thread in process.threads.iter().chain([&process.pid]) {
+            images.regular(&format!("core-{thread}.img"))?;
+        }
+        images.ensure_pages(process.pid)?;
+    }
+    Ok(Dumped {
+        root_pid: i32::try_from(root.pid).map_err(|_| "pstree.img has an impossible process id")?,
+        command: images.command(root.pid).unwrap_or_default(),
+        stdio: images.stdio(root.pid)?,
+        plugins: inventory.plugins.unwrap_or_default().names,
+    })
+}
+
+fn first<M: Message + Default>(images: &Images<'_>, name: &str, magic: u32) -> Result<M, String> {
+    let entries = images.entries(name, magic)?;
+    entries.into_iter().next().ok_or(format!("{name} is empty"))
+}
+
+/// A folder of images.
+struct Images<'a>(&'a Path);
+
+impl Images<'_> {
+    /// The path of an image, if that is a regular file and no link.
+    fn regular(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.0.join(name);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => Ok(path),
+            Ok(_) => Err(format!("{name} is no regular file")),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!("{name} is missing")),
+            Err(e) => Err(format!("{name} cannot be read: {e}")),
+        }
+    }
+
+    /// The messages of an image, without its magic numbers.
+    fn raw(&self, name: &str, magic: u32) -> Result<Vec<Vec<u8>>, String> {
+        let file = fs::File::open(self.regular(name)?).map_err(|e| format!("{name} cannot be read: {e}"))?;
+        let mut bytes = vec![];
+        file.take(MAX_IMAGE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| format!("{name} cannot be read: {e}"))?;
+        if bytes.len() as u64 > MAX_IMAGE_BYTES {
+            return Err(format!("{name} is too large"));
+        }
+        split(&bytes, magic).map_err(|what| format!("{name} {what}"))
+    }
+
+    fn entries<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>, String> {
+        let raw = self.raw(name, magic)?;
+        let decoded = raw.iter().map(|bytes| M::decode(bytes.as_slice()));
+        decoded.collect::<Result<_, _>>().map_err(|e| format!("{name}: {e}"))
+    }
+
+    /// Which pages of process `pid` lie where: number of the pages file, entries. `None` for a process without memory.
+    fn pagemap(&self, pid: u32) -> Result<Option<(u32, Vec<PagemapEntry>)>, String> {
+        let name = format!("pagemap-{pid}.img");
+        if !self.0.join(&name).exists() {
+            return Ok(None); // a zombie
+        }
+        let raw = self.raw(&name, PAGEMAP_MAGIC)?;
+        let bad = |e: prost::DecodeError| format!("{name}: {e}");
+        let (head, entries) = raw.split_first().ok_or(format!("{name} is empty"))?;
+        let head = PagemapHead::decode(head.as_slice()).map_err(bad)?;
+        let entries = entries.iter().map(|bytes| PagemapEntry::decode(bytes.as_slice()));
+        Ok(Some((head.pages_id, entries.collect::<Result<_, _>>().map_err(bad)?)))
+    }
+
+    /// Makes sure that the memory of process `pid` is there in full length.
+    fn ensure_pages(&self, pid: u32) -> Result<(), String> {
+        let Some((pages_id, entries)) = self.pagemap(pid)? else {
+            return Ok(());
+        };
+        let name = format!("pages-{pages_id}.img");
+        let expected = entries
+            .iter()
+            .fold(0, |sum: u64, entry| sum.saturating_add(entry.stored_bytes()));
+        if expected == 0 {
+            return Ok(());
+        }
+        let found = fs::metadata(self.regular(&name)?).map_err(|e| format!("{name} cannot be read: {e}"))?;
+        match found.len() < expected {
+            true => Err(format!("{name} has {} of {expected} bytes", found.len())),
+            false => Ok(()),
+        }
+    }
+
+    fn stdio(&self, root: u32) -> Result<Vec<String>, String> {
+        let ids: Ids = first(self, &format!("ids-{root}.img"), IDS_MAGIC)?;
+        let descriptors: Vec<Descriptor> = self.entries(&format!("fdinfo-{}.img", ids.files_id), FDINFO_MAGIC)?;
+        let files: Vec<FileEntry> = self.entries("files.img", FILES_MAGIC)?;
+        let open_on = |fd: u32| {
+            let descriptor = descriptors.iter().find(|descriptor| descriptor.fd == fd)?;
+            let file = files.iter().find(|file| file.id == descriptor.file_id)?;
+            let pipe = file.pipe.as_ref().map(|pipe| format!("pipe:[{}]", pipe.inode));
+            let regular = file.regular.as_ref();
+            pipe.or_else(|| regular.map(|file| String::from_utf8_lossy(&file.name).into_owned()))
+        };
+        Ok((0..3).map(|fd| open_on(fd).unwrap_or_default()).collect())
+    }
+
+    /// The command line of process `pid`, out of its memory.
+    fn command(&self, pid: u32) -> Option<Vec<String>> {
+        let mm: Mm = first(self, &format!("mm-{pid}.img"), MM_MAGIC).ok()?;
+        let size = mm.arg_end.checked_sub(mm.arg_start)?;
+        if size == 0 || size > MAX_COMMAND_BYTES {
+            return None;
+        }
+        let (pages_id, entries) = self.pagemap(pid).ok()??;
+        let mut before: u64 = 0;
+        for entry in &entries {
+            let offset = mm.arg_start.checked_sub(entry.address);
+            let stored = entry.stored_bytes();
+            if let Some(offset) = offset.filter(|offset| offset.checked_add(size).is_some_and(|end| end <= stored)) {
+                let mut bytes = vec![0; usize::try_from(size).ok()?];
+                let pages = fs::File::open(self.regular(&format!("pages-{pages_id}.img")).ok()?).ok()?;
+                pages.read_exact_at(&mut bytes, before.checked_add(offset)?).ok()?;
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                return Some(text.trim_end_matches('\0').split('\0').map(str::to_owned).collect());
+            }
+            before = before.checked_add(stored)?;
+        }
+        None
+    }
+}
+
+impl PagemapEntry {
+    /// Bytes in the pages file.
+    fn stored_bytes(&self) -> u64 {
+        let pages = self.count.max(u64::from(self.short_count));
+        match self.flags & IS_PRESENT {
+            0 => 0,
+            _ => pages.saturating_mul(PAGE_BYTES),
+        }
+    }
+}
+
+/// The messages of an image of the kind `magic`.
+fn split(bytes: &[u8], magic: u32) -> Result<Vec<Vec<u8>>, &'static str> {
+    let word = |rest: &mut &[u8]| -> Option<u32> {
+        let (word, tail) = rest.split_first_chunk()?;
+        *rest = tail;
+        Some(u32::from_le_bytes(*word))
+    };
+    let mut rest = bytes;
+    let mut found = word(&mut rest);
+    if found == Some(COMMON_MAGIC) {
+        found = word(&mut rest);
+    }
+    if found != Some(magic) {
+        return Err("is no image of its kind");
+    }
+    let mut messages = vec![];
+    while !rest.is_empty() {
+        let message = word(&mut rest).and_then(|size| rest.split_at_checked(usize::try_from(size).ok()?));
+        let (message, tail) = message.ok_or("is truncated")?;
+        messages.push(message.to_vec());
+        rest = tail;
+    }
+    Ok(messages)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn image(magic: u32, messages: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = [COMMON_MAGIC.to_le_bytes(), magic.to_le_bytes()].concat();
+        for message in messages {
+            bytes.extend(u32::try_from(message.len()).unwrap().to_le_bytes());
+            bytes.extend(message);
+        }
+        bytes
+    }
+
+    /// A dump of one process, 7, whose memory is one page with its command line at byte 16.
+    fn dump() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, magic: u32, messages: &[Vec<u8>]| {
+            fs::write(folder.path().join(name), image(magic, messages)).unwrap();
+        };
+        let plugins = Some(Plugins {
+            names: vec!["hetgpu".to_owned()],
+        });
+        put(
+            "inventory.img",
+            INVENTORY_MAGIC,
+            &[Inventory { plugins }.encode_to_vec()],
+        );
+        put(
+            "pstree.img",
+            PSTREE_MAGIC,
+            &[PstreeEntry {
+                pid: 7,
+                threads: vec![7],
+            }
+            .encode_to_vec()],
+        );
+        put("core-7.img", 1, &[]);
+        put("ids-7.img", IDS_MAGIC, &[Ids { files_id: 2 }.encode_to_vec()]);
+        put(
+            "fdinfo-2.img",
+            FDINFO_MAGIC,
+            &[Descriptor { file_id: 9, fd: 1 }.encode_to_vec()],
+        );
+        let pipe = Some(Pipe { inode: 4711 });
+        put(
+            "files.img",
+            FILES_MAGIC,
+            &[FileEntry {
+                id: 9,
+                regular: None,
+                pipe,
+            }
+            .encode_to_vec()],
+        );
+        let mm = Mm {
+            arg_start: 0x7000_0010,
+            arg_end: 0x7000_0015,
+        };
+        put("mm-7.img", MM_MAGIC, &[mm.encode_to_vec()]);
+        let entry = PagemapEntry {
+            address: 0x7000_0000,
+            short_count: 0,
+            flags: IS_PRESENT,
+            count: 1,
+        };
+        put(
+            "pagemap-7.img",
+            PAGEMAP_MAGIC,
+            &[PagemapHead { pages_id: 1 }.encode_to_vec(), entry.encode_to_vec()],
+        );
+        let mut page = vec![0; 4096];
+        page[16..20].copy_from_slice(b"a\0-b");
+        fs::write(folder.path().join("pages-1.img"), page).unwrap();
+        folder
+    }
+
+    #[test]
+    fn images_tell_process_command_and_pipes() {
+        let folder = dump();
+        let dumped = read(folder.path()).unwrap();
+        assert_eq!(dumped.root_pid, 7);
+        assert_eq!(dumped.command, ["a", "-b"]);
+        assert_eq!(dumped.stdio, ["", "pipe:[4711]", ""]);
+        assert_eq!(dumped.plugins, ["hetgpu"]);
+    }
+
+    #[test]
+    fn whatever_is_missing_or_cut_off_is_named() {
+        for name in ["inventory.img", "pstree.img", "core-7.img", "pages-1.img", "files.img"] {
+            let folder = dump();
+            let path = folder.path().join(name);
+            fs::remove_file(&path).unwrap();
+            assert!(read(folder.path()).unwrap_err().contains(name), "{name}");
+            std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+            assert!(read(folder.path()).unwrap_err().contains("no regular file"), "{name}");
+        }
+        for name in [
+            "inventory.img",
+            "pstree.img",
+            "pagemap-7.img",
+            "pages-1.img",
+            "files.img",
+        ] {
+            let folder = dump();
+            let path = folder.path().join(name);
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+            assert!(read(folder.path()).unwrap_err().contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived() {
+        let full = image(PSTREE_MAGIC, &[vec![8, 7]]);
+        for size in 0..full.len() {
+            // Cut between the magic numbers and the entries it is an image without entries.
+            assert_eq!(split(&full[..size], PSTREE_MAGIC).is_ok(), size == 8);
+        }
+        let mut huge = full;
+        huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(split(&huge, PSTREE_MAGIC).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! A snapshot to be restored or packed, in whichever of its two forms it is given.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::reader::Archive;
+
+use crate::diagnostic::Failure;
+use crate::snapshot_files::{self, Origin};
+use crate::{archive_error, criu};
+
+/// How far into a log CRIU's version is looked for.
+const LOG_LINES: usize = 50;
+
+/// An archive, or a folder of images.
+pub enum Snapshot {
+    /// The archive, opened.
+    Archive(Archive),
+    /// The folder, and the manifest that an archive of it would have.
+    Images(PathBuf, Box<Manifest>),
+}
+
+impl Snapshot {
+    /// Opens `path`, whatever it is.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        match path.is_dir() {
+            true => of_images(path).map(|(folder, manifest)| Self::Images(folder, Box::new(manifest))),
+            false => Archive::open(path).map(Self::Archive).map_err(archive_error::failure),
+        }
+    }
+
+    /// What it holds.
+    pub fn manifest(&self) -> &Manifest {
+        match self {
+            Self::Archive(archive) => archive.manifest(),
+            Self::Images(_, manifest) => manifest,
+        }
+    }
+
+    /// The folder of its images: its own, or `scratch`, into which they are unpacked.
+    pub fn images<'a>(&'a self, scratch: &'a Path) -> Result<&'a Path, Failure> {
+        match self {
+            Self::Archive(archive) => snapshot_files::unpack(archive, scratch)
+                .map(|_| scratch)
+                .map_err(archive_error::failure),
+            Self::Images(folder, _) => Ok(folder),
+        }
+    }
+}
+
+/// The folder's own path and its manifest, without members.
+///
+/// Fails if it does not hold a whole dump.
+pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
+    let bad = |why: String| no_dump(folder, why);
+    let folder = fs::canonicalize(folder).map_err(|e| bad(e.to_string()))?;
+    let dumped = criu::images::read(&folder).map_err(bad)?;
+    let inventory = fs::metadata(folder.join("inventory.img")).and_then(|found| found.modified());
+    let origin = Origin {
+        root_pid: dumped.root_pid,
+        command: dumped.command,
+        stdio: dumped.stdio,
+        criu_version: logged_version(&folder).unwrap_or_default(),
+        created_unix: inventory
+            .ok()
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+            .map_or(0, |time| time.as_secs()),
+    };
+    let manifest = snapshot_files::manifest(&folder, origin).map_err(bad)?;
+    if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.processes.is_empty() {
+        return Err(bad("the images need device state, of which there is none".to_owned()));
+    }
+    Ok((folder, manifest))
+}
+
+/// The failure for a folder of images that cannot be used.
+pub fn no_dump(folder: &Path, why: String) -> Failure {
+    Failure::new("HK0705", format!("{} holds no complete dump", folder.display()))
+        .note(why)
+        .help("name the folder that `criu dump -D` has filled, after a dump that succeeded")
+}
+
+/// The version of CRIU that the log of a dump begins with. Images do not have it.
+fn logged_version(folder: &Path) -> Option<String> {
+    let path = folder.join("dump.log");
+    if !fs::symlink_metadata(&path).ok()?.is_file() {
+        return None;
+    }
+    let lines = BufReader::new(fs::File::open(path).ok()?).lines().take(LOG_LINES);
+    // `(00.000012) Version: 4.2.1 (gitid 0)`
+    let version = lines.map_while(Result::ok).find_map(|line| {
+        let (_, rest) = line.split_once("Version: ")?;
+        rest.split_whitespace().next().map(str::to_owned)
+    });
+    version.filter(|version| version.len() < 64)
+}

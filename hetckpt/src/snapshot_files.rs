@@ -1,0 +1,157 @@
+//! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file becomes
+//! which member, and back.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::reader::Archive;
+use hetckpt_archive::writer::Source;
+use hetckpt_state::summary::Description;
+use tempfile::TempDir;
+
+/// Prefix of CRIU's images in the archive.
+const CRIU_PREFIX: &str = "criu/";
+/// Prefix of the device servers' files in the archive.
+const DEVICE_PREFIX: &str = "device/";
+/// How the device servers' files begin.
+const DEVICE_FILE: &str = "hetgpu-";
+/// Largest description of a process's device state.
+const MAX_DESCRIPTION_BYTES: u64 = 64 << 20;
+
+/// What the files alone do not tell of a dump.
+#[derive(Debug)]
+pub struct Origin {
+    /// Root of the process tree.
+    pub root_pid: i32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// What its stdin, stdout and stderr were open on.
+    pub stdio: Vec<String>,
+    /// The CRIU that made the images; empty if nobody knows.
+    pub criu_version: String,
+    /// Seconds from the Unix epoch.
+    pub created_unix: u64,
+}
+
+/// A folder in `parent` that only we may enter and that is gone when it is dropped: images hold a program's memory, and CRIU
+/// lets everybody read them.
+pub fn private_folder(parent: &Path, prefix: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(parent)
+}
+
+/// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.
+///
+/// Gives the reason if there is something that does not belong into an archive, as a link or a folder.
+pub fn sources(images: &Path) -> Result<Vec<Source>, String> {
+    let mut sources = vec![];
+    for entry in fs::read_dir(images).map_err(|e| e.to_string())? {
+        let entry = entry.map_err(|e| e.to_string())?;
+        let name = entry.file_name();
+        let name = name
+            .to_str()
+            .ok_or_else(|| format!("{} has a name that is no text", name.to_string_lossy()))?;
+        if name.ends_with(".log") || name.starts_with("stats-") {
+            continue;
+        }
+        // The entry's own type: links are not followed.
+        if !entry.file_type().map_err(|e| format!("{name}: {e}"))?.is_file() {
+            return Err(match name {
+                "parent" => "they rest on an earlier dump, to which `parent` leads".to_owned(),
+                _ => format!("`{name}` is no regular file"),
+            });
+        }
+        sources.push(source(name, entry.path()));
+    }
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(sources)
+}
+
+fn source(name: &str, path: PathBuf) -> Source {
+    let is_device = name.starts_with(DEVICE_FILE);
+    let prefix = if is_device { DEVICE_PREFIX } else { CRIU_PREFIX };
+    let is_packed = name.ends_with(".zst") || name.ends_with(".mem");
+    // Small device files stay readable with plain tar.
+    let encoding = match is_device || is_packed {
+        true => Encoding::Stored,
+        false => Encoding::Zstd,
+    };
+    let name = format!("{prefix}{name}");
+    Source { name, path, encoding }
+}
+
+/// Size of all `sources`, as far as it can be told.
+pub fn total_bytes(sources: &[Source]) -> u64 {
+    let sizes = sources.iter().filter_map(|source| fs::metadata(&source.path).ok());
+    sizes.map(|found| found.len()).sum()
+}
+
+/// The manifest for the files in `images`; its members are filled in by the writer. Gives the reason if it cannot be made.
+pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
+    let mut names = vec![];
+    for entry in fs::read_dir(images).map_err(|e| e.to_string())? {
+        let name = entry
+            .map_err(|e| e.to_string())?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if hetckpt_state::names::pid_of_description(&name).is_some() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(Manifest {
+        format: FORMAT.to_owned(),
+        format_version: FORMAT_VERSION,
+        written_by: env!("CARGO_PKG_VERSION").to_owned(),
+        root_pid: origin.root_pid,
+        command: origin.command,
+        criu_version: origin.criu_version,
+        created_unix: origin.created_unix,
+        processes: names
+            .iter()
+            .map(|name| description(images, name))
+            .collect::<Result<_, _>>()?,
+        stdio: origin.stdio,
+        members: vec![],
+    })
+}
+
+/// The description of a process's device state, once it is sure that the files it describes are there in full length.
+fn description(images: &Path, name: &str) -> Result<serde_json::Value, String> {
+    let path = images.join(name);
+    let found = fs::symlink_metadata(&path).map_err(|e| format!("{name}: {e}"))?;
+    if !found.is_file() || found.len() > MAX_DESCRIPTION_BYTES {
+        return Err(format!("{name} describes no device state"));
+    }
+    let text = fs::read(&path).map_err(|e| format!("{name}: {e}"))?;
+    let value: serde_json::Value = serde_json::from_slice(&text).map_err(|e| format!("{name}: {e}"))?;
+    let described: Description = serde_json::from_value(value.clone()).map_err(|e| format!("{name}: {e}"))?;
+    for file in &described.members {
+        if !file.name.starts_with(DEVICE_FILE) || file.name.contains('/') {
+            return Err(format!("{name} names a file that is none of its own"));
+        }
+        let size = match fs::symlink_metadata(images.join(&file.name)) {
+            Ok(found) if found.is_file() => found.len(),
+            Ok(_) => return Err(format!("{} is no regular file", file.name)),
+            Err(e) => return Err(format!("{}: {e}", file.name)),
+        };
+        if size != file.size_bytes {
+            return Err(format!("{} has {size} of {} bytes", file.name, file.size_bytes));
+        }
+    }
+    Ok(value)
+}
+
+/// Unpacks an archive into `folder`, which is empty. Each member is checked against its hash.
+pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
+    let images = archive.extract_all(CRIU_PREFIX, folder)?;
+    let devices = archive.extract_all(DEVICE_PREFIX, folder)?;
+    Ok(images.saturating_add(devices))
+}
