@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run` and `restore` pass on \
-    the program's own status and use 125 for failures of their own.\n\nEnvironment:\n  \
+    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run`, `restore` and `criu` \
+    pass on the program's own status and use 125 for failures of their own.\n\nEnvironment:\n  \
     HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda:N,\n                         opencl:PLATFORM:DEVICE)\n  \
     HETCKPT_CRIU           the criu program (default: the one on PATH, else in /usr/local/sbin,\n                         \
     /usr/sbin, /sbin or /opt/criu/bin)\n  \
@@ -78,6 +78,21 @@ pub enum Command {
     /// empty; it is given mode 0700 and its files 0600, because they hold the program's memory. If the archive is
     /// damaged or the disk full, nothing is left in it.
     Unpack(Unpack),
+    /// Run CRIU itself, which takes `--plugin hetgpu` then.
+    ///
+    /// All arguments after the first `--` are CRIU's, as in `hetckpt criu -- dump --tree PID -D images --plugin hetgpu`. CRIU has
+    /// no option `--plugin`, so `--plugin hetgpu` (or `--plugin=hetgpu`) is taken out, and `--libdir` with the folder of
+    /// hetckpt's plugin put in its place. A `--libdir` (`-L`) that is given stays; the plugin must lie there. Nothing else
+    /// is changed, and without `--plugin` nothing at all. The plugin takes its settings from the
+    /// environment: HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT.
+    ///
+    /// hetckpt becomes CRIU: exit status, output and signals are CRIU's. CRIU is the one that the other verbs use
+    /// (HETCKPT_CRIU, else PATH). Status 125 is a failure of hetckpt's own, before CRIU.
+    ///
+    /// The script `criu` that comes with hetckpt does the same: with it before CRIU on PATH, `criu dump --plugin hetgpu …`
+    /// works as it stands. It does not take itself for CRIU.
+    #[command(override_usage = "hetckpt criu -- [ARGUMENTS OF CRIU]...")]
+    Criu(CriuOptions),
     /// Stop a program's kernels for a while, and say how quickly they stopped.
     ///
     /// The device is free of the program's kernels from the moment they have stopped until they are let go; the
@@ -214,6 +229,14 @@ pub struct Unpack {
     /// Print what was done as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `hetckpt criu`.
+#[derive(Debug, Args)]
+pub struct CriuOptions {
+    /// The command line for CRIU.
+    #[arg(last = true, value_name = "ARGUMENTS OF CRIU")]
+    pub arguments: Vec<OsString>,
 }
 
 /// `hetckpt pause`.

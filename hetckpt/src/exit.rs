@@ -1,5 +1,5 @@
-//! Exit codes: 0 done, 1 failed, 2 usage, 3 not supported here; `run` and `restore` pass on the program's own code and
-//! use 125 for our own failures, as `env` and `timeout` do.
+//! Exit codes: 0 done, 1 failed, 2 usage, 3 not supported here; `run`, `restore` and `criu` pass on the program's own code
+//! and use 125 for our own failures, as `env` and `timeout` do.
 
 use std::process::ExitCode;
 
@@ -12,13 +12,13 @@ pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 /// This machine, or this program, cannot do it.
 pub const UNSUPPORTED: u8 = 3;
-/// `run` or `restore` failed before the program could say anything.
+/// `run`, `restore` or `criu` failed before the program could say anything.
 pub const OWN_FAILURE: u8 = 125;
 
 /// Code for a failure of ours under `command`.
 pub fn own_failure_code(command: &Command) -> u8 {
     match command {
-        Command::Run(_) | Command::Launch(_) => OWN_FAILURE,
+        Command::Run(_) | Command::Launch(_) | Command::Criu(_) => OWN_FAILURE,
         Command::Restore(options) if !options.detach => OWN_FAILURE,
         _ => FAILED,
     }

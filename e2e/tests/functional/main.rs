@@ -9,6 +9,7 @@ mod life_cycle;
 mod command_line;
 mod plain_criu;
 mod two_forms;
+mod plugin_option;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     tests.extend(command_line::tests());
     tests.extend(plain_criu::tests());
     tests.extend(two_forms::tests());
+    tests.extend(plugin_option::tests());
     tests.extend(preempt::tests());
     runner::main(tests)
 }

@@ -6,6 +6,7 @@ mod dump;
 mod restore;
 mod pack;
 mod unpack;
+mod criu;
 mod pause;
 mod inspect;
 mod devices;
@@ -26,6 +27,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Restore(options) => restore::run(options),
         Command::Pack(options) => pack::run(options),
         Command::Unpack(options) => unpack::run(options),
+        Command::Criu(options) => criu::run(options),
         Command::Pause(options) => pause::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
+use crate::criu::image_messages::{Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry};
+
 /// Largest image that is read: descriptions of processes and files, never their memory.
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
 /// Longest command line that is looked up, bytes.
@@ -26,93 +28,6 @@ const FDINFO_MAGIC: u32 = 0x5621_3732;
 const FILES_MAGIC: u32 = 0x5630_3138;
 const MM_MAGIC: u32 = 0x5749_2820;
 const PAGEMAP_MAGIC: u32 = 0x5608_4025;
-const PAGE_BYTES: u64 = 4096;
-/// Flag of a pagemap entry whose pages lie in the pages file.
-const IS_PRESENT: u32 = 4;
-
-#[derive(Clone, PartialEq, Message)]
-struct Inventory {
-    #[prost(message, optional, tag = "12")]
-    plugins: Option<Plugins>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Plugins {
-    #[prost(string, repeated, tag = "12")]
-    names: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct PstreeEntry {
-    #[prost(uint32, tag = "1")]
-    pid: u32,
-    #[prost(uint32, repeated, packed = "false", tag = "5")]
-    threads: Vec<u32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Ids {
-    #[prost(uint32, tag = "2")]
-    files_id: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Descriptor {
-    #[prost(uint32, tag = "1")]
-    file_id: u32,
-    #[prost(uint32, tag = "4")]
-    fd: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct FileEntry {
-    #[prost(uint32, tag = "2")]
-    id: u32,
-    #[prost(message, optional, tag = "3")]
-    regular: Option<Regular>,
-    #[prost(message, optional, tag = "18")]
-    pipe: Option<Pipe>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Regular {
-    /// A path: any bytes.
-    #[prost(bytes = "vec", tag = "6")]
-    name: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Pipe {
-    #[prost(uint32, tag = "2")]
-    inode: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Mm {
-    #[prost(uint64, tag = "8")]
-    arg_start: u64,
-    #[prost(uint64, tag = "9")]
-    arg_end: u64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct PagemapHead {
-    #[prost(uint32, tag = "1")]
-    pages_id: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct PagemapEntry {
-    #[prost(uint64, tag = "1")]
-    address: u64,
-    /// CRIU before 4.1 counts here.
-    #[prost(uint32, tag = "2")]
-    short_count: u32,
-    #[prost(uint32, tag = "4")]
-    flags: u32,
-    #[prost(uint64, tag = "5")]
-    count: u64,
-}
 
 /// What a folder of images tells of the dump.
 #[derive(Debug)]
@@ -259,17 +174,6 @@ impl Images<'_> {
     }
 }
 
-impl PagemapEntry {
-    /// Bytes in the pages file.
-    fn stored_bytes(&self) -> u64 {
-        let pages = self.count.max(u64::from(self.short_count));
-        match self.flags & IS_PRESENT {
-            0 => 0,
-            _ => pages.saturating_mul(PAGE_BYTES),
-        }
-    }
-}
-
 /// The messages of an image of the kind `magic`.
 fn split(bytes: &[u8], magic: u32) -> Result<Vec<Vec<u8>>, &'static str> {
     let word = |rest: &mut &[u8]| -> Option<u32> {
@@ -299,6 +203,7 @@ fn split(bytes: &[u8], magic: u32) -> Result<Vec<Vec<u8>>, &'static str> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::criu::image_messages::{IS_PRESENT, Pipe, Plugins};
 
     fn image(magic: u32, messages: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = [COMMON_MAGIC.to_le_bytes(), magic.to_le_bytes()].concat();

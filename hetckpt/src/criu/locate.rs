@@ -1,7 +1,7 @@
 //! Finds CRIU and checks its version.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::diagnostic::Failure;
 
@@ -17,44 +17,82 @@ pub struct Criu {
     pub version: String,
 }
 
+/// Set for a program that is asked whether it is CRIU, so that `hetckpt criu`, by whatever name it is called, does not look
+/// for CRIU in its turn and find itself.
+const ASKED: &str = "HETCKPT_IS_THIS_CRIU";
+/// What `hetckpt criu` says then.
+pub const WRAPPER_ANSWER: &str = "hetckpt's wrapper of CRIU";
+
+/// True if somebody wants to know whether this program is CRIU.
+pub fn is_asked() -> bool {
+    std::env::var_os(ASKED).is_some()
+}
+
 impl Criu {
-    /// `$HETCKPT_CRIU`, else `criu` on PATH and in the system's sbin directories.
+    /// `$HETCKPT_CRIU`, else the first `criu` on PATH and in the system's sbin directories that is no wrapper of ours.
     pub fn find() -> Result<Self, Failure> {
-        let program = match std::env::var_os("HETCKPT_CRIU") {
-            Some(named) => PathBuf::from(named),
-            None => search_path().unwrap_or_else(|| PathBuf::from("criu")),
-        };
-        let output = Command::new(&program).arg("--version").output().map_err(|e| {
-            Failure::new("HK0901", format!("CRIU is missing: cannot run {}", program.display()))
-                .note(e.to_string())
-                .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU")
-        })?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let version = text
-            .lines()
-            .find_map(|l| l.strip_prefix("Version: "))
-            .unwrap_or("")
-            .trim()
-            .to_owned();
-        match parse(&version) {
-            Some(found) if found >= MIN_VERSION => Ok(Self { program, version }),
-            Some(_) => Err(Failure::new("HK0902", format!("{} is version {version}, too old", program.display()))
-                .note("versions before 4.1 cannot dump processes on Linux 6.13 and newer, and know no plugin inventory")
-                .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU")),
-            None => Err(Failure::new("HK0901", format!("{} is not CRIU", program.display()))
-                .note("it does not tell its version")
-                .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU")),
+        if let Some(named) = std::env::var_os("HETCKPT_CRIU") {
+            let program = PathBuf::from(named);
+            let answer = ask(&program)?;
+            return match is_wrapper(&answer) {
+                true => Err(missing(format!("{} is not CRIU", program.display()))
+                    .note("it is hetckpt's own wrapper, which looks for CRIU itself")),
+                false => check(program, &answer),
+            };
         }
+        for program in candidates() {
+            let answer = ask(&program)?;
+            if !is_wrapper(&answer) {
+                return check(program, &answer);
+            }
+        }
+        Err(missing("CRIU is missing: there is no criu on PATH".to_owned()))
     }
 }
 
-fn search_path() -> Option<PathBuf> {
+fn missing(message: String) -> Failure {
+    Failure::new("HK0901", message)
+        .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU")
+}
+
+/// What `program` says of its version.
+fn ask(program: &Path) -> Result<String, Failure> {
+    let output = Command::new(program)
+        .arg("--version")
+        .env(ASKED, "1")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| missing(format!("CRIU is missing: cannot run {}", program.display())).note(e.to_string()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn is_wrapper(answer: &str) -> bool {
+    answer.trim() == WRAPPER_ANSWER
+}
+
+fn check(program: PathBuf, answer: &str) -> Result<Criu, Failure> {
+    let version = answer.lines().find_map(|line| line.strip_prefix("Version: "));
+    let version = version.unwrap_or("").trim().to_owned();
+    match parse(&version) {
+        Some(found) if found >= MIN_VERSION => Ok(Criu { program, version }),
+        Some(_) => Err(
+            Failure::new("HK0902", format!("{} is version {version}, too old", program.display()))
+                .note("versions before 4.1 cannot dump processes on Linux 6.13 and newer, and know no plugin inventory")
+                .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU"),
+        ),
+        None => Err(missing(format!("{} is not CRIU", program.display())).note("it does not tell its version")),
+    }
+}
+
+/// Programs called `criu`, in the order in which they count.
+fn candidates() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/criu/bin"].map(PathBuf::from);
     std::env::split_paths(&path)
         .chain(system)
         .map(|folder| folder.join("criu"))
-        .find(|file| file.is_file())
+        .filter(|file| file.is_file())
+        .collect()
 }
 
 /// Major and minor number of a version such as `4.2` or `4.1.1`.

@@ -1,0 +1,31 @@
+//! `hetckpt criu`: becomes CRIU, with `--plugin hetgpu` put into words that CRIU knows.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use crate::cli::CriuOptions;
+use crate::criu::locate::{self, Criu};
+use crate::criu::plugin_option;
+use crate::diagnostic::Failure;
+use crate::install::Installation;
+use crate::output;
+
+/// Becomes CRIU; comes back only if that fails.
+pub fn run(options: CriuOptions) -> anyhow::Result<ExitCode> {
+    if locate::is_asked() {
+        output::line(locate::WRAPPER_ANSWER);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let installation = Installation::find()?;
+    let arguments = plugin_option::translate(&options.arguments, &installation.plugin_folder)?;
+    if arguments.contains(&installation.plugin_folder.clone().into_os_string()) {
+        installation.require(installation.plugin_folder.join(plugin_option::FILE))?;
+    }
+    let found = Criu::find()?;
+    let error = Command::new(&found.program).args(arguments).exec();
+    Err(
+        Failure::new("HK0901", format!("cannot run {}", found.program.display()))
+            .note(error.to_string())
+            .into(),
+    )
+}

@@ -1,0 +1,133 @@
+//! The messages in CRIU's images, with those of their fields that are read.
+//!
+//! # Source
+//! CRIU, `images/*.proto`.
+
+use prost::Message;
+
+const PAGE_BYTES: u64 = 4096;
+/// Flag of a pagemap entry whose pages lie in the pages file.
+pub const IS_PRESENT: u32 = 4;
+
+/// What the dump as a whole was; written last.
+#[derive(Clone, PartialEq, Message)]
+pub struct Inventory {
+    /// Plugins, if any.
+    #[prost(message, optional, tag = "12")]
+    pub plugins: Option<Plugins>,
+}
+
+/// Plugins that a restore needs.
+#[derive(Clone, PartialEq, Message)]
+pub struct Plugins {
+    /// Their names.
+    #[prost(string, repeated, tag = "12")]
+    pub names: Vec<String>,
+}
+
+/// A process.
+#[derive(Clone, PartialEq, Message)]
+pub struct PstreeEntry {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    /// The ids of its threads.
+    #[prost(uint32, repeated, packed = "false", tag = "5")]
+    pub threads: Vec<u32>,
+}
+
+/// What a process shares with others.
+#[derive(Clone, PartialEq, Message)]
+pub struct Ids {
+    /// Number of its table of descriptors.
+    #[prost(uint32, tag = "2")]
+    pub files_id: u32,
+}
+
+/// A file descriptor of a process.
+#[derive(Clone, PartialEq, Message)]
+pub struct Descriptor {
+    /// The open file.
+    #[prost(uint32, tag = "1")]
+    pub file_id: u32,
+    /// Its number.
+    #[prost(uint32, tag = "4")]
+    pub fd: u32,
+}
+
+/// An open file.
+#[derive(Clone, PartialEq, Message)]
+pub struct FileEntry {
+    /// Its id in the images.
+    #[prost(uint32, tag = "2")]
+    pub id: u32,
+    /// If it has a path.
+    #[prost(message, optional, tag = "3")]
+    pub regular: Option<Regular>,
+    /// If it is a pipe.
+    #[prost(message, optional, tag = "18")]
+    pub pipe: Option<Pipe>,
+}
+
+/// An open file that has a path.
+#[derive(Clone, PartialEq, Message)]
+pub struct Regular {
+    /// A path: any bytes.
+    #[prost(bytes = "vec", tag = "6")]
+    pub name: Vec<u8>,
+}
+
+/// An open pipe.
+#[derive(Clone, PartialEq, Message)]
+pub struct Pipe {
+    /// Its inode at the dump.
+    #[prost(uint32, tag = "2")]
+    pub inode: u32,
+}
+
+/// A process's memory, as the system sees it.
+#[derive(Clone, PartialEq, Message)]
+pub struct Mm {
+    /// Where its command line begins.
+    #[prost(uint64, tag = "8")]
+    pub arg_start: u64,
+    /// Where that ends.
+    #[prost(uint64, tag = "9")]
+    pub arg_end: u64,
+}
+
+/// The head of the list of a process's pages.
+#[derive(Clone, PartialEq, Message)]
+pub struct PagemapHead {
+    /// Number of the file with its pages.
+    #[prost(uint32, tag = "1")]
+    pub pages_id: u32,
+}
+
+/// A row of pages.
+#[derive(Clone, PartialEq, Message)]
+pub struct PagemapEntry {
+    /// Where they are mapped.
+    #[prost(uint64, tag = "1")]
+    pub address: u64,
+    /// CRIU before 4.1 counts here.
+    #[prost(uint32, tag = "2")]
+    pub short_count: u32,
+    /// [`IS_PRESENT`], among others.
+    #[prost(uint32, tag = "4")]
+    pub flags: u32,
+    /// How many they are.
+    #[prost(uint64, tag = "5")]
+    pub count: u64,
+}
+
+impl PagemapEntry {
+    /// Bytes in the pages file.
+    pub fn stored_bytes(&self) -> u64 {
+        let pages = self.count.max(u64::from(self.short_count));
+        match self.flags & IS_PRESENT {
+            0 => 0,
+            _ => pages.saturating_mul(PAGE_BYTES),
+        }
+    }
+}
