@@ -102,6 +102,17 @@ pub enum Command {
     Inspect(Inspect),
     /// List the devices of this machine.
     Devices(Devices),
+    /// Say whether this machine can dump and restore, and what to do if not.
+    ///
+    /// Looks at CRIU and its version; at what `criu check` says of Linux; at privileges and ptrace; at the parts of the
+    /// installation; at the devices that the device server finds; at the runtime directory, where programs and device servers
+    /// meet; at the room for archives (in the current folder) and for what restores unpack (in TMPDIR); at the processor, which a
+    /// program that is restored elsewhere must find there too. Run it as root, in the environment in which programs run.
+    ///
+    /// Prints a line for each: `ok`, `warning` (some programs, or some devices, are affected) or `problem`, then what was
+    /// found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status is 1 if there
+    /// is a problem, else 0. A check does not keep the others from being made.
+    Doctor(Doctor),
     /// Show a kernel at a stage of translation.
     Kernel(Kernel),
     /// Become the program to run (used by `run`).
@@ -286,6 +297,14 @@ pub struct Inspect {
 /// `hetckpt devices`.
 #[derive(Debug, Args)]
 pub struct Devices {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -16,6 +16,7 @@ mod archive_error;
 mod snapshot_files;
 mod snapshot;
 mod criu;
+mod doctor;
 mod commands;
 
 use std::process::ExitCode;

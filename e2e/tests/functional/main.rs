@@ -10,6 +10,7 @@ mod command_line;
 mod plain_criu;
 mod two_forms;
 mod plugin_option;
+mod doctor;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     tests.extend(plain_criu::tests());
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
+    tests.extend(doctor::tests());
     tests.extend(preempt::tests());
     runner::main(tests)
 }

@@ -9,7 +9,8 @@ mod unpack;
 mod criu;
 mod pause;
 mod inspect;
-mod devices;
+pub mod devices;
+mod doctor;
 mod kernel;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Pause(options) => pause::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),
+        Command::Doctor(options) => doctor::run(options),
         Command::Kernel(options) => kernel::run(options),
     }
 }

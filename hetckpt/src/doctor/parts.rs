@@ -1,0 +1,149 @@
+//! The parts of the installation, the devices they find, and where device servers meet programs.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use hetckpt_ring::runtime_dir::{ensure_runtime_dir, runtime_dir};
+
+use super::Finding;
+use crate::commands::devices;
+use crate::criu::plugin_option;
+use crate::install::Installation;
+use crate::output;
+
+/// What every program and shared object begins with: ELF, 64 bits, little-endian.
+const ELF: [u8; 6] = *b"\x7fELF\x02\x01";
+/// `e_machine` of x86-64.
+const X86_64: [u8; 2] = [62, 0];
+
+/// Looks at the parts, the devices and the runtime directory.
+pub fn examine() -> Vec<Finding> {
+    let installation = match Installation::find() {
+        Ok(installation) => installation,
+        Err(failure) => return vec![Finding::failed("installation", &failure)],
+    };
+    let plugin = installation.plugin_folder.join(plugin_option::FILE);
+    vec![
+        part(&installation, "server", installation.server.clone()),
+        part(&installation, "shim", installation.shim()),
+        match part(&installation, "plugin", plugin) {
+            found if found.code.is_some() => found,
+            found => alone(&installation.plugin_folder).unwrap_or(found),
+        },
+        cpu_codegen(&installation),
+        devices(&installation),
+        sockets(),
+    ]
+}
+
+/// Is the file there, and one that Linux can load here?
+fn part(installation: &Installation, check: &'static str, path: PathBuf) -> Finding {
+    let path = match installation.require(path) {
+        Ok(path) => path,
+        Err(failure) => return Finding::failed(check, &failure),
+    };
+    match ensure_loadable(&path) {
+        Ok(()) => Finding::ok(check, path.display().to_string()),
+        Err(why) => {
+            let mut finding = Finding::problem(check, format!("{}: {why}", path.display()), "install hetckpt again");
+            finding.code = Some("HK0803".to_owned());
+            finding
+        }
+    }
+}
+
+fn ensure_loadable(path: &Path) -> Result<(), String> {
+    if !fs::metadata(path).map_err(|e| e.to_string())?.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let mut head = [0; 20];
+    let mut file = File::open(path).map_err(|e| e.to_string())?;
+    file.read_exact(&mut head).map_err(|_| "it is cut off".to_owned())?;
+    match head.starts_with(&ELF) && head.ends_with(&X86_64) {
+        true => Ok(()),
+        false => Err("it is no program or library for x86-64".to_owned()),
+    }
+}
+
+/// CRIU loads every library that lies beside the plugin, and fails if one is no plugin.
+fn alone(folder: &Path) -> Option<Finding> {
+    let names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
+    let strangers: Vec<String> = names
+        .map(|name| name.to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".so") && name != plugin_option::FILE)
+        .collect();
+    (!strangers.is_empty()).then(|| {
+        Finding::warning(
+            "plugin",
+            format!("{} also holds {}", folder.display(), strangers.join(", ")),
+            "move it away: CRIU loads all libraries of that folder, and other plugins may answer first",
+        )
+    })
+}
+
+/// A machine that has only GPUs need not have the CPU's code generator.
+fn cpu_codegen(installation: &Installation) -> Finding {
+    const CHECK: &str = "cpu-code-generator";
+    let path = installation.cpu_codegen();
+    if path.exists() {
+        return part(installation, CHECK, path);
+    }
+    Finding::warning(
+        CHECK,
+        format!("{} is missing", path.display()),
+        "install it too, if programs are to run or to be restored on the CPU",
+    )
+}
+
+fn devices(installation: &Installation) -> Finding {
+    const CHECK: &str = "devices";
+    let devices = match devices::list(installation) {
+        Ok(devices) => devices,
+        Err(failure) => return Finding::failed(CHECK, &failure),
+    };
+    let names: Vec<String> = devices
+        .iter()
+        .filter_map(|device| {
+            let (id, name) = (device["id"].as_str()?, device["name"].as_str()?);
+            let free = output::bytes(device["free_bytes"].as_u64()?);
+            Some(format!("{id} ({name}, {free} free)"))
+        })
+        .collect();
+    match names.is_empty() {
+        true => Finding::problem(CHECK, "none", "install the CPU's code generator, or a GPU's driver"),
+        false => Finding::ok(CHECK, names.join(", ")),
+    }
+}
+
+/// Can device servers listen where programs look for them?
+fn sockets() -> Finding {
+    const CHECK: &str = "runtime-directory";
+    let help = "name a folder that is yours alone in HETCKPT_RUNTIME_DIR, the same for programs and for hetckpt";
+    let folder = match ensure_runtime_dir() {
+        Ok(folder) => folder,
+        Err(e) => return Finding::problem(CHECK, format!("{}: {e}", runtime_dir().display()), help),
+    };
+    match tempfile::tempfile_in(&folder) {
+        Ok(_) => Finding::ok(CHECK, folder.display().to_string()),
+        Err(e) => Finding::problem(CHECK, format!("{} cannot be written: {e}", folder.display()), help),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_from_other_files() {
+        assert_eq!(ensure_loadable(&std::env::current_exe().unwrap()), Ok(()));
+        let folder = tempfile::tempdir().unwrap();
+        assert!(ensure_loadable(folder.path()).is_err());
+        let file = folder.path().join("file");
+        for content in [&b""[..], b"\x7fELF", b"#!/bin/sh\nexec something else\n"] {
+            fs::write(&file, content).unwrap();
+            assert!(ensure_loadable(&file).is_err());
+        }
+    }
+}
