@@ -206,6 +206,12 @@ impl Writer<'_> {
 
     /// Those go on for whom the others have come.
     fn go_on(&mut self, meetings: &Meetings<'_>) -> Result<(), Error> {
+        if !meetings.warp_ops.is_empty() {
+            // Once for all operations: compilers copy the functions to each call.
+            self.plain_line("const uint first = thread - lane;");
+            self.plain_line("const uint2 here = ptx_lanes_waiting(points + first, warp_size, point);");
+            self.plain_line("__local const ulong *const warp = values + first;");
+        }
         self.open("switch (point)");
         for (probe, reduction, span) in &meetings.barriers {
             self.span = *span;
@@ -252,13 +258,7 @@ impl Writer<'_> {
         else {
             return Ok(Vec::new());
         };
-        let mut lines = vec![
-            "const uint first = thread - lane;".to_owned(),
-            format!(
-                "const uint2 here = ptx_lanes_waiting(points + first, warp_size, {});",
-                probe.arrive.0
-            ),
-        ];
+        let mut lines = Vec::new();
         let named = self.bits(Type::B32, *mask);
         match mask {
             Operand::Imm(_) => lines.push("const uint members = here.x;".to_owned()),
@@ -275,7 +275,6 @@ impl Writer<'_> {
             };
             lines.push(format!("if ({missing}) break;"));
         }
-        lines.push("__local const ulong *const warp = values + first;".to_owned());
         self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), &mut lines)?;
         lines.push(format!("point = {};", probe.leave.0));
         Ok(lines)
