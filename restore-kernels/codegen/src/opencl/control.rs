@@ -39,6 +39,14 @@ impl Writer<'_> {
     pub(super) fn region(&mut self, region: Option<ResumePointId>, start: BbId) -> Result<(), Error> {
         self.region = region;
         self.structure = Structure::new(self.kernel, start);
+        if self.stops == Stops::Blocks {
+            let reached = self.structure.cfg.reverse_post_order().iter();
+            let blocks: Vec<BbId> = reached
+                .copied()
+                .filter(|id| *id != Kernel::ENTRY || start == *id)
+                .collect();
+            self.fetch(region, &blocks);
+        }
         if !self.structure.is_reducible() {
             return self.blocks_in_a_switch(start);
         }
@@ -146,6 +154,7 @@ impl Writer<'_> {
 
     /// The thread waits for others.
     fn rest_at(&mut self, point: ResumePointId) {
+        self.keep(point);
         self.line(format_args!("point = {}; goto rest;", point.0));
     }
 
@@ -159,7 +168,11 @@ impl Writer<'_> {
     /// A probe in a loop.
     fn poll(&mut self, point: ResumePointId) -> Result<(), Error> {
         match self.stops {
-            Stops::Blocks => self.line(format_args!("if (*pause) {{ point = {}; goto rest; }}", point.0)),
+            Stops::Blocks => {
+                self.open("if (*pause)");
+                self.rest_at(point);
+                self.close();
+            }
             Stops::Threads => {
                 self.open("if (*pause)");
                 self.leave_record(point)?;
@@ -308,16 +321,13 @@ impl Writer<'_> {
                 used[r.index()] = true;
             }
         }
-        // What all threads of a block save, they may not have written.
-        let starts_at_zero =
-            |reg: RegId| early.contains(reg) || (self.stops == Stops::Blocks && self.layout.column(reg).is_some());
         let mut text = String::new();
         for width in [Width::Pred, Width::W16, Width::W32, Width::W64] {
             let names: Vec<String> = (0u32..)
                 .map(RegId)
                 .zip(&self.kernel.registers)
                 .filter(|(r, w)| **w == width && used[r.index()])
-                .map(|(r, _)| format!("{}{}", self.reg(r), if starts_at_zero(r) { " = 0" } else { "" }))
+                .map(|(r, _)| format!("{}{}", self.reg(r), if early.contains(r) { " = 0" } else { "" }))
                 .collect();
             for some in names.chunks(12) {
                 text.push_str(&format!("    {} {};\n", names::width_type(width), some.join(", ")));

@@ -21,6 +21,7 @@ mod error;
 mod control;
 mod helpers;
 mod inst;
+mod kept;
 mod names;
 mod rounds;
 mod start;
@@ -121,7 +122,11 @@ pub fn generate(
     }
     text.push_str(&head(kernel, &entry, &arguments));
     text.push_str("{\n");
-    text.push_str(&locals(kernel, &words, writer.declarations()));
+    let declarations = match stops {
+        Stops::Threads => writer.declarations(),
+        Stops::Blocks => String::new(),
+    };
+    text.push_str(&locals(kernel, &words, declarations));
     text.push_str(&body);
     text.push_str("}\n");
     Ok(OpenClProgram {

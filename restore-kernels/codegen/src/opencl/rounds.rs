@@ -100,16 +100,16 @@ impl Writer<'_> {
             .filter(|(_, point)| !matches!(point.kind, ResumePointKind::BarrierArrive | ResumePointKind::WarpArrive));
         for (point, start) in starts {
             self.span = Span::default();
-            self.depth -= 1;
-            self.plain_line(format_args!("case {}:", point.0));
-            self.depth += 1;
+            self.open(format_args!("case {}:", point.0));
             self.region(Some(point), start.block)?;
+            self.close();
         }
         self.close();
         self.depth -= 1;
         self.plain_line("rest:;");
         self.depth += 1;
         self.span = Span::default();
+        self.between_regions = true;
         self.tell(meetings)?;
         self.span = Span::default();
         self.plain_line("block_barrier();");
@@ -235,7 +235,11 @@ impl Writer<'_> {
         for (probe, op, span) in &meetings.warp_ops {
             self.span = *span;
             self.open(format_args!("case {}:", probe.arrive.0));
-            for line in self.meeting_of_lanes(*probe, op)? {
+            for line in self
+                .meeting_of_lanes(*probe, op)?
+                .iter()
+                .filter(|line| !line.is_empty())
+            {
                 self.plain_line(line);
             }
             self.plain_line("break;");

@@ -13,6 +13,7 @@ impl Writer<'_> {
         self.plain_line("__local uint told[1];");
         if self.stops == Stops::Blocks {
             self.plain_line("__local uint round_words[16];");
+            self.declare_kept();
         }
         let linear = "get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2))";
         if goes_on {

@@ -5,6 +5,7 @@ use hetckpt_abi::opencl_program::{RecordLayout, Stops, count};
 use hetckpt_ir::entity::{RegId, ResumePointId};
 use hetckpt_ir::types::Width;
 
+use super::kept::{WIDTHS, array};
 use super::writer::Writer;
 use super::{Error, names};
 
@@ -47,9 +48,9 @@ impl Writer<'_> {
     pub(super) fn fill_slot(&mut self) {
         self.plain_line("((__global uint *)slot)[thread] = point + 1;");
         self.plain_line("if (thread == 0) *(__global uint *)(slot + claim_at) = block;");
-        for (reg, column) in self.columns() {
-            let at = self.place_in_slot(reg, column);
-            self.store(reg, &at);
+        for width in WIDTHS {
+            let place = self.column_in_slot(width);
+            self.copy_kept(width, |i| format!("{place} = {}[{i}];", array(width)));
         }
         self.copy_shared("slot + shared_at", "shared_memory");
         self.copy_frame(|slot, frame| format!("{slot} = {frame};"));
@@ -57,15 +58,21 @@ impl Writer<'_> {
 
     /// The thread takes its registers, frame and part of shared memory from `slot`.
     pub(super) fn take_slot(&mut self) {
-        for (reg, column) in self.columns() {
-            let at = self.place_in_slot(reg, column);
-            let name = self.reg(reg);
-            let width = self.kernel.width(reg);
-            let not_zero = if width == Width::Pred { " != 0" } else { "" };
-            self.plain_line(format_args!(
-                "{name} = *(__global const {} *)({at}){not_zero};",
-                names::unsigned(width.size_bytes())
-            ));
+        if self.stops == Stops::Threads {
+            for (reg, column) in self.columns() {
+                let at = self.place_in_slot(reg, column);
+                let name = self.reg(reg);
+                let width = self.kernel.width(reg);
+                let not_zero = if width == Width::Pred { " != 0" } else { "" };
+                self.plain_line(format_args!(
+                    "{name} = *(__global const {} *)({at}){not_zero};",
+                    names::unsigned(width.size_bytes())
+                ));
+            }
+        }
+        for width in WIDTHS {
+            let place = self.column_in_slot(width);
+            self.copy_kept(width, |i| format!("{}[{i}] = {place};", array(width)));
         }
         self.copy_shared("shared_memory", "slot + shared_at");
         self.copy_frame(|slot, frame| format!("{frame} = {slot};"));
@@ -105,6 +112,24 @@ impl Writer<'_> {
     fn place_in_slot(&self, reg: RegId, column: u32) -> String {
         let width = self.kernel.width(reg).size_bytes();
         format!("slot + registers_at + {column}ul * block_size + {width}ul * thread")
+    }
+
+    /// The place in a slot of the thread's kept register number `i` of a width.
+    fn column_in_slot(&self, width: Width) -> String {
+        let size = width.size_bytes();
+        let first = self.first_column(width).unwrap_or(0);
+        format!(
+            "((__global {} *)(slot + registers_at + ({first}ul + {size} * i) * block_size))[thread]",
+            names::unsigned(size)
+        )
+    }
+
+    /// A statement for each kept register of a width, whose number is `i`.
+    fn copy_kept(&mut self, width: Width, statement: impl Fn(&str) -> String) {
+        let count = self.num_kept(width);
+        if self.stops == Stops::Blocks && count > 0 {
+            self.plain_line(format_args!("for (uint i = 0; i < {count}; i++) {}", statement("i")));
+        }
     }
 
     fn store(&mut self, reg: RegId, at: &str) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId, Span};
 use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::kernel::Kernel;
@@ -39,6 +40,10 @@ pub(super) struct Writer<'a> {
     pub structure: Structure,
     /// The region being written, if there are several.
     pub region: Option<ResumePointId>,
+    /// Registers are named by where they lie between regions.
+    pub between_regions: bool,
+    /// Registers that the region being written has changed or may have.
+    pub changed: RegSet,
     /// Position in the source of what is being written.
     pub span: Span,
     /// Nesting, in steps of indentation.
@@ -57,6 +62,8 @@ impl<'a> Writer<'a> {
             stops,
             structure: Structure::new(kernel, Kernel::ENTRY),
             region: None,
+            between_regions: false,
+            changed: RegSet::default(),
             span: Span::default(),
             depth: 1,
             commented: 0,
@@ -179,7 +186,11 @@ impl<'a> Writer<'a> {
 
     /// Name of a register.
     pub fn reg(&self, reg: RegId) -> String {
-        names::register(self.kernel, reg)
+        if self.between_regions {
+            self.kept(reg).unwrap_or_default()
+        } else {
+            names::register(self.kernel, reg)
+        }
     }
 
     /// The condition of a guard.
@@ -193,9 +204,12 @@ impl<'a> Writer<'a> {
         self.line(text);
     }
 
-    /// The statement of [`Self::assign`].
+    /// The statement of [`Self::assign`]; none for a register that nothing reads after this region.
     pub fn assignment(&self, dst: RegId, value: impl std::fmt::Display) -> String {
         let name = self.reg(dst);
+        if name.is_empty() {
+            return name;
+        }
         match self.kernel.width(dst) {
             Width::W16 => format!("{name} = (ushort)({value});"),
             _ => format!("{name} = {value};"),

@@ -70,14 +70,13 @@ __kernel void hetckpt_atomics(
     __global uchar *stopped,
     uint num_stopped)
 {
-    uint r1, r2 = 0, r3 = 0, r6 = 0, r7;
-    ulong d0, d4 = 0, d5, d8, d9;
     __local uchar *const shared = (__local uchar *)shared_memory;
     const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);
     const uint thread = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));
 
     __local uint told[1];
     __local uint round_words[16];
+    const uint zero = grid.w >> 31;
     uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
     const bool goes_on = resumed != 0 && block < grid.w;
     const uint group = block;
@@ -105,27 +104,30 @@ __kernel void hetckpt_atomics(
     block_barrier();
     for (uint round = 0;; round++) {
         switch (point) {
-        case 0:
-            d0 = params.param_0; // line 17
-            r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 18
-            atomic_add((volatile __global uint *)&GLOBAL(u8, 0x200000100000ul), r1); // line 19
-            r1 = atomic_max((volatile __global int *)&GLOBAL(u8, d0 + 4ul), as_int(r2)); // line 20
-            memory_fence(); // line 21
-            r1 = atomic_cmpxchg((volatile __global uint *)&GLOBAL(u8, d0), r2, r3);
-            memory_fence();
-            d5 = atom_cmpxchg((volatile __global ulong *)&GLOBAL(u8, d0), d4, 0ul); // line 22
-            r1 = atomic_xchg((volatile __global uint *)&GLOBAL(u8, d0), 0xffffffffu); // line 23
-            r1 = ptx_atom_inc_u32_global((volatile __global uint *)&GLOBAL(u8, d0), 31u); // line 24
-            r7 = ptx_atom_add_f32_global((volatile __global uint *)&GLOBAL(u8, d0), r6); // line 25
-            d8 = ptx_atom_add_f64_global((volatile __global ulong *)&GLOBAL(u8, d0), 0x3ff0000000000000ul); // line 26
-            d9 = ptx_atom_min_u64_local((volatile __local ulong *)&SHARED(u8, 0ul), d4); // line 27
-            r1 = atomic_or((volatile __local uint *)&SHARED(u8, 4ul), 8u); // line 28
-            r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 29
-            atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 2u); // line 30
-            memory_fence(); // line 31
-            atomic_and((volatile __local uint *)&SHARED(u8, 0ul), 3u);
-            memory_fence();
-            point = FINISHED; goto rest; // line 32
+            case 0: {
+                ulong d0 = 0, d4 = 0, d5 = 0, d8 = 0, d9 = 0;
+                uint r1 = 0, r2 = 0, r3 = 0, r6 = 0, r7 = 0;
+                d0 = params.param_0; // line 17
+                r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 18
+                atomic_add((volatile __global uint *)&GLOBAL(u8, 0x200000100000ul), r1); // line 19
+                r1 = atomic_max((volatile __global int *)&GLOBAL(u8, d0 + 4ul), as_int(r2)); // line 20
+                memory_fence(); // line 21
+                r1 = atomic_cmpxchg((volatile __global uint *)&GLOBAL(u8, d0), r2, r3);
+                memory_fence();
+                d5 = atom_cmpxchg((volatile __global ulong *)&GLOBAL(u8, d0), d4, 0ul); // line 22
+                r1 = atomic_xchg((volatile __global uint *)&GLOBAL(u8, d0), 0xffffffffu); // line 23
+                r1 = ptx_atom_inc_u32_global((volatile __global uint *)&GLOBAL(u8, d0), 31u); // line 24
+                r7 = ptx_atom_add_f32_global((volatile __global uint *)&GLOBAL(u8, d0), r6); // line 25
+                d8 = ptx_atom_add_f64_global((volatile __global ulong *)&GLOBAL(u8, d0), 0x3ff0000000000000ul); // line 26
+                d9 = ptx_atom_min_u64_local((volatile __local ulong *)&SHARED(u8, 0ul), d4); // line 27
+                r1 = atomic_or((volatile __local uint *)&SHARED(u8, 4ul), 8u); // line 28
+                r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 29
+                atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 2u); // line 30
+                memory_fence(); // line 31
+                atomic_and((volatile __local uint *)&SHARED(u8, 0ul), 3u);
+                memory_fence();
+                point = FINISHED; goto rest; // line 32
+            }
         }
     rest:;
         __local uint *const now = round_words + 4 * (round & 3);
