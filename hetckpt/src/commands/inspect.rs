@@ -56,9 +56,13 @@ fn print(manifest: &Manifest, summaries: &[Summary]) {
     let raw: u64 = manifest.members.iter().map(|m| m.raw_bytes).sum();
     output::line(format!("command      {}", manifest.command.join(" ")));
     output::line(format!("root process {}", manifest.root_pid));
+    let criu_version = match manifest.criu_version.as_str() {
+        "" => "of unknown version",
+        version => version,
+    };
     output::line(format!(
-        "written by   hetckpt {}, CRIU {}",
-        manifest.written_by, manifest.criu_version
+        "written by   hetckpt {}, CRIU {criu_version}",
+        manifest.written_by
     ));
     output::line(format!(
         "members      {}, {} stored ({} raw)",

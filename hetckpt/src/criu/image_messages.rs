@@ -36,6 +36,22 @@ pub struct PstreeEntry {
     pub threads: Vec<u32>,
 }
 
+/// A process or thread.
+#[derive(Clone, PartialEq, Message)]
+pub struct Core {
+    /// If it is a process.
+    #[prost(message, optional, tag = "3")]
+    pub process: Option<CoreProcess>,
+}
+
+/// What only processes have.
+#[derive(Clone, PartialEq, Message)]
+pub struct CoreProcess {
+    /// What it was doing.
+    #[prost(uint32, tag = "1")]
+    pub state: u32,
+}
+
 /// What a process shares with others.
 #[derive(Clone, PartialEq, Message)]
 pub struct Ids {
@@ -119,6 +135,16 @@ pub struct PagemapEntry {
     /// How many they are.
     #[prost(uint64, tag = "5")]
     pub count: u64,
+}
+
+impl Core {
+    /// True if there was nothing left of the process but its exit status: it has neither threads nor memory.
+    pub fn has_ended(&self) -> bool {
+        const DEAD: u32 = 2;
+        const ZOMBIE: u32 = 6;
+        let state = self.process.as_ref().map(|process| process.state);
+        matches!(state, Some(DEAD | ZOMBIE))
+    }
 }
 
 impl PagemapEntry {

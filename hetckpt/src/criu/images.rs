@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-use crate::criu::image_messages::{Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry};
+use crate::criu::image_messages::{
+    Core, Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry,
+};
 
 /// Largest image that is read: descriptions of processes and files, never their memory.
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
@@ -23,6 +25,7 @@ const MAX_COMMAND_BYTES: u64 = 1 << 20;
 const COMMON_MAGIC: u32 = 0x5456_4319;
 const INVENTORY_MAGIC: u32 = 0x5831_3116;
 const PSTREE_MAGIC: u32 = 0x5027_3030;
+const CORE_MAGIC: u32 = 0x5505_3847;
 const IDS_MAGIC: u32 = 0x5443_2030;
 const FDINFO_MAGIC: u32 = 0x5621_3732;
 const FILES_MAGIC: u32 = 0x5630_3138;
@@ -50,10 +53,7 @@ pub fn read(folder: &Path) -> Result<Dumped, String> {
     let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
     let root = tree.first().ok_or("pstree.img lists no process")?;
     for process in &tree {
-        for thread in process.threads.iter().chain([&process.pid]) {
-            images.regular(&format!("core-{thread}.img"))?;
-        }
-        images.ensure_pages(process.pid)?;
+        images.ensure_whole(process)?;
     }
     Ok(Dumped {
         root_pid: i32::try_from(root.pid).map_err(|_| "pstree.img has an impossible process id")?,
@@ -102,25 +102,36 @@ impl Images<'_> {
         decoded.collect::<Result<_, _>>().map_err(|e| format!("{name}: {e}"))
     }
 
-    /// Which pages of process `pid` lie where: number of the pages file, entries. `None` for a process without memory.
-    fn pagemap(&self, pid: u32) -> Result<Option<(u32, Vec<PagemapEntry>)>, String> {
-        let name = format!("pagemap-{pid}.img");
-        if !self.0.join(&name).exists() {
-            return Ok(None); // a zombie
+    /// Makes sure that the images of a process are there.
+    fn ensure_whole(&self, process: &PstreeEntry) -> Result<(), String> {
+        let pid = process.pid;
+        let core: Core = first(self, &format!("core-{pid}.img"), CORE_MAGIC)?;
+        if core.has_ended() {
+            // Its list of threads, which there are none of, is not to be relied on.
+            return Ok(());
         }
+        for thread in &process.threads {
+            self.regular(&format!("core-{thread}.img"))?;
+        }
+        self.regular(&format!("ids-{pid}.img"))?;
+        self.regular(&format!("mm-{pid}.img"))?;
+        self.ensure_pages(pid)
+    }
+
+    /// Which pages of process `pid` lie where: number of the pages file, entries.
+    fn pagemap(&self, pid: u32) -> Result<(u32, Vec<PagemapEntry>), String> {
+        let name = format!("pagemap-{pid}.img");
         let raw = self.raw(&name, PAGEMAP_MAGIC)?;
         let bad = |e: prost::DecodeError| format!("{name}: {e}");
         let (head, entries) = raw.split_first().ok_or(format!("{name} is empty"))?;
         let head = PagemapHead::decode(head.as_slice()).map_err(bad)?;
         let entries = entries.iter().map(|bytes| PagemapEntry::decode(bytes.as_slice()));
-        Ok(Some((head.pages_id, entries.collect::<Result<_, _>>().map_err(bad)?)))
+        Ok((head.pages_id, entries.collect::<Result<_, _>>().map_err(bad)?))
     }
 
     /// Makes sure that the memory of process `pid` is there in full length.
     fn ensure_pages(&self, pid: u32) -> Result<(), String> {
-        let Some((pages_id, entries)) = self.pagemap(pid)? else {
-            return Ok(());
-        };
+        let (pages_id, entries) = self.pagemap(pid)?;
         let name = format!("pages-{pages_id}.img");
         let expected = entries
             .iter()
@@ -156,7 +167,7 @@ impl Images<'_> {
         if size == 0 || size > MAX_COMMAND_BYTES {
             return None;
         }
-        let (pages_id, entries) = self.pagemap(pid).ok()??;
+        let (pages_id, entries) = self.pagemap(pid).ok()?;
         let mut before: u64 = 0;
         for entry in &entries {
             let offset = mm.arg_start.checked_sub(entry.address);
@@ -203,7 +214,7 @@ fn split(bytes: &[u8], magic: u32) -> Result<Vec<Vec<u8>>, &'static str> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::criu::image_messages::{IS_PRESENT, Pipe, Plugins};
+    use crate::criu::image_messages::{CoreProcess, IS_PRESENT, Pipe, Plugins};
 
     fn image(magic: u32, messages: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = [COMMON_MAGIC.to_le_bytes(), magic.to_le_bytes()].concat();
@@ -214,7 +225,8 @@ mod tests {
         bytes
     }
 
-    /// A dump of one process, 7, whose memory is one page with its command line at byte 16.
+    /// A dump of process 7, whose memory is one page with its command line at byte 16, and of its zombie child 8, of whose
+    /// threads CRIU says something that is not so.
     fn dump() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, magic: u32, messages: &[Vec<u8>]| {
@@ -231,13 +243,16 @@ mod tests {
         put(
             "pstree.img",
             PSTREE_MAGIC,
-            &[PstreeEntry {
-                pid: 7,
-                threads: vec![7],
-            }
-            .encode_to_vec()],
+            &[(7, 7), (8, 4_000_000_000)].map(|(pid, thread)| {
+                let threads = vec![thread];
+                PstreeEntry { pid, threads }.encode_to_vec()
+            }),
         );
-        put("core-7.img", 1, &[]);
+        for (pid, state) in [(7, 1), (8, 6)] {
+            let process = Some(CoreProcess { state });
+            let core = Core { process }.encode_to_vec();
+            put(&format!("core-{pid}.img"), CORE_MAGIC, &[core]);
+        }
         put("ids-7.img", IDS_MAGIC, &[Ids { files_id: 2 }.encode_to_vec()]);
         put(
             "fdinfo-2.img",
@@ -289,7 +304,16 @@ mod tests {
 
     #[test]
     fn whatever_is_missing_or_cut_off_is_named() {
-        for name in ["inventory.img", "pstree.img", "core-7.img", "pages-1.img", "files.img"] {
+        for name in [
+            "inventory.img",
+            "pstree.img",
+            "core-7.img",
+            "core-8.img",
+            "mm-7.img",
+            "pagemap-7.img",
+            "pages-1.img",
+            "files.img",
+        ] {
             let folder = dump();
             let path = folder.path().join(name);
             fs::remove_file(&path).unwrap();
