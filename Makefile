@@ -21,6 +21,8 @@ RELEASE := $(TARGET)/release
 PREFIX ?= /usr/local
 # Random preemptions of each program in `make soak`.
 PREEMPTIONS ?= 50
+# The same on OpenCL devices, for each direction in `make opencl-test`.
+OPENCL_PREEMPTIONS ?= 1
 
 # The tree that runs: what `install` copies and what the end-to-end tests use.
 export HETCKPT_STAGE := $(TARGET)/stage
@@ -46,7 +48,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test soak gpu-test bundle fmt clean install
+.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test opencl-test soak gpu-test bundle fmt clean install
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -90,6 +92,7 @@ test: ## the whole check, as CI runs it; it must leave the tree as it was
 	$(MAKE) check
 	$(MAKE) unit
 	$(MAKE) e2e-test
+	$(MAKE) opencl-test
 	@git status --porcelain | diff $(TARGET)/status-before-test - || \
 		{ echo 'the tests left the files above in the tree' >&2; exit 1; }
 
@@ -113,8 +116,23 @@ unit: setup ## unit, golden and property tests
 e2e-test: build programs ## end-to-end tests with the real CRIU
 	$(CARGO) test --release -p hetckpt-e2e --locked --no-fail-fast
 
-soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50)
+# Few blocks, so that an OpenCL device that is a CPU takes no longer than ours.
+opencl-test: build programs ## random preemptions to, from and on an OpenCL device, OPENCL_PREEMPTIONS=N each (1)
+	@if $(HETCKPT_STAGE)/bin/hetckpt devices --json | grep -q '"opencl:'; then \
+		for direction in 'opencl cpu' 'cpu opencl' 'opencl opencl'; do \
+			read -r from to <<<"$$direction"; \
+			echo "from $$from to $$to"; \
+			HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$(TARGET)/e2e/opencl HETCKPT_E2E_FROM=$$from HETCKPT_E2E_TO=$$to \
+			HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) \
+				$(CARGO) test --release -p hetckpt-e2e --locked --test functional -- preempt; \
+		done; \
+	else \
+		echo 'skipped: random preemptions on OpenCL devices (there is none)'; \
+	fi
+
+soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
+	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
 
 gpu-test: build programs ## acceptance run and measurements on a machine with an NVIDIA GPU
 	$(CARGO) build --release -p hetckpt-devices --examples --locked
