@@ -1,0 +1,38 @@
+#!/bin/bash
+# Installs what the tests of OpenCL devices want: an OpenCL device for the CPU (PoCL), unless there is an OpenCL device
+# already, and clang, which compiles generated OpenCL C for devices that are not there. Tests that lack them are skipped and
+# say so.
+#
+#   install-opencl.sh [--dry-run]
+#
+# Other distributions than Debian and Ubuntu: Fedora has them as pocl and clang, Arch as pocl and clang.
+set -euo pipefail
+
+say() { echo "install-opencl: $*"; }
+
+dry_run=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--dry-run) dry_run=1 ;;
+	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
+	*) say "unknown argument $1 (see --help)" >&2 && exit 1 ;;
+	esac
+	shift
+done
+
+missing=()
+compgen -G '/etc/OpenCL/vendors/*.icd' >/dev/null || missing+=(pocl-opencl-icd)
+ldconfig -p | grep -q 'libOpenCL\.so\.1' || missing+=(ocl-icd-libopencl1)
+command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/bin/clang' >/dev/null || missing+=(clang)
+[ ${#missing[@]} != 0 ] || exit 0
+
+if [ -n "$dry_run" ]; then
+	say "would install ${missing[*]}"
+elif ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+	say "not installed, so tests will be skipped: ${missing[*]} (--help says what other distributions call them)"
+else
+	say "installing ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -qq update
+	apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+fi
