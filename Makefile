@@ -46,9 +46,9 @@ PROGRAM_HEADERS := $(wildcard e2e/programs/*.h)
 PROGRAMS := $(addprefix $(HETCKPT_PROGRAMS)/,$(PROGRAM_NAMES))
 PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
-SCRIPTS = .ci/run $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
+SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test opencl-test soak gpu-test bundle fmt clean install
+.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test opencl-test soak gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -152,3 +152,6 @@ install: build ## copy the stage to PREFIX (/usr/local), below DESTDIR
 	@for pair in $(STAGED); do \
 		install -D -s "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
 	done
+
+install-criu-wrapper: install ## the same, and a `criu` in PREFIX/bin that takes --plugin hetgpu
+	@install -D -m 755 hetckpt/wrapper/criu "$(DESTDIR)$(PREFIX)/bin/criu"
