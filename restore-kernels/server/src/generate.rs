@@ -58,7 +58,7 @@ impl Generator {
         matches!(self, Self::Ptx(_))
     }
 
-    /// True if what it generates for the whole grid starts listed blocks too, at any resume point.
+    /// True if what it generates for listed blocks starts them at any resume point.
     fn starts_anywhere(self, kernel: &Kernel) -> bool {
         matches!(self, Self::OpenCl(_)) && opencl::stops(kernel) == Stops::Blocks
     }
@@ -75,9 +75,11 @@ impl Generator {
     /// In words: the kernel has no code for this target, or the resume points are not its own.
     pub fn request(self, kernel: &Kernel, layout: &ThreadStateLayout, start: Start<'_>) -> Result<LoadRequest, String> {
         let (has_barrier, has_warp_op) = (has_barrier(kernel), has_warp_op(kernel));
+        let block_list = matches!(start, Start::Listed(_));
+        let starts_anywhere = block_list && self.starts_anywhere(kernel);
         let program = match start {
             Start::Whole => Program::from_start(kernel.clone()),
-            Start::Listed(_) if self.starts_anywhere(kernel) => Program::from_start(kernel.clone()),
+            Start::Listed(_) if starts_anywhere => Program::from_start(kernel.clone()),
             Start::Listed(start) => {
                 let points: Vec<ResumePointId> = start.points.iter().map(|&p| ResumePointId(p)).collect();
                 // Jumping into loops is fine for LLVM and where all lanes must meet at the same instruction; else the
@@ -90,7 +92,7 @@ impl Generator {
                 continuation(kernel, &points, peel).map_err(|e| e.to_string())?
             }
         };
-        let entries: Vec<(u32, u32)> = if self.starts_anywhere(kernel) {
+        let entries: Vec<(u32, u32)> = if starts_anywhere {
             let points = (0u32..).zip(&kernel.resume_points);
             points.map(|(point, at)| (point, at.block.0)).collect()
         } else {
@@ -106,7 +108,6 @@ impl Generator {
                 entries: entries.clone(),
             },
             Self::Ptx(options) => {
-                let block_list = matches!(start, Start::Listed(_));
                 let in_step = match start {
                     Start::Whole => true,
                     Start::Listed(start) => start.in_step,
@@ -119,6 +120,7 @@ impl Generator {
                 Code::Ptx(generate(&program, layout, &options).map_err(|e| e.to_string())?.text)
             }
             Self::OpenCl(options) => {
+                let options = OpenClOptions { block_list, ..options };
                 Code::OpenClC(opencl::generate(&program, layout, &options).map_err(|e| e.to_string())?)
             }
         };

@@ -8,7 +8,7 @@ use hetckpt_ir::inst::{Guard, Op};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Width;
 
-use super::structure::{Route, Structure, Surroundings};
+use super::structure::{Cut, Route, Structure, Surroundings};
 use super::writer::{DEEPEST_NESTING, Writer};
 use super::{Error, names};
 
@@ -38,8 +38,13 @@ impl Writer<'_> {
     /// Writes all that threads run through from the start of a basic block until they wait, stop or end.
     pub(super) fn region(&mut self, region: Option<ResumePointId>, start: BbId) -> Result<(), Error> {
         self.region = region;
-        self.structure = Structure::new(self.kernel, start);
-        if self.stops == Stops::Blocks {
+        let cut = if self.together {
+            Cut::Nowhere
+        } else {
+            Cut::WhereThreadsWait
+        };
+        self.structure = Structure::new(self.kernel, start, cut);
+        if self.goes_in_rounds() {
             let reached = self.structure.cfg.reverse_post_order().iter();
             let blocks: Vec<BbId> = reached
                 .copied()
@@ -110,6 +115,10 @@ impl Writer<'_> {
         let block = &kernel.blocks[id.index()];
         for inst in &block.insts {
             self.span = inst.span;
+            if let (Op::Warp { .. }, true) = (&inst.op, self.together) {
+                self.exchange(&inst.op)?;
+                continue;
+            }
             if let Op::Warp { probe, .. } = &inst.op {
                 let probe = probe.ok_or_else(|| self.malformed("warp-level operation without probe"))?;
                 self.rest_at(probe.arrive);
@@ -128,10 +137,17 @@ impl Writer<'_> {
                 ways: [*taken, *not_taken],
             },
             Terminator::Branch { taken: next, .. } | Terminator::Jump(next) => End::Goes(*next),
-            Terminator::Barrier { probe, .. } => {
+            Terminator::Barrier {
+                probe, reduction, next, ..
+            } => {
                 let probe = probe.ok_or_else(|| self.malformed("barrier without probe"))?;
-                self.rest_at(probe.arrive);
-                End::Left
+                if self.together {
+                    self.meet(probe.arrive, *reduction)?;
+                    End::Goes(*next)
+                } else {
+                    self.rest_at(probe.arrive);
+                    End::Left
+                }
             }
             Terminator::Exit => {
                 self.end_thread();
@@ -152,6 +168,11 @@ impl Writer<'_> {
         })
     }
 
+    /// True if each thread runs a region and then waits for the others.
+    pub(super) fn goes_in_rounds(&self) -> bool {
+        self.stops == Stops::Blocks && !self.together
+    }
+
     /// The thread waits for others.
     fn rest_at(&mut self, point: ResumePointId) {
         self.keep(point);
@@ -159,15 +180,17 @@ impl Writer<'_> {
     }
 
     fn end_thread(&mut self) {
-        match self.stops {
-            Stops::Threads => self.line("return;"),
-            Stops::Blocks => self.line("point = FINISHED; goto rest;"),
-        }
+        self.line(if self.goes_in_rounds() {
+            "point = FINISHED; goto rest;"
+        } else {
+            "return;"
+        });
     }
 
     /// A probe in a loop.
     fn poll(&mut self, point: ResumePointId) -> Result<(), Error> {
         match self.stops {
+            Stops::Blocks if self.together => self.meet(point, None)?,
             Stops::Blocks => {
                 self.open("if (*pause)");
                 self.rest_at(point);

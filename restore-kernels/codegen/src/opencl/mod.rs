@@ -11,7 +11,8 @@
 //!   one structure. Addresses in these spaces are offsets.
 //! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a continuation
 //!   starts with a switch over its resume points.
-//! * **Kernels with barriers, warp-level operations or shared memory** go in [`rounds`]; one text serves for any start.
+//! * **Kernels with barriers, warp-level operations or shared memory** stop as blocks. Where all threads of a block come to each
+//!   such place [`together`], they are written as they are; others, and those that go on, go in [`rounds`].
 //!
 //! Generic addresses are global ones, since hetIR knows the others' spaces. A trap sets a word and ends its thread.
 //!
@@ -27,6 +28,7 @@ mod rounds;
 mod start;
 mod state;
 mod structure;
+mod together;
 mod writer;
 
 pub use error::Error;
@@ -50,6 +52,8 @@ use writer::Writer;
 pub struct OpenClOptions {
     /// `cl_khr_int64_extended_atomics`; without it 64-bit minimum, maximum and logic are loops of compare-and-swap.
     pub has_int64_extended_atomics: bool,
+    /// Groups are told their blocks, some of which go on from where they stopped.
+    pub block_list: bool,
 }
 
 /// How threads of `kernel` stop.
@@ -80,8 +84,8 @@ pub fn stops(kernel: &Kernel) -> Stops {
     }
 }
 
-/// Writes a program as OpenCL C. Where threads stop as blocks ([`stops`]), it can start them at any resume point, whatever
-/// its entries are.
+/// Writes a program as OpenCL C. With a list of blocks, and where threads stop as blocks ([`stops`]), it can start them at any
+/// resume point, whatever its entries are.
 ///
 /// # Errors
 /// [`Error`] if the kernel holds what OpenCL C has no form for.
@@ -98,18 +102,23 @@ pub fn generate(
             kernel: kernel.name.clone(),
         });
     }
-    let goes_on = stops == Stops::Blocks || program.is_continuation();
     let mut writer = Writer::new(kernel, layout, options, stops);
-    writer.start(goes_on);
+    writer.together = stops == Stops::Blocks && !options.block_list && together::all_come_together(kernel);
+    writer.start(options.block_list || writer.goes_in_rounds());
     match stops {
-        Stops::Blocks => writer.rounds(program, &meetings)?,
-        Stops::Threads if program.is_continuation() => writer.entries(program)?,
-        Stops::Threads => writer.region(None, Kernel::ENTRY)?,
+        Stops::Blocks if !writer.together => writer.rounds(program, &meetings)?,
+        Stops::Threads if options.block_list => writer.entries(program)?,
+        Stops::Blocks | Stops::Threads => writer.region(None, Kernel::ENTRY)?,
     }
     let body = writer.body();
     let helpers = helpers::needed_by(&body);
     let words: BTreeSet<&str> = helpers::identifiers(&body).collect();
-    let arguments = arguments(kernel, &words, meetings.lane_bytes());
+    let lane_bytes = if writer.together {
+        together::LANE_BYTES
+    } else {
+        meetings.lane_bytes()
+    };
+    let arguments = arguments(kernel, &words, lane_bytes);
     let entry = format!("hetckpt_{}", names::identifier(&kernel.name));
 
     let requires = requirements(&helpers, &body);
@@ -122,9 +131,10 @@ pub fn generate(
     }
     text.push_str(&head(kernel, &entry, &arguments));
     text.push_str("{\n");
-    let declarations = match stops {
-        Stops::Threads => writer.declarations(),
-        Stops::Blocks => String::new(),
+    let declarations = if writer.goes_in_rounds() {
+        String::new()
+    } else {
+        writer.declarations()
     };
     text.push_str(&locals(kernel, &words, declarations));
     text.push_str(&body);

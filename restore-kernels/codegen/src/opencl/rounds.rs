@@ -15,7 +15,6 @@
 
 use std::fmt::Write as _;
 
-use hetckpt_abi::opencl_program::count;
 use hetckpt_abi::program::Program;
 use hetckpt_ir::basic_block::{BarrierProbe, BarrierReduction, BarrierReductionOp, Terminator};
 use hetckpt_ir::entity::{RegId, ResumePointId, Span};
@@ -27,11 +26,11 @@ use super::Error;
 use super::writer::Writer;
 
 /// The member mask of most programs, as it is written.
-const ALL_LANES: &str = "0xffffffffu";
+pub(super) const ALL_LANES: &str = "0xffffffffu";
 
 /// Words of a round, by index: a thread has not ended; one waits elsewhere than at a barrier; the block is to stop, in the
 /// slot before this one; votes of a barrier's reduction.
-mod word {
+pub(super) mod word {
     pub const LEFT: usize = 0;
     pub const ELSEWHERE: usize = 1;
     pub const STOP: usize = 2;
@@ -126,14 +125,7 @@ impl Writer<'_> {
         self.open("if (thread == 0)");
         self.plain_line("__local uint *const next = round_words + 4 * (round + 1 & 3);");
         self.plain_line("next[0] = 0; next[1] = 0; next[2] = 0; next[3] = 0;");
-        self.open("if (*pause)");
-        self.plain_line(format_args!(
-            "const uint slot = atomic_inc(&counts[{}]);",
-            count::STOPPED
-        ));
-        self.plain_line(format_args!("if (slot < num_stopped) now[{}] = slot + 1;", word::STOP));
-        self.plain_line(format_args!("else atomic_dec(&counts[{}]);", count::STOPPED));
-        self.close();
+        self.take_place();
         self.close();
         self.plain_line(format_args!("if (point != FINISHED) now[{}] = 1;", word::LEFT));
         self.open("switch (point)");
@@ -143,10 +135,7 @@ impl Writer<'_> {
                 let _ = write!(at_barriers, " case {}:", probe.arrive.0);
                 continue;
             };
-            let votes = match reduction.op {
-                BarrierReductionOp::And => format!("!({})", self.condition(reduction.src)),
-                BarrierReductionOp::Or | BarrierReductionOp::Popc => self.condition(reduction.src),
-            };
+            let votes = self.votes(*reduction);
             self.plain_line(format_args!(
                 "case {}: if ({votes}) atomic_inc(&now[{}]); break;",
                 probe.arrive.0,
@@ -160,6 +149,15 @@ impl Writer<'_> {
             self.tell_lanes(meetings)?;
         }
         Ok(())
+    }
+
+    /// The condition under which a thread votes for a reduction.
+    pub(super) fn votes(&self, reduction: BarrierReduction) -> String {
+        let condition = self.condition(reduction.src);
+        match reduction.op {
+            BarrierReductionOp::And => format!("!({condition})"),
+            BarrierReductionOp::Or | BarrierReductionOp::Popc => condition,
+        }
     }
 
     fn tell_lanes(&mut self, meetings: &Meetings<'_>) -> Result<(), Error> {
@@ -216,12 +214,7 @@ impl Writer<'_> {
         for (probe, reduction, span) in &meetings.barriers {
             self.span = *span;
             let result = reduction.map(|reduction| {
-                let votes = format!("now[{}]", word::VOTES);
-                let value = match reduction.op {
-                    BarrierReductionOp::And => format!("{votes} == 0"),
-                    BarrierReductionOp::Or => format!("{votes} != 0"),
-                    BarrierReductionOp::Popc => votes,
-                };
+                let value = outcome_of_votes(reduction.op);
                 format!(" {}", self.assignment(reduction.dst, value))
             });
             self.line(format_args!(
@@ -284,7 +277,8 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    fn outcome(
+    /// Statements that give a lane its results. They name `warp`, the warp's values, and `members`, the lanes that take part.
+    pub(super) fn outcome(
         &self,
         op: WarpOp,
         (dst, dst_pred): (Option<RegId>, Option<RegId>),
@@ -333,7 +327,17 @@ impl Writer<'_> {
     }
 }
 
-fn value_type(op: WarpOp) -> Type {
+/// What the votes for a reduction come to.
+pub(super) fn outcome_of_votes(op: BarrierReductionOp) -> String {
+    let votes = format!("now[{}]", word::VOTES);
+    match op {
+        BarrierReductionOp::And => format!("{votes} == 0"),
+        BarrierReductionOp::Or => format!("{votes} != 0"),
+        BarrierReductionOp::Popc => votes,
+    }
+}
+
+pub(super) fn value_type(op: WarpOp) -> Type {
     match op {
         WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteUni | WarpOp::VoteBallot => Type::Pred,
         WarpOp::MatchAny(ty) | WarpOp::MatchAll(ty) | WarpOp::Redux(_, ty) => ty,

@@ -13,7 +13,12 @@ impl Writer<'_> {
         self.plain_line("__local uint told[1];");
         if self.stops == Stops::Blocks {
             self.plain_line("__local uint round_words[16];");
+        }
+        if self.goes_in_rounds() {
             self.declare_kept();
+        } else if self.together {
+            // 0, but PoCL 3.1 must not see that it is the same for the whole block: it would update it once for each thread.
+            self.plain_line("uint turn = thread >> 31, row_turn = turn;");
         }
         let linear = "get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2))";
         if goes_on {

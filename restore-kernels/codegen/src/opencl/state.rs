@@ -56,6 +56,20 @@ impl Writer<'_> {
         self.copy_frame(|slot, frame| format!("{slot} = {frame};"));
     }
 
+    /// The block's threads, all at `point`, fill `slot` with what they hold.
+    pub(super) fn leave_slot(&mut self, point: ResumePointId) -> Result<(), Error> {
+        self.plain_line(format_args!("((__global uint *)slot)[thread] = {};", point.0 + 1));
+        self.plain_line("if (thread == 0) *(__global uint *)(slot + claim_at) = block;");
+        for reg in self.layout.live_at(point).iter() {
+            let column = self.layout.column(reg).ok_or_else(|| self.malformed("resume point"))?;
+            let at = self.place_in_slot(reg, column);
+            self.store(reg, &at);
+        }
+        self.copy_shared("slot + shared_at", "shared_memory");
+        self.copy_frame(|slot, frame| format!("{slot} = {frame};"));
+        Ok(())
+    }
+
     /// The thread takes its registers, frame and part of shared memory from `slot`.
     pub(super) fn take_slot(&mut self) {
         if self.stops == Stops::Threads {

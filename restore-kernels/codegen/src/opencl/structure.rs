@@ -33,6 +33,15 @@ pub(super) struct Structure {
     is_placed: Vec<bool>,
 }
 
+/// Where control flow ends, besides the kernel's own ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Nowhere.
+    Nowhere,
+    /// Where threads wait for others.
+    WhereThreadsWait,
+}
+
 /// What is around a statement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Surroundings {
@@ -60,9 +69,9 @@ pub(super) enum Route {
 }
 
 impl Structure {
-    /// Finds the place of each block that threads reach from `start` before they wait for others.
-    pub fn new(kernel: &Kernel, start: BbId) -> Self {
-        let cfg = Cfg::new(&region_of(kernel, start));
+    /// Finds the place of each block that threads reach from `start`.
+    pub fn new(kernel: &Kernel, start: BbId, cut: Cut) -> Self {
+        let cfg = Cfg::new(&region_of(kernel, start, cut));
         let dominators = Dominators::new(&cfg);
         let forest = LoopForest::new(&cfg, &dominators);
         let n = cfg.num_blocks();
@@ -140,18 +149,18 @@ impl Structure {
 }
 
 /// True if threads wait at the end of this block, or at its only instruction.
-pub(super) fn waits(block: &BasicBlock) -> bool {
+fn waits(block: &BasicBlock) -> bool {
     let is_warp_op = |inst: &Inst| matches!(inst.op, Op::Warp { .. });
     matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(is_warp_op)
 }
 
-/// Control flow alone, entered at `start`, ended where threads wait.
-fn region_of(kernel: &Kernel, start: BbId) -> Kernel {
+/// Control flow alone, entered at `start`.
+fn region_of(kernel: &Kernel, start: BbId, cut: Cut) -> Kernel {
     let blocks = kernel.iter_blocks().map(|(id, block)| {
         let terminator = if id == Kernel::ENTRY && start != Kernel::ENTRY {
             // Nothing leads to the entry, so it is free.
             Terminator::Jump(start)
-        } else if waits(block) {
+        } else if cut == Cut::WhereThreadsWait && waits(block) {
             Terminator::Exit
         } else {
             block.terminator.clone()

@@ -11,7 +11,7 @@ use hetckpt_ir::types::{Type, Width};
 use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
-use super::structure::{Route, Structure};
+use super::structure::{Cut, Route, Structure};
 use super::{Error, OpenClOptions, names};
 
 /// Nesting from which on a branch jumps over what is not taken instead of enclosing it.
@@ -36,6 +36,8 @@ pub(super) struct Writer<'a> {
     pub options: &'a OpenClOptions,
     /// How threads stop.
     pub stops: Stops,
+    /// They come together wherever they wait.
+    pub together: bool,
     /// Where the blocks of the region being written go.
     pub structure: Structure,
     /// The region being written, if there are several.
@@ -60,7 +62,8 @@ impl<'a> Writer<'a> {
             layout,
             options,
             stops,
-            structure: Structure::new(kernel, Kernel::ENTRY),
+            together: false,
+            structure: Structure::new(kernel, Kernel::ENTRY, Cut::Nowhere),
             region: None,
             between_regions: false,
             changed: RegSet::default(),

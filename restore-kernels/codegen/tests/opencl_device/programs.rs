@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hetckpt_abi::opencl_program::{OpenClProgram, Stops};
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{OpenClOptions, generate};
@@ -9,6 +10,7 @@ use hetckpt_interp::cases::{self, Case};
 use hetckpt_interp::{GlobalMemory, Launch};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::bind_globals;
+use opencl3::device::Device;
 
 use crate::device::{self, ARENA_BASE, Shape};
 
@@ -51,7 +53,20 @@ fn check(name: &str) {
     let probed = hetckpt_probes::probe(&kernel, &Default::default()).unwrap();
     let layout = ThreadStateLayout::new(&probed);
     let program = Program::from_start(probed);
-    let generated = generate(&program, &layout, &OpenClOptions::default()).unwrap();
+    let as_given = |block_list| {
+        let options = OpenClOptions {
+            block_list,
+            ..OpenClOptions::default()
+        };
+        generate(&program, &layout, &options).unwrap()
+    };
+    check_generated(name, device, case, &kernel, &as_given(false));
+    if as_given(true).stops == Stops::Blocks {
+        check_generated(name, device, case, &kernel, &as_given(true));
+    }
+}
+
+fn check_generated(name: &str, device: &Device, case: &Case, kernel: &Kernel, generated: &OpenClProgram) {
     let end = case
         .memory
         .iter()
@@ -69,7 +84,7 @@ fn check(name: &str) {
         shared_bytes: kernel.shared.static_bytes,
         dynamic_shared_bytes: case.dynamic_shared_bytes,
     };
-    assert!(!device::run(device, &generated, shape, &case.params, &mut memory));
+    assert!(!device::run(device, generated, shape, &case.params, &mut memory));
     for (at, bytes) in &case.expected {
         assert_eq!(
             &memory[place(*at)..][..bytes.len()],
@@ -77,7 +92,7 @@ fn check(name: &str) {
             "{name}: the source says otherwise"
         );
     }
-    let expected = interpreted(case, &kernel);
+    let expected = interpreted(case, kernel);
     for (at, bytes) in &case.memory {
         let range = expected.range(*at).unwrap();
         assert_eq!(

@@ -1,5 +1,8 @@
 //! Runs a kernel of the instruction tests on the OpenCL device.
 
+use std::collections::BTreeSet;
+
+use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{OpenClOptions, generate};
@@ -16,7 +19,7 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
         return;
     };
     let input_bytes = operands.len() * 8;
-    let mut memory: Vec<u8> = operands
+    let initial: Vec<u8> = operands
         .iter()
         .chain(output.iter())
         .flat_map(|v| v.to_le_bytes())
@@ -34,21 +37,27 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
     let probed = hetckpt_probes::probe(&program.kernel, &Default::default()).unwrap();
     let layout = ThreadStateLayout::new(&probed);
     let probed = Program::from_start(probed);
-    for has_int64_extended_atomics in [false, true] {
+    let extensions = device.extensions().unwrap();
+    let (mut texts, mut memory) = (BTreeSet::new(), None);
+    for (has_int64_extended_atomics, block_list) in [(false, false), (true, false), (false, true)] {
         let options = OpenClOptions {
             has_int64_extended_atomics,
+            block_list,
         };
         let kernel = generate(&probed, &layout, &options).unwrap();
-        let is_extended = kernel.requires.int64_extended_atomics;
-        if has_int64_extended_atomics && !is_extended {
-            break; // the same text
+        let lacks = kernel.requires.int64_extended_atomics && !extensions.contains("cl_khr_int64_extended_atomics");
+        // Threads that go on each on their own need their slots.
+        let cannot_start = block_list && kernel.stops == Stops::Threads;
+        if lacks || cannot_start || !texts.insert(kernel.text.clone()) {
+            continue;
         }
-        let extensions = device.extensions().unwrap();
-        if is_extended && !extensions.contains("cl_khr_int64_extended_atomics") {
-            break;
+        let mut after = initial.clone();
+        assert!(!device::run(device, &kernel, shape, &params, &mut after));
+        if let Some(before) = memory.replace(after) {
+            assert!(Some(before) == memory, "{options:?} gives something else");
         }
-        assert!(!device::run(device, &kernel, shape, &params, &mut memory));
     }
+    let memory = memory.unwrap();
     for (value, bytes) in output.iter_mut().zip(memory[input_bytes..].chunks(8)) {
         *value = u64::from_le_bytes(bytes.try_into().unwrap());
     }
