@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Checkpoint and restore GPU programs, in the middle of their kernels.
 ///
-/// hetckpt runs unmodified CUDA programs on an NVIDIA GPU or on the CPU, stops them at any moment, stores process and
-/// device state in one archive, and resumes them on whatever device is there.
+/// hetckpt runs unmodified CUDA programs on an NVIDIA GPU, an OpenCL device or the CPU, stops them at any moment, stores
+/// process and device state in one archive, and resumes them on whatever device is there.
 #[derive(Debug, Parser)]
 #[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
