@@ -22,7 +22,7 @@ done
 
 missing=()
 compgen -G '/etc/OpenCL/vendors/*.icd' >/dev/null || missing+=(pocl-opencl-icd)
-ldconfig -p | grep -q 'libOpenCL\.so\.1' || missing+=(ocl-icd-libopencl1)
+[[ $(ldconfig -p) == *libOpenCL.so.1* ]] || missing+=(ocl-icd-libopencl1)
 command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/bin/clang' >/dev/null || missing+=(clang)
 [ ${#missing[@]} != 0 ] || exit 0
 
