@@ -112,7 +112,7 @@ impl Writer<'_> {
         self.tell(meetings)?;
         self.span = Span::default();
         self.plain_line("block_barrier();");
-        self.stop();
+        self.stop()?;
         self.plain_line(format_args!("if (!now[{}]) break;", word::LEFT));
         self.go_on(meetings)?;
         self.close();
@@ -190,16 +190,12 @@ impl Writer<'_> {
     }
 
     /// If there is a slot for it, the block leaves what it holds and ends. All of its threads may have ended by now.
-    fn stop(&mut self) {
+    fn stop(&mut self) -> Result<(), Error> {
         self.open(format_args!("if (now[{}])", word::STOP));
-        self.slot_layout();
-        self.plain_line(format_args!(
-            "__global uchar *const slot = stopped + (now[{}] - 1) * slot_bytes;",
-            word::STOP
-        ));
-        self.fill_slot();
+        self.leave_slot(word::STOP, None)?;
         self.plain_line("break;");
         self.close();
+        Ok(())
     }
 
     /// Those go on for whom the others have come.

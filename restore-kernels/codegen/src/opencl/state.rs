@@ -44,30 +44,36 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The block's threads fill `slot` with what they hold.
-    pub(super) fn fill_slot(&mut self) {
-        self.plain_line("((__global uint *)slot)[thread] = point + 1;");
+    /// The block's threads leave what they hold in the slot that `word` names, which counts from 1; `point` is where all of them
+    /// are, if they are together.
+    pub(super) fn leave_slot(&mut self, word: usize, point: Option<ResumePointId>) -> Result<(), Error> {
+        self.slot_layout();
+        self.plain_line(format_args!(
+            "__global uchar *const slot = stopped + (now[{word}] - 1) * slot_bytes;"
+        ));
+        let stored = point.map_or_else(|| "point + 1".to_owned(), |point| (point.0 + 1).to_string());
+        self.plain_line(format_args!("((__global uint *)slot)[thread] = {stored};"));
         self.plain_line("if (thread == 0) *(__global uint *)(slot + claim_at) = block;");
-        for width in WIDTHS {
-            let place = self.column_in_slot(width);
-            self.copy_kept(width, |i| format!("{place} = {}[{i}];", array(width)));
-        }
-        self.copy_shared("slot + shared_at", "shared_memory");
-        self.copy_frame(|slot, frame| format!("{slot} = {frame};"));
-    }
-
-    /// The block's threads, all at `point`, fill `slot` with what they hold.
-    pub(super) fn leave_slot(&mut self, point: ResumePointId) -> Result<(), Error> {
-        self.plain_line(format_args!("((__global uint *)slot)[thread] = {};", point.0 + 1));
-        self.plain_line("if (thread == 0) *(__global uint *)(slot + claim_at) = block;");
+        let Some(point) = point else {
+            for width in WIDTHS {
+                let place = self.column_in_slot(width);
+                self.copy_kept(width, |i| format!("{place} = {}[{i}];", array(width)));
+            }
+            self.copy_memory_to_slot();
+            return Ok(());
+        };
         for reg in self.layout.live_at(point).iter() {
             let column = self.layout.column(reg).ok_or_else(|| self.malformed("resume point"))?;
             let at = self.place_in_slot(reg, column);
             self.store(reg, &at);
         }
+        self.copy_memory_to_slot();
+        Ok(())
+    }
+
+    fn copy_memory_to_slot(&mut self) {
         self.copy_shared("slot + shared_at", "shared_memory");
         self.copy_frame(|slot, frame| format!("{slot} = {frame};"));
-        Ok(())
     }
 
     /// The thread takes its registers, frame and part of shared memory from `slot`.

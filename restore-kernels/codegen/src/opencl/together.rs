@@ -107,12 +107,7 @@ impl Writer<'_> {
         }
         self.plain_line("block_barrier();");
         self.open(format_args!("if (now[{}])", word::STOP));
-        self.slot_layout();
-        self.plain_line(format_args!(
-            "__global uchar *const slot = stopped + (now[{}] - 1) * slot_bytes;",
-            word::STOP
-        ));
-        self.leave_slot(point)?;
+        self.leave_slot(word::STOP, Some(point))?;
         self.plain_line("return;");
         self.close();
         if let Some(reduction) = reduction {
