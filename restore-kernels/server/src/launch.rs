@@ -112,6 +112,7 @@ pub fn launch_front(session: &Session, queues: &mut Queues, stream: u64) {
         return;
     };
     let Some(item) = s.queue.pop_front() else { return };
+    queues.builds_before_launches = false;
     let queue = match &s.device_queue {
         Some(queue) => Ok(Arc::clone(queue)),
         None => session.device.create_queue(s.priority).map(Arc::<dyn Queue>::from),

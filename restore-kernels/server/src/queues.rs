@@ -149,6 +149,12 @@ impl Stream {
         }
     }
 
+    /// Place of the first launch, among those that a pause can have held back, whose kernel is not built.
+    fn unbuilt(&self) -> Option<usize> {
+        let held_back = self.queue.iter().take(MAX_IN_FLIGHT);
+        held_back.into_iter().position(|item| item.is_built() == Some(false))
+    }
+
     /// True if it has nothing to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -199,6 +205,9 @@ pub struct Queues {
     pub host_functions_done: HashSet<u64>,
     /// Nothing is started while this is set.
     pub is_paused: bool,
+    /// What a pause held back goes on only once all launches of it are built: the driver loads no code while kernels run,
+    /// and a pause would have to wait for that. Unset by the first launch.
+    pub builds_before_launches: bool,
     /// Threads that carry out pending commands.
     pub num_carrying_out: u64,
     /// The reader of the ring.
@@ -219,8 +228,8 @@ pub enum Step {
     Wait,
     /// Launch the front item: its kernel is built.
     Launch,
-    /// Build the front item's kernel.
-    Build,
+    /// Build the kernel of the item at this place in the queue.
+    Build(usize),
     /// Wait for the first launch in flight.
     Reap(Arc<dyn RunningLaunch>),
     /// Carry out the front item.
@@ -245,6 +254,7 @@ impl Queues {
             pending: Vec::new(),
             host_functions_done: HashSet::new(),
             is_paused: false,
+            builds_before_launches: false,
             num_carrying_out: 0,
             reading: Reading::On,
             is_ending: false,
@@ -348,20 +358,28 @@ impl Queues {
         }
         let front = s.queue.front().filter(|i| self.are_reached(&i.after));
         let may_start = !self.is_paused && !self.is_ending;
-        if let (Some(item), true) = (front, may_start)
+        let mut may_launch = may_start;
+        if self.builds_before_launches && may_start && self.fault == 0 {
+            if let Some(at) = s.unbuilt() {
+                return Step::Build(at);
+            }
+            may_launch = self.streams.values().all(|s| s.unbuilt().is_none());
+        }
+        if let (Some(item), true) = (front, may_launch)
             && !s.is_draining
             && s.in_flight.len() < if item.is_opaque() { 1 } else { MAX_IN_FLIGHT }
             && self.fault == 0
         {
             match item.is_built() {
                 Some(true) => return Step::Launch,
-                Some(false) => return Step::Build,
+                Some(false) => return Step::Build(0),
                 None => {}
             }
         }
         if let Some(first) = s.in_flight.front() {
             return Step::Reap(Arc::clone(&first.running));
         }
+        let front = front.filter(|item| may_launch || item.is_built().is_none());
         let Some(item) = front.filter(|_| may_start) else {
             let is_empty = s.queue.is_empty() && s.stopped.is_empty();
             return if s.is_destroyed && is_empty && !self.is_paused {

@@ -28,7 +28,7 @@ pub fn kick(session: &Arc<Session>, stream: u64) {
                 vanish(&mut queues, stream);
                 break;
             }
-            Step::Wait | Step::Build | Step::Reap(_) | Step::Execute => break,
+            Step::Wait | Step::Build(_) | Step::Reap(_) | Step::Execute => break,
         }
     }
     if let Some(s) = queues.streams.get_mut(&stream)
@@ -158,11 +158,11 @@ fn run(session: &Arc<Session>, stream: u64) {
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             Step::Launch => launch::launch_front(session, &mut queues, stream),
-            Step::Build => {
+            Step::Build(at) => {
                 let Some(s) = queues.streams.get_mut(&stream) else {
                     break;
                 };
-                let Some(item) = s.queue.front().cloned() else { continue };
+                let Some(item) = s.queue.get(at).cloned() else { continue };
                 s.is_busy = true;
                 s.is_building = true;
                 drop(queues);

@@ -6,6 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hetckpt_codegen::ptx::PtxOptions;
 use hetckpt_ring::command::{Command, EventId, Rows, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::error::RingError;
@@ -13,6 +14,7 @@ use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::runtime_dir::socket_path;
 use hetckpt_server::control::{Control, SocketFile};
+use hetckpt_server::generate::Generator;
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
 use support::{Server, start, start_with_deadline};
@@ -259,6 +261,30 @@ fn a_restored_session_can_be_captured_again() {
         old.push(std::mem::replace(&mut server, restored));
     }
     assert_eq!(app.words(DEFAULT, out, 5), [200; 5]);
+}
+
+#[test]
+fn what_was_stopped_is_built_before_any_of_it_runs() {
+    let (app, server) = start();
+    app.load();
+    let outs = [(); 2].map(|()| {
+        let out = app.malloc(4096);
+        app.count(DEFAULT, out, 1, 2000);
+        out
+    });
+    server.wait_additions(100);
+    server.pause();
+    let dir = tempfile::tempdir().unwrap();
+    server.capture(dir.path());
+    let restored = Server::restore_on(dir.path(), &app, Generator::Ptx(PtxOptions::default()));
+    restored.wait_additions(1);
+    restored.pause();
+    let dir = tempfile::tempdir().unwrap();
+    restored.capture(dir.path());
+    let again = Server::restore(dir.path(), &app);
+    assert_eq!(outs.map(|out| app.words(DEFAULT, out, 1)), [[2000], [2000]]);
+    // Had the second been built while the first ran, the pause would have come after the first.
+    assert!(again.device.additions.load(std::sync::atomic::Ordering::SeqCst) > 2000);
 }
 
 /// The first bytes of a cubin.

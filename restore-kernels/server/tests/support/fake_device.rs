@@ -19,6 +19,13 @@ use hetckpt_ir::entity::{RegId, ResumePointId};
 pub struct Shared {
     memory: Mutex<BTreeMap<u64, Vec<u8>>>,
     pause: AtomicBool,
+    /// Launches that have not ended.
+    running: Mutex<usize>,
+    ended: Condvar,
+    /// The driver loads no code while kernels run.
+    loads_alone: bool,
+    /// Held while it waits for that: a pause cannot be requested then either.
+    driver: Mutex<()>,
     /// Additions made, for tests that wait for progress.
     pub additions: AtomicU64,
 }
@@ -33,6 +40,13 @@ fn driver(reason: &str) -> DeviceError {
 }
 
 impl Shared {
+    pub fn new(loads_alone: bool) -> Self {
+        Self {
+            loads_alone,
+            ..Self::default()
+        }
+    }
+
     fn with<T>(&self, addr: u64, size: usize, f: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
         let mut memory = self.memory.lock().unwrap();
         let (&start, bytes) = memory
@@ -101,7 +115,7 @@ impl RunningLaunch for Running {
 
 type Job = (Launch, Arc<Running>);
 
-struct FakeQueue(mpsc::Sender<Job>);
+struct FakeQueue(mpsc::Sender<Job>, Arc<Shared>);
 
 impl Queue for FakeQueue {
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
@@ -111,6 +125,7 @@ impl Queue for FakeQueue {
             changed: Condvar::new(),
         };
         let running = Arc::new(running);
+        *self.1.running.lock().unwrap() += 1;
         self.0.send((launch, Arc::clone(&running))).unwrap();
         Ok(running)
     }
@@ -241,6 +256,12 @@ impl Device for FakeDevice {
         Ok(())
     }
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+        let _driver = self.0.driver.lock().unwrap();
+        let mut running = self.0.running.lock().unwrap();
+        while self.0.loads_alone && *running > 0 {
+            running = self.0.ended.wait(running).unwrap();
+        }
+        drop(running);
         // A 32-bit register that is live at the first resume point after the entry: the last column of that width.
         let live = request.layout.live_at(ResumePointId(1));
         let columns = live.iter().filter_map(|r: RegId| request.layout.column(r));
@@ -281,12 +302,15 @@ impl Device for FakeDevice {
                 let outcome = run(&shared, &launch).unwrap_or_else(Outcome::Failed);
                 *running.outcome.lock().unwrap() = Some(outcome);
                 running.done.store(true, Ordering::SeqCst);
+                *shared.running.lock().unwrap() -= 1;
+                shared.ended.notify_all();
                 running.changed.notify_all();
             }
         });
-        Ok(Box::new(FakeQueue(sender)))
+        Ok(Box::new(FakeQueue(sender, Arc::clone(&self.0))))
     }
     fn request_pause(&self) -> Result<(), DeviceError> {
+        let _driver = self.0.driver.lock().unwrap();
         self.0.pause.store(true, Ordering::SeqCst);
         Ok(())
     }

@@ -32,12 +32,12 @@ pub struct Server {
     pub device: Arc<Shared>,
 }
 
-fn chosen() -> (Chosen, Arc<Shared>) {
-    let shared = Arc::new(Shared::default());
+fn chosen(generator: Generator) -> (Chosen, Arc<Shared>) {
+    let shared = Arc::new(Shared::new(!generator.loads_while_running()));
     (
         Chosen {
             device: Arc::new(FakeDevice(Arc::clone(&shared))),
-            generator: Generator::Cpu,
+            generator,
         },
         shared,
     )
@@ -73,8 +73,13 @@ impl Server {
 
     /// A new server from the files in `dir`, attached to the application.
     pub fn restore(dir: &Path, app: &App) -> Self {
+        Self::restore_on(dir, app, Generator::Cpu)
+    }
+
+    /// The same with a device that takes what `generator` makes.
+    pub fn restore_on(dir: &Path, app: &App, generator: Generator) -> Self {
         let state = restore::read_state(dir, PID).unwrap();
-        let (chosen, device) = chosen();
+        let (chosen, device) = chosen(generator);
         let session = restore::restore(dir, PID, &state, chosen).unwrap();
         let server = Self { session, device }.connect(&app.ring);
         pause::go_on(&server.session);
@@ -90,7 +95,7 @@ pub fn start() -> (App, Server) {
 pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
     let (ring, memory) = Producer::create().unwrap();
     let producer = Producer::new(memory, Box::new(|| true));
-    let (chosen, device) = chosen();
+    let (chosen, device) = chosen(Generator::Cpu);
     let description = chosen.device.describe();
     let virtual_device = virtual_device::of_device(&description);
     let session = Session::new(PID, chosen.device, chosen.generator, virtual_device);
