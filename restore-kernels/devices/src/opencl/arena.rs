@@ -69,7 +69,7 @@ impl Arena {
             });
             match got {
                 Ok((mem, transfers)) => return Ok(Self::new(mem, Backing::Separate(transfers), size)),
-                Err(error) if size / 2 < GRANULARITY => return Err(error),
+                Err(error) if !error.is_lack_of_memory() || size / 2 < GRANULARITY => return Err(error),
                 Err(_) => size = size / 2 / GRANULARITY * GRANULARITY,
             }
         }

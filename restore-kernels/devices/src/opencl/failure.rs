@@ -1,6 +1,9 @@
 //! A call that OpenCL refused.
 
-use opencl3::error_codes::{ClError, DLOPEN_RUNTIME_LOAD_FAILED};
+use opencl3::error_codes::{
+    CL_INVALID_BUFFER_SIZE, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, ClError,
+    DLOPEN_RUNTIME_LOAD_FAILED,
+};
 
 use crate::error::DeviceError;
 
@@ -14,6 +17,14 @@ pub(super) struct ClFailure {
 pub(super) type Result<T> = std::result::Result<T, ClFailure>;
 
 impl ClFailure {
+    /// True if less might have been granted.
+    pub fn is_lack_of_memory(&self) -> bool {
+        matches!(
+            self.code,
+            CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_RESOURCES | CL_OUT_OF_HOST_MEMORY | CL_INVALID_BUFFER_SIZE
+        )
+    }
+
     /// The error's name and number.
     pub fn reason(&self) -> String {
         match self.code {

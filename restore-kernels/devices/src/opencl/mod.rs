@@ -30,7 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use opencl3::device::{CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU};
+use opencl3::device::{
+    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
+};
 
 use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, LoadedKernel, Queue};
 use crate::error::DeviceError;
@@ -198,6 +200,10 @@ fn arena_bytes(id: DeviceId, description: &DeviceDescription, options: &OpenClOp
 /// A context and an arena in the host's memory, if the device can be seen to share it. Errors are text.
 fn share(id: DeviceId, limits: &Limits, arena_bytes: u64) -> Result<(Context, Arena), String> {
     let text = |e: failure::ClFailure| format!("{}: {}", e.call, e.reason());
+    // Drivers of other devices copy the buffer back and forth, even what of it cannot be accessed.
+    if id.number(CL_DEVICE_HOST_UNIFIED_MEMORY) == 0 {
+        return Err("the device has memory of its own".into());
+    }
     let context = Context::new(id).map_err(text)?;
     let arena = Arena::shared(&context, arena_bytes)?;
     let tests = SelfTest::new(&context, limits).map_err(text)?;

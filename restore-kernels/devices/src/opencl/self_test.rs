@@ -17,7 +17,8 @@ __kernel void hk_address(__global ulong *arena, __global ulong *outside, ulong h
     outside[0] = (ulong)arena;
     outside[1] = arena[0];
     arena[1] = 0x5eed;
-    *(__global ulong *)((__global uchar *)arena + (host - base)) = 0xfeed;
+    // Elsewhere the other memory is not there.
+    if ((ulong)arena == base) *(__global ulong *)((__global uchar *)arena + (host - base)) = 0xfeed;
 }
 
 // Counts the groups that have seen the word change, that have found it changed already, and that have given up.

@@ -37,7 +37,7 @@ pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
     for force_separate in [false, true] {
         let options = OpenClOptions {
             force_separate,
-            max_arena_bytes: Some(256 << 20),
+            max_arena_bytes: options.max_arena_bytes.or(Some(256 << 20)),
             ..options.clone()
         };
         let alone = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,8 +2,9 @@
 
 use hetckpt_devices::device::{DEVICE_BASE, Device as _, Fill, GRANULARITY};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_devices::opencl::OpenClOptions;
 
-use crate::fixture::{OUT, left, on_devices};
+use crate::fixture::{OUT, left, on_devices, on_devices_with};
 use crate::programs::plain;
 
 #[test]
@@ -38,6 +39,38 @@ fn what_cannot_be_mapped_is_refused() {
         let before = device.describe().free_bytes;
         device.unmap(DEVICE_BASE, 4 * GRANULARITY).unwrap();
         assert!(device.describe().free_bytes >= before);
+    });
+}
+
+#[test]
+fn memory_far_from_its_start() {
+    let options = OpenClOptions {
+        max_arena_bytes: Some(6 << 30),
+        ..OpenClOptions::default()
+    };
+    on_devices_with(&options, |bench| {
+        let device = &bench.device;
+        let total = device.describe().total_bytes;
+        for middle in [total / 2 / (1 << 30) * (1 << 30), total - GRANULARITY] {
+            let middle = DEVICE_BASE + middle;
+            device.map(middle - GRANULARITY, 2 * GRANULARITY).unwrap();
+            device.fill(middle - 512, 4, Fill::U32(0x89ab_cdef), 256, 1).unwrap();
+            device.copy(OUT, middle - 516, 1032).unwrap();
+            let (mut here, mut there) = ([1; 1032], [1; 1032]);
+            device.read(OUT, &mut here).unwrap();
+            device.read(middle - 516, &mut there).unwrap();
+            let mut wanted = [0; 1032];
+            for word in wanted[4..1028].chunks_exact_mut(4) {
+                word.copy_from_slice(&0x89ab_cdef_u32.to_le_bytes());
+            }
+            assert_eq!(here, wanted);
+            assert_eq!(there, wanted);
+            device.write(middle, &[7; 64]).unwrap();
+            device.read(middle - 4, &mut there[..72]).unwrap();
+            assert_eq!(there[4..68], [7; 64]);
+            assert_eq!((&there[..4], &there[68..72]), (&wanted[4..8], &wanted[4..8]));
+            device.unmap(middle - GRANULARITY, 2 * GRANULARITY).unwrap();
+        }
     });
 }
 
