@@ -130,7 +130,11 @@ impl<'a> Job<'a> {
                 }
                 last = Some(row);
             }
-            ensure!(!self.supervisor.has_ended()?, "the program ended before it had {what}");
+            ensure!(
+                !self.supervisor.has_ended()?,
+                "the program ended before it had {what}\n{}",
+                self.supervisor.said()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         bail!("the program did not get to have {what}; `hetckpt ps` has {last:?}")

@@ -200,6 +200,16 @@ impl Running {
         Ok(self.child.try_wait()?.is_some())
     }
 
+    /// What it has printed so far, for messages.
+    #[must_use]
+    pub fn said(&self) -> String {
+        format!(
+            "stdout: {}\nstderr: {}",
+            self.stdout.text().trim_end(),
+            self.stderr.text().trim_end()
+        )
+    }
+
     /// Waits until its standard error holds `part`.
     ///
     /// # Errors

@@ -108,8 +108,17 @@ fn dumps_a_restored_program_again_and_again(context: &mut Context) -> Result<()>
         let baseline = calibration::baseline(&program)?;
         let baseline = calibration::uninterrupted(&program, baseline.length.saturating_mul(4).min(program.longest))?;
         let mut job = Job::start(&context.sandbox, &program.command(baseline.length))?;
-        for _ in 0..4 {
-            job.wait_for_kernel()?;
+        for round in 0..4 {
+            let begin = Instant::now();
+            job.wait_for_kernel().with_context(|| {
+                format!(
+                    "{} of length {}, {:?} after restore {round}; kernels in flight for {:?} when uninterrupted",
+                    program.name,
+                    baseline.length,
+                    begin.elapsed(),
+                    baseline.kernels
+                )
+            })?;
             let dumped = job.dump()?;
             ensure_mid_flight(&dumped)?;
             job = dumped.restore()?;

@@ -34,13 +34,21 @@ pub fn device() -> Option<&'static Device> {
 }
 
 fn find() -> Option<Device> {
-    let wanted = std::env::var("HETCKPT_TEST_OPENCL").unwrap_or_default();
-    let platforms = get_platforms().ok()?;
-    let mut platforms = platforms
-        .iter()
-        .filter(|p| p.name().is_ok_and(|name| name.contains(&wanted)));
-    let id = platforms.find_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).ok()?.first().copied())?;
-    Some(Device::new(id))
+    let wanted = std::env::var("HETCKPT_TEST_OPENCL");
+    let (platform, device) = match &wanted {
+        Ok(text) => text.split_once(':').unwrap(),
+        Err(_) => ("0", "0"),
+    };
+    let (platform, device): (usize, usize) = (platform.parse().unwrap(), device.parse().unwrap());
+    let found = get_platforms()
+        .ok()
+        .and_then(|platforms| platforms.get(platform)?.get_devices(CL_DEVICE_TYPE_ALL).ok())
+        .and_then(|devices| devices.get(device).copied());
+    assert!(
+        found.is_some() || wanted.is_err(),
+        "there is no OpenCL device {platform}:{device}"
+    );
+    found.map(Device::new)
 }
 
 /// Runs `kernel` on memory that starts at [`ARENA_BASE`]; true if it trapped.

@@ -1,7 +1,7 @@
 //! Generated OpenCL C, built and run by an OpenCL device, against the reference interpreter: instruction by instruction,
 //! and the test programs' kernels. Skipped by name where there is no OpenCL device.
 //!
-//! `HETCKPT_TEST_OPENCL=NAME` picks the first device whose platform's name contains NAME.
+//! `HETCKPT_TEST_OPENCL` picks another device than the first (`1:0`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "tests that are skipped say so")]
 
