@@ -280,6 +280,12 @@ pub trait Device: Send + Sync {
     /// [`DeviceError::Driver`].
     fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError>;
 
+    /// True if [`Device::load`] works while kernels run, without waiting for them. Where it does not, a pause requested
+    /// meanwhile would wait as well.
+    fn loads_while_running(&self) -> bool {
+        true
+    }
+
     /// Tells all launches, present and future, to stop at their next probe. Returns as soon as they are told.
     ///
     /// # Errors

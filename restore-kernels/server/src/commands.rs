@@ -138,7 +138,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     if params.len() < usize::try_from(param_bytes).unwrap_or(usize::MAX) || grid.contains(&0) || block.contains(&0) {
         return Err(cu::INVALID_VALUE);
     }
-    let build_before = if session.builder.generator.loads_while_running() || kernel.is_built() {
+    let build_before = if session.device.loads_while_running() || kernel.is_built() {
         Vec::new()
     } else {
         lock(&session.modules).unbuilt(id.module.0)

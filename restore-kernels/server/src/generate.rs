@@ -63,12 +63,6 @@ impl Generator {
         matches!(self, Self::OpenCl(_)) && opencl::stops(kernel) == Stops::Blocks
     }
 
-    /// True if the device can load code while kernels run, and without waiting for them.
-    #[must_use]
-    pub fn loads_while_running(self) -> bool {
-        !matches!(self, Self::Ptx(_))
-    }
-
     /// What a device is asked to load so that `kernel` starts as `start` says.
     ///
     /// # Errors

@@ -121,7 +121,7 @@ pub fn go_on(session: &Arc<Session>) {
     let streams: Vec<u64> = {
         let mut queues = lock(&session.queues);
         queues.is_paused = false;
-        queues.builds_before_launches = !session.builder.generator.loads_while_running();
+        queues.builds_before_launches = !session.device.loads_while_running();
         queues.reading = Reading::On;
         queues.streams.keys().copied().collect()
     };

@@ -6,7 +6,6 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hetckpt_codegen::ptx::PtxOptions;
 use hetckpt_ring::command::{Command, EventId, Rows, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::error::RingError;
@@ -14,7 +13,6 @@ use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::runtime_dir::socket_path;
 use hetckpt_server::control::{Control, SocketFile};
-use hetckpt_server::generate::Generator;
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
 use support::{Server, start, start_with_deadline};
@@ -276,7 +274,7 @@ fn what_was_stopped_is_built_before_any_of_it_runs() {
     server.pause();
     let dir = tempfile::tempdir().unwrap();
     server.capture(dir.path());
-    let restored = Server::restore_on(dir.path(), &app, Generator::Ptx(PtxOptions::default()));
+    let restored = Server::restore_on(dir.path(), &app, true);
     restored.wait_additions(1);
     restored.pause();
     let dir = tempfile::tempdir().unwrap();

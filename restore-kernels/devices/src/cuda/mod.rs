@@ -340,6 +340,10 @@ impl Device for CudaDevice {
         }))
     }
 
+    fn loads_while_running(&self) -> bool {
+        false
+    }
+
     fn request_pause(&self) -> Result<(), DeviceError> {
         let inner = &self.inner;
         inner.context.enter()?;

@@ -300,6 +300,11 @@ impl Device for OpenClDevice {
         }))
     }
 
+    /// NVIDIA's driver does not; others are not trusted with it either.
+    fn loads_while_running(&self) -> bool {
+        self.inner.limits.is_cpu
+    }
+
     fn request_pause(&self) -> Result<(), DeviceError> {
         Ok(self.inner.pausing.request()?)
     }

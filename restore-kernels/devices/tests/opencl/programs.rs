@@ -46,7 +46,7 @@ ulong step(ulong sum, uint i) { return sum * 6364136223846793005UL + i; }
 __kernel void steps(__global uchar *arena, ulong base, Params params, __global uint *counts,
                     __global const volatile uint *pause, uint4 grid, __global const uint *resumed,
                     __global const uchar *slots, __global uint *turned_away, __global uchar *stopped, uint num_stopped,
-                    __local uchar *shared) {
+                    __local ulong2 *shared) {
     __local uint is_away;
     __local int place;
     const uint threads = get_local_size(0), t = get_local_id(0), group = get_group_id(0);

@@ -309,6 +309,9 @@ impl Device for FakeDevice {
         });
         Ok(Box::new(FakeQueue(sender, Arc::clone(&self.0))))
     }
+    fn loads_while_running(&self) -> bool {
+        !self.0.loads_alone
+    }
     fn request_pause(&self) -> Result<(), DeviceError> {
         let _driver = self.0.driver.lock().unwrap();
         self.0.pause.store(true, Ordering::SeqCst);

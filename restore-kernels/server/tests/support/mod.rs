@@ -32,12 +32,12 @@ pub struct Server {
     pub device: Arc<Shared>,
 }
 
-fn chosen(generator: Generator) -> (Chosen, Arc<Shared>) {
-    let shared = Arc::new(Shared::new(!generator.loads_while_running()));
+fn chosen(loads_alone: bool) -> (Chosen, Arc<Shared>) {
+    let shared = Arc::new(Shared::new(loads_alone));
     (
         Chosen {
             device: Arc::new(FakeDevice(Arc::clone(&shared))),
-            generator,
+            generator: Generator::Cpu,
         },
         shared,
     )
@@ -73,13 +73,13 @@ impl Server {
 
     /// A new server from the files in `dir`, attached to the application.
     pub fn restore(dir: &Path, app: &App) -> Self {
-        Self::restore_on(dir, app, Generator::Cpu)
+        Self::restore_on(dir, app, false)
     }
 
-    /// The same with a device that takes what `generator` makes.
-    pub fn restore_on(dir: &Path, app: &App, generator: Generator) -> Self {
+    /// The same with a device that may load code only while no kernel runs.
+    pub fn restore_on(dir: &Path, app: &App, loads_alone: bool) -> Self {
         let state = restore::read_state(dir, PID).unwrap();
-        let (chosen, device) = chosen(generator);
+        let (chosen, device) = chosen(loads_alone);
         let session = restore::restore(dir, PID, &state, chosen).unwrap();
         let server = Self { session, device }.connect(&app.ring);
         pause::go_on(&server.session);
@@ -95,7 +95,7 @@ pub fn start() -> (App, Server) {
 pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
     let (ring, memory) = Producer::create().unwrap();
     let producer = Producer::new(memory, Box::new(|| true));
-    let (chosen, device) = chosen(Generator::Cpu);
+    let (chosen, device) = chosen(false);
     let description = chosen.device.describe();
     let virtual_device = virtual_device::of_device(&description);
     let session = Session::new(PID, chosen.device, chosen.generator, virtual_device);
