@@ -140,11 +140,11 @@ impl Writer<'_> {
             Terminator::Barrier {
                 probe, reduction, next, ..
             } => {
-                let probe = probe.ok_or_else(|| self.malformed("barrier without probe"))?;
                 if self.together {
-                    self.meet(probe.arrive, *reduction)?;
+                    self.meet(probe.map(|probe| probe.arrive), *reduction)?;
                     End::Goes(*next)
                 } else {
+                    let probe = probe.ok_or_else(|| self.malformed("barrier without probe"))?;
                     self.rest_at(probe.arrive);
                     End::Left
                 }
@@ -173,6 +173,11 @@ impl Writer<'_> {
         self.stops == Stops::Blocks && !self.together
     }
 
+    /// True if the code has no way to stop.
+    pub(super) fn never_stops(&self) -> bool {
+        self.options.never_stops && !self.goes_in_rounds()
+    }
+
     /// The thread waits for others.
     fn rest_at(&mut self, point: ResumePointId) {
         self.keep(point);
@@ -190,7 +195,8 @@ impl Writer<'_> {
     /// A probe in a loop.
     fn poll(&mut self, point: ResumePointId) -> Result<(), Error> {
         match self.stops {
-            Stops::Blocks if self.together => self.meet(point, None)?,
+            _ if self.never_stops() => {}
+            Stops::Blocks if self.together => self.meet(Some(point), None)?,
             Stops::Blocks => {
                 self.open("if (*pause)");
                 self.rest_at(point);

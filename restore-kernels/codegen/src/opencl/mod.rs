@@ -54,6 +54,9 @@ pub struct OpenClOptions {
     pub has_int64_extended_atomics: bool,
     /// Groups are told their blocks, some of which go on from where they stopped.
     pub block_list: bool,
+    /// Nothing stops, not even before the start: for measuring what probes cost. Kernels whose threads do not come to their
+    /// barriers all together need their probes all the same.
+    pub never_stops: bool,
 }
 
 /// How threads of `kernel` stop.
@@ -97,13 +100,14 @@ pub fn generate(
     let kernel = &program.kernel;
     let stops = stops(kernel);
     let meetings = Meetings::of(kernel);
-    if stops == Stops::Blocks && kernel.resume_points.is_empty() {
+    let mut writer = Writer::new(kernel, layout, options, stops);
+    writer.together = stops == Stops::Blocks && !options.block_list && together::all_come_together(kernel);
+    let needs_probes = writer.goes_in_rounds() || !options.never_stops;
+    if stops == Stops::Blocks && needs_probes && kernel.resume_points.is_empty() {
         return Err(Error::NotProbed {
             kernel: kernel.name.clone(),
         });
     }
-    let mut writer = Writer::new(kernel, layout, options, stops);
-    writer.together = stops == Stops::Blocks && !options.block_list && together::all_come_together(kernel);
     writer.start(options.block_list || writer.goes_in_rounds());
     match stops {
         Stops::Blocks if !writer.together => writer.rounds(program, &meetings)?,

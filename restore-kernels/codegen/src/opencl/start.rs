@@ -34,6 +34,9 @@ impl Writer<'_> {
                 "const uint ctaid_x = get_group_id(0), ctaid_y = get_group_id(1), ctaid_z = get_group_id(2);",
             );
         }
+        if self.never_stops() {
+            return self.first_words();
+        }
         self.open("if (thread == 0)");
         self.plain_line("told[0] = *pause;");
         if self.stops == Stops::Blocks {
@@ -50,6 +53,14 @@ impl Writer<'_> {
         self.close();
         if goes_on {
             self.find_slot();
+        }
+    }
+
+    /// Makes the words ready through which threads vote.
+    fn first_words(&mut self) {
+        if self.stops == Stops::Blocks {
+            self.plain_line("if (thread == 0) for (uint i = 0; i < 16; i++) round_words[i] = 0;");
+            self.plain_line("block_barrier();");
         }
     }
 

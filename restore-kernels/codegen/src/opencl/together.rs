@@ -88,7 +88,15 @@ fn before(cfg: &Cfg, starts: &[BbId], join: Option<BbId>) -> Vec<bool> {
 
 impl Writer<'_> {
     /// The block meets, and stops at `point` if it is asked to. Threads vote for a reduction that follows.
-    pub(super) fn meet(&mut self, point: ResumePointId, reduction: Option<BarrierReduction>) -> Result<(), Error> {
+    pub(super) fn meet(
+        &mut self,
+        point: Option<ResumePointId>,
+        reduction: Option<BarrierReduction>,
+    ) -> Result<(), Error> {
+        if self.never_stops() && reduction.is_none() {
+            self.line("block_barrier();");
+            return Ok(());
+        }
         self.line("{");
         self.depth += 1;
         self.plain_line("__local uint *const now = round_words + 4 * turn;");
@@ -99,17 +107,22 @@ impl Writer<'_> {
             word::STOP,
             word::VOTES
         ));
-        self.take_place();
+        if !self.never_stops() {
+            self.take_place();
+        }
         self.close();
         if let Some(reduction) = reduction {
             let votes = self.votes(reduction);
             self.plain_line(format_args!("if ({votes}) atomic_inc(&now[{}]);", word::VOTES));
         }
         self.plain_line("block_barrier();");
-        self.open(format_args!("if (now[{}])", word::STOP));
-        self.leave_slot(word::STOP, Some(point))?;
-        self.plain_line("return;");
-        self.close();
+        if !self.never_stops() {
+            let point = point.ok_or_else(|| self.malformed("barrier without probe"))?;
+            self.open(format_args!("if (now[{}])", word::STOP));
+            self.leave_slot(word::STOP, Some(point))?;
+            self.plain_line("return;");
+            self.close();
+        }
         if let Some(reduction) = reduction {
             self.assign(reduction.dst, outcome_of_votes(reduction.op));
         }

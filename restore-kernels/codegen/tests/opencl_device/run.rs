@@ -9,6 +9,11 @@ use hetckpt_codegen::opencl::{OpenClOptions, generate};
 
 use crate::device::{self, ARENA_BASE, Shape};
 
+/// A GPU says how many warps a multiprocessor holds; elsewhere it is the block's number.
+pub const NWARPID_IS_OF_BLOCK: bool = true;
+/// Relative error of functions that PTX only bounds: they are computed more precisely than it asks.
+pub const APPROXIMATION: f64 = 1e-6;
+
 /// As compiled by the device: a block on operands, results to `output`.
 pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
     let Some(device) = device::device() else {
@@ -43,6 +48,7 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
         let options = OpenClOptions {
             has_int64_extended_atomics,
             block_list,
+            ..OpenClOptions::default()
         };
         let kernel = generate(&probed, &layout, &options).unwrap();
         let lacks = kernel.requires.int64_extended_atomics && !extensions.contains("cl_khr_int64_extended_atomics");
