@@ -1,13 +1,15 @@
 #!/bin/bash
 # The acceptance run on a machine with an NVIDIA GPU.
 #
-#   accept.sh [--dry-run] [PART...]        PART: moves faults pause probes memory (all of them)
+#   accept.sh [--dry-run] [PART...]        PART: moves opencl instructions faults pause probes memory (all of them)
 #
-#   moves    each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
-#   faults   the failures that need a GPU, and the others
-#   pause    100 pauses of a kernel of more than 20 s; the driver's own checkpoint lock on the same program
-#   probes   what the probes cost, kernel by kernel
-#   memory   dump and restore of a program that holds 4 GiB of device memory
+#   moves         each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
+#   opencl        each of them between every OpenCL device and CUDA, the CPU, and the OpenCL devices
+#   instructions  single instructions on the GPU and on every OpenCL device against the reference interpreter
+#   faults        the failures that need a GPU, and the others
+#   pause         100 pauses of a kernel of more than 20 s; the driver's own checkpoint lock on the same program
+#   probes        what the probes cost, kernel by kernel
+#   memory        dump and restore of a program that holds 4 GiB of device memory
 #
 # Works in the source tree after `make build programs`, or from a bundle (bundle.sh). Measurements go to standard
 # output and, where OUT names a folder, as JSON lines to $OUT/accept.jsonl. Needs root, gcc for the driver's lock.
@@ -21,11 +23,11 @@ for argument in "$@"; do
 	case $argument in
 	--dry-run) dry_run=1 ;;
 	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
-	moves | faults | pause | probes | memory) parts+=("$argument") ;;
+	moves | opencl | instructions | faults | pause | probes | memory) parts+=("$argument") ;;
 	*) die "unknown argument $argument (see --help)" ;;
 	esac
 done
-[ ${#parts[@]} != 0 ] || parts=(moves faults pause probes memory)
+[ ${#parts[@]} != 0 ] || parts=(moves opencl instructions faults pause probes memory)
 if [ -n "$dry_run" ]; then
 	echo "would run: ${parts[*]}"
 	exit
@@ -53,13 +55,29 @@ results=${OUT:+$OUT/accept.jsonl}
 record() { echo "$1" | tee -a "${results:-/dev/null}"; } # one line of JSON
 number() { sed -n "s/.*\"$2\": *\([0-9][0-9.e-]*\).*/\1/p" "$1" | head -n 1; }
 run_tests() { # NAME FILTER...
-	local name=$1 && shift
+	local name=$1 package="hetckpt-e2e" && shift
+	case $name in
+	gpu_results) package="hetckpt-devices" ;;
+	opencl_device) package="hetckpt-codegen" ;;
+	esac
 	if [ -n "$tests" ]; then
 		"$tests/$name" "$@"
 	else
-		(cd "$root" && cargo test --release --locked -q -p hetckpt-e2e --test "$name" -- "$@")
+		(cd "$root" && cargo test --release --locked -q -p "$package" --test "$name" -- "$@")
 	fi
 }
+# NVIDIA's OpenCL is part of its driver, but the loader must be told.
+register_opencl() {
+	local library
+	library=$(ldconfig -p | sed -n 's/.*libnvidia-opencl\.so\.1 .*=> //p' | head -n 1)
+	[ -z "$library" ] || grep -qs libnvidia-opencl /etc/OpenCL/vendors/*.icd || {
+		mkdir "$work/vendors"
+		cp /etc/OpenCL/vendors/*.icd "$work/vendors/" 2>/dev/null || true
+		echo "$library" >"$work/vendors/nvidia.icd"
+		export OCL_ICD_VENDORS=$work/vendors
+	}
+}
+opencl_devices() { "$hetckpt" devices --json | grep -o '"opencl:[0-9]*:[0-9]*"' | tr -d '"'; }
 failed=()
 
 move() { # FROM TO PREEMPTIONS MILLISECONDS
@@ -73,6 +91,33 @@ moves() {
 	move cpu cuda 2 1000
 	# What a whole GPU does in a moment takes a CPU long: there, few blocks.
 	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small move cuda cpu 2 700
+}
+
+opencl() {
+	register_opencl
+	local device from other
+	for device in $(opencl_devices); do
+		for other in cuda cpu $(opencl_devices); do
+			for from in "$device $other" "$other $device"; do
+				# Few blocks, as some of these devices are CPUs.
+				# shellcheck disable=SC2086
+				HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small move $from 1 700
+				[ "$device" != "$other" ] || break
+			done
+			[ "$device" != "$other" ] || break
+		done
+	done
+}
+
+instructions() {
+	say "single instructions on the GPU"
+	HETCKPT_TEST_CUDA=0 run_tests gpu_results || failed+=("instructions on the GPU")
+	register_opencl
+	local device
+	for device in $(opencl_devices); do
+		say "single instructions and kernels on $device"
+		HETCKPT_TEST_OPENCL=${device#opencl:} run_tests opencl_device || failed+=("instructions on $device")
+	done
 }
 
 faults() {

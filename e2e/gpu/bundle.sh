@@ -48,6 +48,10 @@ cp "$root/e2e/demo.sh" "$bundle/"
 	sed -n 's/.*"executable":"\([^"]*\/\(functional\|faults\)-[0-9a-f]*\)".*/\1 \2/p' |
 	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
 [ -x "$bundle/tests/functional" ] || die "the tests do not build"
+(cd "$root" && cargo test --release --locked -p hetckpt-devices --test gpu_results -p hetckpt-codegen --test opencl_device \
+	--no-run --message-format json 2>/dev/null) |
+	sed -n 's/.*"executable":"\([^"]*\/\(gpu_results\|opencl_device\)-[0-9a-f]*\)".*/\1 \2/p' |
+	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
 (cd "$root" && cargo build --release --locked -q -p hetckpt-devices --example cuda_trial)
 install -s "$target/release/examples/cuda_trial" "$bundle/tests/"
 cp -r "${HETCKPT_PTX:-$target/e2e/ptx}" "$bundle/ptx"
