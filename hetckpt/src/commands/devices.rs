@@ -32,8 +32,36 @@ pub fn run(options: Devices) -> anyhow::Result<ExitCode> {
             number("num_multiprocessors"),
             text("driver"),
         ));
+        if let Some(features) = opencl_features(&device["opencl"]) {
+            output::line(format!("{:<10} {features}", ""));
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an OpenCL device has and lacks, in a line.
+fn opencl_features(opencl: &Value) -> Option<String> {
+    let list = |key: &str| -> Vec<String> {
+        let values = opencl[key].as_array().into_iter().flatten();
+        values
+            .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+            .collect()
+    };
+    let max = output::bytes(opencl["max_allocation_bytes"].as_u64()?);
+    let mut parts = vec![format!("allocations up to {max}")];
+    let features = [("fp64", "fp64"), ("fp16", "fp16"), ("int64_atomics", "64-bit atomics")];
+    let present = features.iter().filter(|(key, _)| opencl[key].as_bool() == Some(true));
+    parts.extend(present.map(|&(_, name)| name.to_owned()));
+    let sizes = list("sub_group_sizes");
+    if !sizes.is_empty() {
+        parts.push(format!("sub-groups of {}", sizes.join("/")));
+    }
+    parts.extend(opencl["il_version"].as_str().map(str::to_owned));
+    let lacks = list("lacks");
+    if !lacks.is_empty() {
+        parts.push(format!("lacks {}", lacks.join(", ")));
+    }
+    Some(parts.join("; "))
 }
 
 /// Asks the server program for the devices: only it knows drivers.

@@ -116,6 +116,17 @@ pub struct Requirements {
     pub correctly_rounded_divide_sqrt: bool,
 }
 
+impl Requirements {
+    /// All that any kernel can need.
+    pub const ALL: Self = Self {
+        fp64: true,
+        int64_base_atomics: true,
+        int64_extended_atomics: true,
+        f32_subnormals: true,
+        correctly_rounded_divide_sqrt: true,
+    };
+}
+
 /// A kernel as OpenCL C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenClProgram {

@@ -153,4 +153,26 @@ pub struct DeviceSummary {
     pub free_bytes: u64,
     /// Multiprocessors or worker threads.
     pub num_multiprocessors: u32,
+    /// What an OpenCL device has beyond OpenCL C 1.2's core; `None` for other devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opencl: Option<OpenClSummary>,
+}
+
+/// What an OpenCL device has beyond OpenCL C 1.2's core.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenClSummary {
+    /// Size of the largest buffer, and so the most memory that a program can have.
+    pub max_allocation_bytes: u64,
+    /// Double precision.
+    pub fp64: bool,
+    /// Half precision, which no kernel needs: it is computed in single precision.
+    pub fp16: bool,
+    /// 64-bit atomics.
+    pub int64_atomics: bool,
+    /// Sizes of sub-groups that a kernel may ask for; empty if the device does not say.
+    pub sub_group_sizes: Vec<u64>,
+    /// Intermediate language that the device takes (`SPIR-V_1.2`).
+    pub il_version: Option<String>,
+    /// What kernels can need that the device lacks; those that do need it do not run there.
+    pub lacks: Vec<String>,
 }

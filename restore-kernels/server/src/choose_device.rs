@@ -4,14 +4,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hetckpt_abi::opencl_program::Requirements;
 use hetckpt_codegen::opencl::OpenClOptions;
 use hetckpt_codegen::ptx::PtxOptions;
 use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
 use hetckpt_devices::cuda::{CudaDevice, CudaOptions};
 use hetckpt_devices::device::{Device, DeviceDescription};
 use hetckpt_devices::error::DeviceError;
-use hetckpt_devices::opencl::{OpenClDevice, OpenClOptions as OpenClDeviceOptions};
-use hetckpt_ring::message::DeviceSummary;
+use hetckpt_devices::opencl::{OpenClCapabilities, OpenClDevice, OpenClOptions as OpenClDeviceOptions};
+use hetckpt_ring::message::{DeviceSummary, OpenClSummary};
 
 use crate::error::ServerError;
 use crate::generate::Generator;
@@ -172,7 +173,24 @@ pub fn summaries() -> Vec<DeviceSummary> {
         Vec::new()
     });
     let cpu = CpuDevice::describe_host();
-    cuda.iter().chain(&opencl).chain([&cpu]).map(summary).collect()
+    let opencl = opencl.iter().map(|(device, capabilities)| DeviceSummary {
+        opencl: Some(opencl_summary(capabilities)),
+        ..summary(device)
+    });
+    cuda.iter().map(summary).chain(opencl).chain([summary(&cpu)]).collect()
+}
+
+fn opencl_summary(capabilities: &OpenClCapabilities) -> OpenClSummary {
+    let lacks = capabilities.missing(&Requirements::ALL);
+    OpenClSummary {
+        max_allocation_bytes: capabilities.max_allocation_bytes,
+        fp64: capabilities.fp64,
+        fp16: capabilities.fp16,
+        int64_atomics: capabilities.int64_base_atomics && capabilities.int64_extended_atomics,
+        sub_group_sizes: capabilities.sub_group_sizes.clone(),
+        il_version: capabilities.il_version.clone(),
+        lacks: lacks.into_iter().map(str::to_owned).collect(),
+    }
 }
 
 fn summary(device: &DeviceDescription) -> DeviceSummary {
@@ -185,5 +203,6 @@ fn summary(device: &DeviceDescription) -> DeviceSummary {
         total_bytes: device.total_bytes,
         free_bytes: device.free_bytes,
         num_multiprocessors: device.num_multiprocessors,
+        opencl: None,
     }
 }

@@ -13,6 +13,8 @@ const SUB_GROUP_SIZES_INTEL: u32 = 0x4108;
 pub struct OpenClCapabilities {
     /// `cl_khr_fp64`, or `double` by the language's version.
     pub fp64: bool,
+    /// `cl_khr_fp16`. No kernel needs it: half precision is computed in `float`.
+    pub fp16: bool,
     /// `cl_khr_int64_base_atomics`.
     pub int64_base_atomics: bool,
     /// `cl_khr_int64_extended_atomics`.
@@ -43,6 +45,7 @@ impl OpenClCapabilities {
         let il_version = Some(device.text(device_api::CL_DEVICE_IL_VERSION)).filter(|text| !text.is_empty());
         Self {
             fp64: has("cl_khr_fp64") || device.number(device_api::CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
+            fp16: has("cl_khr_fp16"),
             int64_base_atomics: has("cl_khr_int64_base_atomics"),
             int64_extended_atomics: has("cl_khr_int64_extended_atomics"),
             f32_subnormals: float & device_api::CL_FP_DENORM != 0,

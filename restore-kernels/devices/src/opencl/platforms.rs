@@ -7,6 +7,7 @@ use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR};
 use opencl3::platform::platform as platform_api;
 use opencl3::types::cl_platform_id;
 
+use super::capabilities::OpenClCapabilities;
 use super::failure::{ClFailure, Named as _, Result};
 use super::handles::{DeviceId, number};
 use super::lock;
@@ -16,15 +17,19 @@ use crate::error::DeviceError;
 /// More than a CUDA device allows is offered to no program.
 const MAX_THREADS_PER_BLOCK: u64 = 1024;
 
-/// Describes all OpenCL devices of this machine, without using any.
+/// Describes all OpenCL devices of this machine, without using any, and says what they have beyond the core.
 ///
 /// # Errors
 /// [`DeviceError::NotPresent`] if there is no OpenCL library or it knows no platform.
-pub fn list() -> std::result::Result<Vec<DeviceDescription>, DeviceError> {
+pub fn list() -> std::result::Result<Vec<(DeviceDescription, OpenClCapabilities)>, DeviceError> {
     let mut all = Vec::new();
     for (p, platform) in (0..).zip(platforms("opencl")?) {
         let devices = devices_of(platform).map_err(|e| absent("opencl", e))?;
-        all.extend((0..).zip(devices).map(|(d, device)| describe(p, d, device)));
+        all.extend(
+            (0..)
+                .zip(devices)
+                .map(|(d, device)| (describe(p, d, device), OpenClCapabilities::of(device))),
+        );
     }
     Ok(all)
 }
