@@ -23,7 +23,7 @@ enum End {
 }
 
 /// What is still to be written; a stack, so that hostile nesting is no recursion.
-enum Work {
+pub(super) enum Work {
     /// A basic block and what it leads to, in its place.
     Tree(BbId, Surroundings),
     /// The same without the loop that it may head.
@@ -81,6 +81,10 @@ impl Writer<'_> {
         let breaks_to = after.first().copied().or(around.next);
         push_in_order(stack, &after, around);
         self.span = Span::default();
+        let is_of_some = self.open_loop_of_some(id, around, breaks_to);
+        if is_of_some {
+            stack.push(Work::Close);
+        }
         self.open("for (;;)");
         stack.push(Work::Close);
         stack.push(Work::Body(
@@ -89,6 +93,7 @@ impl Writer<'_> {
                 next: Some(id),
                 continues_to: Some(id),
                 breaks_to,
+                mask: around.mask.filter(|_| !is_of_some),
             },
         ));
     }
@@ -101,7 +106,7 @@ impl Writer<'_> {
             ..around
         };
         push_in_order(stack, &inside, around);
-        match self.block(id)? {
+        match self.block(id, around.mask)? {
             End::Left => {}
             End::Goes(to) => self.go(id, to, own, stack),
             End::Branches { guard, ways } => self.branch(id, guard, ways, own, stack),
@@ -110,13 +115,13 @@ impl Writer<'_> {
     }
 
     /// Instructions and end of a basic block, but for where control goes then.
-    fn block(&mut self, id: BbId) -> Result<End, Error> {
+    fn block(&mut self, id: BbId, mask: Option<usize>) -> Result<End, Error> {
         let kernel = self.kernel;
         let block = &kernel.blocks[id.index()];
         for inst in &block.insts {
             self.span = inst.span;
             if let (Op::Warp { .. }, true) = (&inst.op, self.together) {
-                self.exchange(&inst.op)?;
+                self.exchange(&inst.op, mask)?;
                 continue;
             }
             if let Op::Warp { probe, .. } = &inst.op {
@@ -124,7 +129,7 @@ impl Writer<'_> {
                 self.rest_at(probe.arrive);
                 return Ok(End::Left);
             }
-            self.inst(inst)?;
+            self.masked_inst(inst, mask)?;
         }
         self.span = block.span;
         Ok(match &block.terminator {
@@ -141,7 +146,7 @@ impl Writer<'_> {
                 probe, reduction, next, ..
             } => {
                 if self.together {
-                    self.meet(probe.map(|probe| probe.arrive), *reduction)?;
+                    self.meet(probe.map(|probe| probe.arrive), *reduction, mask)?;
                     End::Goes(*next)
                 } else {
                     let probe = probe.ok_or_else(|| self.malformed("barrier without probe"))?;
@@ -161,7 +166,7 @@ impl Writer<'_> {
             Terminator::Poll { resume_point, next } => {
                 // A block looks at the pause word before it comes here for the first time.
                 if *resume_point != Kernel::ENTRY_POINT {
-                    self.poll(*resume_point)?;
+                    self.poll(*resume_point, mask)?;
                 }
                 End::Goes(*next)
             }
@@ -193,10 +198,10 @@ impl Writer<'_> {
     }
 
     /// A probe in a loop.
-    fn poll(&mut self, point: ResumePointId) -> Result<(), Error> {
+    fn poll(&mut self, point: ResumePointId, mask: Option<usize>) -> Result<(), Error> {
         match self.stops {
             _ if self.never_stops() => {}
-            Stops::Blocks if self.together => self.meet(Some(point), None)?,
+            Stops::Blocks if self.together => self.meet(Some(point), None, mask)?,
             Stops::Blocks => {
                 self.open("if (*pause)");
                 self.rest_at(point);
@@ -221,6 +226,9 @@ impl Writer<'_> {
     }
 
     fn branch(&mut self, from: BbId, guard: Guard, ways: [BbId; 2], around: Surroundings, stack: &mut Vec<Work>) {
+        if self.masked_branch(from, guard, ways, around, stack) {
+            return;
+        }
         let [taken, not_taken] = ways;
         let (yes, no) = (self.condition(guard), self.condition(inverse(guard)));
         let route = |to| self.structure.route(from, to, &around);
@@ -285,7 +293,7 @@ impl Writer<'_> {
         }
     }
 
-    fn leave_if(&mut self, condition: &str, route: Route) {
+    pub(super) fn leave_if(&mut self, condition: &str, route: Route) {
         if let Some(way) = self.way(route) {
             self.line(format_args!("if ({condition}) {way}"));
         }
@@ -316,7 +324,7 @@ impl Writer<'_> {
             .filter(|id| **id != Kernel::ENTRY || start == Kernel::ENTRY);
         for &id in blocks {
             self.open(format_args!("case {}:", id.0));
-            match self.block(id)? {
+            match self.block(id, None)? {
                 End::Left => {}
                 End::Goes(next) => self.line(format_args!("bb = {};", next.0)),
                 End::Branches {
@@ -366,7 +374,7 @@ impl Writer<'_> {
     }
 }
 
-fn inverse(guard: Guard) -> Guard {
+pub(super) fn inverse(guard: Guard) -> Guard {
     Guard {
         negated: !guard.negated,
         ..guard

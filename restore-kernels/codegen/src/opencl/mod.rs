@@ -20,9 +20,11 @@
 
 mod error;
 mod control;
+mod divisions;
 mod helpers;
 mod inst;
 mod kept;
+mod masks;
 mod names;
 mod rounds;
 mod start;
@@ -44,6 +46,7 @@ use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
+use divisions::Divisions;
 use rounds::Meetings;
 use writer::Writer;
 
@@ -101,18 +104,16 @@ pub fn generate(
     let stops = stops(kernel);
     let meetings = Meetings::of(kernel);
     let mut writer = Writer::new(kernel, layout, options, stops);
-    writer.together = stops == Stops::Blocks && !options.block_list && together::all_come_together(kernel);
-    let needs_probes = writer.goes_in_rounds() || !options.never_stops;
-    if stops == Stops::Blocks && needs_probes && kernel.resume_points.is_empty() {
-        return Err(Error::NotProbed {
-            kernel: kernel.name.clone(),
-        });
+    if stops == Stops::Blocks && !options.block_list {
+        writer.divisions = Divisions::of(kernel);
+        writer.together = writer.divisions.is_some();
     }
-    writer.start(options.block_list || writer.goes_in_rounds());
-    match stops {
-        Stops::Blocks if !writer.together => writer.rounds(program, &meetings)?,
-        Stops::Threads if options.block_list => writer.entries(program)?,
-        Stops::Blocks | Stops::Threads => writer.region(None, Kernel::ENTRY)?,
+    check_probes(&writer)?;
+    write(&mut writer, program, &meetings)?;
+    if writer.has_no_form {
+        writer = Writer::new(kernel, layout, options, stops);
+        check_probes(&writer)?;
+        write(&mut writer, program, &meetings)?;
     }
     let body = writer.body();
     let helpers = helpers::needed_by(&body);
@@ -150,6 +151,27 @@ pub fn generate(
         requires,
         stops,
     })
+}
+
+/// Probes say where threads stop, and where they wait for one another.
+fn check_probes(writer: &Writer<'_>) -> Result<(), Error> {
+    let needs_probes = writer.stops == Stops::Blocks && !writer.never_stops();
+    if needs_probes && writer.kernel.resume_points.is_empty() {
+        return Err(Error::NotProbed {
+            kernel: writer.kernel.name.clone(),
+        });
+    }
+    Ok(())
+}
+
+fn write(writer: &mut Writer<'_>, program: &Program, meetings: &Meetings<'_>) -> Result<(), Error> {
+    let block_list = writer.options.block_list;
+    writer.start(block_list || writer.goes_in_rounds());
+    match writer.stops {
+        Stops::Blocks if !writer.together => writer.rounds(program, meetings),
+        Stops::Threads if block_list => writer.entries(program),
+        Stops::Blocks | Stops::Threads => writer.region(None, Kernel::ENTRY),
+    }
 }
 
 fn arguments(kernel: &Kernel, words: &BTreeSet<&str>, lane_bytes: u32) -> Vec<Argument> {

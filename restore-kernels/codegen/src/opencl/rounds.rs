@@ -192,7 +192,7 @@ impl Writer<'_> {
     /// If there is a slot for it, the block leaves what it holds and ends. All of its threads may have ended by now.
     fn stop(&mut self) -> Result<(), Error> {
         self.open(format_args!("if (now[{}])", word::STOP));
-        self.leave_slot(word::STOP, None)?;
+        self.leave_slot(word::STOP, None, None)?;
         self.plain_line("break;");
         self.close();
         Ok(())
@@ -268,7 +268,7 @@ impl Writer<'_> {
             };
             lines.push(format!("if ({missing}) break;"));
         }
-        self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), &mut lines)?;
+        self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), None, &mut lines)?;
         lines.push(format!("point = {};", probe.leave.0));
         Ok(lines)
     }
@@ -279,6 +279,7 @@ impl Writer<'_> {
         op: WarpOp,
         (dst, dst_pred): (Option<RegId>, Option<RegId>),
         (srcs, mask): (&[Operand], Operand),
+        mask_of_way: Option<usize>,
         lines: &mut Vec<String>,
     ) -> Result<(), Error> {
         let (value, pred) = match op {
@@ -315,6 +316,10 @@ impl Writer<'_> {
         for (dst, value) in [(dst, value), (dst_pred, pred)] {
             match dst {
                 Some(_) if value.is_empty() => return Err(self.malformed("warp-level operation")),
+                Some(dst) if self.is_needed_elsewhere(dst, mask_of_way) => {
+                    let on = self.on(mask_of_way).unwrap_or_default();
+                    lines.push(format!("if ({on}) {}", self.assignment(dst, value)));
+                }
                 Some(dst) => lines.push(self.assignment(dst, value)),
                 None => {}
             }

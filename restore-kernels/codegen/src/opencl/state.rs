@@ -45,13 +45,22 @@ impl Writer<'_> {
     }
 
     /// The block's threads leave what they hold in the slot that `word` names, which counts from 1; `point` is where all of them
-    /// are, if they are together.
-    pub(super) fn leave_slot(&mut self, word: usize, point: Option<ResumePointId>) -> Result<(), Error> {
+    /// are, if they are together, but for those that `mask` says have ended.
+    pub(super) fn leave_slot(
+        &mut self,
+        word: usize,
+        point: Option<ResumePointId>,
+        mask: Option<usize>,
+    ) -> Result<(), Error> {
         self.slot_layout();
         self.plain_line(format_args!(
             "__global uchar *const slot = stopped + (now[{word}] - 1) * slot_bytes;"
         ));
-        let stored = point.map_or_else(|| "point + 1".to_owned(), |point| (point.0 + 1).to_string());
+        let stored = match (point, self.on(mask)) {
+            (None, _) => "point + 1".to_owned(),
+            (Some(point), None) => (point.0 + 1).to_string(),
+            (Some(point), Some(on)) => format!("{on} ? {} : 0", point.0 + 1),
+        };
         self.plain_line(format_args!("((__global uint *)slot)[thread] = {stored};"));
         self.plain_line("if (thread == 0) *(__global uint *)(slot + claim_at) = block;");
         let Some(point) = point else {

@@ -51,6 +51,8 @@ pub(super) struct Surroundings {
     pub continues_to: Option<BbId>,
     /// What stands after the innermost loop.
     pub breaks_to: Option<BbId>,
+    /// The condition under which a thread is here at all, by number.
+    pub mask: Option<usize>,
 }
 
 /// How control gets to a block.

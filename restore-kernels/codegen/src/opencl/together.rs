@@ -11,80 +11,17 @@
 //! excludes; [`Uniformity`] does not assume that, so here such loads are presented to it as read-only ones.
 
 use hetckpt_abi::opencl_program::count;
-use hetckpt_ir::analysis::cfg::Cfg;
-use hetckpt_ir::analysis::definitions::Definitions;
-use hetckpt_ir::analysis::dominators::PostDominators;
-use hetckpt_ir::analysis::uniformity::{Divergence, Uniformity};
-use hetckpt_ir::basic_block::{BarrierReduction, BasicBlock, Terminator};
-use hetckpt_ir::entity::{BbId, ResumePointId};
-use hetckpt_ir::inst::{Inst, Op, Ordering, WarpOp};
-use hetckpt_ir::kernel::Kernel;
-use hetckpt_ir::types::{Space, Type};
+use hetckpt_ir::basic_block::BarrierReduction;
+use hetckpt_ir::entity::ResumePointId;
+use hetckpt_ir::inst::{Op, WarpOp};
+use hetckpt_ir::types::Type;
 
 use super::Error;
 use super::rounds::{ALL_LANES, outcome_of_votes, value_type, word};
-use super::structure::{Cut, Structure};
 use super::writer::Writer;
 
 /// Bytes of local memory for each thread, for exchange between lanes.
 pub(super) const LANE_BYTES: u32 = 2 * 8;
-
-/// True if all threads of a block come to each barrier, warp-level operation and probe of `kernel` together.
-pub(super) fn all_come_together(kernel: &Kernel) -> bool {
-    if !Structure::new(kernel, Kernel::ENTRY, Cut::Nowhere).is_reducible() {
-        return false;
-    }
-    let judged = with_equal_loads(kernel);
-    let uniformity = Uniformity::new(&judged, &Definitions::new(kernel));
-    let cfg = Cfg::new(kernel);
-    let post_dominators = PostDominators::new(&cfg);
-    let is_meeting: Vec<bool> = kernel.blocks.iter().map(is_meeting).collect();
-    cfg.reverse_post_order().iter().all(|&branch| {
-        let is_uniform = uniformity.branch(branch) == Divergence::BlockUniform;
-        is_uniform || {
-            let decided = before(&cfg, cfg.successors(branch), post_dominators.immediate(branch));
-            !decided
-                .iter()
-                .zip(&is_meeting)
-                .any(|(decided, meeting)| *decided && *meeting)
-        }
-    })
-}
-
-fn is_meeting(block: &BasicBlock) -> bool {
-    let is_warp_op = |inst: &Inst| matches!(inst.op, Op::Warp { .. });
-    let is_poll =
-        matches!(block.terminator, Terminator::Poll { resume_point, .. } if resume_point != Kernel::ENTRY_POINT);
-    is_poll || matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(is_warp_op)
-}
-
-/// The kernel with weak loads of memory that threads share marked as read-only ones.
-fn with_equal_loads(kernel: &Kernel) -> Kernel {
-    let mut kernel = kernel.clone();
-    for inst in kernel.blocks.iter_mut().flat_map(|block| &mut block.insts) {
-        if let Op::Load {
-            space: Space::Global | Space::Shared | Space::Generic,
-            ordering: ordering @ Ordering::Weak,
-            ..
-        } = &mut inst.op
-        {
-            *ordering = Ordering::NonCoherent;
-        }
-    }
-    kernel
-}
-
-/// Blocks that control may come to from `starts` on before it comes to `join`.
-fn before(cfg: &Cfg, starts: &[BbId], join: Option<BbId>) -> Vec<bool> {
-    let mut reached = vec![false; cfg.num_blocks()];
-    let mut work = starts.to_vec();
-    while let Some(block) = work.pop() {
-        if Some(block) != join && !std::mem::replace(&mut reached[block.index()], true) {
-            work.extend_from_slice(cfg.successors(block));
-        }
-    }
-    reached
-}
 
 impl Writer<'_> {
     /// The block meets, and stops at `point` if it is asked to. Threads vote for a reduction that follows.
@@ -92,6 +29,7 @@ impl Writer<'_> {
         &mut self,
         point: Option<ResumePointId>,
         reduction: Option<BarrierReduction>,
+        mask: Option<usize>,
     ) -> Result<(), Error> {
         if self.never_stops() && reduction.is_none() {
             self.line("block_barrier();");
@@ -99,27 +37,17 @@ impl Writer<'_> {
         }
         self.line("{");
         self.depth += 1;
-        self.plain_line("__local uint *const now = round_words + 4 * turn;");
-        self.plain_line("turn = turn + 1 & 3;");
-        self.open("if (thread == 0)");
-        self.plain_line(format_args!(
-            "round_words[4 * turn + {}] = 0; round_words[4 * turn + {}] = 0;",
-            word::STOP,
-            word::VOTES
-        ));
-        if !self.never_stops() {
-            self.take_place();
-        }
-        self.close();
+        self.take_turn(!self.never_stops());
         if let Some(reduction) = reduction {
             let votes = self.votes(reduction);
-            self.plain_line(format_args!("if ({votes}) atomic_inc(&now[{}]);", word::VOTES));
+            let on = self.on(mask).map(|on| format!("{on} && ")).unwrap_or_default();
+            self.plain_line(format_args!("if ({on}{votes}) atomic_inc(&now[{}]);", word::VOTES));
         }
         self.plain_line("block_barrier();");
         if !self.never_stops() {
             let point = point.ok_or_else(|| self.malformed("barrier without probe"))?;
             self.open(format_args!("if (now[{}])", word::STOP));
-            self.leave_slot(word::STOP, Some(point))?;
+            self.leave_slot(word::STOP, Some(point), mask)?;
             self.plain_line("return;");
             self.close();
         }
@@ -128,6 +56,22 @@ impl Writer<'_> {
         }
         self.close();
         Ok(())
+    }
+
+    /// The words of this meeting, `now`; those of the next are cleared.
+    pub(super) fn take_turn(&mut self, may_stop: bool) {
+        self.plain_line("__local uint *const now = round_words + 4 * turn;");
+        self.plain_line("turn = turn + 1 & 3;");
+        self.open("if (thread == 0)");
+        self.plain_line(format_args!(
+            "round_words[4 * turn + {}] = 0; round_words[4 * turn + {}] = 0;",
+            word::STOP,
+            word::VOTES
+        ));
+        if may_stop {
+            self.take_place();
+        }
+        self.close();
     }
 
     /// If the block is asked to stop and there is a slot for it, the first thread says so.
@@ -143,7 +87,7 @@ impl Writer<'_> {
     }
 
     /// Writes a warp-level operation that all threads of the block come to.
-    pub(super) fn exchange(&mut self, op: &Op) -> Result<(), Error> {
+    pub(super) fn exchange(&mut self, op: &Op, mask_of_way: Option<usize>) -> Result<(), Error> {
         let Op::Warp {
             op,
             dst,
@@ -168,14 +112,14 @@ impl Writer<'_> {
         lines.push("block_barrier();".to_owned());
         lines.push("row_turn = !row_turn;".to_owned());
         lines.push("__local const ulong *const warp = row + (thread - lane);".to_owned());
-        let present = "0xffffffffu >> (32 - warp_size)";
+        let present = self.present(mask_of_way);
         let members = if named == ALL_LANES || *op == WarpOp::ActiveMask {
-            present.to_owned()
+            present
         } else {
-            format!("{named} & {present}")
+            format!("{named} & ({present})")
         };
         lines.push(format!("const uint members = {members};"));
-        self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), &mut lines)?;
+        self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), mask_of_way, &mut lines)?;
         self.scope(&lines);
         Ok(())
     }

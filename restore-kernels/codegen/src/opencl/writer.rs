@@ -11,6 +11,7 @@ use hetckpt_ir::types::{Type, Width};
 use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
+use super::divisions::{Divisions, Mask};
 use super::structure::{Cut, Route, Structure};
 use super::{Error, OpenClOptions, names};
 
@@ -38,6 +39,12 @@ pub(super) struct Writer<'a> {
     pub stops: Stops,
     /// They come together wherever they wait.
     pub together: bool,
+    /// How they do.
+    pub divisions: Option<Divisions>,
+    /// Conditions under which threads are where they walk.
+    pub masks: Vec<Mask>,
+    /// Set if control flow has no form in which threads walk together.
+    pub has_no_form: bool,
     /// Where the blocks of the region being written go.
     pub structure: Structure,
     /// The region being written, if there are several.
@@ -63,6 +70,9 @@ impl<'a> Writer<'a> {
             options,
             stops,
             together: false,
+            divisions: None,
+            masks: Vec::new(),
+            has_no_form: false,
             structure: Structure::new(kernel, Kernel::ENTRY, Cut::Nowhere),
             region: None,
             between_regions: false,

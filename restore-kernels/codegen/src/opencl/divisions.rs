@@ -1,0 +1,234 @@
+//! Branches that part the threads of a block before places where all of them meet.
+//!
+//! OpenCL C wants all threads at each barrier. So all walk through what such a branch decides, and each instruction there
+//! that would show is under a condition, the *mask*: whether the thread has gone this way. There are two kinds. Threads that
+//! go to the kernel's end leave the others behind a mask for good; the block ends when none is left. Others come back
+//! where the ways join, and need until then what they had: a register that is live where they go on is written under the
+//! mask, all others by everyone, which is shorter and gives loop counters to all. What is not written in either form goes
+//! in [`super::rounds`].
+
+use std::collections::BTreeMap;
+
+use hetckpt_ir::analysis::cfg::Cfg;
+use hetckpt_ir::analysis::definitions::Definitions;
+use hetckpt_ir::analysis::dominators::{Dominators, PostDominators};
+use hetckpt_ir::analysis::liveness::Liveness;
+use hetckpt_ir::analysis::loops::LoopForest;
+use hetckpt_ir::analysis::reg_set::RegSet;
+use hetckpt_ir::analysis::uniformity::{Divergence, Uniformity};
+use hetckpt_ir::basic_block::{BasicBlock, Terminator};
+use hetckpt_ir::entity::BbId;
+use hetckpt_ir::inst::{Address, AddressBase, Inst, Op, Ordering, WarpOp};
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::Space;
+
+use super::structure::{Cut, Structure};
+
+/// What a branch does to the threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// Some go on, the others end.
+    Ends,
+    /// All come to where the ways join, some by a way of their own.
+    Joins(BbId),
+}
+
+/// How the threads of a block go through a kernel together.
+#[derive(Debug)]
+pub(super) struct Divisions {
+    partings: BTreeMap<BbId, Parting>,
+    uniformity: Uniformity,
+    /// Places where all threads meet, by basic block.
+    is_meeting: Vec<bool>,
+    joins: Vec<Option<BbId>>,
+    forest: LoopForest,
+    liveness: Liveness,
+}
+
+impl Divisions {
+    /// How threads of `kernel` come to all barriers, warp-level operations and probes together; `None` if they do not.
+    pub fn of(kernel: &Kernel) -> Option<Self> {
+        if !Structure::new(kernel, Kernel::ENTRY, Cut::Nowhere).is_reducible() {
+            return None;
+        }
+        let judged = with_equal_loads(kernel);
+        let cfg = Cfg::new(kernel);
+        let post_dominators = PostDominators::new(&cfg);
+        let ids = kernel.iter_blocks().map(|(id, _)| id);
+        let mut divisions = Self {
+            partings: BTreeMap::new(),
+            uniformity: Uniformity::new(&judged, &Definitions::new(kernel)),
+            is_meeting: kernel.blocks.iter().map(is_meeting).collect(),
+            joins: ids.map(|id| post_dominators.immediate(id)).collect(),
+            forest: LoopForest::new(&cfg, &Dominators::new(&cfg)),
+            liveness: Liveness::new(kernel),
+        };
+        for &branch in cfg.reverse_post_order() {
+            if !divisions.is_uniform(branch) && divisions.decides_meetings(&cfg, branch) {
+                let parting = divisions.parting(kernel, &cfg, branch)?;
+                divisions.partings.insert(branch, parting);
+            }
+        }
+        let joining = divisions.partings.iter().filter(|(_, p)| **p != Parting::Ends);
+        for (&branch, _) in joining {
+            let inside = divisions.decided(&cfg, branch);
+            if inside.iter().any(|block| divisions.partings.contains_key(block)) {
+                return None;
+            }
+        }
+        Some(divisions)
+    }
+
+    /// What the branch at the end of a block does, if it parts threads before they meet.
+    pub fn parting_at(&self, block: BbId) -> Option<Parting> {
+        self.partings.get(&block).copied()
+    }
+
+    /// True if all threads that are left go the same way at the end of a block.
+    pub fn is_uniform(&self, block: BbId) -> bool {
+        self.uniformity.branch(block) == Divergence::BlockUniform
+    }
+
+    /// Where all ways from the end of a block join.
+    pub fn join(&self, block: BbId) -> Option<BbId> {
+        self.joins[block.index()]
+    }
+
+    /// Registers that are live at a block's start.
+    pub fn live_in(&self, block: BbId) -> &RegSet {
+        self.liveness.live_in(block)
+    }
+
+    /// True if no threads meet in the loop that starts at a block.
+    pub fn is_loop_without_meeting(&self, header: BbId) -> bool {
+        let found = self.forest.iter().find(|(_, each)| each.header == header);
+        found.is_some_and(|(_, each)| !each.blocks.iter().any(|block| self.is_meeting[block.index()]))
+    }
+
+    /// True if the loop that starts at a block is left to one block only.
+    pub fn leaves_loop_to(&self, header: BbId, to: Option<BbId>) -> bool {
+        let found = self.forest.iter().find(|(_, each)| each.header == header);
+        found.is_some_and(|(_, each)| each.exits.iter().all(|(_, exit)| Some(*exit) == to))
+    }
+
+    /// True if an instruction may be run by threads that have not come this way: it shows in nothing but registers that
+    /// they do not need. `is_for_good`: they have ended, and some other has not.
+    pub fn may_run_anyhow(&self, inst: &Inst, needed: &RegSet, is_for_good: bool) -> bool {
+        let is_safe = match &inst.op {
+            Op::Store { .. } | Op::Atom { .. } | Op::Opaque { .. } | Op::Warp { .. } => false,
+            Op::Load {
+                space: Space::Param, ..
+            } => true,
+            Op::Load {
+                space: Space::Local, ..
+            } => false,
+            Op::Load { ordering, addr, .. } => {
+                let is_plain = matches!(ordering, Ordering::Weak | Ordering::NonCoherent);
+                is_for_good && is_plain && self.is_uniform_address(addr)
+            }
+            _ => true,
+        };
+        let mut is_needed = false;
+        inst.for_each_def(|reg| is_needed |= needed.contains(reg));
+        is_safe && !is_needed
+    }
+
+    fn is_uniform_address(&self, addr: &Address) -> bool {
+        match addr.base {
+            AddressBase::Reg(reg) => self.uniformity.register(reg) == Divergence::BlockUniform,
+            AddressBase::Absolute | AddressBase::Global(_) => true,
+        }
+    }
+
+    /// Blocks that control may come to after a branch and before the ways join.
+    fn decided(&self, cfg: &Cfg, branch: BbId) -> Vec<BbId> {
+        let join = self.join(branch);
+        let mut reached = Vec::new();
+        let mut work = cfg.successors(branch).to_vec();
+        while let Some(block) = work.pop() {
+            if Some(block) != join && !reached.contains(&block) {
+                reached.push(block);
+                work.extend_from_slice(cfg.successors(block));
+            }
+        }
+        reached
+    }
+
+    fn decides_meetings(&self, cfg: &Cfg, branch: BbId) -> bool {
+        let decided = self.decided(cfg, branch);
+        cfg.successors(branch).len() > 1 && decided.iter().any(|block| self.is_meeting[block.index()])
+    }
+
+    fn parting(&self, kernel: &Kernel, cfg: &Cfg, branch: BbId) -> Option<Parting> {
+        let join = self.join(branch);
+        let is_end = |id: BbId| is_bare_end(&kernel.blocks[id.index()]);
+        let ends = cfg.successors(branch).iter().any(|&way| is_end(way));
+        if ends && join.is_none_or(is_end) {
+            return self.forest.innermost(branch).is_none().then_some(Parting::Ends);
+        }
+        let join = join?;
+        let inside = self.decided(cfg, branch);
+        let is_fine = inside.iter().all(|&id| {
+            let block = &kernel.blocks[id.index()];
+            let meets_lanes_only = !self.is_meeting[id.index()] || is_exchange(block);
+            id != branch && meets_lanes_only && !self.decides_meetings(cfg, id)
+        });
+        is_fine.then_some(Parting::Joins(join))
+    }
+}
+
+/// A way through which only some threads go, while all walk along it.
+#[derive(Debug)]
+pub(super) struct Mask {
+    /// The condition's name.
+    pub name: String,
+    /// Lanes of the warp that have not ended.
+    pub present: Option<String>,
+    /// Registers that threads off this way need.
+    pub needed: RegSet,
+    /// Threads off this way have ended.
+    pub is_for_good: bool,
+}
+
+/// A block in which nothing stands but the end.
+pub(super) fn is_bare_end(block: &BasicBlock) -> bool {
+    block.insts.is_empty() && matches!(block.terminator, Terminator::Exit)
+}
+
+fn is_meeting(block: &BasicBlock) -> bool {
+    let is_warp_op = |inst: &Inst| matches!(inst.op, Op::Warp { .. });
+    let is_poll =
+        matches!(block.terminator, Terminator::Poll { resume_point, .. } if resume_point != Kernel::ENTRY_POINT);
+    is_poll || matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(is_warp_op)
+}
+
+/// A block in which lanes meet by exchanging values, and in no other way.
+fn is_exchange(block: &BasicBlock) -> bool {
+    let asks_who_is_there = |inst: &Inst| {
+        matches!(
+            inst.op,
+            Op::Warp {
+                op: WarpOp::ActiveMask,
+                ..
+            }
+        )
+    };
+    !matches!(block.terminator, Terminator::Poll { .. } | Terminator::Barrier { .. })
+        && !block.insts.iter().any(asks_who_is_there)
+}
+
+/// The kernel with weak loads of memory that threads share marked as read-only ones.
+fn with_equal_loads(kernel: &Kernel) -> Kernel {
+    let mut kernel = kernel.clone();
+    for inst in kernel.blocks.iter_mut().flat_map(|block| &mut block.insts) {
+        if let Op::Load {
+            space: Space::Global | Space::Shared | Space::Generic,
+            ordering: ordering @ Ordering::Weak,
+            ..
+        } = &mut inst.op
+        {
+            *ordering = Ordering::NonCoherent;
+        }
+    }
+    kernel
+}
