@@ -167,17 +167,15 @@ fn read_options(header: &[u8]) -> &str {
 }
 
 fn slice<'a>(bytes: &'a [u8], offset: u64, length: u64, what: &'static str) -> Result<&'a [u8], FatbinError> {
-    let available_bytes = (bytes.len() as u64).saturating_sub(offset);
-    if length > available_bytes {
-        return Err(FatbinError::Truncated {
-            what,
-            offset,
-            needed_bytes: length,
-            available_bytes,
-        });
-    }
-    // Both fit into usize, as they lie within `bytes`.
-    Ok(&bytes[offset as usize..][..length as usize])
+    let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+    let available = from.unwrap_or_default();
+    let part = usize::try_from(length).ok().and_then(|length| available.get(..length));
+    part.filter(|_| from.is_some()).ok_or(FatbinError::Truncated {
+        what,
+        offset,
+        needed_bytes: length,
+        available_bytes: available.len() as u64,
+    })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
