@@ -34,8 +34,13 @@ STAGED := \
 	hetckpt:bin/hetckpt \
 	hetckpt-server:bin/hetckpt-server \
 	libcuda_shim.so:lib/hetckpt/libcuda.so.1 \
+	libhetckpt_opencl.so:lib/hetckpt/libhetckpt_opencl.so \
 	libhetckpt_cpu_codegen.so:lib/hetckpt/libhetckpt_cpu_codegen.so \
 	libhetgpu_plugin.so:lib/criu/hetgpu_plugin.so
+
+# Where the OpenCL loader finds our ICD's name.
+ICD_FILE := instrument/shim-opencl/etc/hetckpt.icd
+STAGED_ICD := lib/hetckpt/OpenCL/vendors/hetckpt.icd
 
 # Test programs carry PTX only, compressed as nvcc does by default; no_ptx carries machine code only.
 NVCC_FLAGS := -std=c++17 -O3
@@ -44,6 +49,9 @@ MACHINE_CODE_ONLY := -gencode arch=compute_90,code=sm_90
 PROGRAM_NAMES := $(basename $(notdir $(wildcard e2e/programs/*.cu)))
 PROGRAM_HEADERS := $(wildcard e2e/programs/*.h)
 PROGRAMS := $(addprefix $(HETCKPT_PROGRAMS)/,$(PROGRAM_NAMES))
+# OpenCL test programs, where there are the headers to compile them with.
+OPENCL_HEADERS := $(wildcard /usr/include/CL/cl.h /usr/local/include/CL/cl.h)
+OPENCL_PROGRAMS := $(if $(OPENCL_HEADERS),$(patsubst e2e/opencl-programs/%.c,$(HETCKPT_PROGRAMS)/%,$(wildcard e2e/opencl-programs/*.c)))
 PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
@@ -66,12 +74,17 @@ stage:
 		built=$(RELEASE)/$${pair%%:*} staged=$(HETCKPT_STAGE)/$${pair#*:}; \
 		cmp -s "$$built" "$$staged" || install -D "$$built" "$$staged"; \
 	done
+	@install -D -m 644 $(ICD_FILE) $(HETCKPT_STAGE)/$(STAGED_ICD)
 
-programs: setup ## compile the CUDA test programs and their PTX
+programs: setup ## compile the CUDA and OpenCL test programs, and the former's PTX
 	@$(MAKE) --no-print-directory program-files
 
-program-files: $(PROGRAMS) $(PTX)
+program-files: $(PROGRAMS) $(PTX) $(OPENCL_PROGRAMS)
 	@:
+
+$(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c e2e/opencl-programs/program.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -O2 -Wall -Wextra $< -o $@ -lOpenCL -lm
 
 $(PROGRAMS): TARGET_CODE = $(PTX_ONLY)
 $(HETCKPT_PROGRAMS)/no_ptx: TARGET_CODE = $(MACHINE_CODE_ONLY)
@@ -152,6 +165,7 @@ install: build ## copy the stage to PREFIX (/usr/local), below DESTDIR
 	@for pair in $(STAGED); do \
 		install -D -s "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
 	done
+	@install -D -m 644 "$(HETCKPT_STAGE)/$(STAGED_ICD)" "$(DESTDIR)$(PREFIX)/$(STAGED_ICD)"
 
 install-criu-wrapper: install ## the same, and a `criu` in PREFIX/bin that takes --plugin hetgpu
 	@install -D -m 755 hetckpt/wrapper/criu "$(DESTDIR)$(PREFIX)/bin/criu"

@@ -1,11 +1,12 @@
 #!/bin/bash
-# Installs what the tests of OpenCL devices want: an OpenCL device for the CPU (PoCL), unless there is an OpenCL device
-# already, and clang, which compiles generated OpenCL C for devices that are not there. Tests that lack them are skipped and
-# say so.
+# Installs what the tests of OpenCL want: an OpenCL device for the CPU (PoCL), unless there is an OpenCL device already;
+# clang, which compiles generated OpenCL C for devices that are not there; and, for OpenCL programs, clang's libclc, the
+# headers and the loader to link with. Tests that lack them are skipped and say so.
 #
 #   install-opencl.sh [--dry-run]
 #
-# Other distributions than Debian and Ubuntu: Fedora has them as pocl and clang, Arch as pocl and clang.
+# Other distributions than Debian and Ubuntu: Fedora has them as pocl, clang, libclc, opencl-headers and ocl-icd-devel; Arch
+# as pocl, clang, libclc, opencl-headers and ocl-icd.
 set -euo pipefail
 
 say() { echo "install-opencl: $*"; }
@@ -24,6 +25,18 @@ missing=()
 compgen -G '/etc/OpenCL/vendors/*.icd' >/dev/null || missing+=(pocl-opencl-icd)
 [[ $(ldconfig -p) == *libOpenCL.so.1* ]] || missing+=(ocl-icd-libopencl1)
 command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/bin/clang' >/dev/null || missing+=(clang)
+[ -e /usr/include/CL/cl.h ] || missing+=(opencl-c-headers)
+[ -e /usr/lib/x86_64-linux-gnu/libOpenCL.so ] || [ -e /usr/lib64/libOpenCL.so ] || [ -e /usr/lib/libOpenCL.so ] ||
+	missing+=(ocl-icd-opencl-dev)
+# libclc is read by the clang that it was made for.
+if ! compgen -G '/usr/*/clc/nvptx64--nvidiacl.bc' >/dev/null; then
+	if command -v clang >/dev/null; then
+		version=$(clang -dumpversion)
+	else
+		version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\).*/\1/p' | head -n 1)
+	fi
+	missing+=("libclc-${version%%.*}")
+fi
 [ ${#missing[@]} != 0 ] || exit 0
 
 if [ -n "$dry_run" ]; then

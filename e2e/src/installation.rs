@@ -110,6 +110,10 @@ pub enum Requirement {
     Criu,
     /// The compiled test programs, for which nvcc is needed.
     Programs,
+    /// The compiled OpenCL programs, for which headers are needed, and what programs are built with at run time.
+    OpenclPrograms,
+    /// An OpenCL device.
+    OpenclDevice,
     /// An NVIDIA GPU.
     Gpu,
     /// Programs start on the CPU, not on a GPU.
@@ -133,6 +137,14 @@ impl Requirement {
                 "{} holds no programs (needs nvcc)",
                 installation.programs.display()
             )),
+            Self::OpenclPrograms if !installation.programs.join("cl_matmul").is_file() => Some(format!(
+                "{} holds no OpenCL programs (needs OpenCL headers)",
+                installation.programs.display()
+            )),
+            Self::OpenclPrograms if !has_opencl_compiler() => Some("needs clang and libclc for nvptx64".to_owned()),
+            Self::OpenclPrograms => None,
+            Self::OpenclDevice if has_opencl_device() => None,
+            Self::OpenclDevice => Some("there is no OpenCL device".to_owned()),
             Self::Gpu if starts_on_gpu() => None,
             Self::Gpu => Some("needs an NVIDIA GPU".to_owned()),
             Self::CpuOnly if !starts_on_gpu() => None,
@@ -140,6 +152,24 @@ impl Requirement {
             Self::Mounting => cannot_mount().map(|why| format!("cannot mount a file system: {why}")),
         }
     }
+}
+
+/// True if the ICD's compiler and its library are there.
+fn has_opencl_compiler() -> bool {
+    let given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&path);
+    let has_clang = given("HETCKPT_CLANG") || folders.any(|folder| folder.join("clang").is_file());
+    let libraries = ["/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/share"];
+    let is_library = |folder: &str| Path::new(folder).join("clc/nvptx64--nvidiacl.bc").is_file();
+    has_clang && (given("HETCKPT_LIBCLC") || libraries.iter().any(|folder| is_library(folder)))
+}
+
+/// True if programs can be restored on an OpenCL device.
+fn has_opencl_device() -> bool {
+    Installation::get()
+        .devices()
+        .is_ok_and(|devices| devices.iter().any(|device| device["kind"] == "opencl"))
 }
 
 /// Why no file system in memory can be mounted here, if so.

@@ -102,6 +102,16 @@ pub const NO_PTX: Program = Program {
     ..program("no_ptx", "iterations", 10_000)
 };
 
+/// The OpenCL programs. In each, kernels run for most of the time.
+pub const OPENCL: [Program; 3] = [
+    Program {
+        is_float: true,
+        ..program("cl_matmul", "iterations", 4)
+    },
+    program("cl_histogram", "iterations", 20),
+    program("cl_pipeline", "iterations", 10_000),
+];
+
 impl Program {
     /// The one of the [`TEN`] with this name.
     ///

@@ -115,9 +115,10 @@ fn only_the_code_generator_links_llvm_and_only_devices_know_cuda() {
 }
 
 /// Crates, and one's tests, that open what the workspace denies. All others have no unsafe code at all.
-const WITH_UNSAFE_CODE: [&str; 7] = [
+const WITH_UNSAFE_CODE: [&str; 8] = [
     "criu-plugin",
     "instrument/shim-cuda",
+    "instrument/shim-opencl",
     "restore-kernels/codegen-llvm",
     "restore-kernels/codegen/tests/opencl_device",
     "restore-kernels/devices",

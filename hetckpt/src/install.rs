@@ -37,6 +37,12 @@ impl Installation {
         self.library_folder.join("libcuda.so.1")
     }
 
+    /// The folder that names our OpenCL ICD, if it is installed.
+    pub fn opencl_vendors(&self) -> Option<PathBuf> {
+        let folder = self.library_folder.join("OpenCL/vendors");
+        folder.join("hetckpt.icd").is_file().then_some(folder)
+    }
+
     /// The CPU code generator.
     pub fn cpu_codegen(&self) -> PathBuf {
         self.library_folder.join("libhetckpt_cpu_codegen.so")

@@ -156,6 +156,7 @@ pub fn run(
             std::env::var_os("LD_LIBRARY_PATH").as_deref(),
         ),
     );
+    show_opencl(&mut launch, installation);
     if io::stdin().is_terminal() {
         launch.stdin(Stdio::null());
     }
@@ -178,6 +179,25 @@ pub fn run(
     let status = child.wait().map_err(cannot)?;
     relays.into_iter().for_each(Relay::finish);
     Ok(crate::exit::from_wait_status(status))
+}
+
+/// Has the OpenCL loader find our ICD and no other: a vendor's driver in the program could not be dumped.
+///
+/// `OCL_ICD_VENDORS` is the folder of ICDs for both loaders in use, ocl-icd and Khronos's; with a slash at its end, because
+/// the older ones of Khronos's append names as they are. What the user had set goes under another name, for the device
+/// server: its OpenCL devices are the user's.
+fn show_opencl(launch: &mut Command, installation: &Installation) {
+    let Some(folder) = installation.opencl_vendors() else {
+        return;
+    };
+    for name in ["OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"] {
+        if let Some(value) = std::env::var_os(name) {
+            launch.env(format!("HETCKPT_{name}"), value).env_remove(name);
+        }
+    }
+    let mut vendors = folder.into_os_string();
+    vendors.push("/");
+    launch.env("OCL_ICD_VENDORS", vendors);
 }
 
 /// Turns this process into the program to run, as the leader of a session of its own: CRIU then needs no terminal.

@@ -11,6 +11,7 @@ mod plain_criu;
 mod two_forms;
 mod plugin_option;
 mod doctor;
+mod opencl_programs;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
     tests.extend(doctor::tests());
+    tests.extend(opencl_programs::tests());
     tests.extend(preempt::tests());
     runner::main(tests)
 }

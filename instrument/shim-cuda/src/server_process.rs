@@ -117,7 +117,7 @@ impl ExecPlan {
 }
 
 /// The environment without what would load the shim into the server: its directory in `LD_LIBRARY_PATH`, itself in
-/// `LD_PRELOAD`.
+/// `LD_PRELOAD`, and the folder of our OpenCL ICD; the user's own folder of ICDs, kept under another name, comes back.
 fn clean_environment(variables: impl Iterator<Item = (OsString, OsString)>, own: Option<&Path>) -> Vec<OsString> {
     let own_dir = own.and_then(Path::parent);
     let is_own = |entry: &OsStr| {
@@ -126,6 +126,13 @@ fn clean_environment(variables: impl Iterator<Item = (OsString, OsString)>, own:
     };
     let mut kept = Vec::new();
     for (name, value) in variables {
+        let name = match name.as_bytes() {
+            b"OCL_ICD_VENDORS" if own_dir.is_some_and(|dir| Path::new(&value).starts_with(dir)) => continue,
+            b"HETCKPT_OCL_ICD_VENDORS" | b"HETCKPT_OCL_ICD_FILENAMES" => {
+                OsString::from_vec(name.as_bytes()["HETCKPT_".len()..].to_vec())
+            }
+            _ => name,
+        };
         let separators: &[u8] = match name.as_bytes() {
             b"LD_LIBRARY_PATH" => b":;",
             b"LD_PRELOAD" => b": ",
@@ -319,6 +326,8 @@ mod tests {
         let variables = [
             ("LD_LIBRARY_PATH", "/opt/hetckpt/lib/hetckpt:/usr/local/other"),
             ("LD_PRELOAD", "/opt/hetckpt/lib/hetckpt/libcuda.so.1"),
+            ("OCL_ICD_VENDORS", "/opt/hetckpt/lib/hetckpt/OpenCL/vendors/"),
+            ("HETCKPT_OCL_ICD_VENDORS", "/etc/mine"),
             ("HOME", "/home/x:y"),
         ];
         let clean = clean_environment(variables.into_iter().map(|(n, v)| (n.into(), v.into())), Some(own));
@@ -326,6 +335,7 @@ mod tests {
             clean,
             [
                 OsString::from("LD_LIBRARY_PATH=/usr/local/other"),
+                OsString::from("OCL_ICD_VENDORS=/etc/mine"),
                 OsString::from("HOME=/home/x:y")
             ]
         );

@@ -1,0 +1,166 @@
+//! The compiler: clang as a process of its own, with libclc, from OpenCL C to LLVM IR and from there to PTX.
+//!
+//! Two steps, because the IR says what PTX does not: types, names and address spaces of kernels' arguments.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Functions that the library lacks.
+const PRELUDE: &str = include_str!("prelude.cl");
+const TARGET: &str = "--target=nvptx64--nvidiacl";
+/// OpenCL C's functions for that target, as libclc's packages install them.
+const LIBRARY: &str = "clc/nvptx64--nvidiacl.bc";
+/// All is inlined: a kernel's parameters, of which the launch's offset is one, are known only in the kernel.
+const INLINE_THRESHOLD: &str = "-inline-threshold=1000000";
+
+/// A compiler with its library.
+#[derive(Debug)]
+pub struct Toolchain {
+    clang: PathBuf,
+    library: PathBuf,
+}
+
+/// What became of a source.
+#[derive(Debug)]
+pub struct Compiled {
+    /// LLVM IR as text.
+    pub ir: String,
+    /// PTX.
+    pub ptx: String,
+    /// What the compiler said.
+    pub log: String,
+}
+
+/// True if programs can be built from source.
+pub fn is_available() -> bool {
+    toolchain().is_ok()
+}
+
+/// The compiler, or what is missing.
+pub fn toolchain() -> Result<&'static Toolchain, &'static str> {
+    static FOUND: OnceLock<Result<Toolchain, String>> = OnceLock::new();
+    FOUND.get_or_init(find).as_ref().map_err(String::as_str)
+}
+
+fn given(variable: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(variable)?;
+    (!value.is_empty()).then(|| PathBuf::from(value))
+}
+
+fn find() -> Result<Toolchain, String> {
+    let clang = match given("HETCKPT_CLANG") {
+        Some(clang) => clang,
+        None => clang_in_path(&std::env::var_os("PATH").unwrap_or_default())
+            .ok_or("OpenCL programs are built by clang, and there is none in PATH (HETCKPT_CLANG can name one)")?,
+    };
+    let library = match given("HETCKPT_LIBCLC") {
+        Some(library) => library,
+        None => ["/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/share"]
+            .map(|folder| Path::new(folder).join(LIBRARY))
+            .into_iter()
+            .find(|path| path.is_file())
+            .ok_or(
+                "OpenCL programs need libclc's nvptx64--nvidiacl.bc, and it is not installed (HETCKPT_LIBCLC can name it)",
+            )?,
+    };
+    Ok(Toolchain { clang, library })
+}
+
+/// `clang`, else the `clang-NN` with the highest number.
+fn clang_in_path(path: &OsString) -> Option<PathBuf> {
+    let folders: Vec<PathBuf> = std::env::split_paths(path).collect();
+    let plain = folders.iter().map(|folder| folder.join("clang"));
+    if let Some(found) = plain.into_iter().find(|path| path.is_file()) {
+        return Some(found);
+    }
+    let entries = folders
+        .iter()
+        .filter_map(|folder| folder.read_dir().ok())
+        .flatten()
+        .flatten();
+    let numbered = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let number: u32 = name.to_str()?.strip_prefix("clang-")?.parse().ok()?;
+        Some((number, entry.path()))
+    });
+    numbered.max().map(|(_, path)| path)
+}
+
+impl Toolchain {
+    /// Compiles `source` with the application's options.
+    ///
+    /// # Errors
+    /// The compiler's log, if it fails.
+    pub fn compile(&self, source: &str, options: &[String]) -> Result<Compiled, String> {
+        let mut to_ir = Command::new(&self.clang);
+        to_ir.args([TARGET, "-x", "cl"]);
+        if !options.iter().any(|option| option.starts_with("-cl-std=")) {
+            to_ir.arg("-cl-std=CL1.2");
+        }
+        to_ir.args(["-cl-kernel-arg-info", "-Xclang", "-finclude-default-header"]);
+        to_ir
+            .args(["-Xclang", "-mlink-bitcode-file", "-Xclang"])
+            .arg(&self.library);
+        to_ir.args(["-O3", "-mllvm", INLINE_THRESHOLD, "-S", "-emit-llvm"]);
+        to_ir.args(options).args(["-", "-o", "-"]);
+        let (ir, mut log) = run(to_ir, &format!("{PRELUDE}{source}"))?;
+
+        let mut to_ptx = Command::new(&self.clang);
+        to_ptx.args([TARGET, "-x", "ir", "-O3", "-S", "-", "-o", "-"]);
+        let (ptx, more) = run(to_ptx, &ir).map_err(|more| format!("{log}{}", without_trace(&more)))?;
+        log.push_str(&more);
+        Ok(Compiled { ir, ptx, log })
+    }
+}
+
+/// Runs the compiler on `input`; gives its output and what it said.
+fn run(mut command: Command, input: &str) -> Result<(String, String), String> {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let name = command.get_program().to_string_lossy().into_owned();
+    let cannot = |e: std::io::Error| format!("cannot run {name}: {e}\n");
+    let mut child = command.spawn().map_err(cannot)?;
+    // It reads all of its input before it writes. Should it end before, its log says why.
+    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
+    let output = child.wait_with_output().map_err(cannot)?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (out, log) = (text(output.stdout), text(output.stderr));
+    if output.status.success() {
+        Ok((out, log))
+    } else if log.is_empty() {
+        Err(format!("{name}: {}\n", output.status))
+    } else {
+        Err(log)
+    }
+}
+
+/// Of a failure inside the compiler, what it could not do; not its stack.
+fn without_trace(log: &str) -> String {
+    let lines = log.lines().take_while(|line| !line.starts_with("PLEASE submit"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_clang_comes_first_then_the_newest() {
+        let folder = std::env::temp_dir().join(format!("hetckpt-clang-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str| std::fs::write(folder.join(name), "").unwrap();
+        for name in ["clang-9", "clang-14", "clang-format", "clang++-15"] {
+            file(name);
+        }
+        let path = folder.clone().into_os_string();
+        assert_eq!(clang_in_path(&path), Some(folder.join("clang-14")));
+        file("clang");
+        assert_eq!(clang_in_path(&path), Some(folder.join("clang")));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,151 @@
+//! Objects as programs see them: addresses that begin with a pointer to the dispatch table.
+//!
+//! What a handle points to is a cell with nothing else in it; the object is found in its type's table. So a handle that
+//! is none, or one of another type, is an error and no wild read. An object stays in its table as long as anything
+//! holds it: the program, by its reference count, or another object.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::dispatch_table::{self, Cell};
+use crate::status::{Outcome, Status};
+
+/// An object's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Handle(pub usize);
+
+impl Handle {
+    /// No object.
+    pub const NULL: Self = Self(0);
+}
+
+/// A type of objects.
+pub trait Object: Sized + Send + Sync + 'static {
+    /// What a wrong handle is.
+    const INVALID: Status;
+    /// Where its objects are.
+    fn table() -> &'static Table<Self>;
+    /// Its own handle's owner.
+    fn identity(&self) -> &Identity;
+    /// Its own handle.
+    fn handle(&self) -> Handle {
+        self.identity().cell.handle()
+    }
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    object: Weak<T>,
+    /// The program's hold, while it has one.
+    held: Option<Arc<T>>,
+    count: u32,
+}
+
+/// All objects of a type.
+#[derive(Debug)]
+pub struct Table<T>(Mutex<BTreeMap<Handle, Entry<T>>>);
+
+/// Owner of an object's cell; takes the object out of its table at its end.
+#[derive(Debug)]
+pub struct Identity {
+    cell: Cell,
+    forget: fn(Handle),
+}
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        (self.forget)(self.cell.handle());
+    }
+}
+
+impl<T> Table<T> {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Handle, Entry<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes an object; `count` is how often the program holds it from the start.
+pub fn add<T: Object>(count: u32, make: impl FnOnce(Identity) -> T) -> Arc<T> {
+    let cell = dispatch_table::new_cell();
+    let handle = cell.handle();
+    let forget = |handle| {
+        // Of an object at its end, so nobody holds it.
+        T::table().lock().remove(&handle);
+    };
+    let object = Arc::new(make(Identity { cell, forget }));
+    let entry = Entry {
+        object: Arc::downgrade(&object),
+        held: (count > 0).then(|| object.clone()),
+        count,
+    };
+    T::table().lock().insert(handle, entry);
+    object
+}
+
+/// The object behind a handle.
+pub fn get<T: Object>(handle: Handle) -> Outcome<Arc<T>> {
+    let table = T::table().lock();
+    table
+        .get(&handle)
+        .and_then(|entry| entry.object.upgrade())
+        .ok_or(T::INVALID)
+}
+
+/// The objects behind handles.
+pub fn get_all<T: Object>(handles: &[Handle]) -> Outcome<Vec<Arc<T>>> {
+    handles.iter().map(|&handle| get(handle)).collect()
+}
+
+/// One more hold of the program's.
+pub fn retain<T: Object>(handle: Handle) -> Outcome {
+    let mut table = T::table().lock();
+    let entry = table.get_mut(&handle).ok_or(T::INVALID)?;
+    if entry.held.is_none() {
+        entry.held = Some(entry.object.upgrade().ok_or(T::INVALID)?);
+    }
+    entry.count += 1;
+    Ok(())
+}
+
+/// One hold of the program's less.
+pub fn release<T: Object>(handle: Handle) -> Outcome {
+    let mut table = T::table().lock();
+    let entry = table
+        .get_mut(&handle)
+        .filter(|entry| entry.count > 0)
+        .ok_or(T::INVALID)?;
+    entry.count -= 1;
+    let last = if entry.count == 0 { entry.held.take() } else { None };
+    // The object's end takes it out of the table.
+    drop(table);
+    drop(last);
+    Ok(())
+}
+
+/// How often the program holds the object.
+pub fn count<T: Object>(handle: Handle) -> u32 {
+    T::table().lock().get(&handle).map_or(0, |entry| entry.count)
+}
+
+/// Gives a type its table.
+macro_rules! object {
+    ($type:ty, $invalid:ident) => {
+        impl crate::handles::Object for $type {
+            const INVALID: crate::status::Status = crate::status::Status::$invalid;
+            fn table() -> &'static crate::handles::Table<Self> {
+                static TABLE: crate::handles::Table<$type> = crate::handles::Table::new();
+                &TABLE
+            }
+            fn identity(&self) -> &crate::handles::Identity {
+                &self.identity
+            }
+        }
+    };
+}
+pub(crate) use object;

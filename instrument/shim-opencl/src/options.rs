@@ -1,0 +1,119 @@
+//! The application's build options: read as the specification has them, passed on to the compiler where they are known.
+
+/// What is wrong with build options.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadOption(pub String);
+
+/// Options that the compiler takes as they are.
+const PASSED_ON: &[&str] = &[
+    "-cl-single-precision-constant",
+    "-cl-denorms-are-zero",
+    "-cl-fp32-correctly-rounded-divide-sqrt",
+    "-cl-mad-enable",
+    "-cl-no-signed-zeros",
+    "-cl-unsafe-math-optimizations",
+    "-cl-finite-math-only",
+    "-cl-fast-relaxed-math",
+    "-cl-std=CL1.0",
+    "-cl-std=CL1.1",
+    "-cl-std=CL1.2",
+    "-w",
+    "-Werror",
+];
+
+/// Options without effect: names and types of arguments are always kept, and only optimised code can be probed.
+const WITHOUT_EFFECT: &[&str] = &["-cl-kernel-arg-info", "-cl-opt-disable", "-g"];
+
+/// The compiler's arguments for `options`.
+///
+/// # Errors
+/// If there is an option that OpenCL does not have, or one without its value.
+pub fn read(options: &str) -> Result<Vec<String>, BadOption> {
+    let mut words = split(options)?.into_iter();
+    let mut read = Vec::new();
+    while let Some(word) = words.next() {
+        let known = |list: &[&str]| list.contains(&word.as_str());
+        if let Some(flag @ ("-D" | "-I")) = word.get(..2) {
+            let value = match word.get(2..) {
+                Some("") | None => words.next(),
+                Some(value) => Some(value.to_owned()),
+            };
+            let value = value.ok_or_else(|| BadOption(word.clone()))?;
+            read.push(format!("{flag}{value}"));
+        } else if known(PASSED_ON) {
+            read.push(word);
+        } else if !known(WITHOUT_EFFECT) {
+            return Err(BadOption(word));
+        }
+    }
+    Ok(read)
+}
+
+/// Words between blanks; quotes keep blanks, a backslash the next character.
+fn split(options: &str) -> Result<Vec<String>, BadOption> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = options.chars();
+    while let Some(c) = characters.next() {
+        match (c, quote) {
+            ('\\', None | Some('"')) => match characters.next() {
+                Some(next) => word.get_or_insert_default().push(next),
+                None => return Err(BadOption("\\".to_owned())),
+            },
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (_, Some(open)) if c == open => quote = None,
+            (_, None) if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() {
+        return Err(BadOption(options.to_owned()));
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_options_are_passed_on() {
+        let read = read("-DA=1  -D B -I include -I/usr/x -cl-mad-enable -g -cl-std=CL1.1").unwrap();
+        assert_eq!(
+            read,
+            [
+                "-DA=1",
+                "-DB",
+                "-Iinclude",
+                "-I/usr/x",
+                "-cl-mad-enable",
+                "-cl-std=CL1.1"
+            ]
+        );
+    }
+
+    #[test]
+    fn quotes_keep_blanks() {
+        let read = read(r#"-D "T=unsigned int" -DS=\"x\" '-DU=a b'"#).unwrap();
+        assert_eq!(read, ["-DT=unsigned int", "-DS=\"x\"", "-DU=a b"]);
+    }
+
+    #[test]
+    fn unknown_options_are_named() {
+        for (options, bad) in [
+            ("-O2", "-O2"),
+            ("-DA -fplugin=x.so", "-fplugin=x.so"),
+            ("-D", "-D"),
+            ("-cl-std=CL3.0", "-cl-std=CL3.0"),
+            ("x.o", "x.o"),
+            ("\"open", "\"open"),
+        ] {
+            assert_eq!(read(options), Err(BadOption(bad.to_owned())), "{options}");
+        }
+    }
+}

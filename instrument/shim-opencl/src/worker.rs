@@ -1,0 +1,286 @@
+//! Who runs commands: a thread for each queue, which gives them to the queue's stream when what they wait for is over.
+//!
+//! # Order
+//! Commands of an in-order queue go into the stream in their order, several at a time, and are complete in it. Of an
+//! out-of-order queue the first that is ready goes next; barriers are events that all later commands wait for. A command
+//! that makes the thread itself wait (a copy to the program's memory) goes only when the stream is empty, so that the
+//! commands before it are seen to be complete as soon as they are. So does every command of a queue with profiling, whose
+//! times are the thread's.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+use crate::command::Command;
+use crate::cuda::{self, CudaError, Mark, Stream};
+use crate::event::{Event, progress};
+use crate::log;
+use crate::monitor;
+use crate::status::{Outcome, Status};
+
+/// Commands that a stream may have at a time.
+const DEPTH: usize = 32;
+
+/// What is enqueued.
+#[derive(Debug)]
+pub enum Work {
+    /// Something for the device.
+    Device(Command),
+    /// Nothing.
+    Point,
+    /// Nothing. Without a wait list it waits for all before it.
+    Marker,
+    /// Likewise, and all after it wait for it.
+    Barrier,
+}
+
+#[derive(Debug)]
+struct Pending {
+    event: Arc<Event>,
+    /// What it waits for; an error there is its own.
+    wait_list: Vec<Arc<Event>>,
+    /// What it waits for, whatever comes of it.
+    behind: Vec<Arc<Event>>,
+    work: Work,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    pending: VecDeque<Pending>,
+    /// What is in the stream.
+    started: VecDeque<Arc<Event>>,
+    /// Barriers that are not over.
+    barriers: Vec<Arc<Event>>,
+    is_closed: bool,
+    has_failed: bool,
+}
+
+/// How a queue's commands are run.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// Only wait lists and barriers order them.
+    pub is_out_of_order: bool,
+    /// Their times are asked for.
+    pub is_profiled: bool,
+}
+
+/// A queue's commands, and the stream they go into.
+#[derive(Debug)]
+pub struct Lane {
+    stream: Stream,
+    is_out_of_order: AtomicBool,
+    is_profiled: AtomicBool,
+    content: Mutex<Content>,
+}
+
+/// Starts a worker; it ends when its lane is closed and empty.
+///
+/// # Errors
+/// If there can be no more threads.
+pub fn start(stream: Stream, mode: Mode) -> std::io::Result<Arc<Lane>> {
+    let lane = Arc::new(Lane {
+        stream,
+        is_out_of_order: AtomicBool::new(mode.is_out_of_order),
+        is_profiled: AtomicBool::new(mode.is_profiled),
+        content: Mutex::default(),
+    });
+    let own = lane.clone();
+    // The program's signal handlers must not run in our thread.
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let started = std::thread::Builder::new()
+        .name("hetckpt-queue".to_owned())
+        .spawn(move || own.serve());
+    let _ = before.thread_set_mask();
+    started.map(|_| lane)
+}
+
+impl Lane {
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how commands are run from now on. The lane must be empty.
+    pub fn set_mode(&self, mode: Mode) {
+        self.is_out_of_order.store(mode.is_out_of_order, Ordering::Relaxed);
+        self.is_profiled.store(mode.is_profiled, Ordering::Relaxed);
+    }
+
+    fn is_out_of_order(&self) -> bool {
+        self.is_out_of_order.load(Ordering::Relaxed)
+    }
+
+    /// Adds a command.
+    pub fn push(&self, event: Arc<Event>, wait_list: Vec<Arc<Event>>, work: Work) {
+        let mut behind = Vec::new();
+        let mut content = self.lock();
+        if self.is_out_of_order() {
+            content.barriers.retain(|barrier| !barrier.is_over());
+            if matches!(work, Work::Marker | Work::Barrier) && wait_list.is_empty() {
+                behind.extend(content.pending.iter().map(|pending| pending.event.clone()));
+                behind.extend(content.started.iter().cloned());
+            }
+            behind.extend(content.barriers.iter().cloned());
+            if matches!(work, Work::Barrier) {
+                content.barriers.push(event.clone());
+            }
+        }
+        content.pending.push_back(Pending {
+            event,
+            wait_list,
+            behind,
+            work,
+        });
+        drop(content);
+        monitor::changed();
+    }
+
+    /// No more commands will come.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        monitor::changed();
+    }
+
+    /// Waits until all that has been enqueued is over.
+    ///
+    /// # Errors
+    /// If the device failed to do any of it.
+    pub fn finish(&self) -> Outcome {
+        let content = self.lock();
+        let pending = content.pending.iter().map(|pending| &pending.event);
+        let events: Vec<Arc<Event>> = content.started.iter().chain(pending).cloned().collect();
+        drop(content);
+        for event in events {
+            // Each command's own error is its event's.
+            let _ = event.wait();
+        }
+        if self.lock().has_failed {
+            Err(Status::OUT_OF_RESOURCES)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The thread.
+    fn serve(&self) {
+        let mut in_stream: VecDeque<(Arc<Event>, Mark, Work)> = VecDeque::new();
+        loop {
+            if let Some(pending) = self.take(in_stream.len()) {
+                let (event, work) = (pending.event, pending.work);
+                match start_command(self.stream, &event, &pending.wait_list, &work, in_stream.is_empty()) {
+                    Ok(Some(mark)) => in_stream.push_back((event, mark, work)),
+                    Ok(None) => self.over(&event, Ok(())),
+                    Err(status) => self.over(&event, Err(status)),
+                }
+            } else if let Some((event, mark, work)) = in_stream.pop_front() {
+                let result = cuda::driver().and_then(|driver| driver.wait(mark).map_err(report));
+                // What the command keeps is kept no longer, as a program may expect that sees it complete.
+                drop(work);
+                self.over(&event, result);
+            } else if monitor::wait_for(|| self.has_ready()) == Next::End {
+                break;
+            }
+        }
+        if let Ok(driver) = cuda::driver() {
+            // The device may be lost; then the stream is too.
+            let _ = driver.destroy_stream(self.stream);
+        }
+    }
+
+    fn is_ready(&self, pending: &Pending) -> bool {
+        let mut all = pending.wait_list.iter().chain(&pending.behind);
+        all.all(|event| event.is_over() || event.is_in_stream_of(self))
+    }
+
+    /// Place of the command to start next.
+    fn next(&self, content: &Content) -> Option<usize> {
+        let eligible = if self.is_out_of_order() { usize::MAX } else { 1 };
+        content
+            .pending
+            .iter()
+            .take(eligible)
+            .position(|pending| self.is_ready(pending))
+    }
+
+    fn has_ready(&self) -> Option<Next> {
+        let content = self.lock();
+        if self.next(&content).is_some() {
+            Some(Next::Start)
+        } else if content.is_closed && content.pending.is_empty() {
+            Some(Next::End)
+        } else {
+            None
+        }
+    }
+
+    /// Takes the command to start next, if the stream with `depth` commands can have it.
+    fn take(&self, depth: usize) -> Option<Pending> {
+        let is_profiled = self.is_profiled.load(Ordering::Relaxed);
+        if depth >= DEPTH || (is_profiled && depth > 0) {
+            return None;
+        }
+        let mut content = self.lock();
+        let at = self.next(&content)?;
+        if depth > 0 && content.pending[at].work.makes_wait() {
+            return None;
+        }
+        let pending = content.pending.remove(at)?;
+        content.started.push_back(pending.event.clone());
+        Some(pending)
+    }
+
+    /// Notes that a command is over.
+    fn over(&self, event: &Arc<Event>, result: Outcome) {
+        event.advance(match result {
+            Ok(()) => progress::COMPLETE,
+            Err(status) => status.0,
+        });
+        let mut content = self.lock();
+        content.has_failed |= result == Err(Status::OUT_OF_RESOURCES);
+        let at = content.started.iter().position(|started| Arc::ptr_eq(started, event));
+        let gone = at.and_then(|at| content.started.remove(at));
+        drop(content);
+        drop(gone);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Start,
+    End,
+}
+
+impl Work {
+    /// True if starting it makes the thread wait until it is over.
+    fn makes_wait(&self) -> bool {
+        matches!(self, Self::Device(command) if command.makes_wait())
+    }
+}
+
+/// Gives a command to the stream; the result is a mark to wait for, or nothing if the command is over already.
+fn start_command(
+    stream: Stream,
+    event: &Event,
+    wait_list: &[Arc<Event>],
+    work: &Work,
+    is_stream_empty: bool,
+) -> Outcome<Option<Mark>> {
+    if wait_list.iter().any(|event| event.status() < 0) {
+        return Err(Status::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    }
+    let driver = cuda::driver()?;
+    event.advance(progress::SUBMITTED);
+    event.advance(progress::RUNNING);
+    match work {
+        Work::Point | Work::Marker | Work::Barrier if is_stream_empty => return Ok(None),
+        Work::Point | Work::Marker | Work::Barrier => {}
+        Work::Device(command) => command.start(driver, stream).map_err(report)?,
+    }
+    driver.mark(stream).map(Some).map_err(report)
+}
+
+fn report(error: CudaError) -> Status {
+    log::failure(&format!("a command failed with CUDA error {}", error.0));
+    Status::OUT_OF_RESOURCES
+}
