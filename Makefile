@@ -21,6 +21,8 @@ RELEASE := $(TARGET)/release
 PREFIX ?= /usr/local
 # Random preemptions of each program in `make soak`.
 PREEMPTIONS ?= 50
+# How long `make fuzz` tries each target.
+FUZZ_SECONDS ?= 600
 # The same on OpenCL devices, for each direction in `make opencl-test`.
 OPENCL_PREEMPTIONS ?= 1
 
@@ -56,7 +58,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test opencl-test soak gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -146,6 +148,25 @@ opencl-test: build programs ## random preemptions to, from and on an OpenCL devi
 soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
+
+# Coverage for libFuzzer, by options of the stable compiler.
+FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks
+FUZZ_TARGETS := $(basename $(notdir $(wildcard e2e/fuzz/src/bin/*.rs)))
+FUZZ_HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+FUZZ_BUILT := $(TARGET)/fuzz/$(FUZZ_HOST)/release
+# Texts of other tests to begin with.
+FUZZ_SEEDS_ptx := instrument/ptx/tests/filetests
+FUZZ_SEEDS_hetir := restore-kernels/resegment/tests/kernels
+
+fuzz: ## fuzz every parser of bytes from outside, FUZZ_SECONDS=N each (600); what crashes one is added to its corpus
+	RUSTFLAGS='$(FUZZ_FLAGS)' $(CARGO) build --release --locked -p hetckpt-fuzz --features libfuzzer --bins \
+		--target $(FUZZ_HOST) --target-dir $(TARGET)/fuzz
+	@$(foreach t,$(FUZZ_TARGETS),mkdir -p $(TARGET)/fuzz/corpus/$(t) && echo 'fuzzing $(t)' && \
+		$(FUZZ_BUILT)/fuzz_$(t) -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=3000 -verbosity=0 \
+			-print_final_stats=1 -artifact_prefix=e2e/fuzz/corpus/$(t)/ \
+			$(TARGET)/fuzz/corpus/$(t) e2e/fuzz/corpus/$(t) $(FUZZ_SEEDS_$(t)) &&) true
 
 gpu-test: build programs ## acceptance run and measurements on a machine with an NVIDIA GPU
 	$(CARGO) build --release -p hetckpt-devices --examples --locked

@@ -1,0 +1,109 @@
+//! What each fuzz target does with its bytes. Whatever they are, it returns: no panic, no endless loop, no memory beyond what
+//! the input justifies. `make fuzz` runs the targets, the tests replay the inputs kept in `corpus`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a claim that does not hold is to end the target"
+)]
+
+use std::fs;
+
+use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::reader::Archive;
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::text::{parse, print};
+use hetckpt_ring::command::Envelope;
+use hetckpt_ring::message::{Request, Response};
+use hetckpt_ring::reply::ModuleDescription;
+
+/// A target: its name, which is its corpus's and its program's, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 8] = [
+    ("archive", archive),
+    ("manifest", manifest),
+    ("process_state", process_state),
+    ("ring_command", ring_command),
+    ("control_message", control_message),
+    ("fatbin", fatbin),
+    ("ptx", ptx),
+    ("hetir", hetir),
+];
+
+/// Kernels larger than this are not probed here: it takes too long for a fuzzer.
+const MAX_INSTS: usize = 2000;
+
+/// An archive: opened, verified and taken out of.
+pub fn archive(data: &[u8]) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.hetsnap");
+    fs::write(&file, data).unwrap();
+    let _ = hetckpt_archive::verify::verify(&file);
+    if let Ok(archive) = Archive::open(&file) {
+        let out = folder.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let _ = archive.extract_all("", &out);
+        // Nothing may appear beside the folder.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
+
+/// An archive's manifest.
+pub fn manifest(data: &[u8]) {
+    if let Ok(manifest) = serde_json::from_slice::<Manifest>(data) {
+        let text = serde_json::to_vec(&manifest).unwrap();
+        assert_eq!(serde_json::from_slice::<Manifest>(&text).unwrap(), manifest);
+    }
+}
+
+/// The binary state of a process: threads, queues, allocations.
+pub fn process_state(data: &[u8]) {
+    let _ = hetckpt_state::codec::decode(data);
+}
+
+/// A command from the ring, and the description of a module that is an answer.
+pub fn ring_command(data: &[u8]) {
+    let _ = Envelope::decode(data);
+    let _ = ModuleDescription::decode(data);
+}
+
+/// A message of the control socket.
+pub fn control_message(data: &[u8]) {
+    let _ = serde_json::from_slice::<Request>(data);
+    let _ = serde_json::from_slice::<Response>(data);
+}
+
+/// A fat binary or another module image.
+pub fn fatbin(data: &[u8]) {
+    let _ = hetckpt_fatbin::locate::image_kind(data);
+    if let Ok(found) = hetckpt_fatbin::locate::find_ptx(data, 90) {
+        let _ = found;
+    }
+}
+
+/// PTX: what is lowered is valid hetIR that survives its text form, and probing it breaks no rule.
+pub fn ptx(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(module) = hetckpt_ptx::lower_module(text) {
+        module.kernels.iter().for_each(of_kernel);
+    }
+}
+
+/// hetIR's text form, which archives hold.
+pub fn hetir(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(kernel) = parse::kernel(text) {
+        of_kernel(&kernel);
+    }
+}
+
+fn of_kernel(kernel: &Kernel) {
+    let text = print::kernel(kernel);
+    let again = parse::kernel(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(print::kernel(&again), text);
+    let num_insts: usize = kernel.blocks.iter().map(|block| block.insts.len() + 1).sum();
+    if num_insts <= MAX_INSTS {
+        let _ = hetckpt_probes::probe(kernel, &hetckpt_probes::options::Options::default());
+    }
+}
