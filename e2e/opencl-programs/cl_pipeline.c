@@ -86,6 +86,28 @@ static void check_refusals(struct device device, cl_command_queue queue)
     CHECK(clReleaseMemObject(buffer));
 }
 
+// A command behind an event with an error has an error too, and is not done.
+static void check_error_event(struct device device, cl_command_queue queue)
+{
+    cl_int status;
+    cl_event failing = clCreateUserEvent(device.context, &status), behind;
+    CHECK(status);
+    const cl_uint before = 5, after = 6;
+    cl_uint got = 0;
+    cl_mem buffer = make_buffer(device, CL_MEM_COPY_HOST_PTR, sizeof before, (void *)&before);
+    CHECK(clEnqueueFillBuffer(queue, buffer, &after, sizeof after, 0, sizeof after, 1, &failing, &behind));
+    CHECK(clSetUserEventStatus(failing, -77));
+    expect("an event that is set twice", clSetUserEventStatus(failing, CL_COMPLETE), CL_INVALID_OPERATION);
+    expect("a wait for an error", clWaitForEvents(1, &behind), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    CHECK(clGetEventInfo(behind, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    expect("the command behind it", status, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    CHECK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof got, &got, 0, NULL, NULL));
+    expect("what it was not to change", (cl_int)got, (cl_int)before);
+    CHECK(clReleaseEvent(failing));
+    CHECK(clReleaseEvent(behind));
+    CHECK(clReleaseMemObject(buffer));
+}
+
 static void CL_CALLBACK count_completion(cl_event event, cl_int status, void *counter)
 {
     (void)event;
@@ -143,6 +165,7 @@ int main(int argc, char **argv)
     cl_command_queue last = make_queue(device, CL_QUEUE_PROFILING_ENABLE);
     check_build_failure(device);
     check_refusals(device, last);
+    check_error_event(device, queue_b);
     cl_int status;
     cl_event gate = clCreateUserEvent(device.context, &status);
     CHECK(status);

@@ -30,6 +30,8 @@ pub fn tests() -> Vec<Test> {
         Test::new("opencl_program_sees_our_platform_only", sees_our_platform_only)
             .needs(&[Requirement::OpenclPrograms]),
     );
+    let needs = [Requirement::OpenclPrograms];
+    tests.push(Test::new("opencl_program_is_told_that_there_is_no_compiler", has_no_compiler).needs(&needs));
     tests
 }
 
@@ -99,6 +101,24 @@ fn is_dumped_twice(context: &mut Context, program: &Program) -> Result<()> {
     let restored = dump_in_mid_kernel(context, job)?.restore()?;
     let outcome = dump_in_mid_kernel(context, restored)?.restore()?.finish()?;
     crate::preempt::check(program, &baseline.outcome, &outcome)
+}
+
+/// Without libclc a program can run up to its build, which then says what is missing.
+fn has_no_compiler(context: &mut Context) -> Result<()> {
+    const NOT_AVAILABLE: &str = "OpenCL error -3";
+    let program = OPENCL[0];
+    let command = program.command(program.shortest);
+    let missing = context.sandbox.path("libclc.bc");
+    let job = Job::start_with(&context.sandbox, &command, &Installation::from_device(), |command| {
+        command.env("HETCKPT_LIBCLC", &missing);
+    })?;
+    let outcome = job.finish()?;
+    ensure!(
+        outcome.code == 2 && outcome.stderr.contains(NOT_AVAILABLE) && outcome.stderr.contains("libclc.bc"),
+        "{}",
+        outcome.text()
+    );
+    Ok(())
 }
 
 /// A folder of ICDs that the user has set is the device server's, not the program's.

@@ -51,17 +51,20 @@ fn given(variable: &str) -> Option<PathBuf> {
 }
 
 fn find() -> Result<Toolchain, String> {
+    let is_there = |path: &PathBuf| path.is_file();
     let clang = match given("HETCKPT_CLANG") {
-        Some(clang) => clang,
+        Some(clang) if is_there(&clang) => clang,
+        Some(clang) => return Err(format!("HETCKPT_CLANG names {}, which is no file", clang.display())),
         None => clang_in_path(&std::env::var_os("PATH").unwrap_or_default())
             .ok_or("OpenCL programs are built by clang, and there is none in PATH (HETCKPT_CLANG can name one)")?,
     };
     let library = match given("HETCKPT_LIBCLC") {
-        Some(library) => library,
+        Some(library) if is_there(&library) => library,
+        Some(library) => return Err(format!("HETCKPT_LIBCLC names {}, which is no file", library.display())),
         None => ["/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/share"]
             .map(|folder| Path::new(folder).join(LIBRARY))
             .into_iter()
-            .find(|path| path.is_file())
+            .find(is_there)
             .ok_or(
                 "OpenCL programs need libclc's nvptx64--nvidiacl.bc, and it is not installed (HETCKPT_LIBCLC can name it)",
             )?,

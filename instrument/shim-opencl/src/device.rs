@@ -123,9 +123,9 @@ impl Limits {
     }
 }
 
-/// Largest buffer.
+/// Largest buffer: the least that the specification allows. Programs that size their buffers by it leave room for others.
 pub fn max_buffer_bytes(driver: &Driver) -> u64 {
-    driver.memory()
+    driver.memory() / 4
 }
 
 fn ids(platform: Handle, kinds: u64, room: u32, devices: Out<Handle>, count: Out<u32>) -> Outcome {

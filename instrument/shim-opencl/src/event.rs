@@ -57,6 +57,7 @@ pub struct Event {
     queue: Option<Arc<Queue>>,
     command_type: u32,
     is_profiled: bool,
+    is_programs: bool,
     state: Mutex<State>,
 }
 
@@ -92,12 +93,18 @@ impl Event {
             queue: Some(queue.clone()),
             command_type,
             is_profiled: queue.is_profiled(),
+            is_programs: is_wanted,
             state: Mutex::new(State::new(progress::QUEUED)),
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the program was given it: only then anyone can tell when exactly it is complete.
+    pub fn is_programs(&self) -> bool {
+        self.is_programs
     }
 
     /// Its status; negative is an error.
@@ -205,6 +212,7 @@ fn create_user_event(context: Handle) -> Outcome<Handle> {
         queue: None,
         command_type: USER_COMMAND,
         is_profiled: false,
+        is_programs: true,
         state: Mutex::new(State::new(progress::SUBMITTED)),
     });
     Ok(event.handle())

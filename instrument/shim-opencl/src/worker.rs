@@ -1,7 +1,8 @@
 //! Who runs commands: a thread for each queue, which gives them to the queue's stream when what they wait for is over.
 //!
 //! # Order
-//! Commands of an in-order queue go into the stream in their order, several at a time, and are complete in it. Of an
+//! Commands of an in-order queue go into the stream in their order, several at a time, and are complete in it. Those whose
+//! events the program has are waited for one by one; others together with the next that is waited for. Of an
 //! out-of-order queue the first that is ready goes next; barriers are events that all later commands wait for. A command
 //! that makes the thread itself wait (a copy to the program's memory) goes only when the stream is empty, so that the
 //! commands before it are seen to be complete as soon as they are. So does every command of a queue with profiling, whose
@@ -21,7 +22,7 @@ use crate::monitor;
 use crate::status::{Outcome, Status};
 
 /// Commands that a stream may have at a time.
-const DEPTH: usize = 32;
+const DEPTH: usize = 64;
 
 /// What is enqueued.
 #[derive(Debug)]
@@ -164,20 +165,17 @@ impl Lane {
 
     /// The thread.
     fn serve(&self) {
-        let mut in_stream: VecDeque<(Arc<Event>, Mark, Work)> = VecDeque::new();
+        let mut in_stream: VecDeque<InStream> = VecDeque::new();
         loop {
             if let Some(pending) = self.take(in_stream.len()) {
                 let (event, work) = (pending.event, pending.work);
                 match start_command(self.stream, &event, &pending.wait_list, &work, in_stream.is_empty()) {
-                    Ok(Some(mark)) => in_stream.push_back((event, mark, work)),
-                    Ok(None) => self.over(&event, Ok(())),
+                    Ok(Started::Behind(mark)) => in_stream.push_back(InStream { event, mark, work }),
+                    Ok(Started::Over) => self.over(&event, Ok(())),
                     Err(status) => self.over(&event, Err(status)),
                 }
-            } else if let Some((event, mark, work)) = in_stream.pop_front() {
-                let result = cuda::driver().and_then(|driver| driver.wait(mark).map_err(report));
-                // What the command keeps is kept no longer, as a program may expect that sees it complete.
-                drop(work);
-                self.over(&event, result);
+            } else if !in_stream.is_empty() {
+                self.wait(&mut in_stream);
             } else if monitor::wait_for(|| self.has_ready()) == Next::End {
                 break;
             }
@@ -185,6 +183,25 @@ impl Lane {
         if let Ok(driver) = cuda::driver() {
             // The device may be lost; then the stream is too.
             let _ = driver.destroy_stream(self.stream);
+        }
+    }
+
+    /// Waits for the first mark in the stream, or for all of it if there is none; what is before it is over.
+    fn wait(&self, in_stream: &mut VecDeque<InStream>) {
+        let marked = in_stream.iter().position(|started| started.mark.is_some());
+        let last = marked.unwrap_or(in_stream.len() - 1);
+        let mark = in_stream[last].mark;
+        let result = cuda::driver().and_then(|driver| {
+            let waited = match mark {
+                Some(mark) => driver.wait(mark),
+                None => driver.synchronize(self.stream),
+            };
+            waited.map_err(report)
+        });
+        for started in in_stream.drain(..=last) {
+            // What the command keeps is kept no longer, as a program may expect that sees it complete.
+            drop(started.work);
+            self.over(&started.event, result);
         }
     }
 
@@ -258,14 +275,31 @@ impl Work {
     }
 }
 
-/// Gives a command to the stream; the result is a mark to wait for, or nothing if the command is over already.
+/// A command in the stream.
+#[derive(Debug)]
+struct InStream {
+    event: Arc<Event>,
+    /// Behind it in the stream, if it is waited for by itself.
+    mark: Option<Mark>,
+    work: Work,
+}
+
+/// What became of a command that was started.
+enum Started {
+    /// It is in the stream, with a mark behind it if its event is the program's.
+    Behind(Option<Mark>),
+    /// There was nothing to do.
+    Over,
+}
+
+/// Gives a command to the stream.
 fn start_command(
     stream: Stream,
     event: &Event,
     wait_list: &[Arc<Event>],
     work: &Work,
     is_stream_empty: bool,
-) -> Outcome<Option<Mark>> {
+) -> Outcome<Started> {
     if wait_list.iter().any(|event| event.status() < 0) {
         return Err(Status::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     }
@@ -273,11 +307,12 @@ fn start_command(
     event.advance(progress::SUBMITTED);
     event.advance(progress::RUNNING);
     match work {
-        Work::Point | Work::Marker | Work::Barrier if is_stream_empty => return Ok(None),
+        Work::Point | Work::Marker | Work::Barrier if is_stream_empty => return Ok(Started::Over),
         Work::Point | Work::Marker | Work::Barrier => {}
         Work::Device(command) => command.start(driver, stream).map_err(report)?,
     }
-    driver.mark(stream).map(Some).map_err(report)
+    let mark = event.is_programs().then(|| driver.mark(stream)).transpose();
+    mark.map(Started::Behind).map_err(report)
 }
 
 fn report(error: CudaError) -> Status {
