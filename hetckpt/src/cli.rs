@@ -113,6 +113,17 @@ pub enum Command {
     /// found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status is 1 if there
     /// is a problem, else 0. A check does not keep the others from being made.
     Doctor(Doctor),
+    /// Say whether this machine can restore a snapshot, and what is missing.
+    ///
+    /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and its version;
+    /// at the parts of the installation; at the device: whether it can run the kernels and has the memory; at the
+    /// processor, which must have all that the program may have found where it started (needs a snapshot that `hetckpt
+    /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at the files that the program had open or mapped, which must
+    /// be there with the same size and mode; at the room for what a restore unpacks.
+    ///
+    /// Prints a line for each, as `doctor` does. The exit status is 1 if there is a problem, else 0. Files that change, or
+    /// process ids that are taken after the check, can still make a restore fail; then nothing is started.
+    Check(Check),
     /// Show a kernel at a stage of translation.
     Kernel(Kernel),
     /// Become the program to run (used by `run`).
@@ -305,6 +316,22 @@ pub struct Devices {
 /// `hetckpt doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The archive, or a folder of CRIU's images.
+    #[arg(value_name = "FILE|IMAGE_DIR")]
+    pub snapshot: PathBuf,
+
+    /// Device that the kernels are to go on with, as `restore` takes it.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
+
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

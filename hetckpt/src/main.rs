@@ -16,7 +16,9 @@ mod archive_error;
 mod snapshot_files;
 mod snapshot;
 mod criu;
+mod finding;
 mod doctor;
+mod check;
 mod commands;
 
 use std::process::ExitCode;

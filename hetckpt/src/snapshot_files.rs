@@ -1,7 +1,7 @@
 //! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file becomes
 //! which member, and back.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use tempfile::TempDir;
 const CRIU_PREFIX: &str = "criu/";
 /// Prefix of the device servers' files in the archive.
 const DEVICE_PREFIX: &str = "device/";
+/// How CRIU's images of memory begin.
+const MEMORY_IMAGE: &str = "pages-";
 /// How the device servers' files begin.
 const DEVICE_FILE: &str = "hetgpu-";
 /// Largest description of a process's device state.
@@ -147,6 +149,24 @@ fn description(images: &Path, name: &str) -> Result<serde_json::Value, String> {
         }
     }
     Ok(value)
+}
+
+/// Unpacks CRIU's images but those of memory into `folder`, which is empty. Each is checked against its hash.
+pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
+    for (offset, member) in archive.members() {
+        let name = member.name.strip_prefix(CRIU_PREFIX);
+        let Some(name) = name.filter(|name| !name.starts_with(MEMORY_IMAGE) && !name.contains('/')) else {
+            continue;
+        };
+        let path = folder.join(name.strip_suffix(".zst").unwrap_or(name));
+        let mut file = File::create_new(&path).map_err(|source| ArchiveError::Io {
+            action: "create",
+            path,
+            source,
+        })?;
+        archive.extract(offset, member, &mut file)?;
+    }
+    Ok(())
 }
 
 /// Unpacks an archive into `folder`, which is empty. Each member is checked against its hash.

@@ -11,6 +11,7 @@ mod plain_criu;
 mod two_forms;
 mod plugin_option;
 mod doctor;
+mod check;
 mod opencl_programs;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
     tests.extend(doctor::tests());
+    tests.extend(check::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(preempt::tests());
     runner::main(tests)

@@ -81,14 +81,16 @@ pub fn list(installation: &Installation) -> Result<Vec<Value>, Failure> {
     serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
 }
 
+/// True if `wanted` is the device `id`, whose last numbers may be left out if they are 0.
+pub fn is_called(id: &str, wanted: &str) -> bool {
+    std::iter::successors(Some(id), |id| id.strip_suffix(":0")).any(|name| name == wanted)
+}
+
 /// Makes sure that `wanted` (auto, or a device's id, whose last numbers may be left out if they are 0) is among the devices.
 pub fn require(installation: &Installation, wanted: &str) -> Result<(), Failure> {
     let devices = list(installation)?;
     let ids: Vec<&str> = devices.iter().filter_map(|d| d["id"].as_str()).collect();
-    let is_there = wanted == "auto"
-        || ids
-            .iter()
-            .any(|&id| std::iter::successors(Some(id), |id| id.strip_suffix(":0")).any(|name| name == wanted));
+    let is_there = wanted == "auto" || ids.iter().any(|id| is_called(id, wanted));
     if is_there {
         return Ok(());
     }

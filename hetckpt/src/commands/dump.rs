@@ -199,7 +199,7 @@ fn run_criu(
 ) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = ["--tree", &target.pid.to_string()].map(Into::into).to_vec();
     arguments.extend(["--libdir".into(), installation.plugin_folder.clone().into_os_string()]);
-    arguments.extend(["--leave-stopped", "--ghost-limit", "64M", "--timeout"].map(OsString::from));
+    arguments.extend(["--leave-stopped", "--cpu-cap=ins", "--ghost-limit", "64M", "--timeout"].map(OsString::from));
     arguments.push(options.pause_timeout.max(10).to_string().into());
     if !target.is_session_leader {
         arguments.push("--shell-job".into());

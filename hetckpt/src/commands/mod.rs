@@ -8,9 +8,10 @@ mod pack;
 mod unpack;
 mod criu;
 mod pause;
-mod inspect;
+pub mod inspect;
 pub mod devices;
 mod doctor;
+mod check;
 mod kernel;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),
         Command::Doctor(options) => doctor::run(options),
+        Command::Check(options) => check::run(options),
         Command::Kernel(options) => kernel::run(options),
     }
 }

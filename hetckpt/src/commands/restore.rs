@@ -108,6 +108,10 @@ fn run_criu(
     for (name, fd) in &stdio.inherited {
         arguments.extend(["--inherit-fd".into(), format!("fd[{}]:{name}", fd.as_raw_fd()).into()]);
     }
+    // Not every dump has written down what processor it was on.
+    if images.join("cpuinfo.img").exists() {
+        arguments.push("--cpu-cap=ins".into());
+    }
     if stdio.needs_shell_job {
         arguments.push("--shell-job".into());
     }
@@ -124,7 +128,11 @@ fn run_criu(
         environment: &environment,
         failure_code: "HK0904",
     };
-    criu::run::run(found, &call).map_err(|failure| failure.state("nothing was started; the snapshot is as it was"))
+    criu::run::run(found, &call).map_err(|failure| {
+        failure
+            .help("`hetckpt check` says what the snapshot needs and this machine lacks")
+            .state("nothing was started; the snapshot is as it was")
+    })
 }
 
 /// What the program gets in place of the pipes it had as stdin, stdout and stderr.

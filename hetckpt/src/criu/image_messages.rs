@@ -85,12 +85,35 @@ pub struct FileEntry {
     pub pipe: Option<Pipe>,
 }
 
-/// An open file that has a path.
+/// An open or mapped file that has a path.
 #[derive(Clone, PartialEq, Message)]
 pub struct Regular {
+    /// Its id in the images.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// How it was opened (`O_*`).
+    #[prost(uint32, tag = "2")]
+    pub flags: u32,
     /// A path: any bytes.
     #[prost(bytes = "vec", tag = "6")]
     pub name: Vec<u8>,
+    /// Its size, bytes.
+    #[prost(uint64, optional, tag = "8")]
+    pub size: Option<u64>,
+    /// It is given by the caller of a restore.
+    #[prost(bool, optional, tag = "9")]
+    pub is_external: Option<bool>,
+    /// Its kind and permissions (`st_mode`).
+    #[prost(uint32, optional, tag = "10")]
+    pub mode: Option<u32>,
+}
+
+/// A file whose path did not lead to it when it was dumped: the images have it.
+#[derive(Clone, PartialEq, Message)]
+pub struct Remap {
+    /// Its id in the images.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
 }
 
 /// An open pipe.

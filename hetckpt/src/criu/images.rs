@@ -6,6 +6,7 @@
 //! CRIU, `images/*.proto` (the fields) and `criu/include/magic.h`. An image is one magic number or two, then entries: a length of
 //! four bytes and a protobuf message.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 
 use crate::criu::image_messages::{
-    Core, Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry,
+    Core, Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry, Regular, Remap,
 };
 
 /// Largest image that is read: descriptions of processes and files, never their memory.
@@ -29,8 +30,12 @@ const CORE_MAGIC: u32 = 0x5505_3847;
 const IDS_MAGIC: u32 = 0x5443_2030;
 const FDINFO_MAGIC: u32 = 0x5621_3732;
 const FILES_MAGIC: u32 = 0x5630_3138;
+const REMAP_MAGIC: u32 = 0x5913_3954;
 const MM_MAGIC: u32 = 0x5749_2820;
 const PAGEMAP_MAGIC: u32 = 0x5608_4025;
+
+/// Files whose paths did not lead to them.
+const REMAP_IMAGE: &str = "remap-fpath.img";
 
 /// What a folder of images tells of the dump.
 #[derive(Debug)]
@@ -43,6 +48,17 @@ pub struct Dumped {
     pub stdio: Vec<String>,
     /// CRIU plugins without which the images cannot be restored.
     pub plugins: Vec<String>,
+}
+
+/// What a restore needs of the machine.
+#[derive(Debug)]
+pub struct Needs {
+    /// Ids of processes and threads.
+    pub pids: BTreeSet<u32>,
+    /// Files with a path.
+    pub files: Vec<Regular>,
+    /// `criu cpuinfo check` can compare the processor with that of the dump.
+    pub names_processor: bool,
 }
 
 /// Reads the images in `folder` and makes sure that they are those of a whole dump; else says what is missing or wrong.
@@ -60,6 +76,26 @@ pub fn read(folder: &Path) -> Result<Dumped, String> {
         command: images.command(root.pid).unwrap_or_default(),
         stdio: images.stdio(root.pid)?,
         plugins: inventory.plugins.unwrap_or_default().names,
+    })
+}
+
+/// What a restore of the images in `folder` needs of the machine. Images of memory are not looked at.
+pub fn needs(folder: &Path) -> Result<Needs, String> {
+    let images = Images(folder);
+    let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
+    let remapped: Vec<Remap> = match images.has(REMAP_IMAGE) {
+        true => images.entries(REMAP_IMAGE, REMAP_MAGIC)?,
+        false => vec![],
+    };
+    let files: Vec<FileEntry> = images.entries("files.img", FILES_MAGIC)?;
+    let is_needed = |file: &Regular| !file.is_external() && remapped.iter().all(|remap| remap.id != file.id);
+    Ok(Needs {
+        pids: tree
+            .into_iter()
+            .flat_map(|p| [vec![p.pid], p.threads].concat())
+            .collect(),
+        files: files.into_iter().filter_map(|f| f.regular).filter(is_needed).collect(),
+        names_processor: images.has("cpuinfo.img"),
     })
 }
 
@@ -81,6 +117,10 @@ impl Images<'_> {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!("{name} is missing")),
             Err(e) => Err(format!("{name} cannot be read: {e}")),
         }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.join(name).exists()
     }
 
     /// The messages of an image, without its magic numbers.

@@ -2,6 +2,6 @@
 
 pub mod locate;
 pub mod images;
-mod image_messages;
+pub mod image_messages;
 pub mod plugin_option;
 pub mod run;

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use super::Finding;
 use crate::criu::locate::Criu;
+use crate::finding::Finding;
 
 const PROGRAM: &str = "criu";
 const KERNEL: &str = "criu-check";

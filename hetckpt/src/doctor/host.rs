@@ -7,7 +7,7 @@ use nix::sys::statvfs::statvfs;
 use procfs::process::Process;
 use procfs::{CpuInfo, Current};
 
-use super::Finding;
+use crate::finding::Finding;
 use crate::output;
 
 /// What CRIU cannot do without, by number in `CapEff` (capability.h).
@@ -120,8 +120,8 @@ pub fn cpu() -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
     use super::*;
+    use crate::finding::Verdict;
 
     #[test]
     fn only_the_highest_scope_forbids_tracing() {

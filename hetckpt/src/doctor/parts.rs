@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, runtime_dir};
 
-use super::Finding;
 use crate::commands::devices;
 use crate::criu::plugin_option;
+use crate::finding::Finding;
 use crate::install::Installation;
 use crate::output;
 

@@ -1,0 +1,67 @@
+//! Is there a device that can go on with the kernels?
+
+use hetckpt_archive::manifest::Manifest;
+use hetckpt_state::summary::Summary;
+use serde_json::Value;
+
+use crate::commands::{devices, inspect};
+use crate::diagnostic::Failure;
+use crate::finding::Finding;
+use crate::install::Installation;
+use crate::output;
+
+const CHECK: &str = "device";
+
+/// Compares what the processes had on their devices with the device that is wanted.
+pub fn examine(manifest: &Manifest, wanted: &str) -> Finding {
+    compare(manifest, wanted).unwrap_or_else(|failure| Finding::failed(CHECK, &failure))
+}
+
+fn compare(manifest: &Manifest, wanted: &str) -> Result<Finding, Failure> {
+    let summaries = inspect::summaries(manifest)?;
+    if summaries.is_empty() {
+        return Ok(Finding::ok(CHECK, "none is needed: no process had made a CUDA call"));
+    }
+    let installation = Installation::find()?;
+    let all = devices::list(&installation)?;
+    devices::require(&installation, wanted)?;
+    // What the server takes for `auto`: the first GPU, else the CPU.
+    let is_meant = |device: &&Value| match wanted {
+        "auto" => matches!(device["kind"].as_str(), Some("cuda" | "cpu")),
+        _ => devices::is_called(device["id"].as_str().unwrap_or_default(), wanted),
+    };
+    let Some(device) = all.iter().find(is_meant) else {
+        return Ok(Finding::problem(
+            CHECK,
+            "this machine has no device",
+            "`hetckpt devices` lists them",
+        ));
+    };
+    Ok(judge(&summaries, device))
+}
+
+fn judge(summaries: &[Summary], device: &Value) -> Finding {
+    let text = |key: &str| device[key].as_str().unwrap_or_default();
+    let name = format!("{} ({})", text("id"), text("name"));
+    let kind = text("kind");
+    if let Some(summary) = summaries.iter().find(|s| !s.restorable_on.iter().any(|k| k == kind)) {
+        return Finding::problem(
+            CHECK,
+            format!("process {} cannot go on with {name}", summary.pid),
+            format!(
+                "name one of these kinds of devices: {}",
+                summary.restorable_on.join(", ")
+            ),
+        );
+    }
+    let needed: u64 = summaries.iter().map(|s| s.mapped_bytes).sum();
+    let free = device["free_bytes"].as_u64().unwrap_or_default();
+    let largest = summaries.iter().map(|s| s.mapped_bytes).max().unwrap_or_default();
+    let max = device["opencl"]["max_allocation_bytes"].as_u64().unwrap_or(u64::MAX);
+    let found = format!("{name}: {} needed, {} free", output::bytes(needed), output::bytes(free));
+    if needed > free || largest > max {
+        let help = "free memory of the device, or name another (--device)";
+        return Finding::problem(CHECK, found, help);
+    }
+    Finding::ok(CHECK, found)
+}

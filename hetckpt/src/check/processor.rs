@@ -1,0 +1,49 @@
+//! Has the processor all that the program may have found where it started?
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::criu::images::Needs;
+use crate::criu::locate::Criu;
+use crate::finding::Finding;
+
+const CHECK: &str = "processor";
+
+/// Asks CRIU, which knows what the images say.
+pub fn examine(criu: Option<&Criu>, images: &Path, needs: &Needs) -> Finding {
+    let Some(criu) = criu.filter(|_| needs.names_processor) else {
+        return Finding::warning(
+            CHECK,
+            "nobody knows on what processor the program ran",
+            "dump with `hetckpt dump`, or with `criu dump --cpu-cap=ins`",
+        );
+    };
+    let output = Command::new(&criu.program)
+        .args(["cpuinfo", "check", "--cpu-cap=ins", "-D"])
+        .arg(images)
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Finding::ok(CHECK, "has all that the program may use"),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let errors = said.lines().filter(|line| line.contains("cpu:"));
+            let words: Vec<&str> = errors
+                .filter_map(|line| line.split_once("cpu: "))
+                .map(|(_, text)| text)
+                .collect();
+            Finding::problem(
+                CHECK,
+                format!("lacks what the program may use: {}", words.join("; ")),
+                "restore it on a machine whose processor has at least the features of that where it started",
+            )
+        }
+        Err(e) => Finding::problem(
+            CHECK,
+            format!("cannot run {}: {e}", criu.program.display()),
+            "install CRIU",
+        ),
+    }
+}

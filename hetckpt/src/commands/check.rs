@@ -1,0 +1,14 @@
+//! `hetckpt check`: can this machine restore a snapshot, and if not, what is missing?
+
+use std::process::ExitCode;
+
+use crate::cli::Check;
+use crate::snapshot::Snapshot;
+use crate::{check, finding};
+
+/// Prints what was found. The status is 1 if there is a problem.
+pub fn run(options: Check) -> anyhow::Result<ExitCode> {
+    let snapshot = Snapshot::open(&options.snapshot)?;
+    let findings = check::examine(&snapshot, &options.device)?;
+    Ok(finding::report(&findings, options.json))
+}

@@ -1,0 +1,116 @@
+//! What `hetckpt doctor` and `hetckpt check` find, and how they say it.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::diagnostic::Failure;
+use crate::{exit, output};
+
+/// What came of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Some of it does not work, or not well.
+    Warning,
+    /// Nothing works before this is put right.
+    Problem,
+}
+
+/// A check and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was looked at; the name does not change.
+    pub check: &'static str,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// What was found, on one line.
+    pub found: String,
+    /// Code of the failure that a dump or restore would meet, where there is one.
+    pub code: Option<String>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Finding {
+    /// A finding without code and help.
+    pub fn new(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self {
+            check,
+            verdict,
+            found: found.into().replace('\n', "; "),
+            code: None,
+            help: None,
+        }
+    }
+
+    /// All is well.
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Ok, found)
+    }
+
+    /// What may go wrong.
+    pub fn warning(check: &'static str, found: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            help: Some(help.into()),
+            ..Self::new(check, Verdict::Warning, found)
+        }
+    }
+
+    /// What will go wrong.
+    pub fn problem(check: &'static str, found: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            help: Some(help.into()),
+            ..Self::new(check, Verdict::Problem, found)
+        }
+    }
+
+    /// The problem that `failure` is.
+    pub fn failed(check: &'static str, failure: &Failure) -> Self {
+        let mut found = failure.message.clone();
+        for note in &failure.notes {
+            found.push_str(": ");
+            found.push_str(note);
+        }
+        Self {
+            code: Some(failure.code.to_string()),
+            help: failure.help.clone(),
+            ..Self::new(check, Verdict::Problem, found)
+        }
+    }
+}
+
+/// Prints what was found. The status is 1 if there is a problem.
+pub fn report(findings: &[Finding], as_json: bool) -> ExitCode {
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
+    if as_json {
+        output::json(&json!({ "problems": problems, "warnings": warnings, "checks": findings }));
+    } else {
+        findings.iter().map(line).for_each(output::line);
+    }
+    match problems {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(exit::FAILED),
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    let verdict = match finding.verdict {
+        Verdict::Ok => "ok",
+        Verdict::Warning => "warning",
+        Verdict::Problem => "problem",
+    };
+    let code = finding.code.as_ref().map(|code| format!(" [{code}]"));
+    let help = finding.help.as_ref().map(|help| format!(" -- {help}"));
+    format!(
+        "{verdict:<8} {:<19} {}{}{}",
+        finding.check,
+        finding.found,
+        code.unwrap_or_default(),
+        help.unwrap_or_default()
+    )
+}
