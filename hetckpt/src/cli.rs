@@ -216,6 +216,11 @@ pub struct Restore {
     #[arg(long)]
     pub detach: bool,
 
+    /// Restore even where the processor lacks features of the one that the program was dumped on. A program that uses one
+    /// of them, as the C library does where it finds them, dies of an illegal instruction.
+    #[arg(long)]
+    pub any_processor: bool,
+
     /// Write the times of each step, as JSON, to this file once the program runs.
     #[arg(long, value_name = "FILE")]
     pub timings: Option<PathBuf>,

@@ -37,7 +37,7 @@ pub fn examine(criu: Option<&Criu>, images: &Path, needs: &Needs) -> Finding {
             Finding::problem(
                 CHECK,
                 format!("lacks what the program may use: {}", words.join("; ")),
-                "restore it on a machine whose processor has at least the features of that where it started",
+                "restore it on a machine whose processor has what that of the dump has, or try `restore --any-processor`",
             )
         }
         Err(e) => Finding::problem(

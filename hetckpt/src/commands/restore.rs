@@ -109,7 +109,7 @@ fn run_criu(
         arguments.extend(["--inherit-fd".into(), format!("fd[{}]:{name}", fd.as_raw_fd()).into()]);
     }
     // Not every dump has written down what processor it was on.
-    if images.join("cpuinfo.img").exists() {
+    if !options.any_processor && images.join("cpuinfo.img").exists() {
         arguments.push("--cpu-cap=ins".into());
     }
     if stdio.needs_shell_job {
