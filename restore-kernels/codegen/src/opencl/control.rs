@@ -118,10 +118,11 @@ impl Writer<'_> {
     fn block(&mut self, id: BbId, mask: Option<usize>) -> Result<End, Error> {
         let kernel = self.kernel;
         let block = &kernel.blocks[id.index()];
-        for inst in &block.insts {
+        for (index, inst) in block.insts.iter().enumerate() {
             self.span = inst.span;
             if let (Op::Warp { .. }, true) = (&inst.op, self.together) {
                 self.exchange(&inst.op, mask)?;
+                self.renew_for(&block.insts[index + 1..])?;
                 continue;
             }
             if let Op::Warp { probe, .. } = &inst.op {
@@ -147,6 +148,7 @@ impl Writer<'_> {
             } => {
                 if self.together {
                     self.meet(probe.map(|probe| probe.arrive), *reduction, mask)?;
+                    self.renew_for(&kernel.blocks[next.index()].insts)?;
                     End::Goes(*next)
                 } else {
                     let probe = probe.ok_or_else(|| self.malformed("barrier without probe"))?;
@@ -167,6 +169,9 @@ impl Writer<'_> {
                 // A block looks at the pause word before it comes here for the first time.
                 if *resume_point != Kernel::ENTRY_POINT {
                     self.poll(*resume_point, mask)?;
+                    if self.together && !self.never_stops() {
+                        self.renew_for(&kernel.blocks[next.index()].insts)?;
+                    }
                 }
                 End::Goes(*next)
             }

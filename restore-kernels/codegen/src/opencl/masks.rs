@@ -256,7 +256,8 @@ impl Writer<'_> {
         Some(self.masks.len() - 1)
     }
 
-    fn has_warp_ops(&self) -> bool {
+    /// True if lanes of warps meet.
+    pub(super) fn has_warp_ops(&self) -> bool {
         let mut insts = self.kernel.blocks.iter().flat_map(|block| &block.insts);
         insts.any(|inst| matches!(inst.op, Op::Warp { .. }))
     }

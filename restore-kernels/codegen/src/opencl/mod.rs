@@ -26,6 +26,7 @@ mod inst;
 mod kept;
 mod masks;
 mod names;
+mod renewal;
 mod rounds;
 mod start;
 mod state;
@@ -47,6 +48,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
 use divisions::Divisions;
+use renewal::Renewal;
 use rounds::Meetings;
 use writer::Writer;
 
@@ -107,6 +109,7 @@ pub fn generate(
     if stops == Stops::Blocks && !options.block_list {
         writer.divisions = Divisions::of(kernel);
         writer.together = writer.divisions.is_some();
+        writer.renewal = Renewal::of(kernel);
     }
     check_probes(&writer)?;
     write(&mut writer, program, &meetings)?;

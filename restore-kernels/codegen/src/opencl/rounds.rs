@@ -316,11 +316,7 @@ impl Writer<'_> {
         for (dst, value) in [(dst, value), (dst_pred, pred)] {
             match dst {
                 Some(_) if value.is_empty() => return Err(self.malformed("warp-level operation")),
-                Some(dst) if self.is_needed_elsewhere(dst, mask_of_way) => {
-                    let on = self.on(mask_of_way).unwrap_or_default();
-                    lines.push(format!("if ({on}) {}", self.assignment(dst, value)));
-                }
-                Some(dst) => lines.push(self.assignment(dst, value)),
+                Some(dst) => lines.push(self.assignment_on_way(dst, &value, mask_of_way)),
                 None => {}
             }
         }

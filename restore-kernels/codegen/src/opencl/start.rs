@@ -18,7 +18,10 @@ impl Writer<'_> {
             self.declare_kept();
         } else if self.together {
             // 0, but PoCL 3.1 must not see that it is the same for the whole block: it would update it once for each thread.
-            self.plain_line("uint turn = thread >> 31, row_turn = turn;");
+            self.plain_line("uint turn = thread >> 31, row_turn = turn, vote_turn = turn;");
+            if self.has_warp_ops() {
+                self.plain_line("__local uint ballots[4 * 32];");
+            }
         }
         let linear = "get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2))";
         if goes_on {
@@ -39,9 +42,7 @@ impl Writer<'_> {
         }
         self.open("if (thread == 0)");
         self.plain_line("told[0] = *pause;");
-        if self.stops == Stops::Blocks {
-            self.plain_line("for (uint i = 0; i < 16; i++) round_words[i] = 0;");
-        }
+        self.clear_words();
         self.close();
         self.plain_line("block_barrier();");
         self.open("if (told[0])");
@@ -59,8 +60,20 @@ impl Writer<'_> {
     /// Makes the words ready through which threads vote.
     fn first_words(&mut self) {
         if self.stops == Stops::Blocks {
-            self.plain_line("if (thread == 0) for (uint i = 0; i < 16; i++) round_words[i] = 0;");
+            self.open("if (thread == 0)");
+            self.plain_line("told[0] = grid.w >> 31; // 0");
+            self.clear_words();
+            self.close();
             self.plain_line("block_barrier();");
+        }
+    }
+
+    fn clear_words(&mut self) {
+        if self.stops == Stops::Blocks {
+            self.plain_line("for (uint i = 0; i < 16; i++) round_words[i] = 0;");
+        }
+        if self.together && self.has_warp_ops() {
+            self.plain_line("for (uint i = 0; i < 32; i++) ballots[i] = 0;");
         }
     }
 

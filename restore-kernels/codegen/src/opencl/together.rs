@@ -12,8 +12,8 @@
 
 use hetckpt_abi::opencl_program::count;
 use hetckpt_ir::basic_block::BarrierReduction;
-use hetckpt_ir::entity::ResumePointId;
-use hetckpt_ir::inst::{Op, WarpOp};
+use hetckpt_ir::entity::{RegId, ResumePointId};
+use hetckpt_ir::inst::{Op, Operand, WarpOp};
 use hetckpt_ir::types::Type;
 
 use super::Error;
@@ -103,7 +103,9 @@ impl Writer<'_> {
             self.line("block_barrier();");
             return Ok(());
         }
-        let named = self.bits(Type::B32, *mask);
+        if matches!(op, WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteBallot) {
+            return self.vote(*op, dst.or(*dst_pred), (srcs, *mask), mask_of_way);
+        }
         let mut lines = vec!["__local ulong *const row = lanes + (row_turn ? block_size : 0);".to_owned()];
         if *op != WarpOp::ActiveMask {
             let &value = srcs.first().ok_or_else(|| self.malformed("warp-level operation"))?;
@@ -112,15 +114,58 @@ impl Writer<'_> {
         lines.push("block_barrier();".to_owned());
         lines.push("row_turn = !row_turn;".to_owned());
         lines.push("__local const ulong *const warp = row + (thread - lane);".to_owned());
-        let present = self.present(mask_of_way);
-        let members = if named == ALL_LANES || *op == WarpOp::ActiveMask {
-            present
-        } else {
-            format!("{named} & ({present})")
-        };
-        lines.push(format!("const uint members = {members};"));
+        lines.push(self.members(*op, *mask, mask_of_way));
         self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), mask_of_way, &mut lines)?;
         self.scope(&lines);
         Ok(())
+    }
+
+    /// Writes a vote. Its bits are collected in one of four words of the warp in turn, while the next one is cleared.
+    fn vote(
+        &mut self,
+        op: WarpOp,
+        dst: Option<RegId>,
+        (srcs, mask): (&[Operand], Operand),
+        mask_of_way: Option<usize>,
+    ) -> Result<(), Error> {
+        let &value = srcs.first().ok_or_else(|| self.malformed("warp-level operation"))?;
+        let dst = dst.ok_or_else(|| self.malformed("warp-level operation"))?;
+        let outcome = match op {
+            WarpOp::VoteAll => "votes == members",
+            WarpOp::VoteAny => "votes != 0",
+            _ => "votes",
+        };
+        let lines = [
+            "__local uint *const word = ballots + 32 * vote_turn + (thread >> 5);".to_owned(),
+            "vote_turn = vote_turn + 1 & 3;".to_owned(),
+            "if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;".to_owned(),
+            format!("if ({}) atomic_or(word, 1u << lane);", self.bits(Type::Pred, value)),
+            "block_barrier();".to_owned(),
+            self.members(op, mask, mask_of_way),
+            "const uint votes = *word & members;".to_owned(),
+            self.assignment_on_way(dst, outcome, mask_of_way),
+        ];
+        self.scope(&lines);
+        Ok(())
+    }
+
+    /// Declares the lanes that take part in a warp-level operation.
+    fn members(&self, op: WarpOp, mask: Operand, mask_of_way: Option<usize>) -> String {
+        let named = self.bits(Type::B32, mask);
+        let present = self.present(mask_of_way);
+        if named == ALL_LANES || op == WarpOp::ActiveMask {
+            format!("const uint members = {present};")
+        } else {
+            format!("const uint members = {named} & ({present});")
+        }
+    }
+
+    /// `dst = value`, for those whose way this is if others need the register.
+    pub(super) fn assignment_on_way(&self, dst: RegId, value: &str, mask_of_way: Option<usize>) -> String {
+        let assignment = self.assignment(dst, value);
+        match self.on(mask_of_way) {
+            Some(on) if self.is_needed_elsewhere(dst, mask_of_way) => format!("if ({on}) {assignment}"),
+            _ => assignment,
+        }
     }
 }

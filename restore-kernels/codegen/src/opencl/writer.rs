@@ -12,6 +12,7 @@ use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
 use super::divisions::{Divisions, Mask};
+use super::renewal::Renewal;
 use super::structure::{Cut, Route, Structure};
 use super::{Error, OpenClOptions, names};
 
@@ -43,6 +44,10 @@ pub(super) struct Writer<'a> {
     pub divisions: Option<Divisions>,
     /// Conditions under which threads are where they walk.
     pub masks: Vec<Mask>,
+    /// What is computed anew after meetings.
+    pub renewal: Renewal,
+    /// It is being written.
+    pub is_renewing: bool,
     /// Set if control flow has no form in which threads walk together.
     pub has_no_form: bool,
     /// Where the blocks of the region being written go.
@@ -72,6 +77,8 @@ impl<'a> Writer<'a> {
             together: false,
             divisions: None,
             masks: Vec::new(),
+            renewal: Renewal::default(),
+            is_renewing: false,
             has_no_form: false,
             structure: Structure::new(kernel, Kernel::ENTRY, Cut::Nowhere),
             region: None,

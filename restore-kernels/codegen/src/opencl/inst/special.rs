@@ -10,6 +10,7 @@ impl Writer<'_> {
     /// Writes the reading of a special register. Clocks are an error: OpenCL C has none.
     pub(super) fn read_special(&mut self, dst: RegId, special: SpecialReg) -> Result<(), Error> {
         let value = match special {
+            SpecialReg::Tid(a) if self.is_renewing => format!("(uint)(get_local_id({}) + zero)", axis(a)),
             SpecialReg::Tid(a) => format!("(uint)get_local_id({})", axis(a)),
             SpecialReg::Ntid(a) => format!("(uint)get_local_size({})", axis(a)),
             SpecialReg::Ctaid(a) => format!("ctaid_{}", axis_name(a)),

@@ -72,7 +72,7 @@ __kernel void hetckpt_atomics(
 
     __local uint told[1];
     __local uint round_words[16];
-    uint turn = thread >> 31, row_turn = turn;
+    uint turn = thread >> 31, row_turn = turn, vote_turn = turn;
     const uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
     const uint ctaid_x = get_group_id(0), ctaid_y = get_group_id(1), ctaid_z = get_group_id(2);
     if (thread == 0) {

@@ -55,12 +55,14 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
 
     __local uint told[1];
     __local uint round_words[16];
-    uint turn = thread >> 31, row_turn = turn;
+    uint turn = thread >> 31, row_turn = turn, vote_turn = turn;
+    __local uint ballots[4 * 32];
     const uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
     const uint ctaid_x = get_group_id(0), ctaid_y = get_group_id(1), ctaid_z = get_group_id(2);
     if (thread == 0) {
         told[0] = *pause;
         for (uint i = 0; i < 16; i++) round_words[i] = 0;
+        for (uint i = 0; i < 32; i++) ballots[i] = 0;
     }
     block_barrier();
     if (told[0]) {
@@ -133,13 +135,14 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
                     p30 = as_int(r29) != 0; // line 70
                     r31 = 0xffffffffu; // line 71
                     { // line 72
-                        __local ulong *const row = lanes + (row_turn ? block_size : 0);
-                        row[thread] = p30;
+                        __local uint *const word = ballots + 32 * vote_turn + (thread >> 5);
+                        vote_turn = vote_turn + 1 & 3;
+                        if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;
+                        if (p30) atomic_or(word, 1u << lane);
                         block_barrier();
-                        row_turn = !row_turn;
-                        __local const ulong *const warp = row + (thread - lane);
                         const uint members = present_10;
-                        r32 = ptx_ballot(warp, members);
+                        const uint votes = *word & members;
+                        r32 = votes;
                     }
                     r33 = popcount(r32); // line 73
                     p34 = as_int(r11) == as_int(r26); // line 74
@@ -150,13 +153,14 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
                     r39 = r38 & r18; // line 79
                     p40 = as_int(r39) != 0; // line 80
                     { // line 81
-                        __local ulong *const row = lanes + (row_turn ? block_size : 0);
-                        row[thread] = p40;
+                        __local uint *const word = ballots + 32 * vote_turn + (thread >> 5);
+                        vote_turn = vote_turn + 1 & 3;
+                        if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;
+                        if (p40) atomic_or(word, 1u << lane);
                         block_barrier();
-                        row_turn = !row_turn;
-                        __local const ulong *const warp = row + (thread - lane);
                         const uint members = present_10;
-                        r41 = ptx_ballot(warp, members);
+                        const uint votes = *word & members;
+                        r41 = votes;
                     }
                     r42 = r26 + 1u; // line 82
                     p43 = as_int(r11) == as_int(r42); // line 83
@@ -168,13 +172,14 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
                     r49 = r48 & r18; // line 89
                     p50 = as_int(r49) != 0; // line 90
                     { // line 91
-                        __local ulong *const row = lanes + (row_turn ? block_size : 0);
-                        row[thread] = p50;
+                        __local uint *const word = ballots + 32 * vote_turn + (thread >> 5);
+                        vote_turn = vote_turn + 1 & 3;
+                        if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;
+                        if (p50) atomic_or(word, 1u << lane);
                         block_barrier();
-                        row_turn = !row_turn;
-                        __local const ulong *const warp = row + (thread - lane);
                         const uint members = present_10;
-                        r51 = ptx_ballot(warp, members);
+                        const uint votes = *word & members;
+                        r51 = votes;
                     }
                     r52 = r26 + 2u; // line 92
                     p53 = as_int(r11) == as_int(r52); // line 93
@@ -186,13 +191,14 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
                     r59 = r58 & r18; // line 99
                     p60 = as_int(r59) != 0; // line 100
                     { // line 101
-                        __local ulong *const row = lanes + (row_turn ? block_size : 0);
-                        row[thread] = p60;
+                        __local uint *const word = ballots + 32 * vote_turn + (thread >> 5);
+                        vote_turn = vote_turn + 1 & 3;
+                        if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;
+                        if (p60) atomic_or(word, 1u << lane);
                         block_barrier();
-                        row_turn = !row_turn;
-                        __local const ulong *const warp = row + (thread - lane);
                         const uint members = present_10;
-                        r61 = ptx_ballot(warp, members);
+                        const uint votes = *word & members;
+                        r61 = votes;
                     }
                     r62 = r26 + 3u; // line 102
                     p63 = as_int(r11) == as_int(r62); // line 103
@@ -246,25 +252,27 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
             r67 = r24 & 31u; // line 111
             p68 = as_int(r67) == 0; // line 112
             { // line 113
-                __local ulong *const row = lanes + (row_turn ? block_size : 0);
-                row[thread] = p68;
+                __local uint *const word = ballots + 32 * vote_turn + (thread >> 5);
+                vote_turn = vote_turn + 1 & 3;
+                if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;
+                if (p68) atomic_or(word, 1u << lane);
                 block_barrier();
-                row_turn = !row_turn;
-                __local const ulong *const warp = row + (thread - lane);
                 const uint members = present_10;
-                p69 = ptx_ballot(warp, members) != 0;
+                const uint votes = *word & members;
+                p69 = votes != 0;
             }
             r70 = p69 ? 1u : 0u; // line 114
             r71 = r17 + r70; // line 115
             p72 = as_int(r67) != 1; // line 116
             { // line 117
-                __local ulong *const row = lanes + (row_turn ? block_size : 0);
-                row[thread] = p72;
+                __local uint *const word = ballots + 32 * vote_turn + (thread >> 5);
+                vote_turn = vote_turn + 1 & 3;
+                if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;
+                if (p72) atomic_or(word, 1u << lane);
                 block_barrier();
-                row_turn = !row_turn;
-                __local const ulong *const warp = row + (thread - lane);
                 const uint members = present_10;
-                p73 = ptx_ballot(warp, members) == members;
+                const uint votes = *word & members;
+                p73 = votes == members;
             }
             r74 = r71 + 0x10000u; // line 118
             r17 = p73 ? r74 : r71; // line 119

@@ -46,7 +46,7 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
 
     __local uint told[1];
     __local uint round_words[16];
-    uint turn = thread >> 31, row_turn = turn;
+    uint turn = thread >> 31, row_turn = turn, vote_turn = turn;
     const uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
     const uint ctaid_x = get_group_id(0), ctaid_y = get_group_id(1), ctaid_z = get_group_id(2);
     if (thread == 0) {
@@ -175,6 +175,15 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
                                 for (uint i = thread; i < (2048u + dynamic_shared_bytes + 15) / 16; i += block_size) ((__global ulong2 *)(slot + shared_at))[i] = shared_memory[i];
                                 return;
                             }
+                        }
+                        {
+                            const uint zero = told[0];
+                            r7 = (uint)(get_local_id(1) + zero);
+                            r11 = (uint)(get_local_id(0) + zero);
+                            r16 = r7 << 6;
+                            r18 = r17 + r16;
+                            r19 = r11 << 2;
+                            r24 = r21 + r19;
                         }
                         r48 = SHARED(u32, r24); // line 106
                         r49 = SHARED(u32, r18); // line 107
