@@ -147,7 +147,9 @@ impl Writer<'_> {
                 probe, reduction, next, ..
             } => {
                 if self.together {
-                    self.meet(probe.map(|probe| probe.arrive), *reduction, mask)?;
+                    let looks = self.divisions.as_ref().is_some_and(|d| d.looks_at(id));
+                    let point = probe.map(|probe| probe.arrive).filter(|_| looks);
+                    self.meet(point, *reduction, mask)?;
                     self.renew_for(&kernel.blocks[next.index()].insts)?;
                     End::Goes(*next)
                 } else {

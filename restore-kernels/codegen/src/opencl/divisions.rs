@@ -15,6 +15,7 @@ use hetckpt_ir::analysis::dominators::{Dominators, PostDominators};
 use hetckpt_ir::analysis::liveness::Liveness;
 use hetckpt_ir::analysis::loops::LoopForest;
 use hetckpt_ir::analysis::reg_set::RegSet;
+use hetckpt_ir::analysis::short_loops;
 use hetckpt_ir::analysis::uniformity::{Divergence, Uniformity};
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::BbId;
@@ -23,6 +24,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
 use super::structure::{Cut, Structure};
+use crate::ptx::chunks::chunked_loop;
 
 /// What a branch does to the threads of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(super) struct Divisions {
     /// Places where all threads meet, by basic block.
     is_meeting: Vec<bool>,
     joins: Vec<Option<BbId>>,
+    /// Barriers at which the block looks whether it is to stop, by basic block.
+    looks: Vec<bool>,
     forest: LoopForest,
     liveness: Liveness,
 }
@@ -55,12 +59,15 @@ impl Divisions {
         let cfg = Cfg::new(kernel);
         let post_dominators = PostDominators::new(&cfg);
         let ids = kernel.iter_blocks().map(|(id, _)| id);
+        let dominators = Dominators::new(&cfg);
+        let forest = LoopForest::new(&cfg, &dominators);
         let mut divisions = Self {
             partings: BTreeMap::new(),
             uniformity: Uniformity::new(&judged, &Definitions::new(kernel)),
             is_meeting: kernel.blocks.iter().map(is_meeting).collect(),
             joins: ids.map(|id| post_dominators.immediate(id)).collect(),
-            forest: LoopForest::new(&cfg, &Dominators::new(&cfg)),
+            looks: barriers_that_look(kernel, &cfg, &dominators, &forest),
+            forest,
             liveness: Liveness::new(kernel),
         };
         for &branch in cfg.reverse_post_order() {
@@ -87,6 +94,11 @@ impl Divisions {
     /// True if all threads that are left go the same way at the end of a block.
     pub fn is_uniform(&self, block: BbId) -> bool {
         self.uniformity.branch(block) == Divergence::BlockUniform
+    }
+
+    /// True if the block looks at the barrier at the end of a basic block whether it is to stop.
+    pub fn looks_at(&self, barrier: BbId) -> bool {
+        self.looks[barrier.index()]
     }
 
     /// Where all ways from the end of a block join.
@@ -188,6 +200,37 @@ pub(super) struct Mask {
     pub needed: RegSet,
     /// Threads off this way have ended.
     pub is_for_good: bool,
+}
+
+/// One barrier of each loop that goes on for long and has no other probe.
+fn barriers_that_look(kernel: &Kernel, cfg: &Cfg, dominators: &Dominators, forest: &LoopForest) -> Vec<bool> {
+    let mut has_probe = vec![false; forest.len()];
+    for (id, block) in kernel.iter_blocks() {
+        if !matches!(block.terminator, Terminator::Poll { .. }) {
+            continue;
+        }
+        if let Some((between_chunks, _)) = chunked_loop(kernel, forest, id) {
+            has_probe[between_chunks.0] = true;
+        } else if let Some(around) = forest.innermost(id) {
+            let mut latches = forest.get(around).latches.iter();
+            has_probe[around.0] |= latches.all(|latch| dominators.dominates(id, *latch));
+        }
+    }
+    let mut looks = vec![false; kernel.blocks.len()];
+    let mut has_barrier = vec![false; forest.len()];
+    let barriers = cfg.reverse_post_order().iter();
+    for &id in barriers.filter(|id| matches!(kernel.blocks[id.index()].terminator, Terminator::Barrier { .. })) {
+        let mut around = forest.around(id);
+        let Some(long) = around.find(|l| !short_loops::is_short(kernel, dominators, forest, *l)) else {
+            continue;
+        };
+        if !has_probe[long.0] && !has_barrier[long.0] {
+            looks[id.index()] = true;
+            let mut latches = forest.get(long).latches.iter();
+            has_barrier[long.0] = latches.all(|latch| dominators.dominates(id, *latch));
+        }
+    }
+    looks
 }
 
 /// A block in which nothing stands but the end.

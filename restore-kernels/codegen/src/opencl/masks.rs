@@ -229,7 +229,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// `, but only on the way`: the condition under which a thread takes part.
+    /// The condition under which a thread is on the way; `None` if all are.
     pub(super) fn on(&self, mask: Option<usize>) -> Option<&str> {
         mask.map(|mask| self.masks[mask].name.as_str())
     }

@@ -11,8 +11,8 @@
 //!   one structure. Addresses in these spaces are offsets.
 //! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a continuation
 //!   starts with a switch over its resume points.
-//! * **Kernels with barriers, warp-level operations or shared memory** stop as blocks. Where all threads of a block come to each
-//!   such place [`together`], they are written as they are; others, and those that go on, go in [`rounds`].
+//! * **Kernels with barriers, warp-level operations or shared memory** stop as blocks. Where all threads of a block can
+//!   come to each such place [`together`], they are written as they are; others, and those that go on, go in [`rounds`].
 //!
 //! Generic addresses are global ones, since hetIR knows the others' spaces. A trap sets a word and ends its thread.
 //!

@@ -52,6 +52,9 @@ impl Writer<'_> {
         ));
         self.plain_line("return;");
         self.close();
+        // Compilers for processors run what is between barriers as loops over the threads: those of the kernel's own
+        // code are not to have an end inside.
+        self.plain_line("block_barrier();");
         if goes_on {
             self.find_slot();
         }

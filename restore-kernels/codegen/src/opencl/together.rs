@@ -1,9 +1,9 @@
-//! Kernels whose threads wait for one another, and always come to the places where they do all together: written as they
-//! are, without [`super::rounds`].
+//! Kernels whose threads wait for one another, and come to the places where they do all together ([`super::divisions`]):
+//! written as they are, without [`super::rounds`].
 //!
-//! Each barrier, warp-level operation and probe is a barrier of OpenCL C. At barriers and probes the block looks at the
-//! pause word, through its first thread, and may leave a slot and end. Threads that go on from a slot may be out of
-//! step, so continuations go in rounds.
+//! Each barrier, warp-level operation and probe is a barrier of OpenCL C. At probes and at one barrier of each long loop that
+//! has no probe the block looks at the pause word, through its first thread, and may leave a slot and end. Threads that go
+//! on from a slot may be out of step, so continuations go in rounds.
 //!
 //! # Source
 //! OpenCL C 1.2, section 6.12.8: each thread of a block must come to the same barrier, and none may have ended. A weak load at
@@ -31,21 +31,21 @@ impl Writer<'_> {
         reduction: Option<BarrierReduction>,
         mask: Option<usize>,
     ) -> Result<(), Error> {
-        if self.never_stops() && reduction.is_none() {
+        let point = point.filter(|_| !self.never_stops());
+        if point.is_none() && reduction.is_none() {
             self.line("block_barrier();");
             return Ok(());
         }
         self.line("{");
         self.depth += 1;
-        self.take_turn(!self.never_stops());
+        self.take_turn(point.is_some());
         if let Some(reduction) = reduction {
             let votes = self.votes(reduction);
             let on = self.on(mask).map(|on| format!("{on} && ")).unwrap_or_default();
             self.plain_line(format_args!("if ({on}{votes}) atomic_inc(&now[{}]);", word::VOTES));
         }
         self.plain_line("block_barrier();");
-        if !self.never_stops() {
-            let point = point.ok_or_else(|| self.malformed("barrier without probe"))?;
+        if let Some(point) = point {
             self.open(format_args!("if (now[{}])", word::STOP));
             self.leave_slot(word::STOP, Some(point), mask)?;
             self.plain_line("return;");

@@ -20,7 +20,7 @@ mod poll_plan;
 mod barrier_plan;
 mod block_order;
 mod entry_tests;
-mod chunks;
+pub(crate) mod chunks;
 mod meeting;
 mod names;
 mod resume;

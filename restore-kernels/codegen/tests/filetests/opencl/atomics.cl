@@ -84,6 +84,7 @@ __kernel void hetckpt_atomics(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
+    block_barrier();
     d0 = params.param_0; // line 17
     r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 18
     atomic_add((volatile __global uint *)&GLOBAL(u8, 0x200000100000ul), r1); // line 19

@@ -69,6 +69,7 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
+    block_barrier();
     d0 = params.param_0; // line 28
     d1 = params.param_1; // line 29
     d2 = params.param_2; // line 30

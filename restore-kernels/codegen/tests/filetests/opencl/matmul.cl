@@ -58,6 +58,7 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
+    block_barrier();
     d0 = params.param_0; // line 35
     d1 = params.param_1; // line 36
     d2 = params.param_2; // line 37
@@ -132,50 +133,7 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
                             r43 = GLOBAL(u32, d47); // line 101
                         }
                         SHARED(u32, r23) = r43; // line 104
-                        { // line 105
-                            __local uint *const now = round_words + 4 * turn;
-                            turn = turn + 1 & 3;
-                            if (thread == 0) {
-                                round_words[4 * turn + 2] = 0; round_words[4 * turn + 3] = 0;
-                                if (*pause) {
-                                    const uint slot = atomic_inc(&counts[1]);
-                                    if (slot < num_stopped) now[2] = slot + 1;
-                                    else atomic_dec(&counts[1]);
-                                }
-                            }
-                            block_barrier();
-                            if (now[2]) {
-                                const ulong claim_at = ((4ul * block_size) + 15ul & ~15ul), registers_at = claim_at + 16;
-                                const ulong shared_at = ((registers_at + 100ul * block_size) + 15ul & ~15ul), local_at = ((shared_at + 2048u + dynamic_shared_bytes) + 15ul & ~15ul);
-                                const ulong slot_bytes = ((local_at + 0ul * block_size) + 127ul & ~127ul);
-                                __global uchar *const slot = stopped + (now[2] - 1) * slot_bytes;
-                                ((__global uint *)slot)[thread] = 2;
-                                if (thread == 0) *(__global uint *)(slot + claim_at) = block;
-                                *(__global ulong *)(slot + registers_at + 0ul * block_size + 8ul * thread) = d2;
-                                *(__global uint *)(slot + registers_at + 32ul * block_size + 4ul * thread) = r3;
-                                *(__global uint *)(slot + registers_at + 36ul * block_size + 4ul * thread) = r4;
-                                *(__global uint *)(slot + registers_at + 40ul * block_size + 4ul * thread) = r7;
-                                *(__global uint *)(slot + registers_at + 44ul * block_size + 4ul * thread) = r8;
-                                *(__global uint *)(slot + registers_at + 48ul * block_size + 4ul * thread) = r11;
-                                *(__global uint *)(slot + registers_at + 52ul * block_size + 4ul * thread) = r12;
-                                *(__global ulong *)(slot + registers_at + 8ul * block_size + 8ul * thread) = d14;
-                                *(__global uint *)(slot + registers_at + 56ul * block_size + 4ul * thread) = r15;
-                                *(__global uint *)(slot + registers_at + 60ul * block_size + 4ul * thread) = r18;
-                                *(__global uint *)(slot + registers_at + 64ul * block_size + 4ul * thread) = r20;
-                                *(__global uint *)(slot + registers_at + 68ul * block_size + 4ul * thread) = r23;
-                                *(__global uint *)(slot + registers_at + 72ul * block_size + 4ul * thread) = r24;
-                                *(__global uint *)(slot + registers_at + 76ul * block_size + 4ul * thread) = r25;
-                                *(__global ulong *)(slot + registers_at + 16ul * block_size + 8ul * thread) = d26;
-                                *(__global ulong *)(slot + registers_at + 24ul * block_size + 8ul * thread) = d27;
-                                *(__global uint *)(slot + registers_at + 80ul * block_size + 4ul * thread) = r29;
-                                *(__global uint *)(slot + registers_at + 84ul * block_size + 4ul * thread) = r30;
-                                *(__global uint *)(slot + registers_at + 88ul * block_size + 4ul * thread) = r31;
-                                *(__global uint *)(slot + registers_at + 92ul * block_size + 4ul * thread) = r105;
-                                *(__global uint *)(slot + registers_at + 96ul * block_size + 4ul * thread) = r107;
-                                for (uint i = thread; i < (2048u + dynamic_shared_bytes + 15) / 16; i += block_size) ((__global ulong2 *)(slot + shared_at))[i] = shared_memory[i];
-                                return;
-                            }
-                        }
+                        block_barrier(); // line 105
                         {
                             const uint zero = told[0];
                             r7 = (uint)(get_local_id(1) + zero);
@@ -233,50 +191,7 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
                         r93 = SHARED(u32, r24 + 960u); // line 151
                         r94 = SHARED(u32, r18 + 60u); // line 152
                         r29 = as_uint(fma(as_float(r94), as_float(r93), as_float(r92))); // line 153
-                        { // line 154
-                            __local uint *const now = round_words + 4 * turn;
-                            turn = turn + 1 & 3;
-                            if (thread == 0) {
-                                round_words[4 * turn + 2] = 0; round_words[4 * turn + 3] = 0;
-                                if (*pause) {
-                                    const uint slot = atomic_inc(&counts[1]);
-                                    if (slot < num_stopped) now[2] = slot + 1;
-                                    else atomic_dec(&counts[1]);
-                                }
-                            }
-                            block_barrier();
-                            if (now[2]) {
-                                const ulong claim_at = ((4ul * block_size) + 15ul & ~15ul), registers_at = claim_at + 16;
-                                const ulong shared_at = ((registers_at + 100ul * block_size) + 15ul & ~15ul), local_at = ((shared_at + 2048u + dynamic_shared_bytes) + 15ul & ~15ul);
-                                const ulong slot_bytes = ((local_at + 0ul * block_size) + 127ul & ~127ul);
-                                __global uchar *const slot = stopped + (now[2] - 1) * slot_bytes;
-                                ((__global uint *)slot)[thread] = 4;
-                                if (thread == 0) *(__global uint *)(slot + claim_at) = block;
-                                *(__global ulong *)(slot + registers_at + 0ul * block_size + 8ul * thread) = d2;
-                                *(__global uint *)(slot + registers_at + 32ul * block_size + 4ul * thread) = r3;
-                                *(__global uint *)(slot + registers_at + 36ul * block_size + 4ul * thread) = r4;
-                                *(__global uint *)(slot + registers_at + 40ul * block_size + 4ul * thread) = r7;
-                                *(__global uint *)(slot + registers_at + 44ul * block_size + 4ul * thread) = r8;
-                                *(__global uint *)(slot + registers_at + 48ul * block_size + 4ul * thread) = r11;
-                                *(__global uint *)(slot + registers_at + 52ul * block_size + 4ul * thread) = r12;
-                                *(__global ulong *)(slot + registers_at + 8ul * block_size + 8ul * thread) = d14;
-                                *(__global uint *)(slot + registers_at + 56ul * block_size + 4ul * thread) = r15;
-                                *(__global uint *)(slot + registers_at + 60ul * block_size + 4ul * thread) = r18;
-                                *(__global uint *)(slot + registers_at + 64ul * block_size + 4ul * thread) = r20;
-                                *(__global uint *)(slot + registers_at + 68ul * block_size + 4ul * thread) = r23;
-                                *(__global uint *)(slot + registers_at + 72ul * block_size + 4ul * thread) = r24;
-                                *(__global uint *)(slot + registers_at + 76ul * block_size + 4ul * thread) = r25;
-                                *(__global ulong *)(slot + registers_at + 16ul * block_size + 8ul * thread) = d26;
-                                *(__global ulong *)(slot + registers_at + 24ul * block_size + 8ul * thread) = d27;
-                                *(__global uint *)(slot + registers_at + 80ul * block_size + 4ul * thread) = r29;
-                                *(__global uint *)(slot + registers_at + 84ul * block_size + 4ul * thread) = r30;
-                                *(__global uint *)(slot + registers_at + 88ul * block_size + 4ul * thread) = r31;
-                                *(__global uint *)(slot + registers_at + 92ul * block_size + 4ul * thread) = r105;
-                                *(__global uint *)(slot + registers_at + 96ul * block_size + 4ul * thread) = r107;
-                                for (uint i = thread; i < (2048u + dynamic_shared_bytes + 15) / 16; i += block_size) ((__global ulong2 *)(slot + shared_at))[i] = shared_memory[i];
-                                return;
-                            }
-                        }
+                        block_barrier(); // line 154
                         r31 = r31 + 16u; // line 155
                         p112 = r31 < r107; // line 156
                         if (!p112) break; // line 157

@@ -63,6 +63,7 @@ __kernel void hetckpt__Z10dense_reluPKfS0_S0_Pfj(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
+    block_barrier();
     uint point = 0;
     if (goes_on) {
         const ulong claim_at = ((4ul * block_size) + 15ul & ~15ul), registers_at = claim_at + 16;
