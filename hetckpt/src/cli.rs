@@ -147,6 +147,15 @@ pub struct Launch {
 pub struct Guard {
     /// The program.
     pub pid: i32,
+    /// Folder with what is unfinished.
+    #[arg(long)]
+    pub images: PathBuf,
+    /// Archive with which the program is to end.
+    #[arg(long)]
+    pub archive: Option<PathBuf>,
+    /// Number of the file that had the archive's name before.
+    #[arg(long)]
+    pub replaces: Option<u64>,
     /// Processes of its tree that are to stay stopped.
     pub stopped: Vec<i32>,
 }

@@ -2,21 +2,34 @@
 //! program or CRIU is killed.
 //!
 //! The promise is kept by a guardian, this program again, at the other end of a pipe. It gets a byte
-//! when all is well. If the pipe closes without, nobody is left who would let the tree run on, so the guardian does. CRIU
+//! when all is well. If the pipe closes without, nobody is left who would bring the dump to its end, so the guardian does: the archive
+//! is complete if there is a new file of its name, and then the tree is ended, as it would have been; else it runs on. CRIU
 //! holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
+use crate::cli::Guard;
 use crate::diagnostic::Failure;
 use crate::target::{self, Target};
 
 /// First argument with which this program turns itself into a guardian.
 pub const GUARD: &str = "__guard";
+
+/// What a dump writes.
+pub struct Output<'a> {
+    /// Folder of the images and of the unfinished archive: nobody needs it when the dump is over.
+    pub images: &'a Path,
+    /// The archive, if the tree is to be ended once it is there.
+    pub archive: Option<&'a Path>,
+}
 
 /// A tree that is going to be stopped. When this is dropped it runs on, but for processes that were stopped before.
 pub struct StoppedTree<'a> {
@@ -30,13 +43,21 @@ pub struct StoppedTree<'a> {
 
 impl<'a> StoppedTree<'a> {
     /// Notes who is stopped already, and starts the guardian. Programs started from now on hold its pipe.
-    pub fn prepare(target: &'a Target) -> Result<Self, Failure> {
+    pub fn prepare(target: &'a Target, output: &Output<'_>) -> Result<Self, Failure> {
         let cannot = |why: String| Failure::new("HK0804", "cannot start the guardian of the program").note(why);
         let stopped_before = target::stopped(target.pid);
         let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
-        let mut guardian = Command::new(program)
-            .arg(GUARD)
-            .arg(target.pid.to_string())
+        let mut command = Command::new(program);
+        command.args([GUARD, &target.pid.to_string()]);
+        command.arg("--images").arg(output.images);
+        if let Some(archive) = output.archive {
+            let archive = std::path::absolute(archive).map_err(|e| cannot(e.to_string()))?;
+            if let Some(inode) = inode_of(&archive) {
+                command.args(["--replaces", &inode.to_string()]);
+            }
+            command.arg("--archive").arg(archive);
+        }
+        let mut guardian = command
             .args(stopped_before.iter().map(i32::to_string))
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -63,7 +84,7 @@ impl<'a> StoppedTree<'a> {
     /// Ends the tree: there is nothing to run on.
     pub fn end(mut self) -> bool {
         self.is_ended = true;
-        self.target.end()
+        target::end(self.target.pid)
     }
 }
 
@@ -80,9 +101,23 @@ impl Drop for StoppedTree<'_> {
     }
 }
 
-/// The guardian: waits for the word on stdin that all is well, and lets the tree of `root` run on if it does not come.
-pub fn guard(root: i32, stopped_before: &BTreeSet<i32>) {
-    if std::io::stdin().read_exact(&mut [0]).is_err() {
-        target::resume(root, stopped_before);
+/// The guardian: waits for the word on stdin that all is well. If it does not come, ends what was begun.
+pub fn guard(guarded: &Guard) {
+    if std::io::stdin().read_exact(&mut [0]).is_ok() {
+        return;
     }
+    let archive: Option<&PathBuf> = guarded.archive.as_ref();
+    // An archive gets its name when it is complete, on disk and verified.
+    let found = archive.and_then(|archive| inode_of(archive));
+    if found.is_some() && found != guarded.replaces {
+        target::end(guarded.pid);
+    } else {
+        target::resume(guarded.pid, &guarded.stopped.iter().copied().collect());
+    }
+    let _ = fs::remove_dir_all(&guarded.images);
+}
+
+/// Number of the file that has this name now, if there is one.
+fn inode_of(path: &Path) -> Option<u64> {
+    fs::symlink_metadata(path).ok().map(|found| found.ino())
 }

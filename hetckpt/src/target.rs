@@ -50,15 +50,15 @@ impl Target {
     pub fn tree(&self) -> Vec<i32> {
         tree(self.pid)
     }
+}
 
-    /// Ends the tree and waits (two seconds at most) until its process ids are free again; the root's may stay with a
-    /// zombie until its parent takes notice, which is not for us to hasten.
-    pub fn end(&self) -> bool {
-        let tree = self.tree();
-        signal(tree.iter().copied(), Signal::SIGKILL);
-        let is_over = |&pid: &i32| is_gone(pid) && (pid == self.pid || !is_in_use(pid));
-        wait_until(|| tree.iter().all(is_over))
-    }
+/// Ends the tree of `root` and waits (two seconds at most) until its process ids are free again; the root's may stay with a
+/// zombie until its parent takes notice, which is not for us to hasten.
+pub fn end(root: i32) -> bool {
+    let tree = tree(root);
+    signal(tree.iter().copied(), Signal::SIGKILL);
+    let is_over = |&pid: &i32| is_gone(pid) && (pid == root || !is_in_use(pid));
+    wait_until(|| tree.iter().all(is_over))
 }
 
 /// `root` and all its descendants, parents first.

@@ -83,7 +83,7 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
 
 /// What stays of [`run`] if it is killed.
 pub fn guard(options: Guard) -> anyhow::Result<ExitCode> {
-    stopped_tree::guard(options.pid, &options.stopped.into_iter().collect());
+    stopped_tree::guard(&options);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,7 +133,13 @@ fn dump_stopped(
 
     output::progress("dumping processes");
     let dumping = Instant::now();
-    let tree = StoppedTree::prepare(target)?;
+    let tree = StoppedTree::prepare(
+        target,
+        &stopped_tree::Output {
+            images,
+            archive: (!options.leave_running).then_some(&options.output),
+        },
+    )?;
     run_criu(options, target, installation, found, images)?;
     times.criu = dumping.elapsed();
     for hold in &mut holds {
@@ -158,7 +164,10 @@ fn dump_stopped(
         &options.output,
         manifest,
         &sources,
-        writer::Options::default(),
+        writer::Options {
+            scratch: Some(images),
+            ..writer::Options::default()
+        },
         &mut progress,
     )
     .map_err(archive_error::failure)?;

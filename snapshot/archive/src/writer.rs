@@ -3,7 +3,7 @@
 //! The manifest stands first but lists sizes and hashes that are known last. So room is left for it, members are streamed
 //! behind, and it is written into its place at the end, padded with blanks.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -29,16 +29,22 @@ pub struct Source {
 
 /// How to write an archive.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Options<'a> {
     /// zstd level for members that are compressed here.
     pub level: i32,
     /// Threads for compression; 0: as many as there are processors.
     pub threads: u32,
+    /// Folder for the temporary file, on the target's file system; `None`: the target's own.
+    pub scratch: Option<&'a Path>,
 }
 
-impl Default for Options {
+impl Default for Options<'_> {
     fn default() -> Self {
-        Self { level: 1, threads: 0 }
+        Self {
+            level: 1,
+            threads: 0,
+            scratch: None,
+        }
     }
 }
 
@@ -53,7 +59,7 @@ pub fn write(
     target: &Path,
     mut manifest: Manifest,
     sources: &[Source],
-    options: Options,
+    options: Options<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, ArchiveError> {
     let folder = match target.parent() {
@@ -67,7 +73,7 @@ pub fn write(
     };
     let mut temporary = tempfile::Builder::new()
         .prefix(".hetsnap-")
-        .tempfile_in(folder)
+        .tempfile_in(options.scratch.unwrap_or(folder))
         .map_err(|e| io_error("create", e))?;
 
     let reserved = manifest_room(&manifest, sources).map_err(|e| io_error("write", e))?;
@@ -76,9 +82,11 @@ pub fn write(
     temporary.as_file().sync_all().map_err(|e| io_error("write", e))?;
     verify::verify(temporary.path())?;
     temporary.persist(target).map_err(|e| io_error("create", e.error))?;
-    File::open(folder)
-        .and_then(|d| d.sync_all())
-        .map_err(|e| io_error("write", e))?;
+    File::open(folder).and_then(|d| d.sync_all()).map_err(|e| {
+        // What may be gone after a power failure is not to be taken for written.
+        let _ = fs::remove_file(target);
+        io_error("write", e)
+    })?;
     Ok(size)
 }
 
@@ -103,7 +111,7 @@ fn write_members(
     target: &Path,
     sources: &[Source],
     reserved: u64,
-    options: Options,
+    options: Options<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<MemberEntry>, ArchiveError> {
     if sources.len() > MAX_MEMBERS || reserved > MAX_MANIFEST_BYTES {

@@ -1,0 +1,157 @@
+//! `hetckpt dump` and CRIU are killed at random moments. Afterwards either the program runs on to the right result, or there is a
+//! complete archive that does: never both, never neither.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::Running;
+use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::runner::{Context, Test};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A dump takes less, mostly.
+const LONGEST_WAIT_US: u64 = 400_000;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    let count = num_kills();
+    vec![
+        Test::new("dumps_killed_at_random_moments_lose_nothing", move |context| {
+            killed_at_random(context, count)
+        })
+        .times(1 + count / 20),
+        Test::new(
+            "a_dump_killed_behind_its_archive_ends_the_program",
+            killed_behind_the_archive,
+        ),
+    ]
+}
+
+/// `HETCKPT_PREEMPTIONS`, as for random preemptions.
+fn num_kills() -> u32 {
+    let given = std::env::var("HETCKPT_PREEMPTIONS").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(4)
+}
+
+/// What is killed.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Dump,
+    Criu,
+    Both,
+}
+
+/// How many ended how.
+#[derive(Default)]
+struct Tally {
+    ran_on: u32,
+    archived: u32,
+}
+
+fn killed_at_random(context: &mut Context, count: u32) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let mut tally = Tally::default();
+    for round in 0..count {
+        let victim = [Victim::Dump, Victim::Criu, Victim::Both][round as usize % 3];
+        let delay = Duration::from_micros(context.random.below(LONGEST_WAIT_US));
+        killed_once(context, &baseline, victim, delay, &mut tally)
+            .with_context(|| format!("round {round}: {victim:?} killed {delay:?} after the start of the dump"))?;
+    }
+    context.note(format!(
+        "{count} dumps killed: {} programs ran on, {} went on from the archive",
+        tally.ran_on, tally.archived
+    ));
+    Ok(())
+}
+
+fn killed_once(
+    context: &Context,
+    baseline: &Baseline,
+    victim: Victim,
+    delay: Duration,
+    tally: &mut Tally,
+) -> Result<()> {
+    let archive = context.sandbox.path("killed.hetsnap");
+    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
+    command.arg(&archive);
+    let dump = Running::start(command)?;
+    std::thread::sleep(delay);
+    let criu = child_called(dump.pid(), "criu");
+    if !matches!(victim, Victim::Criu) {
+        // It may be done.
+        let _ = dump.signal(Signal::SIGKILL);
+    }
+    if let (Some(criu), Victim::Criu | Victim::Both) = (criu, victim) {
+        let _ = kill(Pid::from_raw(criu), Signal::SIGKILL);
+    }
+    let dumped = dump.wait(PATIENCE)?;
+    let ended = job.finish().context("after the killed dump")?;
+    if !archive.exists() {
+        ensure!(
+            ended == baseline.outcome,
+            "the program did not run on to the right result: {}\nthe dump: {}",
+            ended.text(),
+            dumped.text()
+        );
+        tally.ran_on += 1;
+        return Ok(());
+    }
+    ensure!(
+        ended.code == 128 + 9,
+        "there is an archive, and yet the program ran on: {}\nthe dump: {}",
+        ended.text(),
+        dumped.text()
+    );
+    let verify: [OsString; 3] = ["inspect".into(), archive.clone().into(), "--verify".into()];
+    hetckpt::run(&context.sandbox, verify)?.success("inspect --verify")?;
+    let restored = hetckpt::restore(&context.sandbox, &archive, &Installation::to_device())?.wait(PATIENCE)?;
+    ensure!(
+        restored.code == 0 && ended.stdout + &restored.stdout == baseline.outcome.stdout,
+        "{}",
+        restored.text()
+    );
+    fs::remove_file(&archive)?;
+    tally.archived += 1;
+    Ok(())
+}
+
+/// A child of process `parent` that has this name.
+fn child_called(parent: i32, name: &str) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    let mut children = children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
+    children.find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name))
+}
+
+/// What a dump leaves when it is killed between the archive's appearance and the program's end, which no random moment hits.
+fn killed_behind_the_archive(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let archive = context.sandbox.path("x.hetsnap");
+    fs::write(&archive, "as if it were one")?;
+    for is_new in [false, true] {
+        let job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+        let images = context.sandbox.path(".hetckpt-dump-x");
+        fs::create_dir(&images)?;
+        kill(Pid::from_raw(job.pid()), Signal::SIGSTOP)?;
+        let inode = fs::metadata(&archive)?.ino() + u64::from(is_new);
+        let mut guardian = hetckpt::command(&context.sandbox, ["__guard", &job.pid().to_string(), "--images"]);
+        guardian.arg(&images).arg("--archive").arg(&archive);
+        guardian.args(["--replaces", &inode.to_string()]).stdin(Stdio::null());
+        Running::run(guardian, PATIENCE)?.success("the guardian")?;
+        ensure!(!images.exists(), "what the dump had begun is left");
+        let ended = job.finish()?;
+        let expected = if is_new { 128 + 9 } else { baseline.outcome.code };
+        ensure!(ended.code == expected, "archive is new: {is_new}; {}", ended.text());
+    }
+    Ok(())
+}
