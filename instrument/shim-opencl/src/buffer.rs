@@ -349,3 +349,45 @@ fn set_destructor_callback(memory: Handle, function: Option<ObjectFn>, data: usi
     at_end.push(Callback { function, data });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contradicting_flags_are_refused() {
+        assert_eq!(check_flags(0), Ok(()));
+        assert_eq!(
+            check_flags(flag::READ_ONLY | flag::ALLOC_HOST_PTR | flag::COPY_HOST_PTR),
+            Ok(())
+        );
+        for flags in [
+            flag::READ_ONLY | flag::WRITE_ONLY,
+            flag::USE_HOST_PTR | flag::COPY_HOST_PTR,
+            flag::HOST_READ_ONLY | flag::HOST_NO_ACCESS,
+            1 << 20,
+        ] {
+            assert_eq!(check_flags(flags), Err(Status::INVALID_VALUE), "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn a_sub_buffer_may_do_less_but_not_more() {
+        let inherited = flag::READ_ONLY | flag::HOST_READ_ONLY | flag::USE_HOST_PTR;
+        assert_eq!(sub_buffer_flags(0, inherited), Ok(inherited));
+        assert_eq!(
+            sub_buffer_flags(flag::READ_WRITE, inherited),
+            Err(Status::INVALID_VALUE)
+        );
+        assert_eq!(
+            sub_buffer_flags(flag::HOST_WRITE_ONLY, inherited),
+            Err(Status::INVALID_VALUE)
+        );
+        assert_eq!(
+            sub_buffer_flags(flag::USE_HOST_PTR, inherited),
+            Err(Status::INVALID_VALUE)
+        );
+        let less = flag::READ_ONLY | flag::HOST_NO_ACCESS;
+        assert_eq!(sub_buffer_flags(less, flag::READ_WRITE), Ok(less));
+    }
+}

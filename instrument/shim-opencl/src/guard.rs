@@ -35,3 +35,14 @@ pub fn run<T>(name: &'static str, body: impl FnOnce() -> Outcome<T>) -> Outcome<
         Err(Status::OUT_OF_RESOURCES)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_panic_gets_through() {
+        assert_eq!(status("f", || panic!("a bug")), Status::OUT_OF_RESOURCES);
+        assert_eq!(object("f", Out::none(), || panic!("a bug")), Handle::NULL);
+    }
+}

@@ -149,3 +149,52 @@ macro_rules! object {
     };
 }
 pub(crate) use object;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Thing {
+        identity: Identity,
+    }
+
+    object!(Thing, INVALID_EVENT);
+
+    #[derive(Debug)]
+    struct Other {
+        identity: Identity,
+    }
+
+    object!(Other, INVALID_KERNEL);
+
+    #[test]
+    fn the_program_holds_what_it_was_given() {
+        let handle = add(1, |identity| Thing { identity }).handle();
+        assert!(get::<Thing>(handle).is_ok());
+        retain::<Thing>(handle).unwrap();
+        assert_eq!(count::<Thing>(handle), 2);
+        release::<Thing>(handle).unwrap();
+        release::<Thing>(handle).unwrap();
+        assert_eq!(get::<Thing>(handle).unwrap_err(), Status::INVALID_EVENT);
+        assert_eq!(release::<Thing>(handle), Err(Status::INVALID_EVENT));
+    }
+
+    #[test]
+    fn what_another_object_holds_stays() {
+        let thing = add(1, |identity| Thing { identity });
+        let handle = thing.handle();
+        release::<Thing>(handle).unwrap();
+        assert!(get::<Thing>(handle).is_ok());
+        assert_eq!(release::<Thing>(handle), Err(Status::INVALID_EVENT));
+        drop(thing);
+        assert!(get::<Thing>(handle).is_err());
+    }
+
+    #[test]
+    fn a_handle_of_another_type_is_none() {
+        let thing = add(1, |identity| Thing { identity });
+        assert_eq!(get::<Other>(thing.handle()).unwrap_err(), Status::INVALID_KERNEL);
+        assert_eq!(get::<Thing>(Handle::NULL).unwrap_err(), Status::INVALID_EVENT);
+    }
+}

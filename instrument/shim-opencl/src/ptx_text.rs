@@ -17,7 +17,7 @@ pub const NDRANGE_BYTES: usize = 32;
 /// What the pieces of dynamic shared memory are aligned to.
 pub const LOCAL_ALIGNMENT: usize = 16;
 
-const LOCAL: &str = "hetckpt_local";
+const LOCAL: &str = "hetckpt_opencl_local";
 
 /// PTX for the driver API.
 #[derive(Debug)]
@@ -76,6 +76,11 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> 
                     param_bytes.insert(kernel.clone(), lines.iter().map(|line| size_of_param(line)).collect());
                     lines.push(format!(".param .align 8 .b8 {NDRANGE}[{NDRANGE_BYTES}]"));
                     out.push_str(&format!("\t{}\n)\n", lines.join(",\n\t")));
+                    let declaration = declared.iter().find(|declaration| declaration.name == *kernel);
+                    if let Some([x, y, z]) = declaration.and_then(|declaration| declaration.required_group) {
+                        // The compiler leaves it to us, and the driver's can spend registers accordingly.
+                        out.push_str(&format!(".reqntid {x}, {y}, {z}\n"));
+                    }
                     next = Some(Place::Kernel(kernel.clone()));
                 } else if !text.is_empty() {
                     lines.push(text.to_owned());
@@ -188,7 +193,7 @@ mod tests {
         assert!(
             prepared
                 .ptx
-                .contains(".address_size 64\n.extern .shared .align 16 .b8 hetckpt_local[];")
+                .contains(".address_size 64\n.extern .shared .align 16 .b8 hetckpt_opencl_local[];")
         );
         assert!(
             prepared
@@ -210,6 +215,21 @@ mod tests {
             prepared
                 .ptx
                 .contains(".visible .entry e(\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)")
+        );
+    }
+
+    #[test]
+    fn a_required_group_is_said() {
+        let text = format!("{HEAD}.visible .entry k(\n\n)\n{{\n\tret;\n}}\n");
+        let declared = Declaration {
+            required_group: Some([8, 4, 1]),
+            ..kernel(&[])
+        };
+        assert!(
+            prepare(&text, &[declared])
+                .unwrap()
+                .ptx
+                .contains(")\n.reqntid 8, 4, 1\n{")
         );
     }
 

@@ -400,3 +400,33 @@ fn overlap(one: &Rect, other: &Rect, region: [usize; 3]) -> bool {
     axes.into_iter()
         .all(|((one, other), length)| one.abs_diff(*other) < *length)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn rect(origin: [usize; 3]) -> Rect {
+        Rect {
+            origin,
+            row_pitch: 32,
+            slice_pitch: 256,
+        }
+    }
+
+    #[test]
+    fn a_rectangle_ends_with_its_last_row() {
+        assert_eq!(rect([4, 2, 1]).first(), Ok(4 + 64 + 256));
+        assert_eq!(rect([4, 2, 1]).end([16, 3, 2]), Ok(4 + 16 + 4 * 32 + 2 * 256));
+        assert_eq!(rect([usize::MAX, 0, 0]).end([1, 1, 1]), Err(Status::INVALID_VALUE));
+        assert_eq!(rect([0, usize::MAX, 0]).end([1, 1, 1]), Err(Status::INVALID_VALUE));
+    }
+
+    #[test]
+    fn boxes_overlap_only_along_all_axes() {
+        let region = [8, 2, 1];
+        assert!(overlap(&rect([0, 0, 0]), &rect([7, 1, 0]), region));
+        assert!(!overlap(&rect([0, 0, 0]), &rect([8, 1, 0]), region));
+        assert!(!overlap(&rect([0, 0, 0]), &rect([0, 2, 0]), region));
+        assert!(!overlap(&rect([0, 0, 0]), &rect([0, 0, 1]), region));
+    }
+}
