@@ -20,6 +20,7 @@ pub struct CudaError(pub u32);
 
 impl CudaError {
     const INVALID_SOURCE: Self = Self(300);
+    const NOT_SUPPORTED: Self = Self(801);
 }
 
 /// What the driver's functions give here.
@@ -312,7 +313,7 @@ impl Driver {
         })
     }
 
-    /// Loads PTX; the text of a failure is what the device says about it.
+    /// Loads PTX; the text of a failure is what the device says about it. A module of which a kernel is refused is a failure.
     pub fn load(&self, ptx: &CStr) -> Result<Module, (CudaError, String)> {
         let mut log = vec![0_u8; 16 << 10];
         let (options, values) = (
@@ -326,7 +327,14 @@ impl Driver {
             check(unsafe { (f.load)(&raw mut module, image, 2, options.as_ptr(), values.as_ptr()) })
         });
         let text = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
-        result.map(|()| Module(module)).map_err(|e| (e, text.into_owned()))
+        let refused = |e| (e, text.clone().into_owned());
+        result.map_err(refused)?;
+        if !text.is_empty() {
+            // The program gets no kernel of it; should unloading fail, there is nothing more to be done about it.
+            let _ = self.unload(Module(module));
+            return Err(refused(CudaError::NOT_SUPPORTED));
+        }
+        Ok(Module(module))
     }
 
     /// Unloads a module.

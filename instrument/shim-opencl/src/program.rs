@@ -150,9 +150,12 @@ impl Executable {
             .map_err(|reason| failure(format!("{}{reason}", compiled.log)))?;
         let driver = cuda::driver().map_err(|status| (status, String::new()))?;
         let text = CString::new(prepared.ptx).map_err(|_| failure("the program has a NUL in it\n".to_owned()))?;
-        let module = driver
-            .load(&text)
-            .map_err(|(e, reason)| failure(format!("{}the device refuses it: {reason} ({})\n", compiled.log, e.0)))?;
+        let module = driver.load(&text).map_err(|(e, reason)| {
+            failure(format!(
+                "{}the device refuses it (CUDA error {}): {reason}\n",
+                compiled.log, e.0
+            ))
+        })?;
         // From here on the module is unloaded when this goes.
         let mut executable = Self {
             module,

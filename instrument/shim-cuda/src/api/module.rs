@@ -47,11 +47,17 @@ fn add(current: Current, module: Out<Handle>, library: Library, refusal: &mut St
     if module.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    library.load(current.session, refusal)?;
+    let loaded = library.load(current.session, refusal)?;
+    for kernel in &loaded.description.kernels {
+        if let Some(reason) = &kernel.refused {
+            refusal.push_str(&format!("kernel {}: {reason}\n", kernel.name));
+        }
+    }
     module.set(current.session.libraries.insert(Arc::new(library)))
 }
 
-/// Options set the compiler; the log buffers get the reason of a refusal, all else is left to the device.
+/// Options set the compiler; the log buffers get the reason of a refusal, also if it is only of some kernels, which then fail
+/// when they are launched. All else is left to the device.
 fn load_data_with_options(
     current: Current,
     module: Out<Handle>,
