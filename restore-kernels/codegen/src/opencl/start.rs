@@ -25,10 +25,9 @@ impl Writer<'_> {
         }
         let linear = "get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2))";
         if goes_on {
-            self.plain_line(format_args!("uint block = {linear};"));
-            self.plain_line("const bool goes_on = resumed != 0 && block < grid.w;");
-            self.plain_line("const uint group = block;");
-            self.plain_line("if (resumed != 0) block = resumed[group];");
+            self.plain_line(format_args!("const uint group = {linear};"));
+            self.plain_line("const bool goes_on = resumed != 0 && group < grid.w;");
+            self.plain_line("const uint block = resumed != 0 ? resumed[group] : group;");
             self.plain_line("const uint ctaid_x = block % grid.x, ctaid_y = block / grid.x % grid.y;");
             self.plain_line("const uint ctaid_z = block / grid.x / grid.y;");
         } else {
@@ -53,8 +52,10 @@ impl Writer<'_> {
         self.plain_line("return;");
         self.close();
         // Compilers for processors run what is between barriers as loops over the threads: those of the kernel's own
-        // code are not to have an end inside.
-        self.plain_line("block_barrier();");
+        // code are not to have an end inside. But where threads go on each on its own, PoCL 3.1 and 5.0 make wrong code then.
+        if self.stops == Stops::Blocks || !goes_on {
+            self.plain_line("block_barrier();");
+        }
         if goes_on {
             self.find_slot();
         }

@@ -39,10 +39,9 @@ __kernel void hetckpt__Z13reduce_valuesPKjPyjj(
     const uint zero = grid.w >> 31;
     ulong kept_d[6];
     uint kept_r[10];
-    uint block = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
-    const bool goes_on = resumed != 0 && block < grid.w;
-    const uint group = block;
-    if (resumed != 0) block = resumed[group];
+    const uint group = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * get_group_id(2));
+    const bool goes_on = resumed != 0 && group < grid.w;
+    const uint block = resumed != 0 ? resumed[group] : group;
     const uint ctaid_x = block % grid.x, ctaid_y = block / grid.x % grid.y;
     const uint ctaid_z = block / grid.x / grid.y;
     if (thread == 0) {
