@@ -71,8 +71,6 @@ impl Sandbox {
             "HETCKPT_CPU_CODEGEN",
             "LD_LIBRARY_PATH",
             "LD_PRELOAD",
-            "OCL_ICD_VENDORS",
-            "OCL_ICD_FILENAMES",
         ] {
             command.env_remove(name);
         }
