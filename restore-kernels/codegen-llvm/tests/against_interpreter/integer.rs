@@ -56,12 +56,17 @@ fn logic_and_bit_fields() {
         bench.alu(AluOp::Not, ty, none, 1);
         bench.alu(AluOp::Cnot, ty, none, 1);
     }
+    for ty in [Type::B32, Type::B64] {
+        for op in [AluOp::Popc, AluOp::Clz, AluOp::Brev] {
+            bench.alu(op, ty, none, 1);
+        }
+        bench.alu(AluOp::Bfi, ty, none, 4);
+    }
     for ty in [Type::U32, Type::S32, Type::U64, Type::S64] {
-        for op in [AluOp::Popc, AluOp::Clz, AluOp::Brev, AluOp::Bfind, AluOp::BfindShiftAmt] {
+        for op in [AluOp::Bfind, AluOp::BfindShiftAmt] {
             bench.alu(op, ty, none, 1);
         }
         bench.alu(AluOp::Bfe, ty, none, 3);
-        bench.alu(AluOp::Bfi, ty, none, 4);
     }
     for op in [
         AluOp::ShfLWrap,

@@ -13,7 +13,7 @@ fn slot(bench: &mut Bench, space: Space, ty: Type) -> Address {
         Space::Global => {
             let index = u64::try_from(bench.results.len()).unwrap();
             let offset = (index * u64::from(NUM_THREADS) * 8).cast_signed();
-            bench.results.push(("memory".to_owned(), ty));
+            bench.results.push((format!("memory.{}", ty.name()), ty));
             Address {
                 base: AddressBase::Reg(bench.output),
                 offset,
@@ -42,20 +42,17 @@ fn slot(bench: &mut Bench, space: Space, ty: Type) -> Address {
 fn atomics() {
     let mut bench = Bench::new();
     bench.kernel.shared.static_bytes = 16 * (NUM_THREADS + 1);
-    let integer = [
-        AtomOp::Add,
-        AtomOp::Min,
-        AtomOp::Max,
-        AtomOp::And,
-        AtomOp::Or,
-        AtomOp::Xor,
-        AtomOp::Exch,
-    ];
     let mut forms = Vec::new();
     for ty in [Type::U32, Type::S32, Type::U64, Type::S64] {
-        forms.extend(integer.map(|op| (op, ty)));
+        forms.extend([AtomOp::Min, AtomOp::Max].map(|op| (op, ty)));
+    }
+    for ty in [Type::B32, Type::B64] {
+        forms.extend([AtomOp::And, AtomOp::Or, AtomOp::Xor, AtomOp::Exch].map(|op| (op, ty)));
     }
     forms.extend([
+        (AtomOp::Add, Type::U32),
+        (AtomOp::Add, Type::S32),
+        (AtomOp::Add, Type::U64),
         (AtomOp::Inc, Type::U32),
         (AtomOp::Dec, Type::U32),
         (AtomOp::Cas, Type::B32),

@@ -32,21 +32,21 @@ fn comparisons() {
         let extra = if ty.is_signed() { &[] } else { extra };
         for &cmp in ordered.iter().chain(extra) {
             let (a, b) = (bench.operand(0, ty).into_operand(), bench.operand(1, ty).into_operand());
-            let (dst, dst_not) = (
-                bench.kernel.add_register(Width::Pred),
-                bench.kernel.add_register(Width::Pred),
-            );
+            let dst = bench.kernel.add_register(Width::Pred);
+            // PTX has no second predicate for half precision, and no mask of type f32.
+            let is_half = ty == Type::F16;
+            let dst_not = (!is_half).then(|| bench.kernel.add_register(Width::Pred));
             bench.push(Op::Setp {
                 cmp,
                 ty,
                 ftz: false,
                 dst,
-                dst_not: Some(dst_not),
+                dst_not,
                 a,
                 b,
                 combine: None,
             });
-            for (pred, what) in [(dst, "setp"), (dst_not, "setp|q")] {
+            for (pred, what) in std::iter::once((dst, "setp")).chain(dst_not.map(|dst| (dst, "setp|q"))) {
                 let word = bench.kernel.add_register(Width::W32);
                 bench.push(Op::Selp {
                     ty: Type::B32,
@@ -57,7 +57,8 @@ fn comparisons() {
                 });
                 bench.result(format!("{what}.{cmp:?}.{}", ty.name()), word, Type::B32);
             }
-            for dst_ty in [Type::U32, Type::F32] {
+            let masks = [Type::U32, Type::F32];
+            for dst_ty in masks.into_iter().take(if is_half { 1 } else { 2 }) {
                 let word = bench.kernel.add_register(Width::W32);
                 bench.push(Op::Set {
                     cmp,

@@ -9,6 +9,18 @@ use hetckpt_cpu_codegen::loaded::LoadedObject;
 
 use crate::bench::NUM_THREADS;
 
+/// A GPU says how many warps a multiprocessor holds; elsewhere it is the block's number.
+pub const NWARPID_IS_OF_BLOCK: bool = true;
+/// Relative error of functions that PTX only bounds: they are computed more precisely than it asks.
+pub const APPROXIMATION: f64 = 1e-6;
+/// Below this magnitude the error is relative to it.
+pub const NEAR_ZERO: f64 = 1e-6;
+
+/// True if the result of this name is the same on every device of this kind.
+pub const fn is_defined(_name: &str) -> bool {
+    true
+}
+
 pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
     let compiled = compile(program).unwrap_or_else(|e| panic!("{e}"));
     let object = LoadedObject::new(&compiled.object).unwrap();
