@@ -52,8 +52,9 @@ impl Writer<'_> {
         self.plain_line("return;");
         self.close();
         // Compilers for processors run what is between barriers as loops over the threads: those of the kernel's own
-        // code are not to have an end inside. But where threads go on each on its own, PoCL 3.1 and 5.0 make wrong code then.
-        if self.stops == Stops::Blocks || !goes_on {
+        // code are not to have an end inside. Where threads stop each on its own they have: PoCL 3.1 and 5.0 then let
+        // threads run twice, or from elsewhere, behind a second barrier.
+        if self.stops == Stops::Blocks {
             self.plain_line("block_barrier();");
         }
         if goes_on {

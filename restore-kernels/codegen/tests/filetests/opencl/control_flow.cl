@@ -34,7 +34,6 @@ __kernel void hetckpt_flow(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
-    block_barrier();
     r7 = 0x4000u;
     for (;;) {
         r0 = params.param_0; // line 13

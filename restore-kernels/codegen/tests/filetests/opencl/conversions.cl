@@ -88,7 +88,6 @@ __kernel void hetckpt_convert(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
-    block_barrier();
     d1 = (long)(as_int(r0)); // line 13
     r0 = (uint)(d1); // line 14
     s2 = (ushort)((ushort)(r0)); // line 15

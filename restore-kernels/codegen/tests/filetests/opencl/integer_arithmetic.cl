@@ -62,7 +62,6 @@ __kernel void hetckpt_integers(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
-    block_barrier();
     s0 = (ushort)((ushort)0xffff); // line 11
     r1 = 0xfffffffeu; // line 12
     d2 = 0xfffffffffffffffdul; // line 13

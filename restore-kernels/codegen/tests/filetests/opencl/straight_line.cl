@@ -39,7 +39,6 @@ __kernel void hetckpt_scale(
         if (thread == 0) turned_away[atomic_inc(&counts[0])] = block;
         return;
     }
-    block_barrier();
     d0 = params.param_1; // line 20
     r1 = params.param_2; // line 21
     r2 = params.param_3; // line 22
