@@ -8,7 +8,7 @@
 //! # Source
 //! OpenCL C 1.2, section 6.12.8: each thread of a block must come to the same barrier, and none may have ended. A weak load at
 //! the same address gives all threads the same value unless the program has a data race, which CUDA's memory model
-//! excludes; [`Uniformity`] does not assume that, so here such loads are presented to it as read-only ones.
+//! excludes; the analysis of uniformity does not assume that, so here such loads are presented to it as read-only ones.
 
 use hetckpt_abi::opencl_program::count;
 use hetckpt_ir::basic_block::BarrierReduction;
