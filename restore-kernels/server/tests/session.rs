@@ -267,7 +267,7 @@ fn what_was_stopped_is_built_before_any_of_it_runs() {
     app.load();
     let outs = [(); 2].map(|()| {
         let out = app.malloc(4096);
-        app.count(DEFAULT, out, 1, 2000);
+        app.count(DEFAULT, out, 1, 6000);
         out
     });
     server.wait_additions(100);
@@ -280,9 +280,9 @@ fn what_was_stopped_is_built_before_any_of_it_runs() {
     let dir = tempfile::tempdir().unwrap();
     restored.capture(dir.path());
     let again = Server::restore(dir.path(), &app);
-    assert_eq!(outs.map(|out| app.words(DEFAULT, out, 1)), [[2000], [2000]]);
+    assert_eq!(outs.map(|out| app.words(DEFAULT, out, 1)), [[6000], [6000]]);
     // Had the second been built while the first ran, the pause would have come after the first.
-    assert!(again.device.additions.load(std::sync::atomic::Ordering::SeqCst) > 2000);
+    assert!(again.device.additions.load(std::sync::atomic::Ordering::SeqCst) > 6000);
 }
 
 /// The first bytes of a cubin.
@@ -358,7 +358,7 @@ fn full_staging_chunks_do_not_block_a_program_behind_a_long_kernel() {
     let (app, _server) = start();
     app.load();
     let out = app.malloc(64 << 20);
-    app.count(DEFAULT, out, 1, 2000);
+    app.count(DEFAULT, out, 1, 6000);
     // More copies than there are chunks.
     for i in 0..100u32 {
         let bytes = vec![u8::try_from(i).unwrap(); 512 << 10];
