@@ -22,9 +22,8 @@ fn compare(manifest: &Manifest, wanted: &str) -> Result<Finding, Failure> {
     if summaries.is_empty() {
         return Ok(Finding::ok(CHECK, "none is needed: no process had made a CUDA call"));
     }
-    let installation = Installation::find()?;
-    let all = devices::list(&installation)?;
-    devices::require(&installation, wanted)?;
+    let all = devices::list(&Installation::find()?)?;
+    devices::require_among(&all, wanted)?;
     // What the server takes for `auto`: the first GPU, else the CPU.
     let is_meant = |device: &&Value| match wanted {
         "auto" => matches!(device["kind"].as_str(), Some("cuda" | "cpu")),

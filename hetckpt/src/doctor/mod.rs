@@ -20,7 +20,6 @@ pub fn to_restore() -> Vec<Finding> {
     let mut findings = criu::examine();
     findings.push(host::privileges());
     // The device is judged by what the snapshot needs of it.
-    let parts = parts::examine().into_iter();
-    findings.extend(parts.filter(|found| !matches!(found.check, "devices" | "cpu-code-generator")));
+    findings.extend(parts::without_devices());
     findings
 }

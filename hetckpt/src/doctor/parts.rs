@@ -19,6 +19,15 @@ const X86_64: [u8; 2] = [62, 0];
 
 /// Looks at the parts, the devices and the runtime directory.
 pub fn examine() -> Vec<Finding> {
+    let mut findings = without_devices();
+    if let Ok(installation) = Installation::find() {
+        findings.extend([cpu_codegen(&installation), devices(&installation)]);
+    }
+    findings
+}
+
+/// Looks at the parts that every device needs, and the runtime directory.
+pub fn without_devices() -> Vec<Finding> {
     let installation = match Installation::find() {
         Ok(installation) => installation,
         Err(failure) => return vec![Finding::failed("installation", &failure)],
@@ -31,8 +40,6 @@ pub fn examine() -> Vec<Finding> {
             found if found.code.is_some() => found,
             found => alone(&installation.plugin_folder).unwrap_or(found),
         },
-        cpu_codegen(&installation),
-        devices(&installation),
         sockets(),
     ]
 }
