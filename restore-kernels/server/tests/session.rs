@@ -358,7 +358,7 @@ fn full_staging_chunks_do_not_block_a_program_behind_a_long_kernel() {
     let (app, _server) = start();
     app.load();
     let out = app.malloc(64 << 20);
-    app.count(DEFAULT, out, 1, 6000);
+    app.count(DEFAULT, out, 1, 2000);
     // More copies than there are chunks.
     for i in 0..100u32 {
         let bytes = vec![u8::try_from(i).unwrap(); 512 << 10];
