@@ -145,9 +145,10 @@ opencl-test: build programs ## random preemptions to, from and on an OpenCL devi
 		echo 'skipped: random preemptions on OpenCL devices (there is none)'; \
 	fi
 
-soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device
+soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; each to another node
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
 
 # Coverage for libFuzzer, by options of the stable compiler.
 FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::carried::choice::Bundle;
+
 /// Checkpoint and restore GPU programs, in the middle of their kernels.
 ///
 /// hetckpt runs unmodified CUDA programs on an NVIDIA GPU, an OpenCL device or the CPU, stops them at any moment, stores
@@ -52,6 +54,9 @@ pub enum Command {
     /// Kernels in flight stop at their next probe, well within a millisecond or so. The program stays stopped until the
     /// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program
     /// runs on as if nothing had happened.
+    ///
+    /// The archive also carries the program's file and the libraries it has loaded (--bundle), so that it can go on where they are
+    /// missing or others. Other files, open or not yet opened, are not carried.
     Dump(Dump),
     /// Resume a program from an archive, or from a folder of images.
     ///
@@ -60,6 +65,10 @@ pub enum Command {
     /// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote
     /// to a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed
     /// on. A pipe that the program had as stdin becomes restore's stdin, or /dev/null where that is a terminal.
+    ///
+    /// What `check` finds missing is found before anything is started, and refused. Where files that the archive carries are
+    /// missing here, or have another content, they are laid out in a folder of their own in TMPDIR, and the program goes on with them; nothing that is
+    /// here is replaced. The folder is removed when the program has ended. The program stays in restore's cgroups.
     Restore(Restore),
     /// Pack the images of a plain `criu dump` into an archive.
     ///
@@ -118,8 +127,9 @@ pub enum Command {
     /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and its version;
     /// at the parts of the installation; at the device: whether it can run the kernels and has the memory; at the
     /// processor, which must have all that the program may have found where it started (needs a snapshot that `hetckpt
-    /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at the files that the program had open or mapped, which must
-    /// be there with the same size and mode; at the room for what a restore unpacks.
+    /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at the terminal; at the files that the program had open or mapped:
+    /// those that the archive carries may be missing or others, the rest must be there with the same size, mode and build id;
+    /// at its working folder; at the room for what a restore unpacks.
     ///
     /// Prints a line for each, as `doctor` does. The exit status is 1 if there is a problem, else 0. Files that change, or
     /// process ids that are taken after the check, can still make a restore fail; then nothing is started.
@@ -132,6 +142,9 @@ pub enum Command {
     /// Let a program run on if a dump of it dies (used by `dump`).
     #[command(name = crate::stopped_tree::GUARD, hide = true)]
     Guard(Guard),
+    /// Remove carried files when nobody maps them any more (used by `restore`).
+    #[command(name = crate::carried::keeper::KEEP, hide = true)]
+    Keep(Keep),
 }
 
 /// The second half of `hetckpt run`.
@@ -158,6 +171,15 @@ pub struct Guard {
     pub replaces: Option<u64>,
     /// Processes of its tree that are to stay stopped.
     pub stopped: Vec<i32>,
+}
+
+/// What `hetckpt restore` leaves behind where it has laid files out.
+#[derive(Debug, Args)]
+pub struct Keep {
+    /// The program.
+    pub pid: i32,
+    /// The folder of the files.
+    pub folder: PathBuf,
 }
 
 /// `hetckpt run`.
@@ -204,6 +226,11 @@ pub struct Dump {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub pause_timeout: u32,
 
+    /// Which of the files that the program maps (itself, hetckpt's driver library, its shared libraries) go into the archive, for
+    /// machines that lack them or have others in their place.
+    #[arg(long, value_enum, default_value_t = Bundle::All)]
+    pub bundle: Bundle,
+
     /// Print what was done and how long it took as JSON.
     #[arg(long)]
     pub json: bool,
@@ -225,6 +252,10 @@ pub struct Restore {
     #[arg(long)]
     pub detach: bool,
 
+    /// Where this machine differs.
+    #[command(flatten)]
+    pub adaptation: Adaptation,
+
     /// Restore even where the processor lacks features of the one that the program was dumped on. A program that uses one
     /// of them, as the C library does where it finds them, dies of an illegal instruction.
     #[arg(long)]
@@ -233,6 +264,24 @@ pub struct Restore {
     /// Write the times of each step, as JSON, to this file once the program runs.
     #[arg(long, value_name = "FILE")]
     pub timings: Option<PathBuf>,
+}
+
+/// What a restore may do where this machine differs from that of the dump.
+#[derive(Debug, Default, Args)]
+pub struct Adaptation {
+    /// Go on in this folder instead of the program's working folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub cwd: Option<PathBuf>,
+
+    /// Cut files that the program writes, and that have grown since the dump, back to what they were. Each is
+    /// copied before, to its name with `.after-dump` at its end.
+    #[arg(long)]
+    pub rewind_outputs: bool,
+
+    /// Give the program restore's own stdin, stdout and stderr where it had files for them, as it is given them where it had
+    /// pipes.
+    #[arg(long)]
+    pub own_stdio: bool,
 }
 
 /// `hetckpt pack`.
@@ -345,6 +394,10 @@ pub struct Check {
     /// Device that the kernels are to go on with, as `restore` takes it.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
+
+    /// What `restore` is to be told.
+    #[command(flatten)]
+    pub adaptation: Adaptation,
 
     /// Print JSON.
     #[arg(long)]

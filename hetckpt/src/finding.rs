@@ -83,6 +83,22 @@ impl Finding {
     }
 }
 
+/// The failure of whoever needs that there is no problem; the first one leads, all are told.
+pub fn refusal(findings: &[Finding]) -> Option<Failure> {
+    let mut problems = findings.iter().filter(|finding| finding.verdict == Verdict::Problem);
+    let first = problems.next()?;
+    let code = first.code.clone().unwrap_or_else(|| "HK0904".to_owned());
+    let mut failure = Failure::new(code, first.found.clone());
+    failure.help = first.help.clone();
+    for more in problems {
+        failure = failure.note(format!("also: {}", more.found));
+        if let Some(help) = more.help.as_ref().filter(|help| Some(*help) != first.help.as_ref()) {
+            failure = failure.note(format!("against that: {help}"));
+        }
+    }
+    Some(failure)
+}
+
 /// Prints what was found. The status is 1 if there is a problem.
 pub fn report(findings: &[Finding], as_json: bool) -> ExitCode {
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();

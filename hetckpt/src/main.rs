@@ -16,6 +16,7 @@ mod archive_error;
 mod snapshot_files;
 mod snapshot;
 mod criu;
+mod carried;
 mod finding;
 mod doctor;
 mod check;

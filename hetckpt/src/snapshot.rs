@@ -1,5 +1,6 @@
 //! A snapshot to be restored or packed, in whichever of its two forms it is given.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::time::UNIX_EPOCH;
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
 
+use crate::criu::rewrite::{self, Change};
 use crate::diagnostic::Failure;
 use crate::snapshot_files::{self, Origin};
 use crate::{archive_error, criu};
@@ -18,7 +20,7 @@ const LOG_LINES: usize = 50;
 /// An archive, or a folder of images.
 pub enum Snapshot {
     /// The archive, opened.
-    Archive(Archive),
+    Archive(Box<Archive>),
     /// The folder, and the manifest that an archive of it would have.
     Images(PathBuf, Box<Manifest>),
 }
@@ -28,7 +30,9 @@ impl Snapshot {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         match path.is_dir() {
             true => of_images(path).map(|(folder, manifest)| Self::Images(folder, Box::new(manifest))),
-            false => Archive::open(path).map(Self::Archive).map_err(archive_error::failure),
+            false => Archive::open(path)
+                .map(|archive| Self::Archive(Box::new(archive)))
+                .map_err(archive_error::failure),
         }
     }
 
@@ -40,15 +44,73 @@ impl Snapshot {
         }
     }
 
-    /// The folder of its images: its own, or `scratch`, into which they are unpacked.
-    pub fn images<'a>(&'a self, scratch: &'a Path) -> Result<&'a Path, Failure> {
+    /// A folder with CRIU's images but those of memory: its own, or one in `scratch`, into which they are unpacked.
+    pub fn descriptions(&self, scratch: &Path) -> Result<PathBuf, Failure> {
         match self {
-            Self::Archive(archive) => snapshot_files::unpack(archive, scratch)
-                .map(|_| scratch)
-                .map_err(archive_error::failure),
-            Self::Images(folder, _) => Ok(folder),
+            Self::Archive(archive) => {
+                let folder = new_folder(scratch, "descriptions")?;
+                snapshot_files::unpack_descriptions(archive, &folder).map_err(archive_error::failure)?;
+                Ok(folder)
+            }
+            Self::Images(folder, _) => Ok(folder.clone()),
         }
     }
+
+    /// The folder of its images: its own, or one in `scratch`, into which they are unpacked.
+    pub fn images(&self, scratch: &Path) -> Result<PathBuf, Failure> {
+        match self {
+            Self::Archive(archive) => {
+                let folder = new_folder(scratch, "images")?;
+                snapshot_files::unpack(archive, &folder).map_err(archive_error::failure)?;
+                Ok(folder)
+            }
+            Self::Images(folder, _) => Ok(folder.clone()),
+        }
+    }
+
+    /// Makes the `changes` to the paths of files in the folder `images`, which [`Snapshot::images`] gave. If that is the snapshot's own it stays
+    /// as it was: then this gives another one in `scratch`, of links to it.
+    pub fn changed(
+        &self,
+        images: PathBuf,
+        scratch: &Path,
+        changes: &BTreeMap<Vec<u8>, Change>,
+    ) -> Result<PathBuf, Failure> {
+        if changes.is_empty() {
+            return Ok(images);
+        }
+        let folder = match self {
+            Self::Archive(_) => images,
+            Self::Images(..) => {
+                let linked = new_folder(scratch, "images")?;
+                link_all(&images, &linked).map_err(|e| cannot_write(&linked, &e))?;
+                linked
+            }
+        };
+        rewrite::replace(&folder, changes).map_err(|why| no_dump(&folder, why))?;
+        Ok(folder)
+    }
+}
+
+fn new_folder(parent: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let folder = parent.join(name);
+    fs::create_dir(&folder).map_err(|e| cannot_write(&folder, &e))?;
+    Ok(folder)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("HK0704", format!("cannot write {}", path.display()))
+        .note(error.to_string())
+        .help("set TMPDIR to a folder where you may write and where there is room")
+}
+
+/// Makes a link in `to` to each file in `from`.
+fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        std::os::unix::fs::symlink(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }
 
 /// The folder's own path and its manifest, without members.

@@ -13,6 +13,8 @@ use hetckpt_archive::writer::Source;
 use hetckpt_state::summary::Description;
 use tempfile::TempDir;
 
+use crate::carried;
+
 /// Prefix of CRIU's images in the archive.
 const CRIU_PREFIX: &str = "criu/";
 /// Prefix of the device servers' files in the archive.
@@ -76,11 +78,15 @@ pub fn sources(images: &Path) -> Result<Vec<Source>, String> {
 }
 
 fn source(name: &str, path: PathBuf) -> Source {
-    let is_device = name.starts_with(DEVICE_FILE);
-    let prefix = if is_device { DEVICE_PREFIX } else { CRIU_PREFIX };
+    let (is_device, is_carried) = (name.starts_with(DEVICE_FILE), name.starts_with(carried::NAME_START));
+    let prefix = match (is_device, is_carried) {
+        (true, _) => DEVICE_PREFIX,
+        (_, true) => carried::PREFIX,
+        _ => CRIU_PREFIX,
+    };
     let is_packed = name.ends_with(".zst") || name.ends_with(".mem");
     // Small device files stay readable with plain tar.
-    let encoding = match is_device || is_packed {
+    let encoding = match is_device || is_carried || is_packed {
         true => Encoding::Stored,
         false => Encoding::Zstd,
     };
@@ -121,6 +127,7 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
             .map(|name| description(images, name))
             .collect::<Result<_, _>>()?,
         stdio: origin.stdio,
+        files: carried::read_index(images)?,
         members: vec![],
     })
 }
@@ -173,5 +180,6 @@ pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), Archi
 pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
     let images = archive.extract_all(CRIU_PREFIX, folder)?;
     let devices = archive.extract_all(DEVICE_PREFIX, folder)?;
-    Ok(images.saturating_add(devices))
+    let carried = archive.extract_all(carried::PREFIX, folder)?;
+    Ok(images.saturating_add(devices).saturating_add(carried))
 }

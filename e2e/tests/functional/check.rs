@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use hetckpt_e2e::hetckpt;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use serde_json::Value;
@@ -50,6 +51,10 @@ fn says_what_is_missing(context: &mut Context) -> Result<()> {
     let command: [OsString; 3] = [program.clone().into(), "--iterations".into(), ITERATIONS.into()];
     let mut job = Job::start(&context.sandbox, &command)?;
     job.wait_for_kernel()?;
+    let without_files = context.sandbox.path("without-files.hetsnap");
+    let mut command = hetckpt::command(&context.sandbox, ["dump", "--leave-running", "--bundle", "none", "-o"]);
+    command.arg(&without_files).args(["--pid", &job.pid().to_string()]);
+    Running::run(command, PATIENCE)?.success("dump --bundle none")?;
     let dumped = job.dump()?;
     let archive = dumped.archive.clone();
     let device = Installation::to_device();
@@ -59,17 +64,30 @@ fn says_what_is_missing(context: &mut Context) -> Result<()> {
     let (bad, report) = problems(context, &archive, "cuda:77")?;
     ensure!(bad == ["device"], "{report}");
 
-    // Another build of the program, at the same path.
+    // Another build of the program, at the same path; then one as long, of which only the build id is another; then none.
     let content = fs::read(&program)?;
-    fs::write(&program, [&*content, b"more"].concat())?;
-    let (bad, report) = problems(context, &archive, &device)?;
-    ensure!(bad == ["files"] && report.to_string().contains("spin has"), "{report}");
-    fs::remove_file(&program)?;
-    let (bad, report) = problems(context, &archive, &device)?;
-    ensure!(
-        bad == ["files"] && report.to_string().contains("spin is missing"),
-        "{report}"
-    );
+    let mut other_id = content.clone();
+    // The note's type, 3, and name.
+    let note = content.windows(8).position(|bytes| bytes == b"\x03\0\0\0GNU\0");
+    let id = note.context("no build id")? + 8;
+    other_id[id] ^= 1;
+    for (other, what) in [
+        (Some([&*content, b"more"].concat()), "spin has"),
+        (Some(other_id), "spin is another build"),
+        (None, "spin is missing"),
+    ] {
+        match other {
+            Some(other) => fs::write(&program, other)?,
+            None => fs::remove_file(&program)?,
+        }
+        let (bad, report) = problems(context, &without_files, &device)?;
+        ensure!(bad == ["files"] && report.to_string().contains(what), "{report}");
+        let (bad, report) = problems(context, &archive, &device)?;
+        ensure!(
+            bad.is_empty() && report.to_string().contains("come out of the snapshot"),
+            "{report}"
+        );
+    }
     fs::write(&program, content)?;
     fs::set_permissions(
         &program,

@@ -17,7 +17,8 @@ pub fn examine(manifest: &Manifest, wanted: &str) -> Finding {
     compare(manifest, wanted).unwrap_or_else(|failure| Finding::failed(CHECK, &failure))
 }
 
-fn compare(manifest: &Manifest, wanted: &str) -> Result<Finding, Failure> {
+/// As [`examine`]; a device that is not there at all is a failure.
+pub fn compare(manifest: &Manifest, wanted: &str) -> Result<Finding, Failure> {
     let summaries = inspect::summaries(manifest)?;
     if summaries.is_empty() {
         return Ok(Finding::ok(CHECK, "none is needed: no process had made a CUDA call"));
@@ -44,8 +45,7 @@ fn judge(summaries: &[Summary], device: &Value) -> Finding {
     let name = format!("{} ({})", text("id"), text("name"));
     let kind = text("kind");
     if let Some(summary) = summaries.iter().find(|s| !s.restorable_on.iter().any(|k| k == kind)) {
-        return Finding::problem(
-            CHECK,
+        return problem(
             format!("process {} cannot go on with {name}", summary.pid),
             format!(
                 "name one of these kinds of devices: {}",
@@ -60,7 +60,14 @@ fn judge(summaries: &[Summary], device: &Value) -> Finding {
     let found = format!("{name}: {} needed, {} free", output::bytes(needed), output::bytes(free));
     if needed > free || largest > max {
         let help = "free memory of the device, or name another (--device)";
-        return Finding::problem(CHECK, found, help);
+        return problem(found, help);
     }
     Finding::ok(CHECK, found)
+}
+
+fn problem(found: String, help: impl Into<String>) -> Finding {
+    Finding {
+        code: Some("HK0504".to_owned()),
+        ..Finding::problem(CHECK, found, help)
+    }
 }

@@ -1,42 +1,78 @@
-//! What a snapshot needs of this machine, each thing looked at by itself: `hetckpt check` prints it.
+//! What a snapshot needs of this machine, each thing looked at by itself: `hetckpt check` prints it, and a restore is refused for
+//! it.
 
+mod build_id;
 mod device;
-mod files;
+pub mod files;
 mod processes;
 mod processor;
 mod room;
+mod terminal;
+
+use std::path::Path;
 
 use hetckpt_archive::verify;
 
-use crate::criu::images;
+use crate::cli::{Adaptation, Check};
 use crate::criu::locate::Criu;
+use crate::criu::needs::{self, Needs};
 use crate::diagnostic::Failure;
 use crate::doctor;
-use crate::finding::Finding;
+use crate::finding::{self, Finding};
 use crate::snapshot::{self, Snapshot};
 use crate::{archive_error, snapshot_files};
 
 /// Looks at everything. A check that fails keeps none of the others from being made; only a snapshot that cannot be read does.
-pub fn examine(snapshot: &Snapshot, device: &str) -> Result<Vec<Finding>, Failure> {
+pub fn examine(snapshot: &Snapshot, options: &Check) -> Result<Vec<Finding>, Failure> {
     let scratch = snapshot_files::private_folder(&std::env::temp_dir(), "hetckpt-check-")
         .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
-    let folder = match snapshot {
-        Snapshot::Archive(archive) => {
-            snapshot_files::unpack_descriptions(archive, scratch.path()).map_err(archive_error::failure)?;
-            scratch.path()
-        }
-        Snapshot::Images(folder, _) => folder,
-    };
-    let needs = images::needs(folder).map_err(|why| snapshot::no_dump(folder, why))?;
+    let folder = snapshot.descriptions(scratch.path())?;
+    let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
     let criu = Criu::find().ok();
     let mut findings = vec![intact(snapshot)];
     findings.extend(doctor::to_restore());
-    findings.push(device::examine(snapshot.manifest(), device));
-    findings.push(processor::examine(criu.as_ref(), folder, &needs));
-    findings.push(processes::examine(&needs));
-    findings.push(files::examine(&needs));
-    findings.push(room::examine(snapshot));
+    findings.push(device::examine(snapshot.manifest(), &options.device));
+    findings.push(processor::examine(criu.as_ref(), &folder, &needs));
+    findings.extend(of_this_machine(snapshot, &needs, &options.adaptation).1);
     Ok(findings)
+}
+
+/// A snapshot that can be restored here, as far as that can be told before.
+#[derive(Debug)]
+pub struct Restorable {
+    /// What it needs.
+    pub needs: Needs,
+    /// What must be done about its files.
+    pub plan: files::Plan,
+}
+
+/// Makes sure that nothing is known to stand against a restore. `scratch` takes what must be unpacked to tell.
+///
+/// CRIU itself compares the processor; that costs nothing to undo, since it does so first.
+pub fn require(
+    snapshot: &Snapshot,
+    device: &str,
+    adaptation: &Adaptation,
+    scratch: &Path,
+) -> Result<Restorable, Failure> {
+    let folder = snapshot.descriptions(scratch)?;
+    let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
+    let (plan, mut findings) = of_this_machine(snapshot, &needs, adaptation);
+    findings.push(device::compare(snapshot.manifest(), device)?);
+    match finding::refusal(&findings) {
+        Some(failure) => Err(failure),
+        None => Ok(Restorable { needs, plan }),
+    }
+}
+
+/// What depends on neither CRIU nor the device.
+fn of_this_machine(snapshot: &Snapshot, needs: &Needs, adaptation: &Adaptation) -> (files::Plan, Vec<Finding>) {
+    let mut findings = vec![processes::examine(needs)];
+    findings.extend(terminal::examine(needs));
+    let (plan, of_files) = files::examine(needs, snapshot.manifest(), adaptation);
+    findings.extend(of_files);
+    findings.push(room::examine(snapshot, plan.lacking_bytes()));
+    (plan, findings)
 }
 
 /// Is the snapshot whole?

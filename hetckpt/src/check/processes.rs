@@ -1,26 +1,62 @@
 //! Are the process ids free?
 
-use crate::criu::images::Needs;
+use std::fs;
+
+use crate::criu::needs::Needs;
 use crate::finding::Finding;
 use crate::target;
 
 const CHECK: &str = "process-ids";
+const CODE: &str = "HK0905";
 /// How many are named.
 const MAX_NAMED: usize = 5;
 
-/// Processes and threads get the ids that they had.
+/// Processes and threads get the ids that they had. Waits a moment for processes that have ended, since their parents may be about
+/// to take notice.
 pub fn examine(needs: &Needs) -> Finding {
-    let is_taken = |pid: &&u32| i32::try_from(**pid).is_ok_and(target::is_in_use);
-    let taken: Vec<String> = needs.pids.iter().filter(is_taken).map(u32::to_string).collect();
-    if taken.is_empty() {
-        return Finding::ok(CHECK, format!("all {} are free", needs.pids.len()));
+    let pids: Vec<i32> = needs.pids.iter().filter_map(|&pid| i32::try_from(pid).ok()).collect();
+    let problem = |found: String, help: &str| Finding {
+        code: Some(CODE.to_owned()),
+        ..Finding::problem(CHECK, found, help)
+    };
+    let limit = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    let limit: Option<i32> = limit.and_then(|text| text.trim().parse().ok());
+    if let Some((pid, limit)) = pids.last().copied().zip(limit).filter(|(pid, limit)| pid >= limit) {
+        return problem(
+            format!(
+                "process id {pid} of the snapshot is beyond what this machine gives out (kernel.pid_max = {limit})"
+            ),
+            "raise it: sysctl -w kernel.pid_max=4194304",
+        );
     }
-    let named = taken.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
-    let mut finding = Finding::problem(
-        CHECK,
-        format!("{} of {} are in use: {named}", taken.len(), needs.pids.len()),
+    let taken = || -> Vec<i32> { pids.iter().copied().filter(|&pid| target::is_in_use(pid)).collect() };
+    if taken().iter().all(|&pid| target::is_gone(pid)) && target::wait_until(|| taken().is_empty()) {
+        return Finding::ok(CHECK, format!("all {} are free", pids.len()));
+    }
+    let taken = taken();
+    let named = taken
+        .iter()
+        .take(MAX_NAMED)
+        .map(|&pid| owner(pid))
+        .collect::<Vec<_>>()
+        .join(", ");
+    problem(
+        format!(
+            "{} of the snapshot's {} process ids are in use: {named}",
+            taken.len(),
+            pids.len()
+        ),
         "end these processes, or restore in a pid namespace of its own: unshare --pid --fork --mount-proc hetckpt restore …",
-    );
-    finding.code = Some("HK0905".to_owned());
-    finding
+    )
+}
+
+/// `4711 (name)`.
+fn owner(pid: i32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let state = if target::is_gone(pid) {
+        ", ended, but its parent has not noticed"
+    } else {
+        ""
+    };
+    format!("{pid} ({}{state})", name.trim())
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::criu::images::Needs;
 use crate::criu::locate::Criu;
+use crate::criu::needs::Needs;
 use crate::finding::Finding;
 
 const CHECK: &str = "processor";

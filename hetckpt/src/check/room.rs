@@ -1,6 +1,6 @@
 //! Is there room for what a restore unpacks?
 
-use nix::sys::statvfs::statvfs;
+use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::finding::Finding;
 use crate::output;
@@ -9,17 +9,32 @@ use crate::snapshot::Snapshot;
 const CHECK: &str = "restore-room";
 const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks the archive there";
 
-/// Compares the files of an archive with the room in the folder for temporary files.
-pub fn examine(snapshot: &Snapshot) -> Finding {
-    let Snapshot::Archive(archive) = snapshot else {
+/// Compares the files of an archive, and `laid_out` bytes of those it carries, with the room in the folder for temporary files.
+pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
+    let unpacked: u64 = match snapshot {
+        Snapshot::Archive(archive) => archive.members().map(|(_, member)| member.raw_bytes).sum(),
+        Snapshot::Images(..) => 0,
+    };
+    let needed = unpacked.saturating_add(laid_out);
+    if needed == 0 {
         return Finding::ok(CHECK, "images need not be unpacked");
-    };
+    }
     let folder = std::env::temp_dir();
-    let needed: u64 = archive.members().map(|(_, member)| member.raw_bytes).sum();
-    let free = match statvfs(&folder) {
-        Ok(found) => found.blocks_available().saturating_mul(found.fragment_size()),
-        Err(e) => return Finding::problem(CHECK, format!("{}: {e}", folder.display()), HELP),
+    let problem = |found: String, help: &str| Finding {
+        code: Some("HK0704".to_owned()),
+        ..Finding::problem(CHECK, found, help)
     };
+    let found = match statvfs(&folder) {
+        Ok(found) => found,
+        Err(e) => return problem(format!("{}: {e}", folder.display()), HELP),
+    };
+    if laid_out > 0 && found.flags().contains(FsFlags::ST_NOEXEC) {
+        return problem(
+            format!("{} is mounted noexec: no program can run from there", folder.display()),
+            "set TMPDIR to a folder from which programs may run: those that are missing here are laid out there",
+        );
+    }
+    let free = found.blocks_available().saturating_mul(found.fragment_size());
     let found = format!(
         "{} needed, {} free in {}",
         output::bytes(needed),
@@ -27,7 +42,7 @@ pub fn examine(snapshot: &Snapshot) -> Finding {
         folder.display()
     );
     match needed > free {
-        true => Finding::problem(CHECK, found, HELP),
+        true => problem(found, HELP),
         false => Finding::ok(CHECK, found),
     }
 }

@@ -9,6 +9,6 @@ use crate::{check, finding};
 /// Prints what was found. The status is 1 if there is a problem.
 pub fn run(options: Check) -> anyhow::Result<ExitCode> {
     let snapshot = Snapshot::open(&options.snapshot)?;
-    let findings = check::examine(&snapshot, &options.device)?;
+    let findings = check::examine(&snapshot, &options)?;
     Ok(finding::report(&findings, options.json))
 }

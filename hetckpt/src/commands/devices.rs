@@ -86,12 +86,7 @@ pub fn is_called(id: &str, wanted: &str) -> bool {
     std::iter::successors(Some(id), |id| id.strip_suffix(":0")).any(|name| name == wanted)
 }
 
-/// Makes sure that `wanted` (auto, or a device's id, whose last numbers may be left out if they are 0) is among the devices.
-pub fn require(installation: &Installation, wanted: &str) -> Result<(), Failure> {
-    require_among(&list(installation)?, wanted)
-}
-
-/// The same for devices that have been listed.
+/// Makes sure that `wanted` (auto, or a device's id, whose last numbers may be left out if they are 0) is among `devices`.
 pub fn require_among(devices: &[Value], wanted: &str) -> Result<(), Failure> {
     let ids: Vec<&str> = devices.iter().filter_map(|d| d["id"].as_str()).collect();
     let is_there = wanted == "auto" || ids.iter().any(|id| is_called(id, wanted));

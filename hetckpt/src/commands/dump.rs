@@ -10,8 +10,10 @@ use hetckpt_archive::writer;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::carried::pack::Packing;
 use crate::cli::{Dump, Guard};
 use crate::criu::locate::Criu;
+use crate::criu::needs;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
@@ -119,6 +121,9 @@ fn dump_stopped(
     signals: &HeldSignals,
     times: &mut Times,
 ) -> Result<u64, Failure> {
+    // While the program still runs: this takes a while.
+    let mut packing = Packing::new(images, options.bundle, target.pid);
+    packing.take_mapped_by(&target.tree());
     // Our own hold keeps the device paused after the plugin has left, until the archive is safe.
     output::progress("pausing kernels");
     server_client::wait_for_starting(&target.tree())?;
@@ -148,6 +153,7 @@ fn dump_stopped(
     ensure_not_interrupted(signals)?;
 
     let archiving = Instant::now();
+    finish_packing(packing, images)?;
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
     let origin = Origin {
@@ -191,6 +197,17 @@ fn dump_stopped(
     Ok(size)
 }
 
+/// Completes what the archive carries by what CRIU's images need.
+fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
+    let needs = needs::read(images)
+        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+    packing.finish(&needs).map_err(|(path, e)| {
+        Failure::new("HK0704", format!("cannot carry {}", path.display()))
+            .note(e.to_string())
+            .help("make room in the archive's folder, or carry nothing: --bundle none")
+    })
+}
+
 /// Fails if a signal has arrived that is to end us. Once the archive is written it is too late: then the dump is done.
 fn ensure_not_interrupted(signals: &HeldSignals) -> Result<(), Failure> {
     match signals.ending() {
@@ -224,6 +241,7 @@ fn run_criu(
             work_folder: images,
             arguments: &arguments,
             environment: limit.as_slice(),
+            needs_terminal: false,
             failure_code: "HK0903",
         },
     )

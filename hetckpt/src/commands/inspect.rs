@@ -31,6 +31,7 @@ pub fn run(options: Inspect) -> anyhow::Result<ExitCode> {
             "root_pid": manifest.root_pid,
             "command": manifest.command,
             "processes": summaries,
+            "files": manifest.files,
             "members": manifest.members,
         }));
     } else {
@@ -70,6 +71,14 @@ fn print(manifest: &Manifest, summaries: &[Summary]) {
         output::bytes(stored),
         output::bytes(raw)
     ));
+    let carried: u64 = manifest.files.iter().map(|file| file.size_bytes).sum();
+    match manifest.files.len() {
+        0 => output::line("files        none carried"),
+        count => output::line(format!("files        {count} carried, {} raw", output::bytes(carried))),
+    }
+    for file in &manifest.files {
+        output::line(format!("  {} ({})", file.path, output::bytes(file.size_bytes)));
+    }
     if summaries.is_empty() {
         output::line("no process had made a CUDA call");
     }

@@ -24,6 +24,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(options) => run::run(options),
         Command::Launch(options) => run::launch(options),
         Command::Guard(options) => dump::guard(options),
+        Command::Keep(options) => restore::keep(&options),
         Command::Ps(options) => ps::run(options),
         Command::Dump(options) => dump::run(options),
         Command::Restore(options) => restore::run(options),

@@ -9,6 +9,9 @@ const PAGE_BYTES: u64 = 4096;
 /// Flag of a pagemap entry whose pages lie in the pages file.
 pub const IS_PRESENT: u32 = 4;
 
+/// Status of an area where a file is mapped privately.
+pub const IS_PRIVATE_FILE: u32 = 1 << 6;
+
 /// What the dump as a whole was; written last.
 #[derive(Clone, PartialEq, Message)]
 pub struct Inventory {
@@ -31,6 +34,9 @@ pub struct PstreeEntry {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub pid: u32,
+    /// Its session's.
+    #[prost(uint32, tag = "4")]
+    pub sid: u32,
     /// The ids of its threads.
     #[prost(uint32, repeated, packed = "false", tag = "5")]
     pub threads: Vec<u32>,
@@ -60,6 +66,17 @@ pub struct Ids {
     pub files_id: u32,
 }
 
+/// Where a process stands among folders.
+#[derive(Clone, PartialEq, Message)]
+pub struct Fs {
+    /// Its working folder, a [`Regular`].
+    #[prost(uint32, tag = "1")]
+    pub cwd_id: u32,
+    /// Its root, likewise.
+    #[prost(uint32, tag = "2")]
+    pub root_id: u32,
+}
+
 /// A file descriptor of a process.
 #[derive(Clone, PartialEq, Message)]
 pub struct Descriptor {
@@ -83,6 +100,17 @@ pub struct FileEntry {
     /// If it is a pipe.
     #[prost(message, optional, tag = "18")]
     pub pipe: Option<Pipe>,
+    /// If it is a terminal.
+    #[prost(message, optional, tag = "19")]
+    pub terminal: Option<Terminal>,
+}
+
+/// An open terminal.
+#[derive(Clone, PartialEq, Message)]
+pub struct Terminal {
+    /// Its id in the images.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
 }
 
 /// An open or mapped file that has a path.
@@ -106,6 +134,9 @@ pub struct Regular {
     /// Its kind and permissions (`st_mode`).
     #[prost(uint32, optional, tag = "10")]
     pub mode: Option<u32>,
+    /// The first words of its build id, if it has one.
+    #[prost(uint32, repeated, packed = "false", tag = "11")]
+    pub build_id: Vec<u32>,
 }
 
 /// A file whose path did not lead to it when it was dumped: the images have it.
@@ -133,6 +164,23 @@ pub struct Mm {
     /// Where that ends.
     #[prost(uint64, tag = "9")]
     pub arg_end: u64,
+    /// Its program, a [`Regular`].
+    #[prost(uint32, tag = "12")]
+    pub exe_file_id: u32,
+    /// Its areas of memory.
+    #[prost(message, repeated, tag = "14")]
+    pub areas: Vec<Area>,
+}
+
+/// An area of memory.
+#[derive(Clone, PartialEq, Message)]
+pub struct Area {
+    /// If a file is mapped there: the [`Regular`].
+    #[prost(uint64, tag = "4")]
+    pub file_id: u64,
+    /// What is there ([`IS_PRIVATE_FILE`], among others).
+    #[prost(uint32, tag = "7")]
+    pub status: u32,
 }
 
 /// The head of the list of a process's pages.

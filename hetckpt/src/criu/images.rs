@@ -6,7 +6,6 @@
 //! CRIU, `images/*.proto` (the fields) and `criu/include/magic.h`. An image is one magic number or two, then entries: a length of
 //! four bytes and a protobuf message.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 
 use crate::criu::image_messages::{
-    Core, Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry, Regular, Remap,
+    Core, Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry,
 };
 
 /// Largest image that is read: descriptions of processes and files, never their memory.
@@ -23,19 +22,15 @@ const MAX_IMAGE_BYTES: u64 = 256 << 20;
 /// Longest command line that is looked up, bytes.
 const MAX_COMMAND_BYTES: u64 = 1 << 20;
 /// First word of an image of most kinds; the inventory has only its own.
-const COMMON_MAGIC: u32 = 0x5456_4319;
+pub(super) const COMMON_MAGIC: u32 = 0x5456_4319;
 const INVENTORY_MAGIC: u32 = 0x5831_3116;
-const PSTREE_MAGIC: u32 = 0x5027_3030;
-const CORE_MAGIC: u32 = 0x5505_3847;
+pub(super) const PSTREE_MAGIC: u32 = 0x5027_3030;
+pub(super) const CORE_MAGIC: u32 = 0x5505_3847;
 const IDS_MAGIC: u32 = 0x5443_2030;
 const FDINFO_MAGIC: u32 = 0x5621_3732;
-const FILES_MAGIC: u32 = 0x5630_3138;
-const REMAP_MAGIC: u32 = 0x5913_3954;
-const MM_MAGIC: u32 = 0x5749_2820;
+pub(super) const FILES_MAGIC: u32 = 0x5630_3138;
+pub(super) const MM_MAGIC: u32 = 0x5749_2820;
 const PAGEMAP_MAGIC: u32 = 0x5608_4025;
-
-/// Files whose paths did not lead to them.
-const REMAP_IMAGE: &str = "remap-fpath.img";
 
 /// What a folder of images tells of the dump.
 #[derive(Debug)]
@@ -48,17 +43,6 @@ pub struct Dumped {
     pub stdio: Vec<String>,
     /// CRIU plugins without which the images cannot be restored.
     pub plugins: Vec<String>,
-}
-
-/// What a restore needs of the machine.
-#[derive(Debug)]
-pub struct Needs {
-    /// Ids of processes and threads.
-    pub pids: BTreeSet<u32>,
-    /// Files with a path.
-    pub files: Vec<Regular>,
-    /// `criu cpuinfo check` can compare the processor with that of the dump.
-    pub names_processor: bool,
 }
 
 /// Reads the images in `folder` and makes sure that they are those of a whole dump; else says what is missing or wrong.
@@ -79,33 +63,14 @@ pub fn read(folder: &Path) -> Result<Dumped, String> {
     })
 }
 
-/// What a restore of the images in `folder` needs of the machine. Images of memory are not looked at.
-pub fn needs(folder: &Path) -> Result<Needs, String> {
-    let images = Images(folder);
-    let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
-    let remapped: Vec<Remap> = match images.has(REMAP_IMAGE) {
-        true => images.entries(REMAP_IMAGE, REMAP_MAGIC)?,
-        false => vec![],
-    };
-    let files: Vec<FileEntry> = images.entries("files.img", FILES_MAGIC)?;
-    let is_needed = |file: &Regular| !file.is_external() && remapped.iter().all(|remap| remap.id != file.id);
-    Ok(Needs {
-        pids: tree
-            .into_iter()
-            .flat_map(|p| [vec![p.pid], p.threads].concat())
-            .collect(),
-        files: files.into_iter().filter_map(|f| f.regular).filter(is_needed).collect(),
-        names_processor: images.has("cpuinfo.img"),
-    })
-}
-
-fn first<M: Message + Default>(images: &Images<'_>, name: &str, magic: u32) -> Result<M, String> {
+/// The first message of an image.
+pub(super) fn first<M: Message + Default>(images: &Images<'_>, name: &str, magic: u32) -> Result<M, String> {
     let entries = images.entries(name, magic)?;
     entries.into_iter().next().ok_or(format!("{name} is empty"))
 }
 
 /// A folder of images.
-struct Images<'a>(&'a Path);
+pub(super) struct Images<'a>(pub &'a Path);
 
 impl Images<'_> {
     /// The path of an image, if that is a regular file and no link.
@@ -119,12 +84,13 @@ impl Images<'_> {
         }
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// True if there is an image of that name.
+    pub fn has(&self, name: &str) -> bool {
         self.0.join(name).exists()
     }
 
     /// The messages of an image, without its magic numbers.
-    fn raw(&self, name: &str, magic: u32) -> Result<Vec<Vec<u8>>, String> {
+    pub fn raw(&self, name: &str, magic: u32) -> Result<Vec<Vec<u8>>, String> {
         let file = fs::File::open(self.regular(name)?).map_err(|e| format!("{name} cannot be read: {e}"))?;
         let mut bytes = vec![];
         file.take(MAX_IMAGE_BYTES + 1)
@@ -136,7 +102,8 @@ impl Images<'_> {
         split(&bytes, magic).map_err(|what| format!("{name} {what}"))
     }
 
-    fn entries<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>, String> {
+    /// The messages of an image, decoded.
+    pub fn entries<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>, String> {
         let raw = self.raw(name, magic)?;
         let decoded = raw.iter().map(|bytes| M::decode(bytes.as_slice()));
         decoded.collect::<Result<_, _>>().map_err(|e| format!("{name}: {e}"))
@@ -285,7 +252,8 @@ mod tests {
             PSTREE_MAGIC,
             &[(7, 7), (8, 4_000_000_000)].map(|(pid, thread)| {
                 let threads = vec![thread];
-                PstreeEntry { pid, threads }.encode_to_vec()
+                let sid = pid;
+                PstreeEntry { pid, sid, threads }.encode_to_vec()
             }),
         );
         for (pid, state) in [(7, 1), (8, 6)] {
@@ -305,14 +273,15 @@ mod tests {
             FILES_MAGIC,
             &[FileEntry {
                 id: 9,
-                regular: None,
                 pipe,
+                ..FileEntry::default()
             }
             .encode_to_vec()],
         );
         let mm = Mm {
             arg_start: 0x7000_0010,
             arg_end: 0x7000_0015,
+            ..Mm::default()
         };
         put("mm-7.img", MM_MAGIC, &[mm.encode_to_vec()]);
         let entry = PagemapEntry {

@@ -3,5 +3,7 @@
 pub mod locate;
 pub mod images;
 pub mod image_messages;
+pub mod needs;
+pub mod rewrite;
 pub mod plugin_option;
 pub mod run;

@@ -20,6 +20,8 @@ pub struct Call<'a> {
     pub arguments: &'a [OsString],
     /// Added to our environment; a shim that this process may itself run under is kept away from CRIU.
     pub environment: &'a [(&'a str, OsString)],
+    /// Our stdin, a terminal, is handed on.
+    pub needs_terminal: bool,
     /// Code of the failure, if it fails.
     pub failure_code: &'static str,
 }
@@ -44,7 +46,11 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
     command
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null());
+        .stdin(if call.needs_terminal {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        });
     for (name, value) in call.environment {
         command.env(name, value);
     }

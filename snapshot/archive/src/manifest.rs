@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MAX_PATH_BYTES;
+use crate::member::is_safe_name;
+
 /// Name of the manifest's member.
 pub const MANIFEST_NAME: &str = "manifest.json";
 /// Name of the last member: the BLAKE3 hash of the manifest's bytes, in hexadecimal.
@@ -32,8 +35,44 @@ pub struct Manifest {
     pub processes: Vec<serde_json::Value>,
     /// What stdin, stdout and stderr of the root process were open on (`/proc/PID/fd/N` targets).
     pub stdio: Vec<String>,
+    /// Files of the node that the archive carries, for nodes that lack them. Archives of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<CarriedFile>,
     /// All members but the manifest and its hash, in the order they are stored.
     pub members: Vec<MemberEntry>,
+}
+
+/// A file that the processes had mapped, such as the program and its libraries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedFile {
+    /// Where it was: an absolute path.
+    pub path: String,
+    /// Its member, whose bytes are one zstd frame.
+    pub member: String,
+    /// Its size, bytes.
+    pub size_bytes: u64,
+    /// Its kind and permissions (`st_mode`).
+    pub mode: u32,
+    /// BLAKE3 hash of its content, in hexadecimal.
+    pub blake3: String,
+}
+
+impl CarriedFile {
+    /// True if it can be told apart from an attempt to write elsewhere: `path` stays below whatever folder it is put into.
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        is_plain_path(&self.path) && is_safe_name(&self.member)
+    }
+}
+
+/// True if `path` is absolute, short enough for the system, and leads through ordinary names alone: none is empty, `.` or `..`.
+#[must_use]
+pub fn is_plain_path(path: &str) -> bool {
+    path.len() <= MAX_PATH_BYTES
+        && !path.contains('\0')
+        && path
+            .strip_prefix('/')
+            .is_some_and(|rest| rest.split('/').all(|part| !matches!(part, "" | "." | "..")))
 }
 
 /// A member, as the manifest lists it.
@@ -59,4 +98,31 @@ pub enum Encoding {
     Zstd,
     /// As it was (it is compressed inside).
     Stored,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_could_escape_are_not_plain() {
+        for path in [
+            "",
+            "/",
+            "etc/passwd",
+            "/../x",
+            "/a/../b",
+            "/a//b",
+            "/a/.",
+            "/a/",
+            "/a\0b",
+            "//a",
+        ] {
+            assert!(!is_plain_path(path), "{path:?}");
+        }
+        assert!(!is_plain_path(&format!("/{}", "n".repeat(4096))));
+        for path in ["/a", "/usr/lib/x86_64-linux-gnu/libc.so.6", "/home/a b/..c/d\\e"] {
+            assert!(is_plain_path(path), "{path:?}");
+        }
+    }
 }

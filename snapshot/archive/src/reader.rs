@@ -1,5 +1,6 @@
 //! Opens an archive and takes members out of it. Every byte is hostile.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -321,9 +322,17 @@ impl Opening<'_> {
         if manifest.members.len() > MAX_MEMBERS {
             return Err(self.damaged("it lists too many members"));
         }
-        match manifest.members.iter().find(|m| !is_safe_name(&m.name)) {
-            Some(member) => Err(self.damaged(&format!("member name `{}` is not allowed", member.name.escape_debug()))),
-            None => Ok(manifest),
+        if let Some(member) = manifest.members.iter().find(|m| !is_safe_name(&m.name)) {
+            return Err(self.damaged(&format!("member name `{}` is not allowed", member.name.escape_debug())));
         }
+        let members: BTreeSet<&str> = manifest.members.iter().map(|member| &*member.name).collect();
+        let mut paths = BTreeSet::new();
+        for file in &manifest.files {
+            if !file.is_safe() || !members.contains(&*file.member) || !paths.insert(&file.path) {
+                let path = file.path.escape_debug();
+                return Err(self.damaged(&format!("carried file `{path}` is not allowed")));
+            }
+        }
+        Ok(manifest)
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT, FORMAT_VERSION, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify::verify;
 use hetckpt_archive::writer::{self, Options, Source};
@@ -22,6 +22,7 @@ fn manifest() -> Manifest {
         created_unix: 1,
         processes: vec![serde_json::json!({"pid": 42})],
         stdio: vec!["/dev/null".into(); 3],
+        files: vec![],
         members: vec![],
     }
 }
@@ -72,6 +73,37 @@ fn what_goes_in_comes_out() {
         );
     }
     assert_eq!(archive.manifest().processes, manifest().processes);
+}
+
+#[test]
+fn a_carried_file_that_could_escape_is_refused() {
+    for (path, member) in [
+        ("/../../etc/cron.d/x", "device/mem"),
+        ("etc/cron.d/x", "device/mem"),
+        ("/opt/x", "device/../mem"),
+        ("/opt/x", "files/none"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("job.hetsnap");
+        let mut manifest = manifest();
+        manifest.files = vec![CarriedFile {
+            path: path.into(),
+            member: member.into(),
+            size_bytes: 1,
+            mode: 0o100_755,
+            blake3: String::new(),
+        }];
+        let error = writer::write(
+            &target,
+            manifest,
+            &sources(folder.path()),
+            Options::default(),
+            &mut |_| {},
+        );
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("is not allowed"), "{error}");
+        assert!(!target.exists());
+    }
 }
 
 #[test]

@@ -1,0 +1,18 @@
+//! Two nodes: a program is dumped on this machine and goes on on another one ([`node::Node`]), where neither the program nor its
+//! libraries are.
+
+mod node;
+mod goes_on;
+mod differences;
+mod refusals;
+
+use std::process::ExitCode;
+
+use hetckpt_e2e::runner;
+
+fn main() -> ExitCode {
+    let mut tests = goes_on::tests();
+    tests.extend(differences::tests());
+    tests.extend(refusals::tests());
+    runner::main(tests)
+}

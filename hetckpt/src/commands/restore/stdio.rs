@@ -1,0 +1,85 @@
+//! The restored program's stdin, stdout and stderr.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::IsTerminal;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use hetckpt_archive::manifest::Manifest;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+
+use crate::diagnostic::Failure;
+use crate::supervise::{self, Relay};
+
+/// What the program gets in place of the pipes it had as stdin, stdout and stderr, and of files that are to be replaced.
+pub struct Stdio {
+    /// CRIU's name of the old pipe or file and our descriptor for it.
+    pub inherited: Vec<(OsString, OwnedFd)>,
+    relays: Vec<Relay>,
+}
+
+impl Stdio {
+    /// Opens what the program of `manifest` gets; `replaced` are files that it had as these streams.
+    pub fn for_program(
+        manifest: &Manifest,
+        replaced: &BTreeMap<usize, PathBuf>,
+        detach: bool,
+    ) -> Result<Self, Failure> {
+        let mut result = Self {
+            inherited: vec![],
+            relays: vec![],
+        };
+        for (fd, name) in manifest.stdio.iter().enumerate().take(3) {
+            let name = match replaced.get(&fd) {
+                // CRIU calls a file by its path from the root.
+                Some(path) => path.strip_prefix("/").unwrap_or(path).as_os_str().to_owned(),
+                None if name.starts_with("pipe:[") => name.into(),
+                None => continue,
+            };
+            if result.inherited.iter().any(|(inherited, _)| *inherited == name) {
+                continue;
+            }
+            let ours = result.replacement(fd, detach)?;
+            // CRIU, a program we start, needs it open.
+            fcntl(&ours, FcntlArg::F_SETFD(FdFlag::empty()))
+                .map_err(|e| Failure::new("HK0904", "cannot hand over a descriptor").note(e.to_string()))?;
+            result.inherited.push((name, ours));
+        }
+        Ok(result)
+    }
+
+    /// Our own stream number `fd`; a pipe that is copied to it where it is a terminal, or /dev/null when nobody stays to copy.
+    fn replacement(&mut self, fd: usize, detach: bool) -> Result<OwnedFd, Failure> {
+        let is_terminal = match fd {
+            0 => std::io::stdin().is_terminal(),
+            1 => std::io::stdout().is_terminal(),
+            _ => std::io::stderr().is_terminal(),
+        };
+        let cannot = |e: std::io::Error| Failure::new("HK0904", "cannot hand over a descriptor").note(e.to_string());
+        if is_terminal && (detach || fd == 0) {
+            return Ok(fs::File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/null")
+                .map_err(cannot)?
+                .into());
+        }
+        if let Some((pipe, relay)) = supervise::pipe_for_terminal(is_terminal, fd == 2)? {
+            self.relays.push(relay);
+            return Ok(pipe);
+        }
+        let own = match fd {
+            0 => std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned(),
+            1 => std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned(),
+            _ => std::os::fd::AsFd::as_fd(&std::io::stderr()).try_clone_to_owned(),
+        };
+        own.map_err(cannot)
+    }
+
+    /// Closes our ends; what is left copies until the program is gone.
+    pub fn into_relays(self) -> Vec<Relay> {
+        self.relays
+    }
+}

@@ -1,0 +1,146 @@
+//! Reads from CRIU's images what a restore needs of the machine. Images of memory are not looked at. The bytes are hostile.
+//!
+//! # Source
+//! CRIU, `images/*.proto`; what is compared at a restore: `criu/files-reg.c`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::criu::image_messages::{Core, FileEntry, Fs, IS_PRIVATE_FILE, Mm, PstreeEntry, Regular, Remap};
+use crate::criu::images::{CORE_MAGIC, FILES_MAGIC, Images, MM_MAGIC, PSTREE_MAGIC, first};
+
+const REMAP_MAGIC: u32 = 0x5913_3954;
+const FS_MAGIC: u32 = 0x5140_3912;
+/// Files whose paths did not lead to them.
+const REMAP_IMAGE: &str = "remap-fpath.img";
+
+/// What a restore needs of the machine.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// Ids of processes and threads.
+    pub pids: BTreeSet<u32>,
+    /// The root of the tree leads its session.
+    pub leads_session: bool,
+    /// Files with a path.
+    pub files: Vec<NeededFile>,
+    /// A process has a terminal open.
+    pub has_terminal: bool,
+    /// `criu cpuinfo check` can compare the processor with that of the dump.
+    pub names_processor: bool,
+}
+
+/// A file, open or mapped or stood in.
+#[derive(Clone, Debug)]
+pub struct NeededFile {
+    /// As the images have it.
+    pub regular: Regular,
+    /// What for.
+    pub role: Role,
+}
+
+/// What processes had a file for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Mapped, privately, and not written to: a program or library, as a rule.
+    Mapped,
+    /// A working folder.
+    WorkingFolder,
+    /// A folder, open.
+    Folder,
+    /// Open for writing.
+    Output,
+    /// Open for reading; or a device.
+    Other,
+}
+
+impl NeededFile {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.regular.name))
+    }
+}
+
+/// What a restore of the images in `folder` needs of the machine.
+pub fn read(folder: &Path) -> Result<Needs, String> {
+    let images = Images(folder);
+    let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
+    let remapped: Vec<Remap> = match images.has(REMAP_IMAGE) {
+        true => images.entries(REMAP_IMAGE, REMAP_MAGIC)?,
+        false => vec![],
+    };
+    let mut needs = Needs {
+        leads_session: tree.first().is_none_or(|root| root.sid == root.pid),
+        names_processor: images.has("cpuinfo.img"),
+        ..Needs::default()
+    };
+    let (mut mapped, mut stood_in, mut roots) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for process in tree {
+        let pid = process.pid;
+        needs.pids.insert(pid);
+        let core: Core = first(&images, &format!("core-{pid}.img"), CORE_MAGIC)?;
+        if core.has_ended() {
+            continue;
+        }
+        needs.pids.extend(process.threads);
+        let mm: Mm = first(&images, &format!("mm-{pid}.img"), MM_MAGIC)?;
+        mapped.insert(u64::from(mm.exe_file_id));
+        let private = mm.areas.iter().filter(|area| area.status & IS_PRIVATE_FILE != 0);
+        mapped.extend(private.map(|area| area.file_id));
+        let fs: Fs = first(&images, &format!("fs-{pid}.img"), FS_MAGIC)?;
+        stood_in.insert(fs.cwd_id);
+        roots.insert(fs.root_id);
+    }
+    // One entry stands for both where they are the same; a root is not to become another folder.
+    stood_in.retain(|id| !roots.contains(id));
+    let files: Vec<FileEntry> = images.entries("files.img", FILES_MAGIC)?;
+    needs.has_terminal = files.iter().any(|file| file.terminal.is_some());
+    let is_needed = |file: &Regular| !file.is_external() && remapped.iter().all(|remap| remap.id != file.id);
+    for regular in files.into_iter().filter_map(|file| file.regular).filter(is_needed) {
+        let role = role(&regular, mapped.contains(&u64::from(regular.id)), &stood_in);
+        needs.files.push(NeededFile { regular, role });
+    }
+    Ok(needs)
+}
+
+fn role(file: &Regular, is_mapped: bool, stood_in: &BTreeSet<u32>) -> Role {
+    const O_ACCMODE: u32 = 0o3;
+    const S_IFMT: u32 = 0o170_000;
+    const S_IFDIR: u32 = 0o040_000;
+    const S_IFREG: u32 = 0o100_000;
+    let kind = file.mode.map(|mode| mode & S_IFMT);
+    match kind {
+        _ if stood_in.contains(&file.id) => Role::WorkingFolder,
+        Some(S_IFDIR) => Role::Folder,
+        Some(S_IFREG) if file.flags & O_ACCMODE != 0 => Role::Output,
+        Some(S_IFREG) if is_mapped => Role::Mapped,
+        _ => Role::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_it_was_used_for() {
+        let file = |flags, mode| Regular {
+            id: 7,
+            flags,
+            mode: Some(mode),
+            ..Regular::default()
+        };
+        let none = BTreeSet::new();
+        assert_eq!(role(&file(0, 0o100_755), true, &none), Role::Mapped);
+        assert_eq!(role(&file(2, 0o100_755), true, &none), Role::Output);
+        assert_eq!(role(&file(0o2001, 0o100_644), false, &none), Role::Output);
+        assert_eq!(role(&file(0, 0o100_644), false, &none), Role::Other);
+        assert_eq!(role(&file(2, 0o020_666), false, &none), Role::Other);
+        assert_eq!(role(&file(0, 0o040_755), false, &none), Role::Folder);
+        assert_eq!(
+            role(&file(0, 0o040_755), false, &BTreeSet::from([7])),
+            Role::WorkingFolder
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Files of the node that an archive carries: one zstd frame each, told by the hash of their content.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::manifest::CarriedFile;
+use crate::member::{HashingWriter, PIECE_BYTES, copy_in_pieces};
+
+/// Little is gained by more: these are programs and libraries.
+const LEVEL: i32 = 1;
+
+/// Failure to take a carried file out.
+#[derive(Debug, thiserror::Error)]
+pub enum CarriedError {
+    /// It cannot be read or written (host).
+    #[error("{}", path.display())]
+    Io {
+        /// The file that is read or written.
+        path: std::path::PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Its bytes are not those that were carried (input).
+    #[error("the content of carried file {path} does not have its hash")]
+    Damaged {
+        /// Where the file was.
+        path: String,
+    },
+}
+
+/// Compresses the file at `source`, which was at `path` and is to be `member`, into `out`.
+///
+/// # Errors
+/// As reading and writing; if `source` is no regular file.
+pub fn pack(source: &Path, path: &str, member: &str, out: &Path) -> io::Result<CarriedFile> {
+    let mut input = File::open(source)?;
+    let found = input.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
+    }
+    let mut encoder = zstd::Encoder::new(BufWriter::new(File::create_new(out)?), LEVEL)?;
+    encoder.include_checksum(true)?;
+    let mut hashed = HashingWriter::new(&mut encoder);
+    copy_in_pieces(&mut input, &mut hashed)?;
+    let (size_bytes, hash) = hashed.finish();
+    encoder.finish()?.flush()?;
+    Ok(CarriedFile {
+        path: path.to_owned(),
+        member: member.to_owned(),
+        size_bytes,
+        mode: found.mode(),
+        blake3: hash.to_hex().to_string(),
+    })
+}
+
+/// Writes the content of `file`, whose compressed bytes are at `packed`, to `target`, which is new; nothing stays there if it fails.
+///
+/// # Errors
+/// [`CarriedError`].
+pub fn unpack(file: &CarriedFile, packed: &Path, target: &Path) -> Result<(), CarriedError> {
+    let io = |path: &Path, source| CarriedError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let damaged = || CarriedError::Damaged {
+        path: file.path.clone(),
+    };
+    let input = BufReader::new(File::open(packed).map_err(|e| io(packed, e))?);
+    let decoder = zstd::Decoder::with_buffer(input)
+        .map_err(|e| io(packed, e))?
+        .single_frame();
+    let mut out = HashingWriter::new(File::create_new(target).map_err(|e| io(target, e))?);
+    // A byte more than there ought to be: what is longer has another hash.
+    let copied = copy(&mut decoder.take(file.size_bytes.saturating_add(1)), &mut out);
+    let (size, hash) = out.finish();
+    let result = match copied {
+        Ok(()) if size == file.size_bytes && hash.to_hex().as_str() == file.blake3 => Ok(()),
+        Ok(()) | Err(None) => Err(damaged()),
+        Err(Some(e)) => Err(io(target, e)),
+    };
+    if result.is_err() {
+        // The first failure is the one to tell.
+        let _ = std::fs::remove_file(target);
+    }
+    result
+}
+
+/// Copies all; an error of the input is `None`, one of the output is told.
+fn copy(input: &mut impl Read, out: &mut impl Write) -> Result<(), Option<io::Error>> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => out.write_all(&buffer[..n]).map_err(Some)?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(None),
+        }
+    }
+}
+
+/// True if the file at `path` has the content of `file`.
+///
+/// # Errors
+/// As reading.
+pub fn is_same(file: &CarriedFile, path: &Path) -> io::Result<bool> {
+    let mut input = File::open(path)?;
+    let found = input.metadata()?;
+    if !found.is_file() || found.len() != file.size_bytes {
+        return Ok(false);
+    }
+    let mut hashed = HashingWriter::new(io::sink());
+    let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(file.size_bytes).unwrap_or(PIECE_BYTES).max(1))];
+    loop {
+        match input.read(&mut buffer)? {
+            0 => break,
+            n => hashed.write_all(&buffer[..n])?,
+        }
+    }
+    Ok(hashed.finish().1.to_hex().as_str() == file.blake3)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn packed(folder: &Path) -> CarriedFile {
+        let source = folder.join("libx.so");
+        fs::write(&source, [7; 300_000]).unwrap();
+        pack(&source, "/opt/libx.so", "files/0.zst", &folder.join("packed")).unwrap()
+    }
+
+    #[test]
+    fn what_is_packed_comes_out_and_is_recognised() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let file = packed(folder);
+        assert_eq!(file.size_bytes, 300_000);
+        assert!(is_same(&file, &folder.join("libx.so")).unwrap());
+        unpack(&file, &folder.join("packed"), &folder.join("out")).unwrap();
+        assert_eq!(fs::read(folder.join("out")).unwrap(), [7; 300_000]);
+        fs::write(folder.join("out"), [8; 300_000]).unwrap();
+        assert!(!is_same(&file, &folder.join("out")).unwrap());
+        assert!(is_same(&file, &folder.join("none")).is_err());
+        assert!(!is_same(&file, folder).unwrap());
+    }
+
+    #[test]
+    fn another_content_is_not_let_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let file = packed(folder);
+        let target = folder.join("out");
+        let longer = zstd::encode_all(&[7; 300_001][..], 1).unwrap();
+        let shorter = zstd::encode_all(&[7; 299_999][..], 1).unwrap();
+        let other = zstd::encode_all(&[6; 300_000][..], 1).unwrap();
+        for bytes in [
+            longer.as_slice(),
+            &shorter,
+            &other,
+            b"no zstd",
+            &other[..other.len() / 2],
+        ] {
+            fs::write(folder.join("packed"), bytes).unwrap();
+            let error = unpack(&file, &folder.join("packed"), &target).unwrap_err();
+            assert!(matches!(error, CarriedError::Damaged { .. }), "{error:?}");
+            assert!(!target.exists());
+        }
+        fs::write(&target, "theirs").unwrap();
+        let error = unpack(&file, &folder.join("packed"), &target).unwrap_err();
+        assert!(matches!(error, CarriedError::Io { .. }), "{error:?}");
+    }
+}
