@@ -79,16 +79,21 @@ impl Snapshot {
         if changes.is_empty() {
             return Ok(images);
         }
-        let folder = match self {
-            Self::Archive(_) => images,
-            Self::Images(..) => {
-                let linked = new_folder(scratch, "images")?;
-                link_all(&images, &linked).map_err(|e| cannot_write(&linked, &e))?;
-                linked
+        let bad = |why| no_dump(&images, why);
+        match self {
+            Self::Archive(_) => {
+                rewrite::replace(&images, changes).map_err(bad)?;
+                Ok(images)
             }
-        };
-        rewrite::replace(&folder, changes).map_err(|why| no_dump(&folder, why))?;
-        Ok(folder)
+            Self::Images(..) => {
+                let changed = rewrite::files(&images, changes).map_err(bad)?;
+                let linked = new_folder(scratch, "images")?;
+                link_all_but(rewrite::FILES_IMAGE, &images, &linked)
+                    .and_then(|()| fs::write(linked.join(rewrite::FILES_IMAGE), changed))
+                    .map_err(|e| cannot_write(&linked, &e))?;
+                Ok(linked)
+            }
+        }
     }
 }
 
@@ -104,11 +109,13 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
         .help("set TMPDIR to a folder where you may write and where there is room")
 }
 
-/// Makes a link in `to` to each file in `from`.
-fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
+/// Makes a link in `to` to each file in `from` but the one called `name`.
+fn link_all_but(name: &str, from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        std::os::unix::fs::symlink(entry.path(), to.join(entry.file_name()))?;
+        if entry.file_name() != name {
+            std::os::unix::fs::symlink(entry.path(), to.join(entry.file_name()))?;
+        }
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ pub fn tests() -> Vec<Test> {
         .collect();
     tests.push(Test::new("other_node_to_and_fro", to_and_fro));
     tests.push(Test::new("other_node_with_other_libraries", other_libraries));
+    tests.push(Test::new("other_node_from_a_folder_of_images", from_folder));
     tests
         .into_iter()
         .map(|test| test.also_needs(Requirement::Mounting))
@@ -259,6 +260,43 @@ fn other_libraries(context: &mut Context) -> Result<()> {
     let of_node: Vec<&String> = of_node.filter(|path| !path.contains("libgcc_s")).collect();
     ensure!(of_node.is_empty(), "of the node's are {of_node:?}");
     let outcome = restored.wait(PATIENCE)?;
+    ensure!(
+        printed + &outcome.stdout == baseline.outcome.stdout,
+        "{}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+/// The archive's other form carries the files too, and stays as it was.
+fn from_folder(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let sandbox = &context.sandbox;
+    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let node = Node::new(sandbox)?;
+    let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
+    let (_, archive, printed) = dump(sandbox, job, &[])?;
+    let archive = node.send(&archive)?;
+    let images = Path::new("/tmp/in/images");
+    let hashes = || node.shell(&format!("cd {} && sha256sum *", images.display()));
+    let mut unpack = node.hetckpt(["unpack"]);
+    unpack.arg(&archive).arg(images);
+    Running::run(unpack, PATIENCE)?.success("unpack")?;
+    let before = hashes()?;
+    let outcome = node.restore(images, "cpu", &[])?.wait(PATIENCE)?;
+    ensure!(
+        printed.clone() + &outcome.stdout == baseline.outcome.stdout,
+        "{}",
+        outcome.text()
+    );
+    ensure!(hashes()? == before, "the restore changed the images");
+
+    let mut pack = node.hetckpt(["pack", "-o", "/tmp/in/packed.hetsnap"]);
+    pack.arg(images);
+    Running::run(pack, PATIENCE)?.success("pack")?;
+    let outcome = node
+        .restore(Path::new("/tmp/in/packed.hetsnap"), "cpu", &[])?
+        .wait(PATIENCE)?;
     ensure!(
         printed + &outcome.stdout == baseline.outcome.stdout,
         "{}",
