@@ -35,6 +35,8 @@ const NOTHING_STARTED: &str = "nothing was started; the snapshot is as it was";
 /// Restores the program and, unless detached, stands in for it.
 pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
+    // Before the first thread starts, as hashing does: one that does not hold a signal back would take it, and end us.
+    let held = HeldSignals::hold()?;
     let snapshot = Snapshot::open(&options.snapshot)?;
     let manifest = snapshot.manifest();
     let installation = Installation::find()?;
@@ -46,8 +48,6 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     let timings = options.timings.as_deref();
     let timings = timings.map(|path| ResultFile::open(path, "HK0704")).transpose()?;
 
-    // Before the first thread starts: a thread that does not hold a signal back would take it, and end us.
-    let held = HeldSignals::hold()?;
     output::progress("unpacking");
     let Prepared { images, layout } = prepare(&snapshot, &restorable, scratch.path())?;
     let unpacked = start.elapsed();
