@@ -20,8 +20,8 @@ pub struct Target {
     pub command: Vec<String>,
     /// What stdin, stdout and stderr are open on.
     pub stdio: Vec<String>,
-    /// True if the root leads its session, so that CRIU needs no `--shell-job`.
-    pub is_session_leader: bool,
+    /// True if CRIU needs `--shell-job`: the root does not lead its session, or has a terminal.
+    pub is_shell_job: bool,
 }
 
 impl Target {
@@ -38,11 +38,15 @@ impl Target {
                 .state(format!("the program (pid {pid}) runs on; no archive was written"))
                 .help(format!("start it as `hetckpt run -- {}`", stat.comm)));
         }
+        let stdio: Vec<String> = (0..3).map(|fd| link_target(pid, fd)).collect();
+        let has_terminal = stdio
+            .iter()
+            .any(|name| name.starts_with("/dev/pts/") || name.starts_with("/dev/tty"));
         Ok(Self {
             pid,
             command: process.cmdline().unwrap_or_default(),
-            stdio: (0..3).map(|fd| link_target(pid, fd)).collect(),
-            is_session_leader: stat.session == pid,
+            stdio,
+            is_shell_job: has_terminal || stat.session != pid,
         })
     }
 

@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("output_that_has_grown_is_cut_back_or_left_alone", grown_output),
         Test::new("output_that_is_missing_can_be_replaced", missing_output),
         Test::new("a_program_of_no_session_of_its_own", no_session_leader),
+        Test::new("a_program_with_a_terminal_gets_that_of_the_restore", terminal),
         Test::new("a_restored_program_stays_in_the_cgroup_of_the_restore", cgroup),
         Test::new("a_childs_process_id_in_use_is_named", childs_id_in_use),
     ]
@@ -165,6 +166,69 @@ fn no_session_leader(context: &mut Context) -> Result<()> {
         before.stdout + &outcome.stdout == baseline.outcome.stdout,
         "it printed {}",
         outcome.stdout
+    );
+    Ok(())
+}
+
+/// `script` is what gives terminals here.
+fn terminal(context: &mut Context) -> Result<()> {
+    if Command::new("script").arg("--version").output().is_err() {
+        context.note("skipped: there is no `script`");
+        return Ok(());
+    }
+    let baseline = calibration::baseline(&SPIN)?;
+    let sandbox = &context.sandbox;
+    let words: Vec<String> = SPIN
+        .command(baseline.length)
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let in_terminal = |line: &str| {
+        let mut command = Command::new("script");
+        sandbox.equip(&mut command);
+        command.args(["-qec", line, "/dev/null"]);
+        command
+    };
+    let shim = Installation::get().shim_folder();
+    let mut command = in_terminal(&format!(
+        "exec env LD_LIBRARY_PATH={} HETCKPT_DEVICE=cpu {}",
+        shim.display(),
+        words.join(" ")
+    ));
+    command.env_remove("SHELL");
+    let running = Running::start(command)?;
+    let started = std::time::Instant::now();
+    let pid = loop {
+        let rows: Vec<serde_json::Value> =
+            serde_json::from_str(&hetckpt::run(sandbox, ["ps", "--json"])?.success("ps")?.stdout)?;
+        if let Some(row) = rows.iter().find(|row| row["running_kernels"].as_u64() > Some(0)) {
+            break i32::try_from(row["pid"].as_i64().unwrap_or(-1))?;
+        }
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "no kernel comes to run: {}",
+            running.said()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    let archive = sandbox.path("job.hetsnap");
+    hetckpt::dump(sandbox, pid, &archive, false)?.success("dump")?;
+    // It would not take notice by itself.
+    drop(running);
+    let refused = restore(sandbox, &archive, &[])?;
+    ensure_says(&refused, "HK0908", &["script -qc"])?;
+    let line = format!(
+        "{} restore --device cpu {}",
+        Installation::get().hetckpt().display(),
+        archive.display()
+    );
+    let outcome = Running::run(in_terminal(&line), PATIENCE)?;
+    // A terminal's lines end otherwise.
+    let printed = outcome.stdout.replace("\r\n", "\n");
+    ensure!(
+        outcome.code == 0 && printed.ends_with(&baseline.outcome.stdout),
+        "{}",
+        outcome.text()
     );
     Ok(())
 }

@@ -227,7 +227,7 @@ fn run_criu(
     arguments.extend(["--libdir".into(), installation.plugin_folder.clone().into_os_string()]);
     arguments.extend(["--leave-stopped", "--cpu-cap=ins", "--ghost-limit", "64M", "--timeout"].map(OsString::from));
     arguments.push(options.pause_timeout.max(10).to_string().into());
-    if !target.is_session_leader {
+    if target.is_shell_job {
         arguments.push("--shell-job".into());
     }
     // For a device server that turns up only now.

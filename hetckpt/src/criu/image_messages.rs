@@ -108,9 +108,9 @@ pub struct FileEntry {
 /// An open terminal.
 #[derive(Clone, PartialEq, Message)]
 pub struct Terminal {
-    /// Its id in the images.
-    #[prost(uint32, tag = "1")]
-    pub id: u32,
+    /// The [`Regular`] that it was at the dump.
+    #[prost(uint32, optional, tag = "6")]
+    pub file_id: Option<u32>,
 }
 
 /// An open or mapped file that has a path.

@@ -95,8 +95,14 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
     // One entry stands for both where they are the same; a root is not to become another folder.
     stood_in.retain(|id| !roots.contains(id));
     let files: Vec<FileEntry> = images.entries("files.img", FILES_MAGIC)?;
-    needs.has_terminal = files.iter().any(|file| file.terminal.is_some());
-    let is_needed = |file: &Regular| !file.is_external() && remapped.iter().all(|remap| remap.id != file.id);
+    let terminals: Vec<_> = files.iter().filter_map(|file| file.terminal.as_ref()).collect();
+    needs.has_terminal = !terminals.is_empty();
+    // A terminal is not opened by the name that it had.
+    let terminals: BTreeSet<u32> = terminals.into_iter().filter_map(|terminal| terminal.file_id).collect();
+    let is_needed = |file: &Regular| {
+        let is_elsewhere = terminals.contains(&file.id) || remapped.iter().any(|remap| remap.id == file.id);
+        !file.is_external() && !is_elsewhere
+    };
     for regular in files.into_iter().filter_map(|file| file.regular).filter(is_needed) {
         let role = role(&regular, mapped.contains(&u64::from(regular.id)), &stood_in);
         needs.files.push(NeededFile { regular, role });
