@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hetckpt_ring::command::{Command, StreamId};
 
+use crate::fork;
 use crate::handles::Handle;
 use crate::result::{CuResult, Outcome};
 use crate::session::Session;
@@ -90,6 +91,10 @@ fn serve(session: &'static Session) {
                 let function = own.lock().outstanding.remove(&id);
                 if let Some(function) = function {
                     function.call();
+                }
+                // The function has forked, and this is the child, of which this thread is all.
+                if fork::is_forked_child() {
+                    return;
                 }
                 let _ = session.send(Command::HostFunctionDone { id });
             }

@@ -1,8 +1,7 @@
 //! The connection to the device server and all that the library knows. One per process, made by `cuInit`.
-#![allow(unsafe_code, reason = "pthread_atfork and close in the child")]
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hetckpt_ring::command::{Command, Payload};
@@ -13,6 +12,7 @@ use hetckpt_ring::producer::{Answer, OwnedChunk, PendingReply, Producer};
 use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_ring::version::PROTOCOL_VERSION;
 
+use crate::fork;
 use crate::handles::{Handle, Registry};
 use crate::host_functions::HostFunctions;
 use crate::library::{Kernel, Library, VARIABLE};
@@ -28,9 +28,6 @@ use crate::storage::Storage;
 pub const MAX_ATTRIBUTE: u32 = 147;
 
 static SESSION: OnceLock<Result<Session, CuResult>> = OnceLock::new();
-static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
-static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
-static RING_FD: AtomicI32 = AtomicI32::new(-1);
 
 /// All state of the library once it has been initialised.
 #[derive(Debug)]
@@ -71,7 +68,7 @@ pub struct Session {
 
 /// The session, if the library has been initialised in this process.
 pub fn get() -> Outcome<&'static Session> {
-    if IS_FORKED_CHILD.load(Ordering::Relaxed) {
+    if fork::is_forked_child() {
         return Err(CuResult::NOT_INITIALIZED);
     }
     match SESSION.get() {
@@ -83,10 +80,10 @@ pub fn get() -> Outcome<&'static Session> {
 
 /// Initialises the library: starts the server and asks it for the device.
 pub fn initialise() -> Outcome {
-    if IS_FORKED_CHILD.load(Ordering::Relaxed) {
+    if fork::is_forked_child() {
         return Err(CuResult::NOT_INITIALIZED);
     }
-    let made = SESSION.get_or_init(|| {
+    let start = || {
         if has_no_visible_device() {
             return Err(CuResult::NO_DEVICE);
         }
@@ -94,7 +91,11 @@ pub fn initialise() -> Outcome {
             log::failure(&describe(&error));
             CuResult::NO_DEVICE
         })
-    });
+    };
+    let made = match SESSION.get() {
+        Some(made) => made,
+        None => fork::without_forks(|| SESSION.get_or_init(start)),
+    };
     made.as_ref().map(|_| ()).map_err(|result| *result)
 }
 
@@ -142,7 +143,7 @@ impl Session {
         }
         let producer = Producer::new(memory, Box::new(move || is_connected(socket.as_stream().as_fd())));
         producer.set_identity(pid, ring_fd.as_raw_fd().cast_unsigned(), control_fd.cast_unsigned());
-        watch_for_forks(control_fd, ring_fd.as_raw_fd());
+        fork::watch(control_fd, ring_fd.as_raw_fd());
         Ok(Self::new(producer, ring_fd, device))
     }
 
@@ -304,20 +305,3 @@ const DEFAULT_LIMITS: [u64; 16] = [1024, 8_650_752, 8_388_608, 2, 2048, 128, 0, 
 const NOT_OFFERED: &[u32] = &[
     83, 88, 89, 91, 100, 101, 102, 103, 104, 110, 112, 116, 117, 119, 120, 124, 127, 128, 132,
 ];
-
-fn watch_for_forks(control_fd: RawFd, ring_fd: RawFd) {
-    CONTROL_FD.store(control_fd, Ordering::Relaxed);
-    RING_FD.store(ring_fd, Ordering::Relaxed);
-    // SAFETY: the handler uses only atomics and system calls.
-    unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
-}
-
-/// A forked child has no device, as with NVIDIA's driver: its calls fail at once, and it drops the connection so that the
-/// server sees the end of the program itself.
-extern "C" fn in_forked_child() {
-    IS_FORKED_CHILD.store(true, Ordering::Relaxed);
-    for fd in [CONTROL_FD.load(Ordering::Relaxed), RING_FD.load(Ordering::Relaxed)] {
-        // SAFETY: the child's own copy of a descriptor that nothing in the child uses: every call is refused above.
-        unsafe { libc::close(fd) };
-    }
-}

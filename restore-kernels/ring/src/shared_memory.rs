@@ -40,6 +40,11 @@ impl SharedMemory {
             return Err(RingError::last_os("fcntl(F_ADD_SEALS)"));
         }
         let memory = Self::map(fd.as_fd())?;
+        // A forked child of the application must not be able to write to its parent's ring.
+        // SAFETY: the whole of the mapping just made; its content is not touched.
+        if unsafe { libc::madvise(memory.base.cast(), layout::TOTAL_BYTES, libc::MADV_DONTFORK) } < 0 {
+            return Err(RingError::last_os("madvise(MADV_DONTFORK)"));
+        }
         memory
             .u32_at(layout::VERSION)
             .store(PROTOCOL_VERSION, Ordering::Relaxed);

@@ -44,6 +44,7 @@ pub const ALL: &[Case] = &[
         a_dead_server_is_an_error_for_all_threads,
     ),
     ("a_forked_child_has_no_device", a_forked_child_has_no_device),
+    ("a_fork_waits_for_the_start", a_fork_waits_for_the_start),
     ("the_server_is_nobodys_child", the_server_is_nobodys_child),
     ("contexts_keep_the_runtimes_values", contexts_keep_the_runtimes_values),
     ("what_is_missing_says_so", what_is_missing_says_so),
@@ -346,17 +347,12 @@ fn a_dead_server_is_an_error_for_all_threads() {
     cu!(cuMemFree_v2(addr) => DEVICE_UNAVAILABLE);
 }
 
-fn a_forked_child_has_no_device() {
-    context();
-    let addr = alloc(4);
-    // SAFETY: the child only calls the library, which refuses at once, and exits.
+/// Forks and runs `child`, which tells whether all is as it should be; the parent waits for it.
+fn in_a_child(child: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the children of these cases call the library and the allocator, which has fork handlers, and exit.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: no pointers.
-            let freed = unsafe { cuMemFree_v2(addr) };
-            // SAFETY: as above.
-            let initialised = unsafe { cuInit(0) };
-            let code = i32::from((freed, initialised) != (NOT_INITIALIZED, NOT_INITIALIZED));
+            let code = i32::from(!child());
             // SAFETY: ends the child without running the parent's exit handlers.
             unsafe { libc::_exit(code) }
         }
@@ -364,10 +360,59 @@ fn a_forked_child_has_no_device() {
             let mut status = -1;
             // SAFETY: waits for the child into a local.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0);
+            status == 0
         }
     }
+}
+
+/// In its grandchild the numbers of its parent's descriptors are those of other files, which stay open.
+fn a_forked_child_has_no_device() {
+    context();
+    let addr = alloc(4);
+    let is_refused = move || {
+        // SAFETY: no pointers.
+        let freed = unsafe { cuMemFree_v2(addr) };
+        // SAFETY: as above.
+        let initialised = unsafe { cuInit(0) };
+        (freed, initialised) == (NOT_INITIALIZED, NOT_INITIALIZED)
+    };
+    let has_ring = || {
+        std::fs::read_to_string("/proc/self/maps")
+            .unwrap()
+            .contains("hetckpt-ring")
+    };
+    assert!(has_ring());
+    assert!(in_a_child(move || {
+        let files: Vec<i32> = (0..8)
+            // SAFETY: plain descriptor call.
+            .map(|_| unsafe { libc::fcntl(2, libc::F_DUPFD, 100) })
+            .collect();
+        // SAFETY: asks for flags only.
+        let are_open = move || files.iter().all(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0);
+        is_refused() && !has_ring() && in_a_child(move || is_refused() && are_open())
+    }));
     cu!(cuMemFree_v2(addr));
+}
+
+/// A child has a device of its own, if it was forked before its parent's start, or none, if after; never half of one.
+fn a_fork_waits_for_the_start() {
+    let starting = std::thread::spawn(|| {
+        cu!(cuInit(0));
+    });
+    let mut is_started = false;
+    for _ in 0..20 {
+        is_started |= starting.is_finished();
+        assert!(in_a_child(move || {
+            // SAFETY: no pointers.
+            let initialised = unsafe { cuInit(0) };
+            let logs = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let has_log = logs
+                .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+                .any(|link| link.to_string_lossy().ends_with(".log"));
+            !has_log && (initialised == NOT_INITIALIZED || initialised == SUCCESS && !is_started)
+        }));
+    }
+    starting.join().unwrap();
 }
 
 fn the_server_is_nobodys_child() {
