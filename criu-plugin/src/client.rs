@@ -9,11 +9,17 @@ use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
-use hetckpt_ring::server_start::{is_starting, wait_until_started};
+use hetckpt_ring::server_start::{has_let_go, has_ring, is_starting, wait_until_started};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 
 /// For how long servers that are starting are waited for, all of a dump together. With the five seconds that a server
 /// gives its kernels to stop it must fit into CRIU's ten.
 const START_LIMIT: Duration = Duration::from_secs(4);
+
+/// How often, and how long apart, one looks whether a server that has been left has ended.
+const LOOKS_FOR_END: u32 = 300;
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Connections by process. Closing one without `Release` makes its server resume the kernels: that is how a dump that
 /// fails, or a CRIU that is killed, leaves the program as it was.
@@ -21,6 +27,9 @@ static CONNECTIONS: Mutex<BTreeMap<u32, ControlSocket>> = Mutex::new(BTreeMap::n
 
 /// When [`START_LIMIT`] is over, once it has begun.
 static START_DEADLINE: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// The process that CRIU named first.
+static ROOT: Mutex<Option<u32>> = Mutex::new(None);
 
 fn connections() -> MutexGuard<'static, BTreeMap<u32, ControlSocket>> {
     CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,7 +69,7 @@ pub fn wait_for_start(pid: u32) -> Result<(), String> {
 /// Fails if process `pid`, which is frozen and was not asked to pause, has a device server after all.
 pub fn ensure_no_server(pid: u32) -> Result<(), String> {
     let dir = runtime_dir();
-    if is_starting(&dir, pid) || ControlSocket::connect(&socket_path(&dir, pid)).is_ok() {
+    if is_starting(&dir, pid) || has_server(pid) {
         return Err(format!(
             "process {pid} started its device server while it was being frozen; it runs on: dump it again in a moment"
         ));
@@ -79,15 +88,86 @@ pub fn ask(pid: u32, request: &Request, fds: &[BorrowedFd<'_>], timeout: Option<
     socket.ask(request, fds).map_err(explain)
 }
 
+/// Fails if the server of `pid` is a descendant of process `root`, which is being dumped: frozen, it could not answer any more.
+pub fn ensure_outside(pid: u32, root: u32) -> Result<(), String> {
+    let Some(server) = connections().get(&pid).and_then(server_process) else {
+        return Ok(());
+    };
+    let mut ancestor = Some(server);
+    while let Some(process) = ancestor.filter(|&process| process > 1) {
+        if process == root {
+            return Err(format!(
+                "the device server of process {pid} (process {server}) belongs to the tree that is being dumped, because a \
+                 process there adopts orphans (PR_SET_CHILD_SUBREAPER); start that one outside of the tree"
+            ));
+        }
+        ancestor = parent(process);
+    }
+    Ok(())
+}
+
+/// The process at the other end.
+fn server_process(socket: &ControlSocket) -> Option<u32> {
+    let credentials = getsockopt(socket.as_stream(), PeerCredentials).ok()?;
+    u32::try_from(credentials.pid()).ok()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+}
+
+/// True if the server of `pid`, which did not answer, has ended because the process has let go of it: it ends, or becomes
+/// another program, which may have a server of its own by now. The connection is forgotten then.
+pub fn was_left(pid: u32) -> bool {
+    if connections().get(&pid).is_none_or(ControlSocket::is_alive) {
+        return false;
+    }
+    let was_left = has_let_go(pid) || has_server(pid);
+    if was_left {
+        connections().remove(&pid);
+    }
+    was_left
+}
+
+/// True if process `pid`, which is frozen, became another program after its kernels had stopped. Its server, which goes, has
+/// the state of the program before, and must not be asked for it.
+pub fn became_another_program(pid: u32) -> bool {
+    if has_ring(pid) {
+        return false;
+    }
+    // Until the server has noticed, it cannot be told from one that is starting.
+    for _ in 0..LOOKS_FOR_END {
+        if connections().get(&pid).is_none_or(|socket| !socket.is_alive()) {
+            break;
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    connections().remove(&pid);
+    true
+}
+
+fn has_server(pid: u32) -> bool {
+    ControlSocket::connect(&socket_path(&runtime_dir(), pid)).is_ok()
+}
+
 /// True if the server of `pid` is connected.
 pub fn is_connected(pid: u32) -> bool {
     connections().contains_key(&pid)
 }
 
-/// Closes all connections, and forgets the dump's deadline: one CRIU process may do several dumps.
+/// The root of the tree that is being dumped: of its processes, the first that `pid` is.
+pub fn root_of_dump(pid: u32) -> u32 {
+    *ROOT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(pid)
+}
+
+/// Closes all connections, and forgets the dump's deadline and root: one CRIU process may do several dumps.
 pub fn disconnect_all() {
     connections().clear();
     *start_deadline() = None;
+    *ROOT.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// A new connection for the restored process `pid`.

@@ -27,6 +27,9 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(8);
 /// How much longer than the kernels a server has to answer that they did not stop.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
+/// How many programs a process may become while its kernels are being stopped.
+const PROGRAMS_OF_A_PROCESS: u32 = 5;
+
 /// The images made by this CRIU are marked as needing the plugin.
 static IN_INVENTORY: AtomicBool = AtomicBool::new(false);
 
@@ -50,25 +53,40 @@ pub extern "C" fn exit(_stage: c_int, _result: c_int) {
 }
 
 /// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen. A server that is
-/// starting needs the running process to get ready.
+/// starting needs the running process to get ready; one whose process ends or becomes another program meanwhile has nothing to
+/// stop, but the other program may have.
 pub extern "C" fn pause_devices(pid: c_int) -> c_int {
     guard("pause_devices", || {
         let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
-        client::wait_for_start(pid)?;
-        if !client::connect(pid)? {
-            return Ok(None);
-        }
-        let limit = pause_limit(std::env::var(PAUSE_VARIABLE).ok().as_deref());
-        let limit_ms = limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        let patience = limit.map_or(PAUSE_LIMIT, |limit| limit.saturating_add(ANSWER_MARGIN));
-        match client::ask(pid, &Request::Pause { limit_ms }, &[], Some(patience))? {
-            Response::Done { elapsed_us } => {
-                log::info(&format!("kernels of process {pid} stopped after {elapsed_us} us"));
-                Ok(Some(0))
+        let root = client::root_of_dump(pid);
+        for _ in 0..PROGRAMS_OF_A_PROCESS {
+            client::wait_for_start(pid)?;
+            if !client::connect(pid)? {
+                return Ok(None);
             }
-            other => Err(format!("unexpected answer to Pause: {other:?}")),
+            client::ensure_outside(pid, root)?;
+            match pause(pid) {
+                Err(_) if client::was_left(pid) => {}
+                result => return result.map(|()| Some(0)),
+            }
         }
+        Err(format!(
+            "process {pid} becomes one program after the other: dump it again in a moment"
+        ))
     })
+}
+
+fn pause(pid: u32) -> Result<(), String> {
+    let limit = pause_limit(std::env::var(PAUSE_VARIABLE).ok().as_deref());
+    let limit_ms = limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+    let patience = limit.map_or(PAUSE_LIMIT, |limit| limit.saturating_add(ANSWER_MARGIN));
+    match client::ask(pid, &Request::Pause { limit_ms }, &[], Some(patience))? {
+        Response::Done { elapsed_us } => {
+            log::info(&format!("kernels of process {pid} stopped after {elapsed_us} us"));
+            Ok(())
+        }
+        other => Err(format!("unexpected answer to Pause: {other:?}")),
+    }
 }
 
 /// All processes are frozen and nothing is dumped yet: the server writes the device state among the images. A process that
@@ -76,7 +94,7 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
 pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
     guard("checkpoint_devices", || {
         let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
-        if !client::is_connected(pid) {
+        if !client::is_connected(pid) || client::became_another_program(pid) {
             return client::ensure_no_server(pid).map(|()| None);
         }
         if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
@@ -85,14 +103,17 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
         let dir = host::image_dir_fd()?;
         // SAFETY: CRIU keeps its image directory open during every hook.
         let dir = unsafe { BorrowedFd::borrow_raw(dir) };
-        match client::ask(pid, &Request::Capture, &[dir], None)? {
-            Response::Captured { memory_bytes, .. } => {
+        match client::ask(pid, &Request::Capture, &[dir], None) {
+            // The ring is another program's than the server.
+            Err(_) if client::was_left(pid) => client::ensure_no_server(pid).map(|()| None),
+            Err(why) => Err(why),
+            Ok(Response::Captured { memory_bytes, .. }) => {
                 log::info(&format!(
                     "device state of process {pid} written, {memory_bytes} bytes of device memory"
                 ));
                 Ok(Some(0))
             }
-            other => Err(format!("unexpected answer to Capture: {other:?}")),
+            Ok(other) => Err(format!("unexpected answer to Capture: {other:?}")),
         }
     })
 }

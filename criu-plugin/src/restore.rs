@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::message::{Request, Response};
@@ -27,34 +27,54 @@ pub fn start_servers() -> Result<(), String> {
         return Err("the images hold device state but are not marked as needing this plugin".to_owned());
     }
     let server = server_program()?;
-    let mut started = vec![];
-    for &pid in &pids {
-        let child = Command::new(&server)
-            .arg("--restore")
-            .arg(&dir)
-            .args(["--pid", &pid.to_string()])
-            .env_remove("LD_LIBRARY_PATH")
-            .env_remove("LD_PRELOAD")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("cannot start {}: {e}", server.display()))?;
-        started.push((pid, child));
-    }
-    for (pid, child) in started {
-        let output = child
-            .wait_with_output()
-            .map_err(|e| format!("device server for process {pid}: {e}"))?;
-        if !output.status.success() {
-            let reason = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            return Err(format!("device server for process {pid} cannot take over: {reason}"));
+    let spawned: Vec<(u32, std::io::Result<Child>)> =
+        pids.iter().map(|&pid| (pid, spawn(&server, &dir, pid))).collect();
+    let mut failure = None;
+    // All are waited for even if one fails: nobody else would tell the others, or look at what became of them.
+    for (pid, child) in spawned {
+        let ready = child
+            .map_err(|e| format!("cannot start {}: {e}", server.display()))
+            .and_then(|child| wait_until_ready(pid, child));
+        if let Err(reason) = ready {
+            failure.get_or_insert(reason);
         }
-        if !client::connect(pid)? {
-            return Err(format!("device server for process {pid} is ready but does not listen"));
-        }
-        log::info(&format!("device server for process {pid} is ready"));
     }
+    match failure {
+        // Servers whose only connection ends before they have a program leave.
+        Some(reason) => {
+            client::disconnect_all();
+            Err(reason)
+        }
+        None => Ok(()),
+    }
+}
+
+fn spawn(server: &Path, dir: &Path, pid: u32) -> std::io::Result<Child> {
+    Command::new(server)
+        .arg("--restore")
+        .arg(dir)
+        .args(["--pid", &pid.to_string()])
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// Waits until the server for process `pid`, which `child` starts, is ready, and connects to it.
+fn wait_until_ready(pid: u32, child: Child) -> Result<(), String> {
+    let output = child
+        .wait_with_output()
+        .map_err(|e| format!("device server for process {pid}: {e}"))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        return Err(format!("device server for process {pid} cannot take over: {reason}"));
+    }
+    if !client::connect(pid)? {
+        return Err(format!("device server for process {pid} is ready but does not listen"));
+    }
+    log::info(&format!("device server for process {pid} is ready"));
     Ok(())
 }
 

@@ -27,6 +27,8 @@ use crate::runtime_dir::{log_path, socket_path};
 const RING_LINK: &str = "/memfd:hetckpt-ring";
 /// Milliseconds between two looks.
 const INTERVAL_MS: u16 = 10;
+/// Looks until a process that lost its server is sure to have kept its ring.
+const LOOKS_FOR_RING: u32 = 30;
 
 /// Why a program whose device server is starting cannot be dumped now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +103,30 @@ pub fn wait_until_started(dir: &Path, pid: u32, limit: Duration, deadline: Insta
         }
     }
     Ok(())
+}
+
+/// True if process `pid`, whose server has ended, has let go of it: it has ended, is ending, or has become another program.
+/// False if it still has its ring, so that the server's end was no wish of its. Ring and connection are not closed at the
+/// same time, so this looks for a moment.
+#[must_use]
+pub fn has_let_go(pid: u32) -> bool {
+    for _ in 0..LOOKS_FOR_RING {
+        if !has_ring(pid) {
+            return true;
+        }
+        // A signal shortens the wait, which does no harm.
+        let _ = poll(&mut [], PollTimeout::from(INTERVAL_MS));
+    }
+    false
+}
+
+/// True if process `pid` has the descriptor of a ring.
+#[must_use]
+pub fn has_ring(pid: u32) -> bool {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .any(|link| is_ring_link(&link))
 }
 
 /// True if the program has written its process id into the ring behind descriptor `fd`.

@@ -43,6 +43,12 @@ pub enum ServerError {
         /// The deadline.
         seconds: f64,
     },
+    /// The process to be restored has a device server: it runs, or is being restored.
+    #[error("process {pid} has a device server already: it runs, or is being restored")]
+    InUse {
+        /// The process.
+        pid: u32,
+    },
     /// The restoring daemon did not become ready; its words.
     #[error("{0}")]
     Daemon(String),
@@ -93,7 +99,7 @@ impl ServerError {
             Self::Ring(_) | Self::Os { .. } => "HK0502",
             Self::File { .. } => "HK0606",
             Self::NotStopped { .. } => "HK0602",
-            Self::WrongMoment(_) => "HK0603",
+            Self::WrongMoment(_) | Self::InUse { .. } => "HK0603",
             Self::OpaqueVariables { .. } => "HK0605",
             Self::Overtaken { .. } => "HK0604",
             Self::Damaged(_) => "HK0702",

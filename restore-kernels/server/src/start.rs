@@ -1,15 +1,15 @@
 //! Starting the server in each of its roles.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hetckpt_ring::control_socket::listen;
+use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
 
 use crate::choose_device::{choose, summaries};
@@ -21,6 +21,9 @@ use crate::session::Session;
 
 /// How long the application, or the plugin, may take to connect.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long a server of the process that is to be restored has to leave.
+const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Does what the options say; serving returns only on failure.
 ///
@@ -159,6 +162,7 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
     let log = log_path(&ensure_runtime_dir()?, options.pid);
     let log_file = OpenOptions::new().create(true).append(true).open(&log);
     let log_file = log_file.map_err(|source| ServerError::File { path: log, source })?;
+    reserve(&log_file, options.pid)?;
     let program = std::env::current_exe().map_err(os("readlink(/proc/self/exe)"))?;
     let device = options.device.to_string();
     let mut child = Command::new(program)
@@ -190,6 +194,23 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         .strip_prefix("error: ")
         .unwrap_or("the server died before it was ready");
     Err(ServerError::Daemon(said.to_owned()))
+}
+
+/// Makes sure that the process is restored once. The daemon has the log as its standard error, and so keeps the lock for as
+/// long as it lives; a program that was started here, rather than restored, has a server that listens.
+fn reserve(log: &File, pid: u32) -> Result<(), ServerError> {
+    let started = Instant::now();
+    loop {
+        let is_served = ControlSocket::connect(&socket_path(&ensure_runtime_dir()?, pid)).is_ok();
+        if !is_served && log.try_lock().is_ok() {
+            return Ok(());
+        }
+        // The server of the program that was dumped may be about to leave.
+        if started.elapsed() > LEAVE_DEADLINE {
+            return Err(ServerError::InUse { pid });
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[allow(clippy::print_stdout, reason = "the list is this task's result")]
