@@ -8,6 +8,7 @@ mod output;
 mod diagnostic;
 mod install;
 mod target;
+mod dump_lock;
 mod stopped_tree;
 mod result_file;
 mod supervise;

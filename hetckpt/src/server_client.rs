@@ -7,7 +7,7 @@ use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
 use hetckpt_ring::runtime_dir::{list_servers, runtime_dir, socket_path};
-use hetckpt_ring::server_start::wait_until_started;
+use hetckpt_ring::server_start::{has_let_go, wait_until_started};
 use procfs::process::Process;
 use serde::Serialize;
 
@@ -121,12 +121,58 @@ pub struct Hold {
 pub fn holds(pids: &[i32]) -> Result<Vec<Hold>, Failure> {
     let mut holds = vec![];
     for &pid in pids {
-        if let Some(mut socket) = connect(pid)? {
-            let server = i32::try_from(status(&mut socket, pid)?.server_pid).ok();
-            holds.push(Hold { pid, server, socket });
+        let Some(mut socket) = connect(pid)? else { continue };
+        match status(&mut socket, pid) {
+            Ok(status) => holds.push(Hold {
+                pid,
+                server: i32::try_from(status.server_pid).ok(),
+                socket,
+            }),
+            Err(_) if was_left(&socket, pid) => {}
+            Err(failure) => return Err(failure),
         }
     }
     Ok(holds)
+}
+
+/// Fails if one of the servers belongs to `tree`: stopped with it, it could not answer any more.
+pub fn ensure_outside(holds: &[Hold], tree: &[i32]) -> Result<(), Failure> {
+    let inside = holds
+        .iter()
+        .find(|hold| hold.server.is_some_and(|server| tree.contains(&server)));
+    inside.map_or(Ok(()), |hold| {
+        let what = format!(
+            "the device server of process {} belongs to the process tree that is to be dumped",
+            hold.pid
+        );
+        Err(Failure::new("HK0809", what)
+            .note("a process of the tree adopts orphans (PR_SET_CHILD_SUBREAPER), and so the server")
+            .help("start that process outside of the tree, and below it only what is to be dumped"))
+    })
+}
+
+/// Stops the kernels of all, one after the other, each within `timeout_s` seconds (0: as long as its server gives it). A process
+/// that ends or becomes another program meanwhile is held no more. Gives the longest time that a server took.
+pub fn pause_all(holds: &mut Vec<Hold>, timeout_s: u32) -> Result<Duration, Failure> {
+    let mut longest = Duration::ZERO;
+    let mut held = vec![];
+    for mut hold in holds.drain(..) {
+        match hold.pause(timeout_s) {
+            Ok(latency) => {
+                longest = longest.max(latency);
+                held.push(hold);
+            }
+            Err(_) if was_left(&hold.socket, hold.pid) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    *holds = held;
+    Ok(longest)
+}
+
+/// True if a server that does not answer has ended because its process has let go of it.
+fn was_left(socket: &ControlSocket, pid: i32) -> bool {
+    !socket.is_alive() && u32::try_from(pid).is_ok_and(has_let_go)
 }
 
 impl Hold {

@@ -113,12 +113,12 @@ fn no_such(pid: i32) -> Failure {
     Failure::new("HK0801", format!("there is no process {pid}")).help("`hetckpt ps` lists programs that can be dumped")
 }
 
-/// True if `process` has our `libcuda.so.1` mapped, or was started so that it will load it at its first CUDA call.
+/// True if `process` was started so that it loads our `libcuda.so.1` at its first CUDA call, or one of its tree has a server.
 fn runs_under_shim(process: &Process) -> bool {
     let marked = process
         .environ()
         .is_ok_and(|env| env.contains_key(std::ffi::OsStr::new(crate::supervise::MARK)));
-    marked || crate::server_client::has_server(process.pid)
+    marked || tree(process.pid).into_iter().any(crate::server_client::has_server)
 }
 
 /// True if `pid` belongs to a process, be it a zombie.

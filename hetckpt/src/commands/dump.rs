@@ -15,12 +15,13 @@ use crate::cli::{Dump, Guard};
 use crate::criu::locate::Criu;
 use crate::criu::needs;
 use crate::diagnostic::Failure;
+use crate::dump_lock::DumpLock;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
 use crate::snapshot_files::{self, Origin};
 use crate::stopped_tree::{self, StoppedTree};
 use crate::supervise::HeldSignals;
-use crate::target::Target;
+use crate::target::{self, Target};
 use crate::{archive_error, criu, output};
 
 /// How long each step took.
@@ -36,6 +37,7 @@ struct Times {
 pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let target = Target::find(options.pid)?;
+    let _lock = DumpLock::take(&target.tree())?;
     let installation = Installation::find()?;
     let found = Criu::find().map_err(|failure| failure.state(runs_on(&target)))?;
     installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
@@ -53,7 +55,7 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
         &signals,
         &mut times,
     )
-    .map_err(|failure| failure.state(runs_on(&target)))?;
+    .map_err(|failure| after_failure(&target, failure))?;
     if options.json {
         output::json(&json!({
             "pid": options.pid,
@@ -93,6 +95,16 @@ fn runs_on(target: &Target) -> String {
     format!("the program (pid {}) runs on; no archive was written", target.pid)
 }
 
+/// What a failed dump leaves: the program, unless that has ended by itself, for which reason the dump may have failed.
+fn after_failure(target: &Target, failure: Failure) -> Failure {
+    if !target::is_gone(target.pid) {
+        return failure.state(runs_on(target));
+    }
+    Failure::new("HK0801", format!("process {} ended before it was dumped", target.pid))
+        .note(failure.message)
+        .state("no archive was written")
+}
+
 /// A folder for CRIU's images beside the archive, on the same file system, which also proves that one can write there.
 fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
     let parent = archive
@@ -128,11 +140,9 @@ fn dump_stopped(
     output::progress("pausing kernels");
     server_client::wait_for_starting(&target.tree())?;
     let mut holds = server_client::holds(&target.tree())?;
+    server_client::ensure_outside(&holds, &target.tree())?;
     let pausing = Instant::now();
-    for hold in &mut holds {
-        let latency = hold.pause(options.pause_timeout)?;
-        times.pause = times.pause.max(latency);
-    }
+    times.pause = server_client::pause_all(&mut holds, options.pause_timeout)?;
     output::detail(format!("kernels stopped after {:?}", pausing.elapsed()));
     ensure_not_interrupted(signals)?;
 
@@ -148,7 +158,8 @@ fn dump_stopped(
     run_criu(options, target, installation, found, images)?;
     times.criu = dumping.elapsed();
     for hold in &mut holds {
-        times.capture = times.capture.max(hold.capture_time()?);
+        // A process that ended before it was frozen took its server along, and its connection tells no time.
+        times.capture = times.capture.max(hold.capture_time().unwrap_or_default());
     }
     ensure_not_interrupted(signals)?;
 

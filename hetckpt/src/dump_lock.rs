@@ -1,0 +1,82 @@
+//! One dump of a program at a time: a second one would let the tree run on, when CRIU refuses it, in the middle of the first.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use hetckpt_ring::runtime_dir::ensure_runtime_dir;
+
+use crate::diagnostic::Failure;
+
+/// The right to dump some processes, until it is dropped. The system takes it back from a dump that is killed.
+pub struct DumpLock(Vec<(PathBuf, File)>);
+
+impl DumpLock {
+    /// For all processes of a tree, so that a dump of a part of it is another dump of the same.
+    pub fn take(tree: &[i32]) -> Result<Self, Failure> {
+        let cannot = |why: String| Failure::new("HK0704", "cannot write into the runtime directory").note(why);
+        let dir = ensure_runtime_dir().map_err(|e| cannot(e.to_string()))?;
+        let mut lock = Self(vec![]);
+        for &pid in tree {
+            let path = dir.join(format!("dump-{pid}.lock"));
+            match lock_file(&path).map_err(|e| cannot(format!("{}: {e}", path.display())))? {
+                Some(file) => lock.0.push((path, file)),
+                None => {
+                    return Err(Failure::new("HK0808", format!("process {pid} is being dumped already"))
+                        .state("that dump goes on; this one has done nothing and wrote no archive")
+                        .help("wait for its end"));
+                }
+            }
+        }
+        Ok(lock)
+    }
+}
+
+impl Drop for DumpLock {
+    fn drop(&mut self) {
+        for (path, _file) in &self.0 {
+            // While it is locked: whoever opened it before finds it gone, and makes a new one.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The file at `path`, locked; `None` if somebody else has it.
+fn lock_file(path: &Path) -> std::io::Result<Option<File>> {
+    loop {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let is_current =
+            fs::metadata(path).is_ok_and(|found| file.metadata().is_ok_and(|own| own.ino() == found.ino()));
+        if is_current {
+            return Ok(Some(file));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_nothing_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dump-7.lock");
+        let first = lock_file(&path).unwrap().unwrap();
+        assert!(lock_file(&path).unwrap().is_none());
+        drop(DumpLock(vec![(path.clone(), first)]));
+        assert!(!path.exists());
+        assert!(lock_file(&path).unwrap().is_some());
+    }
+}
