@@ -108,6 +108,14 @@ impl<'a> Job<'a> {
         &self.supervisor
     }
 
+    /// True once it has ended.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        self.supervisor.has_ended()
+    }
+
     /// Waits until the program has said `part` on standard error.
     ///
     /// # Errors
