@@ -30,6 +30,8 @@ pub(super) enum Work {
     Body(BbId, Surroundings),
     /// The end of a nested statement.
     Close,
+    /// A barrier at the end of a loop.
+    Fence,
     /// `} else {`.
     Else,
 }
@@ -61,6 +63,7 @@ impl Writer<'_> {
                 Work::Tree(id, around) => self.tree(id, around, &mut stack),
                 Work::Body(id, around) => self.body_of(id, around, &mut stack)?,
                 Work::Close => self.close(),
+                Work::Fence => self.plain_line("block_barrier();"),
                 Work::Else => {
                     self.depth -= 1;
                     self.plain_line("} else {");
@@ -87,6 +90,9 @@ impl Writer<'_> {
         }
         self.open("for (;;)");
         stack.push(Work::Close);
+        if self.is_fenced(id) {
+            stack.push(Work::Fence);
+        }
         stack.push(Work::Body(
             id,
             Surroundings {
@@ -291,8 +297,8 @@ impl Writer<'_> {
         if let Some(next) = next.filter(|next| around.continues_to != Some(*next)) {
             self.jump_over(no, next);
             stack.push(Work::Tree(here, around));
-        } else if next.is_some() {
-            self.line(format_args!("if ({no}) continue;"));
+        } else if let Some(header) = next {
+            self.leave_if(no, Route::Continue(header));
             stack.push(Work::Tree(here, around));
         } else {
             self.open(format_args!("if ({yes})"));

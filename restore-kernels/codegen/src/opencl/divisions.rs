@@ -7,7 +7,7 @@
 //! mask, all others by everyone, which is shorter and gives loop counters to all. What is not written in either form goes
 //! in [`super::rounds`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::analysis::definitions::Definitions;
@@ -18,7 +18,7 @@ use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::analysis::short_loops;
 use hetckpt_ir::analysis::uniformity::{Divergence, Uniformity};
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
-use hetckpt_ir::entity::BbId;
+use hetckpt_ir::entity::{BbId, RegId, Span};
 use hetckpt_ir::inst::{Address, AddressBase, Inst, Op, Ordering, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
@@ -43,6 +43,8 @@ pub(super) struct Divisions {
     /// Places where all threads meet, by basic block.
     is_meeting: Vec<bool>,
     joins: Vec<Option<BbId>>,
+    /// Headers of loops in which threads meet on some ways only.
+    fenced: BTreeSet<BbId>,
     /// Barriers at which the block looks whether it is to stop, by basic block.
     looks: Vec<bool>,
     forest: LoopForest,
@@ -50,12 +52,15 @@ pub(super) struct Divisions {
 }
 
 impl Divisions {
-    /// How threads of `kernel` come to all barriers, warp-level operations and probes together; `None` if they do not.
-    pub fn of(kernel: &Kernel) -> Option<Self> {
-        if !Structure::new(kernel, Kernel::ENTRY, Cut::Nowhere).is_reducible() {
+    /// How threads of `kernel` that are all at the start of a basic block come to all barriers, warp-level operations and
+    /// probes together; `None` if they do not.
+    pub fn of(kernel: &Kernel, start: BbId) -> Option<Self> {
+        if !Structure::new(kernel, start, Cut::Nowhere).is_reducible() {
             return None;
         }
-        let judged = with_equal_loads(kernel);
+        // What is the same for all threads is so on every way from the kernel's entry.
+        let uniformity = Uniformity::new(&with_equal_loads(kernel), &Definitions::new(kernel));
+        let kernel = &entered_at(kernel, start);
         let cfg = Cfg::new(kernel);
         let post_dominators = PostDominators::new(&cfg);
         let ids = kernel.iter_blocks().map(|(id, _)| id);
@@ -63,13 +68,21 @@ impl Divisions {
         let forest = LoopForest::new(&cfg, &dominators);
         let mut divisions = Self {
             partings: BTreeMap::new(),
-            uniformity: Uniformity::new(&judged, &Definitions::new(kernel)),
+            uniformity,
             is_meeting: kernel.blocks.iter().map(is_meeting).collect(),
             joins: ids.map(|id| post_dominators.immediate(id)).collect(),
+            fenced: BTreeSet::new(),
             looks: barriers_that_look(kernel, &cfg, &dominators, &forest),
             forest,
             liveness: Liveness::new(kernel),
         };
+        for (_, each) in divisions.forest.iter() {
+            let mut meetings = each.blocks.iter().filter(|block| divisions.is_meeting[block.index()]);
+            let is_always = |block: BbId| each.latches.iter().all(|latch| dominators.dominates(block, *latch));
+            if meetings.any(|block| !is_always(*block)) {
+                divisions.fenced.insert(each.header);
+            }
+        }
         for &branch in cfg.reverse_post_order() {
             if !divisions.is_uniform(branch) && divisions.decides_meetings(&cfg, branch) {
                 let parting = divisions.parting(kernel, &cfg, branch)?;
@@ -94,6 +107,17 @@ impl Divisions {
     /// True if all threads that are left go the same way at the end of a block.
     pub fn is_uniform(&self, block: BbId) -> bool {
         self.uniformity.branch(block) == Divergence::BlockUniform
+    }
+
+    /// True if threads meet on some ways through a loop only. PoCL 3.1 then leaves out what stands at the loop's end
+    /// unless a barrier does.
+    pub fn meets_on_some_ways(&self, header: BbId) -> bool {
+        self.fenced.contains(&header)
+    }
+
+    /// True if a register has the same value in all threads of the block.
+    pub fn is_uniform_register(&self, reg: RegId) -> bool {
+        self.uniformity.register(reg) == Divergence::BlockUniform
     }
 
     /// True if the block looks at the barrier at the end of a basic block whether it is to stop.
@@ -147,7 +171,7 @@ impl Divisions {
 
     fn is_uniform_address(&self, addr: &Address) -> bool {
         match addr.base {
-            AddressBase::Reg(reg) => self.uniformity.register(reg) == Divergence::BlockUniform,
+            AddressBase::Reg(reg) => self.is_uniform_register(reg),
             AddressBase::Absolute | AddressBase::Global(_) => true,
         }
     }
@@ -231,6 +255,19 @@ fn barriers_that_look(kernel: &Kernel, cfg: &Cfg, dominators: &Dominators, fores
         }
     }
     looks
+}
+
+/// The kernel with another start. Nothing leads to the entry, so its place is free.
+fn entered_at(kernel: &Kernel, start: BbId) -> Kernel {
+    let mut kernel = kernel.clone();
+    if start != Kernel::ENTRY {
+        kernel.blocks[Kernel::ENTRY.index()] = BasicBlock {
+            insts: Vec::new(),
+            terminator: Terminator::Jump(start),
+            span: Span::default(),
+        };
+    }
+    kernel
 }
 
 /// A block in which nothing stands but the end.

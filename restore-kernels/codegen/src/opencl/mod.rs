@@ -12,7 +12,8 @@
 //! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a continuation
 //!   starts with a switch over its resume points.
 //! * **Kernels with barriers, warp-level operations or shared memory** stop as blocks. Where all threads of a block can
-//!   come to each such place [`together`], they are written as they are; others, and those that go on, go in [`rounds`].
+//!   come to each such place [`together`], they are written as they are; others, and those that go on, go in [`rounds`],
+//!   until they come together in a [`landing`].
 //!
 //! Generic addresses are global ones, since hetIR knows the others' spaces. A trap sets a word and ends its thread.
 //!
@@ -24,6 +25,7 @@ mod divisions;
 mod helpers;
 mod inst;
 mod kept;
+mod landing;
 mod masks;
 mod names;
 mod renewal;
@@ -48,6 +50,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
 use divisions::Divisions;
+use landing::Landing;
 use renewal::Renewal;
 use rounds::Meetings;
 use writer::Writer;
@@ -105,26 +108,31 @@ pub fn generate(
     let kernel = &program.kernel;
     let stops = stops(kernel);
     let meetings = Meetings::of(kernel);
+    // From the fastest form that there may be to the one that there always is.
+    let forms: &[Form] = match (stops, options.block_list) {
+        (Stops::Threads, _) => &[Form::Plain],
+        (Stops::Blocks, true) => &[Form::RoundsWithLandings, Form::Plain],
+        (Stops::Blocks, false) => &[Form::Together, Form::RoundsWithLandings, Form::Plain],
+    };
     let mut writer = Writer::new(kernel, layout, options, stops);
-    if stops == Stops::Blocks && !options.block_list {
-        writer.divisions = Divisions::of(kernel);
-        writer.together = writer.divisions.is_some();
-        writer.renewal = Renewal::of(kernel);
-    }
-    check_probes(&writer)?;
-    write(&mut writer, program, &meetings)?;
-    if writer.has_no_form {
+    for form in forms {
         writer = Writer::new(kernel, layout, options, stops);
+        if !writer.take_form(*form) {
+            continue;
+        }
         check_probes(&writer)?;
         write(&mut writer, program, &meetings)?;
+        if !writer.has_no_form {
+            break;
+        }
     }
     let body = writer.body();
     let helpers = helpers::needed_by(&body);
     let words: BTreeSet<&str> = helpers::identifiers(&body).collect();
-    let lane_bytes = if writer.together {
-        together::LANE_BYTES
-    } else {
+    let lane_bytes = if writer.goes_in_rounds() {
         meetings.lane_bytes()
+    } else {
+        together::LANE_BYTES
     };
     let arguments = arguments(kernel, &words, lane_bytes);
     let entry = format!("hetckpt_{}", names::identifier(&kernel.name));
@@ -154,6 +162,38 @@ pub fn generate(
         requires,
         stops,
     })
+}
+
+/// How control flow is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Threads of a block come to all places where they wait together.
+    Together,
+    /// In rounds until they do.
+    RoundsWithLandings,
+    /// In rounds; each on its own where no thread waits.
+    Plain,
+}
+
+impl Writer<'_> {
+    /// Sets out to write a form; false if the kernel has none.
+    fn take_form(&mut self, form: Form) -> bool {
+        if self.stops == Stops::Blocks {
+            self.renewal = Renewal::of(self.kernel);
+        }
+        match form {
+            Form::Together => {
+                self.divisions = Divisions::of(self.kernel, Kernel::ENTRY);
+                self.together = self.divisions.is_some();
+                self.together
+            }
+            Form::RoundsWithLandings => {
+                self.landings = Landing::all(self.kernel);
+                !self.landings.is_empty()
+            }
+            Form::Plain => true,
+        }
+    }
 }
 
 /// Probes say where threads stop, and where they wait for one another.

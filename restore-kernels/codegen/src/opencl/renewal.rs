@@ -1,4 +1,4 @@
-//! Registers that are computed anew after the threads of a block have met.
+//! Registers that are computed anew: after the threads of a block have met, and where they go on.
 //!
 //! Compilers for processors run a block as loops over its threads, from barrier to barrier, and keep what each thread
 //! needs later in arrays. Addresses that depend on the thread's index alone, like its place in shared memory, they move before
@@ -35,8 +35,8 @@ enum Origin {
 /// Registers of a kernel that can be computed anew.
 #[derive(Debug, Default)]
 pub(super) struct Renewal {
-    /// The register and its instruction, operands first.
-    insts: Vec<(RegId, Inst)>,
+    /// The register, its instruction and whether it follows from the thread's index; operands first.
+    insts: Vec<(RegId, Inst, bool)>,
 }
 
 impl Renewal {
@@ -60,8 +60,9 @@ impl Renewal {
             }
             let origin = origin(inst, &origins);
             origins[reg.index()] = origin;
-            if matches!(origin, Origin::Thread(_)) {
-                renewal.insts.push((reg, inst.clone()));
+            if origin != Origin::Other {
+                let is_of_thread = matches!(origin, Origin::Thread(_));
+                renewal.insts.push((reg, inst.clone(), is_of_thread));
             }
         }
         renewal
@@ -91,9 +92,23 @@ impl Renewal {
         if num_loads < MIN_LOADS {
             return Vec::new();
         }
+        self.chosen(wanted, |is_of_thread| is_of_thread)
+    }
+
+    /// True if a register can be computed anew.
+    pub fn computes(&self, reg: RegId) -> bool {
+        self.insts.iter().any(|(computed, ..)| *computed == reg)
+    }
+
+    /// Instructions that compute registers from the launch and the thread's index alone.
+    pub fn all_for(&self, wanted: RegSet) -> Vec<Inst> {
+        self.chosen(wanted, |_| true)
+    }
+
+    fn chosen(&self, mut wanted: RegSet, is_taken: impl Fn(bool) -> bool) -> Vec<Inst> {
         let mut chosen = Vec::new();
-        for (reg, inst) in self.insts.iter().rev() {
-            if wanted.contains(*reg) {
+        for (reg, inst, is_of_thread) in self.insts.iter().rev() {
+            if wanted.contains(*reg) && is_taken(*is_of_thread) {
                 inst.for_each_use(|operand| _ = wanted.insert(operand));
                 chosen.push(inst.clone());
             }

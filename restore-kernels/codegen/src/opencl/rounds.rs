@@ -92,6 +92,9 @@ impl<'a> Meetings<'a> {
 impl Writer<'_> {
     /// Writes the loop of rounds: a region for each resume point that threads go on from, and what they do together.
     pub(super) fn rounds(&mut self, program: &Program, meetings: &Meetings<'_>) -> Result<(), Error> {
+        if !self.landings.is_empty() {
+            self.plain_line("uint landing = 0;");
+        }
         self.open("for (uint round = 0;; round++)");
         self.open("switch (point)");
         let points = (0u32..).map(ResumePointId).zip(&program.kernel.resume_points);
@@ -114,9 +117,11 @@ impl Writer<'_> {
         self.plain_line("block_barrier();");
         self.stop()?;
         self.plain_line(format_args!("if (!now[{}]) break;", word::LEFT));
+        self.leave_rounds();
         self.go_on(meetings)?;
         self.close();
-        Ok(())
+        self.between_regions = false;
+        self.land()
     }
 
     /// Each thread tells the others where it is and what it brings.
@@ -148,6 +153,7 @@ impl Writer<'_> {
         if !meetings.warp_ops.is_empty() {
             self.tell_lanes(meetings)?;
         }
+        self.tell_landings();
         Ok(())
     }
 
@@ -251,7 +257,7 @@ impl Writer<'_> {
         else {
             return Ok(Vec::new());
         };
-        let mut lines = Vec::new();
+        let mut lines: Vec<String> = self.waits_for_others(probe.arrive).into_iter().collect();
         let named = self.bits(Type::B32, *mask);
         match mask {
             Operand::Imm(_) => lines.push("const uint members = here.x;".to_owned()),

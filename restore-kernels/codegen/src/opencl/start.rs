@@ -16,9 +16,9 @@ impl Writer<'_> {
         }
         if self.goes_in_rounds() {
             self.declare_kept();
+            self.declare_landings();
         } else if self.together {
-            // 0, but PoCL 3.1 must not see that it is the same for the whole block: it would update it once for each thread.
-            self.plain_line("uint turn = thread >> 31, row_turn = turn, vote_turn = turn;");
+            self.declare_turns();
             if self.has_warp_ops() {
                 self.plain_line("__local uint ballots[4 * 32];");
             }
@@ -62,6 +62,12 @@ impl Writer<'_> {
         }
     }
 
+    /// Declares the turns that words and rows take.
+    pub(super) fn declare_turns(&mut self) {
+        // 0, but PoCL 3.1 must not see that it is the same for the whole block: it would update it once for each thread.
+        self.plain_line("uint turn = thread >> 31, row_turn = turn, vote_turn = turn;");
+    }
+
     /// Makes the words ready through which threads vote.
     fn first_words(&mut self) {
         if self.stops == Stops::Blocks {
@@ -73,9 +79,12 @@ impl Writer<'_> {
         }
     }
 
-    fn clear_words(&mut self) {
+    pub(super) fn clear_words(&mut self) {
         if self.stops == Stops::Blocks {
             self.plain_line("for (uint i = 0; i < 16; i++) round_words[i] = 0;");
+        }
+        if self.goes_in_rounds() && !self.landings.is_empty() {
+            self.plain_line("for (uint i = 0; i < 16; i++) away_words[i] = 0;");
         }
         if self.together && self.has_warp_ops() {
             self.plain_line("for (uint i = 0; i < 32; i++) ballots[i] = 0;");

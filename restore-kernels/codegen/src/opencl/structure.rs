@@ -60,8 +60,8 @@ pub(super) struct Surroundings {
 pub(super) enum Route {
     /// By going on.
     Next,
-    /// `continue`.
-    Continue,
+    /// `continue`, to the header of the innermost loop.
+    Continue(BbId),
     /// `break`.
     Break,
     /// `goto`.
@@ -139,7 +139,7 @@ impl Structure {
         if around.next == Some(to) {
             Route::Next
         } else if around.continues_to == Some(to) {
-            Route::Continue
+            Route::Continue(to)
         } else if around.breaks_to == Some(to) {
             Route::Break
         } else if self.is_placed[to.index()] || self.dominators.dominates(to, from) {

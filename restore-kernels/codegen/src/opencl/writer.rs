@@ -12,6 +12,7 @@ use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
 use super::divisions::{Divisions, Mask};
+use super::landing::Landing;
 use super::renewal::Renewal;
 use super::structure::{Cut, Route, Structure};
 use super::{Error, OpenClOptions, names};
@@ -42,6 +43,8 @@ pub(super) struct Writer<'a> {
     pub together: bool,
     /// How they do.
     pub divisions: Option<Divisions>,
+    /// Where threads that go in rounds come together.
+    pub landings: Vec<Landing>,
     /// Conditions under which threads are where they walk.
     pub masks: Vec<Mask>,
     /// What is computed anew after meetings.
@@ -76,6 +79,7 @@ impl<'a> Writer<'a> {
             stops,
             together: false,
             divisions: None,
+            landings: Vec::new(),
             masks: Vec::new(),
             renewal: Renewal::default(),
             is_renewing: false,
@@ -151,13 +155,28 @@ impl<'a> Writer<'a> {
     pub fn way(&mut self, route: Route) -> Option<String> {
         match route {
             Route::Next | Route::Here(_) => None,
-            Route::Continue => Some("continue;".to_owned()),
+            Route::Continue(to) => Some(self.after_fence(to, "continue;".to_owned())),
             Route::Break => Some("break;".to_owned()),
             Route::Goto(to) => {
                 self.targets.insert(self.target(to));
-                Some(format!("goto {};", names::label(self.region, to)))
+                let way = format!("goto {};", names::label(self.region, to));
+                Some(self.after_fence(to, way))
             }
         }
+    }
+
+    /// A way to the header of a loop, behind a barrier if the loop wants one.
+    fn after_fence(&self, to: BbId, way: String) -> String {
+        if self.is_fenced(to) {
+            format!("{{ block_barrier(); {way} }}")
+        } else {
+            way
+        }
+    }
+
+    /// True if a loop has a barrier at its end.
+    pub fn is_fenced(&self, header: BbId) -> bool {
+        self.divisions.as_ref().is_some_and(|d| d.meets_on_some_ways(header))
     }
 
     /// Number of lines so far.

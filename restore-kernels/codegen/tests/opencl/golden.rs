@@ -10,14 +10,27 @@ use crate::kernels;
 
 /// Compares the first kernel of a file whose name contains `kernel`.
 fn check(file: &str, kernel: &str) {
+    compare(file, kernel, &OpenClOptions::default(), "");
+}
+
+/// The same for the kernel's continuation.
+fn check_continuation(file: &str, kernel: &str) {
+    let options = OpenClOptions {
+        block_list: true,
+        ..OpenClOptions::default()
+    };
+    compare(file, kernel, &options, "_continued");
+}
+
+fn compare(file: &str, kernel: &str, options: &OpenClOptions, suffix: &str) {
     let all = kernels::probed();
     let (_, found) = all.iter().find(|(f, k)| f == file && k.name.contains(kernel)).unwrap();
     let layout = ThreadStateLayout::new(found);
     let program = Program::from_start(found.clone());
-    let text = generate(&program, &layout, &OpenClOptions::default()).unwrap().text;
+    let text = generate(&program, &layout, options).unwrap().text;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/opencl");
     let name = file.rsplit('-').next().unwrap();
-    let path = folder.join(format!("{name}.cl"));
+    let path = folder.join(format!("{name}{suffix}.cl"));
     if std::env::var_os("BLESS").is_some() {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(&path, &text).unwrap();
@@ -78,4 +91,16 @@ fn neural_layer() {
 #[test]
 fn bit_count() {
     check("src-bit_count", "bit_count");
+}
+
+/// Rounds with a landing at a barrier.
+#[test]
+fn continuation_of_matmul() {
+    check_continuation("src-matmul", "matmul");
+}
+
+/// Rounds with a landing at a vote, to which warps come in different iterations.
+#[test]
+fn continuation_of_bit_count() {
+    check_continuation("src-bit_count", "bit_count");
 }

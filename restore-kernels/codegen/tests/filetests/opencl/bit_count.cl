@@ -319,6 +319,7 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
                 }
                 r84 = 0x4000u;
             }
+            block_barrier();
         }
     }
     d76 = d1; // line 125

@@ -292,6 +292,7 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
                 }
                 r105 = 0x4000u;
             }
+            block_barrier();
         }
     }
     p98 = r12 >= r3; // line 167
