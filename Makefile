@@ -131,19 +131,16 @@ unit: setup ## unit, golden and property tests
 e2e-test: build programs ## end-to-end tests with the real CRIU
 	$(CARGO) test --release -p hetckpt-e2e --locked --no-fail-fast
 
-# Few blocks, so that an OpenCL device that is a CPU takes no longer than ours.
-opencl-test: build programs ## random preemptions to, from and on an OpenCL device, OPENCL_PREEMPTIONS=N each (1)
-	@if $(HETCKPT_STAGE)/bin/hetckpt devices --json | grep -q '"opencl:'; then \
-		for direction in 'opencl cpu' 'cpu opencl' 'opencl opencl'; do \
-			read -r from to <<<"$$direction"; \
-			echo "from $$from to $$to"; \
-			HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$(TARGET)/e2e/opencl HETCKPT_E2E_FROM=$$from HETCKPT_E2E_TO=$$to \
-			HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) \
-				$(CARGO) test --release -p hetckpt-e2e --locked --test functional -- preempt; \
-		done; \
-	else \
-		echo 'skipped: random preemptions on OpenCL devices (there is none)'; \
+# Generated OpenCL C on the second implementation too: `unit` runs it on the first.
+opencl-test: build programs ## generated OpenCL C on a second implementation; random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
+	@e2e/setup/install-intel-opencl.sh
+	@if [ -d $(HETCKPT_CACHE)/intel-opencl/vendors ]; then \
+		echo "on Intel's OpenCL runtime for CPUs"; \
+		export OCL_ICD_VENDORS=$(HETCKPT_CACHE)/intel-opencl/vendors OPENCL_VENDOR_PATH=$(HETCKPT_CACHE)/intel-opencl/vendors; \
+		$(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
+		$(CARGO) test -p hetckpt-devices --test opencl --locked; \
 	fi
+	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh
 
 soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; each to another node
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
