@@ -16,6 +16,7 @@ use crate::member::{HashingWriter, PIECE_BYTES, TAR_BLOCK, copy_in_pieces, is_sa
 pub struct Archive {
     path: PathBuf,
     manifest: Manifest,
+    manifest_hash: String,
     /// Offset of each member's bytes, in the manifest's order.
     offsets: Vec<u64>,
 }
@@ -60,12 +61,14 @@ impl Archive {
             Some((name, 65)) if name == MANIFEST_HASH_NAME => {}
             _ => return Err(reader.damaged("it has no manifest hash at its end")),
         }
-        if reader.bytes(position + TAR_BLOCK, 64)? != blake3::hash(&text).to_hex().as_bytes() {
+        let manifest_hash = blake3::hash(&text).to_hex().to_string();
+        if reader.bytes(position + TAR_BLOCK, 64)? != manifest_hash.as_bytes() {
             return Err(reader.damaged("the manifest does not have its hash"));
         }
         Ok(Self {
             path: path.to_owned(),
             manifest,
+            manifest_hash,
             offsets,
         })
     }
@@ -74,6 +77,12 @@ impl Archive {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// BLAKE3 hash of the manifest, in hexadecimal: whoever has that of the writer knows that no member is another.
+    #[must_use]
+    pub fn manifest_hash(&self) -> &str {
+        &self.manifest_hash
     }
 
     /// The archive's file.

@@ -1,14 +1,13 @@
 //! Writes an archive: temporary name, members, manifest, fsync, verify, rename.
 //!
 //! The manifest stands first but lists sizes and hashes that are known last. So room is left for it, members are streamed
-//! behind, and it is written into its place at the end, padded with blanks.
+//! behind, and it is written into its place at the end, padded with blanks. [`write_to`] does that part alone, to whatever takes
+//! bytes at positions, such as another machine.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-use tempfile::NamedTempFile;
 
 use crate::error::ArchiveError;
 use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
@@ -57,7 +56,7 @@ impl Default for Options<'_> {
 /// [`ArchiveError::Io`] and [`ArchiveError::BadMemberName`]; the temporary file is gone then.
 pub fn write(
     target: &Path,
-    mut manifest: Manifest,
+    manifest: Manifest,
     sources: &[Source],
     options: Options<'_>,
     progress: &mut dyn FnMut(u64),
@@ -76,9 +75,7 @@ pub fn write(
         .tempfile_in(options.scratch.unwrap_or(folder))
         .map_err(|e| io_error("create", e))?;
 
-    let reserved = manifest_room(&manifest, sources).map_err(|e| io_error("write", e))?;
-    manifest.members = write_members(&mut temporary, target, sources, reserved, options, progress)?;
-    let size = write_manifest(&mut temporary, &manifest, reserved).map_err(|e| io_error("write", e))?;
+    let written = write_to(temporary.as_file_mut(), target, manifest, sources, options, progress)?;
     temporary.as_file().sync_all().map_err(|e| io_error("write", e))?;
     verify::verify(temporary.path())?;
     temporary.persist(target).map_err(|e| io_error("create", e.error))?;
@@ -87,7 +84,41 @@ pub fn write(
         let _ = fs::remove_file(target);
         io_error("write", e)
     })?;
-    Ok(size)
+    Ok(written.size_bytes)
+}
+
+/// What tells an archive from every other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its size.
+    pub size_bytes: u64,
+    /// BLAKE3 hash of its manifest, which has the hashes of all members, in hexadecimal.
+    pub manifest_hash: String,
+}
+
+/// Writes `sources` and `manifest` (its `members` are filled in) to `sink`, whose first byte becomes the archive's. Nothing is
+/// flushed to a disk or verified; `target` is what errors call the sink.
+///
+/// Almost all is written in order: only the header of each member, and the manifest, are put into their places afterwards.
+///
+/// # Errors
+/// [`ArchiveError::Io`] and [`ArchiveError::BadMemberName`].
+pub fn write_to<S: Write + Seek>(
+    sink: &mut S,
+    target: &Path,
+    mut manifest: Manifest,
+    sources: &[Source],
+    options: Options<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Written, ArchiveError> {
+    let write_error = |source| ArchiveError::Io {
+        action: "write",
+        path: target.to_owned(),
+        source,
+    };
+    let reserved = manifest_room(&manifest, sources).map_err(write_error)?;
+    manifest.members = write_members(sink, target, sources, reserved, options, progress)?;
+    write_manifest(sink, &manifest, reserved).map_err(write_error)
 }
 
 /// Bytes to leave for the manifest: what it takes with every number at its longest.
@@ -106,8 +137,8 @@ fn manifest_room(manifest: &Manifest, sources: &[Source]) -> io::Result<u64> {
     Ok((serde_json::to_vec_pretty(&worst)?.len() as u64 + 1).next_multiple_of(TAR_BLOCK))
 }
 
-fn write_members(
-    temporary: &mut NamedTempFile,
+fn write_members<S: Write + Seek>(
+    sink: &mut S,
     target: &Path,
     sources: &[Source],
     reserved: u64,
@@ -135,14 +166,13 @@ fn write_members(
         if !is_safe_name(&name) {
             return Err(ArchiveError::BadMemberName { name });
         }
-        let file = temporary.as_file_mut();
         let input = open_source(&source.path).map_err(|e| ArchiveError::Io {
             action: "read",
             path: source.path.clone(),
             source: e,
         })?;
-        file.seek(SeekFrom::Start(position + TAR_BLOCK)).map_err(write_error)?;
-        let mut out = HashingWriter::new(&*file);
+        sink.seek(SeekFrom::Start(position + TAR_BLOCK)).map_err(write_error)?;
+        let mut out = HashingWriter::new(&mut *sink);
         let mut input = Counted {
             inner: input,
             count: 0,
@@ -158,10 +188,10 @@ fn write_members(
         done += raw_bytes;
         let (stored_bytes, hash) = out.finish();
         let header = tar_header(&name, stored_bytes).map_err(write_error)?;
-        file.write_all(&vec![0; tar_padding(stored_bytes)])
+        sink.write_all(&vec![0; tar_padding(stored_bytes)])
             .map_err(write_error)?;
-        file.seek(SeekFrom::Start(position)).map_err(write_error)?;
-        file.write_all(header.as_bytes()).map_err(write_error)?;
+        sink.seek(SeekFrom::Start(position)).map_err(write_error)?;
+        sink.write_all(header.as_bytes()).map_err(write_error)?;
         position += TAR_BLOCK + stored_bytes.next_multiple_of(TAR_BLOCK);
         let blake3 = hash.to_hex().to_string();
         entries.push(MemberEntry {
@@ -172,10 +202,7 @@ fn write_members(
             blake3,
         });
     }
-    temporary
-        .as_file_mut()
-        .seek(SeekFrom::Start(position))
-        .map_err(write_error)?;
+    sink.seek(SeekFrom::Start(position)).map_err(write_error)?;
     Ok(entries)
 }
 
@@ -199,9 +226,9 @@ fn compress(input: &mut impl Read, out: &mut impl Write, options: Options) -> io
     Ok(copied)
 }
 
-/// Writes the manifest into its place and the manifest's hash and the end mark behind the last member, where the file
-/// stands. Returns the file's size.
-fn write_manifest(temporary: &mut NamedTempFile, manifest: &Manifest, reserved: u64) -> io::Result<u64> {
+/// Writes the manifest into its place and the manifest's hash and the end mark behind the last member, where the sink
+/// stands.
+fn write_manifest<S: Write + Seek>(sink: &mut S, manifest: &Manifest, reserved: u64) -> io::Result<Written> {
     let mut text = serde_json::to_vec_pretty(manifest)?;
     let room = usize::try_from(reserved).unwrap_or(0);
     if text.len() >= room {
@@ -209,17 +236,21 @@ fn write_manifest(temporary: &mut NamedTempFile, manifest: &Manifest, reserved: 
     }
     text.resize(room - 1, b' ');
     text.push(b'\n');
-    let hash = blake3::hash(&text).to_hex().to_string() + "\n";
+    let manifest_hash = blake3::hash(&text).to_hex().to_string();
+    let hash = manifest_hash.clone() + "\n";
 
-    let file = temporary.as_file_mut();
-    file.write_all(tar_header(MANIFEST_HASH_NAME, hash.len() as u64)?.as_bytes())?;
-    file.write_all(hash.as_bytes())?;
-    file.write_all(&vec![0; tar_padding(hash.len() as u64) + 2 * TAR_BLOCK as usize])?;
-    let size = file.stream_position()?;
-    file.seek(SeekFrom::Start(0))?;
-    file.write_all(tar_header(MANIFEST_NAME, reserved)?.as_bytes())?;
-    file.write_all(&text)?;
-    Ok(size)
+    sink.write_all(tar_header(MANIFEST_HASH_NAME, hash.len() as u64)?.as_bytes())?;
+    sink.write_all(hash.as_bytes())?;
+    sink.write_all(&vec![0; tar_padding(hash.len() as u64) + 2 * TAR_BLOCK as usize])?;
+    let size_bytes = sink.stream_position()?;
+    sink.seek(SeekFrom::Start(0))?;
+    sink.write_all(tar_header(MANIFEST_NAME, reserved)?.as_bytes())?;
+    sink.write_all(&text)?;
+    sink.flush()?;
+    Ok(Written {
+        size_bytes,
+        manifest_hash,
+    })
 }
 
 /// Counts what is read and reports it.

@@ -220,3 +220,47 @@ fn nothing_is_left_behind_when_a_source_is_missing() {
     assert!(matches!(result, Err(ArchiveError::Io { action: "read", .. })));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
 }
+
+/// What takes bytes at positions, and notes when it is sent somewhere else than where it stands.
+struct Sink {
+    bytes: std::io::Cursor<Vec<u8>>,
+    num_jumps: usize,
+}
+
+impl std::io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.bytes.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::io::Seek for Sink {
+    fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+        let before = self.bytes.position();
+        let now = self.bytes.seek(to)?;
+        self.num_jumps += usize::from(now != before);
+        Ok(now)
+    }
+}
+
+#[test]
+fn whatever_takes_bytes_at_positions_gets_the_same_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_to(folder.path());
+    let mut sink = Sink {
+        bytes: std::io::Cursor::default(),
+        num_jumps: 0,
+    };
+    let sources = sources(folder.path());
+    let options = Options::default();
+    let written = writer::write_to(&mut sink, &path, manifest(), &sources, options, &mut |_| {}).unwrap();
+    assert!(sink.num_jumps <= 2 * sources.len() + 2, "{} jumps", sink.num_jumps);
+    assert_eq!(written.size_bytes, sink.bytes.get_ref().len() as u64);
+    let copy = folder.path().join("copy");
+    fs::write(&copy, sink.bytes.into_inner()).unwrap();
+    assert_eq!(verify(&copy).unwrap().manifest_hash(), written.manifest_hash);
+    assert_eq!(verify(&path).unwrap().manifest_hash(), written.manifest_hash);
+}
