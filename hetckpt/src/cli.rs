@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::carried::choice::Bundle;
+use crate::migration::handover::Address;
+use crate::migration::tls::Files;
 
 /// Checkpoint and restore GPU programs, in the middle of their kernels.
 ///
@@ -21,6 +23,8 @@ use crate::carried::choice::Bundle;
     /usr/sbin, /sbin or /opt/criu/bin)\n  \
     HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
     HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs\n  \
+    HETCKPT_TLS_CERT, HETCKPT_TLS_KEY, HETCKPT_TLS_CA\n                         \
+    files for `migrate` and `serve`, where no --cert, --key, --ca is given\n  \
     HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \
     if set to warn or more, the program's stderr tells which CUDA functions\n                         \
     are missing\n  \
@@ -70,6 +74,33 @@ pub enum Command {
     /// missing here, or have another content, they are laid out in a folder of their own in TMPDIR, and the program goes on with them; nothing that is
     /// here is replaced. The folder is removed when the program has ended. The program stays in restore's cgroups.
     Restore(Restore),
+    /// Move a program to another node: dump here, restore there.
+    ///
+    /// The target runs `hetckpt serve`. It is asked first, while the program still runs, whether it could take it: process ids, devices and
+    /// their memory, room, CRIU, the working folder. Then the program is stopped and sent, encrypted, without an archive in between;
+    /// CRIU's images of its processes lie in --scratch for that time. The target flushes and verifies what it has got, looks at all that
+    /// `check` does, and says so; only then the program is ended here, and only after that it is started there.
+    ///
+    /// Whatever fails before the target has said so, the program runs on here as if nothing had happened. From then on it is the
+    /// target's: this command, and a guardian should it be killed, tell the target until it has heard. A target that cannot restore it
+    /// keeps the archive, and the message says where. Never do both run it, never does neither have it.
+    ///
+    /// What the program prints to pipes goes to files in the target's folder from then on; `hetckpt run`, which started it here, ends
+    /// with status 137, as after a dump.
+    Migrate(Migrate),
+    /// Take programs that other nodes move here (`hetckpt migrate`).
+    ///
+    /// Listens on the address that --listen names, and nowhere else. Whoever connects must show a certificate that the authority in --ca
+    /// has signed; it can then start programs here with the rights of `serve`, so use an authority that signs for nothing else.
+    ///
+    /// Programs are received, restored and looked after several at a time. Each has files in --folder, by a number: ID.json tells how
+    /// far it is (prepared, released, starting, running, ended, failed); ID.hetsnap is its archive, removed once the program
+    /// runs unless --keep is given, and kept if the restore fails; ID.stdout and ID.stderr take what it prints where it had pipes.
+    /// A remark on stderr tells of each step, and of its end with its exit status.
+    ///
+    /// It may be ended or killed at any time. Programs that run, run on; what is being received runs on at its source; started
+    /// anew with the same folder it goes on with the rest. (Under systemd: KillMode=process.)
+    Serve(Serve),
     /// Pack the images of a plain `criu dump` into an archive.
     ///
     /// IMAGE_DIR is the folder that `criu dump -D IMAGE_DIR --libdir …/lib/criu` has filled: CRIU's images and what the
@@ -169,6 +200,9 @@ pub struct Guard {
     /// Number of the file that had the archive's name before.
     #[arg(long)]
     pub replaces: Option<u64>,
+    /// What tells another node whether the program is its own now.
+    #[arg(long)]
+    pub handover: Option<PathBuf>,
     /// Processes of its tree that are to stay stopped.
     pub stopped: Vec<i32>,
 }
@@ -282,6 +316,86 @@ pub struct Adaptation {
     /// pipes.
     #[arg(long)]
     pub own_stdio: bool,
+}
+
+/// `hetckpt migrate`.
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// Process to move, with all its children.
+    #[arg(long, value_name = "PID")]
+    pub pid: i32,
+
+    /// Node to move it to (port 7473 if none is named).
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub to: Address,
+
+    /// Name that the target's certificate must have, if it is not HOST.
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+
+    /// Who this node is, and whom it trusts.
+    #[command(flatten)]
+    pub files: Files,
+
+    /// Longest time to wait for kernels to stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub pause_timeout: u32,
+
+    /// Which of the files that the program maps are sent with it, as for `dump`.
+    #[arg(long, value_enum, default_value_t = Bundle::All)]
+    pub bundle: Bundle,
+
+    /// Folder for CRIU's images while the program is sent (default: TMPDIR, else /tmp).
+    #[arg(long, value_name = "FOLDER")]
+    pub scratch: Option<PathBuf>,
+
+    /// How long to try to reach the target again if the connection breaks once the program is the target's.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub patience: u64,
+
+    /// Print what was done and how long it took as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Address and port to listen on, as `10.0.0.2:7473` or `[::]:7473`. There is no default; port 0 takes a free one, which is told.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: String,
+
+    /// Who this node is, and whom it trusts.
+    #[command(flatten)]
+    pub files: Files,
+
+    /// Folder for what is received; made, for its owner alone, if it is not there. One `serve` uses it at a time.
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: PathBuf,
+
+    /// Device to resume programs on, as for `restore`.
+    #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+
+    /// Where this machine differs.
+    #[command(flatten)]
+    pub adaptation: Adaptation,
+
+    /// Take programs even where the processor lacks features of theirs, as for `restore`.
+    #[arg(long)]
+    pub any_processor: bool,
+
+    /// Keep archives of programs that run.
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Most bytes of an archive (default: what is free in the folder).
+    #[arg(long, value_name = "BYTES")]
+    pub max_size: Option<u64>,
+
+    /// Most connections at a time; others are turned away.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub connections: usize,
 }
 
 /// `hetckpt pack`.

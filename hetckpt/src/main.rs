@@ -10,6 +10,8 @@ mod install;
 mod target;
 mod dump_lock;
 mod stopped_tree;
+mod capture;
+mod migration;
 mod result_file;
 mod supervise;
 mod server_client;

@@ -5,19 +5,26 @@
 //! when all is well. If the pipe closes without, nobody is left who would bring the dump to its end, so the guardian does: the archive
 //! is complete if there is a new file of its name, and then the tree is ended, as it would have been; else it runs on. CRIU
 //! holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may.
+//!
+//! Where the tree moves to another node, the file that is or is not there is the decision to release it, and the guardian also tells
+//! that node of it (`migration/handover.rs`).
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::cli::Guard;
 use crate::diagnostic::Failure;
+use crate::migration::handover;
 use crate::target::{self, Target};
 
 /// First argument with which this program turns itself into a guardian.
@@ -29,6 +36,8 @@ pub struct Output<'a> {
     pub images: &'a Path,
     /// The archive, if the tree is to be ended once it is there.
     pub archive: Option<&'a Path>,
+    /// What tells another node whether the tree is its own now, if it moves.
+    pub handover: Option<&'a Path>,
 }
 
 /// A tree that is going to be stopped. When this is dropped it runs on, but for processes that were stopped before.
@@ -57,6 +66,9 @@ impl<'a> StoppedTree<'a> {
             }
             command.arg("--archive").arg(archive);
         }
+        if let Some(handover) = output.handover {
+            command.arg("--handover").arg(handover);
+        }
         let mut guardian = command
             .args(stopped_before.iter().map(i32::to_string))
             .current_dir("/")
@@ -81,8 +93,8 @@ impl<'a> StoppedTree<'a> {
         Ok(tree)
     }
 
-    /// Ends the tree: there is nothing to run on.
-    pub fn end(mut self) -> bool {
+    /// Ends the tree: there is nothing to run on. The guardian leaves when this is dropped.
+    pub fn end(&mut self) -> bool {
         self.is_ended = true;
         target::end(self.target.pid)
     }
@@ -103,18 +115,32 @@ impl Drop for StoppedTree<'_> {
 
 /// The guardian: waits for the word on stdin that all is well. If it does not come, ends what was begun.
 pub fn guard(guarded: &Guard) {
+    // Should the process end and its id be given to another, that is not to be taken for it.
+    let process = Pid::from_raw(guarded.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if std::io::stdin().read_exact(&mut [0]).is_ok() {
         return;
     }
     let archive: Option<&PathBuf> = guarded.archive.as_ref();
     // An archive gets its name when it is complete, on disk and verified.
     let found = archive.and_then(|archive| inode_of(archive));
-    if found.is_some() && found != guarded.replaces {
-        target::end(guarded.pid);
-    } else {
-        target::resume(guarded.pid, &guarded.stopped.iter().copied().collect());
+    let is_released = found.is_some() && found != guarded.replaces;
+    if process.is_some_and(|process| !has_ended(&process)) {
+        if is_released {
+            target::end(guarded.pid);
+        } else {
+            target::resume(guarded.pid, &guarded.stopped.iter().copied().collect());
+        }
+    }
+    if let Some(handover) = &guarded.handover {
+        handover::conclude(handover, is_released);
     }
     let _ = fs::remove_dir_all(&guarded.images);
+}
+
+/// True if the process is gone, or a zombie.
+fn has_ended(process: &OwnedFd) -> bool {
+    let now = Timespec::default();
+    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(1..))
 }
 
 /// Number of the file that has this name now, if there is one.

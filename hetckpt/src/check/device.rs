@@ -23,6 +23,16 @@ pub fn compare(manifest: &Manifest, wanted: &str) -> Result<Finding, Failure> {
     if summaries.is_empty() {
         return Ok(Finding::ok(CHECK, "none is needed: no process had made a CUDA call"));
     }
+    with_device(wanted, |device| judge(&summaries, device))
+}
+
+/// Is there a device with room for processes of which each has so many bytes? Nobody knows yet what kinds of devices can go on with them.
+pub fn has_room(sizes: &[u64], wanted: &str) -> Result<Finding, Failure> {
+    with_device(wanted, |device| judge_room(sizes, device))
+}
+
+/// Looks at the device that is meant; one that is not there at all is a failure.
+fn with_device(wanted: &str, look: impl FnOnce(&Value) -> Finding) -> Result<Finding, Failure> {
     let all = devices::list(&Installation::find()?)?;
     devices::require_among(&all, wanted)?;
     // What the server takes for `auto`: the first GPU, else the CPU.
@@ -37,7 +47,7 @@ pub fn compare(manifest: &Manifest, wanted: &str) -> Result<Finding, Failure> {
             "`hetckpt devices` lists them",
         ));
     };
-    Ok(judge(&summaries, device))
+    Ok(look(device))
 }
 
 fn judge(summaries: &[Summary], device: &Value) -> Finding {
@@ -53,9 +63,16 @@ fn judge(summaries: &[Summary], device: &Value) -> Finding {
             ),
         );
     }
-    let needed: u64 = summaries.iter().map(|s| s.mapped_bytes).sum();
+    let sizes: Vec<u64> = summaries.iter().map(|s| s.mapped_bytes).collect();
+    judge_room(&sizes, device)
+}
+
+fn judge_room(sizes: &[u64], device: &Value) -> Finding {
+    let text = |key: &str| device[key].as_str().unwrap_or_default();
+    let name = format!("{} ({})", text("id"), text("name"));
+    let needed = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
     let free = device["free_bytes"].as_u64().unwrap_or_default();
-    let largest = summaries.iter().map(|s| s.mapped_bytes).max().unwrap_or_default();
+    let largest = sizes.iter().copied().max().unwrap_or_default();
     let max = device["opencl"]["max_allocation_bytes"].as_u64().unwrap_or(u64::MAX);
     let found = format!("{name}: {} needed, {} free", output::bytes(needed), output::bytes(free));
     if needed > free || largest > max {

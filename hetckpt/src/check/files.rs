@@ -261,6 +261,22 @@ fn is_appended_to(flags: u32) -> bool {
     flags & O_ACCMODE == O_WRONLY && flags & O_APPEND != 0
 }
 
+/// Is the working folder of a program that may come here? What else it needs is known when it is stopped.
+pub fn working_folder(folder: &Path) -> Finding {
+    const CHECK: &str = "working-folder";
+    match folder.is_dir() {
+        true => Finding::ok(CHECK, format!("{} is there", folder.display())),
+        false => Finding {
+            code: Some("HK0907".to_owned()),
+            ..Finding::problem(
+                CHECK,
+                format!("{} is missing", folder.display()),
+                "make the folder, or name another one: --cwd FOLDER",
+            )
+        },
+    }
+}
+
 #[cfg(test)]
 #[path = "files_tests.rs"]
 mod tests;

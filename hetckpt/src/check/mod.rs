@@ -19,6 +19,7 @@ use crate::criu::needs::{self, Needs};
 use crate::diagnostic::Failure;
 use crate::doctor;
 use crate::finding::{self, Finding};
+use crate::migration::message::Offer;
 use crate::snapshot::{self, Snapshot};
 use crate::{archive_error, snapshot_files};
 
@@ -63,6 +64,58 @@ pub fn require(
         Some(failure) => Err(failure),
         None => Ok(Restorable { needs, plan }),
     }
+}
+
+/// How a program that comes from another node is to be restored.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// Device to go on with.
+    pub device: &'a str,
+    /// What the restore will be told.
+    pub adaptation: &'a Adaptation,
+    /// Whatever the processor.
+    pub any_processor: bool,
+    /// The program's process ids are in use only by itself, and come free before it is restored.
+    pub ids_come_free: bool,
+}
+
+/// Looks, while the program still runs elsewhere, at what can be told of a restore here. The one who offers it is not believed: what
+/// it says decides only whether the program is worth stopping.
+pub fn offer(offer: &Offer, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    let mut findings = doctor::to_restore();
+    if !wanted.ids_come_free {
+        findings.push(processes::examine_ids(offer.pids.iter().copied()));
+    }
+    if offer.has_terminal {
+        findings.push(terminal::refuse());
+    }
+    if wanted.adaptation.cwd.is_none() {
+        findings.push(files::working_folder(Path::new(&offer.working_folder)));
+    }
+    findings.push(room::examine_bytes(offer.estimated_bytes, 0));
+    if !offer.device_bytes.is_empty() {
+        findings.push(device::has_room(&offer.device_bytes, wanted.device)?);
+    }
+    finding::refusal(&findings).map_or(Ok(()), Err)
+}
+
+/// Makes sure that nothing is known to stand against a restore of a snapshot that another node wants to be rid of.
+pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    let scratch = snapshot_files::private_folder(&std::env::temp_dir(), "hetckpt-check-")
+        .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
+    let folder = snapshot.descriptions(scratch.path())?;
+    let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
+    let mut findings = doctor::to_restore();
+    findings.extend(of_this_machine(snapshot, &needs, wanted.adaptation).1);
+    findings.retain(|finding| finding.check != processes::CHECK || !wanted.ids_come_free);
+    if needs.has_terminal {
+        findings.push(terminal::refuse());
+    }
+    if !wanted.any_processor {
+        findings.push(processor::examine(Criu::find().ok().as_ref(), &folder, &needs));
+    }
+    findings.push(device::compare(snapshot.manifest(), wanted.device)?);
+    finding::refusal(&findings).map_or(Ok(()), Err)
 }
 
 /// What depends on neither CRIU nor the device.

@@ -6,22 +6,34 @@ use crate::criu::needs::Needs;
 use crate::finding::Finding;
 use crate::target;
 
-const CHECK: &str = "process-ids";
+/// Name of the check.
+pub const CHECK: &str = "process-ids";
 const CODE: &str = "HK0905";
 /// How many are named.
 const MAX_NAMED: usize = 5;
 
+/// As [`examine_ids`], of what a restore needs.
+pub fn examine(needs: &Needs) -> Finding {
+    examine_ids(needs.pids.iter().copied())
+}
+
 /// Processes and threads get the ids that they had. Waits a moment for processes that have ended, since their parents may be about
 /// to take notice.
-pub fn examine(needs: &Needs) -> Finding {
-    let pids: Vec<i32> = needs.pids.iter().filter_map(|&pid| i32::try_from(pid).ok()).collect();
+pub fn examine_ids(pids: impl Iterator<Item = u32>) -> Finding {
+    let pids: Vec<i32> = pids.filter_map(|pid| i32::try_from(pid).ok()).collect();
     let problem = |found: String, help: &str| Finding {
         code: Some(CODE.to_owned()),
         ..Finding::problem(CHECK, found, help)
     };
     let limit = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
     let limit: Option<i32> = limit.and_then(|text| text.trim().parse().ok());
-    if let Some((pid, limit)) = pids.last().copied().zip(limit).filter(|(pid, limit)| pid >= limit) {
+    if let Some((pid, limit)) = pids
+        .iter()
+        .max()
+        .copied()
+        .zip(limit)
+        .filter(|(pid, limit)| pid >= limit)
+    {
         return problem(
             format!(
                 "process id {pid} of the snapshot is beyond what this machine gives out (kernel.pid_max = {limit})"

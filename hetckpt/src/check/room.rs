@@ -15,6 +15,11 @@ pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
         Snapshot::Archive(archive) => archive.members().map(|(_, member)| member.raw_bytes).sum(),
         Snapshot::Images(..) => 0,
     };
+    examine_bytes(unpacked, laid_out)
+}
+
+/// As [`examine`], of a snapshot that has yet to come.
+pub fn examine_bytes(unpacked: u64, laid_out: u64) -> Finding {
     let needed = unpacked.saturating_add(laid_out);
     if needed == 0 {
         return Finding::ok(CHECK, "images need not be unpacked");

@@ -7,6 +7,18 @@ use crate::finding::Finding;
 
 const CHECK: &str = "terminal";
 
+/// The finding where a program has a terminal and there can be none for it.
+pub fn refuse() -> Finding {
+    Finding {
+        code: Some("HK0908".to_owned()),
+        ..Finding::problem(
+            CHECK,
+            "the program has a terminal open, and there is none for it here",
+            "dump it to an archive, and restore that from a terminal; programs under `hetckpt run` have none open",
+        )
+    }
+}
+
 /// Nothing, if the program had none.
 pub fn examine(needs: &Needs) -> Option<Finding> {
     let finding = match (needs.has_terminal, std::io::stdin().is_terminal()) {

@@ -1,61 +1,36 @@
 //! `hetckpt dump`: stop, capture, archive, and only then end the program.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use hetckpt_archive::writer;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::carried::pack::Packing;
+use crate::capture::{self, Parts, Request, Times};
 use crate::cli::{Dump, Guard};
-use crate::criu::locate::Criu;
-use crate::criu::needs;
 use crate::diagnostic::Failure;
 use crate::dump_lock::DumpLock;
-use crate::install::Installation;
-use crate::server_client::{self, Hold};
-use crate::snapshot_files::{self, Origin};
-use crate::stopped_tree::{self, StoppedTree};
+use crate::snapshot_files;
+use crate::stopped_tree;
 use crate::supervise::HeldSignals;
 use crate::target::{self, Target};
-use crate::{archive_error, criu, output};
-
-/// How long each step took.
-#[derive(Default)]
-struct Times {
-    pause: Duration,
-    capture: Duration,
-    criu: Duration,
-    archive: Duration,
-}
+use crate::{archive_error, output};
 
 /// Dumps the program.
 pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let target = Target::find(options.pid)?;
     let _lock = DumpLock::take(&target.tree())?;
-    let installation = Installation::find()?;
-    let found = Criu::find().map_err(|failure| failure.state(runs_on(&target)))?;
-    installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
+    let parts = Parts::find().map_err(|failure| failure.state(runs_on(&target)))?;
     let images = image_folder(&options.output).map_err(|failure| failure.state(runs_on(&target)))?;
 
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
     let signals = HeldSignals::hold()?;
-    let mut times = Times::default();
-    let size = dump_stopped(
-        &options,
-        &target,
-        &installation,
-        &found,
-        images.path(),
-        &signals,
-        &mut times,
-    )
-    .map_err(|failure| after_failure(&target, failure))?;
+    let Dumped { size, times, archive } = dump_stopped(&options, &target, &parts, images.path(), &signals)
+        .map_err(|failure| after_failure(&target, failure))?;
     if options.json {
         output::json(&json!({
             "pid": options.pid,
@@ -66,7 +41,7 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
                 "pause": times.pause.as_secs_f64(),
                 "capture": times.capture.as_secs_f64(),
                 "criu": times.criu.as_secs_f64(),
-                "archive": times.archive.as_secs_f64(),
+                "archive": archive.as_secs_f64(),
                 "total": start.elapsed().as_secs_f64(),
             },
         }));
@@ -123,64 +98,41 @@ fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
     snapshot_files::private_folder(&parent, ".hetckpt-dump-").map_err(|e| cannot(e.to_string()))
 }
 
+/// What came of it.
+struct Dumped {
+    size: u64,
+    times: Times,
+    /// How long the archive took.
+    archive: Duration,
+}
+
 /// From the pause to the program's end; after a failure the program runs on.
 fn dump_stopped(
     options: &Dump,
     target: &Target,
-    installation: &Installation,
-    found: &Criu,
+    parts: &Parts,
     images: &Path,
     signals: &HeldSignals,
-    times: &mut Times,
-) -> Result<u64, Failure> {
-    // While the program still runs: this takes a while.
-    let mut packing = Packing::new(images, options.bundle, target.pid);
-    packing.take_mapped_by(&target.tree());
-    // Our own hold keeps the device paused after the plugin has left, until the archive is safe.
-    output::progress("pausing kernels");
-    server_client::wait_for_starting(&target.tree())?;
-    let mut holds = server_client::holds(&target.tree())?;
-    server_client::ensure_outside(&holds, &target.tree())?;
-    let pausing = Instant::now();
-    times.pause = server_client::pause_all(&mut holds, options.pause_timeout)?;
-    output::detail(format!("kernels stopped after {:?}", pausing.elapsed()));
-    ensure_not_interrupted(signals)?;
-
-    output::progress("dumping processes");
-    let dumping = Instant::now();
-    let tree = StoppedTree::prepare(
+) -> Result<Dumped, Failure> {
+    let request = Request {
         target,
-        &stopped_tree::Output {
+        parts,
+        images,
+        guarded: stopped_tree::Output {
             images,
             archive: (!options.leave_running).then_some(&options.output),
+            handover: None,
         },
-    )?;
-    run_criu(options, target, installation, found, images)?;
-    times.criu = dumping.elapsed();
-    for hold in &mut holds {
-        // A process that ended before it was frozen took its server along, and its connection tells no time.
-        times.capture = times.capture.max(hold.capture_time().unwrap_or_default());
-    }
-    ensure_not_interrupted(signals)?;
-
-    let archiving = Instant::now();
-    finish_packing(packing, images)?;
-    let sources = snapshot_files::sources(images)
-        .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
-    let origin = Origin {
-        root_pid: target.pid,
-        command: target.command.clone(),
-        stdio: target.stdio.clone(),
-        criu_version: found.version.clone(),
-        created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        pause_timeout: options.pause_timeout,
+        bundle: options.bundle,
     };
-    let manifest = snapshot_files::manifest(images, origin)
-        .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))?;
-    let mut progress = output::byte_progress("archiving", snapshot_files::total_bytes(&sources));
+    let mut captured = capture::capture(&request, signals)?;
+    let archiving = Instant::now();
+    let mut progress = output::byte_progress("archiving", snapshot_files::total_bytes(&captured.sources));
     let size = writer::write(
         &options.output,
-        manifest,
-        &sources,
+        captured.manifest.clone(),
+        &captured.sources,
         writer::Options {
             scratch: Some(images),
             ..writer::Options::default()
@@ -188,72 +140,14 @@ fn dump_stopped(
         &mut progress,
     )
     .map_err(archive_error::failure)?;
-    times.archive = archiving.elapsed();
+    let archive = archiving.elapsed();
     output::progress_done();
-
-    if options.leave_running {
-        drop(tree);
-    } else {
-        if !tree.end() {
-            output::note(format!(
-                "process {} was killed but is not gone after two seconds",
-                target.pid
-            ));
-        }
-        let stayed = holds.into_iter().map(Hold::release_gone).filter(|left| !left).count();
-        if stayed > 0 {
-            output::note("a device server is still there after two seconds; the device may be free only later");
-        }
+    if !options.leave_running {
+        captured.end();
     }
-    Ok(size)
-}
-
-/// Completes what the archive carries by what CRIU's images need.
-fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
-    let needs = needs::read(images)
-        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
-    packing.finish(&needs).map_err(|(path, e)| {
-        Failure::new("HK0704", format!("cannot carry {}", path.display()))
-            .note(e.to_string())
-            .help("make room in the archive's folder, or carry nothing: --bundle none")
+    Ok(Dumped {
+        size,
+        times: captured.times,
+        archive,
     })
-}
-
-/// Fails if a signal has arrived that is to end us. Once the archive is written it is too late: then the dump is done.
-fn ensure_not_interrupted(signals: &HeldSignals) -> Result<(), Failure> {
-    match signals.ending() {
-        Some(signal) => Err(Failure::new("HK0807", format!("the dump was interrupted by {signal}"))),
-        None => Ok(()),
-    }
-}
-
-fn run_criu(
-    options: &Dump,
-    target: &Target,
-    installation: &Installation,
-    found: &Criu,
-    images: &Path,
-) -> Result<(), Failure> {
-    let mut arguments: Vec<OsString> = ["--tree", &target.pid.to_string()].map(Into::into).to_vec();
-    arguments.extend(["--libdir".into(), installation.plugin_folder.clone().into_os_string()]);
-    arguments.extend(["--leave-stopped", "--cpu-cap=ins", "--ghost-limit", "64M", "--timeout"].map(OsString::from));
-    arguments.push(options.pause_timeout.max(10).to_string().into());
-    if target.is_shell_job {
-        arguments.push("--shell-job".into());
-    }
-    // For a device server that turns up only now.
-    let limit =
-        (options.pause_timeout > 0).then(|| ("HETCKPT_PAUSE_TIMEOUT", options.pause_timeout.to_string().into()));
-    criu::run::run(
-        found,
-        &criu::run::Call {
-            verb: "dump",
-            images,
-            work_folder: images,
-            arguments: &arguments,
-            environment: limit.as_slice(),
-            needs_terminal: false,
-            failure_code: "HK0903",
-        },
-    )
 }

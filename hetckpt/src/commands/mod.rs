@@ -4,6 +4,8 @@ mod run;
 mod ps;
 mod dump;
 mod restore;
+mod migrate;
+mod serve;
 mod pack;
 mod unpack;
 mod criu;
@@ -28,6 +30,8 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ps(options) => ps::run(options),
         Command::Dump(options) => dump::run(options),
         Command::Restore(options) => restore::run(options),
+        Command::Migrate(options) => migrate::run(options),
+        Command::Serve(options) => serve::run(options),
         Command::Pack(options) => pack::run(options),
         Command::Unpack(options) => unpack::run(options),
         Command::Criu(options) => criu::run(options),

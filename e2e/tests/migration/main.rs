@@ -1,0 +1,24 @@
+//! `hetckpt migrate` and `hetckpt serve`: from this machine to another node ([`node::Node`]), over a network of two, with real TLS, also
+//! where either end or the network between them breaks.
+
+mod authority;
+mod node;
+mod source;
+mod moves;
+mod refusals;
+mod strangers;
+mod breaks;
+
+use std::process::ExitCode;
+
+use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::runner;
+
+fn main() -> ExitCode {
+    let mut tests = moves::tests();
+    tests.extend(refusals::tests());
+    tests.extend(strangers::tests());
+    tests.extend(breaks::tests());
+    let tests = tests.into_iter().map(|test| test.also_needs(Requirement::Mounting));
+    runner::main(tests.collect())
+}

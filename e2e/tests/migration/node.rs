@@ -1,0 +1,291 @@
+//! The node that programs move to: mount, network, host name and pid namespaces of its own, with a /tmp and an installation of its own.
+//! What this machine has below /tmp, the test programs and the staged tree are not there. A pair of virtual network devices joins the two.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use hetckpt_e2e::hetckpt::PATIENCE;
+use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::process::Running;
+use hetckpt_e2e::sandbox::Sandbox;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::authority::{Authority, Files};
+
+/// Where hetckpt is installed on the node.
+const PREFIX: &str = "/tmp/opt/hetckpt";
+/// Where `serve` has its files there.
+pub const DEPOT: &str = "/tmp/depot";
+/// Where it listens.
+pub const PORT: u16 = 7473;
+
+/// A script for the first process of the node, which then only holds the namespaces, and buries the dead.
+const SETUP: &str = r#"set -eu
+mount -t proc proc /proc
+mount -t tmpfs -o mode=755 node "$NODE"
+mkdir -p "$NODE/opt/hetckpt" "$NODE/tls" "$NODE/run" "$NODE/in"
+chmod 700 "$NODE/run"
+mount --bind "$STAGE" "$NODE/opt/hetckpt"
+for hidden in "$STAGE" "$PROGRAMS"; do mount -t tmpfs -o size=16m hidden "$hidden"; done
+mount --rbind "$NODE" /tmp
+hostname other-node
+ip link set lo up
+echo ready >&2
+while sleep 1; do :; done
+"#;
+
+/// The node. It is gone when this is dropped.
+pub struct Node<'a> {
+    sandbox: &'a Sandbox,
+    _holder: Running,
+    /// Its first process, as this machine counts.
+    init: i32,
+    number: u8,
+    /// Signs for both.
+    pub authority: Authority,
+    files: Files,
+}
+
+/// `hetckpt serve` on the node.
+pub struct Serve {
+    running: Running,
+    /// The program itself, as this machine counts.
+    pid: i32,
+}
+
+impl<'a> Node<'a> {
+    /// Sets one up, joined to this machine.
+    pub fn new(sandbox: &'a Sandbox) -> Result<Self> {
+        let installation = Installation::get();
+        let folder = sandbox.path("node");
+        fs::create_dir(&folder)?;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--uts", "--pid", "--fork", "--kill-child"]);
+        command.args(["--propagation", "private", "sh", "-c", SETUP]);
+        command.env("NODE", &folder);
+        command.env("STAGE", fs::canonicalize(&installation.stage)?);
+        command.env("PROGRAMS", fs::canonicalize(&installation.programs)?);
+        let holder = Running::start(command)?;
+        holder.wait_for_stderr("ready", PATIENCE)?;
+        let children = format!("/proc/{0}/task/{0}/children", holder.pid());
+        let init = fs::read_to_string(children)?
+            .trim()
+            .parse()
+            .context("the node has no init")?;
+
+        static COUNT: AtomicU8 = AtomicU8::new(0);
+        // So that test runs beside each other do not meet; the second octet is one of those for tests of networks.
+        let number = (std::process::id() as u8).wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
+        let (here, there) = (format!("hka{number}"), format!("hkb{number}"));
+        let _ = Command::new("ip").args(["link", "del", &here]).output();
+        let init_text = i32::to_string(&init);
+        ip(&[
+            "link", "add", &here, "type", "veth", "peer", "name", &there, "netns", &init_text,
+        ])?;
+        ip(&["addr", "add", &format!("198.18.{number}.1/30"), "dev", &here])?;
+        ip(&["link", "set", &here, "up"])?;
+        let authority = Authority::new(&sandbox.path("tls"))?;
+        let files = authority.sign(&format!("198.18.{number}.2"))?;
+        let node = Self {
+            sandbox,
+            _holder: holder,
+            init,
+            number,
+            authority,
+            files,
+        };
+        node.shell(&format!(
+            "ip addr add {}/30 dev {there}; ip link set {there} up",
+            node.address()
+        ))?;
+        Ok(node)
+    }
+
+    /// Its address.
+    pub fn address(&self) -> String {
+        format!("198.18.{}.2", self.number)
+    }
+
+    /// Takes the network between the nodes away, or gives it back.
+    pub fn set_link(&self, is_up: bool) -> Result<()> {
+        ip(&[
+            "link",
+            "set",
+            &format!("hka{}", self.number),
+            if is_up { "up" } else { "down" },
+        ])
+    }
+
+    /// A path of the node, as this machine reaches it.
+    pub fn reach(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        PathBuf::from(format!("/proc/{}/root", self.init)).join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// A program to be run on the node.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        let pid = self.init.to_string();
+        command
+            .args(["--target", &pid, "--mount", "--net", "--uts", "--pid", "--"])
+            .arg(program);
+        self.sandbox.equip(&mut command);
+        command
+            .env("HETCKPT_CACHE_DIR", "/tmp/translations")
+            // It is another node: what runs there is none of this test's processes here.
+            .env("HETCKPT_RUNTIME_DIR", "/tmp/run")
+            .env_remove("TMPDIR");
+        command
+    }
+
+    /// The node's `hetckpt`.
+    pub fn hetckpt<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
+        let mut command = self.command(format!("{PREFIX}/bin/hetckpt"));
+        command.args(arguments);
+        command
+    }
+
+    /// Runs a line of shell on the node.
+    pub fn shell(&self, line: &str) -> Result<String> {
+        let mut command = self.command("sh");
+        command.args(["-euc", line]);
+        Ok(Running::run(command, PATIENCE)?.success(line)?.stdout)
+    }
+
+    /// Starts `hetckpt serve` on the node, with the node's own files.
+    pub fn serve(&self, options: &[&str]) -> Result<Serve> {
+        self.serve_as(&self.files, options, |_| ())
+    }
+
+    /// Starts `hetckpt serve` with other files, or in another environment.
+    pub fn serve_as(&self, files: &Files, options: &[&str], change: impl FnOnce(&mut Command)) -> Result<Serve> {
+        for (file, name) in [
+            (&files.cert, "node.pem"),
+            (&files.key, "node.key"),
+            (&files.ca, "ca.pem"),
+        ] {
+            fs::copy(file, self.reach("/tmp/tls").join(name))?;
+        }
+        let address = format!("{}:{PORT}", self.address());
+        let mut command = self.hetckpt(["serve", "--listen", &address, "--folder", DEPOT]);
+        command.args([
+            "--cert",
+            "/tmp/tls/node.pem",
+            "--key",
+            "/tmp/tls/node.key",
+            "--ca",
+            "/tmp/tls/ca.pem",
+        ]);
+        command.args(options);
+        change(&mut command);
+        let running = Running::start(command)?;
+        running.wait_for_stderr("listening on", PATIENCE)?;
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", running.pid()))?;
+        let pid = children.trim().parse().context("nsenter has no child")?;
+        Ok(Serve { running, pid })
+    }
+
+    /// What `serve` has in its folder: names that end in `.` and `extension`.
+    pub fn held(&self, extension: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.reach(DEPOT)).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|found| found == extension))
+            .collect()
+    }
+
+    /// The records of `serve`, each with what its program has printed there.
+    pub fn records(&self) -> Vec<(Value, String)> {
+        let read = |path: PathBuf| {
+            let record = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+            let printed = fs::read_to_string(path.with_extension("stdout")).unwrap_or_default();
+            Some((record, printed))
+        };
+        self.held("json").into_iter().filter_map(read).collect()
+    }
+
+    /// Waits until every program that came here is in one of `states`; gives the records.
+    pub fn wait_for(&self, states: &[&str]) -> Result<Vec<(Value, String)>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let records = self.records();
+            let is_there = |record: &Value| states.iter().any(|&state| record["state"] == state);
+            if records.iter().all(|(record, _)| is_there(record)) {
+                return Ok(records);
+            }
+            if Instant::now() > deadline {
+                bail!("on the other node are {records:?}, not {states:?}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Makes sure that nothing of any program is there.
+    pub fn ensure_has_nothing(&self) -> Result<()> {
+        // What a broken connection has left there goes when the break is noticed.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let left: Vec<PathBuf> = ["part", "hetsnap", "json"]
+                .iter()
+                .flat_map(|kind| self.held(kind))
+                .collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "the other node has {left:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Node<'_> {
+    fn drop(&mut self) {
+        // Everything on the node ends with its first process, and the network with that.
+        let _ = kill(Pid::from_raw(self.init), Signal::SIGKILL);
+    }
+}
+
+impl Serve {
+    /// What it has said so far.
+    pub fn said(&self) -> String {
+        self.running.stderr_so_far()
+    }
+
+    /// Waits until it has said `part`.
+    pub fn wait_for(&self, part: &str) -> Result<()> {
+        self.running.wait_for_stderr(part, PATIENCE)
+    }
+
+    /// Kills it, and nothing that it has started.
+    pub fn kill(self) -> Result<()> {
+        kill(Pid::from_raw(self.pid), Signal::SIGKILL)?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut running = self.running;
+        while !running.has_ended()? {
+            ensure!(Instant::now() < deadline, "`serve` outlives SIGKILL");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .context("there is no `ip`")?;
+    ensure!(
+        output.status.success(),
+        "ip {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}

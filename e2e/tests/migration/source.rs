@@ -1,0 +1,119 @@
+//! A program on this machine that is to move, and `hetckpt migrate`.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::process::{Outcome, Running};
+use hetckpt_e2e::program::Program;
+use hetckpt_e2e::sandbox::{Sandbox, is_gone};
+
+use crate::authority::Files;
+use crate::node::Node;
+
+/// A program under `hetckpt run`, with a kernel in flight.
+pub struct Source<'a> {
+    sandbox: &'a Sandbox,
+    supervisor: Running,
+    /// Its process id.
+    pub pid: i32,
+    /// An uninterrupted run.
+    pub baseline: Baseline,
+}
+
+impl<'a> Source<'a> {
+    /// Starts `program` on `device`.
+    pub fn start(sandbox: &'a Sandbox, program: &Program, device: &str) -> Result<Self> {
+        let baseline = calibration::baseline(program)?;
+        Self::start_again(sandbox, program, device, baseline)
+    }
+
+    /// As [`Source::start`], with what an uninterrupted run is known to print.
+    pub fn start_again(sandbox: &'a Sandbox, program: &Program, device: &str, baseline: Baseline) -> Result<Self> {
+        let pid_file = sandbox.path("source.pid");
+        // Left by an earlier program of this test.
+        let _ = fs::remove_file(&pid_file);
+        let mut command = hetckpt::command(sandbox, ["run", "--device", device, "--pid-file"]);
+        command.arg(&pid_file).arg("--").args(program.command(baseline.length));
+        // A folder that both nodes have.
+        command.current_dir("/");
+        let mut supervisor = Running::start(command)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let text = fs::read_to_string(&pid_file).unwrap_or_default();
+            let pid = text.strip_suffix('\n').and_then(|digits| digits.parse().ok());
+            if let Some(pid) = pid
+                && hetckpt::ps_row(sandbox, pid)?.is_some_and(|row| row["running_kernels"] != 0)
+            {
+                return Ok(Self {
+                    sandbox,
+                    supervisor,
+                    pid,
+                    baseline,
+                });
+            }
+            if supervisor.has_ended()? || Instant::now() > deadline {
+                bail!("no kernel comes to run: {}", supervisor.said());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// `hetckpt migrate` of it to `node`, which trusts whom this node's authority trusts.
+    pub fn migrate(&self, node: &Node<'_>) -> Result<Command> {
+        self.migrate_as(node, &node.authority.sign("source")?)
+    }
+
+    /// As [`Source::migrate`], with other files.
+    pub fn migrate_as(&self, node: &Node<'_>, files: &Files) -> Result<Command> {
+        let mut command = hetckpt::command(self.sandbox, ["migrate", "--pid", &self.pid.to_string(), "--to"]);
+        command.arg(node.address()).args(files.options());
+        command.arg("--scratch").arg(self.sandbox.path(""));
+        Ok(command)
+    }
+
+    /// True once it has ended, or gone.
+    pub fn is_gone(&self) -> bool {
+        is_gone(self.pid)
+    }
+
+    /// Waits for the end of what stands in for it here.
+    pub fn wait(self) -> Result<Outcome> {
+        self.supervisor.wait(PATIENCE)
+    }
+
+    /// Makes sure that it runs on here, to the right result, and that a failed migration has left nothing.
+    pub fn ensure_runs_on(self) -> Result<()> {
+        let left: Vec<_> = fs::read_dir(self.sandbox.path(""))?
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.starts_with("hetckpt-migrate-"))
+            .collect();
+        ensure!(left.is_empty(), "the migration left {left:?}");
+        let expected = self.baseline.outcome.clone();
+        let outcome = self.wait()?;
+        ensure!(outcome == expected, "it did not run on: {}", outcome.text());
+        Ok(())
+    }
+}
+
+/// Runs `migrate`, which is to fail as `code`, in words that have all `parts`, with the program running on.
+pub fn ensure_fails(command: Command, code: &str, parts: &[&str]) -> Result<()> {
+    let outcome = Running::run(command, PATIENCE)?;
+    ensure!(
+        outcome.code != 0 && outcome.stderr.contains(&format!("error[{code}]")),
+        "the failure was to be {code}: {}",
+        outcome.text()
+    );
+    for part in parts.iter().chain(&["runs on here"]) {
+        ensure!(
+            outcome.stderr.contains(part),
+            "`{part}` was to be said: {}",
+            outcome.text()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and `migrate` have
+//! in common. What becomes of the images is theirs.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::writer::Source;
+
+use crate::carried::choice::Bundle;
+use crate::carried::pack::Packing;
+use crate::criu::locate::Criu;
+use crate::criu::needs;
+use crate::diagnostic::Failure;
+use crate::install::Installation;
+use crate::server_client::{self, Hold};
+use crate::snapshot_files::{self, Origin};
+use crate::stopped_tree::{self, StoppedTree};
+use crate::supervise::HeldSignals;
+use crate::target::Target;
+use crate::{criu, output};
+
+/// What a capture is done with.
+pub struct Parts {
+    /// The installation, with the plugin.
+    pub installation: Installation,
+    /// CRIU.
+    pub criu: Criu,
+}
+
+impl Parts {
+    /// Finds them.
+    pub fn find() -> Result<Self, Failure> {
+        let installation = Installation::find()?;
+        let criu = Criu::find()?;
+        installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
+        Ok(Self { installation, criu })
+    }
+}
+
+/// What to capture.
+pub struct Request<'a> {
+    /// The program.
+    pub target: &'a Target,
+    /// What with.
+    pub parts: &'a Parts,
+    /// Folder that takes the images.
+    pub images: &'a Path,
+    /// What the guardian is to go by.
+    pub guarded: stopped_tree::Output<'a>,
+    /// Longest time to wait for kernels to stop, in seconds.
+    pub pause_timeout: u32,
+    /// Files to carry.
+    pub bundle: Bundle,
+}
+
+/// How long each step took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// From the request to the last kernel's end.
+    pub pause: Duration,
+    /// The devices' state.
+    pub capture: Duration,
+    /// CRIU, that included.
+    pub criu: Duration,
+}
+
+/// A program that stands still, all of it in the folder of images. When this is dropped it runs on.
+pub struct Captured<'a> {
+    tree: StoppedTree<'a>,
+    holds: Vec<Hold>,
+    /// What an archive of it says; without members.
+    pub manifest: Manifest,
+    /// Its files.
+    pub sources: Vec<Source>,
+    /// How long it took.
+    pub times: Times,
+}
+
+/// Stops the program and captures it. After a failure it runs on.
+pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captured<'a>, Failure> {
+    let (target, images) = (request.target, request.images);
+    let mut times = Times::default();
+    // While the program still runs: this takes a while.
+    let mut packing = Packing::new(images, request.bundle, target.pid);
+    packing.take_mapped_by(&target.tree());
+    // Our own hold keeps the device paused after the plugin has left, until the snapshot is safe.
+    output::progress("pausing kernels");
+    server_client::wait_for_starting(&target.tree())?;
+    let mut holds = server_client::holds(&target.tree())?;
+    server_client::ensure_outside(&holds, &target.tree())?;
+    let pausing = Instant::now();
+    times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
+    output::detail(format!("kernels stopped after {:?}", pausing.elapsed()));
+    ensure_not_interrupted(signals)?;
+
+    output::progress("dumping processes");
+    let dumping = Instant::now();
+    let tree = StoppedTree::prepare(target, &request.guarded)?;
+    run_criu(request)?;
+    times.criu = dumping.elapsed();
+    for hold in &mut holds {
+        // A process that ended before it was frozen took its server along, and its connection tells no time.
+        times.capture = times.capture.max(hold.capture_time().unwrap_or_default());
+    }
+    ensure_not_interrupted(signals)?;
+
+    finish_packing(packing, images)?;
+    let sources = snapshot_files::sources(images)
+        .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
+    let origin = Origin {
+        root_pid: target.pid,
+        command: target.command.clone(),
+        stdio: target.stdio.clone(),
+        criu_version: request.parts.criu.version.clone(),
+        created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    };
+    let manifest = snapshot_files::manifest(images, origin)
+        .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))?;
+    Ok(Captured {
+        tree,
+        holds,
+        manifest,
+        sources,
+        times,
+    })
+}
+
+impl Captured<'_> {
+    /// Ends the program, whose snapshot is safe, and waits a moment until its devices are free. What does not leave is remarked on.
+    ///
+    /// The guardian stays until this is dropped.
+    pub fn end(&mut self) {
+        if !self.tree.end() {
+            output::note(format!(
+                "process {} was killed but is not gone after two seconds",
+                self.manifest.root_pid
+            ));
+        }
+        let holds = std::mem::take(&mut self.holds);
+        let stayed = holds.into_iter().map(Hold::release_gone).filter(|left| !left).count();
+        if stayed > 0 {
+            output::note("a device server is still there after two seconds; the device may be free only later");
+        }
+    }
+}
+
+/// Completes what the archive carries by what CRIU's images need.
+fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
+    let needs = needs::read(images)
+        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+    packing.finish(&needs).map_err(|(path, e)| {
+        Failure::new("HK0704", format!("cannot carry {}", path.display()))
+            .note(e.to_string())
+            .help("make room in its folder, or carry nothing: --bundle none")
+    })
+}
+
+/// Fails if a signal has arrived that is to end us. Once the archive is written, or taken over by another node, it is too late.
+pub fn ensure_not_interrupted(signals: &HeldSignals) -> Result<(), Failure> {
+    match signals.ending() {
+        Some(signal) => Err(Failure::new("HK0807", format!("the dump was interrupted by {signal}"))),
+        None => Ok(()),
+    }
+}
+
+fn run_criu(request: &Request<'_>) -> Result<(), Failure> {
+    let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
+    let plugin_folder = request.parts.installation.plugin_folder.clone();
+    arguments.extend(["--libdir".into(), plugin_folder.into_os_string()]);
+    arguments.extend(["--leave-stopped", "--cpu-cap=ins", "--ghost-limit", "64M", "--timeout"].map(OsString::from));
+    arguments.push(request.pause_timeout.max(10).to_string().into());
+    if request.target.is_shell_job {
+        arguments.push("--shell-job".into());
+    }
+    // For a device server that turns up only now.
+    let limit =
+        (request.pause_timeout > 0).then(|| ("HETCKPT_PAUSE_TIMEOUT", request.pause_timeout.to_string().into()));
+    criu::run::run(
+        &request.parts.criu,
+        &criu::run::Call {
+            verb: "dump",
+            images: request.images,
+            work_folder: request.images,
+            arguments: &arguments,
+            environment: limit.as_slice(),
+            needs_terminal: false,
+            failure_code: "HK0903",
+        },
+    )
+}

@@ -1,0 +1,255 @@
+//! Frames on a connection: a byte for the kind, four for the length, then a message, or a piece of the archive and its position.
+//!
+//! Each frame must be through within [`FRAME_LIMIT`]. The other end's bytes are hostile: lengths are compared with limits first.
+
+use std::io::{self, Read, Write};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use super::PROTOCOL;
+use super::message::{MAX_DATA_BYTES, MAX_MESSAGE_BYTES, Message, plain};
+use crate::diagnostic::Failure;
+
+/// Longest time for a frame, and for a peer to say that it is still at it.
+pub const FRAME_LIMIT: Duration = Duration::from_secs(30);
+/// How often an end that is busy says so.
+const WORKING_INTERVAL: Duration = Duration::from_secs(1);
+/// For how long the rest of what a refused peer had to say is taken in, so that it comes to read the refusal.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
+const KIND_MESSAGE: u8 = 0;
+const KIND_DATA: u8 = 1;
+/// Bytes of a frame before its content.
+const HEADER_BYTES: usize = 5;
+/// Bytes of a position.
+const POSITION_BYTES: usize = 8;
+
+/// What carries frames.
+pub trait Transport: Read + Write + Send {
+    /// Whatever is read or written from now on must be over by then.
+    fn set_limit(&mut self, limit: Instant);
+    /// True if the peer has sent something that is not read yet.
+    fn has_something_to_say(&self) -> bool;
+}
+
+/// A frame.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    /// A message.
+    Message(Message),
+    /// Bytes of the archive, and where they belong.
+    Data(u64, &'a [u8]),
+}
+
+/// A connection whose ends know who the other is.
+pub struct Channel {
+    transport: Box<dyn Transport>,
+    peer: String,
+    buffer: Vec<u8>,
+}
+
+impl Channel {
+    /// Over `transport`, to the one that is called `peer`.
+    pub fn new(transport: Box<dyn Transport>, peer: &str) -> Self {
+        Self {
+            transport,
+            peer: peer.to_owned(),
+            buffer: vec![],
+        }
+    }
+
+    /// What the other end is called.
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn broken(&self, error: &io::Error) -> Failure {
+        // A node that does not believe us who we are says so only after we believe it.
+        if let Some(found) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return super::tls::refused(&self.peer, found.to_string());
+        }
+        let why = match error.kind() {
+            io::ErrorKind::TimedOut => format!("nothing came within {FRAME_LIMIT:?}"),
+            io::ErrorKind::UnexpectedEof => "it was closed at the other end".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::new("HK1006", format!("the connection to {} broke", self.peer)).note(why)
+    }
+
+    /// The failure for a peer that does not keep to the protocol.
+    pub fn not_understood(&self, what: impl Into<String>) -> Failure {
+        Failure::new("HK1005", format!("{} is not understood", self.peer))
+            .note(what)
+            .help("both ends need the same version of hetckpt")
+    }
+
+    /// Exchanges versions. Both ends do this first.
+    pub fn agree(&mut self) -> Result<(), Failure> {
+        self.send(&Message::Hello {
+            protocol: PROTOCOL,
+            written_by: env!("CARGO_PKG_VERSION").to_owned(),
+        })?;
+        let limit = Instant::now() + FRAME_LIMIT;
+        let (kind, length) = self.header(limit)?;
+        if kind != KIND_MESSAGE {
+            return Err(self.not_understood("it does not begin with its version"));
+        }
+        let text = self.content(length, limit)?;
+        // Another version may have changed all but this.
+        let said: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        match said["protocol"].as_u64() {
+            Some(version) if version == u64::from(PROTOCOL) => Ok(()),
+            Some(version) => Err(self
+                .not_understood(format!(
+                    "it talks version {version} of the protocol, this node version {PROTOCOL}"
+                ))
+                .unsupported()),
+            None => Err(match serde_json::from_value(said) {
+                Ok(Message::Refused(report)) => report.failure(&self.peer),
+                _ => self.not_understood("it does not begin with its version"),
+            }),
+        }
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &Message) -> Result<(), Failure> {
+        let text = serde_json::to_vec(message).map_err(|e| self.not_understood(e.to_string()))?;
+        self.write(KIND_MESSAGE, &[&text])
+    }
+
+    /// Sends bytes of the archive, [`MAX_DATA_BYTES`] at most, for `position`.
+    pub fn send_data(&mut self, position: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.write(KIND_DATA, &[&position.to_be_bytes(), bytes])?;
+        // It speaks up in the middle only to refuse.
+        match self.transport.has_something_to_say() {
+            true => Err(match self.receive()? {
+                Message::Refused(report) => report.failure(&self.peer),
+                _ => self.not_understood("it answers before it was asked"),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn write(&mut self, kind: u8, parts: &[&[u8]]) -> Result<(), Failure> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let mut frame = Vec::with_capacity(HEADER_BYTES + length);
+        frame.push(kind);
+        frame.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        parts.iter().for_each(|part| frame.extend_from_slice(part));
+        self.transport.set_limit(Instant::now() + FRAME_LIMIT);
+        let written = self.transport.write_all(&frame).and_then(|()| self.transport.flush());
+        written.map_err(|error| {
+            // It may have said why before it closed the connection.
+            match self.receive() {
+                Ok(Message::Refused(report)) => report.failure(&self.peer),
+                _ => self.broken(&error),
+            }
+        })
+    }
+
+    /// Kind and length of the next frame.
+    fn header(&mut self, limit: Instant) -> Result<(u8, usize), Failure> {
+        let mut header = [0; HEADER_BYTES];
+        self.transport.set_limit(limit);
+        self.transport.read_exact(&mut header).map_err(|e| self.broken(&e))?;
+        let [kind, length @ ..] = header;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        let most = match kind {
+            KIND_MESSAGE => MAX_MESSAGE_BYTES,
+            KIND_DATA => POSITION_BYTES + MAX_DATA_BYTES,
+            _ => return Err(self.not_understood(format!("it sends frames of kind {kind}"))),
+        };
+        match length > most {
+            true => Err(self.not_understood(format!("it sends {length} bytes at once, and {most} are the most"))),
+            false => Ok((kind, length)),
+        }
+    }
+
+    fn content(&mut self, length: usize, limit: Instant) -> Result<Vec<u8>, Failure> {
+        let mut content = std::mem::take(&mut self.buffer);
+        content.resize(length, 0);
+        self.transport.set_limit(limit);
+        self.transport.read_exact(&mut content).map_err(|e| self.broken(&e))?;
+        Ok(content)
+    }
+
+    /// Gives the next frame to `take`. That the peer is still at it is none.
+    pub fn receive_frame<T>(&mut self, take: impl FnOnce(Frame<'_>) -> T) -> Result<T, Failure> {
+        loop {
+            let limit = Instant::now() + FRAME_LIMIT;
+            let (kind, length) = self.header(limit)?;
+            let content = self.content(length, limit)?;
+            if kind == KIND_DATA {
+                let Some((position, bytes)) = content.split_first_chunk::<POSITION_BYTES>() else {
+                    return Err(self.not_understood("it sends data without a position"));
+                };
+                let taken = take(Frame::Data(u64::from_be_bytes(*position), bytes));
+                self.buffer = content;
+                return Ok(taken);
+            }
+            let message = serde_json::from_slice(&content);
+            self.buffer = content;
+            match message {
+                Ok(Message::Working) => {}
+                Ok(message) => return Ok(take(Frame::Message(message))),
+                Err(e) => return Err(self.not_understood(plain(&e.to_string()))),
+            }
+        }
+    }
+
+    /// The next message.
+    pub fn receive(&mut self) -> Result<Message, Failure> {
+        let message = self.receive_frame(|frame| match frame {
+            Frame::Message(message) => Some(message),
+            Frame::Data(..) => None,
+        })?;
+        message.ok_or_else(|| self.not_understood("it sends data where a message is due"))
+    }
+
+    /// The failure for a message that was not due, which may be a refusal.
+    pub fn unexpected(&self, message: &Message) -> Failure {
+        match message {
+            Message::Refused(report) => report.failure(&self.peer),
+            _ => self.not_understood("it gave an answer to another question"),
+        }
+    }
+
+    /// Does `work` in another thread and tells the peer all the while that we are at it.
+    ///
+    /// Fails if the peer could not be told; the work is done to its end all the same, and what came of it dropped.
+    pub fn while_working<T: Send>(&mut self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+        std::thread::scope(|scope| {
+            let (done, is_done) = channel();
+            scope.spawn(move || done.send(work()));
+            let mut told = Ok(());
+            loop {
+                match is_done.recv_timeout(WORKING_INTERVAL) {
+                    Ok(result) => return told.and(result),
+                    Err(RecvTimeoutError::Timeout) if told.is_ok() => told = self.send(&Message::Working),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Failure::new(
+                            "HK0804",
+                            "a thread of hetckpt's own died (a bug in hetckpt)",
+                        ));
+                    }
+                }
+            }
+        })
+    }
+
+    /// Tells the peer why not, and hears it out for a moment: a connection that is closed on unread bytes loses what was said last.
+    pub fn refuse(mut self, failure: &Failure) {
+        if self.send(&Message::Refused(failure.into())).is_err() {
+            return;
+        }
+        self.transport.set_limit(Instant::now() + DRAIN_LIMIT);
+        let mut rest = vec![0; MAX_DATA_BYTES];
+        while matches!(self.transport.read(&mut rest), Ok(1..)) {}
+    }
+}
+
+#[cfg(test)]
+#[path = "channel_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

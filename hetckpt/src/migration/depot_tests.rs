@@ -1,0 +1,92 @@
+use super::*;
+use crate::migration::message::new_id;
+
+fn record(state: State) -> Record {
+    Record {
+        state,
+        root_pid: 7,
+        command: vec!["app".into()],
+    }
+}
+
+/// A folder with one prepared snapshot; its number.
+fn prepared(folder: &Path) -> (Depot, String) {
+    let depot = Depot::open(folder).unwrap();
+    let id = new_id().unwrap();
+    let incoming = depot.begin(&id).unwrap();
+    incoming.take(3, b"def").unwrap();
+    incoming.take(0, b"abc").unwrap();
+    let path = incoming.prepare(&record(State::Prepared)).unwrap();
+    assert_eq!(fs::read(path).unwrap(), b"abcdef");
+    (depot, id)
+}
+
+#[test]
+fn what_is_prepared_outlives_us_and_is_released_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depot, id) = prepared(folder.path());
+    drop(depot);
+    let depot = Depot::open(folder.path()).unwrap();
+    assert_eq!(depot.records(), [(id.clone(), record(State::Prepared))]);
+    assert_eq!(depot.release(&id).unwrap(), Release::Now);
+    assert_eq!(depot.release(&id).unwrap(), Release::Before);
+    assert!(!depot.withdraw(&id), "it is started by now");
+    assert_eq!(depot.record(&id).unwrap().state, State::Released);
+    assert!(depot.file(&id, "hetsnap").exists());
+}
+
+#[test]
+fn what_is_withdrawn_is_gone_and_cannot_be_released() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depot, id) = prepared(folder.path());
+    assert!(depot.withdraw(&id) && depot.withdraw(&id));
+    assert_eq!(depot.release(&id).unwrap(), Release::Unknown);
+    assert_eq!(depot.records(), []);
+    assert!(!depot.file(&id, "hetsnap").exists());
+}
+
+#[test]
+fn what_is_withdrawn_while_it_comes_is_never_prepared() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = Depot::open(folder.path()).unwrap();
+    let id = new_id().unwrap();
+    let incoming = depot.begin(&id).unwrap();
+    assert!(depot.withdraw(&id));
+    assert!(incoming.prepare(&record(State::Prepared)).is_err());
+    assert_eq!(depot.release(&id).unwrap(), Release::Unknown);
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert_eq!(left, ["serve.lock"]);
+}
+
+#[test]
+fn what_was_not_received_to_its_end_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depot, kept) = prepared(folder.path());
+    let id = new_id().unwrap();
+    drop(depot.begin(&id).unwrap());
+    assert!(!depot.file(&id, "part").exists());
+    // As if we had been killed before the archive got its name.
+    fs::write(depot.file(&id, "part"), "x").unwrap();
+    depot.write(&id, &record(State::Prepared)).unwrap();
+    assert_eq!(depot.release(&id).unwrap(), Release::Unknown);
+    drop(depot);
+    let depot = Depot::open(folder.path()).unwrap();
+    assert_eq!(depot.records(), [(kept, record(State::Prepared))]);
+    assert!(!depot.file(&id, "part").exists());
+}
+
+#[test]
+fn one_uses_a_folder_and_names_do_not_lead_out_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = Depot::open(folder.path()).unwrap();
+    assert_eq!(&*Depot::open(folder.path()).unwrap_err().code, "HK1002");
+    for id in ["", "../x", "serve"] {
+        assert!(depot.begin(id).is_err());
+        assert_eq!(depot.release(id).unwrap(), Release::Unknown);
+        assert!(depot.record(id).is_none());
+    }
+}

@@ -1,0 +1,294 @@
+//! The side that a program leaves.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hetckpt_archive::writer::{self, Written};
+use procfs::process::Process;
+use tempfile::TempDir;
+
+use super::channel::Channel;
+use super::handover::{Address, Handover, Outcome};
+use super::message::{self, Message, Offer};
+use super::sink::ChannelSink;
+use super::tls;
+use crate::capture::{self, Captured, Parts, Request, Times, ensure_not_interrupted};
+use crate::carried::choice::Bundle;
+use crate::diagnostic::Failure;
+use crate::supervise::HeldSignals;
+use crate::target::{self, Target};
+use crate::{archive_error, output, server_client, snapshot_files, stopped_tree};
+
+/// What a move needs to know.
+pub struct Move<'a> {
+    /// The program.
+    pub target: &'a Target,
+    /// What to capture it with.
+    pub parts: &'a Parts,
+    /// A folder of its own, for CRIU's images.
+    pub scratch: &'a TempDir,
+    /// Where to.
+    pub to: &'a Address,
+    /// Name that must be in the target's certificate.
+    pub server_name: &'a str,
+    /// Who we are.
+    pub files: &'a tls::Files,
+    /// Longest time to wait for kernels to stop, in seconds.
+    pub pause_timeout: u32,
+    /// Files to carry.
+    pub bundle: Bundle,
+    /// For how long to try to reach the target again once the program is its own.
+    pub patience: Duration,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Moved {
+    /// The process id on the target.
+    pub pid: i32,
+    /// The number by which the target knows it.
+    pub id: String,
+    /// Size of the archive.
+    pub archive_bytes: u64,
+    /// Times on this side.
+    pub times: Times,
+    /// Sending.
+    pub transfer: Duration,
+    /// From the last byte to the target's word that it holds the snapshot.
+    pub confirmation: Duration,
+    /// From the release to the target's word that the program runs.
+    pub restore: Duration,
+    /// For how long the program did not run.
+    pub stopped: Duration,
+}
+
+/// A snapshot that the target holds and has found restorable.
+struct Held {
+    written: Written,
+    transfer: Duration,
+    confirmation: Duration,
+}
+
+/// Moves the program. What became of it is in the failure, if it fails.
+pub fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
+    let runs_on = |failure: Failure| after_failure(wanted.target, failure);
+    let handover = Handover {
+        id: message::new_id().map_err(runs_on)?,
+        to: wanted.to.clone(),
+        server_name: wanted.server_name.to_owned(),
+        files: wanted.files.absolute().map_err(runs_on)?,
+    };
+    let record = wanted.scratch.path().join("handover.json");
+    let released = wanted.scratch.path().join("released");
+    let images = wanted.scratch.path().join("images");
+    fs::create_dir(&images)
+        .map_err(|e| Failure::new("HK0704", format!("cannot make {}", images.display())).note(e.to_string()))
+        .map_err(runs_on)?;
+    handover.save(&record).map_err(runs_on)?;
+
+    output::progress(format!("asking {}", wanted.to));
+    let (mut channel, limit_bytes) = offer(wanted, &handover).map_err(runs_on)?;
+    let request = Request {
+        target: wanted.target,
+        parts: wanted.parts,
+        images: &images,
+        guarded: stopped_tree::Output {
+            images: wanted.scratch.path(),
+            archive: Some(&released),
+            handover: Some(&record),
+        },
+        pause_timeout: wanted.pause_timeout,
+        bundle: wanted.bundle,
+    };
+    let stopping = Instant::now();
+    let mut captured = channel
+        .while_working(|| capture::capture(&request, signals))
+        .map_err(runs_on)?;
+    let sent =
+        send(&mut channel, &captured, signals, limit_bytes).and_then(|held| decide(signals, &released).map(|()| held));
+    let held = match sent {
+        Ok(held) => held,
+        Err(failure) => {
+            // It runs on first; then the target may know.
+            drop(captured);
+            let _ = handover.withdraw(None);
+            return Err(runs_on(failure));
+        }
+    };
+
+    // From here on the program is the target's, whatever happens; if we are killed, the guardian goes on from here.
+    captured.end();
+    let releasing = Instant::now();
+    output::progress(format!("restoring on {}", wanted.to));
+    let outcome = handover.release(Some(channel), wanted.patience);
+    output::progress_done();
+    let times = captured.times;
+    // The guardian leaves with it.
+    drop(captured);
+    match outcome {
+        Ok(Outcome::Running { pid }) => Ok(Moved {
+            pid,
+            id: handover.id,
+            archive_bytes: held.written.size_bytes,
+            times,
+            transfer: held.transfer,
+            confirmation: held.confirmation,
+            restore: releasing.elapsed(),
+            stopped: stopping.elapsed(),
+        }),
+        Ok(Outcome::NotRunning { reason, archive }) => {
+            let mut failure = reason.failure(wanted.server_name);
+            failure
+                .notes
+                .push(format!("it came from {}, which said: [{}]", wanted.to, failure.code));
+            failure.code = "HK1008".into();
+            Err(failure.state(format!(
+                "the program does not run; {} holds all of it in {}",
+                wanted.to,
+                message::plain(&archive)
+            )))
+        }
+        Err(mut failure) => {
+            failure.notes.push(failure.message.clone());
+            failure.message = format!("{} did not say what became of the program", wanted.to);
+            failure.code = "HK1007".into();
+            Err(failure
+                .state(format!(
+                    "the program has ended here; {} holds all of it as {} in the folder of `hetckpt serve`, and starts it when it learns of its release",
+                    wanted.to, handover.id
+                ))
+                .help("look whether it runs there; if not, and `serve` has it as `prepared`: `hetckpt restore` of that file"))
+        }
+    }
+}
+
+/// What a move that failed leaves here: the program, unless that has ended by itself.
+fn after_failure(target: &Target, failure: Failure) -> Failure {
+    output::progress_done();
+    if failure.state.is_some() {
+        return failure;
+    }
+    if !target::is_gone(target.pid) {
+        return failure.state(format!("the program (pid {}) runs on here", target.pid));
+    }
+    Failure::new("HK0801", format!("process {} ended before it was moved", target.pid))
+        .note(failure.message)
+        .state("nothing was moved")
+}
+
+/// Asks the target, while the program still runs. Gives the connection and how large the archive may be.
+fn offer(wanted: &Move<'_>, handover: &Handover) -> Result<(Channel, u64), Failure> {
+    let client = tls::Client::new(wanted.files)?;
+    let offer = describe(wanted.target, &handover.id)?;
+    let mut channel = handover.connect(&client)?;
+    channel.send(&Message::Offer(offer))?;
+    match channel.receive()? {
+        Message::Accept { limit_bytes } => Ok((channel, limit_bytes)),
+        other => Err(channel.unexpected(&other)),
+    }
+}
+
+fn describe(target: &Target, id: &str) -> Result<Offer, Failure> {
+    let tree = target.tree();
+    let mut pids = vec![];
+    let mut estimated_bytes = 0;
+    for process in tree.iter().filter_map(|&pid| Process::new(pid).ok()) {
+        let threads = process.tasks().into_iter().flatten().flatten();
+        pids.extend(threads.filter_map(|thread| u32::try_from(thread.tid).ok()));
+        let status = process.status().ok();
+        let of = |kib: Option<u64>| kib.unwrap_or_default().saturating_mul(1024);
+        estimated_bytes += status.map_or(0, |status| of(status.rssanon) + of(status.rssshmem));
+    }
+    let rows = server_client::all()?.into_iter();
+    let is_ours = |pid: u32| i32::try_from(pid).is_ok_and(|pid| tree.contains(&pid));
+    let working_folder = fs::read_link(format!("/proc/{}/cwd", target.pid)).unwrap_or_default();
+    Ok(Offer {
+        id: id.to_owned(),
+        root_pid: target.pid,
+        command: target.command.clone(),
+        pids,
+        pid_space: pid_space(),
+        device_bytes: rows
+            .filter(|row| is_ours(row.pid))
+            .map(|row| row.allocated_bytes)
+            .collect(),
+        estimated_bytes,
+        has_terminal: target
+            .stdio
+            .iter()
+            .any(|name| name.starts_with("/dev/pts/") || name.starts_with("/dev/tty")),
+        working_folder: working_folder.to_string_lossy().into_owned(),
+    })
+}
+
+/// Where process ids are counted as they are here.
+pub fn pid_space() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {}", boot.trim(), namespace.display())
+}
+
+/// Sends the snapshot, until the target says that it holds it.
+fn send(
+    channel: &mut Channel,
+    captured: &Captured<'_>,
+    signals: &HeldSignals,
+    limit_bytes: u64,
+) -> Result<Held, Failure> {
+    let sending = Instant::now();
+    let total = snapshot_files::total_bytes(&captured.sources);
+    let peer = channel.peer().to_owned();
+    let mut sink = ChannelSink::new(channel, signals, limit_bytes);
+    let mut progress = |done: u64| {
+        let rate = done as f64 / sending.elapsed().as_secs_f64().max(0.001);
+        output::progress(format!(
+            "sending {} of {} ({:.0} MB/s)",
+            output::bytes(done),
+            output::bytes(total),
+            rate / 1e6
+        ));
+    };
+    let result = writer::write_to(
+        &mut sink,
+        Path::new(&peer),
+        captured.manifest.clone(),
+        &captured.sources,
+        writer::Options::default(),
+        &mut progress,
+    );
+    let written = match (result, sink.failure.take()) {
+        (Ok(written), None) => written,
+        (_, Some(failure)) => return Err(failure),
+        (Err(error), None) => return Err(archive_error::failure(error)),
+    };
+    output::detail(format!("{} sent", output::bytes(sink.sent_bytes())));
+    channel.send(&Message::Complete {
+        size_bytes: written.size_bytes,
+        manifest_hash: written.manifest_hash.clone(),
+    })?;
+    let transfer = sending.elapsed();
+    output::progress(format!("{peer} verifies"));
+    match channel.receive()? {
+        Message::Prepared { .. } => Ok(Held {
+            written,
+            transfer,
+            confirmation: sending.elapsed() - transfer,
+        }),
+        other => Err(channel.unexpected(&other)),
+    }
+}
+
+/// The point of no return: once `released` is there, and on disk, the program is the target's.
+fn decide(signals: &HeldSignals, released: &Path) -> Result<(), Failure> {
+    ensure_not_interrupted(signals)?;
+    let folder = released.parent().unwrap_or(Path::new("/"));
+    let written = File::create_new(released)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| File::open(folder)?.sync_all());
+    written.map_err(|e| {
+        // Without it, the program is not released.
+        let _ = fs::remove_file(released);
+        Failure::new("HK0704", format!("cannot write {}", released.display())).note(e.to_string())
+    })
+}
