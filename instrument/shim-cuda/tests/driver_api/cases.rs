@@ -408,7 +408,8 @@ fn a_fork_waits_for_the_start() {
             let logs = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
             let has_log = logs
                 .filter_map(|entry| std::fs::read_link(entry.path()).ok())
-                .any(|link| link.to_string_lossy().ends_with(".log"));
+                .filter_map(|link| Some(link.file_name()?.to_string_lossy().into_owned()))
+                .any(|name| name.starts_with("app-") && name.ends_with(".log"));
             !has_log && (initialised == NOT_INITIALIZED || initialised == SUCCESS && !is_started)
         }));
     }
