@@ -140,8 +140,8 @@ impl Channel {
         let written = self.transport.write_all(&frame).and_then(|()| self.transport.flush());
         written.map_err(|error| {
             // It may have said why before it closed the connection.
-            match self.receive() {
-                Ok(Message::Refused(report)) => report.failure(&self.peer),
+            match self.transport.has_something_to_say().then(|| self.receive()) {
+                Some(Ok(Message::Refused(report))) => report.failure(&self.peer),
                 _ => self.broken(&error),
             }
         })
