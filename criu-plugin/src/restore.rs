@@ -40,7 +40,7 @@ pub fn start_servers() -> Result<(), String> {
         }
     }
     match failure {
-        // Servers whose only connection ends before they have a program leave.
+        // Servers whose restorer's connection ends before they have a program leave.
         Some(reason) => {
             client::disconnect_all();
             Err(reason)
@@ -74,7 +74,10 @@ fn wait_until_ready(pid: u32, child: Child) -> Result<(), String> {
     if !client::connect(pid)? {
         return Err(format!("device server for process {pid} is ready but does not listen"));
     }
-    log::info(&format!("device server for process {pid} is ready"));
+    match client::ask(pid, &Request::Restoring, &[], None)? {
+        Response::Done { .. } => log::info(&format!("device server for process {pid} is ready")),
+        other => return Err(format!("unexpected answer to Restoring: {other:?}")),
+    }
     Ok(())
 }
 

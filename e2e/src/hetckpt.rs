@@ -65,12 +65,19 @@ pub fn inspect(sandbox: &Sandbox, archive: &Path) -> Result<Value> {
     serde_json::from_str(&outcome.stdout).context("inspect --json prints no JSON")
 }
 
+/// The rows of `hetckpt ps --json`.
+///
+/// # Errors
+/// If `ps` fails.
+pub fn ps(sandbox: &Sandbox) -> Result<Vec<Value>> {
+    let outcome = run(sandbox, ["ps", "--json"])?.success("ps")?;
+    serde_json::from_str(&outcome.stdout).context("ps --json prints no JSON list")
+}
+
 /// The row of `hetckpt ps --json` for `pid`, if it has a device server.
 ///
 /// # Errors
 /// If `ps` fails.
 pub fn ps_row(sandbox: &Sandbox, pid: i32) -> Result<Option<Value>> {
-    let outcome = run(sandbox, ["ps", "--json"])?.success("ps")?;
-    let rows: Vec<Value> = serde_json::from_str(&outcome.stdout).context("ps --json prints no JSON list")?;
-    Ok(rows.into_iter().find(|row| row["pid"] == pid))
+    Ok(ps(sandbox)?.into_iter().find(|row| row["pid"] == pid))
 }

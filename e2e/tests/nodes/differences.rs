@@ -146,20 +146,38 @@ fn no_session_leader(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let installation = Installation::get();
     let program = SPIN.command(baseline.length);
-    let mut command = Command::new(&program[0]);
+    let pid_file = sandbox.path("pid");
+    // The session of whoever runs the tests may be that of another pid namespace, which CRIU refuses: so one of a shell.
+    let mut command = Command::new("setsid");
     sandbox.equip(&mut command);
     command
-        .args(&program[1..])
+        .args([
+            "--wait",
+            "sh",
+            "-c",
+            r#"pid_file=$1; shift; "$@" & echo $! >"$pid_file"; wait $!"#,
+            "sh",
+        ])
+        .arg(&pid_file)
+        .args(&program)
         .env("LD_LIBRARY_PATH", installation.shim_folder());
     command.env("HETCKPT_DEVICE", "cpu");
     let running = Running::start(command)?;
     let started = std::time::Instant::now();
-    while hetckpt::ps_row(sandbox, running.pid())?.is_none_or(|row| row["running_kernels"] == 0) {
+    let pid = loop {
+        let text = fs::read_to_string(&pid_file).unwrap_or_default();
+        let pid: Option<i32> = text.strip_suffix('\n').and_then(|digits| digits.parse().ok());
+        if let Some(pid) = pid {
+            let row = hetckpt::ps_row(sandbox, pid)?;
+            if row.is_some_and(|row| row["running_kernels"].as_u64().is_some_and(|n| n > 0)) {
+                break pid;
+            }
+        }
         ensure!(started.elapsed() < PATIENCE, "no kernel comes to run");
         std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    };
     let archive = sandbox.path("job.hetsnap");
-    hetckpt::dump(sandbox, running.pid(), &archive, false)?.success("dump")?;
+    hetckpt::dump(sandbox, pid, &archive, false)?.success("dump")?;
     let before = running.wait(PATIENCE)?;
     let outcome = restore(sandbox, &archive, &[])?.success("restore")?;
     ensure!(

@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
             two_restores(context, count)
         })
         .times(1 + count / 10),
+        Test::new("a_restore_is_not_disturbed_by_ps", restore_beside_ps),
     ]
 }
 
@@ -169,6 +170,28 @@ fn two_dumps_once(sandbox: &Sandbox, baseline: &Baseline, delay: Duration) -> Re
         restored.text()
     );
     Ok(was_refused)
+}
+
+/// `hetckpt ps` connects to each server: also to one whose program is being rebuilt.
+fn restore_beside_ps(context: &mut Context) -> Result<()> {
+    let baseline = WORKERS.baseline()?;
+    let sandbox = &context.sandbox;
+    let job = WORKERS.start(sandbox, baseline.length)?;
+    wait_for_kernels(sandbox, WORKERS.num_servers)?;
+    let dumped = job.dump()?;
+    let mut restored = hetckpt::restore(sandbox, &dumped.archive, &Installation::to_device())?;
+    let mut num_seen = 0;
+    while !restored.has_ended()? {
+        num_seen += hetckpt::ps(sandbox)?.len();
+    }
+    ensure!(num_seen > 0, "`hetckpt ps` saw no process of the tree");
+    let ended = restored.wait(PATIENCE)?;
+    ensure!(
+        ended.code == 0 && ended.stdout == baseline.outcome.stdout,
+        "{}",
+        ended.text()
+    );
+    sandbox.wait_until_empty(Duration::from_secs(10))
 }
 
 fn two_restores(context: &mut Context, count: u32) -> Result<()> {

@@ -86,10 +86,10 @@ impl Control {
         }
     }
 
-    /// True while anybody is connected.
+    /// True while somebody who rebuilds the application is connected.
     #[must_use]
-    pub fn has_connections(&self) -> bool {
-        self.session.connections.load(Ordering::SeqCst) > 0
+    pub fn is_being_restored(&self) -> bool {
+        self.session.restorers.load(Ordering::SeqCst) > 0
     }
 
     /// Ends the process.
@@ -101,9 +101,9 @@ impl Control {
 
     fn connection(self: &Arc<Self>, number: u64, stream: UnixStream) {
         let session = &self.session;
-        session.connections.fetch_add(1, Ordering::SeqCst);
         let mut socket = ControlSocket::new(stream);
         let mut is_app = false;
+        let mut is_restorer = false;
         let mut is_final = false;
         loop {
             let (request, fds) = match socket.receive::<Request>() {
@@ -116,6 +116,10 @@ impl Control {
             };
             tracing::debug!(number, ?request, "request");
             is_app |= matches!(request, Request::Hello { .. });
+            if matches!(request, Request::Restoring) && !is_restorer {
+                is_restorer = true;
+                session.restorers.fetch_add(1, Ordering::SeqCst);
+            }
             is_final |= matches!(request, Request::Release { app_is_gone: true });
             let response = self.answer(number, request, fds).unwrap_or_else(|error| {
                 tracing::warn!(%error, "request failed");
@@ -135,10 +139,11 @@ impl Control {
         if is_app {
             self.end("the application has closed its connection");
         }
-        session.connections.fetch_sub(1, Ordering::SeqCst);
         let was_attached = session.side.get().is_some();
         pause::release(session, number);
-        if self.is_restored && !was_attached && session.connections.load(Ordering::SeqCst) == 0 {
+        let is_abandoned = is_restorer && session.restorers.fetch_sub(1, Ordering::SeqCst) == 1;
+        // Others come and go meanwhile: `hetckpt ps`, say, or a second restore that looks whether the process has a server.
+        if self.is_restored && !was_attached && is_abandoned {
             self.end("nobody attaches the restored application");
         }
     }
@@ -184,6 +189,7 @@ impl Control {
                     memory_bytes: captured.memory_bytes,
                 })
             }
+            Request::Restoring => Ok(Response::Done { elapsed_us: 0 }),
             Request::Attach { pid, pinned } => {
                 let started = Instant::now();
                 self.attach(pid, &pinned, fds)?;

@@ -48,8 +48,8 @@ pub struct Session {
     pub last_pause_us: AtomicU64,
     /// Duration of the last capture in microseconds.
     pub last_capture_us: AtomicU64,
-    /// Control connections that are open.
-    pub connections: AtomicU32,
+    /// Open control connections of those who rebuild the application: one at most, but for moments.
+    pub restorers: AtomicU32,
 }
 
 /// Who holds the pause.
@@ -89,7 +89,7 @@ impl Session {
             holds: Mutex::default(),
             last_pause_us: AtomicU64::new(0),
             last_capture_us: AtomicU64::new(0),
-            connections: AtomicU32::new(0),
+            restorers: AtomicU32::new(0),
             device,
         }
     }

@@ -87,7 +87,7 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, is_restored: boo
     let watched = Arc::clone(&control);
     let watch = move || {
         std::thread::sleep(CONNECT_DEADLINE);
-        if watched.session.side.get().is_none() && (!is_restored || !watched.has_connections()) {
+        if watched.session.side.get().is_none() && (!is_restored || !watched.is_being_restored()) {
             watched.end("nobody has connected");
         }
     };
