@@ -106,6 +106,10 @@ pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captu
     }
     ensure_not_interrupted(signals)?;
 
+    if !nix::unistd::geteuid().is_root() {
+        criu::rewrite::attach_memfds(images)
+            .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+    }
     finish_packing(packing, images)?;
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;

@@ -1,6 +1,8 @@
 //! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file becomes
 //! which member, and back.
 
+mod abandoned;
+
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -42,12 +44,20 @@ pub struct Origin {
 }
 
 /// A folder in `parent` that only we may enter and that is gone when it is dropped: images hold a program's memory, and CRIU
-/// lets everybody read them.
+/// lets everybody read them. Of those whose owner was killed it is the next that removes them.
 pub fn private_folder(parent: &Path, prefix: &str) -> io::Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix(prefix)
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir_in(parent)
+    let end = abandoned::name_end();
+    abandoned::remove(parent, prefix, &end);
+    loop {
+        let folder = tempfile::Builder::new()
+            .prefix(prefix)
+            .suffix(&end)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(parent)?;
+        if abandoned::claim(folder.path())? {
+            return Ok(folder);
+        }
+    }
 }
 
 /// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.

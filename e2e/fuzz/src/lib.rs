@@ -6,7 +6,14 @@
     reason = "a claim that does not hold is to end the target"
 )]
 
+#[path = "../../../hetckpt/src/diagnostic.rs"]
+#[allow(dead_code, reason = "compiled for `migration`")]
+mod diagnostic;
+mod migration;
+
 use std::fs;
+use std::io::{self, Read, Write};
+use std::time::Instant;
 
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
@@ -16,11 +23,14 @@ use hetckpt_ring::command::Envelope;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::ModuleDescription;
 
+use crate::migration::channel::{Channel, Frame, Transport};
+use crate::migration::message::{MAX_DATA_BYTES, Message};
+
 /// A target: its name, which is its corpus's and its program's, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("archive", archive),
     ("manifest", manifest),
     ("process_state", process_state),
@@ -29,6 +39,7 @@ pub const TARGETS: [Target; 8] = [
     ("fatbin", fatbin),
     ("ptx", ptx),
     ("hetir", hetir),
+    ("migration_frames", migration_frames),
 ];
 
 /// Kernels larger than this are not probed here: it takes too long for a fuzzer.
@@ -95,6 +106,65 @@ pub fn hetir(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(kernel) = parse::kernel(text) {
         of_kernel(&kernel);
+    }
+}
+
+/// What a peer sends during a migration: greeted, and taken frame by frame.
+pub fn migration_frames(data: &[u8]) {
+    let _ = heard(data).agree();
+    let mut channel = heard(data);
+    while let Ok(message) = channel.receive_frame(message_of) {
+        let Some(message) = message else { continue };
+        let text = serde_json::to_vec(&message).unwrap();
+        assert_eq!(serde_json::from_slice::<Message>(&text).unwrap(), message);
+        if let Message::Refused(report) | Message::NotRunning { reason: report, .. } = &message {
+            let failure = report.failure("peer");
+            let mut texts = failure.notes.iter().chain([&failure.message]).chain(&failure.help);
+            assert!(texts.all(|text| !text.contains(char::is_control)));
+            assert!(failure.code.len() == 6 && failure.code.is_ascii());
+        }
+    }
+}
+
+fn message_of(frame: Frame<'_>) -> Option<Message> {
+    match frame {
+        Frame::Message(message) => Some(message),
+        Frame::Data(_, bytes) => {
+            assert!(bytes.len() <= MAX_DATA_BYTES);
+            None
+        }
+    }
+}
+
+/// A channel whose other end has said `data` and no more.
+fn heard(data: &[u8]) -> Channel {
+    Channel::new(Box::new(Said(io::Cursor::new(data.to_vec()))), "peer")
+}
+
+/// What the other end has said; it hears nothing.
+struct Said(io::Cursor<Vec<u8>>);
+
+impl Read for Said {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Transport for Said {
+    fn set_limit(&mut self, _: Instant) {}
+
+    fn has_something_to_say(&self) -> bool {
+        self.0.position() < self.0.get_ref().len() as u64
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod dump_faults;
 mod stopped_programs;
+mod actors;
+mod matrix;
 mod random_kills;
 mod archive_faults;
 mod device_faults;
@@ -17,6 +19,7 @@ use hetckpt_e2e::runner;
 fn main() -> ExitCode {
     let mut tests = dump_faults::tests();
     tests.extend(stopped_programs::tests());
+    tests.extend(matrix::tests());
     tests.extend(random_kills::tests());
     tests.extend(archive_faults::tests());
     tests.extend(device_faults::tests());

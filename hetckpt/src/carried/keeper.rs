@@ -85,7 +85,7 @@ fn wait_for_end_of(pid: i32) {
 }
 
 /// True if a process maps a file in `folder`.
-fn is_mapped(folder: &Path) -> bool {
+pub fn is_mapped(folder: &Path) -> bool {
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();
     processes.filter_map(|process| process.maps().ok()).any(|maps| {
         maps.into_iter()

@@ -11,6 +11,14 @@ pub const IS_PRESENT: u32 = 4;
 
 /// Status of an area where a file is mapped privately.
 pub const IS_PRIVATE_FILE: u32 = 1 << 6;
+/// The same, shared.
+pub const IS_SHARED_FILE: u32 = 1 << 7;
+/// Status of an area of memory that has no file and is shared.
+pub const IS_SHARED_MEMORY: u32 = 1 << 8;
+/// The same, of System V.
+pub const IS_SYSV: u32 = 1 << 10;
+/// Status of an area where the file is a memfd.
+pub const IS_MEMFD: u32 = 1 << 14;
 
 /// What the dump as a whole was; written last.
 #[derive(Clone, PartialEq, Message)]
@@ -103,6 +111,31 @@ pub struct FileEntry {
     /// If it is a terminal.
     #[prost(message, optional, tag = "19")]
     pub terminal: Option<Terminal>,
+    /// If it is a memfd.
+    #[prost(message, optional, tag = "20")]
+    pub memfd: Option<Memfd>,
+}
+
+/// An open memfd.
+#[derive(Clone, PartialEq, Message)]
+pub struct Memfd {
+    /// How it was opened (`O_*`).
+    #[prost(uint32, tag = "2")]
+    pub flags: u32,
+    /// The [`MemfdInode`].
+    #[prost(uint32, tag = "5")]
+    pub inode_id: u32,
+}
+
+/// The memory of memfds.
+#[derive(Clone, PartialEq, Message)]
+pub struct MemfdInode {
+    /// Number of its pages, which is that of its inode at the dump.
+    #[prost(uint32, tag = "5")]
+    pub shmid: u32,
+    /// Its id in the images.
+    #[prost(uint64, tag = "7")]
+    pub id: u64,
 }
 
 /// An open terminal.
@@ -175,9 +208,12 @@ pub struct Mm {
 /// An area of memory.
 #[derive(Clone, PartialEq, Message)]
 pub struct Area {
-    /// If a file is mapped there: the [`Regular`].
+    /// If a file is mapped there: the [`Regular`]. Of shared memory that has no file, number of its pages.
     #[prost(uint64, tag = "4")]
     pub file_id: u64,
+    /// How it is mapped (`MAP_*`).
+    #[prost(uint32, tag = "6")]
+    pub flags: u32,
     /// What is there ([`IS_PRIVATE_FILE`], among others).
     #[prost(uint32, tag = "7")]
     pub status: u32,

@@ -1,6 +1,6 @@
-//! Changes the paths that CRIU's images have for files, and nothing else in them.
+//! Changes some fields in CRIU's images, and nothing else: the paths that they have for files, and whose memory a memfd's mapping is.
 //!
-//! So files that a node lacks, or has in another version, can lie elsewhere: nothing of the node's is covered or replaced, and CRIU,
+//! With other paths, files that a node lacks, or has in another version, can lie elsewhere: nothing of the node's is covered or replaced, and CRIU,
 //! the device server and all other programs keep the node's own libraries. A mount namespace would do the former, not the
 //! latter, and it would take away the folders around what is missing: what the program writes there would be lost.
 
@@ -8,7 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::criu::images::{COMMON_MAGIC, FILES_MAGIC, Images};
+use nix::sys::mman::MapFlags;
+use prost::Message;
+
+use crate::criu::image_messages::{Area, FileEntry, IS_MEMFD, IS_SHARED_FILE, IS_SHARED_MEMORY, IS_SYSV, MemfdInode};
+use crate::criu::images::{COMMON_MAGIC, FILES_MAGIC, Images, MEMFD_MAGIC, MM_MAGIC};
 
 /// The image of all open and mapped files.
 pub const FILES_IMAGE: &str = "files.img";
@@ -17,6 +21,14 @@ const REGULAR: usize = 3;
 /// Fields of a regular file.
 const NAME: usize = 6;
 const MODE: usize = 10;
+
+/// Field of a process's memory that has an area.
+const AREA: usize = 14;
+/// Fields of an area.
+const FILE_ID: usize = 4;
+const FLAGS: usize = 6;
+const STATUS: usize = 7;
+const FILE_FLAGS: usize = 10;
 
 /// What becomes of the files that had a certain path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,15 +41,90 @@ pub struct Change {
 
 /// The image of files in `folder`, with the `changes` by path.
 pub fn files(folder: &Path, changes: &BTreeMap<Vec<u8>, Change>) -> Result<Vec<u8>, String> {
-    let mut image = [COMMON_MAGIC.to_le_bytes(), FILES_MAGIC.to_le_bytes()].concat();
-    for message in Images(folder).raw(FILES_IMAGE, FILES_MAGIC)? {
-        let message =
-            entry(&message, changes).ok_or_else(|| format!("{FILES_IMAGE} has an entry that makes no sense"))?;
-        let size = u32::try_from(message.len()).map_err(|_| format!("{FILES_IMAGE} is too large"))?;
+    changed(folder, FILES_IMAGE, FILES_MAGIC, |message| entry(message, changes))
+}
+
+/// The image `name` of the kind `magic` in `folder`, with each message changed.
+fn changed(
+    folder: &Path,
+    name: &str,
+    magic: u32,
+    change: impl Fn(&[u8]) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, String> {
+    let mut image = [COMMON_MAGIC.to_le_bytes(), magic.to_le_bytes()].concat();
+    for message in Images(folder).raw(name, magic)? {
+        let message = change(&message).ok_or_else(|| format!("{name} has an entry that makes no sense"))?;
+        let size = u32::try_from(message.len()).map_err(|_| format!("{name} is too large"))?;
         image.extend(size.to_le_bytes());
         image.extend(message);
     }
     Ok(image)
+}
+
+/// Makes mappings of memfds what they were, where CRIU took them for anonymous shared memory of the same content: without privileges
+/// it sees no more of a mapping than `/proc/PID/maps` does. Restored like that, what the process writes there would no longer be
+/// what the device server reads in the memfd.
+pub fn attach_memfds(folder: &Path) -> Result<(), String> {
+    let images = Images(folder);
+    let inodes: BTreeMap<u64, u64> = match images.entries::<MemfdInode>("memfd.img", MEMFD_MAGIC) {
+        Ok(inodes) => inodes.iter().map(|inode| (inode.id, inode.shmid.into())).collect(),
+        Err(_) if !folder.join("memfd.img").exists() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut memfds = BTreeMap::new();
+    for file in images.entries::<FileEntry>(FILES_IMAGE, FILES_MAGIC)? {
+        let Some(memfd) = file.memfd else { continue };
+        if let Some(&shmid) = inodes.get(&memfd.inode_id.into()) {
+            memfds.insert(shmid, (file.id, memfd.flags));
+        }
+    }
+    let entries = fs::read_dir(folder).map_err(|e| format!("cannot list the images: {e}"))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !(name.starts_with("mm-") && name.ends_with(".img")) {
+            continue;
+        }
+        let image = changed(folder, &name, MM_MAGIC, |message| memory(message, &memfds))?;
+        fs::write(entry.path(), image).map_err(|e| format!("{name} cannot be written: {e}"))?;
+    }
+    Ok(())
+}
+
+/// A process's memory; `memfds` has the id and the `O_*` of an open file by the number of its pages.
+fn memory(message: &[u8], memfds: &BTreeMap<u64, (u32, u32)>) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(message.len());
+    for field in fields(message)? {
+        match field.content.filter(|_| field.number == AREA) {
+            Some(content) => put_content(AREA, &area(content, memfds)?, &mut out),
+            None => out.extend(field.whole),
+        }
+    }
+    Some(out)
+}
+
+fn area(message: &[u8], memfds: &BTreeMap<u64, (u32, u32)>) -> Option<Vec<u8>> {
+    let area = Area::decode(message).ok()?;
+    let is_shared_memory = area.status & (IS_SHARED_MEMORY | IS_SYSV) == IS_SHARED_MEMORY;
+    let Some(&(file_id, file_flags)) = memfds.get(&area.file_id).filter(|_| is_shared_memory) else {
+        return Some(message.to_vec());
+    };
+    let anonymous = u32::try_from(MapFlags::MAP_ANONYMOUS.bits()).ok()?;
+    let mut out = Vec::with_capacity(message.len());
+    let mut put = |number: usize, value: u32| -> Option<()> {
+        put_varint(number << 3, &mut out);
+        put_varint(usize::try_from(value).ok()?, &mut out);
+        Some(())
+    };
+    put(FILE_ID, file_id)?;
+    put(FLAGS, area.flags & !anonymous)?;
+    put(STATUS, area.status & !IS_SHARED_MEMORY | IS_SHARED_FILE | IS_MEMFD)?;
+    put(FILE_FLAGS, file_flags)?;
+    for field in fields(message)? {
+        if ![FILE_ID, FLAGS, STATUS, FILE_FLAGS].contains(&field.number) {
+            out.extend(field.whole);
+        }
+    }
+    Some(out)
 }
 
 /// Writes [`files`] in the place of that image; what links to the old one keeps it.
@@ -136,8 +223,7 @@ fn regular(message: &[u8], changes: &BTreeMap<Vec<u8>, Change>) -> Option<Vec<u8
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::criu::image_messages::{FileEntry, Regular};
-    use prost::Message;
+    use crate::criu::image_messages::{Memfd, Mm, Regular};
 
     fn image(entries: &[FileEntry], unknown: &[u8]) -> Vec<u8> {
         let mut image = [COMMON_MAGIC.to_le_bytes(), FILES_MAGIC.to_le_bytes()].concat();
@@ -197,6 +283,36 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), expected);
         replace(folder.path(), &BTreeMap::new()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn mappings_of_memfds_are_theirs_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, magic: u32, messages: &[Vec<u8>]| {
+            let mut image = [COMMON_MAGIC.to_le_bytes(), magic.to_le_bytes()].concat();
+            for message in messages {
+                image.extend(u32::try_from(message.len()).unwrap().to_le_bytes());
+                image.extend(message);
+            }
+            fs::write(folder.path().join(name), image).unwrap();
+        };
+        attach_memfds(folder.path()).unwrap();
+        put("memfd.img", MEMFD_MAGIC, &[MemfdInode { shmid: 77, id: 5 }.encode_to_vec()]);
+        let memfd = FileEntry {
+            id: 12,
+            memfd: Some(Memfd { flags: 0o2, inode_id: 5 }),
+            ..FileEntry::default()
+        };
+        put(FILES_IMAGE, FILES_MAGIC, &[memfd.encode_to_vec()]);
+        let area = |file_id, flags, status| Area { file_id, flags, status };
+        let mm = |areas: &[Area]| Mm { areas: areas.to_vec(), exe_file_id: 3, ..Mm::default() };
+        let others = [area(78, 0x21, 1 | IS_SHARED_MEMORY), area(77, 0x21, 1 | IS_SHARED_MEMORY | IS_SYSV)];
+        let dumped = mm(&[others[0].clone(), area(77, 0x21, 1 | IS_SHARED_MEMORY), others[1].clone()]);
+        put("mm-7.img", MM_MAGIC, &[dumped.encode_to_vec()]);
+        attach_memfds(folder.path()).unwrap();
+        let found: Vec<Mm> = Images(folder.path()).entries("mm-7.img", MM_MAGIC).unwrap();
+        let attached = area(12, 1, 1 | IS_SHARED_FILE | IS_MEMFD);
+        assert_eq!(found, [mm(&[others[0].clone(), attached, others[1].clone()])]);
     }
 
     #[test]

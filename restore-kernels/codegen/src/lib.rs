@@ -2,3 +2,4 @@
 
 pub mod ptx;
 pub mod opencl;
+pub mod spirv;

@@ -1,5 +1,6 @@
 //! Connections to the control socket: one thread each.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -28,6 +29,8 @@ pub struct Control {
     pub session: Arc<Session>,
     /// The socket's file, removed at the end.
     pub socket: SocketFile,
+    /// The log, removed at the end if it is empty.
+    pub log: PathBuf,
     /// True if the application is to be attached by the plugin, not by its own hello.
     pub is_restored: bool,
 }
@@ -51,6 +54,12 @@ impl SocketFile {
         Some((metadata.dev(), metadata.ino()))
     }
 
+    /// The folder it is in.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
     /// Removes it, unless another server has replaced it by its own: process ids come back after a restore.
     pub fn remove(&self) {
         if self.identity.is_none() || Self::identity(&self.path) != self.identity {
@@ -59,6 +68,20 @@ impl SocketFile {
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(%error, "the socket's file cannot be removed");
         }
+    }
+}
+
+/// Removes the log at `path` if this process writes it and has written nothing: each process id would leave one.
+fn remove_empty_log(path: &Path) {
+    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let written = std::io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    let Ok(written) = written.and_then(|file| file.metadata()) else {
+        return;
+    };
+    let is_ours = std::fs::symlink_metadata(path).is_ok_and(|named| identity(named) == identity(written.clone()));
+    if is_ours && written.len() == 0 {
+        // Whatever stands against it, there is nobody to tell.
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -95,6 +118,8 @@ impl Control {
     /// Ends the process.
     pub fn end(&self, why: &str) -> ! {
         tracing::info!(why, "ends");
+        // While the socket is there, nobody takes the log for a server of their own.
+        remove_empty_log(&self.log);
         self.socket.remove();
         std::process::exit(0)
     }

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -80,6 +81,7 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, is_restored: boo
         }
     };
     let control = Arc::new(Control {
+        log: log_path(socket.folder(), session.app_pid),
         session,
         socket,
         is_restored,
@@ -159,10 +161,7 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         path: dir.to_owned(),
         source,
     })?;
-    let log = log_path(&ensure_runtime_dir()?, options.pid);
-    let log_file = OpenOptions::new().create(true).append(true).open(&log);
-    let log_file = log_file.map_err(|source| ServerError::File { path: log, source })?;
-    reserve(&log_file, options.pid)?;
+    let log_file = reserve(options.pid)?;
     let program = std::env::current_exe().map_err(os("readlink(/proc/self/exe)"))?;
     let device = options.device.to_string();
     let mut child = Command::new(program)
@@ -196,14 +195,22 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
     Err(ServerError::Daemon(said.to_owned()))
 }
 
-/// Makes sure that the process is restored once. The daemon has the log as its standard error, and so keeps the lock for as
-/// long as it lives; a program that was started here, rather than restored, has a server that listens.
-fn reserve(log: &File, pid: u32) -> Result<(), ServerError> {
+/// Makes sure that the process is restored once, and gives the log for its daemon, which has it as its standard error and so
+/// keeps its lock for as long as it lives; a program that was started here, rather than restored, has a server that listens.
+fn reserve(pid: u32) -> Result<File, ServerError> {
+    let dir = ensure_runtime_dir()?;
+    let path = log_path(&dir, pid);
     let started = Instant::now();
     loop {
-        let is_served = ControlSocket::connect(&socket_path(&ensure_runtime_dir()?, pid)).is_ok();
-        if !is_served && log.try_lock().is_ok() {
-            return Ok(());
+        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let log = opened.map_err(|source| ServerError::File {
+            path: path.clone(),
+            source,
+        })?;
+        let is_served = ControlSocket::connect(&socket_path(&dir, pid)).is_ok();
+        // One that a server has removed as it left keeps nobody else from a lock.
+        if !is_served && log.try_lock().is_ok() && log.metadata().is_ok_and(|found| found.nlink() > 0) {
+            return Ok(log);
         }
         // The server of the program that was dumped may be about to leave.
         if started.elapsed() > LEAVE_DEADLINE {

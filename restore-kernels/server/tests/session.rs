@@ -333,6 +333,7 @@ fn limit_of_a_pause_request_replaces_the_servers_own() {
     let control = Arc::new(Control {
         session: Arc::clone(&server.session),
         socket: SocketFile::new(path.clone()),
+        log: path.with_extension("log"),
         is_restored: false,
     });
     std::thread::spawn(move || control.serve(&listener));

@@ -4,7 +4,7 @@
 //! PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: atom".
 
 use hetckpt_ir::inst::{AluOp, AtomOp, Modifiers, Op};
-use hetckpt_ir::types::Type;
+use hetckpt_ir::types::{Space, Type};
 
 use super::access;
 use super::block::Block;
@@ -35,7 +35,7 @@ pub(super) fn atom(world: &mut World<'_>, block: &mut Block, thread: usize, inst
     access::check_alignment(address, size)?;
     let cell = access::bytes(world, block, thread, *space, (address, size))?;
     let old = load_le(cell);
-    let new = update(*op, *ty, old, &srcs).ok_or_else(|| Error::Unsupported(format!("{inst:?}")))?;
+    let new = update(*op, *ty, *space, old, &srcs).ok_or_else(|| Error::Unsupported(format!("{inst:?}")))?;
     store_le(cell, new);
     if let Some(dst) = dst {
         block.threads[thread].set(world.kernel, *dst, old);
@@ -43,10 +43,15 @@ pub(super) fn atom(world: &mut World<'_>, block: &mut Block, thread: usize, inst
     Ok(())
 }
 
-fn update(op: AtomOp, ty: Type, old: u64, srcs: &[u64]) -> Option<u64> {
+fn update(op: AtomOp, ty: Type, space: Space, old: u64, srcs: &[u64]) -> Option<u64> {
     let value = *srcs.first()?;
+    // The only atomic with subnormal numbers that has them in one space and not in another.
+    let mods = Modifiers {
+        ftz: ty == Type::F32 && space != Space::Shared,
+        ..Modifiers::default()
+    };
     let alu = |op| match ty.is_float() {
-        true => float::evaluate(op, ty, Modifiers::default(), &[old, value]),
+        true => float::evaluate(op, ty, mods, &[old, value]),
         false => integer::evaluate(op, ty, Modifiers::default(), &[old, value]),
     };
     match op {

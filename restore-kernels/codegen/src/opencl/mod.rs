@@ -259,7 +259,7 @@ fn requirements(helpers: &str, body: &str) -> Requirements {
         fp64: has_double(helpers) || has_double(body),
         int64_base_atomics: ["atom_add", "atom_xchg", "atom_cmpxchg"].iter().any(|w| has(w)),
         int64_extended_atomics: extended.iter().any(|w| has(w)),
-        f32_subnormals: body.contains("as_float("),
+        f32_subnormals: body.contains("as_float(") || has("ptx_atom_add_f32_local"),
         correctly_rounded_divide_sqrt: body.lines().any(divides_floats),
     }
 }

@@ -6,4 +6,5 @@ mod kernels;
 mod golden;
 
 mod compile;
+mod spirv;
 mod errors;

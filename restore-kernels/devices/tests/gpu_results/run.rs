@@ -12,10 +12,9 @@ pub const APPROXIMATION: f64 = 5e-4;
 /// argument, which is at most 128 here.
 pub const NEAR_ZERO: f64 = 5e-2;
 
-/// True if the result of this name is the same everywhere. Where warps are is the GPU's affair; its atomic additions of
-/// type f32 in global memory flush subnormal numbers to zero (PTX ISA, `atom`), which ours do not (docs/limits.md).
+/// True if the result of this name is the same everywhere. Where warps are is the GPU's affair.
 pub fn is_defined(name: &str) -> bool {
-    !matches!(name, "WarpId" | "memory.f32") && !name.ends_with("atom.Add.f32")
+    name != "WarpId"
 }
 
 /// As a GPU computes it: a block on operands, results to `output`.

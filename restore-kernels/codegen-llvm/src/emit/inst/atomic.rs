@@ -1,11 +1,13 @@
 //! Atomic read-modify-write (PTX ISA, "atom", "red"): LLVM's, lock-free; scopes are all the whole process.
+//! `atom.add.f32` makes subnormal numbers zero in global memory, and keeps them in shared memory.
 
 use hetckpt_ir::inst::{AtomOp, Inst, Op, Ordering};
-use hetckpt_ir::types::Type;
+use hetckpt_ir::types::{Space, Type};
 
+use super::float::flush;
 use super::memory::{pointer, scopes};
 use super::unsupported;
-use crate::emit::function::FunctionText;
+use crate::emit::function::{FunctionText, Value};
 use crate::emit::types::{int, llvm};
 use crate::error::CodegenError;
 
@@ -72,14 +74,39 @@ pub fn write(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> 
         _ => return Err(unsupported(inst, format!("atom.{op:?}.{}", ty.name()))),
     };
     let value = f.read(srcs[0], ty);
-    let old = f.def(format!(
-        "atomicrmw {name} ptr {at}, {} {value} {ordering}, align {align}{scopes}",
-        llvm(ty)
-    ));
+    let old = if name == "fadd" && ty == Type::F32 && *space != Space::Shared {
+        add_flushed(f, &at, value, ordering, scopes)
+    } else {
+        f.def(format!(
+            "atomicrmw {name} ptr {at}, {} {value} {ordering}, align {align}{scopes}",
+            llvm(ty)
+        ))
+    };
     if let Some(dst) = dst {
         f.write(*dst, ty, old);
     }
     Ok(())
+}
+
+/// Adds as `.ftz` says, tried until no other thread came between; yields what was there, as it was.
+fn add_flushed(f: &mut FunctionText<'_>, at: &Value, value: Value, ordering: &str, scopes: &str) -> Value {
+    let value = flush(f, Type::F32, value);
+    let (again, done) = (f.label(), f.label());
+    f.put(format!("br label %{again}"));
+    f.begin(&again);
+    let bits = f.def(format!("load atomic i32, ptr {at} monotonic, align 4{scopes}"));
+    let old = f.cast_bits(bits.clone(), "i32", "float");
+    let addend = flush(f, Type::F32, old.clone());
+    let sum = f.def(format!("fadd float {addend}, {value}"));
+    let sum = flush(f, Type::F32, sum);
+    let new = f.cast_bits(sum, "float", "i32");
+    let pair = f.def(format!(
+        "cmpxchg ptr {at}, i32 {bits}, i32 {new} {ordering} monotonic, align 4{scopes}"
+    ));
+    let is_ours = f.def(format!("extractvalue {{ i32, i1 }} {pair}, 1"));
+    f.put(format!("br i1 {is_ours}, label %{done}, label %{again}"));
+    f.begin(&done);
+    old
 }
 
 /// The bits of a type, for operations that do not look at what they mean.

@@ -9,6 +9,16 @@ static uint ptx_atom_add_f32_global(volatile __global uint *at, uint value)
     }
 }
 
+static uint ptx_atom_add_ftz_f32_global(volatile __global uint *at, uint value)
+{
+    uint old = *at;
+    for (;;) {
+        const uint found = atomic_cmpxchg(at, old, ptx_ftz_f32(as_uint(as_float(ptx_ftz_f32(old)) + as_float(ptx_ftz_f32(value)))));
+        if (found == old) return old;
+        old = found;
+    }
+}
+
 static uint ptx_atom_inc_u32_global(volatile __global uint *at, uint value)
 {
     uint old = *at;

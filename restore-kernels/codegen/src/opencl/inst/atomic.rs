@@ -28,7 +28,7 @@ impl Writer<'_> {
             8 => format!("{number}long"),
             _ => return Err(self.no_form(format!("atom.{}", ty.name()))),
         };
-        let (mut function, is_helper) = self.function(*op, *ty)?;
+        let (mut function, is_helper) = self.function(*op, *ty, *space)?;
         let (segment, place) = match space {
             Space::Global | Space::Generic => ("global", "GLOBAL"),
             Space::Shared => ("local", "SHARED"),
@@ -73,7 +73,7 @@ impl Writer<'_> {
     }
 
     /// The function, and whether it is one of ours.
-    fn function(&self, op: AtomOp, ty: Type) -> Result<(String, bool), Error> {
+    fn function(&self, op: AtomOp, ty: Type, space: Space) -> Result<(String, bool), Error> {
         let is_wide = ty.size_bytes() == 8;
         let family = if is_wide { "atom" } else { "atomic" };
         let bits = 8 * ty.size_bytes();
@@ -86,6 +86,8 @@ impl Writer<'_> {
             }
         };
         Ok(match op {
+            // Subnormal numbers become zero, but in shared memory.
+            AtomOp::Add if ty == Type::F32 && space != Space::Shared => ("ptx_atom_add_ftz_f32".to_owned(), true),
             AtomOp::Add if ty == Type::F32 || ty == Type::F64 => (format!("ptx_atom_add_{}", ty.name()), true),
             _ if ty.is_float() && !matches!(op, AtomOp::Exch | AtomOp::Cas) => {
                 return Err(self.no_form(format!("atom of {} other than add", ty.name())));

@@ -9,12 +9,17 @@
 #define memory_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 typedef uchar u8 __attribute__((may_alias));
 
-// Read-modify-writes that OpenCL C 1.2 has no function for, tried until nobody came between.
-static uint ptx_atom_add_f32_global(volatile __global uint *at, uint value)
+// Subnormal numbers become zero.
+static uint ptx_ftz_f32(uint a)
+{
+    return (a & 0x7f800000u) == 0 ? a & 0x80000000u : a;
+}
+
+static uint ptx_atom_add_ftz_f32_global(volatile __global uint *at, uint value)
 {
     uint old = *at;
     for (;;) {
-        const uint found = atomic_cmpxchg(at, old, as_uint(as_float(old) + as_float(value)));
+        const uint found = atomic_cmpxchg(at, old, ptx_ftz_f32(as_uint(as_float(ptx_ftz_f32(old)) + as_float(ptx_ftz_f32(value)))));
         if (found == old) return old;
         old = found;
     }
@@ -95,7 +100,7 @@ __kernel void hetckpt_atomics(
     d5 = atom_cmpxchg((volatile __global ulong *)&GLOBAL(u8, d0), d4, 0ul); // line 22
     r1 = atomic_xchg((volatile __global uint *)&GLOBAL(u8, d0), 0xffffffffu); // line 23
     r1 = ptx_atom_inc_u32_global((volatile __global uint *)&GLOBAL(u8, d0), 31u); // line 24
-    r7 = ptx_atom_add_f32_global((volatile __global uint *)&GLOBAL(u8, d0), r6); // line 25
+    r7 = ptx_atom_add_ftz_f32_global((volatile __global uint *)&GLOBAL(u8, d0), r6); // line 25
     d8 = ptx_atom_add_f64_global((volatile __global ulong *)&GLOBAL(u8, d0), 0x3ff0000000000000ul); // line 26
     d9 = ptx_atom_min_u64_local((volatile __local ulong *)&SHARED(u8, 0ul), d4); // line 27
     r1 = atomic_or((volatile __local uint *)&SHARED(u8, 4ul), 8u); // line 28

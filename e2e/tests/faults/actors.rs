@@ -1,0 +1,127 @@
+//! Who takes part in a dump or a restore, where it is to be found, and how it is broken.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::sandbox::{Sandbox, is_gone};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Who.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// `hetckpt dump` or `hetckpt restore`.
+    Cli,
+    /// CRIU, with the plugin in it.
+    Criu,
+    /// The program's device server.
+    Server,
+    /// The program.
+    Program,
+}
+
+impl Actor {
+    /// Its process id, if it is there; `command` is the command line's, `program` the program's.
+    pub fn find(self, sandbox: &Sandbox, command: i32, program: i32) -> Option<i32> {
+        match self {
+            Self::Cli => (!is_gone(command)).then_some(command),
+            Self::Program => (!is_gone(program)).then_some(program),
+            Self::Criu => called(sandbox, "criu"),
+            Self::Server => called(sandbox, "hetckpt-server"),
+        }
+    }
+}
+
+/// The process of the sandbox that has this name and is not the child of one that has; of several servers the one that was started
+/// last.
+fn called(sandbox: &Sandbox, name: &str) -> Option<i32> {
+    let has_name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    let found: Vec<i32> = sandbox
+        .processes()
+        .into_iter()
+        .filter(|&pid| has_name(pid) && !is_gone(pid))
+        .collect();
+    match name {
+        "criu" => found.into_iter().find(|&pid| !has_name(parent_of(pid))),
+        _ => found.into_iter().max(),
+    }
+}
+
+fn parent_of(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    after_name
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Kills those of `actors` that are there, or stops them for as long as `hang` says. False if none was there.
+pub fn strike(sandbox: &Sandbox, actors: &[Actor], command: i32, program: i32, hang: Option<Duration>) -> bool {
+    let found: Vec<Pid> = actors
+        .iter()
+        .filter_map(|actor| actor.find(sandbox, command, program))
+        .map(Pid::from_raw)
+        .collect();
+    // Each may have ended by itself meanwhile.
+    let send = |signal: Signal| found.iter().filter(|&&pid| kill(pid, signal).is_ok()).count() > 0;
+    let Some(time) = hang else {
+        return send(Signal::SIGKILL);
+    };
+    let has_hit = send(Signal::SIGSTOP);
+    std::thread::sleep(time);
+    send(Signal::SIGCONT);
+    has_hit
+}
+
+/// A small disk. It is gone when this is dropped.
+pub struct Disk(PathBuf);
+
+impl Disk {
+    /// Mounts one at `folder`.
+    pub fn mount(folder: &Path) -> Result<Self> {
+        let mut command = Command::new("mount");
+        command
+            .args(["-t", "tmpfs", "-o", "size=96m,mode=700", "hetckpt-e2e"])
+            .arg(folder);
+        let mounted = command.output()?;
+        ensure!(
+            mounted.status.success(),
+            "cannot mount: {}",
+            String::from_utf8_lossy(&mounted.stderr).trim()
+        );
+        Ok(Self(folder.to_owned()))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    /// Waits, and leaves no byte free.
+    pub fn fill_after(&self, delay: Duration) -> Result<()> {
+        std::thread::sleep(delay);
+        let mut file = File::create(self.filler())?;
+        for size in [1 << 20, 4096, 1] {
+            let bytes = vec![1; size];
+            while file.write_all(&bytes).is_ok() {}
+        }
+        Ok(())
+    }
+
+    /// Removes what it was filled with.
+    pub fn empty(&self) -> Result<()> {
+        Ok(fs::remove_file(self.filler())?)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // What still uses it keeps it, unseen.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

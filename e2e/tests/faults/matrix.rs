@@ -1,0 +1,341 @@
+//! Each who takes part in a dump or a restore is killed, or hangs for a while, and disks fill up, at random moments.
+//!
+//! After a dump there is either a complete archive from which the program goes on, or the program runs on. After a restore either the
+//! program runs on, or nothing does and the archive, which is as it was, is restored at once. Never both, never neither, and nothing
+//! else is left. Only who has lost its device server, or was itself killed, need not come to its end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::{Installation, Requirement};
+use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::{Outcome, Running};
+use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::random::Random;
+use hetckpt_e2e::runner::{Context, Test};
+
+use crate::actors::{Actor, Disk, strike};
+
+/// For how long who hangs does.
+const HANG: Duration = Duration::from_millis(1500);
+/// A dump takes less, mostly.
+const DUMP_TIME: Duration = Duration::from_millis(500);
+/// Tries for each repeat: some moments come when nobody is left to break.
+const ATTEMPTS: u32 = 4;
+/// Exit code of a test program that has met a CUDA error.
+const CUDA_ERROR: i32 = 2;
+
+/// What breaks.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Killed(&'static [Actor]),
+    Hangs(Actor),
+    DiskFull,
+}
+
+use Actor::{Cli, Criu, Program, Server};
+use Fault::{DiskFull, Hangs, Killed};
+
+const OF_DUMP: [(&str, Fault); 9] = [
+    ("command_line_killed", Killed(&[Cli])),
+    ("criu_killed", Killed(&[Criu])),
+    ("command_line_and_criu_killed", Killed(&[Cli, Criu])),
+    ("device_server_killed", Killed(&[Server])),
+    ("program_killed", Killed(&[Program])),
+    ("command_line_hangs", Hangs(Cli)),
+    ("criu_hangs", Hangs(Criu)),
+    ("device_server_hangs", Hangs(Server)),
+    ("disk_fills_up", DiskFull),
+];
+
+const OF_RESTORE: [(&str, Fault); 9] = [
+    ("command_line_killed", Killed(&[Cli])),
+    ("criu_killed", Killed(&[Criu])),
+    ("command_line_and_criu_killed", Killed(&[Cli, Criu])),
+    ("device_server_killed", Killed(&[Server])),
+    ("program_killed", Killed(&[Program])),
+    ("command_line_hangs", Hangs(Cli)),
+    ("criu_hangs", Hangs(Criu)),
+    ("device_server_hangs", Hangs(Server)),
+    ("disk_fills_up", DiskFull),
+];
+
+/// The tests: one for each fault and step, with as many repeats as `HETCKPT_PREEMPTIONS` says.
+pub fn tests() -> Vec<Test> {
+    let given = std::env::var("HETCKPT_PREEMPTIONS").ok();
+    let repeats: u32 = given.and_then(|text| text.parse().ok()).unwrap_or(1);
+    let of_dump = OF_DUMP.map(|(name, fault)| {
+        let test = Test::new(format!("dump_{name}"), move |context| of_dump(context, fault, repeats));
+        (fault, test)
+    });
+    let of_restore = OF_RESTORE.map(|(name, fault)| {
+        let test = Test::new(format!("restore_{name}"), move |context| {
+            of_restore(context, fault, repeats)
+        });
+        (fault, test)
+    });
+    let all = of_dump.into_iter().chain(of_restore);
+    all.map(|(fault, test)| match fault {
+        DiskFull => test.also_needs(Requirement::Mounting),
+        _ => test,
+    })
+    .map(|test| test.times(1 + repeats / 10))
+    .collect()
+}
+
+/// A folder for archives and one for temporary files.
+struct Place<'a> {
+    context: &'a Context,
+    archives: PathBuf,
+    temporary: PathBuf,
+}
+
+impl<'a> Place<'a> {
+    fn new(context: &'a Context) -> Result<Self> {
+        let place = Self {
+            context,
+            archives: context.sandbox.path("archives"),
+            temporary: context.sandbox.path("tmp"),
+        };
+        fs::create_dir_all(&place.archives)?;
+        fs::create_dir_all(&place.temporary)?;
+        Ok(place)
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.archives.join("x.hetsnap")
+    }
+
+    fn dump(&self, pid: i32) -> Result<Running> {
+        let mut command = hetckpt::command(&self.context.sandbox, ["dump", "--pid", &pid.to_string(), "-o"]);
+        command.arg(self.archive()).env("TMPDIR", &self.temporary);
+        Running::start(command)
+    }
+
+    fn restore(&self) -> Result<Running> {
+        let device = Installation::to_device();
+        let mut command = hetckpt::command(&self.context.sandbox, ["restore", "--device", &device, "--timings"]);
+        command
+            .arg(self.timings())
+            .arg(self.archive())
+            .env("TMPDIR", &self.temporary);
+        Running::start(command)
+    }
+
+    fn timings(&self) -> PathBuf {
+        self.context.sandbox.path("timings")
+    }
+
+    /// Nothing runs, and nothing lies about but an archive.
+    fn ensure_clean(&self) -> Result<()> {
+        self.context.sandbox.wait_until_empty(Duration::from_secs(20))?;
+        for (folder, allowed) in [(&self.archives, "x.hetsnap"), (&self.temporary, "")] {
+            let left: Vec<_> = fs::read_dir(folder)?.flatten().map(|entry| entry.file_name()).collect();
+            ensure!(
+                left.iter().all(|name| name == allowed),
+                "left in {}: {left:?}",
+                folder.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A moment, and whether there was somebody to break.
+type Strike = (Duration, bool);
+
+/// Breaks `fault` at a moment drawn from `span`, counted from when there is somebody to break.
+fn break_at_random(
+    place: &Place<'_>,
+    random: &mut Random,
+    fault: Fault,
+    span: Duration,
+    command: &mut Running,
+    program: i32,
+) -> Result<Strike> {
+    let span = match fault {
+        // It takes part for less than the whole.
+        Killed([Criu]) | Hangs(Criu) => span / 2,
+        _ => span,
+    };
+    let delay = random.moment(span);
+    let sandbox = &place.context.sandbox;
+    let (actors, hang): (&[Actor], _) = match &fault {
+        Killed(actors) => (actors, None),
+        Hangs(actor) => (std::slice::from_ref(actor), Some(HANG)),
+        DiskFull => return Ok((delay, true)),
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while actors
+        .iter()
+        .all(|actor| actor.find(sandbox, command.pid(), program).is_none())
+    {
+        if command.has_ended()? {
+            return Ok((Duration::ZERO, false));
+        }
+        ensure!(Instant::now() < deadline, "none of {actors:?} turns up");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    std::thread::sleep(delay);
+    Ok((delay, strike(sandbox, actors, command.pid(), program, hang)))
+}
+
+fn is_right(outcome: &Outcome) -> bool {
+    outcome.code == 0 && outcome.stdout.ends_with("PASS\n")
+}
+
+/// True if a program that has met `fault` may end so.
+fn may_end_so(fault: Fault, outcome: &Outcome) -> bool {
+    match fault {
+        Killed([Server]) => outcome.code == CUDA_ERROR,
+        Killed([Program]) => outcome.code == 128 + 9,
+        _ => false,
+    }
+}
+
+fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
+    let length = calibration::baseline(&SPIN)?.length;
+    let (mut hits, mut ran_on, mut archived, mut ended) = (0, 0, 0, 0);
+    let mut random = context.random.clone();
+    for round in 0..repeats * ATTEMPTS {
+        if hits == repeats {
+            break;
+        }
+        let (mut delay, mut has_hit) = (Duration::ZERO, false);
+        let mut one = || -> Result<()> {
+            let place = Place::new(context)?;
+            let disk = matches!(fault, DiskFull)
+                .then(|| Disk::mount(&place.archives))
+                .transpose()?;
+            let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
+            job.wait_for_kernel()?;
+            let mut dump = place.dump(job.pid())?;
+            (delay, has_hit) = break_at_random(&place, &mut random, fault, DUMP_TIME, &mut dump, job.pid())?;
+            if let Some(disk) = &disk {
+                disk.fill_after(delay)?;
+            }
+            let dumped = dump.wait(PATIENCE)?;
+            let outcome = job.finish().with_context(|| format!("the dump: {}", dumped.text()))?;
+            if let Some(disk) = &disk {
+                disk.empty()?;
+            }
+            place
+                .ensure_clean()
+                .with_context(|| format!("the dump: {}", dumped.text()))?;
+            if place.archive().exists() {
+                ensure!(
+                    outcome.code == 128 + 9,
+                    "there is an archive, and the program: {}",
+                    outcome.text()
+                );
+                let restored = place.restore()?.wait(PATIENCE)?;
+                ensure!(is_right(&restored), "restored: {}", restored.text());
+                place.ensure_clean()?;
+                fs::remove_file(place.archive())?;
+                archived += 1;
+            } else if is_right(&outcome) {
+                ran_on += 1;
+            } else {
+                let whole = || format!("the program: {}\nthe dump: {}", outcome.text(), dumped.text());
+                ensure!(may_end_so(fault, &outcome), "{}", whole());
+                ended += 1;
+            }
+            Ok(())
+        };
+        one().with_context(|| format!("round {round}, after {delay:?}"))?;
+        hits += u32::from(has_hit);
+    }
+    context.note(format!(
+        "{hits} hits of {fault:?} in dumps: {ran_on} programs ran on, {archived} went on from the archive, {ended} were ended by it"
+    ));
+    Ok(())
+}
+
+fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
+    let mut random = context.random.clone();
+    let place = Place::new(context)?;
+    let mut job = Job::start(&context.sandbox, &SPIN.command(calibration::baseline(&SPIN)?.length))?;
+    job.wait_for_kernel()?;
+    let pid = job.pid();
+    place.dump(pid)?.wait(PATIENCE)?.success("dump")?;
+    job.finish()?;
+    let archive = fs::read(place.archive())?;
+    let whole = unbroken(&place)?;
+
+    let (mut hits, mut ran_on, mut again, mut ended) = (0, 0, 0, 0);
+    for round in 0..repeats * ATTEMPTS {
+        if hits == repeats {
+            break;
+        }
+        let (mut delay, mut has_hit) = (Duration::ZERO, false);
+        let mut one = || -> Result<()> {
+            let disk = matches!(fault, DiskFull)
+                .then(|| Disk::mount(&place.temporary))
+                .transpose()?;
+            let mut restore = place.restore()?;
+            (delay, has_hit) = break_at_random(&place, &mut random, fault, whole, &mut restore, pid)?;
+            if let Some(disk) = &disk {
+                disk.fill_after(delay)?;
+            }
+            let outcome = restore.wait(PATIENCE)?;
+            if let Some(disk) = &disk {
+                disk.empty()?;
+            }
+            let words = || format!("the restore: {}", outcome.text());
+            place.ensure_clean().with_context(words)?;
+            ensure!(
+                fs::read(place.archive())? == archive,
+                "the restore has changed the archive"
+            );
+            // Where the command line was killed, its code says nothing of the program.
+            if outcome.stdout.ends_with("PASS\n") {
+                ran_on += 1;
+                return Ok(());
+            }
+            ensure!(
+                outcome.stdout.is_empty(),
+                "the program came to another end: {}",
+                words()
+            );
+            match may_end_so(fault, &outcome) {
+                true => ended += 1,
+                false => again += 1,
+            }
+            unbroken(&place).with_context(words).map(drop)
+        };
+        one().with_context(|| format!("round {round}, after {delay:?}"))?;
+        hits += u32::from(has_hit);
+    }
+    context.note(format!(
+        "{hits} hits of {fault:?} in restores: {ran_on} programs ran on, {again} did not start and were restored again, {ended} were \
+         ended by it and restored again"
+    ));
+    Ok(())
+}
+
+/// Restores it and sees it through to its right end. Gives how long the restore took.
+fn unbroken(place: &Place<'_>) -> Result<Duration> {
+    // Left by a restore before.
+    let _ = fs::remove_file(place.timings());
+    let restore = place.restore()?;
+    let started = Instant::now();
+    let took = wait_for(&place.timings(), started);
+    let outcome = restore.wait(PATIENCE)?;
+    ensure!(is_right(&outcome), "restored: {}", outcome.text());
+    place.ensure_clean()?;
+    took
+}
+
+fn wait_for(file: &Path, started: Instant) -> Result<Duration> {
+    while !file.exists() {
+        if started.elapsed() > PATIENCE {
+            bail!("the restore does not come to its end");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(started.elapsed())
+}

@@ -1,0 +1,130 @@
+//! Dumps and restores that follow one another, or come at the same time, and what they leave: no process, descriptor, shared memory,
+//! socket, file, mount or memory beyond what the first left.
+//!
+//! `HETCKPT_SOAK_CYCLES` is how often one program is dumped and restored (2).
+
+mod resources;
+mod program;
+
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::runner::{self, Context, Test};
+
+use crate::program::{Ran, Soaked};
+use crate::resources::{Resources, ensure_nothing_in};
+
+/// Programs at once.
+const AT_ONCE: u64 = 8;
+/// Dumps and restores of each of those.
+const CYCLES_AT_ONCE: u64 = 2;
+/// About as many steps as [`program`] does between a restore and the next dump, on a fast CPU; more only takes longer at the end.
+const STEPS_BETWEEN_DUMPS: u64 = 150_000;
+
+fn main() -> ExitCode {
+    let cycles = num_cycles();
+    runner::main(vec![
+        Test::new("one_program_again_and_again_leaves_nothing", move |context| {
+            again_and_again(context, cycles)
+        })
+        .times(1 + u32::try_from(cycles / 20).unwrap_or(u32::MAX)),
+        Test::new("eight_programs_at_once_leave_nothing", at_once),
+    ])
+}
+
+/// `HETCKPT_SOAK_CYCLES`.
+fn num_cycles() -> u64 {
+    let given = std::env::var("HETCKPT_SOAK_CYCLES").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(2).max(2)
+}
+
+/// What a program holds in each cycle is what it held after its first restore, and so is what lies in its folders.
+fn again_and_again(context: &mut Context, cycles: u64) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let started = Instant::now();
+    let mut program = Soaked::start(sandbox, "a", STEPS_BETWEEN_DUMPS * (cycles + 1))?;
+    let mut seen: Vec<Resources> = vec![];
+    for cycle in 1..=cycles {
+        let dumped = program.dump().with_context(|| format!("dump {cycle}"))?;
+        sandbox.wait_until_empty(program::PATIENCE)?;
+        ensure_nothing_in(&sandbox.runtime_dir(), &[])?;
+        dumped.ensure_nothing_but_the_archive()?;
+        program = dumped.restore().with_context(|| format!("restore {cycle}"))?;
+        let now = program.resources().with_context(|| format!("restore {cycle}"))?;
+        if let Some(first) = seen.first() {
+            now.ensure_like(first)
+                .with_context(|| format!("after restore {cycle}, compared with the first"))?;
+        }
+        seen.push(now);
+    }
+    Resources::ensure_no_growth(&seen)?;
+    let ran = program.finish()?;
+    ensure_left_clean(context, &ran)?;
+    let (Some(first), Some(last)) = (seen.first(), seen.last()) else {
+        return Ok(());
+    };
+    context.note(format!(
+        "{cycles} dumps and restores in {:.0} s; {}; {}",
+        started.elapsed().as_secs_f64(),
+        first.counts(),
+        first.memory_until(last)
+    ));
+    Ok(())
+}
+
+/// Dumped at the same moment, restored at the same moment, and again.
+fn at_once(context: &mut Context) -> Result<()> {
+    let started = Instant::now();
+    let sandbox = &context.sandbox;
+    let together = Barrier::new(usize::try_from(AT_ONCE)?);
+    let one = |name: String| -> Result<Ran> {
+        // Whoever fails must still come to the barriers, or the others wait for ever.
+        let mut program = Soaked::start(sandbox, &name, STEPS_BETWEEN_DUMPS * CYCLES_AT_ONCE).map(Some);
+        for _ in 0..CYCLES_AT_ONCE {
+            together.wait();
+            let dumped = program.and_then(|program| program.map(Soaked::dump).transpose());
+            together.wait();
+            program = dumped.and_then(|dumped| {
+                let dumped = dumped.context("nothing was dumped")?;
+                dumped.ensure_nothing_but_the_archive()?;
+                dumped.restore().map(Some)
+            });
+        }
+        program?.context("nothing was restored")?.finish()
+    };
+    let all: Vec<Result<Ran>> = std::thread::scope(|scope| {
+        let names = (0..AT_ONCE).map(|number| format!("p{number}"));
+        let threads: Vec<_> = names.map(|name| scope.spawn(|| one(name))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Ran>>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(anyhow::anyhow!("a thread of the test panicked")))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    for (number, ran) in all.into_iter().enumerate() {
+        let ran = ran.with_context(|| format!("program {number}"))?;
+        ensure_left_clean(context, &ran)?;
+    }
+    context.note(format!(
+        "{AT_ONCE} programs at once, each dumped and restored {CYCLES_AT_ONCE} times, in {:.0} s",
+        started.elapsed().as_secs_f64()
+    ));
+    Ok(())
+}
+
+/// After the end of all programs there is nothing left of them but their archives.
+fn ensure_left_clean(context: &Context, ran: &Ran) -> Result<()> {
+    let sandbox = &context.sandbox;
+    ensure!(
+        ran.is_right(),
+        "the program came to a wrong result: {}",
+        ran.outcome.text()
+    );
+    sandbox.wait_until_empty(program::PATIENCE)?;
+    ensure_nothing_in(&sandbox.runtime_dir(), &[])?;
+    ran.ensure_nothing_but_the_archive()?;
+    resources::ensure_no_mounts_in(&sandbox.path(""))
+}
