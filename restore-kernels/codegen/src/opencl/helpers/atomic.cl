@@ -9,6 +9,7 @@ static uint ptx_atom_add_f32_global(volatile __global uint *at, uint value)
     }
 }
 
+// In global memory subnormal numbers become zero.
 static uint ptx_atom_add_ftz_f32_global(volatile __global uint *at, uint value)
 {
     uint old = *at;

@@ -15,6 +15,7 @@ static uint ptx_ftz_f32(uint a)
     return (a & 0x7f800000u) == 0 ? a & 0x80000000u : a;
 }
 
+// In global memory subnormal numbers become zero.
 static uint ptx_atom_add_ftz_f32_global(volatile __global uint *at, uint value)
 {
     uint old = *at;
