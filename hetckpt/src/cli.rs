@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::carried::choice::Bundle;
 use crate::migration::handover::Address;
 use crate::migration::tls::Files;
+use crate::namespaces::Choice;
 
 /// Checkpoint and restore GPU programs, in the middle of their kernels.
 ///
@@ -50,6 +51,11 @@ pub enum Command {
     /// passed on, and so are the signals INT, TERM, HUP, USR1, USR2, QUIT and WINCH. Where stdout or stderr is a
     /// terminal, the program gets a pipe that is copied to it, because a process that holds a terminal cannot be moved;
     /// where stdin is one, the program gets /dev/null.
+    ///
+    /// CRIU needs root, or namespaces in which the user has the like of it. So, unless the user is root, the program runs in
+    /// namespaces of its own (--namespaces): it has other process ids there than here, where all verbs take those of here; stdout and
+    /// stderr are copied also where they are files, and files beyond stderr are not handed on; its processes are ended
+    /// with it. Where user namespaces are not allowed, it runs without them, and this is said.
     Run(Run),
     /// List programs that can be dumped.
     Ps(Ps),
@@ -170,6 +176,9 @@ pub enum Command {
     /// Become the program to run (used by `run`).
     #[command(name = crate::supervise::LAUNCH, hide = true)]
     Launch(Launch),
+    /// Be process 1 of a job in namespaces of its own (used by `run`, `restore` and `check`).
+    #[command(name = crate::namespaces::init::INIT, hide = true)]
+    Init(Init),
     /// Let a program run on if a dump of it dies (used by `dump`).
     #[command(name = crate::stopped_tree::GUARD, hide = true)]
     Guard(Guard),
@@ -181,7 +190,24 @@ pub enum Command {
 /// The second half of `hetckpt run`.
 #[derive(Debug, Args)]
 pub struct Launch {
+    /// It is in namespaces of its own.
+    #[arg(long)]
+    pub inside: bool,
+
     /// The program and its arguments.
+    #[arg(last = true, required = true, num_args = 1..)]
+    pub command: Vec<OsString>,
+}
+
+/// Process 1 of a job.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// The command leaves before the program does.
+    #[arg(long)]
+    pub detach: bool,
+    /// The job's runtime directory.
+    pub folder: PathBuf,
+    /// The arguments of the command to run within.
     #[arg(last = true, required = true, num_args = 1..)]
     pub command: Vec<OsString>,
 }
@@ -227,6 +253,10 @@ pub struct Run {
     /// Write the program's process id to this file.
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
+
+    /// Whether the program runs in namespaces of its own (of process ids and mounts; for other users than root also of users).
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Choice::Auto)]
+    pub namespaces: Choice,
 
     /// The program and its arguments.
     #[arg(last = true, required = true, num_args = 1.., value_name = "CMD")]
@@ -316,6 +346,10 @@ pub struct Adaptation {
     /// pipes.
     #[arg(long)]
     pub own_stdio: bool,
+
+    /// Whether the program goes on in namespaces of its own, as for `run`: its process ids are free there, whatever runs on this node.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Choice::Auto)]
+    pub namespaces: Choice,
 }
 
 /// `hetckpt migrate`.
@@ -548,4 +582,6 @@ pub enum Stage {
     /// OpenCL C 1.2, as OpenCL devices compile it.
     #[value(name = "opencl")]
     OpenCl,
+    /// SPIR-V made of that, as text, for which clang, llvm-spirv and spirv-dis must be there.
+    Spirv,
 }

@@ -18,7 +18,7 @@ pub const OWN_FAILURE: u8 = 125;
 /// Code for a failure of ours under `command`.
 pub fn own_failure_code(command: &Command) -> u8 {
     match command {
-        Command::Run(_) | Command::Launch(_) | Command::Criu(_) => OWN_FAILURE,
+        Command::Run(_) | Command::Launch(_) | Command::Init(_) | Command::Criu(_) => OWN_FAILURE,
         Command::Restore(options) if !options.detach => OWN_FAILURE,
         _ => FAILED,
     }

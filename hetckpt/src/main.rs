@@ -14,6 +14,7 @@ mod capture;
 mod migration;
 mod result_file;
 mod supervise;
+mod namespaces;
 mod server_client;
 mod archive_error;
 mod snapshot_files;

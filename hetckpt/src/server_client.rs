@@ -1,6 +1,6 @@
 //! Talking to device servers: which there are, what they do, holding their kernels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::control_socket::ControlSocket;
@@ -8,10 +8,13 @@ use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
 use hetckpt_ring::runtime_dir::{list_servers, runtime_dir, socket_path};
 use hetckpt_ring::server_start::{has_let_go, wait_until_started};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use procfs::process::Process;
 use serde::Serialize;
 
 use crate::diagnostic::Failure;
+use crate::namespaces::{create, pids};
 
 /// How much longer than the kernels a server has to answer that they did not stop.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
@@ -83,16 +86,39 @@ fn status(socket: &mut ControlSocket, pid: i32) -> Result<ServerStatus, Failure>
     }
 }
 
-/// All programs of this user with a device server.
+/// All programs of this user with a device server, in namespaces of their own or not.
 pub fn all() -> Result<Vec<Row>, Failure> {
+    let own = runtime_dir();
+    let mut rows = rows_in(&own, false)?;
+    for job in create::folders(&own.join(create::JOBS)) {
+        rows.extend(rows_in(&job, true)?);
+    }
+    rows.sort_by_key(|row| row.pid);
+    Ok(rows)
+}
+
+/// Those whose servers have their sockets in `dir`; process ids of other namespaces are translated.
+fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
-    for pid in list_servers(&runtime_dir()) {
-        let pid = i32::try_from(pid).unwrap_or(-1);
-        let Some(mut socket) = connect(pid)? else { continue };
+    for pid in list_servers(dir) {
+        let mut socket = match ControlSocket::connect(&socket_path(dir, pid)) {
+            Ok(socket) => socket,
+            Err(RingError::NoServer { .. }) => continue,
+            Err(error) => return Err(no_answer(i32::try_from(pid).unwrap_or(-1), &error)),
+        };
         // A server that leaves while we ask is no row and no failure.
-        let Ok(status) = status(&mut socket, pid) else { continue };
-        let command = Process::new(pid)
-            .and_then(|p| p.cmdline())
+        let Ok(mut status) = status(&mut socket, i32::try_from(pid).unwrap_or(-1)) else {
+            continue;
+        };
+        if is_job {
+            let Some((app, server)) = seen_from_here(&socket, status.app_pid) else {
+                continue;
+            };
+            (status.app_pid, status.server_pid) = (app, server);
+        }
+        let command = i32::try_from(status.app_pid)
+            .ok()
+            .and_then(|pid| Process::new(pid).and_then(|p| p.cmdline()).ok())
             .unwrap_or_default()
             .join(" ");
         rows.push(Row {
@@ -107,6 +133,13 @@ pub fn all() -> Result<Vec<Row>, Failure> {
         });
     }
     Ok(rows)
+}
+
+/// What the process that is called `app` in the namespace of the server at the other end is called here, and the server.
+fn seen_from_here(socket: &ControlSocket, app: u32) -> Option<(u32, u32)> {
+    let server = getsockopt(socket.as_stream(), PeerCredentials).ok()?.pid();
+    let app = pids::find(&pids::namespace(server)?, i32::try_from(app).ok()?)?;
+    Some((u32::try_from(app).ok()?, u32::try_from(server).ok()?))
 }
 
 /// A connection that keeps a program's kernels stopped. When it is dropped they run on.

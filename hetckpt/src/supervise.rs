@@ -6,16 +6,20 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::diagnostic::Failure;
 use crate::install::Installation;
+use crate::namespaces::{self, descriptors, privileges};
 use crate::result_file::ResultFile;
 
 /// Environment variable that tells a process, and `dump`, that it was started under hetckpt: the shim's path.
@@ -59,6 +63,42 @@ impl HeldSignals {
             }
         }
         None
+    }
+
+    /// Passes every signal, held or to come, to `child` until it has ended or for `limit`, without a thread: whose children are to have
+    /// other process ids can have none.
+    pub fn pass_until_end(&self, child: &Child, limit: Option<Duration>) -> Result<(), Failure> {
+        let cannot = |e: io::Error| Failure::new("HK0804", "cannot wait for a process").note(e.to_string());
+        let pid = i32::try_from(child.id()).unwrap_or(-1);
+        let arrived = SignalFd::with_flags(&self.0, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+            .map_err(|e| cannot(e.into()))?;
+        let process = rustix::process::Pid::from_child(child);
+        let process = pidfd_open(process, PidfdFlags::empty()).map_err(|e| cannot(e.into()))?;
+        let until = limit.map(|limit| Instant::now() + limit);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut awaited = [
+                PollFd::new(&arrived, PollFlags::IN),
+                PollFd::new(&process, PollFlags::IN),
+            ];
+            match poll(&mut awaited, timeout.as_ref()) {
+                Ok(0) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(cannot(e.into())),
+            }
+            let has_ended = !awaited[1].revents().is_empty();
+            while let Ok(Some(info)) = arrived.read_signal() {
+                let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+                if let Ok(signal) = Signal::try_from(number) {
+                    // It may have ended: then there is nobody to tell.
+                    let _ = kill(Pid::from_raw(pid), signal);
+                }
+            }
+            if has_ended {
+                return Ok(());
+            }
+        }
     }
 
     /// Passes every signal, held or to come, to `pid`, from a thread that lives as long as we do.
@@ -114,10 +154,16 @@ impl Relay {
     }
 }
 
-/// A pipe for the program where our own stream is a terminal, with the relay that empties it; `None` where the program can
-/// have our stream itself.
-pub fn pipe_for_terminal(is_terminal: bool, to_stderr: bool) -> Result<Option<(OwnedFd, Relay)>, Failure> {
-    if !is_terminal {
+/// True if a program in the namespaces that we are in could not keep our stream number `fd` when it is dumped and restored: it is a file
+/// that was opened without, or anything else but a pipe of our user.
+pub fn is_foreign(fd: usize) -> bool {
+    namespaces::is_inside() && i32::try_from(fd).is_ok_and(|fd| !descriptors::is_own_pipe(fd))
+}
+
+/// A pipe for the program where it cannot have our own stream, a terminal say, with the relay that empties it; `None` where the program
+/// can have our stream itself.
+pub fn copied_pipe(is_needed: bool, to_stderr: bool) -> Result<Option<(OwnedFd, Relay)>, Failure> {
+    if !is_needed {
         return Ok(None);
     }
     let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
@@ -141,14 +187,22 @@ pub fn run(
             .unwrap_or_default();
         Failure::new("HK0804", format!("cannot run {name}")).note(e.to_string())
     };
+    let is_inside = namespaces::is_inside();
+    // Within, the process id is another than the one to be told.
+    let pid_file = pid_file.filter(|_| !is_inside);
     let pid_file = pid_file.map(|path| ResultFile::open(path, "HK0804")).transpose()?;
     let held = HeldSignals::hold()?;
-    let out = pipe_for_terminal(io::stdout().is_terminal(), false)?;
-    let err = pipe_for_terminal(io::stderr().is_terminal(), true)?;
+    let out = copied_pipe(io::stdout().is_terminal() || is_foreign(1), false)?;
+    let err = copied_pipe(io::stderr().is_terminal() || is_foreign(2), true)?;
 
     let mut launch = Command::new(std::env::current_exe().map_err(cannot)?);
-    launch.arg(LAUNCH).arg("--").args(command);
+    launch.arg(LAUNCH);
+    if is_inside {
+        launch.arg("--inside");
+    }
+    launch.arg("--").args(command);
     launch.env("HETCKPT_DEVICE", device).env(MARK, &shim);
+    launch.env_remove(namespaces::INSIDE);
     launch.env(
         "LD_LIBRARY_PATH",
         prepend(
@@ -175,6 +229,9 @@ pub fn run(
     if let Some(file) = pid_file {
         file.write(&format!("{pid}\n"));
     }
+    if is_inside {
+        namespaces::tell_root_pid(pid);
+    }
     held.pass_to(pid);
     let status = child.wait().map_err(cannot)?;
     relays.into_iter().for_each(Relay::finish);
@@ -200,8 +257,9 @@ fn show_opencl(launch: &mut Command, installation: &Installation) {
     launch.env("OCL_ICD_VENDORS", vendors);
 }
 
-/// Turns this process into the program to run, as the leader of a session of its own: CRIU then needs no terminal.
-pub fn launch(command: &[OsString]) -> Failure {
+/// Turns this process into the program to run, as the leader of a session of its own: CRIU then needs no terminal. In namespaces of its
+/// own it has neither our privileges nor files from without.
+pub fn launch(command: &[OsString], is_inside: bool) -> Failure {
     let Some((program, arguments)) = command.split_first() else {
         return Failure::new("HK0804", "no program given");
     };
@@ -212,6 +270,11 @@ pub fn launch(command: &[OsString]) -> Failure {
     }
     if let Err(e) = nix::unistd::setsid() {
         return Failure::new("HK0804", "cannot start a session").note(e.to_string());
+    }
+    if is_inside {
+        if let Err(e) = descriptors::leave_behind().and_then(|()| Ok(privileges::keep()?)) {
+            return Failure::new("HK0804", "cannot prepare the program for its namespaces").note(e.to_string());
+        }
     }
     let error = Command::new(program).args(arguments).exec();
     Failure::new("HK0804", format!("cannot run {}", program.to_string_lossy())).note(error.to_string())

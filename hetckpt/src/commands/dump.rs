@@ -13,6 +13,7 @@ use crate::capture::{self, Parts, Request, Times};
 use crate::cli::{Dump, Guard};
 use crate::diagnostic::Failure;
 use crate::dump_lock::DumpLock;
+use crate::namespaces::enter;
 use crate::snapshot_files;
 use crate::stopped_tree;
 use crate::supervise::HeldSignals;
@@ -21,6 +22,9 @@ use crate::{archive_error, output};
 
 /// Dumps the program.
 pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
+    if let Some(code) = enter::run_where(options.pid)? {
+        return Ok(code);
+    }
     let start = Instant::now();
     let target = Target::find(options.pid)?;
     let _lock = DumpLock::take(&target.tree())?;

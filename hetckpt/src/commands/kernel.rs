@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_codegen::spirv::{Compiler, disassemble};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::Module;
 use hetckpt_ir::text::print;
@@ -75,11 +76,17 @@ fn stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<String, Failu
                 .map_err(|e| refused(e.to_string()))
         }
         Stage::Llvm => llvm(&print::kernel(&probed(&bound()?)?)),
-        Stage::OpenCl => {
+        Stage::OpenCl | Stage::Spirv => {
             let probed = probed(&bound()?)?;
             let layout = ThreadStateLayout::new(&probed);
-            hetckpt_codegen::opencl::generate(&Program::from_start(probed), &layout, &Default::default())
-                .map(|generated| generated.text)
+            let generated =
+                hetckpt_codegen::opencl::generate(&Program::from_start(probed), &layout, &Default::default())
+                    .map_err(|e| refused(e.to_string()).unsupported())?;
+            if stage == Stage::OpenCl {
+                return Ok(generated.text);
+            }
+            Compiler::find()
+                .and_then(|compiler| disassemble(&compiler.binary(&generated)?))
                 .map_err(|e| refused(e.to_string()).unsupported())
         }
     }

@@ -10,12 +10,16 @@ use crate::cli::Migrate;
 use crate::diagnostic::Failure;
 use crate::dump_lock::DumpLock;
 use crate::migration::source::{self, Move};
+use crate::namespaces::enter;
 use crate::supervise::HeldSignals;
 use crate::target::Target;
 use crate::{output, snapshot_files};
 
 /// Moves the program.
 pub fn run(options: Migrate) -> anyhow::Result<ExitCode> {
+    if let Some(code) = enter::run_where(options.pid)? {
+        return Ok(code);
+    }
     let start = Instant::now();
     // Before the first thread starts, which would take a signal otherwise, and end us while the tree is stopped.
     let signals = HeldSignals::hold()?;

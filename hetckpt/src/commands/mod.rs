@@ -25,6 +25,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(options) => run::run(options),
         Command::Launch(options) => run::launch(options),
+        Command::Init(options) => Ok(crate::namespaces::init::init(&options)?),
         Command::Guard(options) => dump::guard(options),
         Command::Keep(options) => restore::keep(&options),
         Command::Ps(options) => ps::run(options),

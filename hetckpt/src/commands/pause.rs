@@ -7,12 +7,16 @@ use serde_json::json;
 
 use crate::cli::Pause;
 use crate::diagnostic::Failure;
+use crate::namespaces::enter;
 use crate::output;
 use crate::server_client;
 use crate::target::Target;
 
 /// Pauses, holds, lets go; as often as asked.
 pub fn run(options: Pause) -> anyhow::Result<ExitCode> {
+    if let Some(code) = enter::run_where(options.pid)? {
+        return Ok(code);
+    }
     let target = Target::find(options.pid)?;
     let mut holds = server_client::holds(&target.tree())?;
     if holds.is_empty() {

@@ -297,17 +297,35 @@ mod tests {
             fs::write(folder.path().join(name), image).unwrap();
         };
         attach_memfds(folder.path()).unwrap();
-        put("memfd.img", MEMFD_MAGIC, &[MemfdInode { shmid: 77, id: 5 }.encode_to_vec()]);
+        put(
+            "memfd.img",
+            MEMFD_MAGIC,
+            &[MemfdInode { shmid: 77, id: 5 }.encode_to_vec()],
+        );
         let memfd = FileEntry {
             id: 12,
-            memfd: Some(Memfd { flags: 0o2, inode_id: 5 }),
+            memfd: Some(Memfd {
+                flags: 0o2,
+                inode_id: 5,
+            }),
             ..FileEntry::default()
         };
         put(FILES_IMAGE, FILES_MAGIC, &[memfd.encode_to_vec()]);
         let area = |file_id, flags, status| Area { file_id, flags, status };
-        let mm = |areas: &[Area]| Mm { areas: areas.to_vec(), exe_file_id: 3, ..Mm::default() };
-        let others = [area(78, 0x21, 1 | IS_SHARED_MEMORY), area(77, 0x21, 1 | IS_SHARED_MEMORY | IS_SYSV)];
-        let dumped = mm(&[others[0].clone(), area(77, 0x21, 1 | IS_SHARED_MEMORY), others[1].clone()]);
+        let mm = |areas: &[Area]| Mm {
+            areas: areas.to_vec(),
+            exe_file_id: 3,
+            ..Mm::default()
+        };
+        let others = [
+            area(78, 0x21, 1 | IS_SHARED_MEMORY),
+            area(77, 0x21, 1 | IS_SHARED_MEMORY | IS_SYSV),
+        ];
+        let dumped = mm(&[
+            others[0].clone(),
+            area(77, 0x21, 1 | IS_SHARED_MEMORY),
+            others[1].clone(),
+        ]);
         put("mm-7.img", MM_MAGIC, &[dumped.encode_to_vec()]);
         attach_memfds(folder.path()).unwrap();
         let found: Vec<Mm> = Images(folder.path()).entries("mm-7.img", MM_MAGIC).unwrap();

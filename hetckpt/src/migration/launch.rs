@@ -13,6 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use procfs::process::Process;
 
 use super::depot::{Depot, ProcessId, Record, State};
@@ -110,6 +111,9 @@ impl Launcher {
             (self.options.any_processor, "--any-processor"),
         ] {
             arguments.extend(is_wanted.then(|| option.into()));
+        }
+        if let Some(when) = self.options.adaptation.namespaces.to_possible_value() {
+            arguments.extend(["--namespaces".into(), when.get_name().into()]);
         }
         Command::new(std::env::current_exe().map_err(cannot)?)
             .args(arguments)

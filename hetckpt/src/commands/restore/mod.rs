@@ -24,16 +24,24 @@ use crate::criu::locate::Criu;
 use crate::criu::rewrite::Change;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
+use crate::namespaces::create::{Job, run_inside};
 use crate::result_file::ResultFile;
 use crate::snapshot::Snapshot;
 use crate::supervise::{self, HeldSignals, Relay};
-use crate::{criu, output, snapshot_files};
+use crate::{criu, namespaces, output, snapshot_files};
 
 /// What became of the program if a restore fails.
 const NOTHING_STARTED: &str = "nothing was started; the snapshot is as it was";
 
 /// Restores the program and, unless detached, stands in for it.
 pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
+    let job = Job {
+        detach: options.detach,
+        pid_file: None,
+    };
+    if let Some(code) = run_inside(options.adaptation.namespaces, &job)? {
+        return Ok(code);
+    }
     let start = Instant::now();
     // Before the first thread starts, as hashing does: one that does not hold a signal back would take it, and end us.
     let held = HeldSignals::hold()?;
@@ -75,7 +83,10 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
         file.write(&text.to_string());
     }
     if options.detach {
-        output::line(manifest.root_pid.to_string());
+        match namespaces::is_inside() {
+            true => namespaces::tell_root_pid(manifest.root_pid),
+            false => output::line(manifest.root_pid.to_string()),
+        }
         return Ok(ExitCode::SUCCESS);
     }
     held.pass_to(manifest.root_pid);

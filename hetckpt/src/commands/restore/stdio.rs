@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::IsTerminal;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use hetckpt_archive::manifest::Manifest;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use crate::diagnostic::Failure;
+use crate::namespaces::{self, descriptors};
 use crate::supervise::{self, Relay};
 
 /// What the program gets in place of the pipes it had as stdin, stdout and stderr, and of files that are to be replaced.
@@ -66,16 +67,22 @@ impl Stdio {
                 .map_err(cannot)?
                 .into());
         }
-        if let Some((pipe, relay)) = supervise::pipe_for_terminal(is_terminal, fd == 2)? {
+        let needs_copy = is_terminal || (fd > 0 && !detach && supervise::is_foreign(fd));
+        if let Some((pipe, relay)) = supervise::copied_pipe(needs_copy, fd == 2)? {
             self.relays.push(relay);
             return Ok(pipe);
         }
         let own = match fd {
-            0 => std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned(),
-            1 => std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned(),
-            _ => std::os::fd::AsFd::as_fd(&std::io::stderr()).try_clone_to_owned(),
+            0 => std::io::stdin().as_fd().try_clone_to_owned(),
+            1 => std::io::stdout().as_fd().try_clone_to_owned(),
+            _ => std::io::stderr().as_fd().try_clone_to_owned(),
         };
-        own.map_err(cannot)
+        let own = own.map_err(cannot)?;
+        let reopened = match namespaces::is_inside() {
+            true => descriptors::reopen(own.as_fd()).map_err(cannot)?,
+            false => None,
+        };
+        Ok(reopened.unwrap_or(own))
     }
 
     /// Closes our ends; what is left copies until the program is gone.

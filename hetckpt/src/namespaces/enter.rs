@@ -1,0 +1,118 @@
+//! Going into a job's namespaces: where its processes have their own names, and CRIU the privileges that it needs.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::process::{Command, ExitCode};
+
+use nix::sched::{CloneFlags, setns};
+use nix::unistd::{Gid, Uid, geteuid, setresgid, setresuid};
+use procfs::process::Process;
+
+use super::init::INIT;
+use super::{INSIDE, pids, privileges};
+use crate::diagnostic::Failure;
+use crate::exit;
+use crate::supervise::HeldSignals;
+
+/// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit status.
+pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
+    let Some((inner, process)) = find(pid) else {
+        return Ok(None);
+    };
+    let cannot = |why: String| {
+        Failure::new("HK0811", format!("cannot enter the namespaces of process {pid}"))
+            .note(why)
+            .help("do it as the user who runs it, or as root")
+    };
+    let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
+    let folder = std::env::current_dir().map_err(|e| cannot(e.to_string()))?;
+    let held = HeldSignals::hold()?;
+    enter(&process).map_err(cannot)?;
+    std::env::set_current_dir(&folder).map_err(|e| cannot(format!("{}: {e}", folder.display())))?;
+    let mut command = Command::new(program)
+        .args(with_pid(std::env::args_os().skip(1), pid, inner))
+        .env(INSIDE, "1")
+        .spawn()
+        .map_err(|e| cannot(e.to_string()))?;
+    held.pass_until_end(&command, None)?;
+    let status = command.wait().map_err(|e| cannot(e.to_string()))?;
+    Ok(Some(exit::from_wait_status(status)))
+}
+
+/// What process `pid` is called in its job, if it belongs to one with namespaces of its own.
+fn find(pid: i32) -> Option<(i32, Process)> {
+    let namespace = pids::namespace(pid)?;
+    let own = i32::try_from(std::process::id()).ok().and_then(pids::namespace)?;
+    if namespace == own {
+        return None;
+    }
+    // A container's are no concern of ours: there may be neither CRIU nor hetckpt in it.
+    let init = Process::new(pids::find(&namespace, 1)?).ok()?;
+    let is_job = init.cmdline().ok()?.get(1).is_some_and(|argument| argument == INIT);
+    is_job.then_some((pids::own_name(pid)?, Process::new(pid).ok()?))
+}
+
+/// Joins the namespaces of `process`. That of process ids is for what is started from now on.
+fn enter(process: &Process) -> Result<(), String> {
+    let pid = process.pid;
+    let link = |process: &str, name: &str| std::fs::read_link(format!("/proc/{process}/ns/{name}"));
+    let open =
+        |name: &str| File::open(format!("/proc/{pid}/ns/{name}")).map_err(|e| format!("its {name} namespace: {e}"));
+    let status = process.status().map_err(|e| e.to_string())?;
+    let is_other_user = link("self", "user").ok() != link(&pid.to_string(), "user").ok();
+    let (user, ids, mounts) = (open("user")?, open("pid")?, open("mnt")?);
+    let join = |file: File, kind, name| setns(file, kind).map_err(|e| format!("its {name} namespace: {}", e.desc()));
+    if is_other_user {
+        join(user, CloneFlags::CLONE_NEWUSER, "user")?;
+        if geteuid() != Uid::from_raw(status.euid) {
+            // Root, who is nobody there.
+            let (uid, gid) = (Uid::from_raw(status.euid), Gid::from_raw(status.egid));
+            setresgid(gid, gid, gid)
+                .and_then(|()| setresuid(uid, uid, uid))
+                .map_err(|e| format!("cannot become its user: {}", e.desc()))?;
+        }
+    }
+    join(ids, CloneFlags::CLONE_NEWPID, "pid")?;
+    join(mounts, CloneFlags::CLONE_NEWNS, "mount")?;
+    if is_other_user {
+        privileges::hand_on().map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// The command line `arguments` with `inner` for the process id `pid`.
+fn with_pid(arguments: impl Iterator<Item = OsString>, pid: i32, inner: i32) -> Vec<OsString> {
+    let (option, named) = (OsString::from("--pid"), OsString::from(format!("--pid={pid}")));
+    let mut follows = false;
+    let replace = |argument: OsString| {
+        let is_value = std::mem::replace(&mut follows, argument == option);
+        if is_value && argument == *pid.to_string() {
+            inner.to_string().into()
+        } else if argument == named {
+            format!("--pid={inner}").into()
+        } else {
+            argument
+        }
+    };
+    arguments.map(replace).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_id_and_nothing_else_is_replaced() {
+        let replaced = |line: &str| {
+            let arguments = line.split(' ').map(OsString::from);
+            let replaced = with_pid(arguments, 77, 1004);
+            replaced
+                .join(std::ffi::OsStr::new(" "))
+                .into_string()
+                .unwrap_or_default()
+        };
+        assert_eq!(replaced("dump --pid 77 -o 77"), "dump --pid 1004 -o 77");
+        assert_eq!(replaced("dump -o 77 --pid=77"), "dump -o 77 --pid=1004");
+        assert_eq!(replaced("migrate --to n:77 --pid 77"), "migrate --to n:77 --pid 1004");
+    }
+}

@@ -1,0 +1,178 @@
+//! Process 1 of a job: starts the command within, takes care of orphans, and goes last.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use hetckpt_ring::runtime_dir::runtime_dir;
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
+
+use super::{INSIDE, root_pid_file};
+use crate::cli::Init;
+use crate::diagnostic::Failure;
+use crate::output;
+use crate::supervise::HeldSignals;
+
+/// First argument with which this program turns itself into a job's init.
+pub const INIT: &str = "__init";
+/// File in the job's folder that is locked for as long as the init lives.
+pub const LOCK: &str = "lock";
+
+/// The last process id that commands may have; programs get those behind it, and what restores a program stays below.
+const LAST_OF_OURS: u32 = 999;
+/// How long device servers have to leave.
+const LIMIT: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_millis(2);
+
+/// The init's work.
+pub fn init(options: &Init) -> Result<ExitCode, Failure> {
+    let cannot = |what: &str, why: String| {
+        Failure::new("HK0810", format!("cannot {what}"))
+            .note(why)
+            .help("go without namespaces, which takes root for dumps and restores: --namespaces never")
+    };
+    // What is typed at a terminal reaches whoever stands in for the job, and is passed on once.
+    nix::unistd::setsid().map_err(|e| cannot("start a session", e.to_string()))?;
+    if !options.detach {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| cannot("end with its starter", e.to_string()))?;
+    }
+    let held = HeldSignals::hold()?;
+    let lock = File::create(options.folder.join(LOCK)).and_then(|file| file.lock().map(|()| file));
+    let _lock = lock.map_err(|e| cannot("lock the job's folder", e.to_string()))?;
+    isolate(&options.folder).map_err(|(what, e)| cannot(what, e.to_string()))?;
+    let inner = std::env::current_exe()
+        .and_then(|program| Command::new(program).args(&options.command).env(INSIDE, "1").spawn());
+    let inner = inner.map_err(|e| cannot("start the command", e.to_string()))?;
+    let inner = i32::try_from(inner.id()).unwrap_or(-1);
+    held.pass_to(inner);
+    let code = wait_for(inner);
+    if options.detach && code == 0 {
+        stay_behind();
+    }
+    end_all();
+    // From now on there is the user's runtime directory again.
+    let _ = unmount(runtime_dir(), UnmountFlags::DETACH);
+    let _ = fs::remove_dir_all(&options.folder);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Own mounts: process ids as they are here, and the job's folder as the runtime directory.
+fn isolate(folder: &Path) -> Result<(), (&'static str, rustix::io::Errno)> {
+    let os = |what| move |e| (what, e);
+    unshare(CloneFlags::CLONE_NEWNS)
+        .map_err(|e| ("make a mount namespace", rustix::io::Errno::from_raw_os_error(e as i32)))?;
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)
+        .map_err(os("keep the job's mounts to itself"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(os("mount /proc"))?;
+    mount_bind(folder, runtime_dir()).map_err(os("mount the job's runtime directory"))?;
+    // Where this cannot be set, a process id of a restored program may be in use by those who restore it, which is said then.
+    let _ = fs::write("/proc/sys/kernel/ns_last_pid", LAST_OF_OURS.to_string());
+    Ok(())
+}
+
+/// Waits for process `pid` and gives its exit status as a shell does; orphans that end meanwhile are let go.
+fn wait_for(pid: i32) -> i32 {
+    loop {
+        match waitpid(None, None) {
+            Ok(WaitStatus::Exited(ended, code)) if ended.as_raw() == pid => return code,
+            Ok(WaitStatus::Signaled(ended, signal, _)) if ended.as_raw() == pid => return 128 + signal as i32,
+            // It is gone without a trace.
+            Err(Errno::ECHILD) => return 1,
+            _ => {}
+        }
+    }
+}
+
+/// Lets go of the terminal or pipe of whoever restored a detached program, and waits for that one's end.
+fn stay_behind() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = nix::unistd::dup2_stdin(&null);
+        let _ = nix::unistd::dup2_stdout(&null);
+        let _ = nix::unistd::dup2_stderr(&null);
+    }
+    let root = fs::read_to_string(root_pid_file()).ok();
+    if let Some(root) = root.and_then(|text| text.trim().parse().ok()) {
+        wait_for(root);
+    }
+}
+
+/// What a process in the job is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// This program: a dump, or its guardian.
+    Command,
+    /// This program, removing files that were laid out, once nobody uses them.
+    Keeper,
+    /// A device server.
+    Server,
+    /// All else.
+    Program,
+}
+
+/// Ends what is left: nothing outlives the job. Dumps, and what they have left unfinished, come to their end first.
+fn end_all() {
+    while processes().values().any(|&kind| kind == Kind::Command) {
+        let_go();
+        std::thread::sleep(INTERVAL);
+    }
+    let started = Instant::now();
+    loop {
+        let left = processes();
+        if left.is_empty() || started.elapsed() > LIMIT {
+            return;
+        }
+        for (&pid, _) in left.iter().filter(|&(_, &kind)| kind == Kind::Program) {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let_go();
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Lets go of orphans that have ended.
+fn let_go() {
+    while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        if status == WaitStatus::StillAlive {
+            return;
+        }
+    }
+}
+
+/// All other processes of the job that run.
+fn processes() -> BTreeMap<i32, Kind> {
+    let own = fs::metadata("/proc/self/exe").map(|file| (file.dev(), file.ino())).ok();
+    let kind = |pid: i32| -> Option<Kind> {
+        let file = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+        if Some((file.dev(), file.ino())) == own {
+            let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let first = command.split(|&byte| byte == 0).nth(1);
+            let is_keeper = first == Some(crate::carried::keeper::KEEP.as_bytes());
+            return Some(if is_keeper { Kind::Keeper } else { Kind::Command });
+        }
+        let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let is_server = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("hetckpt-server"));
+        Some(if is_server { Kind::Server } else { Kind::Program })
+    };
+    let all = match procfs::process::all_processes() {
+        Ok(all) => all,
+        Err(e) => {
+            output::note(format!("cannot list the job's processes: {e}"));
+            return BTreeMap::new();
+        }
+    };
+    let pids = all.flatten().map(|process| process.pid).filter(|&pid| pid != 1);
+    // Those that have ended, and wait for someone to notice, have no file.
+    pids.filter_map(|pid| Some((pid, kind(pid)?))).collect()
+}

@@ -1,0 +1,72 @@
+//! A job's own namespaces: process ids that are free on every node, nothing that outlives the job, and no need of root where user
+//! namespaces are allowed, since CRIU has within them the privileges that it needs.
+//!
+//! `hetckpt run` and `restore` make them ([`create`]) and run themselves again within, below an init ([`init`]); verbs that take a
+//! process id go there first ([`enter`]). So each verb does within what it would do without, and knows nothing of namespaces.
+//!
+//! ```text
+//! hetckpt run ──> init (process 1) ─┬─> hetckpt run ──> program
+//!                                   └─> device server
+//! hetckpt dump ──(setns)──> hetckpt dump ──> criu
+//! ```
+//!
+//! The runtime directory of a job is a folder of the user's, `jobs/…`, which lies over the user's within. The rest of the file system
+//! is the same.
+
+pub mod create;
+pub mod descriptors;
+pub mod enter;
+pub mod init;
+pub mod pids;
+pub mod privileges;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use hetckpt_ring::runtime_dir::runtime_dir;
+
+/// In the environment of commands that run within a job's namespaces.
+pub const INSIDE: &str = "HETCKPT_INSIDE";
+
+/// Whether a program gets namespaces of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Choice {
+    /// If the user is not root, and they can be had.
+    #[default]
+    Auto,
+    /// In any case.
+    Always,
+    /// In no case.
+    Never,
+}
+
+impl Choice {
+    /// True if they are to be made, by this process.
+    pub fn is_wanted(self) -> bool {
+        !is_inside()
+            && match self {
+                Self::Auto => !nix::unistd::geteuid().is_root(),
+                Self::Always => true,
+                Self::Never => false,
+            }
+    }
+}
+
+/// True if this process runs within namespaces that were made for it or its program.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Where the command within tells the one without which process is the program.
+fn root_pid_file() -> PathBuf {
+    runtime_dir().join("root.pid")
+}
+
+/// Tells the command without that process `pid`, as it is called within, is the program. A failure is none of the program's: the
+/// command without then waits for its end.
+pub fn tell_root_pid(pid: i32) {
+    match crate::result_file::ResultFile::open(&root_pid_file(), "HK0704") {
+        Ok(file) => file.write(&format!("{pid}\n")),
+        Err(failure) => crate::output::note(failure.to_string()),
+    }
+}
