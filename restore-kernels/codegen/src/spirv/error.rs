@@ -5,36 +5,24 @@ use std::path::PathBuf;
 /// Failure of a [`super::Compiler`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No clang knows SPIR-V (the machine's: clang 22 does).
-    #[error("SPIR-V is made by clang, and none here has the target spirv64 (asked: {})", names(asked))]
-    NoCompiler {
-        /// Those that were asked.
-        asked: Vec<PathBuf>,
-    },
-    /// It cannot be run (the machine's).
-    #[error("cannot run {}", clang.display())]
+    /// The programs that make it are not there (the machine's lack).
+    #[error("SPIR-V is made by clang and the llvm-spirv of the same version, and there is no such pair")]
+    NoCompiler,
+    /// One of them cannot be run (the machine's).
+    #[error("cannot run {}", program.display())]
     NotRun {
-        /// The compiler.
-        clang: PathBuf,
+        /// The program.
+        program: PathBuf,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// It refuses the program (a bug in us, or in it).
-    #[error("{} makes no SPIR-V of the program:\n{log}", clang.display())]
+    /// One of them refuses its input (a bug in us, or in it).
+    #[error("{} makes no SPIR-V:\n{log}", program.display())]
     Refused {
-        /// The compiler.
-        clang: PathBuf,
+        /// The program.
+        program: PathBuf,
         /// What it said.
         log: String,
     },
-}
-
-fn names(asked: &[PathBuf]) -> String {
-    let names: Vec<String> = asked.iter().map(|path| path.display().to_string()).collect();
-    if names.is_empty() {
-        "none is there".to_owned()
-    } else {
-        names.join(", ")
-    }
 }

@@ -1,5 +1,5 @@
-// Put before generated OpenCL C: what clang has no SPIR-V for, and atomics that hold for the whole device, where clang's hold
-// for one work-group. 1 is that scope, 0 asks for no order, 0x308 acquires and releases local and global memory.
+// Put before generated OpenCL C: atomics that hold for the whole device, where those of the translator hold for one work-group.
+// 1 is that scope, 0 asks for no order.
 #define ATOMIC(name, instruction, type, space) \
     type __attribute__((overloadable)) instruction(volatile space type *, uint, uint, type); \
     static type __attribute__((overloadable)) name(volatile space type *at, type value) \
@@ -51,5 +51,3 @@ ATOMICS(spirv_atom, ulong, U, __local)
 #define atom_or spirv_atom_or
 #define atom_xor spirv_atom_xor
 #define atom_cmpxchg spirv_atom_cmpxchg
-void __attribute__((overloadable)) __spirv_MemoryBarrier(uint, uint);
-#define mem_fence(flags) __spirv_MemoryBarrier(1u, 0x308u)

@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use hetckpt_abi::opencl_program::{Argument, OpenClProgram, count};
+use hetckpt_codegen::spirv::Compiler;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
@@ -51,6 +52,13 @@ fn find() -> Option<Device> {
     found.map(Device::new)
 }
 
+/// The compiler of SPIR-V, if the device is to be given that.
+fn spirv() -> Option<&'static Compiler> {
+    static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
+    let find = || std::env::var_os("HETCKPT_TEST_OPENCL_IL").map(|_| Compiler::find().unwrap());
+    COMPILER.get_or_init(find).as_ref()
+}
+
 /// Runs `kernel` on memory that starts at [`ARENA_BASE`]; true if it trapped.
 pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8], memory: &mut [u8]) -> bool {
     let context = Context::from_device(device).unwrap();
@@ -61,8 +69,15 @@ pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8],
     } else {
         "-cl-std=CL1.2"
     };
-    let program = Program::create_and_build_from_source(&context, &kernel.text, options)
-        .unwrap_or_else(|log| panic!("{log}\n{}", kernel.text));
+    let program = match spirv() {
+        Some(compiler) => {
+            let module = compiler.binary(kernel).unwrap();
+            Program::create_and_build_from_il(&context, &module, options)
+                .unwrap_or_else(|code| panic!("{code}\n{}", kernel.text))
+        }
+        None => Program::create_and_build_from_source(&context, &kernel.text, options)
+            .unwrap_or_else(|log| panic!("{log}\n{}", kernel.text)),
+    };
     let entry = Kernel::create(&program, &kernel.entry).unwrap();
     // SAFETY: no host pointer is given.
     let arena = unsafe { Buffer::<u8>::create(&context, CL_MEM_READ_WRITE, memory.len(), ptr::null_mut()) };
