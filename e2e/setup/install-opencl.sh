@@ -1,12 +1,13 @@
 #!/bin/bash
 # Installs what the tests of OpenCL want: an OpenCL device for the CPU (PoCL), unless there is an OpenCL device already;
 # clang, which compiles generated OpenCL C for devices that are not there; and, for OpenCL programs, clang's libclc, the
-# headers and the loader to link with. Tests that lack them are skipped and say so.
+# headers and the loader to link with; the translator to SPIR-V of clang's version, or of the newest there is, with its clang, and
+# spirv-val. Tests that lack them are skipped and say so.
 #
 #   install-opencl.sh [--dry-run]
 #
-# Other distributions than Debian and Ubuntu: Fedora has them as pocl, clang, libclc, opencl-headers and ocl-icd-devel; Arch
-# as pocl, clang, libclc, opencl-headers and ocl-icd.
+# Other distributions than Debian and Ubuntu: Fedora has them as pocl, clang, libclc, opencl-headers, ocl-icd-devel,
+# spirv-llvm-translator and spirv-tools; Arch as pocl, clang, libclc, opencl-headers, ocl-icd, spirv-llvm-translator and spirv-tools.
 set -euo pipefail
 
 say() { echo "install-opencl: $*"; }
@@ -36,6 +37,16 @@ if ! compgen -G '/usr/*/clc/nvptx64--nvidiacl.bc' >/dev/null; then
 		version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\).*/\1/p' | head -n 1)
 	fi
 	missing+=("libclc-${version%%.*}")
+fi
+command -v spirv-val >/dev/null || missing+=(spirv-tools)
+has_pair=
+for translator in /usr/bin/llvm-spirv-*; do
+	version=${translator##*-}
+	[ ! -x "$translator" ] || [ ! -x "/usr/lib/llvm-$version/bin/clang" ] || has_pair=1
+done
+if [ -z "$has_pair" ]; then
+	newest=$(apt-cache pkgnames llvm-spirv- 2>/dev/null | sed -n 's/^llvm-spirv-\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
+	[ -z "$newest" ] || missing+=("clang-$newest" "llvm-spirv-$newest")
 fi
 [ ${#missing[@]} != 0 ] || exit 0
 
