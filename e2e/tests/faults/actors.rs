@@ -30,25 +30,51 @@ impl Actor {
         match self {
             Self::Cli => (!is_gone(command)).then_some(command),
             Self::Program => (!is_gone(program)).then_some(program),
-            Self::Criu => called(sandbox, "criu"),
-            Self::Server => called(sandbox, "hetckpt-server"),
+            Self::Criu => working_criu(sandbox),
+            Self::Server => server(sandbox),
         }
     }
 }
 
-/// The process of the sandbox that has this name and is not the child of one that has; of several servers the one that was started
-/// last.
-fn called(sandbox: &Sandbox, name: &str) -> Option<i32> {
-    let has_name = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
-    let found: Vec<i32> = sandbox
-        .processes()
-        .into_iter()
-        .filter(|&pid| has_name(pid) && !is_gone(pid))
-        .collect();
-    match name {
-        "criu" => found.into_iter().find(|&pid| !has_name(parent_of(pid))),
-        _ => found.into_iter().max(),
-    }
+/// CRIU as it dumps or restores: not when it is asked for its version, and not a process that it rebuilds.
+pub fn working_criu(sandbox: &Sandbox) -> Option<i32> {
+    let mut there = sandbox.processes().into_iter();
+    there.find(|&pid| is_criu(pid) && !is_criu(parent_of(pid)))
+}
+
+/// True if `pid` is CRIU at its work, or a process that CRIU has not rebuilt yet.
+///
+/// By its arguments: it may be started by way of a script or a loader, and then has another name.
+fn is_criu(pid: i32) -> bool {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<&[u8]> = words.split(|&byte| byte == 0).collect();
+    let is_call = |pair: &[&[u8]]| pair[0].ends_with(b"criu") && matches!(pair[1], b"dump" | b"restore");
+    words.windows(2).any(is_call)
+}
+
+/// Of several, the one that was started last.
+fn server(sandbox: &Sandbox) -> Option<i32> {
+    let found = sandbox.processes().into_iter();
+    found
+        .filter(|&pid| has_name(pid, "hetckpt-server") && !is_gone(pid))
+        .max()
+}
+
+/// Processes of the sandbox, zombies aside, with their names; CRIU is called `criu`.
+pub fn names(sandbox: &Sandbox) -> Vec<(i32, String)> {
+    let name = |pid: i32| match is_criu(pid) {
+        true => "criu".to_owned(),
+        false => fs::read_to_string(format!("/proc/{pid}/comm"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned(),
+    };
+    let there = sandbox.processes().into_iter().filter(|&pid| !is_gone(pid));
+    there.map(|pid| (pid, name(pid))).collect()
+}
+
+fn has_name(pid: i32, name: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
 }
 
 fn parent_of(pid: i32) -> i32 {

@@ -29,6 +29,10 @@ pub fn tests() -> Vec<Test> {
         Test::new("target_cannot_be_written", target_cannot_be_written),
         Test::new("disk_is_full", disk_is_full).also_needs(Requirement::Mounting),
         Test::new("criu_fails_in_the_middle", criu_fails_in_the_middle),
+        Test::new(
+            "criu_is_killed_with_a_helper_stopped",
+            criu_is_killed_with_a_helper_stopped,
+        ),
         Test::new("dump_is_interrupted", dump_is_interrupted),
     ]
 }
@@ -125,6 +129,17 @@ fn criu_fails_in_the_middle(context: &mut Context) -> Result<()> {
     let arguments = format!("dump --action-script '{}'", veto.display());
     let wrapper = format!("case $1 in dump) shift; exec '{real}' {arguments} \"$@\";; *) exec '{real}' \"$@\";; esac");
     let criu = script(context, "criu", &wrapper)?;
+    failed_dump(context, &context.sandbox.path("x.hetsnap"), "HK0903", |command| {
+        command.env("HETCKPT_CRIU", criu);
+    })
+}
+
+/// CRIU finds out about Linux by a helper that stops itself. It stays, with CRIU's descriptors, if CRIU is killed then.
+fn criu_is_killed_with_a_helper_stopped(context: &mut Context) -> Result<()> {
+    let real = Installation::get().criu.display();
+    let helper = "(sh -c 'kill -STOP $PPID'; sleep 1000)";
+    let text = format!("case $1 in dump) {helper} & sleep 0.2; kill -9 $$;; *) exec '{real}' \"$@\";; esac");
+    let criu = script(context, "criu", &text)?;
     failed_dump(context, &context.sandbox.path("x.hetsnap"), "HK0903", |command| {
         command.env("HETCKPT_CRIU", criu);
     })

@@ -5,6 +5,7 @@ mod dump_faults;
 mod stopped_programs;
 mod actors;
 mod matrix;
+mod kill_loop;
 mod random_kills;
 mod archive_faults;
 mod device_faults;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let mut tests = dump_faults::tests();
     tests.extend(stopped_programs::tests());
     tests.extend(matrix::tests());
+    tests.extend(kill_loop::tests());
     tests.extend(random_kills::tests());
     tests.extend(archive_faults::tests());
     tests.extend(device_faults::tests());

@@ -26,6 +26,8 @@ const HANG: Duration = Duration::from_millis(1500);
 const DUMP_TIME: Duration = Duration::from_millis(500);
 /// Tries for each repeat: some moments come when nobody is left to break.
 const ATTEMPTS: u32 = 4;
+/// Exit codes of a program that was left in injected code: a trap, a fault.
+const INJECTED: [i32; 2] = [128 + 5, 128 + 11];
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
 
@@ -130,6 +132,14 @@ impl<'a> Place<'a> {
         self.context.sandbox.path("timings")
     }
 
+    /// As [`Place::ensure_clean`]; but what a killed command line has written the next one removes.
+    fn ensure_over(&self, fault: Fault) -> Result<()> {
+        match fault {
+            Killed(actors) if actors.contains(&Cli) => self.context.sandbox.wait_until_empty(Duration::from_secs(20)),
+            _ => self.ensure_clean(),
+        }
+    }
+
     /// Nothing runs, and nothing lies about but an archive.
     fn ensure_clean(&self) -> Result<()> {
         self.context.sandbox.wait_until_empty(Duration::from_secs(20))?;
@@ -193,6 +203,8 @@ fn may_end_so(fault: Fault, outcome: &Outcome) -> bool {
     match fault {
         Killed([Server]) => outcome.code == CUDA_ERROR,
         Killed([Program]) => outcome.code == 128 + 9,
+        // Killed while the program runs code of CRIU's, it leaves the program there.
+        Killed(actors) if actors.contains(&Criu) => INJECTED.contains(&outcome.code),
         _ => false,
     }
 }
@@ -224,7 +236,7 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
                 disk.empty()?;
             }
             place
-                .ensure_clean()
+                .ensure_over(fault)
                 .with_context(|| format!("the dump: {}", dumped.text()))?;
             if place.archive().exists() {
                 ensure!(
@@ -232,9 +244,11 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
                     "there is an archive, and the program: {}",
                     outcome.text()
                 );
+                let inspected = hetckpt::inspect(&context.sandbox, &place.archive())?;
+                let count = inspected["processes"].as_array().map_or(0, Vec::len);
+                ensure!(count == 1, "the archive has the device state of {count} processes");
                 let restored = place.restore()?.wait(PATIENCE)?;
                 ensure!(is_right(&restored), "restored: {}", restored.text());
-                place.ensure_clean()?;
                 fs::remove_file(place.archive())?;
                 archived += 1;
             } else if is_right(&outcome) {
@@ -249,6 +263,10 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
         one().with_context(|| format!("round {round}, after {delay:?}"))?;
         hits += u32::from(has_hit);
     }
+    // What dumps that were killed have left is gone with the next.
+    let place = Place::new(context)?;
+    dumped(&place)?;
+    unbroken(&place)?;
     context.note(format!(
         "{hits} hits of {fault:?} in dumps: {ran_on} programs ran on, {archived} went on from the archive, {ended} were ended by it"
     ));
@@ -258,11 +276,7 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
 fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
     let mut random = context.random.clone();
     let place = Place::new(context)?;
-    let mut job = Job::start(&context.sandbox, &SPIN.command(calibration::baseline(&SPIN)?.length))?;
-    job.wait_for_kernel()?;
-    let pid = job.pid();
-    place.dump(pid)?.wait(PATIENCE)?.success("dump")?;
-    job.finish()?;
+    let pid = dumped(&place)?;
     let archive = fs::read(place.archive())?;
     let whole = unbroken(&place)?;
 
@@ -286,7 +300,7 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
                 disk.empty()?;
             }
             let words = || format!("the restore: {}", outcome.text());
-            place.ensure_clean().with_context(words)?;
+            place.ensure_over(fault).with_context(words)?;
             ensure!(
                 fs::read(place.archive())? == archive,
                 "the restore has changed the archive"
@@ -310,11 +324,24 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
         one().with_context(|| format!("round {round}, after {delay:?}"))?;
         hits += u32::from(has_hit);
     }
+    unbroken(&place)?;
     context.note(format!(
         "{hits} hits of {fault:?} in restores: {ran_on} programs ran on, {again} did not start and were restored again, {ended} were \
          ended by it and restored again"
     ));
     Ok(())
+}
+
+/// Dumps a program in mid-kernel; gives its process id.
+fn dumped(place: &Place<'_>) -> Result<i32> {
+    let sandbox = &place.context.sandbox;
+    let mut job = Job::start(sandbox, &SPIN.command(calibration::baseline(&SPIN)?.length))?;
+    job.wait_for_kernel()?;
+    let pid = job.pid();
+    place.dump(pid)?.wait(PATIENCE)?.success("dump")?;
+    job.finish()?;
+    place.ensure_clean()?;
+    Ok(pid)
 }
 
 /// Restores it and sees it through to its right end. Gives how long the restore took.

@@ -18,6 +18,8 @@ use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::actors;
+
 /// A dump takes less, mostly.
 const LONGEST_WAIT_US: u64 = 400_000;
 
@@ -53,6 +55,7 @@ enum Victim {
 /// How many ended how.
 #[derive(Default)]
 struct Tally {
+    criu: u32,
     ran_on: u32,
     archived: u32,
 }
@@ -67,8 +70,8 @@ fn killed_at_random(context: &mut Context, count: u32) -> Result<()> {
             .with_context(|| format!("round {round}: {victim:?} killed {delay:?} after the start of the dump"))?;
     }
     context.note(format!(
-        "{count} dumps killed: {} programs ran on, {} went on from the archive",
-        tally.ran_on, tally.archived
+        "{count} dumps killed, CRIU {} times in its work: {} programs ran on, {} went on from the archive",
+        tally.criu, tally.ran_on, tally.archived
     ));
     Ok(())
 }
@@ -87,13 +90,14 @@ fn killed_once(
     command.arg(&archive);
     let dump = Running::start(command)?;
     std::thread::sleep(delay);
-    let criu = child_called(dump.pid(), "criu");
+    let criu = actors::working_criu(&context.sandbox);
     if !matches!(victim, Victim::Criu) {
         // It may be done.
         let _ = dump.signal(Signal::SIGKILL);
     }
     if let (Some(criu), Victim::Criu | Victim::Both) = (criu, victim) {
         let _ = kill(Pid::from_raw(criu), Signal::SIGKILL);
+        tally.criu += 1;
     }
     let dumped = dump.wait(PATIENCE)?;
     let ended = job.finish().context("after the killed dump")?;
@@ -124,13 +128,6 @@ fn killed_once(
     fs::remove_file(&archive)?;
     tally.archived += 1;
     Ok(())
-}
-
-/// A child of process `parent` that has this name.
-fn child_called(parent: i32, name: &str) -> Option<i32> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    let mut children = children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
-    children.find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name))
 }
 
 /// What a dump leaves when it is killed between the archive's appearance and the program's end, which no random moment hits.

@@ -8,7 +8,7 @@ mod program;
 
 use std::process::ExitCode;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::runner::{self, Context, Test};
@@ -20,6 +20,8 @@ use crate::resources::{Resources, ensure_nothing_in};
 const AT_ONCE: u64 = 8;
 /// Dumps and restores of each of those.
 const CYCLES_AT_ONCE: u64 = 2;
+/// For how long something may be more than it was.
+const SETTLING: Duration = Duration::from_secs(3);
 /// About as many steps as [`program`] does between a restore and the next dump, on a fast CPU; more only takes longer at the end.
 const STEPS_BETWEEN_DUMPS: u64 = 150_000;
 
@@ -52,11 +54,7 @@ fn again_and_again(context: &mut Context, cycles: u64) -> Result<()> {
         ensure_nothing_in(&sandbox.runtime_dir(), &[])?;
         dumped.ensure_nothing_but_the_archive()?;
         program = dumped.restore().with_context(|| format!("restore {cycle}"))?;
-        let now = program.resources().with_context(|| format!("restore {cycle}"))?;
-        if let Some(first) = seen.first() {
-            now.ensure_like(first)
-                .with_context(|| format!("after restore {cycle}, compared with the first"))?;
-        }
+        let now = settled(&program, seen.first()).with_context(|| format!("after restore {cycle}"))?;
         seen.push(now);
     }
     Resources::ensure_no_growth(&seen)?;
@@ -72,6 +70,20 @@ fn again_and_again(context: &mut Context, cycles: u64) -> Result<()> {
         first.memory_until(last)
     ));
     Ok(())
+}
+
+/// What the program holds, once it is no more than `first`: what `hetckpt ps` has asked takes a moment to be forgotten.
+fn settled(program: &Soaked<'_>, first: Option<&Resources>) -> Result<Resources> {
+    let deadline = Instant::now() + SETTLING;
+    loop {
+        std::thread::sleep(SETTLING / 20);
+        let now = program.resources()?;
+        match first.map(|first| now.ensure_like(first)) {
+            Some(Err(error)) if Instant::now() > deadline => return Err(error.context("compared with the first")),
+            Some(Err(_)) => {}
+            Some(Ok(())) | None => return Ok(now),
+        }
+    }
 }
 
 /// Dumped at the same moment, restored at the same moment, and again.
