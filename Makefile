@@ -21,6 +21,8 @@ RELEASE := $(TARGET)/release
 PREFIX ?= /usr/local
 # Random preemptions of each program in `make soak`.
 PREEMPTIONS ?= 50
+# Dumps and restores of one program in `make soak`.
+SOAK_CYCLES ?= 100
 # How long `make fuzz` tries each target.
 FUZZ_SECONDS ?= 600
 # The same on OpenCL devices, for each direction in `make opencl-test`.
@@ -142,9 +144,10 @@ opencl-test: build programs ## generated OpenCL C on a second implementation; ra
 	fi
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh
 
-soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; each to another node
+soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
+	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --release -p hetckpt-e2e --locked --test soak -- --nocapture
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
 
 # Coverage for libFuzzer, by options of the stable compiler.
