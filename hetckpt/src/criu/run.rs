@@ -1,9 +1,15 @@
 //! Runs CRIU and finds the reason in its log when it fails.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
@@ -55,20 +61,47 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
         command.env(name, value);
     }
     let failed = |reason: String| Failure::new(call.failure_code, format!("criu {} failed: {reason}", call.verb));
-    let output = command.output().map_err(|e| failed(e.to_string()))?;
-    if output.status.success() {
+    let (status, said) = run_to_end(command, call.work_folder).map_err(|e| failed(e.to_string()))?;
+    if status.success() {
         return Ok(());
     }
-    let reason = first_error(&log).unwrap_or_else(|| format!("{}", output.status));
+    let reason = first_error(&log).unwrap_or_else(|| format!("{status}"));
     let mut failure = failed(reason);
-    for line in String::from_utf8_lossy(&output.stderr)
-        .lines()
-        .filter(|l| l.contains("hetgpu"))
-        .take(4)
-    {
+    for line in said.lines().filter(|l| l.contains("hetgpu")).take(4) {
         failure = failure.note(line.trim().to_owned());
     }
     Err(failure)
+}
+
+/// Runs CRIU to its end, which may be a violent one; gives its status and what it has said on standard error.
+///
+/// It has helpers that stop themselves until it goes on with them. If it is killed they stay, with all that it had open, so that a
+/// pipe of ours would never end.
+fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatus, String)> {
+    let mut said = File::from(memfd_create(c"hetckpt-criu-stderr", MFdFlags::MFD_CLOEXEC)?);
+    command.stdout(Stdio::null()).stderr(said.try_clone()?);
+    let status = command.status()?;
+    if !status.success() {
+        end_left(work_folder);
+    }
+    let mut text = vec![];
+    said.rewind()?;
+    said.read_to_end(&mut text)?;
+    Ok((status, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Ends what a CRIU that was killed has left: processes with its very arguments, of which the work folder is no other's.
+fn end_left(work_folder: &Path) {
+    let folder = work_folder.as_os_str().as_bytes();
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    for process in processes {
+        let arguments = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        let words: Vec<&[u8]> = arguments.split(|&byte| byte == 0).collect();
+        if words.windows(2).any(|pair| pair[0] == b"-W" && pair[1] == folder) {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+        }
+    }
 }
 
 /// The first line in a CRIU log that tells what went wrong: our plugin's words before CRIU's own.

@@ -24,7 +24,11 @@ static HELD: Mutex<Vec<(PathBuf, File)>> = Mutex::new(vec![]);
 pub fn name_end() -> String {
     // Without it no folder is ever taken for an abandoned one.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let start: String = boot.chars().filter(char::is_ascii_hexdigit).take(BOOT_CHARACTERS).collect();
+    let start: String = boot
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(BOOT_CHARACTERS)
+        .collect();
     match start.is_empty() {
         true => String::new(),
         false => format!("-{start}"),
@@ -75,7 +79,9 @@ fn has_no_owner(path: &Path) -> Option<File> {
     let found = fs::symlink_metadata(path).ok()?;
     let is_ours = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o777 == 0o700;
     let lock = File::open(path).ok().filter(|_| is_ours)?;
-    let is_same = lock.metadata().is_ok_and(|opened| (opened.dev(), opened.ino()) == (found.dev(), found.ino()));
+    let is_same = lock
+        .metadata()
+        .is_ok_and(|opened| (opened.dev(), opened.ino()) == (found.dev(), found.ino()));
     (is_same && lock.try_lock().is_ok()).then_some(lock)
 }
 
