@@ -29,6 +29,8 @@ pub struct OpenClCapabilities {
     pub sub_group_sizes: Vec<u64>,
     /// Intermediate language that the device takes (`SPIR-V_1.2`), if any.
     pub il_version: Option<String>,
+    /// `CL_DEVICE_COMPILER_AVAILABLE`: it takes OpenCL C.
+    pub has_compiler: bool,
 }
 
 impl OpenClCapabilities {
@@ -53,6 +55,7 @@ impl OpenClCapabilities {
             max_allocation_bytes: device.number(device_api::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
             sub_group_sizes,
             il_version,
+            has_compiler: device.number(device_api::CL_DEVICE_COMPILER_AVAILABLE) != 0,
         }
     }
 

@@ -145,6 +145,12 @@ impl Context {
         Ok(Program(program.named("clCreateProgramWithSource")?))
     }
 
+    /// A program from an intermediate language, not built yet.
+    pub fn program_from_il(&self, module: &[u8]) -> Result<Program> {
+        let program = program_api::create_program_with_il(self.raw.0, module);
+        Ok(Program(program.named("clCreateProgramWithIL")?))
+    }
+
     /// A program from what [`Program::binary`] gave, not built yet.
     pub fn program_from_binary(&self, binary: &[u8]) -> Result<Program> {
         // SAFETY: the context's own device; one binary for it.

@@ -15,6 +15,7 @@ mod host_memory;
 mod buffers;
 mod arena;
 mod self_test;
+mod program_form;
 mod cache;
 mod module;
 mod pool;
@@ -42,11 +43,13 @@ use handles::{CommandQueue, Context, DeviceId};
 use module::{Builder, LoadedOpenCl};
 use pausing::{PauseWord, Pausing};
 use pool::WordsPool;
+use program_form::ProgramForm;
 use queue::OpenClQueue;
 use self_test::SelfTest;
 
 pub use capabilities::OpenClCapabilities;
 pub use platforms::list;
+pub use program_form::IlCompiler;
 
 /// The largest arena: the range of addresses that the server gives out.
 const MAX_ARENA_BYTES: u64 = 4 << 40;
@@ -66,6 +69,10 @@ pub struct OpenClOptions {
     pub max_arena_bytes: Option<u64>,
     /// Treats the device as one that shares no memory with the host, for tests.
     pub force_separate: bool,
+    /// Makes SPIR-V, for a device that takes that and has no compiler of OpenCL C.
+    pub il_compiler: Option<IlCompiler>,
+    /// Gives SPIR-V to a device that takes OpenCL C as well, for tests.
+    pub prefer_il: bool,
 }
 
 /// Limits of a device.
@@ -134,10 +141,12 @@ impl OpenClDevice {
             max_stopped_bytes: MIN_STOPPED_BYTES.max(description.total_bytes / STOPPED_PART),
         };
         let arena_bytes = arena_bytes(id, &description, options);
+        let capabilities = OpenClCapabilities::of(id);
+        let form = ProgramForm::of(&capabilities, options);
         let shared = if options.force_separate {
             Err("it was asked not to".to_owned())
         } else {
-            share(id, &limits, arena_bytes)
+            share(id, &limits, arena_bytes, form)
         };
         let (context, arena) = match shared {
             Ok(both) => both,
@@ -151,9 +160,10 @@ impl OpenClDevice {
         let word = PauseWord::new(&context, arena.is_shared())?;
         // Memory is shared only where that has been seen.
         let sees_host_writes =
-            arena.is_shared() || SelfTest::new(&context, &limits)?.sees_host_writes(&context, false, &word)?;
+            arena.is_shared() || SelfTest::new(&context, &limits, form)?.sees_host_writes(&context, false, &word)?;
         let builder = Builder {
-            capabilities: OpenClCapabilities::of(id),
+            capabilities,
+            form,
             cache_dir: options.cache_dir.clone(),
             compiling: Mutex::default(),
             description,
@@ -198,7 +208,7 @@ fn arena_bytes(id: DeviceId, description: &DeviceDescription, options: &OpenClOp
 }
 
 /// A context and an arena in the host's memory, if the device can be seen to share it. Errors are text.
-fn share(id: DeviceId, limits: &Limits, arena_bytes: u64) -> Result<(Context, Arena), String> {
+fn share(id: DeviceId, limits: &Limits, arena_bytes: u64, form: ProgramForm) -> Result<(Context, Arena), String> {
     let text = |e: failure::ClFailure| format!("{}: {}", e.call, e.reason());
     // Drivers of other devices copy the buffer back and forth, even what of it cannot be accessed.
     if id.number(CL_DEVICE_HOST_UNIFIED_MEMORY) == 0 {
@@ -206,7 +216,7 @@ fn share(id: DeviceId, limits: &Limits, arena_bytes: u64) -> Result<(Context, Ar
     }
     let context = Context::new(id).map_err(text)?;
     let arena = Arena::shared(&context, arena_bytes)?;
-    let tests = SelfTest::new(&context, limits).map_err(text)?;
+    let tests = SelfTest::new(&context, limits, form).map_err(|e| e.to_string())?;
     tests.shares_memory(&context, &arena)?;
     let word = PauseWord::new(&context, true).map_err(text)?;
     if tests.sees_host_writes(&context, true, &word).map_err(text)? {

@@ -13,6 +13,7 @@ use super::capabilities::OpenClCapabilities;
 use super::failure::ClFailure;
 use super::handles::{Context, Kernel, Program};
 use super::lock;
+use super::program_form::ProgramForm;
 use crate::device::{Code, DeviceDescription, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
 
@@ -46,6 +47,7 @@ impl LoadedKernel for LoadedOpenCl {
 pub(super) struct Builder {
     pub description: DeviceDescription,
     pub capabilities: OpenClCapabilities,
+    pub form: ProgramForm,
     pub cache_dir: Option<PathBuf>,
     /// Held while a compiler runs: not all of them bear company.
     pub compiling: Mutex<()>,
@@ -107,7 +109,17 @@ impl Builder {
         let _compiling = lock(&self.compiling);
         let path = self.cache_dir.as_deref().map(|dir| {
             let facts = [CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION].map(|what| device.text(what));
-            cache::path(dir, &[&program.text, options, &facts[0], &facts[1], &facts[2]])
+            cache::path(
+                dir,
+                &[
+                    self.form.name(),
+                    &program.text,
+                    options,
+                    &facts[0],
+                    &facts[1],
+                    &facts[2],
+                ],
+            )
         });
         if let Some(binary) = path.as_deref().and_then(cache::read) {
             let cached = context.program_from_binary(&binary);
@@ -117,7 +129,7 @@ impl Builder {
             }
         }
         let refused = |e: ClFailure| format!("{}: {}", e.call, e.reason());
-        let built = context.program_from_source(&program.text).map_err(refused)?;
+        let built = self.form.create(context, program).map_err(|e| e.to_string())?;
         if let Err(error) = built.build(device, options) {
             return Err(format!("{}\n{}", refused(error), built.log(device)));
         }

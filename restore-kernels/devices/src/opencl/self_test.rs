@@ -9,7 +9,9 @@ use super::failure::Result;
 use super::handles::{CommandQueue, Context, Event, Program};
 use super::host_memory::HostMemory;
 use super::pausing::PauseWord;
+use super::program_form::{ProgramForm, helper_program};
 use crate::device::{DEVICE_BASE, GRANULARITY};
+use crate::error::DeviceError;
 
 /// Kernels that try.
 const TEXT: &str = "
@@ -53,8 +55,8 @@ pub(super) struct SelfTest {
 }
 
 impl SelfTest {
-    pub fn new(context: &Context, limits: &Limits) -> Result<Self> {
-        let program = context.program_from_source(TEXT)?;
+    pub fn new(context: &Context, limits: &Limits, form: ProgramForm) -> std::result::Result<Self, DeviceError> {
+        let program = form.create(context, &helper_program(TEXT))?;
         program.build(context.device, "-cl-std=CL1.2")?;
         Ok(Self {
             program,
@@ -70,7 +72,7 @@ impl SelfTest {
     /// sees, and reach the host's other memory. The error says what is not so.
     pub fn shares_memory(&self, context: &Context, arena: &Arena) -> std::result::Result<(), String> {
         let text = |e: super::failure::ClFailure| format!("{}: {}", e.call, e.reason());
-        let map = |e: crate::error::DeviceError| e.to_string();
+        let map = |e: DeviceError| e.to_string();
         let outside = DeviceBuffer::zeroed(context, true, 16, &self.queue).map_err(text)?;
         let other = HostMemory::zeroed(64).map_err(|e| e.to_string())?;
         arena.map(DEVICE_BASE, GRANULARITY).map_err(map)?;

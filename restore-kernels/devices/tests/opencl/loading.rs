@@ -3,6 +3,7 @@
 use std::fs;
 
 use hetckpt_abi::opencl_program::Stops;
+use hetckpt_codegen::spirv::Compiler;
 use hetckpt_devices::device::{Code, Device as _, LoadRequest};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_devices::opencl::{OpenClDevice, OpenClOptions, list};
@@ -97,4 +98,42 @@ fn takes_programs_from_the_cache_unless_they_are_damaged() {
         }
     });
     let _ = fs::remove_dir_all(dir);
+}
+
+/// SPIR-V, where the device takes that and there is a clang to make it.
+#[test]
+fn takes_programs_as_spirv() {
+    if let Err(why) = Compiler::find() {
+        eprintln!("skipped: takes_programs_as_spirv ({why})");
+        return;
+    }
+    let options = OpenClOptions {
+        il_compiler: Some(|program| {
+            let made = Compiler::find().and_then(|compiler| compiler.binary(program));
+            made.map_err(|e| e.to_string())
+        }),
+        prefer_il: true,
+        ..OpenClOptions::default()
+    };
+    on_devices_with(&options, |bench| {
+        if bench.device.capabilities().il_version.is_none() {
+            eprintln!(
+                "skipped: takes_programs_as_spirv ({} takes none)",
+                bench.device.describe().name
+            );
+            return;
+        }
+        for stops in [Stops::Threads, Stops::Blocks] {
+            let kernel = bench.device.load(&steps(stops, 32)).unwrap();
+            let queue = bench.device.create_queue(0).unwrap();
+            bench.clear(64);
+            let launch = queue.launch(bench.launch(&kernel, 2, 32, 1000)).unwrap();
+            assert!(left(launch.wait()).is_finished());
+            if stops == Stops::Threads {
+                assert_eq!(bench.results(64), [expected(1000); 64]);
+            }
+        }
+        let log = log_of(&bench.device, &plain("__kernel void plain() { no_such_name = 1; }"));
+        assert!(log.contains("no_such_name"), "{log}");
+    });
 }
