@@ -44,13 +44,14 @@ pub fn dump(sandbox: &Sandbox, pid: i32, archive: &Path, leave_running: bool) ->
     Running::run(command, PATIENCE)
 }
 
-/// `hetckpt restore FILE --device DEVICE`, still running.
+/// `hetckpt restore FILE --device DEVICE`, still running. It writes `timings.json` and `pid` into the sandbox once the program runs.
 ///
 /// # Errors
 /// If it cannot be started.
 pub fn restore(sandbox: &Sandbox, archive: &Path, device: &str) -> Result<Running> {
     let mut command = command(sandbox, ["restore", "--device", device]);
-    command.arg("--timings").arg(sandbox.path("timings.json")).arg(archive);
+    command.arg("--timings").arg(sandbox.path("timings.json"));
+    command.arg("--pid-file").arg(sandbox.path("pid")).arg(archive);
     Running::start(command)
 }
 

@@ -104,7 +104,9 @@ fn first_variable(names: &[&str]) -> String {
 /// What a test needs beside the staged tree. Nothing else is a reason to skip one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// CRIU dumps and restores only as root.
+    /// What CRIU needs to dump and restore: root, or else namespaces, which hetckpt makes.
+    Privileges,
+    /// The same for plain CRIU, for which nobody makes namespaces.
     Root,
     /// A CRIU program; its version is the tested program's business.
     Criu,
@@ -128,6 +130,7 @@ impl Requirement {
     pub fn missing(self) -> Option<String> {
         let installation = Installation::get();
         match self {
+            Self::Privileges => cannot_isolate().map(|why| format!("needs root, or user namespaces: {why}")),
             Self::Root if nix::unistd::geteuid().is_root() => None,
             Self::Root => Some("needs root".to_owned()),
             Self::Criu if installation.criu.is_file() => None,
@@ -170,6 +173,21 @@ fn has_opencl_device() -> bool {
     Installation::get()
         .devices()
         .is_ok_and(|devices| devices.iter().any(|device| device["kind"] == "opencl"))
+}
+
+/// Why a user who is not root can make no namespaces, if so.
+fn cannot_isolate() -> Option<String> {
+    if nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-current-user", "true"])
+        .output();
+    match tried {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(format!("unshare: {error}")),
+    }
 }
 
 /// Why no file system in memory can be mounted here, if so.

@@ -34,7 +34,6 @@ pub struct Dumped<'a> {
     pub archive: PathBuf,
     /// What `dump --json` said.
     pub report: Value,
-    pid: i32,
     printed: String,
     num_dumps: u32,
 }
@@ -230,7 +229,6 @@ impl<'a> Job<'a> {
             sandbox: self.sandbox,
             archive,
             report,
-            pid: self.pid,
             printed: self.printed + &ended.stdout,
             num_dumps: self.num_dumps + 1,
         }))
@@ -306,21 +304,26 @@ impl<'a> Dumped<'a> {
     /// # Errors
     /// If it does not come to run.
     pub fn restore_on(self, device: &str) -> Result<Job<'a>> {
-        let timings = self.sandbox.path("timings.json");
+        let [timings, pid_file] = ["timings.json", "pid"].map(|name| self.sandbox.path(name));
         // Left by an earlier restore of this test.
-        let _ = fs::remove_file(&timings);
+        let _ = (fs::remove_file(&timings), fs::remove_file(&pid_file));
         let mut supervisor = hetckpt::restore(self.sandbox, &self.archive, device)?;
         let deadline = Instant::now() + PATIENCE;
-        while !timings.exists() {
+        let pid = loop {
+            let text = fs::read_to_string(&pid_file).unwrap_or_default();
+            match text.strip_suffix('\n').and_then(|digits| digits.parse().ok()) {
+                Some(pid) if timings.exists() => break pid,
+                _ => {}
+            }
             if supervisor.has_ended()? || Instant::now() > deadline {
                 bail!("the restore failed: {}", supervisor.wait(PATIENCE)?.text());
             }
             std::thread::sleep(Duration::from_millis(1));
-        }
+        };
         Ok(Job {
             sandbox: self.sandbox,
             supervisor,
-            pid: self.pid,
+            pid,
             printed: self.printed,
             num_dumps: self.num_dumps,
         })

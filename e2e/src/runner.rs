@@ -36,7 +36,7 @@ pub struct Test {
 impl Test {
     /// A test that needs what every dump needs.
     pub fn new(name: impl Into<String>, body: impl Fn(&mut Context) -> Result<()> + 'static) -> Self {
-        let needs = vec![Requirement::Root, Requirement::Criu, Requirement::Programs];
+        let needs = vec![Requirement::Privileges, Requirement::Criu, Requirement::Programs];
         Self {
             name: name.into(),
             needs,

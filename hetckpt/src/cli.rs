@@ -316,6 +316,10 @@ pub struct Restore {
     #[arg(long)]
     pub detach: bool,
 
+    /// Write the program's process id to this file once it runs: in namespaces of its own it is another than before.
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
+
     /// Where this machine differs.
     #[command(flatten)]
     pub adaptation: Adaptation,

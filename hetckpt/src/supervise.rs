@@ -223,6 +223,9 @@ pub fn run(
         launch.stderr(pipe);
         relays.push(relay);
     }
+    if is_inside {
+        namespaces::leave_ids_to_program();
+    }
     let mut child = launch.spawn().map_err(cannot)?;
     drop(launch); // with our ends of the pipes
     let pid = i32::try_from(child.id()).unwrap_or(-1);

@@ -105,7 +105,12 @@ fn says_what_is_missing(context: &mut Context) -> Result<()> {
 
     let job = dumped.restore()?;
     let (bad, report) = problems(context, &archive, &device)?;
-    ensure!(bad == ["process-ids"], "{report}");
+    // In namespaces of its own, which it gets where this is not root, all ids are free.
+    let expected: &[&str] = match nix::unistd::geteuid().is_root() {
+        true => &["process-ids"],
+        false => &[],
+    };
+    ensure!(bad == expected, "{report}");
     job.kill()?;
     let (bad, report) = problems(context, &archive, &device)?;
     ensure!(bad.is_empty(), "{report}");

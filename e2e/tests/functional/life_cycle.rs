@@ -221,15 +221,18 @@ fn a_server_with_nothing_to_do_sleeps(context: &mut Context) -> Result<()> {
 fn restores_detached(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
     let job = start_spin(context, &baseline)?;
-    let pid = job.pid();
     let dumped = job.dump()?;
     let device = Installation::to_device();
-    let mut command = hetckpt::command(&context.sandbox, ["restore", "--detach", "--device", &device]);
-    command.arg(&dumped.archive);
+    let pid_file = context.sandbox.path("pid");
+    let mut command = hetckpt::command(
+        &context.sandbox,
+        ["restore", "--detach", "--device", &device, "--pid-file"],
+    );
+    command.arg(&pid_file).arg(&dumped.archive);
     // The program has our pipe as its output, so what it prints comes after what `restore` prints, and the pipe's end is
     // the program's.
     let outcome = Running::run(command, hetckpt::PATIENCE)?.success("restore --detach")?;
-    let expected = format!("{pid}\n{}", baseline.outcome.stdout);
+    let expected = std::fs::read_to_string(&pid_file)? + &baseline.outcome.stdout;
     ensure!(
         outcome.stdout == expected,
         "wanted {expected:?}, got {}",

@@ -20,7 +20,7 @@ pub fn tests() -> Vec<Test> {
     for program in OPENCL {
         let needs = [Requirement::OpenclPrograms];
         tests.push(test("runs_and_verifies", program, runs).needs(&needs));
-        let needs = [Requirement::Root, Requirement::Criu, Requirement::OpenclPrograms];
+        let needs = [Requirement::Privileges, Requirement::Criu, Requirement::OpenclPrograms];
         tests.push(test("is_restored_in_mid_kernel", program, is_restored).needs(&needs));
         tests.push(test("is_dumped_twice", program, is_dumped_twice).needs(&needs));
         let test = test("is_restored_on_an_opencl_device", program, is_restored_on_opencl).needs(&needs);

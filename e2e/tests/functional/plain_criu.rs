@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::PATIENCE;
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
-    vec![
+    let tests = vec![
         Test::new("plain_criu_dumps_and_restores_with_the_plugin", dumps_and_restores),
         Test::new("plain_criu_leaves_the_program_running", leaves_the_program_running),
         Test::new(
@@ -37,7 +37,9 @@ pub fn tests() -> Vec<Test> {
             refuses_a_stopped_start,
         ),
         Test::new("plain_criu_at_any_moment_of_the_start", at_any_moment_of_the_start).times(2),
-    ]
+    ];
+    let as_root = |test: Test| test.also_needs(Requirement::Root);
+    tests.into_iter().map(as_root).collect()
 }
 
 /// A program started with nothing but the shim on its library path, writing to files.

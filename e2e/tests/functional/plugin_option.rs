@@ -23,10 +23,12 @@ pub fn tests() -> Vec<Test> {
     vec![
         Test::new("criu_dumps_with_the_plugin_by_name", |context: &mut Context| {
             there_and_back(context, true)
-        }),
+        })
+        .also_needs(Requirement::Root),
         Test::new("criu_restores_with_the_plugin_by_name", |context: &mut Context| {
             there_and_back(context, false)
-        }),
+        })
+        .also_needs(Requirement::Root),
         Test::new("criu_by_our_hand_ends_as_criu_does", ends_as_criu_does).needs(&[Requirement::Criu]),
         Test::new("criu_with_a_plugin_that_is_not_there", refuses_other_plugins).needs(&[Requirement::Criu]),
     ]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::SPIN;
@@ -20,12 +20,14 @@ use crate::plain_criu;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
-    vec![
+    let tests = vec![
         Test::new("images_of_plain_criu_are_packed_and_restored", packs),
         Test::new("an_archive_is_unpacked_and_restored_by_plain_criu", unpacks),
         Test::new("pack_refuses_what_is_no_whole_dump", pack_refuses),
         Test::new("unpack_is_all_or_nothing", unpack_refuses),
-    ]
+    ];
+    let as_root = |test: Test| test.also_needs(Requirement::Root);
+    tests.into_iter().map(as_root).collect()
 }
 
 /// The files in `folder` with their sizes.

@@ -339,7 +339,7 @@ fn childs_id_in_use(context: &mut Context) -> Result<()> {
     // The shell goes, its child stays.
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
     let refused = restore(sandbox, &archive, &[])?;
-    ensure_says(&refused, "HK0905", &[&format!("{child} (spin)"), "unshare --pid"])?;
+    ensure_says(&refused, "HK0905", &[&format!("{child} (spin)"), "--namespaces always"])?;
     sandbox.kill_all();
     drop(job);
     Ok(())

@@ -58,7 +58,7 @@ pub fn examine_ids(pids: impl Iterator<Item = u32>) -> Finding {
             taken.len(),
             pids.len()
         ),
-        "end these processes, or restore in a pid namespace of its own: unshare --pid --fork --mount-proc hetckpt restore …",
+        "end these processes, or restore in namespaces of its own: hetckpt restore --namespaces always …",
     )
 }
 

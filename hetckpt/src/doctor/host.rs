@@ -1,6 +1,7 @@
 //! The machine: privileges, tracing, room on disks, processor.
 
 use std::fs;
+use std::process::Command;
 use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
@@ -27,7 +28,7 @@ const VECTOR_FLAGS: [&str; 6] = ["sse4_2", "avx", "avx2", "avx512f", "avx512_bf1
 pub fn privileges() -> Finding {
     const CHECK: &str = "privileges";
     if !nix::unistd::geteuid().is_root() {
-        return Finding::problem(CHECK, "not root", "dumping and restoring need root: use sudo");
+        return namespaces(CHECK);
     }
     let Ok(status) = Process::myself().and_then(|process| process.status()) else {
         return Finding::warning(CHECK, "root, with unknown capabilities", "mount /proc");
@@ -44,6 +45,25 @@ pub fn privileges() -> Finding {
             format!("root without {}", missing.join(", ")),
             "give the container these capabilities, or run it privileged",
         ),
+    }
+}
+
+/// May a user who is not root make the namespaces in which CRIU has what it needs? Tried by the system's own program for that.
+fn namespaces(check: &'static str) -> Finding {
+    let help = "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; on Ubuntu \
+                kernel.apparmor_restrict_unprivileged_userns=0), or use root";
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "true"])
+        .output();
+    match tried {
+        Ok(output) if output.status.success() => {
+            Finding::ok(check, "not root, but programs get namespaces in which CRIU has what it needs")
+        }
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Finding::problem(check, format!("not root, and no namespaces can be made: {why}"), help)
+        }
+        Err(e) => Finding::warning(check, format!("not root, and unshare cannot be tried: {e}"), help),
     }
 }
 

@@ -26,8 +26,6 @@ pub const INIT: &str = "__init";
 /// File in the job's folder that is locked for as long as the init lives.
 pub const LOCK: &str = "lock";
 
-/// The last process id that commands may have; programs get those behind it, and what restores a program stays below.
-const LAST_OF_OURS: u32 = 999;
 /// How long device servers have to leave.
 const LIMIT: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -74,8 +72,6 @@ fn isolate(folder: &Path) -> Result<(), (&'static str, rustix::io::Errno)> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(os("mount /proc"))?;
     mount_bind(folder, runtime_dir()).map_err(os("mount the job's runtime directory"))?;
-    // Where this cannot be set, a process id of a restored program may be in use by those who restore it, which is said then.
-    let _ = fs::write("/proc/sys/kernel/ns_last_pid", LAST_OF_OURS.to_string());
     Ok(())
 }
 

@@ -57,6 +57,15 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
+/// The last process id for commands of ours; programs have those behind it.
+const LAST_OF_OURS: u32 = 999;
+
+/// What is started from now on gets a process id that no command of ours gets which restores it one day in a new namespace.
+pub fn leave_ids_to_program() {
+    // Where this cannot be set, an id may be in use when the program is restored, and that is said then.
+    let _ = std::fs::write("/proc/sys/kernel/ns_last_pid", LAST_OF_OURS.to_string());
+}
+
 /// Where the command within tells the one without which process is the program.
 fn root_pid_file() -> PathBuf {
     runtime_dir().join("root.pid")

@@ -37,7 +37,7 @@ const NOTHING_STARTED: &str = "nothing was started; the snapshot is as it was";
 pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     let job = Job {
         detach: options.detach,
-        pid_file: None,
+        pid_file: options.pid_file.as_deref(),
     };
     if let Some(code) = run_inside(options.adaptation.namespaces, &job)? {
         return Ok(code);
@@ -55,6 +55,10 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
         .map_err(|failure| failure.state(NOTHING_STARTED))?;
     let timings = options.timings.as_deref();
     let timings = timings.map(|path| ResultFile::open(path, "HK0704")).transpose()?;
+    let is_inside = namespaces::is_inside();
+    // Within, the process id is another than the one to be told.
+    let pid_file = options.pid_file.as_deref().filter(|_| !is_inside);
+    let pid_file = pid_file.map(|path| ResultFile::open(path, "HK0804")).transpose()?;
 
     output::progress("unpacking");
     let Prepared { images, layout } = prepare(&snapshot, &restorable, scratch.path())?;
@@ -78,14 +82,20 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     let restored = start.elapsed();
     let relays = stdio.into_relays();
     drop(scratch);
+    if is_inside {
+        namespaces::leave_ids_to_program();
+        namespaces::tell_root_pid(manifest.root_pid);
+    }
+    if let Some(file) = pid_file {
+        file.write(&format!("{}\n", manifest.root_pid));
+    }
     if let Some(file) = timings {
         let text = json!({ "unpack": unpacked.as_secs_f64(), "criu": (restored - unpacked).as_secs_f64(), "total": restored.as_secs_f64() });
         file.write(&text.to_string());
     }
     if options.detach {
-        match namespaces::is_inside() {
-            true => namespaces::tell_root_pid(manifest.root_pid),
-            false => output::line(manifest.root_pid.to_string()),
+        if !is_inside {
+            output::line(manifest.root_pid.to_string());
         }
         return Ok(ExitCode::SUCCESS);
     }
