@@ -8,6 +8,7 @@ mod processes;
 mod processor;
 mod room;
 mod terminal;
+mod user;
 
 use std::path::Path;
 
@@ -83,7 +84,7 @@ pub struct Wanted<'a> {
 /// it says decides only whether the program is worth stopping.
 pub fn offer(offer: &Offer, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let mut findings = doctor::to_restore();
-    if !wanted.ids_come_free {
+    if !wanted.ids_come_free && !wanted.adaptation.namespaces.is_wanted() {
         findings.push(processes::examine_ids(offer.pids.iter().copied()));
     }
     if offer.has_terminal {
@@ -107,7 +108,8 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
     let mut findings = doctor::to_restore();
     findings.extend(of_this_machine(snapshot, &needs, wanted.adaptation).1);
-    findings.retain(|finding| finding.check != processes::CHECK || !wanted.ids_come_free);
+    let ids_are_free = wanted.ids_come_free || wanted.adaptation.namespaces.is_wanted();
+    findings.retain(|finding| finding.check != processes::CHECK || !ids_are_free);
     if needs.has_terminal {
         findings.push(terminal::refuse());
     }
@@ -121,6 +123,7 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
 /// What depends on neither CRIU nor the device.
 fn of_this_machine(snapshot: &Snapshot, needs: &Needs, adaptation: &Adaptation) -> (files::Plan, Vec<Finding>) {
     let mut findings = vec![processes::examine(needs)];
+    findings.push(user::examine(needs));
     findings.extend(terminal::examine(needs));
     let (plan, of_files) = files::examine(needs, snapshot.manifest(), adaptation);
     findings.extend(of_files);

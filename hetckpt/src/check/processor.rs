@@ -18,9 +18,12 @@ pub fn examine(criu: Option<&Criu>, images: &Path, needs: &Needs) -> Finding {
             "dump with `hetckpt dump`, or with `criu dump --cpu-cap=ins`",
         );
     };
-    let output = Command::new(&criu.program)
-        .args(["cpuinfo", "check", "--cpu-cap=ins", "-D"])
-        .arg(images)
+    let mut command = Command::new(&criu.program);
+    command.args(["cpuinfo", "check", "--cpu-cap=ins", "-D"]).arg(images);
+    if !nix::unistd::geteuid().is_root() {
+        command.arg("--unprivileged");
+    }
+    let output = command
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())

@@ -56,6 +56,25 @@ pub struct Core {
     /// If it is a process.
     #[prost(message, optional, tag = "3")]
     pub process: Option<CoreProcess>,
+    /// What every thread has.
+    #[prost(message, optional, tag = "5")]
+    pub thread: Option<CoreThread>,
+}
+
+/// What every thread has.
+#[derive(Clone, PartialEq, Message)]
+pub struct CoreThread {
+    /// What it may do.
+    #[prost(message, optional, tag = "10")]
+    pub credentials: Option<Credentials>,
+}
+
+/// What a thread may do.
+#[derive(Clone, PartialEq, Message)]
+pub struct Credentials {
+    /// Its user.
+    #[prost(uint32, tag = "1")]
+    pub uid: u32,
 }
 
 /// What only processes have.

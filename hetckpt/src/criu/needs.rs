@@ -27,6 +27,8 @@ pub struct Needs {
     pub files: Vec<NeededFile>,
     /// A process has a terminal open.
     pub has_terminal: bool,
+    /// The users, by number, whose processes they were.
+    pub users: BTreeSet<u32>,
     /// `criu cpuinfo check` can compare the processor with that of the dump.
     pub names_processor: bool,
 }
@@ -84,6 +86,8 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
             continue;
         }
         needs.pids.extend(process.threads);
+        let credentials = core.thread.and_then(|thread| thread.credentials);
+        needs.users.extend(credentials.map(|credentials| credentials.uid));
         let mm: Mm = first(&images, &format!("mm-{pid}.img"), MM_MAGIC)?;
         mapped.insert(u64::from(mm.exe_file_id));
         let private = mm.areas.iter().filter(|area| area.status & IS_PRIVATE_FILE != 0);

@@ -1,8 +1,8 @@
 //! The machine: privileges, tracing, room on disks, processor.
 
 use std::fs;
-use std::process::Command;
 use std::path::Path;
+use std::process::Command;
 
 use nix::sys::statvfs::statvfs;
 use procfs::process::Process;
@@ -53,12 +53,20 @@ fn namespaces(check: &'static str) -> Finding {
     let help = "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; on Ubuntu \
                 kernel.apparmor_restrict_unprivileged_userns=0), or use root";
     let tried = Command::new("unshare")
-        .args(["--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "true"])
+        .args([
+            "--user",
+            "--map-current-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "true",
+        ])
         .output();
     match tried {
-        Ok(output) if output.status.success() => {
-            Finding::ok(check, "not root, but programs get namespaces in which CRIU has what it needs")
-        }
+        Ok(output) if output.status.success() => Finding::ok(
+            check,
+            "not root, but programs get namespaces in which CRIU has what it needs",
+        ),
         Ok(output) => {
             let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             Finding::problem(check, format!("not root, and no namespaces can be made: {why}"), help)

@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
 use super::init::{INIT, LOCK};
-use super::{Choice, pids, privileges};
+use super::{Choice, KNOWN_ROOT_PID, ROOT_PID, pids, privileges};
 use crate::diagnostic::Failure;
 use crate::result_file::ResultFile;
 use crate::supervise::HeldSignals;
@@ -79,16 +79,17 @@ fn stand_in(
     held: &HeldSignals,
 ) -> Result<ExitCode, Failure> {
     let lost = |e: std::io::Error| Failure::new("HK0810", "cannot wait for the job").note(e.to_string());
-    let root_pid = folder.path().join("root.pid");
-    let mut is_known = pid_file.is_none() && !detach;
+    let root_pid = folder.path().join(ROOT_PID);
+    let mut is_known = false;
     while !is_known {
         if let Some(inner) = fs::read_to_string(&root_pid)
             .ok()
             .and_then(|text| text.trim().parse().ok())
         {
             let init = i32::try_from(init.id()).unwrap_or(-1);
-            // A program that has ended already is nobody any more.
             let pid = pids::namespace(init).and_then(|namespace| pids::find(&namespace, inner));
+            // It stays as it is only where the job's folder is gone, and so the job.
+            let _ = fs::rename(&root_pid, folder.path().join(KNOWN_ROOT_PID));
             if let (Some(pid), Some(file)) = (pid, pid_file.take()) {
                 file.write(&format!("{pid}\n"));
             }

@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
 
-use super::{INSIDE, root_pid_file};
+use super::{INSIDE, KNOWN_ROOT_PID};
 use crate::cli::Init;
 use crate::diagnostic::Failure;
 use crate::output;
@@ -95,7 +95,7 @@ fn stay_behind() {
         let _ = nix::unistd::dup2_stdout(&null);
         let _ = nix::unistd::dup2_stderr(&null);
     }
-    let root = fs::read_to_string(root_pid_file()).ok();
+    let root = fs::read_to_string(runtime_dir().join(KNOWN_ROOT_PID)).ok();
     if let Some(root) = root.and_then(|text| text.trim().parse().ok()) {
         wait_for(root);
     }

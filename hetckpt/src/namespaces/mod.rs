@@ -20,7 +20,7 @@ pub mod init;
 pub mod pids;
 pub mod privileges;
 
-use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use hetckpt_ring::runtime_dir::runtime_dir;
@@ -66,16 +66,26 @@ pub fn leave_ids_to_program() {
     let _ = std::fs::write("/proc/sys/kernel/ns_last_pid", LAST_OF_OURS.to_string());
 }
 
-/// Where the command within tells the one without which process is the program.
-fn root_pid_file() -> PathBuf {
-    runtime_dir().join("root.pid")
-}
+/// File of the job's folder in which the command within tells the one without which process is the program.
+const ROOT_PID: &str = "root.pid";
+/// Its name once that one knows.
+const KNOWN_ROOT_PID: &str = "root.known";
 
-/// Tells the command without that process `pid`, as it is called within, is the program. A failure is none of the program's: the
-/// command without then waits for its end.
+/// How long the command without has to look.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Tells the command without that process `pid`, as it is called within, is the program, and waits until it has looked what it is called
+/// there: until we wait for the program's end, it has a name. A failure is none of the program's: the command without then waits
+/// for its end.
 pub fn tell_root_pid(pid: i32) {
-    match crate::result_file::ResultFile::open(&root_pid_file(), "HK0704") {
+    let path = runtime_dir().join(ROOT_PID);
+    match crate::result_file::ResultFile::open(&path, "HK0704") {
         Ok(file) => file.write(&format!("{pid}\n")),
         Err(failure) => crate::output::note(failure.to_string()),
+    }
+    let started = Instant::now();
+    while path.exists() && started.elapsed() < LOOK_LIMIT {
+        std::thread::sleep(LOOK_INTERVAL);
     }
 }
