@@ -13,6 +13,7 @@ mod plugin_option;
 mod doctor;
 mod check;
 mod opencl_programs;
+mod opencl_refusals;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     tests.extend(doctor::tests());
     tests.extend(check::tests());
     tests.extend(opencl_programs::tests());
+    tests.extend(opencl_refusals::tests());
     tests.extend(preempt::tests());
     runner::main(tests)
 }
