@@ -7,6 +7,8 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use hetckpt_ring::version::{PART_VERSION_BYTES, part_version};
+
 use crate::hooks;
 
 /// Number of hooks of the interface that this plugin knows. CRIU refuses a plugin that names more than it has itself;
@@ -44,6 +46,10 @@ const _: () = assert!(
 
 // SAFETY: the descriptor and all it points to are constant.
 unsafe impl Sync for Descriptor {}
+
+/// What `hetckpt doctor` compares with its own version.
+#[unsafe(no_mangle)]
+pub static HETCKPT_VERSION: [u8; PART_VERSION_BYTES] = part_version(env!("CARGO_PKG_VERSION"));
 
 /// The plugin, as CRIU finds it.
 #[unsafe(no_mangle)]

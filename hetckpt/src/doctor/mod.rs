@@ -3,6 +3,7 @@
 mod criu;
 mod host;
 mod parts;
+mod version;
 
 use crate::finding::Finding;
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use hetckpt_ring::runtime_dir::{ensure_runtime_dir, runtime_dir};
+use hetckpt_ring::runtime_dir::{ensure_runtime_dir, runtime_dir, socket_path};
 
 use crate::commands::devices;
 use crate::criu::plugin_option;
@@ -12,16 +12,25 @@ use crate::finding::Finding;
 use crate::install::Installation;
 use crate::output;
 
+use super::version;
+
 /// What every program and shared object begins with: ELF, 64 bits, little-endian.
 const ELF: [u8; 6] = *b"\x7fELF\x02\x01";
 /// `e_machine` of x86-64.
 const X86_64: [u8; 2] = [62, 0];
 
+/// Linux gives no larger process id.
+const MAX_PID: u32 = 1 << 22;
+
 /// Looks at the parts, the devices and the runtime directory.
 pub fn examine() -> Vec<Finding> {
     let mut findings = without_devices();
     if let Ok(installation) = Installation::find() {
-        findings.extend([cpu_codegen(&installation), devices(&installation)]);
+        findings.extend([
+            version::compare(&installation),
+            cpu_codegen(&installation),
+            devices(&installation),
+        ]);
     }
     findings
 }
@@ -131,9 +140,35 @@ fn sockets() -> Finding {
         Ok(folder) => folder,
         Err(e) => return Finding::problem(CHECK, format!("{}: {e}", runtime_dir().display()), help),
     };
+    if let Err(why) = ensure_short(&folder) {
+        return Finding::problem(CHECK, why, help);
+    }
+    let is_given = std::env::var_os("HETCKPT_RUNTIME_DIR").is_some_and(|value| !value.is_empty());
     match tempfile::tempfile_in(&folder) {
-        Ok(_) => Finding::ok(CHECK, folder.display().to_string()),
+        Ok(_) => Finding::ok(CHECK, where_programs_are_found(&folder, is_given)),
         Err(e) => Finding::problem(CHECK, format!("{} cannot be written: {e}", folder.display()), help),
+    }
+}
+
+fn where_programs_are_found(folder: &Path, is_given: bool) -> String {
+    let is_given = if is_given { "from" } else { "there is no" };
+    format!(
+        "{} ({is_given} HETCKPT_RUNTIME_DIR); programs that were started with another are not found",
+        folder.display()
+    )
+}
+
+/// A socket's path has 107 bytes at most.
+fn ensure_short(folder: &Path) -> Result<(), String> {
+    const MAX_BYTES: usize = 107;
+    let longest = socket_path(folder, MAX_PID).as_os_str().len();
+    match longest > MAX_BYTES {
+        true => Err(format!(
+            "{} is {} bytes too long for a socket in it",
+            folder.display(),
+            longest - MAX_BYTES
+        )),
+        false => Ok(()),
     }
 }
 
@@ -141,6 +176,17 @@ fn sockets() -> Finding {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_too_long_for_sockets_are_found() {
+        assert_eq!(ensure_short(Path::new("/run/hetckpt")), Ok(()));
+        let folder = format!("/tmp/{}", "x".repeat(90));
+        assert!(
+            ensure_short(Path::new(&folder))
+                .unwrap_err()
+                .contains("5 bytes too long")
+        );
+    }
 
     #[test]
     fn programs_are_told_from_other_files() {

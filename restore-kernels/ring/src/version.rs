@@ -5,3 +5,17 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// First word of the shared memory: `hetring\0`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hetring\0");
+
+/// Name of the symbol by which a shared object of ours tells its version to whoever reads the file.
+pub const PART_SYMBOL: &str = "HETCKPT_VERSION";
+
+/// Bytes that the symbol stands for: the version, then zeros.
+pub const PART_VERSION_BYTES: usize = 32;
+
+/// `version` as [`PART_SYMBOL`] has it.
+#[must_use]
+pub const fn part_version(version: &str) -> [u8; PART_VERSION_BYTES] {
+    let mut bytes = [0; PART_VERSION_BYTES];
+    bytes.split_at_mut(version.len()).0.copy_from_slice(version.as_bytes());
+    bytes
+}

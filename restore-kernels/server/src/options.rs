@@ -17,6 +17,8 @@ pub enum Task {
     RestoreHere(PathBuf),
     /// List the devices.
     ListDevices,
+    /// Say the version.
+    Version,
     /// Compile hetIR on standard input to LLVM IR on standard output.
     EmitLlvm,
 }
@@ -38,7 +40,8 @@ pub struct Options {
 pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--device DEVICE]
        hetckpt-server --restore DIR --pid PID [--device DEVICE]
        hetckpt-server --list-devices [--json]
-       hetckpt-server --emit-llvm";
+       hetckpt-server --emit-llvm
+       hetckpt-server --version";
 
 impl Options {
     /// Reads the arguments, without the program's name; `device` is `HETCKPT_DEVICE`.
@@ -70,6 +73,7 @@ impl Options {
                 "--restore" => options.task = Task::Restore(value()?.into()),
                 "--restore-here" => options.task = Task::RestoreHere(value()?.into()),
                 "--list-devices" => options.task = Task::ListDevices,
+                "--version" => options.task = Task::Version,
                 "--emit-llvm" => options.task = Task::EmitLlvm,
                 "--json" => {}
                 _ => return Err(usage(format!("unknown argument `{arg}`"))),

@@ -34,6 +34,10 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
     match &options.task {
         Task::ListDevices => list_devices(),
         Task::EmitLlvm => emit_llvm(),
+        Task::Version => {
+            say_version();
+            Ok(())
+        }
         Task::Restore(dir) => start_daemon(dir, options),
         Task::Serve => {
             let ready = Ready(options.ready_fd);
@@ -225,6 +229,11 @@ fn list_devices() -> Result<(), ServerError> {
     let json = serde_json::to_string_pretty(&summaries()).map_err(|e| ServerError::Damaged(e.to_string()))?;
     println!("{json}");
     Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "the version is this task's result")]
+fn say_version() {
+    println!("{}", env!("CARGO_PKG_VERSION"));
 }
 
 fn emit_llvm() -> Result<(), ServerError> {

@@ -3,6 +3,8 @@
 //! Each file begins with its list: kind of guard, exported name, name and version in `cuGetProcAddress`, arguments, body;
 //! then exported name and version of the variant for per-thread default streams.
 
+use hetckpt_ring::version::{PART_VERSION_BYTES, part_version};
+
 /// Defines entry points and the list `ENTRIES` of them for `cuGetProcAddress`.
 macro_rules! entry_points {
     ($($kind:ident $name:ident $query:literal $version:literal $args:tt => $body:path
@@ -35,6 +37,11 @@ macro_rules! entry_points {
         }
     };
 }
+
+/// What `hetckpt doctor` compares with its own version.
+#[allow(unsafe_code, reason = "the symbol is found by its name")]
+#[unsafe(no_mangle)]
+pub static HETCKPT_VERSION: [u8; PART_VERSION_BYTES] = part_version(env!("CARGO_PKG_VERSION"));
 
 pub mod init;
 pub mod device;
