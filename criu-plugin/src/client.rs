@@ -9,7 +9,7 @@ use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
-use hetckpt_ring::server_start::{has_let_go, has_ring, is_starting, wait_until_started};
+use hetckpt_ring::server_start::{has_let_go, has_ring, is_starting, owns_ring, wait_until_started};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
@@ -75,6 +75,14 @@ pub fn ensure_no_server(pid: u32) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Fails if process `pid`, which is frozen, has lost its device server: without the device's state it could not go on.
+pub fn ensure_not_bereft(pid: u32) -> Result<(), String> {
+    match owns_ring(pid) {
+        true => Err(format!("the device server of process {pid} is gone")),
+        false => Ok(()),
+    }
 }
 
 /// Asks the server of `pid`, giving it `timeout` to answer.

@@ -95,7 +95,8 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
     guard("checkpoint_devices", || {
         let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
         if !client::is_connected(pid) || client::became_another_program(pid) {
-            return client::ensure_no_server(pid).map(|()| None);
+            client::ensure_no_server(pid)?;
+            return client::ensure_not_bereft(pid).map(|()| None);
         }
         if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
             host::add_to_inventory()?;

@@ -14,7 +14,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollTimeout, poll};
@@ -129,13 +129,27 @@ pub fn has_ring(pid: u32) -> bool {
         .any(|link| is_ring_link(&link))
 }
 
+/// True if process `pid` has a ring that it has made itself, and so a device server, dead or alive.
+#[must_use]
+pub fn owns_ring(pid: u32) -> bool {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let is_ring = |path: &PathBuf| fs::read_link(path).is_ok_and(|link| is_ring_link(&link));
+    let mut rings = entries.map(|entry| entry.path()).filter(is_ring);
+    rings.any(|fd| welcomed(&fd).is_ok_and(|owner| owner == pid))
+}
+
 /// True if the program has written its process id into the ring behind descriptor `fd`.
 fn is_welcomed(fd: &Path) -> io::Result<bool> {
+    welcomed(fd).map(|pid| pid != 0)
+}
+
+/// The process id that the program has written into the ring behind descriptor `fd`; 0 if it has not yet.
+fn welcomed(fd: &Path) -> io::Result<u32> {
     let mut word = [0; 4];
     match File::open(fd)?.read_exact_at(&mut word, layout::APP_PID as u64) {
         // Made just now, without its size yet.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        other => other.map(|()| word != [0; 4]),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        other => other.map(|()| u32::from_le_bytes(word)),
     }
 }
 
