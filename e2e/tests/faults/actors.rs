@@ -11,6 +11,9 @@ use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+/// Exit codes of a program that a killed CRIU has left in code that it had injected: a trap, a fault.
+pub const INJECTED: [i32; 2] = [128 + 5, 128 + 11];
+
 /// Who.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {

@@ -18,7 +18,7 @@ use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::random::Random;
 use hetckpt_e2e::runner::{Context, Test};
 
-use crate::actors::{Actor, Disk, strike};
+use crate::actors::{Actor, Disk, INJECTED, strike};
 
 /// For how long who hangs does.
 const HANG: Duration = Duration::from_millis(1500);
@@ -26,8 +26,6 @@ const HANG: Duration = Duration::from_millis(1500);
 const DUMP_TIME: Duration = Duration::from_millis(500);
 /// Tries for each repeat: some moments come when nobody is left to break.
 const ATTEMPTS: u32 = 4;
-/// Exit codes of a program that was left in injected code: a trap, a fault.
-const INJECTED: [i32; 2] = [128 + 5, 128 + 11];
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
 
@@ -170,6 +168,7 @@ fn break_at_random(
     let span = match fault {
         // It takes part for less than the whole.
         Killed([Criu]) | Hangs(Criu) => span / 2,
+        Killed([Program]) => span / 8,
         _ => span,
     };
     let delay = random.moment(span);
@@ -335,13 +334,21 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
 /// Dumps a program in mid-kernel; gives its process id.
 fn dumped(place: &Place<'_>) -> Result<i32> {
     let sandbox = &place.context.sandbox;
-    let mut job = Job::start(sandbox, &SPIN.command(calibration::baseline(&SPIN)?.length))?;
-    job.wait_for_kernel()?;
-    let pid = job.pid();
-    place.dump(pid)?.wait(PATIENCE)?.success("dump")?;
-    job.finish()?;
-    place.ensure_clean()?;
-    Ok(pid)
+    let length = calibration::baseline(&SPIN)?.length;
+    // On a machine that has much else to do the program may be over too soon.
+    for times in 1..=ATTEMPTS {
+        let mut job = Job::start(sandbox, &SPIN.command(length * u64::from(times)))?;
+        job.wait_for_kernel()?;
+        let pid = job.pid();
+        let dump = place.dump(pid)?.wait(PATIENCE)?;
+        let ended = job.finish()?;
+        place.ensure_clean()?;
+        match is_right(&ended) {
+            true => {}
+            false => return dump.success("dump").map(|_| pid),
+        }
+    }
+    bail!("the program ends before it is dumped, however long it is")
 }
 
 /// Restores it and sees it through to its right end. Gives how long the restore took.

@@ -11,19 +11,21 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::program::MEMORY_HOG;
 use hetckpt_e2e::runner::{self, Context, Test};
 
-use crate::program::{Ran, Soaked};
+use crate::program::{Attempt, Ran, Soaked};
 use crate::resources::{Resources, ensure_nothing_in};
 
 /// Programs at once.
 const AT_ONCE: u64 = 8;
 /// Dumps and restores of each of those.
 const CYCLES_AT_ONCE: u64 = 2;
+/// After about so many the program comes to its end, and another goes on.
+const CYCLES_OF_A_PROGRAM: u64 = 40;
 /// For how long something may be more than it was.
 const SETTLING: Duration = Duration::from_secs(3);
-/// About as many steps as [`program`] does between a restore and the next dump, on a fast CPU; more only takes longer at the end.
-const STEPS_BETWEEN_DUMPS: u64 = 150_000;
 
 fn main() -> ExitCode {
     let cycles = num_cycles();
@@ -46,14 +48,33 @@ fn num_cycles() -> u64 {
 fn again_and_again(context: &mut Context, cycles: u64) -> Result<()> {
     let sandbox = &context.sandbox;
     let started = Instant::now();
-    let mut program = Soaked::start(sandbox, "a", STEPS_BETWEEN_DUMPS * (cycles + 1))?;
+    let steps = calibration::baseline(&MEMORY_HOG)?.length * cycles.min(CYCLES_OF_A_PROGRAM);
+    let mut program = Soaked::start(sandbox, "a", steps)?;
     let mut seen: Vec<Resources> = vec![];
+    let mut num_programs = 1;
     for cycle in 1..=cycles {
-        let dumped = program.dump().with_context(|| format!("dump {cycle}"))?;
+        let dumped = loop {
+            let ran = match program.try_dump().with_context(|| format!("dump {cycle}"))? {
+                Attempt::Stored(dumped) => break dumped,
+                Attempt::Ended(ran) => ran,
+            };
+            // It has done all that it had to do.
+            ensure_left_clean(context, &ran)?;
+            num_programs += 1;
+            program = Soaked::start(sandbox, "a", steps)?;
+        };
         sandbox.wait_until_empty(program::PATIENCE)?;
         ensure_nothing_in(&sandbox.runtime_dir(), &[])?;
         dumped.ensure_nothing_but_the_archive()?;
-        program = dumped.restore().with_context(|| format!("restore {cycle}"))?;
+        program = match dumped.restore().with_context(|| format!("restore {cycle}"))? {
+            Some(program) => program,
+            None => {
+                num_programs += 1;
+                program = Soaked::start(sandbox, "a", steps)?;
+                // What holds for a restored one need not for one that was just started.
+                continue;
+            }
+        };
         let now = settled(&program, seen.first()).with_context(|| format!("after restore {cycle}"))?;
         seen.push(now);
     }
@@ -64,7 +85,7 @@ fn again_and_again(context: &mut Context, cycles: u64) -> Result<()> {
         return Ok(());
     };
     context.note(format!(
-        "{cycles} dumps and restores in {:.0} s; {}; {}",
+        "{cycles} dumps and restores of {num_programs} programs, one after the other, in {:.0} s; {}; {}",
         started.elapsed().as_secs_f64(),
         first.counts(),
         first.memory_until(last)
@@ -90,10 +111,12 @@ fn settled(program: &Soaked<'_>, first: Option<&Resources>) -> Result<Resources>
 fn at_once(context: &mut Context) -> Result<()> {
     let started = Instant::now();
     let sandbox = &context.sandbox;
+    // They share the machine.
+    let steps = calibration::baseline(&MEMORY_HOG)?.length / 2;
     let together = Barrier::new(usize::try_from(AT_ONCE)?);
     let one = |name: String| -> Result<Ran> {
         // Whoever fails must still come to the barriers, or the others wait for ever.
-        let mut program = Soaked::start(sandbox, &name, STEPS_BETWEEN_DUMPS * CYCLES_AT_ONCE).map(Some);
+        let mut program = Soaked::start(sandbox, &name, steps * (CYCLES_AT_ONCE + 1)).map(Some);
         for _ in 0..CYCLES_AT_ONCE {
             together.wait();
             let dumped = program.and_then(|program| program.map(Soaked::dump).transpose());
@@ -101,7 +124,7 @@ fn at_once(context: &mut Context) -> Result<()> {
             program = dumped.and_then(|dumped| {
                 let dumped = dumped.context("nothing was dumped")?;
                 dumped.ensure_nothing_but_the_archive()?;
-                dumped.restore().map(Some)
+                dumped.restore()
             });
         }
         program?.context("nothing was restored")?.finish()

@@ -1,6 +1,5 @@
 //! A program that is dumped and restored, with folders of its own for archives and for temporary files.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +9,15 @@ use anyhow::{Context, Result, bail, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program;
+use hetckpt_e2e::program::MEMORY_HOG;
 use hetckpt_e2e::sandbox::Sandbox;
 
 use crate::resources::{self, Resources};
 
 /// Limit for each step. Eight programs share the machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
+/// Limit for what a program still has to do after its last restore.
+const END: Duration = Duration::from_secs(1200);
 /// The archive's name.
 const ARCHIVE: &str = "x.hetsnap";
 
@@ -41,6 +42,14 @@ pub struct Stored<'a> {
     place: Place<'a>,
     pid: i32,
     printed: String,
+}
+
+/// What became of an attempt to dump it.
+pub enum Attempt<'a> {
+    /// It was dumped.
+    Stored(Stored<'a>),
+    /// It had ended by itself.
+    Ended(Ran),
 }
 
 /// It has ended.
@@ -72,8 +81,7 @@ impl<'a> Soaked<'a> {
         let place = Place { sandbox, folder };
         let pid_file = place.folder.join("pid");
         let mut command = place.command(&["run", "--device", &Installation::from_device(), "--pid-file"]);
-        let words: Vec<OsString> = program::command("memory_hog", &["--mib", "8", "--iterations", &steps.to_string()]);
-        command.arg(&pid_file).arg("--").args(words);
+        command.arg(&pid_file).arg("--").args(MEMORY_HOG.command(steps));
         let supervisor = Running::start(command)?;
         let mut started = Self {
             place,
@@ -108,22 +116,42 @@ impl<'a> Soaked<'a> {
         })
     }
 
-    /// Dumps it.
+    /// Dumps it, which it must not have come to its end for.
     pub fn dump(self) -> Result<Stored<'a>> {
+        match self.try_dump()? {
+            Attempt::Stored(stored) => Ok(stored),
+            Attempt::Ended(ran) => bail!("it ended before it was dumped: {}", ran.outcome.text()),
+        }
+    }
+
+    /// Dumps it, unless it has come to its right end by itself.
+    pub fn try_dump(self) -> Result<Attempt<'a>> {
         let mut command = self.place.command(&["dump", "--pid", &self.pid.to_string(), "-o"]);
         command.arg(self.place.archive());
-        Running::run(command, PATIENCE)?.success("dump")?;
-        let ended = self.supervisor.wait(PATIENCE)?;
+        let dump = Running::run(command, PATIENCE)?;
+        let ended = self.supervisor.wait(PATIENCE);
+        let ended = ended.with_context(|| format!("the dump: {}", dump.text()))?;
+        if dump.code != 0 && ended.code == 0 {
+            return Ok(Attempt::Ended(Ran {
+                folder: self.place.folder,
+                outcome: Outcome {
+                    stdout: self.printed + &ended.stdout,
+                    ..ended
+                },
+            }));
+        }
+        dump.success("dump")
+            .with_context(|| format!("the program: {}", ended.text()))?;
         ensure!(
             ended.code == 128 + 9,
             "a dumped program counts as killed: {}",
             ended.text()
         );
-        Ok(Stored {
+        Ok(Attempt::Stored(Stored {
             place: self.place,
             pid: self.pid,
             printed: self.printed + &ended.stdout,
-        })
+        }))
     }
 
     /// What it, its device server and who stands in for it hold.
@@ -138,7 +166,7 @@ impl<'a> Soaked<'a> {
 
     /// Waits for its end.
     pub fn finish(self) -> Result<Ran> {
-        let outcome = self.supervisor.wait(PATIENCE)?;
+        let outcome = self.supervisor.wait(END)?;
         Ok(Ran {
             folder: self.place.folder,
             outcome: Outcome {
@@ -155,8 +183,8 @@ impl<'a> Stored<'a> {
         ensure_nothing_but_the_archive(&self.place.folder)
     }
 
-    /// Restores it and waits until its kernel runs.
-    pub fn restore(self) -> Result<Soaked<'a>> {
+    /// Restores it and waits until its kernel runs; `None` if it comes to its right end before that is seen.
+    pub fn restore(self) -> Result<Option<Soaked<'a>>> {
         let timings = self.place.folder.join("timings");
         // Left by the restore before.
         let _ = fs::remove_file(&timings);
@@ -172,8 +200,13 @@ impl<'a> Stored<'a> {
             printed: self.printed,
         };
         restored.wait("run again", || Ok(timings.exists()))?;
-        restored.wait_for_kernel()?;
-        Ok(restored)
+        match restored.wait_for_kernel() {
+            Ok(()) => Ok(Some(restored)),
+            Err(error) => match restored.finish()?.is_right() {
+                true => Ok(None),
+                false => Err(error),
+            },
+        }
     }
 }
 

@@ -53,7 +53,10 @@ impl Resources {
                 Process::look("supervisor", supervisor)?,
             ],
             names,
-            runtime_dir: names_in(&sandbox.runtime_dir())?,
+            runtime_dir: names_in(&sandbox.runtime_dir())?
+                .iter()
+                .map(|name| name.replace(&app.to_string(), "PID"))
+                .collect(),
             archive_bytes,
         })
     }
@@ -213,6 +216,8 @@ fn descriptors(pid: i32) -> Result<BTreeMap<String, usize>> {
         let target = target.to_string_lossy().into_owned();
         let kind = match target.split_once(":[") {
             Some((kind, _)) => kind.to_owned(),
+            // Another program has another process id.
+            None if target.ends_with(".log") => "log".to_owned(),
             // The lock of a restore's temporary folder, which is gone.
             None if target.contains("/hetckpt-restore-") => "lock of a removed folder".to_owned(),
             None => target,
