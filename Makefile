@@ -27,6 +27,8 @@ SOAK_CYCLES ?= 100
 FUZZ_SECONDS ?= 600
 # The same on OpenCL devices, for each direction in `make opencl-test`.
 OPENCL_PREEMPTIONS ?= 1
+# End-to-end tests that `user-test` runs; none: all.
+USER_TESTS ?= a_kernel_with_unfinished restores_one_archive_twice dumps_twice namespaces_ run_passes ps_lists preempt_persistent
 
 # The tree that runs: what `install` copies and what the end-to-end tests use.
 export HETCKPT_STAGE := $(TARGET)/stage
@@ -60,7 +62,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test user-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -109,6 +111,7 @@ test: ## the whole check, as CI runs it; it must leave the tree as it was
 	$(MAKE) check
 	$(MAKE) unit
 	$(MAKE) e2e-test
+	$(MAKE) user-test
 	$(MAKE) opencl-test
 	@git status --porcelain | diff $(TARGET)/status-before-test - || \
 		{ echo 'the tests left the files above in the tree' >&2; exit 1; }
@@ -132,6 +135,9 @@ unit: setup ## unit, golden and property tests
 
 e2e-test: build programs ## end-to-end tests with the real CRIU
 	$(CARGO) test --release -p hetckpt-e2e --locked --no-fail-fast
+
+user-test: build programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
+	e2e/as-user.sh functional $(USER_TESTS)
 
 # Generated OpenCL C on the second implementation too: `unit` runs it on the first.
 opencl-test: build programs ## generated OpenCL C on a second implementation; random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)

@@ -181,7 +181,14 @@ fn cannot_isolate() -> Option<String> {
         return None;
     }
     let tried = Command::new("unshare")
-        .args(["--user", "--map-current-user", "true"])
+        .args([
+            "--user",
+            "--map-current-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "true",
+        ])
         .output();
     match tried {
         Ok(output) if output.status.success() => None,

@@ -12,6 +12,7 @@ mod two_forms;
 mod plugin_option;
 mod doctor;
 mod check;
+mod namespaces;
 mod opencl_programs;
 mod opencl_refusals;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     tests.extend(plugin_option::tests());
     tests.extend(doctor::tests());
     tests.extend(check::tests());
+    tests.extend(namespaces::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
     tests.extend(preempt::tests());

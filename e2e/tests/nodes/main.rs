@@ -8,11 +8,14 @@ mod refusals;
 
 use std::process::ExitCode;
 
-use hetckpt_e2e::runner;
+use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::runner::{self, Test};
 
 fn main() -> ExitCode {
     let mut tests = goes_on::tests();
     tests.extend(differences::tests());
     tests.extend(refusals::tests());
-    runner::main(tests)
+    // Nodes are namespaces, which only root can make like that.
+    let as_root = |test: Test| test.also_needs(Requirement::Root);
+    runner::main(tests.into_iter().map(as_root).collect())
 }

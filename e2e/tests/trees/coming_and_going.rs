@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
@@ -32,7 +32,8 @@ pub fn tests() -> Vec<Test> {
         Test::new(
             "plain_criu_refuses_a_tree_with_a_child_that_starts_slowly",
             plain_criu_refuses_a_slow_child,
-        ),
+        )
+        .also_needs(Requirement::Root),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::runner::{Context, Test};
@@ -20,13 +20,16 @@ use crate::tree::{WORKERS, script, wait_for_kernels};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
-    vec![
+    let tests = vec![
         Test::new("one_process_cannot_be_captured", one_cannot_be_captured),
         Test::new("one_server_does_not_answer", one_server_does_not_answer),
         Test::new("one_process_is_killed_during_the_dump", one_is_killed),
         Test::new("one_server_cannot_restore", one_server_cannot_restore),
         Test::new("one_server_dies_before_its_process_resumes", one_server_dies_at_the_end),
-    ]
+    ];
+    // They name processes as CRIU does, which without root has other names for them.
+    let as_root = |test: Test| test.also_needs(Requirement::Root);
+    tests.into_iter().map(as_root).collect()
 }
 
 /// The tree with all its kernels in flight, and the rows of `hetckpt ps`.

@@ -1,0 +1,71 @@
+//! Programs in namespaces of their own. `e2e/as-user.sh` runs the other tests as a user who cannot do without.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::process::Running;
+use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::runner::{Context, Test};
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![Test::new("namespaces_let_an_archive_run_twice_at_once", twice_at_once)]
+}
+
+/// The process ids that both restored programs have are free in namespaces of their own.
+fn twice_at_once(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let sandbox = &context.sandbox;
+    let pid_file = sandbox.path("pid");
+    let device = Installation::from_device();
+    let mut command = hetckpt::command(
+        sandbox,
+        ["run", "--namespaces", "always", "--device", &device, "--pid-file"],
+    );
+    command.arg(&pid_file).arg("--").args(SPIN.command(baseline.length));
+    let supervisor = Running::start(command)?;
+    let started = std::time::Instant::now();
+    let row = loop {
+        let rows = hetckpt::ps(sandbox)?;
+        if let Some(row) = rows.into_iter().find(|row| row["running_kernels"].as_u64() > Some(0)) {
+            break row;
+        }
+        ensure!(started.elapsed() < PATIENCE, "no kernel comes to run");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let pid: i32 = std::fs::read_to_string(&pid_file)?.trim().parse()?;
+    ensure!(row["pid"] == pid, "`run` says {pid}, `ps` says {row}");
+    let inner = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let names = inner
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))
+        .context("no NSpid")?;
+    ensure!(names.split_whitespace().count() > 1, "no namespace of its own: {names}");
+
+    let archive = sandbox.path("job.hetsnap");
+    hetckpt::dump(sandbox, pid, &archive, false)?.success("dump")?;
+    let ended = supervisor.wait(PATIENCE)?;
+    ensure!(ended.code == 128 + 9, "{}", ended.text());
+    let restore = || {
+        let device = Installation::to_device();
+        let mut command = hetckpt::command(sandbox, ["restore", "--namespaces", "always", "--device", &device]);
+        command.arg(&archive);
+        Running::start(command)
+    };
+    let both = [restore()?, restore()?];
+    for restored in both {
+        let outcome = restored.wait(PATIENCE)?;
+        ensure!(
+            outcome.code == 0 && ended.stdout.clone() + &outcome.stdout == baseline.outcome.stdout,
+            "{}",
+            outcome.text()
+        );
+    }
+    sandbox.wait_until_empty(Duration::from_secs(10))?;
+    let jobs = std::fs::read_dir(sandbox.runtime_dir().join("jobs"))?.count();
+    ensure!(jobs == 0, "{jobs} folders of jobs are left");
+    Ok(())
+}
