@@ -80,6 +80,8 @@ impl<'a> Soaked<'a> {
         }
         let place = Place { sandbox, folder };
         let pid_file = place.folder.join("pid");
+        // Of the program before.
+        let _ = fs::remove_file(&pid_file);
         let mut command = place.command(&["run", "--device", &Installation::from_device(), "--pid-file"]);
         command.arg(&pid_file).arg("--").args(MEMORY_HOG.command(steps));
         let supervisor = Running::start(command)?;
