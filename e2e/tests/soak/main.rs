@@ -22,8 +22,8 @@ use crate::resources::{Resources, ensure_nothing_in};
 const AT_ONCE: u64 = 8;
 /// Dumps and restores of each of those.
 const CYCLES_AT_ONCE: u64 = 2;
-/// After about so many the program comes to its end, and another goes on.
-const CYCLES_OF_A_PROGRAM: u64 = 40;
+/// How many times as long as elsewhere the programs take, so that they do not end before their time; then they are ended.
+const TIMES: u64 = 1000;
 /// For how long something may be more than it was.
 const SETTLING: Duration = Duration::from_secs(3);
 
@@ -48,7 +48,7 @@ fn num_cycles() -> u64 {
 fn again_and_again(context: &mut Context, cycles: u64) -> Result<()> {
     let sandbox = &context.sandbox;
     let started = Instant::now();
-    let steps = calibration::baseline(&MEMORY_HOG)?.length * cycles.min(CYCLES_OF_A_PROGRAM);
+    let steps = calibration::baseline(&MEMORY_HOG)?.length * TIMES;
     let mut program = Soaked::start(sandbox, "a", steps)?;
     let mut seen: Vec<Resources> = vec![];
     let mut num_programs = 1;
@@ -79,7 +79,7 @@ fn again_and_again(context: &mut Context, cycles: u64) -> Result<()> {
         seen.push(now);
     }
     Resources::ensure_no_growth(&seen)?;
-    let ran = program.finish()?;
+    let ran = program.kill()?;
     ensure_left_clean(context, &ran)?;
     let (Some(first), Some(last)) = (seen.first(), seen.last()) else {
         return Ok(());
@@ -111,12 +111,11 @@ fn settled(program: &Soaked<'_>, first: Option<&Resources>) -> Result<Resources>
 fn at_once(context: &mut Context) -> Result<()> {
     let started = Instant::now();
     let sandbox = &context.sandbox;
-    // They share the machine.
-    let steps = calibration::baseline(&MEMORY_HOG)?.length / 2;
+    let steps = calibration::baseline(&MEMORY_HOG)?.length * TIMES;
     let together = Barrier::new(usize::try_from(AT_ONCE)?);
     let one = |name: String| -> Result<Ran> {
         // Whoever fails must still come to the barriers, or the others wait for ever.
-        let mut program = Soaked::start(sandbox, &name, steps * (CYCLES_AT_ONCE + 1)).map(Some);
+        let mut program = Soaked::start(sandbox, &name, steps).map(Some);
         for _ in 0..CYCLES_AT_ONCE {
             together.wait();
             let dumped = program.and_then(|program| program.map(Soaked::dump).transpose());
@@ -127,7 +126,7 @@ fn at_once(context: &mut Context) -> Result<()> {
                 dumped.restore()
             });
         }
-        program?.context("nothing was restored")?.finish()
+        program?.context("nothing was restored")?.kill()
     };
     let all: Vec<Result<Ran>> = std::thread::scope(|scope| {
         let names = (0..AT_ONCE).map(|number| format!("p{number}"));
