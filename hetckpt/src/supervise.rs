@@ -274,10 +274,12 @@ pub fn launch(command: &[OsString], is_inside: bool) -> Failure {
     if let Err(e) = nix::unistd::setsid() {
         return Failure::new("HK0804", "cannot start a session").note(e.to_string());
     }
-    if is_inside {
-        if let Err(e) = descriptors::leave_behind().and_then(|()| Ok(privileges::keep()?)) {
-            return Failure::new("HK0804", "cannot prepare the program for its namespaces").note(e.to_string());
-        }
+    let prepared = match is_inside {
+        true => descriptors::leave_behind().and_then(|()| Ok(privileges::keep()?)),
+        false => Ok(()),
+    };
+    if let Err(e) = prepared {
+        return Failure::new("HK0804", "cannot prepare the program for its namespaces").note(e.to_string());
     }
     let error = Command::new(program).args(arguments).exec();
     Failure::new("HK0804", format!("cannot run {}", program.to_string_lossy())).note(error.to_string())

@@ -259,7 +259,7 @@ mod tests {
         );
         for (pid, state) in [(7, 1), (8, 6)] {
             let process = Some(CoreProcess { state });
-            let core = Core { process }.encode_to_vec();
+            let core = Core { process, thread: None }.encode_to_vec();
             put(&format!("core-{pid}.img"), CORE_MAGIC, &[core]);
         }
         put("ids-7.img", IDS_MAGIC, &[Ids { files_id: 2 }.encode_to_vec()]);

@@ -17,10 +17,13 @@ use crate::install::Installation;
 /// Version of this program.
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
+/// What gets the version out of the file at a path.
+type Asked = fn(&Path) -> Option<String>;
+
 /// Compares the parts' versions with ours. The CPU's code generator has none: its interface's is looked at when it is loaded.
 pub fn compare(installation: &Installation) -> Finding {
     let plugin = installation.plugin_folder.join(plugin_option::FILE);
-    let parts: [(_, _, fn(&Path) -> Option<String>); 3] = [
+    let parts: [(_, _, Asked); 3] = [
         ("server", installation.server.clone(), of_server),
         ("shim", installation.shim(), of_library),
         ("plugin", plugin, of_library),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hetckpt_abi::opencl_program::Requirements;
 use hetckpt_codegen::opencl::OpenClOptions;
 use hetckpt_codegen::ptx::PtxOptions;
+use hetckpt_codegen::spirv::Compiler;
 use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
 use hetckpt_devices::cuda::{CudaDevice, CudaOptions};
 use hetckpt_devices::device::{Device, DeviceDescription};
@@ -113,6 +114,10 @@ fn open_cuda(number: u32) -> Result<Chosen, DeviceError> {
 fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
     let options = OpenClDeviceOptions {
         cache_dir: cache_dir(),
+        il_compiler: Some(|program| {
+            let made = Compiler::find().and_then(|compiler| compiler.binary(program));
+            made.map_err(|e| e.to_string())
+        }),
         ..OpenClDeviceOptions::default()
     };
     let device = OpenClDevice::open(platform, device, &options)?;
