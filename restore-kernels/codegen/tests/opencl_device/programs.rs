@@ -53,20 +53,16 @@ fn check(name: &str) {
     let probed = hetckpt_probes::probe(&kernel, &Default::default()).unwrap();
     let layout = ThreadStateLayout::new(&probed);
     let program = Program::from_start(probed);
-    let as_given = |block_list, has_votes_of_sub_groups| {
+    let as_given = |block_list| {
         let options = OpenClOptions {
             block_list,
-            has_votes_of_sub_groups,
             ..OpenClOptions::default()
         };
         generate(&program, &layout, &options).unwrap()
     };
-    check_generated(name, device, case, &kernel, &as_given(false, false));
-    if device::has_votes_of_sub_groups(device) {
-        check_generated(name, device, case, &kernel, &as_given(false, true));
-    }
-    if as_given(true, false).stops == Stops::Blocks {
-        check_generated(name, device, case, &kernel, &as_given(true, false));
+    check_generated(name, device, case, &kernel, &as_given(false));
+    if as_given(true).stops == Stops::Blocks {
+        check_generated(name, device, case, &kernel, &as_given(true));
     }
 }
 
