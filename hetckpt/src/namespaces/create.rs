@@ -1,6 +1,7 @@
 //! Making a job's namespaces, and standing in for it from without.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use hetckpt_ring::runtime_dir::ensure_runtime_dir;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Gid, Uid, getegid, geteuid};
 use tempfile::TempDir;
 
 use super::init::{INIT, LOCK};
@@ -22,6 +24,9 @@ use crate::{exit, output};
 pub const JOBS: &str = "jobs";
 /// How old a job's folder is at least that nobody seems to use.
 const STALE: Duration = Duration::from_secs(60);
+/// The way out where there can be no namespaces.
+const HELP: &str = "allow them (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; on Ubuntu \
+                    kernel.apparmor_restrict_unprivileged_userns=0), or go without: --namespaces never";
 /// How often the program's process id is looked for.
 const INTERVAL: Duration = Duration::from_millis(2);
 
@@ -46,11 +51,9 @@ pub fn run_inside(choice: Choice, job: &Job<'_>) -> Result<Option<ExitCode>, Fai
     let program = std::env::current_exe().map_err(|e| cannot("find this program", e.to_string()))?;
     // Before the first thread: a user namespace is for processes with one.
     let held = HeldSignals::hold()?;
-    if let Err(errno) = isolate() {
-        let failure = cannot("make namespaces for the job", reason(errno)).help(
-            "allow them (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; on Ubuntu \
-             kernel.apparmor_restrict_unprivileged_userns=0), or go without: --namespaces never",
-        );
+    let (user, group) = (geteuid(), getegid());
+    if let Err(errno) = unshare(flags()) {
+        let failure = cannot("make namespaces for the job", reason(errno)).help(HELP);
         if choice == Choice::Always {
             return Err(failure);
         }
@@ -60,6 +63,8 @@ pub fn run_inside(choice: Choice, job: &Job<'_>) -> Result<Option<ExitCode>, Fai
         ));
         return Ok(None);
     }
+    // From here on there is no way back.
+    map_user(user, group).map_err(|e| cannot("take the user into the job's namespaces", e.to_string()).help(HELP))?;
     let mut init = Command::new(program);
     init.arg(INIT);
     if job.detach {
@@ -113,19 +118,23 @@ fn stand_in(
 
 /// New namespaces: a user's, if this is not root, and of process ids for what is started from now on. The init makes that of mounts,
 /// so that this process sees the runtime directory as before.
-fn isolate() -> Result<(), Errno> {
-    let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
-    if user.is_root() {
-        return unshare(CloneFlags::CLONE_NEWPID);
+fn flags() -> CloneFlags {
+    match geteuid().is_root() {
+        true => CloneFlags::CLONE_NEWPID,
+        false => CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID,
     }
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID)?;
-    let write = |file: &str, text: String| {
-        fs::write(Path::new("/proc/self").join(file), text).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))
-    };
+}
+
+/// Makes the user the same within as without, and hands on what privileges there are within.
+fn map_user(user: Uid, group: Gid) -> io::Result<()> {
+    if user.is_root() {
+        return Ok(());
+    }
+    let write = |file: &str, text: String| fs::write(Path::new("/proc/self").join(file), text);
     write("setgroups", "deny".to_owned())?;
     write("uid_map", format!("{user} {user} 1"))?;
     write("gid_map", format!("{group} {group} 1"))?;
-    privileges::hand_on().map_err(|e| Errno::from_raw(e.raw_os_error()))
+    Ok(privileges::hand_on()?)
 }
 
 fn reason(errno: Errno) -> String {
