@@ -37,7 +37,11 @@ pub fn name_end() -> String {
 
 /// Locks `folder`, which has just been made. False if somebody was about to remove it.
 pub fn claim(folder: &Path) -> io::Result<bool> {
-    let lock = File::open(folder)?;
+    let lock = match File::open(folder) {
+        // It has been removed already.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
     match lock.try_lock() {
         Err(fs::TryLockError::WouldBlock) => return Ok(false),
         // A file system without locks: nobody else has one either.
@@ -67,7 +71,9 @@ pub fn remove(parent: &Path, prefix: &str, end: &str) {
     };
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()).filter(is_one) {
-        if has_no_owner(&path).is_some_and(|_lock| is_unused(&path)) {
+        // Locked until it is gone: its maker may be about to claim it.
+        let Some(_lock) = has_no_owner(&path) else { continue };
+        if is_unused(&path) {
             // What cannot be removed stays for the next.
             let _ = fs::remove_dir_all(&path);
         }
@@ -140,6 +146,21 @@ mod tests {
         child.wait().unwrap();
         assert!(is_there);
         until_removed(parent.path(), &folder);
+    }
+
+    #[test]
+    fn who_makes_one_amid_removals_has_it() {
+        let parent = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let folder = private_folder(parent.path(), "hetckpt-a-").unwrap();
+                        fs::write(folder.path().join("pages"), "x").unwrap();
+                    }
+                });
+            }
+        });
     }
 
     #[test]
