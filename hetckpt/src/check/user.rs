@@ -5,7 +5,7 @@ use crate::finding::Finding;
 
 const CHECK: &str = "user";
 
-/// Root may restore anybody's; others only their own.
+/// Users who are not root may restore only their own.
 pub fn examine(needs: &Needs) -> Finding {
     let own = nix::unistd::geteuid();
     let other = needs.users.iter().find(|&&uid| uid != own.as_raw());
@@ -15,7 +15,7 @@ pub fn examine(needs: &Needs) -> Finding {
             ..Finding::problem(
                 CHECK,
                 format!("the program ran as user {other}, this is user {own}"),
-                "restore it as that user, or as root",
+                "restore it as that user",
             )
         },
         _ => Finding::ok(CHECK, "the program can have the user that it had"),
