@@ -1,9 +1,10 @@
 #!/bin/bash
 # The acceptance run on a machine with an NVIDIA GPU.
 #
-#   accept.sh [--dry-run] [PART...]        PART: moves opencl instructions faults pause probes memory (all of them)
+#   accept.sh [--dry-run] [PART...]        PART: moves nodes opencl instructions faults pause probes memory (all of them)
 #
 #   moves         each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
+#   nodes         each of them GPU -> CPU and back, onto another node (mount, network and UTS namespaces of its own)
 #   opencl        each of them between every OpenCL device and CUDA, the CPU, and the OpenCL devices
 #   instructions  single instructions on the GPU and on every OpenCL device against the reference interpreter
 #   faults        the failures that need a GPU, and the others
@@ -23,11 +24,11 @@ for argument in "$@"; do
 	case $argument in
 	--dry-run) dry_run=1 ;;
 	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
-	moves | opencl | instructions | faults | pause | probes | memory) parts+=("$argument") ;;
+	moves | nodes | opencl | instructions | faults | pause | probes | memory) parts+=("$argument") ;;
 	*) die "unknown argument $argument (see --help)" ;;
 	esac
 done
-[ ${#parts[@]} != 0 ] || parts=(moves opencl instructions faults pause probes memory)
+[ ${#parts[@]} != 0 ] || parts=(moves nodes opencl instructions faults pause probes memory)
 if [ -n "$dry_run" ]; then
 	echo "would run: ${parts[*]}"
 	exit
@@ -67,7 +68,13 @@ run_tests() { # NAME FILTER...
 	fi
 }
 # NVIDIA's OpenCL is part of its driver, but the loader must be told.
-register_opencl() {
+register_nodes() {
+	say "each program GPU -> CPU and CPU -> GPU, onto another node"
+	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cpu HETCKPT_E2E_ALL_NODES=1 \
+		HETCKPT_E2E_MILLISECONDS=1500 run_tests nodes other_node_ || failed+=(nodes)
+}
+
+opencl() {
 	local library
 	library=$(ldconfig -p | sed -n 's/.*libnvidia-opencl\.so\.1 .*=> //p' | head -n 1)
 	[ -z "$library" ] || grep -qs libnvidia-opencl /etc/OpenCL/vendors/*.icd || {

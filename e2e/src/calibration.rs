@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,16 +14,16 @@ use crate::process::Outcome;
 use crate::program::Program;
 use crate::sandbox::Sandbox;
 
-/// For how long kernels are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 1.2 s.
-#[must_use]
-pub fn wanted() -> Duration {
+/// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 1.2 s,
+/// times what it says itself.
+fn wanted(program: &Program) -> Duration {
     let given = std::env::var("HETCKPT_E2E_MILLISECONDS").ok();
-    Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(1200))
+    Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(1200)) * program.lasts
 }
 
-/// True if kernels in flight for this long are as good as for exactly [`wanted`].
-fn is_good(kernels: Duration) -> bool {
-    (wanted() * 2 / 3..wanted() * 3).contains(&kernels)
+/// True if kernels in flight for this long are as good as for exactly `wanted`.
+fn is_good(kernels: Duration, wanted: Duration) -> bool {
+    (wanted * 2 / 3..wanted * 3).contains(&kernels)
 }
 
 /// An uninterrupted run: what all others are compared with.
@@ -39,20 +39,41 @@ pub struct Baseline {
     pub kernels: Duration,
 }
 
-/// Runs `program` uninterrupted at a length that keeps kernels in flight for [`wanted`], found now or in an earlier run.
+/// As [`baseline`], but `times` as long: for a program that several commands are tried on, one after the other.
+///
+/// # Errors
+/// As [`baseline`].
+pub fn lasting(program: &Program, times: u64) -> Result<Baseline> {
+    let length = baseline(program)?.length.saturating_mul(times);
+    uninterrupted(program, length.min(program.longest))
+}
+
+/// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once in this process,
+/// at a length found now or in an earlier run.
 ///
 /// # Errors
 /// If the program does not pass its own check.
 pub fn baseline(program: &Program) -> Result<Baseline> {
-    let device = Installation::from_device();
-    let key = format!("{} {device} {} ms of kernels", program.name, wanted().as_millis());
+    static FOUND: Mutex<BTreeMap<&str, Baseline>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(baseline) = found.get(program.name) {
+        return Ok(baseline.clone());
+    }
+    let baseline = find_baseline(program)?;
+    found.insert(program.name, baseline.clone());
+    Ok(baseline)
+}
+
+fn find_baseline(program: &Program) -> Result<Baseline> {
+    let (device, wanted) = (Installation::from_device(), wanted(program));
+    let key = format!("{} {device} {} ms of kernels", program.name, wanted.as_millis());
     if let Some(length) = known().get(&key).copied() {
         let run = uninterrupted(program, length)?;
-        if is_good(run.kernels) {
+        if is_good(run.kernels, wanted) {
             return Ok(run);
         }
     }
-    let run = calibrate(program)?;
+    let run = calibrate(program, wanted)?;
     remember(&key, run.length)?;
     Ok(run)
 }
@@ -91,20 +112,20 @@ pub fn uninterrupted(program: &Program, length: u64) -> Result<Baseline> {
 }
 
 /// Lengthens the run until its kernels can be seen well, then takes the proportion.
-fn calibrate(program: &Program) -> Result<Baseline> {
+fn calibrate(program: &Program, wanted: Duration) -> Result<Baseline> {
     let mut length = program.shortest;
     // The first run translates the kernels, which would count as theirs.
     uninterrupted(program, length)?;
     for _ in 0..20 {
         let run = uninterrupted(program, length)?;
-        if is_good(run.kernels) || length == program.longest {
+        if is_good(run.kernels, wanted) || length == program.longest {
             return Ok(run);
         }
-        length = if run.kernels < wanted() / 8 {
+        length = if run.kernels < wanted / 8 {
             length.saturating_mul(8)
         } else {
             // Float to integer conversion saturates, and the bounds are the program's own.
-            (length as f64 * (wanted().as_secs_f64() / run.kernels.as_secs_f64())) as u64
+            (length as f64 * (wanted.as_secs_f64() / run.kernels.as_secs_f64())) as u64
         }
         .clamp(program.shortest, program.longest);
         ensure!(
@@ -115,7 +136,7 @@ fn calibrate(program: &Program) -> Result<Baseline> {
     bail!(
         "no length was found at which kernels of {} are in flight for {:?}",
         program.name,
-        wanted()
+        wanted
     )
 }
 

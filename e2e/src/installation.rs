@@ -91,6 +91,18 @@ impl Installation {
     pub fn to_device() -> String {
         first_variable(&["HETCKPT_E2E_TO", "HETCKPT_E2E_FROM", "HETCKPT_DEVICE"])
     }
+
+    /// The two ways between two kinds of device that a program takes from node to node: there and back, between
+    /// `HETCKPT_E2E_FROM` and `HETCKPT_E2E_TO` if both are set, else between the CPU and an OpenCL device.
+    #[must_use]
+    pub fn ways_between_nodes() -> [(String, String); 2] {
+        let given = ["HETCKPT_E2E_FROM", "HETCKPT_E2E_TO"].map(|name| std::env::var(name).unwrap_or_default());
+        let [one, other] = match given.iter().any(String::is_empty) {
+            true => ["cpu", "opencl"].map(str::to_owned),
+            false => given,
+        };
+        [(one.clone(), other.clone()), (other, one)]
+    }
 }
 
 fn first_variable(names: &[&str]) -> String {
@@ -125,6 +137,13 @@ pub enum Requirement {
 }
 
 impl Requirement {
+    /// What tests need that run programs on `devices`.
+    #[must_use]
+    pub fn of_devices(devices: [&str; 2]) -> Option<Self> {
+        let is_opencl = |device: &str| device.starts_with("opencl");
+        devices.into_iter().any(is_opencl).then_some(Self::OpenclDevice)
+    }
+
     /// Why it is not met here, if so.
     #[must_use]
     pub fn missing(self) -> Option<String> {

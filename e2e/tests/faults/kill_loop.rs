@@ -137,7 +137,7 @@ impl<'a> Wanderer<'a> {
         command
             .arg(&pid_file)
             .arg("--")
-            .args(SPIN.command(second * (kills / 2 + 1)));
+            .args(SPIN.command(second * (kills / 4 + 1)));
         let running = Running::start(command)?;
         let text = || fs::read_to_string(&pid_file).unwrap_or_default();
         wait_until("the program has a process id", || Ok(text().ends_with('\n')))?;

@@ -38,9 +38,9 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// [`SPIN`], three times as long as a baseline, and its uninterrupted outcome.
+/// [`SPIN`], twice as long as a baseline, and its uninterrupted outcome.
 fn long_spin() -> Result<Baseline> {
-    calibration::uninterrupted(&SPIN, calibration::baseline(&SPIN)?.length.saturating_mul(3))
+    calibration::lasting(&SPIN, 2)
 }
 
 fn start_spin<'a>(context: &'a Context, baseline: &Baseline) -> Result<Job<'a>> {
@@ -105,8 +105,7 @@ fn restores_one_archive_twice(context: &mut Context) -> Result<()> {
 /// A kernel with barriers and shared memory goes through four archives.
 fn dumps_a_restored_program_again_and_again(context: &mut Context) -> Result<()> {
     for program in [SPIN, Program::of_the_ten("persistent")?, Program::of_the_ten("scan")?] {
-        let baseline = calibration::baseline(&program)?;
-        let baseline = calibration::uninterrupted(&program, baseline.length.saturating_mul(4).min(program.longest))?;
+        let baseline = calibration::lasting(&program, 4 / u64::from(program.lasts))?;
         let mut job = Job::start(&context.sandbox, &program.command(baseline.length))?;
         for round in 0..4 {
             let begin = Instant::now();

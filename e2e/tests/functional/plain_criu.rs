@@ -281,7 +281,7 @@ fn refuses_a_stopped_start(context: &mut Context) -> Result<()> {
 /// Each dump, from the program's start to a little into its kernel, is to succeed and to restore well, or to fail with one
 /// message and a program that runs on to its result.
 fn at_any_moment_of_the_start(context: &mut Context) -> Result<()> {
-    const MOMENTS: u32 = 24;
+    const MOMENTS: u32 = 16;
     let length = calibration::baseline(&SPIN)?.length / 2;
     let command = SPIN.command(length);
     let expected = calibration::uninterrupted(&SPIN, length)?;

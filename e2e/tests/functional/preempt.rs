@@ -24,6 +24,7 @@ const GRID_BARRIER: Program = Program {
     length: "iterations",
     shortest: 1000,
     longest: u32::MAX as u64,
+    lasts: 1,
     is_float: false,
 };
 

@@ -16,12 +16,13 @@ use crate::source::Source;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
-    let mut tests: Vec<Test> = [("cpu", "opencl"), ("opencl", "cpu")]
+    let mut tests: Vec<Test> = Installation::ways_between_nodes()
         .map(|(from, to)| {
+            let devices = Requirement::of_devices([&from, &to]);
             let test = Test::new(format!("migrate_from_{from}_to_{to}"), move |context| {
-                moves(context, from, to)
+                moves(context, &from, &to)
             });
-            test.also_needs(Requirement::OpenclDevice)
+            devices.into_iter().fold(test, Test::also_needs)
         })
         .into();
     tests.push(Test::new("migrate_several_at_a_time", several));
@@ -32,7 +33,8 @@ fn moves(context: &mut Context, from: &str, to: &str) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", to])?;
-    let source = Source::start(sandbox, &Program::of_the_ten("reduction")?, from)?;
+    let program = Program::of_the_ten("reduction")?;
+    let source = Source::start_again(sandbox, &program, from, calibration::lasting(&program, 2)?)?;
     let pid = source.pid;
     let expected = source.baseline.outcome.stdout.clone();
     let mut migrate = source.migrate(&node)?;

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
@@ -56,7 +57,8 @@ fn no_room(context: &mut Context) -> Result<()> {
 fn lacks_something(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
-    let source = Source::start(sandbox, &SPIN, "cpu")?;
+    // Many attempts: each is to find it at work.
+    let source = Source::start_again(sandbox, &SPIN, "cpu", calibration::lasting(&SPIN, 3)?)?;
     ensure_fails(source.migrate(&node)?, "HK1003", &["cannot be reached"])?;
     let serve = node.serve(&["--device", "cuda:7"])?;
     ensure_fails(source.migrate(&node)?, "HK0501", &["no device `cuda:7`"])?;

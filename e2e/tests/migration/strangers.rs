@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
@@ -33,7 +34,8 @@ fn strangers(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     let other = Authority::new(&sandbox.path("other"))?;
-    let source = Source::start(sandbox, &SPIN, "cpu")?;
+    // Many attempts: each is to find it at work.
+    let source = Source::start_again(sandbox, &SPIN, "cpu", calibration::lasting(&SPIN, 3)?)?;
     let good = node.authority.sign("source")?;
     let serve = node.serve(&["--device", "cpu"])?;
 

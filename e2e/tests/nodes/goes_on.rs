@@ -24,11 +24,12 @@ pub fn tests() -> Vec<Test> {
         .into_iter()
         .filter(|program| wants_all || program.name == "reduction");
     let mut tests: Vec<Test> = programs
-        .flat_map(|program| [("cpu", "opencl"), ("opencl", "cpu")].map(|ways| (program, ways)))
+        .flat_map(|program| Installation::ways_between_nodes().map(|ways| (program, ways)))
         .map(|(program, (from, to))| {
             let name = format!("other_node_{}_from_{from}_to_{to}", program.name);
-            let test = Test::new(name, move |context| goes_on(context, &program, from, to));
-            test.also_needs(Requirement::OpenclDevice)
+            let devices = Requirement::of_devices([&from, &to]);
+            let test = Test::new(name, move |context| goes_on(context, &program, &from, &to));
+            devices.into_iter().fold(test, Test::also_needs)
         })
         .collect();
     tests.push(Test::new("other_node_to_and_fro", to_and_fro));
@@ -166,7 +167,7 @@ fn goes_on(context: &mut Context, program: &Program, from: &str, to: &str) -> Re
 fn to_and_fro(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length * 3)?;
+    let app = Application::new(sandbox, &SPIN, baseline.length * 2)?;
     let node = Node::new(sandbox)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let (pid, archive, _) = dump(sandbox, job, &[])?;
