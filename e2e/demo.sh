@@ -30,7 +30,7 @@ tell() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 die() { echo "demo: $*" >&2; exit 1; }
 exec 3>&1
 # Shows a command line and becomes that command (so: in a subshell, or in the background).
-show() { echo "\$ ${*/#$hetckpt/hetckpt}" >&3 && exec "$@"; }
+show() { echo "\$ ${*/#$hetckpt/hetckpt}" >&3 && exec "$@" 3>&-; }
 number() { sed -n "s/.*\"$2\": *\([0-9][0-9.e-]*\).*/\1/p" "$1" | head -n 1; }
 
 if [ -n "$dry_run" ]; then

@@ -43,8 +43,7 @@ pub extern "C" fn init(stage: c_int) -> c_int {
     })
 }
 
-/// Lets go of the servers: those of a dump resume their kernels if their process still lives, those of a failed restore
-/// leave.
+/// Lets go of the servers: those of a dump resume their kernels if their process still lives.
 pub extern "C" fn exit(_stage: c_int, _result: c_int) {
     guard("exit", || {
         client::disconnect_all();

@@ -3,14 +3,14 @@
 #![allow(unsafe_code, reason = "pidfd_open and kill have no safe form here")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use hetckpt_ring::consumer::Consumer;
-use hetckpt_ring::message::{Request, Response};
+use hetckpt_ring::message::{RESERVED, Request, Response};
 use hetckpt_ring::server_start::is_ring_link;
 
 use crate::{client, host, log};
@@ -20,33 +20,34 @@ use crate::{client, host, log};
 pub fn start_servers() -> Result<(), String> {
     let dir = host::image_dir()?;
     let pids = processes_in(&dir)?;
-    if pids.is_empty() {
+    let Some((first, others)) = pids.split_first() else {
         return Ok(());
-    }
+    };
     if !host::claim_inventory() {
         return Err("the images hold device state but are not marked as needing this plugin".to_owned());
     }
     let server = server_program()?;
-    let spawned: Vec<(u32, std::io::Result<Child>)> =
-        pids.iter().map(|&pid| (pid, spawn(&server, &dir, pid))).collect();
+    let start = |&pid: &u32| match spawn(&server, &dir, pid) {
+        Ok(child) => Ok((pid, child)),
+        Err(e) => Err(format!("cannot start {}: {e}", server.display())),
+    };
+    let mut started = vec![start(first)?];
     let mut failure = None;
-    // All are waited for even if one fails: nobody else would tell the others, or look at what became of them.
-    for (pid, child) in spawned {
-        let ready = child
-            .map_err(|e| format!("cannot start {}: {e}", server.display()))
-            .and_then(|child| wait_until_ready(pid, child));
-        if let Err(reason) = ready {
+    // Of several restores at the same time, the one that comes by the first process goes on. Did each begin with all of them,
+    // each could come by some.
+    if started.iter_mut().all(|(_, child)| is_reserved(child)) {
+        for pid in others {
+            start(pid).map_or_else(|reason| failure = Some(reason), |server| started.push(server));
+        }
+    }
+    // All are waited for even if one fails: nobody else would look at what became of them.
+    for (pid, child) in started {
+        if let Err(reason) = wait_until_ready(pid, child) {
             failure.get_or_insert(reason);
         }
     }
-    match failure {
-        // Servers whose restorer's connection ends before they have a program leave.
-        Some(reason) => {
-            client::disconnect_all();
-            Err(reason)
-        }
-        None => Ok(()),
-    }
+    // The others leave when this process ends.
+    failure.map_or(Ok(()), Err)
 }
 
 fn spawn(server: &Path, dir: &Path, pid: u32) -> std::io::Result<Child> {
@@ -54,12 +55,21 @@ fn spawn(server: &Path, dir: &Path, pid: u32) -> std::io::Result<Child> {
         .arg("--restore")
         .arg(dir)
         .args(["--pid", &pid.to_string()])
+        // It leaves with this process, if that comes to nothing.
+        .args(["--restorer", &std::process::id().to_string()])
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
+}
+
+/// Waits until the server that `child` starts has its process for itself; false if it cannot.
+fn is_reserved(child: &mut Child) -> bool {
+    let mut line = String::new();
+    let stdout = child.stdout.take().map(BufReader::new);
+    stdout.is_some_and(|mut stdout| stdout.read_line(&mut line).is_ok()) && line == RESERVED
 }
 
 /// Waits until the server for process `pid`, which `child` starts, is ready, and connects to it.
@@ -74,10 +84,7 @@ fn wait_until_ready(pid: u32, child: Child) -> Result<(), String> {
     if !client::connect(pid)? {
         return Err(format!("device server for process {pid} is ready but does not listen"));
     }
-    match client::ask(pid, &Request::Restoring, &[], None)? {
-        Response::Done { .. } => log::info(&format!("device server for process {pid} is ready")),
-        other => return Err(format!("unexpected answer to Restoring: {other:?}")),
-    }
+    log::info(&format!("device server for process {pid} is ready"));
     Ok(())
 }
 

@@ -1,16 +1,22 @@
 //! One side dies: the other notices.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
-use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::{Program, SPIN, TEN};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::dump_faults::script;
+use crate::{actors, ensure_failure};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -20,6 +26,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("server_dies_amid_many_launches", server_dies_amid_many_launches).needs(&needs),
         Test::new("program_is_killed", program_is_killed).needs(&needs),
         Test::new("restored_program_is_killed", restored_program_is_killed),
+        Test::new("criu_is_killed_while_servers_start", criu_is_killed_while_servers_start),
     ]
 }
 
@@ -104,4 +111,48 @@ fn restored_program_is_killed(context: &mut Context) -> Result<()> {
     job.wait_for_kernel()?;
     let server = server_of(&mut job)?;
     ensure_server_leaves(context, job, server)
+}
+
+/// Of a restore: a device server is not told of it, and may not have begun, or may be ready for nobody.
+fn criu_is_killed_while_servers_start(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let baseline = calibration::baseline(&SPIN)?;
+    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let dumped = job.dump()?;
+    let server = Installation::get().stage.join("bin/hetckpt-server");
+    let server = format!("'{}' \"$@\"", server.display());
+    let real = &Installation::get().criu;
+    let begun = sandbox.path("begun");
+    let note = format!(": >'{}'", begun.display());
+    for slow_server in [
+        format!("{note}; sleep 0.5; {server}"),
+        format!("{server} || exit; {note}; sleep 0.5"),
+    ] {
+        let _ = fs::remove_file(&begun);
+        let slow_server = script(context, "slow-server", &slow_server)?;
+        let criu = format!(
+            "export HETCKPT_SERVER='{}'; exec '{}' \"$@\"",
+            slow_server.display(),
+            real.display()
+        );
+        let mut command = hetckpt::command(sandbox, ["restore", "--device", &Installation::to_device()]);
+        command
+            .env("HETCKPT_CRIU", script(context, "criu", &criu)?)
+            .arg(&dumped.archive);
+        let restore = Running::start(command)?;
+        let deadline = Instant::now() + PATIENCE;
+        while !begun.exists() {
+            ensure!(Instant::now() < deadline, "no device server: {}", restore.said());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let criu = actors::working_criu(sandbox).context("CRIU is not there")?;
+        kill(Pid::from_raw(criu), Signal::SIGKILL)?;
+        let outcome = restore.wait(PATIENCE)?;
+        ensure_failure(&outcome, "HK0904", 125)?;
+        sandbox.wait_until_empty(Duration::from_secs(10))?;
+    }
+    let ended = dumped.restore()?.finish()?;
+    ensure!(ended == baseline.outcome, "restored after that: {}", ended.text());
+    Ok(())
 }

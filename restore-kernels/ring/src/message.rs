@@ -1,12 +1,15 @@
 //! Control messages: JSON, each answered by one [`Response`].
 //!
 //! Who sends what: the shim `Hello` (once, then its connection is silent and only shows that both live); the plugin
-//! `Pause`, `Capture`, `Restoring`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection that sent
+//! `Pause`, `Capture`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection that sent
 //! `Pause` or `Attach` holds the pause: when it closes without `Release { app_is_gone: true }`, the server resumes the kernels.
 
 use serde::{Deserialize, Serialize};
 
 use crate::pinned_table::PinnedArea;
+
+/// What `hetckpt-server --restore` prints once no other restore can have the process; the server is not ready then.
+pub const RESERVED: &str = "reserved\n";
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,9 +37,6 @@ pub enum Request {
     /// Write the device state of the frozen application. With it travels the directory's descriptor. Answer:
     /// [`Response::Captured`].
     Capture,
-    /// The application of this server, which was started with its state, is being rebuilt by whoever has this connection. If
-    /// that ends before an `Attach`, so does the server. Answer: [`Response::Done`].
-    Restoring,
     /// The application has been rebuilt and is frozen. With it travel: the ring's memfd, a pidfd of the application, the
     /// memfds of `pinned` in that order. Answer: [`Response::Done`] once everything runs again.
     Attach {

@@ -109,12 +109,6 @@ impl Control {
         }
     }
 
-    /// True while somebody who rebuilds the application is connected.
-    #[must_use]
-    pub fn is_being_restored(&self) -> bool {
-        self.session.restorers.load(Ordering::SeqCst) > 0
-    }
-
     /// Ends the process.
     pub fn end(&self, why: &str) -> ! {
         tracing::info!(why, "ends");
@@ -128,7 +122,6 @@ impl Control {
         let session = &self.session;
         let mut socket = ControlSocket::new(stream);
         let mut is_app = false;
-        let mut is_restorer = false;
         let mut is_final = false;
         loop {
             let (request, fds) = match socket.receive::<Request>() {
@@ -141,10 +134,6 @@ impl Control {
             };
             tracing::debug!(number, ?request, "request");
             is_app |= matches!(request, Request::Hello { .. });
-            if matches!(request, Request::Restoring) && !is_restorer {
-                is_restorer = true;
-                session.restorers.fetch_add(1, Ordering::SeqCst);
-            }
             is_final |= matches!(request, Request::Release { app_is_gone: true });
             let response = self.answer(number, request, fds).unwrap_or_else(|error| {
                 tracing::warn!(%error, "request failed");
@@ -164,13 +153,7 @@ impl Control {
         if is_app {
             self.end("the application has closed its connection");
         }
-        let was_attached = session.side.get().is_some();
         pause::release(session, number);
-        let is_abandoned = is_restorer && session.restorers.fetch_sub(1, Ordering::SeqCst) == 1;
-        // Others come and go meanwhile: `hetckpt ps`, say, or a second restore that looks whether the process has a server.
-        if self.is_restored && !was_attached && is_abandoned {
-            self.end("nobody attaches the restored application");
-        }
     }
 
     fn answer(self: &Arc<Self>, number: u64, request: Request, fds: Vec<OwnedFd>) -> Result<Response, ServerError> {
@@ -214,7 +197,6 @@ impl Control {
                     memory_bytes: captured.memory_bytes,
                 })
             }
-            Request::Restoring => Ok(Response::Done { elapsed_us: 0 }),
             Request::Attach { pid, pinned } => {
                 let started = Instant::now();
                 self.attach(pid, &pinned, fds)?;

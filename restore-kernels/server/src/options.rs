@@ -30,6 +30,8 @@ pub struct Options {
     pub task: Task,
     /// The application's process id; 0 where there is none.
     pub pid: u32,
+    /// The process that rebuilds the application; 0 where nobody does.
+    pub restorer: u32,
     /// Where to write `ready` or `error: …`.
     pub ready_fd: Option<RawFd>,
     /// The device.
@@ -38,7 +40,7 @@ pub struct Options {
 
 /// Usage.
 pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--device DEVICE]
-       hetckpt-server --restore DIR --pid PID [--device DEVICE]
+       hetckpt-server --restore DIR --pid PID --restorer PID [--device DEVICE]
        hetckpt-server --list-devices [--json]
        hetckpt-server --emit-llvm
        hetckpt-server --version";
@@ -54,6 +56,7 @@ impl Options {
         let mut options = Self {
             task: Task::Serve,
             pid: 0,
+            restorer: 0,
             ready_fd: None,
             device: Wish::Auto,
         };
@@ -64,6 +67,10 @@ impl Options {
                 "--pid" => {
                     let text = value()?;
                     options.pid = text.parse().map_err(|_| usage(format!("process id `{text}`")))?;
+                }
+                "--restorer" => {
+                    let text = value()?;
+                    options.restorer = text.parse().map_err(|_| usage(format!("process id `{text}`")))?;
                 }
                 "--ready-fd" => {
                     let text = value()?;
@@ -83,6 +90,10 @@ impl Options {
         let needs_pid = matches!(options.task, Task::Serve | Task::Restore(_) | Task::RestoreHere(_));
         if needs_pid && options.pid == 0 {
             return Err(usage("--pid is missing".to_owned()));
+        }
+        let needs_restorer = matches!(options.task, Task::Restore(_) | Task::RestoreHere(_));
+        if needs_restorer && options.restorer == 0 {
+            return Err(usage("--restorer is missing".to_owned()));
         }
         Ok(options)
     }
@@ -104,6 +115,7 @@ mod tests {
         let expected = Options {
             task: Task::Serve,
             pid: 7,
+            restorer: 0,
             ready_fd: Some(3),
             device: Wish::Cuda(2),
         };
@@ -118,6 +130,7 @@ mod tests {
             (&["--frob"], "", "--frob"),
             (&[], "", "--pid is missing"),
             (&["--pid", "x"], "", "`x`"),
+            (&["--restore", "images", "--pid", "1"], "", "--restorer is missing"),
             (&["--pid", "1"], "tpu", "`tpu`"),
         ] {
             let message = parse(args, device).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! One application's server: everything its threads share.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,6 @@ pub struct Session {
     pub last_pause_us: AtomicU64,
     /// Duration of the last capture in microseconds.
     pub last_capture_us: AtomicU64,
-    /// Open control connections of those who rebuild the application: one at most, but for moments.
-    pub restorers: AtomicU32,
 }
 
 /// Who holds the pause.
@@ -89,7 +87,6 @@ impl Session {
             holds: Mutex::default(),
             last_pause_us: AtomicU64::new(0),
             last_capture_us: AtomicU64::new(0),
-            restorers: AtomicU32::new(0),
             device,
         }
     }

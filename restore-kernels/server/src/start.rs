@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::control_socket::{ControlSocket, listen};
+use hetckpt_ring::message::RESERVED;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
 
 use crate::choose_device::{choose, summaries};
@@ -20,7 +21,7 @@ use crate::options::{Options, Task};
 use crate::restore::{read_state, restore};
 use crate::session::Session;
 
-/// How long the application, or the plugin, may take to connect.
+/// How long the application may take to connect.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long a server of the process that is to be restored has to leave.
@@ -42,15 +43,31 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
         Task::Serve => {
             let ready = Ready(options.ready_fd);
             let prepared = prepare_fresh(options);
-            serve(ready, prepared, false)
+            serve(ready, prepared, Expected::Hello)
         }
         Task::RestoreHere(dir) => {
             crate::process::detach(None);
             let ready = Ready(options.ready_fd);
+            let Some(restorer) = crate::process::open_pidfd(options.restorer) else {
+                let gone = ServerError::Daemon("whoever restored the application has ended".to_owned());
+                ready.failed(&gone);
+                return Err(gone);
+            };
             let prepared = prepare_restored(dir, options);
-            serve(ready, prepared, true)
+            serve(ready, prepared, Expected::Attach { restorer })
         }
     }
+}
+
+/// How the server comes by its application.
+enum Expected {
+    /// It says hello, soon.
+    Hello,
+    /// Whoever restores it attaches it, and does not end before.
+    Attach {
+        /// A pidfd of theirs.
+        restorer: OwnedFd,
+    },
 }
 
 type Prepared = (Arc<Session>, UnixListener, SocketFile);
@@ -76,7 +93,7 @@ fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerErr
     Ok((session, listener, SocketFile::new(socket)))
 }
 
-fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, is_restored: bool) -> Result<(), ServerError> {
+fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, expected: Expected) -> Result<(), ServerError> {
     let (session, listener, socket) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -88,41 +105,43 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, is_restored: boo
         log: log_path(socket.folder(), session.app_pid),
         session,
         socket,
-        is_restored,
+        is_restored: matches!(expected, Expected::Attach { .. }),
     });
-    let watched = Arc::clone(&control);
-    let watch = move || {
-        std::thread::sleep(CONNECT_DEADLINE);
-        if watched.session.side.get().is_none() && (!is_restored || !watched.is_being_restored()) {
-            watched.end("nobody has connected");
+    match expected {
+        Expected::Hello => {
+            end_without_application(&control, "nobody has connected", || {
+                std::thread::sleep(CONNECT_DEADLINE)
+            })?;
+            // Dumped and ended while its server was starting, say.
+            if let Some(pidfd) = crate::process::open_pidfd(control.session.app_pid) {
+                let why = "the application ended before it had said hello";
+                end_without_application(&control, why, move || crate::process::wait_pidfd(&pidfd))?;
+            }
         }
-    };
-    let spawned = std::thread::Builder::new().name("deadline".to_owned()).spawn(watch);
-    spawned.map_err(|source| ServerError::Os {
-        call: "thread creation",
-        source,
-    })?;
-    if !is_restored {
-        end_with_application(&control)?;
+        Expected::Attach { restorer } => {
+            let why = "whoever restored the application has ended";
+            end_without_application(&control, why, move || crate::process::wait_pidfd(&restorer))?;
+        }
     }
     ready.succeeded();
     control.serve(&listener);
     Ok(())
 }
 
-/// Leaves if the application ends before it has said hello: dumped and ended while its server was starting, say.
-fn end_with_application(control: &Arc<Control>) -> Result<(), ServerError> {
-    let Some(pidfd) = crate::process::open_pidfd(control.session.app_pid) else {
-        return Ok(());
-    };
+/// Leaves, because of `why`, if there is no application when `wait` is over.
+fn end_without_application(
+    control: &Arc<Control>,
+    why: &'static str,
+    wait: impl FnOnce() + Send + 'static,
+) -> Result<(), ServerError> {
     let control = Arc::clone(control);
-    let wait = move || {
-        crate::process::wait_pidfd(&pidfd);
+    let watch = move || {
+        wait();
         if control.session.side.get().is_none() {
-            control.end("the application ended before it had said hello");
+            control.end(why);
         }
     };
-    let spawned = std::thread::Builder::new().name("application".to_owned()).spawn(wait);
+    let spawned = std::thread::Builder::new().name("application".to_owned()).spawn(watch);
     spawned.map(drop).map_err(|source| ServerError::Os {
         call: "thread creation",
         source,
@@ -166,6 +185,8 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         source,
     })?;
     let log_file = reserve(options.pid)?;
+    // Who has started this may wait for no more.
+    let _ = std::io::stdout().write_all(RESERVED.as_bytes());
     let program = std::env::current_exe().map_err(os("readlink(/proc/self/exe)"))?;
     let device = options.device.to_string();
     let mut child = Command::new(program)
@@ -174,6 +195,8 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         .args([
             "--pid",
             &options.pid.to_string(),
+            "--restorer",
+            &options.restorer.to_string(),
             "--ready-fd",
             "1",
             "--device",
