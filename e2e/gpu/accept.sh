@@ -68,13 +68,7 @@ run_tests() { # NAME FILTER...
 	fi
 }
 # NVIDIA's OpenCL is part of its driver, but the loader must be told.
-register_nodes() {
-	say "each program GPU -> CPU and CPU -> GPU, onto another node"
-	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cpu HETCKPT_E2E_ALL_NODES=1 \
-		HETCKPT_E2E_MILLISECONDS=1500 run_tests nodes other_node_ || failed+=(nodes)
-}
-
-opencl() {
+register_opencl() {
 	local library
 	library=$(ldconfig -p | sed -n 's/.*libnvidia-opencl\.so\.1 .*=> //p' | head -n 1)
 	[ -z "$library" ] || grep -qs libnvidia-opencl /etc/OpenCL/vendors/*.icd || {
@@ -98,6 +92,12 @@ moves() {
 	move cpu cuda 2 1000
 	# What a whole GPU does in a moment takes a CPU long: there, few blocks.
 	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small move cuda cpu 2 700
+}
+
+nodes() {
+	say "each program GPU -> CPU and CPU -> GPU, onto another node"
+	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cpu HETCKPT_E2E_ALL_NODES=1 \
+		HETCKPT_E2E_MILLISECONDS=1500 run_tests nodes other_node_ || failed+=(nodes)
 }
 
 opencl() {
