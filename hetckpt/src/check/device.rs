@@ -72,10 +72,8 @@ fn judge_room(sizes: &[u64], device: &Value) -> Finding {
     let name = format!("{} ({})", text("id"), text("name"));
     let needed = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
     let free = device["free_bytes"].as_u64().unwrap_or_default();
-    let largest = sizes.iter().copied().max().unwrap_or_default();
-    let max = device["opencl"]["max_allocation_bytes"].as_u64().unwrap_or(u64::MAX);
     let found = format!("{name}: {} needed, {} free", output::bytes(needed), output::bytes(free));
-    if needed > free || largest > max {
+    if needed > free {
         let help = "free memory of the device, or name another (--device)";
         return problem(found, help);
     }

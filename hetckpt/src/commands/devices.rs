@@ -48,7 +48,7 @@ fn opencl_features(opencl: &Value) -> Option<String> {
             .collect()
     };
     let max = output::bytes(opencl["max_allocation_bytes"].as_u64()?);
-    let mut parts = vec![format!("allocations up to {max}")];
+    let mut parts = vec![format!("buffers of up to {max}")];
     let features = [("fp64", "fp64"), ("fp16", "fp16"), ("int64_atomics", "64-bit atomics")];
     let present = features.iter().filter(|(key, _)| opencl[key].as_bool() == Some(true));
     parts.extend(present.map(|&(_, name)| name.to_owned()));

@@ -14,7 +14,8 @@
 /// An argument of a generated kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// `__global uchar *`: the buffer that backs device memory.
+    /// `__global uchar *`: the buffer that backs device memory, or the first of them
+    /// ([`OpenClProgram::with_memory_in`]).
     Arena,
     /// `ulong`: the device address of its first byte.
     ArenaBase,
@@ -127,6 +128,15 @@ impl Requirements {
     };
 }
 
+/// What a program's text has before its first access to device memory, by `GLOBAL`, and its kernel, which names
+/// `MORE_ARENAS` behind its last argument. [`OpenClProgram::with_memory_in`] puts something else in its place.
+pub const MEMORY_IN_ONE_BUFFER: &str = "\
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
+#define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
+";
+
 /// A kernel as OpenCL C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenClProgram {
@@ -143,6 +153,33 @@ pub struct OpenClProgram {
 }
 
 impl OpenClProgram {
+    /// The program for device memory that lies in `num` buffers of `1 << shift` bytes, the last of which may be smaller: an
+    /// access takes the bits above `shift` of its distance from [`Argument::ArenaBase`] for the buffer's number. The buffers
+    /// behind the first are arguments behind all others, in order. For one buffer that is the program as it is.
+    #[must_use]
+    pub fn with_memory_in(&self, num: u32, shift: u32) -> Self {
+        if num < 2 {
+            return self.clone();
+        }
+        let more: Vec<String> = (1..num).map(|i| format!("arena_{i}")).collect();
+        let declared: String = more.iter().map(|name| format!(", __global uchar *{name}")).collect();
+        let choices: String = (1..num).map(|i| format!("which == {i}u ? arena_{i} : ")).collect();
+        let text = format!(
+            "// Device memory lies in {num} buffers of 1 << {shift} bytes.\n\
+             #define MORE_ARENAS {declared}\n\
+             #define GLOBAL(type, address) (*(__global type *)arena_at((address) - arena_base, arena, {}))\n\
+             __global uchar *arena_at(ulong at, __global uchar *arena{declared}) {{\n    \
+                 const uint which = (uint)(at >> {shift});\n    \
+                 return ({choices}arena) + (at & ((1ul << {shift}) - 1));\n\
+             }}\n\n",
+            more.join(", ")
+        );
+        Self {
+            text: text + &self.text,
+            ..self.clone()
+        }
+    }
+
     /// True if groups can be told their blocks.
     #[must_use]
     pub fn takes_resumed(&self) -> bool {

@@ -41,7 +41,7 @@ pub use error::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use hetckpt_abi::opencl_program::{Argument, OpenClProgram, Requirements, Stops};
+use hetckpt_abi::opencl_program::{Argument, MEMORY_IN_ONE_BUFFER, OpenClProgram, Requirements, Stops};
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
 use hetckpt_ir::basic_block::Terminator;
@@ -282,10 +282,6 @@ fn preamble(requires: &Requirements, words: &BTreeSet<&str>) -> String {
     }
     text.push('\n');
     let macros = [
-        (
-            "GLOBAL",
-            "GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))",
-        ),
         ("SHARED", "SHARED(type, offset) (*(__local type *)(shared + (offset)))"),
         ("FRAME", "FRAME(type, offset) (*(__private type *)(frame + (offset)))"),
         (
@@ -302,6 +298,7 @@ fn preamble(requires: &Requirements, words: &BTreeSet<&str>) -> String {
             "memory_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)",
         ),
     ];
+    text.push_str(MEMORY_IN_ONE_BUFFER);
     for (_, definition) in macros.iter().filter(|(word, _)| words.contains(word)) {
         let _ = writeln!(text, "#define {definition}");
     }
@@ -363,7 +360,11 @@ fn head(kernel: &Kernel, entry: &str, arguments: &[Argument]) -> String {
             Argument::NumStopped => "uint num_stopped",
         })
         .collect();
-    let _ = writeln!(text, " void {entry}(\n    {})", declared.join(",\n    "));
+    let _ = writeln!(
+        text,
+        " void {entry}(\n    {}\n    MORE_ARENAS)",
+        declared.join(",\n    ")
+    );
     text
 }
 

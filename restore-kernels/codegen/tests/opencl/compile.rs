@@ -96,12 +96,16 @@ fn compiles_every_kernel() {
                 continue;
             }
         };
-        let source = folder.join(format!("{file}-{name}.cl"));
-        std::fs::write(&source, &generated.text).unwrap();
-        for target in &targets {
-            count += 1;
-            if let Err(words) = compile(&clang, target, &source) {
-                refused.push(format!("{target:?}: {words}"));
+        let in_several = generated.with_memory_in(3, 35);
+        let forms = [("", &generated, &targets[..]), ("-buffers", &in_several, &targets[..1])];
+        for (form, generated, targets) in forms {
+            let source = folder.join(format!("{file}-{name}{form}.cl"));
+            std::fs::write(&source, &generated.text).unwrap();
+            for target in targets {
+                count += 1;
+                if let Err(words) = compile(&clang, target, &source) {
+                    refused.push(format!("{target:?}: {words}"));
+                }
             }
         }
     }

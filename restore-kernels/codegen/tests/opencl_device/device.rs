@@ -1,4 +1,4 @@
-//! An OpenCL device with one arena.
+//! An OpenCL device, its memory in one buffer or several.
 
 #![allow(unsafe_code, reason = "calls the OpenCL driver")]
 
@@ -59,8 +59,23 @@ fn spirv() -> Option<&'static Compiler> {
     COMPILER.get_or_init(find).as_ref()
 }
 
-/// Runs `kernel` on memory that starts at [`ARENA_BASE`]; true if it trapped.
+/// Runs `kernel` on memory that starts at [`ARENA_BASE`], in one buffer; true if it trapped.
 pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8], memory: &mut [u8]) -> bool {
+    run_in(1, device, kernel, shape, params, memory)
+}
+
+/// As [`run`], with the memory in up to `max_buffers` buffers.
+pub fn run_in(
+    max_buffers: usize,
+    device: &Device,
+    kernel: &OpenClProgram,
+    shape: Shape,
+    params: &[u8],
+    memory: &mut [u8],
+) -> bool {
+    let buffer_bytes = memory.len().div_ceil(max_buffers).max(64).next_power_of_two();
+    let num_buffers = memory.len().div_ceil(buffer_bytes);
+    let kernel = &kernel.with_memory_in(num_buffers as u32, buffer_bytes.ilog2());
     let context = Context::from_device(device).unwrap();
     #[allow(deprecated, reason = "the function that came after is not in OpenCL 1.2")]
     let queue = CommandQueue::create_default(&context, 0).unwrap();
@@ -79,9 +94,17 @@ pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8],
             .unwrap_or_else(|log| panic!("{log}\n{}", kernel.text)),
     };
     let entry = Kernel::create(&program, &kernel.entry).unwrap();
-    // SAFETY: no host pointer is given.
-    let arena = unsafe { Buffer::<u8>::create(&context, CL_MEM_READ_WRITE, memory.len(), ptr::null_mut()) };
-    let mut arena = arena.unwrap();
+    let mut arena: Vec<Buffer<u8>> = memory
+        .chunks(buffer_bytes)
+        .map(|part| {
+            // SAFETY: no host pointer is given.
+            let buffer = unsafe { Buffer::create(&context, CL_MEM_READ_WRITE, part.len(), ptr::null_mut()) };
+            let mut buffer = buffer.unwrap();
+            // SAFETY: the call blocks, and the slice is as long as the buffer.
+            unsafe { queue.enqueue_write_buffer(&mut buffer, CL_BLOCKING, 0, part, &[]) }.unwrap();
+            buffer
+        })
+        .collect();
     let small = || {
         // SAFETY: as above.
         let buffer = unsafe { Buffer::<u32>::create(&context, CL_MEM_READ_WRITE, count::NUM, ptr::null_mut()) };
@@ -91,15 +114,19 @@ pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8],
         buffer
     };
     let (counts, pause) = (small(), small());
-    // SAFETY: the call blocks, and the slice is as long as the buffer.
-    unsafe { queue.enqueue_write_buffer(&mut arena, CL_BLOCKING, 0, memory, &[]) }.unwrap();
     for (index, argument) in (0u32..).zip(&kernel.arguments) {
-        let (bytes, local) = argument_bytes(argument, shape, params, [arena.get(), counts.get(), pause.get()]);
+        let (bytes, local) = argument_bytes(argument, shape, params, [arena[0].get(), counts.get(), pause.get()]);
         let (size, value) = match local {
             Some(size) => (size, ptr::null()),
             None => (bytes.len(), bytes.as_ptr().cast()),
         };
         // SAFETY: the value has the argument's size; it is copied before the call returns.
+        unsafe { set_kernel_arg(entry.get(), index, size, value) }.unwrap();
+    }
+    for (index, buffer) in (kernel.arguments.len() as u32..).zip(&arena[1..]) {
+        let handle = buffer.get();
+        let (size, value) = (size_of::<cl_mem>(), (&raw const handle).cast());
+        // SAFETY: as above.
         unsafe { set_kernel_arg(entry.get(), index, size, value) }.unwrap();
     }
     let local: Vec<usize> = shape.block.iter().map(|n| *n as usize).collect();
@@ -108,8 +135,10 @@ pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8],
     // SAFETY: there are as many sizes as dimensions; the kernel stays within the arena.
     let event = unsafe { queue.enqueue_nd_range_kernel(entry.get(), 3, offsets, global, local, &[]) };
     event.unwrap().wait().unwrap();
-    // SAFETY: the call blocks, and the slice is as long as the buffer.
-    unsafe { queue.enqueue_read_buffer(&arena, CL_BLOCKING, 0, memory, &[]) }.unwrap();
+    for (buffer, part) in arena.iter_mut().zip(memory.chunks_mut(buffer_bytes)) {
+        // SAFETY: the call blocks, and the slice is as long as the buffer.
+        unsafe { queue.enqueue_read_buffer(buffer, CL_BLOCKING, 0, part, &[]) }.unwrap();
+    }
     let mut words = [0u32; count::NUM];
     // SAFETY: as above.
     unsafe { queue.enqueue_read_buffer(&counts, CL_BLOCKING, 0, &mut words, &[]) }.unwrap();

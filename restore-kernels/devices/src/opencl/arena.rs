@@ -1,12 +1,14 @@
-//! The buffer that backs device memory.
+//! What backs device memory.
 //!
 //! It starts at [`DEVICE_BASE`] as kernels count addresses. *Shared*, it is the host's memory at that very address, so
-//! that everything the host does with device memory is a plain access, and kernels reach pinned memory too, since
-//! `arena + (address - base)` is the address. *Separate*, it is the device's own memory, and what the host does goes
-//! through a queue of transfers, which does not wait for the queues of kernels.
+//! that everything the host does with device memory is a plain access, and kernels reach all of it and pinned memory too by
+//! any buffer at its start, since `arena + (address - base)` is the address. *Separate*, it is the device's own memory, and
+//! what the host does goes through a queue of transfers, which does not wait for the queues of kernels. Where a device has
+//! more memory than it allows in one buffer, it is several of one size, a power of two, each taken when a program's memory
+//! first reaches into it; kernels are built for as many as there are ([`super::module`]).
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use super::failure::Result as ClResult;
 use super::handles::{CommandQueue, Context, Event, Mem};
@@ -22,7 +24,11 @@ type Result<T> = std::result::Result<T, DeviceError>;
 #[derive(Debug)]
 pub(super) struct Arena {
     /// Dropped before the memory that it lies over.
-    pub mem: Mem,
+    first: Mem,
+    /// Those behind it, the ones taken so far first.
+    more: Box<[OnceLock<Mem>]>,
+    /// Size of each but the last in bytes; a power of two if there are several.
+    buffer_bytes: u64,
     backing: Backing,
     size: u64,
     /// What is mapped: address and size.
@@ -37,6 +43,24 @@ enum Backing {
     Separate(CommandQueue),
 }
 
+/// Most buffers: each is an argument of every kernel.
+const MAX_BUFFERS: u64 = 16;
+
+/// The most memory that a program can have of a device's `total_bytes`: all but an eighth, which is for what stops, and no
+/// more than [`MAX_BUFFERS`] hold.
+pub(super) fn most_bytes(total_bytes: u64, max_buffer: u64) -> u64 {
+    let bytes = total_bytes / 8 * 7;
+    match bytes <= max_buffer {
+        true => bytes,
+        false => bytes.min(buffer_size(max_buffer).saturating_mul(MAX_BUFFERS)),
+    }
+}
+
+/// Size of each of several buffers.
+fn buffer_size(max_buffer: u64) -> u64 {
+    1 << max_buffer.max(GRANULARITY).ilog2()
+}
+
 /// Where an address lies that is not shared.
 #[derive(Clone, Copy)]
 enum Place {
@@ -45,44 +69,103 @@ enum Place {
 }
 
 impl Arena {
-    /// Reserves host memory at the addresses that programs see. Errors are text.
-    pub fn shared(context: &Context, size: u64) -> std::result::Result<Self, String> {
+    /// Reserves host memory at the addresses that programs see, the first of it as a buffer of at most `max_buffer` bytes.
+    /// Errors are text.
+    pub fn shared(context: &Context, size: u64, max_buffer: u64) -> std::result::Result<Self, String> {
         let len = usize::try_from(size).map_err(|e| e.to_string())?;
         let memory = HostMemory::reserve(DEVICE_BASE, len)
             .map_err(|e| format!("{size:#x} bytes at {DEVICE_BASE:#x} cannot be reserved: {e}"))?;
         #[allow(unsafe_code, reason = "lends host memory to the driver")]
         // SAFETY: the reservation is dropped after the buffer; the device lets go of both once no kernel runs.
-        let mem = unsafe { context.buffer_over(memory.at(), len) };
+        let mem = unsafe { context.buffer_over(memory.at(), len.min(max_buffer as usize)) };
         let mem = mem.map_err(|e| format!("{}: {}", e.call, e.reason()))?;
-        Ok(Self::new(mem, Backing::Shared(memory), size))
+        Ok(Self::new(mem, Backing::Shared(memory), size, size))
     }
 
-    /// Takes memory of the device: `size` bytes, or a half, a quarter, … as it can be had.
-    pub fn separate(context: &Context, mut size: u64) -> ClResult<Self> {
-        loop {
-            let got = context.queue().and_then(|transfers| {
-                let mem = context.buffer(usize::try_from(size).unwrap_or(usize::MAX))?;
-                // Many drivers take memory only when it is used.
-                transfers.fill(&mem, &[0], 0, 1)?.wait()?;
-                transfers.fill(&mem, &[0], (size - 1) as usize, 1)?.wait()?;
-                Ok((mem, transfers))
-            });
-            match got {
-                Ok((mem, transfers)) => return Ok(Self::new(mem, Backing::Separate(transfers), size)),
-                Err(error) if !error.is_lack_of_memory() || size / 2 < GRANULARITY => return Err(error),
-                Err(_) => size = size / 2 / GRANULARITY * GRANULARITY,
+    /// Memory of the device: `size` bytes, in buffers of at most `max_buffer`. The first is taken now; if it cannot be had, a
+    /// half, a quarter, … of it is all there is.
+    pub fn separate(context: &Context, size: u64, max_buffer: u64) -> ClResult<Self> {
+        let buffer_bytes = match size <= max_buffer {
+            true => size,
+            false => buffer_size(max_buffer),
+        };
+        let transfers = context.queue()?;
+        let mut first_bytes = buffer_bytes;
+        let first = loop {
+            match take(context, &transfers, first_bytes) {
+                Ok(mem) => break mem,
+                Err(error) if !error.is_lack_of_memory() || first_bytes / 2 < GRANULARITY => return Err(error),
+                Err(_) => first_bytes = first_bytes / 2 / GRANULARITY * GRANULARITY,
             }
+        };
+        let backing = Backing::Separate(transfers);
+        if first_bytes < buffer_bytes {
+            return Ok(Self::new(first, backing, first_bytes, first_bytes));
         }
+        Ok(Self::new(
+            first,
+            backing,
+            size.min(buffer_bytes * MAX_BUFFERS),
+            buffer_bytes,
+        ))
     }
 
-    fn new(mem: Mem, backing: Backing, size: u64) -> Self {
+    fn new(first: Mem, backing: Backing, size: u64, buffer_bytes: u64) -> Self {
         Self {
-            mem,
+            first,
+            more: (1..size.div_ceil(buffer_bytes)).map(|_| OnceLock::new()).collect(),
+            buffer_bytes,
             backing,
             size,
             ranges: Mutex::default(),
             pinned: Mutex::default(),
         }
+    }
+
+    /// The buffers taken so far, in order.
+    pub fn buffers(&self) -> impl Iterator<Item = &Mem> {
+        std::iter::once(&self.first).chain(self.more.iter().map_while(OnceLock::get))
+    }
+
+    /// Number of [`Arena::buffers`].
+    pub fn num_buffers(&self) -> u32 {
+        self.buffers().count() as u32
+    }
+
+    /// Where there are several: bits of an address's distance from [`DEVICE_BASE`] within its buffer.
+    pub fn buffer_shift(&self) -> u32 {
+        self.buffer_bytes.ilog2()
+    }
+
+    /// Takes the buffers up to the distance `end` that have not been taken yet.
+    fn reach(&self, context: &Context, transfers: &CommandQueue, end: u64) -> ClResult<()> {
+        for (i, buffer) in (1..end.div_ceil(self.buffer_bytes)).zip(&self.more) {
+            if buffer.get().is_none() {
+                let size = self.buffer_bytes.min(self.size - i * self.buffer_bytes);
+                let taken = take(context, transfers, size)?;
+                // One at a time: the caller has the list of ranges.
+                let _ = buffer.set(taken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Buffer, offset in it and length of each piece of a range of memory that is not shared.
+    fn pieces(&self, at: usize, size: usize) -> Result<Vec<(&Mem, usize, usize)>> {
+        let buffer_bytes = self.buffer_bytes as usize;
+        let mut pieces = vec![];
+        let mut done = 0;
+        while done < size {
+            let (which, offset) = ((at + done) / buffer_bytes, (at + done) % buffer_bytes);
+            let len = (size - done).min(buffer_bytes - offset);
+            let buffer = self.buffers().nth(which).ok_or_else(|| DeviceError::Driver {
+                call: "a transfer",
+                reason: format!("nothing is mapped at {:#x}", DEVICE_BASE + (at + done) as u64),
+            })?;
+            pieces.push((buffer, offset, len));
+            done += len;
+        }
+        Ok(pieces)
     }
 
     /// True if kernels and host see the same memory at the same addresses.
@@ -106,7 +189,7 @@ impl Arena {
     }
 
     /// Makes a range usable and zero.
-    pub fn map(&self, addr: u64, size_bytes: u64) -> Result<()> {
+    pub fn map(&self, context: &Context, addr: u64, size_bytes: u64) -> Result<()> {
         let failed = |reason: String| DeviceError::Map {
             addr,
             size_bytes,
@@ -131,9 +214,19 @@ impl Arena {
         let (offset, size) = ((addr - DEVICE_BASE) as usize, size_bytes as usize);
         match &self.backing {
             Backing::Shared(memory) => memory.open(offset, size).map_err(|e| failed(e.to_string()))?,
-            Backing::Separate(transfers) => transfers
-                .fill(&self.mem, &[0; 4], offset, size)
-                .and_then(|event| event.wait())?,
+            Backing::Separate(transfers) => {
+                self.reach(context, transfers, end)
+                    .map_err(|error| match error.is_lack_of_memory() {
+                        true => DeviceError::OutOfMemory {
+                            requested_bytes: size_bytes,
+                            free_bytes,
+                        },
+                        false => error.into(),
+                    })?;
+                for (mem, offset, len) in self.pieces(offset, size)? {
+                    transfers.fill(mem, &[0; 4], offset, len)?.wait()?;
+                }
+            }
         }
         ranges.insert(addr, size_bytes);
         Ok(())
@@ -176,7 +269,15 @@ impl Arena {
     /// Host to device.
     pub fn write(&self, dst: u64, src: &[u8]) -> Result<()> {
         match self.transfers_to(dst, src.len() as u64)? {
-            Some((transfers, Place::Arena(at))) => Ok(transfers.write(&self.mem, at, src)?),
+            Some((transfers, Place::Arena(at))) => {
+                let mut rest = src;
+                for (mem, offset, len) in self.pieces(at, src.len())? {
+                    let (piece, behind) = rest.split_at(len);
+                    transfers.write(mem, offset, piece)?;
+                    rest = behind;
+                }
+                Ok(())
+            }
             _ => {
                 memory::write(dst, src);
                 Ok(())
@@ -187,7 +288,15 @@ impl Arena {
     /// Device to host.
     pub fn read(&self, src: u64, dst: &mut [u8]) -> Result<()> {
         match self.transfers_to(src, dst.len() as u64)? {
-            Some((transfers, Place::Arena(at))) => Ok(transfers.read(&self.mem, at, dst)?),
+            Some((transfers, Place::Arena(at))) => {
+                let mut rest = dst;
+                for (mem, offset, len) in self.pieces(at, rest.len())? {
+                    let (piece, behind) = rest.split_at_mut(len);
+                    transfers.read(mem, offset, piece)?;
+                    rest = behind;
+                }
+                Ok(())
+            }
             _ => {
                 memory::read(src, dst);
                 Ok(())
@@ -202,7 +311,7 @@ impl Arena {
         match (to, from) {
             _ if size == 0 => {}
             (Some((transfers, Place::Arena(to))), Some((_, Place::Arena(from)))) => {
-                transfers.copy(&self.mem, from, to, size)?.wait()?;
+                self.copy_within(transfers, from, to, size)?;
             }
             (Some((_, Place::Arena(_))), _) => {
                 let mut bytes = vec![0; size];
@@ -215,6 +324,22 @@ impl Arena {
                 memory::write(dst, &bytes);
             }
             _ => memory::copy(dst, src, size_bytes),
+        }
+        Ok(())
+    }
+
+    /// Copies within memory that is not shared; piece by piece where either side goes on in another buffer.
+    fn copy_within(&self, transfers: &CommandQueue, mut from: usize, mut to: usize, mut size: usize) -> Result<()> {
+        let buffer_bytes = self.buffer_bytes as usize;
+        while size > 0 {
+            let len = size
+                .min(buffer_bytes - from % buffer_bytes)
+                .min(buffer_bytes - to % buffer_bytes);
+            let (sources, targets) = (self.pieces(from, len)?, self.pieces(to, len)?);
+            for (&(source, at, _), &(target, to_at, _)) in sources.iter().zip(&targets) {
+                transfers.copy((source, at), (target, to_at), len)?.wait()?;
+            }
+            (from, to, size) = (from + len, to + len, size - len);
         }
         Ok(())
     }
@@ -245,8 +370,10 @@ impl Arena {
         };
         let mut last: Option<Event> = None;
         for row in 0..rows {
-            let offset = at + (row * pitch_bytes) as usize;
-            last = Some(transfers.fill(&self.mem, &pattern[..len], offset, row_bytes as usize)?);
+            // A pattern lies in one buffer: its size is a power of two, and it is aligned.
+            for (mem, offset, size) in self.pieces(at + (row * pitch_bytes) as usize, row_bytes as usize)? {
+                last = Some(transfers.fill(mem, &pattern[..len], offset, size)?);
+            }
         }
         Ok(last.map_or(Ok(()), |event| event.wait())?)
     }
@@ -276,4 +403,12 @@ impl Arena {
             reason: format!("{addr:#x}+{size_bytes:#x} is neither device memory nor pinned"),
         })
     }
+}
+
+/// Memory of the device that is there: many drivers take it only when it is used.
+fn take(context: &Context, transfers: &CommandQueue, size: u64) -> ClResult<Mem> {
+    let mem = context.buffer(usize::try_from(size).unwrap_or(usize::MAX))?;
+    transfers.fill(&mem, &[0], 0, 1)?.wait()?;
+    transfers.fill(&mem, &[0], (size - 1) as usize, 1)?.wait()?;
+    Ok(mem)
 }

@@ -14,7 +14,8 @@ pub(super) const MIN_SHARED_BYTES: u32 = 16;
 pub(super) struct Values<'a> {
     pub launch: &'a Launch,
     pub shape: &'a BlockShape,
-    pub arena: &'a Mem,
+    /// The buffers that back device memory, as many as the kernel is built for.
+    pub arena: &'a [&'a Mem],
     pub counts: &'a Mem,
     pub pause: &'a Mem,
     /// Groups that go on as their slots say.
@@ -41,12 +42,16 @@ pub(super) fn set(kernel: &mut Kernel, program: &OpenClProgram, values: &Values<
     for (index, argument) in (0u32..).zip(&program.arguments) {
         set_one(kernel, index, argument, values)?;
     }
+    let behind = (program.arguments.len() as u32..).zip(&values.arena[1..]);
+    for (index, buffer) in behind {
+        kernel.set_buffer(index, Some(buffer))?;
+    }
     Ok(())
 }
 
 fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values<'_>) -> Result<()> {
     match argument {
-        Argument::Arena => kernel.set_buffer(index, Some(values.arena)),
+        Argument::Arena => kernel.set_buffer(index, values.arena.first().copied()),
         Argument::ArenaBase => kernel.set_value(index, &DEVICE_BASE.to_ne_bytes()),
         Argument::Params { size_bytes } => {
             let mut params = values.launch.params.to_vec();

@@ -287,10 +287,10 @@ impl CommandQueue {
         event.named("clEnqueueWriteBuffer").map(Event)
     }
 
-    /// Copies within a buffer, behind the commands given before.
-    pub fn copy(&self, mem: &Mem, from: usize, to: usize, size: usize) -> Result<Event> {
-        // SAFETY: the driver compares the ranges with the buffer's size and each other.
-        let event = unsafe { queue_api::enqueue_copy_buffer(self.0, mem.0, mem.0, from, to, size, 0, ptr::null()) };
+    /// Copies from buffer to buffer, or within one, at offsets, behind the commands given before.
+    pub fn copy(&self, (from, at): (&Mem, usize), (to, to_at): (&Mem, usize), size: usize) -> Result<Event> {
+        // SAFETY: the driver compares the ranges with the buffers' sizes and each other.
+        let event = unsafe { queue_api::enqueue_copy_buffer(self.0, from.0, to.0, at, to_at, size, 0, ptr::null()) };
         event.named("clEnqueueCopyBuffer").map(Event)
     }
 

@@ -64,9 +64,11 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 pub struct OpenClOptions {
     /// Folder for built programs; `None` keeps none.
     pub cache_dir: Option<PathBuf>,
-    /// Most memory to take for the arena; `None`: as much as one buffer of the device may have, and 7/8 of the device's
-    /// memory. A device whose memory is not the host's has all of it taken when it is opened.
+    /// Most memory for programs; `None`: what the device has for them. Of a device whose memory is not the host's, as much as one
+    /// buffer may have is taken when it is opened, and more when programs come to need it.
     pub max_arena_bytes: Option<u64>,
+    /// Most memory in one buffer, less than the device allows, for tests.
+    pub max_buffer_bytes: Option<u64>,
     /// Treats the device as one that shares no memory with the host, for tests.
     pub force_separate: bool,
     /// Makes SPIR-V, for a device that takes that and has no compiler of OpenCL C.
@@ -107,6 +109,7 @@ struct OpenClInner {
     /// For lists and what has stopped.
     transfers: CommandQueue,
     arena: Arena,
+    builder: Builder,
     /// Dropped last: all above belongs to it.
     context: Context,
 }
@@ -114,7 +117,6 @@ struct OpenClInner {
 /// One OpenCL device.
 pub struct OpenClDevice {
     inner: Arc<OpenClInner>,
-    builder: Builder,
     next_queue: AtomicU64,
     /// True if running kernels see what the host writes, and so stop at their next probe when a pause is requested. Where it
     /// is false a pause begins only once the kernels under way have ended: [`Device::request_pause`] waits for them.
@@ -140,20 +142,23 @@ impl OpenClDevice {
             is_cpu: id.number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU != 0,
             max_stopped_bytes: MIN_STOPPED_BYTES.max(description.total_bytes / STOPPED_PART),
         };
-        let arena_bytes = arena_bytes(id, &description, options);
+        let arena_bytes = arena_bytes(&description, options);
+        let max_buffer = id
+            .number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)
+            .min(options.max_buffer_bytes.unwrap_or(u64::MAX));
         let capabilities = OpenClCapabilities::of(id);
         let form = ProgramForm::of(&capabilities, options);
         let shared = if options.force_separate {
             Err("it was asked not to".to_owned())
         } else {
-            share(id, &limits, arena_bytes, form)
+            share(id, &limits, (arena_bytes, max_buffer), form)
         };
         let (context, arena) = match shared {
             Ok(both) => both,
             Err(reason) => {
                 tracing::debug!(device = description.id, reason, "memory is not shared with the host");
                 let context = Context::new(id)?;
-                let arena = Arena::separate(&context, arena_bytes)?;
+                let arena = Arena::separate(&context, arena_bytes, max_buffer)?;
                 (context, arena)
             }
         };
@@ -175,11 +180,11 @@ impl OpenClDevice {
             graves: Mutex::default(),
             transfers: context.queue()?,
             arena,
+            builder,
             context,
         };
         Ok(Self {
             inner: Arc::new(inner),
-            builder,
             next_queue: AtomicU64::new(0),
             sees_host_writes,
         })
@@ -188,7 +193,7 @@ impl OpenClDevice {
     /// What the device has beyond OpenCL C 1.2's core.
     #[must_use]
     pub fn capabilities(&self) -> &OpenClCapabilities {
-        &self.builder.capabilities
+        &self.inner.builder.capabilities
     }
 
     /// True if device memory is the host's, at the same addresses.
@@ -198,24 +203,28 @@ impl OpenClDevice {
     }
 }
 
-fn arena_bytes(id: DeviceId, description: &DeviceDescription, options: &OpenClOptions) -> u64 {
-    let bytes = id
-        .number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)
-        .min(description.total_bytes / 8 * 7)
+fn arena_bytes(description: &DeviceDescription, options: &OpenClOptions) -> u64 {
+    let bytes = description
+        .free_bytes
         .min(options.max_arena_bytes.unwrap_or(MAX_ARENA_BYTES))
         .min(MAX_ARENA_BYTES);
     (bytes / GRANULARITY * GRANULARITY).max(GRANULARITY)
 }
 
 /// A context and an arena in the host's memory, if the device can be seen to share it. Errors are text.
-fn share(id: DeviceId, limits: &Limits, arena_bytes: u64, form: ProgramForm) -> Result<(Context, Arena), String> {
+fn share(
+    id: DeviceId,
+    limits: &Limits,
+    (arena_bytes, max_buffer): (u64, u64),
+    form: ProgramForm,
+) -> Result<(Context, Arena), String> {
     let text = |e: failure::ClFailure| format!("{}: {}", e.call, e.reason());
     // Drivers of other devices copy the buffer back and forth, even what of it cannot be accessed.
     if id.number(CL_DEVICE_HOST_UNIFIED_MEMORY) == 0 {
         return Err("the device has memory of its own".into());
     }
     let context = Context::new(id).map_err(text)?;
-    let arena = Arena::shared(&context, arena_bytes)?;
+    let arena = Arena::shared(&context, arena_bytes, max_buffer)?;
     let tests = SelfTest::new(&context, limits, form).map_err(|e| e.to_string())?;
     tests.shares_memory(&context, &arena)?;
     let word = PauseWord::new(&context, true).map_err(text)?;
@@ -255,12 +264,12 @@ impl Device for OpenClDevice {
         DeviceDescription {
             total_bytes: self.inner.arena.size_bytes(),
             free_bytes: self.inner.arena.free_bytes(),
-            ..self.builder.description.clone()
+            ..self.inner.builder.description.clone()
         }
     }
 
     fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
-        self.inner.arena.map(addr, size_bytes)
+        self.inner.arena.map(&self.inner.context, addr, size_bytes)
     }
 
     fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
@@ -295,7 +304,10 @@ impl Device for OpenClDevice {
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
-        let kernel = self.builder.load(&self.inner.context, request)?;
+        let kernel = self
+            .inner
+            .builder
+            .load(&self.inner.context, request, &self.inner.arena)?;
         Ok(Arc::new(LoadedOpenCl(Arc::new(kernel))))
     }
 

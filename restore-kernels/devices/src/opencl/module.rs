@@ -8,6 +8,7 @@ use hetckpt_ir::entity::ResumePointId;
 use opencl3::device::{CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION};
 use opencl3::kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE};
 
+use super::arena::Arena;
 use super::cache;
 use super::capabilities::OpenClCapabilities;
 use super::failure::ClFailure;
@@ -27,7 +28,13 @@ pub(super) struct OpenClKernel {
     /// Registers live at each resume point: bytes per thread before the column, bytes of a value.
     pub live_columns: Vec<Vec<(u32, u32)>>,
     /// Its arguments are set and the launch is given under one lock, since OpenCL keeps them in the kernel.
-    pub kernel: Mutex<Kernel>,
+    pub built: Mutex<Built>,
+}
+
+/// A program built for as many buffers of device memory as there were then.
+pub(super) struct Built {
+    pub kernel: Kernel,
+    pub num_buffers: u32,
 }
 
 /// What callers hold of it.
@@ -54,12 +61,8 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub fn load(&self, context: &Context, request: &LoadRequest) -> Result<OpenClKernel, DeviceError> {
-        let failed = |log: String| DeviceError::Build {
-            kernel: request.name.clone(),
-            device: self.description.id.clone(),
-            log,
-        };
+    pub fn load(&self, context: &Context, request: &LoadRequest, arena: &Arena) -> Result<OpenClKernel, DeviceError> {
+        let failed = |log: String| self.failure(&request.name, log);
         let Code::OpenClC(program) = &request.code else {
             return Err(failed("an OpenCL device takes OpenCL C".into()));
         };
@@ -67,10 +70,9 @@ impl Builder {
         if !missing.is_empty() {
             return Err(failed(format!("the device lacks {}", missing.join(", "))));
         }
-        let built = self.build(context, program).map_err(failed)?;
+        let built = self.build_for(context, program, arena).map_err(failed)?;
         let refused = |e: ClFailure| failed(format!("{}: {}", e.call, e.reason()));
-        let kernel = built.kernel(&program.entry).map_err(refused)?;
-        let number = |what| kernel.work_group_number(context.device, what).map_err(refused);
+        let number = |what| built.kernel.work_group_number(context.device, what).map_err(refused);
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let own_local_bytes = number(CL_KERNEL_LOCAL_MEM_SIZE)?;
         let attributes = KernelAttributes {
@@ -83,18 +85,45 @@ impl Builder {
         };
         Ok(OpenClKernel {
             live_columns: live_columns(request),
-            // The texts are of no more use.
+            program: program.clone(),
+            // The program has the text.
             request: LoadRequest {
                 code: Code::Ptx(String::new()),
                 ..request.clone()
             },
-            program: OpenClProgram {
-                text: String::new(),
-                ..program.clone()
-            },
             attributes,
             own_local_bytes,
-            kernel: Mutex::new(kernel),
+            built: Mutex::new(built),
+        })
+    }
+
+    /// Makes sure that the kernel is built for all buffers of device memory that there are. Kernels that are under way need no
+    /// others than theirs: what was not there when they were launched, they do not know of.
+    pub fn fit(&self, context: &Context, kernel: &OpenClKernel, arena: &Arena) -> Result<(), DeviceError> {
+        let mut built = lock(&kernel.built);
+        if built.num_buffers < arena.num_buffers() {
+            *built = self
+                .build_for(context, &kernel.program, arena)
+                .map_err(|log| self.failure(&kernel.request.name, log))?;
+        }
+        Ok(())
+    }
+
+    fn failure(&self, kernel: &str, log: String) -> DeviceError {
+        DeviceError::Build {
+            kernel: kernel.to_owned(),
+            device: self.description.id.clone(),
+            log,
+        }
+    }
+
+    fn build_for(&self, context: &Context, program: &OpenClProgram, arena: &Arena) -> Result<Built, String> {
+        let num_buffers = arena.num_buffers();
+        let built = self.build(context, &program.with_memory_in(num_buffers, arena.buffer_shift()))?;
+        let kernel = built.kernel(&program.entry);
+        Ok(Built {
+            kernel: kernel.map_err(|e| format!("{}: {}", e.call, e.reason()))?,
+            num_buffers,
         })
     }
 

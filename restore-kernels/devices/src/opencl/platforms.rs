@@ -7,6 +7,7 @@ use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR};
 use opencl3::platform::platform as platform_api;
 use opencl3::types::cl_platform_id;
 
+use super::arena::most_bytes;
 use super::capabilities::OpenClCapabilities;
 use super::failure::{ClFailure, Named as _, Result};
 use super::handles::{DeviceId, number};
@@ -105,7 +106,7 @@ pub(super) fn describe(platform: u32, number: u32, device: DeviceId) -> DeviceDe
             device.text(device_api::CL_DRIVER_VERSION)
         ),
         total_bytes,
-        free_bytes: total_bytes,
+        free_bytes: most_bytes(total_bytes, device.number(device_api::CL_DEVICE_MAX_MEM_ALLOC_SIZE)),
         max_threads_per_block: small(
             device
                 .number(device_api::CL_DEVICE_MAX_WORK_GROUP_SIZE)

@@ -6,8 +6,8 @@ use super::arguments::{self, Values};
 use super::buffers::DeviceBuffer;
 use super::failure::{ClFailure, Result as ClResult};
 use super::flight::{Flight, Held};
-use super::handles::{CommandQueue, Event};
-use super::module::{LoadedOpenCl, OpenClKernel};
+use super::handles::{CommandQueue, Event, Mem};
+use super::module::{Built, LoadedOpenCl, OpenClKernel};
 use super::plan::Plan;
 use super::pool::LaunchWords;
 use super::{OpenClInner, lock};
@@ -50,6 +50,7 @@ impl Queue for OpenClQueue {
         let name = &kernel.request.name;
         let refused = |e: ClFailure| refusal(name, format!("{}: {}", e.call, e.reason()));
         let device = &self.device;
+        device.builder.fit(&device.context, &kernel, &device.arena)?;
         let plan = Plan::new(&kernel, &launch, &device.limits).map_err(|reason| refusal(name, reason))?;
         if plan.num_groups == 0 {
             return Ok(Arc::new(Held::new(None)));
@@ -69,10 +70,11 @@ impl Queue for OpenClQueue {
         );
         let words = words.map_err(refused)?;
         let (stopped, num_places) = self.places(&kernel, &plan, *num_ended, &mut area).map_err(refused)?;
+        let arena: Vec<&Mem> = device.arena.buffers().collect();
         let values = Values {
             launch: &launch,
             shape: &plan.shape,
-            arena: &device.arena.mem,
+            arena: &arena,
             counts: &words.counts.mem,
             pause: device.pausing.word.mem(),
             num_resumed: plan.given.as_ref().map_or(0, |given| given.paused.len() as u32),
@@ -161,13 +163,21 @@ impl OpenClQueue {
     }
 
     fn start(&self, kernel: &OpenClKernel, plan: &Plan, words: &LaunchWords, values: &Values<'_>) -> ClResult<Started> {
-        let mut handle = lock(&kernel.kernel);
-        arguments::set(&mut handle, &kernel.program, values)?;
+        let mut built = lock(&kernel.built);
+        let Built {
+            kernel: handle,
+            num_buffers,
+        } = &mut *built;
+        let values = Values {
+            arena: &values.arena[..*num_buffers as usize],
+            ..*values
+        };
+        arguments::set(handle, &kernel.program, &values)?;
         #[allow(unsafe_code, reason = "starts a kernel")]
         // SAFETY: all arguments are set as the generated kernel expects them; their buffers are kept by the flight. That the
         // program's own accesses stay in its memory is the program's affair, as on any device.
-        let event = unsafe { self.commands.launch(&handle, &plan.global, &plan.local) }?;
-        drop(handle);
+        let event = unsafe { self.commands.launch(handle, &plan.global, &plan.local) }?;
+        drop(built);
         let fetched = words.fetch_counts(&self.commands);
         let fetched = fetched.and_then(|fetched| self.commands.flush().map(|()| fetched));
         match fetched {

@@ -75,7 +75,7 @@ impl SelfTest {
         let map = |e: DeviceError| e.to_string();
         let outside = DeviceBuffer::zeroed(context, true, 16, &self.queue).map_err(text)?;
         let other = HostMemory::zeroed(64).map_err(|e| e.to_string())?;
-        arena.map(DEVICE_BASE, GRANULARITY).map_err(map)?;
+        arena.map(context, DEVICE_BASE, GRANULARITY).map_err(map)?;
         arena.write(DEVICE_BASE, &[0x11; 8]).map_err(map)?;
         self.run_address(arena, &outside, &other).map_err(text)?;
         let mut words = [0; 16];
@@ -106,7 +106,7 @@ impl SelfTest {
 
     fn run_address(&self, arena: &Arena, outside: &DeviceBuffer, other: &HostMemory) -> Result<()> {
         let mut kernel = self.program.kernel("hk_address")?;
-        kernel.set_buffer(0, Some(&arena.mem))?;
+        kernel.set_buffer(0, arena.buffers().next())?;
         kernel.set_buffer(1, Some(&outside.mem))?;
         kernel.set_value(2, &(other.at() as u64).to_ne_bytes())?;
         kernel.set_value(3, &DEVICE_BASE.to_ne_bytes())?;

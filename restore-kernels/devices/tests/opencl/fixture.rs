@@ -9,8 +9,8 @@ use hetckpt_devices::opencl::{OpenClDevice, OpenClOptions, list};
 /// Device memory has one place in a process, so only one device can have it.
 static ADDRESSES: Mutex<()> = Mutex::new(());
 
-/// Where tests put their results.
-pub const OUT: u64 = DEVICE_BASE + GRANULARITY;
+/// Where tests put their results: across the end of the first buffer, where a buffer has [`GRANULARITY`] bytes.
+pub const OUT: u64 = DEVICE_BASE + GRANULARITY - 64;
 
 /// An open device, alone in the process.
 pub struct Bench {
@@ -21,7 +21,7 @@ pub struct Bench {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Runs `test` on the device as it is, and as one that shares no memory with the host.
+/// Runs `test` on the device as it is, and as one that shares no memory with the host, in one buffer and in several.
 pub fn on_devices(test: impl Fn(&Bench)) {
     on_devices_with(&OpenClOptions::default(), test);
 }
@@ -34,9 +34,10 @@ pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
         return;
     }
     let mut can_share = false;
-    for force_separate in [false, true] {
+    for (force_separate, max_buffer_bytes) in [(false, None), (true, None), (true, Some(GRANULARITY))] {
         let options = OpenClOptions {
             force_separate,
+            max_buffer_bytes: options.max_buffer_bytes.or(max_buffer_bytes),
             max_arena_bytes: options.max_arena_bytes.or(Some(256 << 20)),
             ..options.clone()
         };

@@ -12,9 +12,9 @@ use crate::programs::{expected, plain, steps};
 fn many_small_launches_run_in_order() {
     const TEXT: &str = "
         typedef struct { ulong out; ulong add; } P;
-        __kernel void plain(__global uchar *arena, ulong base, P p) {
-            __global ulong *out = (__global ulong *)(arena + (p.out - base)) + get_global_id(0);
-            *out = *out * 3 + p.add;
+        __kernel void plain(__global uchar *arena, ulong arena_base, P p MORE_ARENAS) {
+            const ulong out = p.out + 8 * get_global_id(0);
+            GLOBAL(ulong, out) = GLOBAL(ulong, out) * 3 + p.add;
         }";
     on_devices(|bench| {
         let kernel = bench.device.load(&plain(TEXT)).unwrap();
@@ -76,7 +76,9 @@ fn what_the_device_cannot_do_is_refused() {
             let error = queue.launch(launch).err().unwrap();
             assert!(matches!(error, DeviceError::Launch { .. }), "{error}");
         }
-        let plain = device.load(&plain("__kernel void plain(__global uchar *a, ulong b, ulong2 p) {}"));
+        let plain = device.load(&plain(
+            "__kernel void plain(__global uchar *a, ulong b, ulong2 p MORE_ARENAS) {}",
+        ));
         let mut launch = bench.launch(&plain.unwrap(), 4, 1, 0);
         assert!(left(queue.launch(launch.clone()).unwrap().wait()).is_finished());
         launch = rest(

@@ -46,6 +46,7 @@ fn what_cannot_be_mapped_is_refused() {
 fn memory_far_from_its_start() {
     let options = OpenClOptions {
         max_arena_bytes: Some(6 << 30),
+        max_buffer_bytes: Some(1 << 30),
         ..OpenClOptions::default()
     };
     on_devices_with(&options, |bench| {
@@ -104,8 +105,8 @@ fn copies_and_fills() {
 fn pinned_memory_can_be_copied_and_where_memory_is_shared_reached() {
     const TEXT: &str = "
         typedef struct { ulong from; ulong to; } P;
-        __kernel void plain(__global uchar *arena, ulong base, P p) {
-            *(__global ulong *)(arena + (p.to - base)) = *(__global ulong *)(arena + (p.from - base)) + 1;
+        __kernel void plain(__global uchar *arena, ulong arena_base, P p MORE_ARENAS) {
+            GLOBAL(ulong, p.to) = GLOBAL(ulong, p.from) + 1;
         }";
     on_devices(|bench| {
         let device = &bench.device;

@@ -4,7 +4,7 @@
 //! and the counter (32 bits).
 
 use hetckpt_abi::launch_control::SlotLayout;
-use hetckpt_abi::opencl_program::{Argument, OpenClProgram, RecordLayout, Requirements, Stops};
+use hetckpt_abi::opencl_program::{Argument, MEMORY_IN_ONE_BUFFER, OpenClProgram, RecordLayout, Requirements, Stops};
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Code, LoadRequest};
 use hetckpt_ir::text::parse;
@@ -43,15 +43,14 @@ typedef struct { ulong out; ulong steps; } Params;
 
 ulong step(ulong sum, uint i) { return sum * 6364136223846793005UL + i; }
 
-__kernel void steps(__global uchar *arena, ulong base, Params params, __global uint *counts,
+__kernel void steps(__global uchar *arena, ulong arena_base, Params params, __global uint *counts,
                     __global const volatile uint *pause, uint4 grid, __global const uint *resumed,
                     __global const uchar *slots, __global uint *turned_away, __global uchar *stopped, uint num_stopped,
-                    __local ulong2 *shared) {
+                    __local ulong2 *shared MORE_ARENAS) {
     __local uint is_away;
     __local int place;
     const uint threads = get_local_size(0), t = get_local_id(0), group = get_group_id(0);
     const uint block = resumed ? resumed[group] : group;
-    __global ulong *out = (__global ulong *)(arena + (params.out - base));
     if (t == 0) is_away = *pause;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (is_away) {
@@ -87,7 +86,7 @@ const THREADS: &str = "
         }
         sum = step(sum, i);
     }
-    out[block * threads + t] = sum;
+    GLOBAL(ulong, params.out + 8ul * (block * threads + t)) = sum;
     if (params.steps == 13 && block == 3) counts[2] = 1;
 }
 ";
@@ -119,7 +118,7 @@ const BLOCKS: &str = "
         ((__global ulong *)(to + SLOT_SHARED))[t] = sums[t];
         if (t == 0) *(__global uint *)(to + SLOT_CLAIM) = block;
     } else {
-        out[block * threads + t] = sum;
+        GLOBAL(ulong, params.out + 8ul * (block * threads + t)) = sum;
     }
 }
 ";
@@ -147,6 +146,7 @@ pub fn steps(stops: Stops, threads: u32) -> LoadRequest {
         .iter()
         .map(|(name, value)| format!("#define {name} {value}\n"))
         .collect();
+    text += MEMORY_IN_ONE_BUFFER;
     text += BEGIN;
     text += match stops {
         Stops::Threads => THREADS,
@@ -189,7 +189,7 @@ pub fn expected(steps: u64) -> u64 {
 pub fn plain(text: &str) -> LoadRequest {
     let kernel = parse::kernel(IR).unwrap();
     let program = OpenClProgram {
-        text: text.to_owned(),
+        text: MEMORY_IN_ONE_BUFFER.to_owned() + text,
         entry: "plain".to_owned(),
         arguments: vec![
             Argument::Arena,

@@ -3,7 +3,10 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define SHARED(type, offset) (*(__local type *)(shared + (offset)))
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define memory_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
@@ -68,7 +71,8 @@ __kernel void hetckpt_atomics(
     __global uint *counts,
     __global const volatile uint *pause,
     uint4 grid,
-    __global uint *turned_away)
+    __global uint *turned_away
+    MORE_ARENAS)
 {
     uint r1, r2 = 0, r3 = 0, r6 = 0, r7;
     ulong d0, d4 = 0, d5, d8, d9;

@@ -1,7 +1,10 @@
 // _Z9bit_countPKjPjS1_jj
 #pragma OPENCL FP_CONTRACT OFF
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 typedef uint u32 __attribute__((may_alias));
 
@@ -38,7 +41,8 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
     uint4 grid,
     __global uint *turned_away,
     __global uchar *stopped,
-    uint num_stopped)
+    uint num_stopped
+    MORE_ARENAS)
 {
     bool p9, p15, p30, p34, p40, p43, p50, p53, p60, p63, p66, p68;
     bool p69, p72, p73, p75, p79, p85, p89, p90;

@@ -1,7 +1,10 @@
 // _Z9bit_countPKjPjS1_jj
 #pragma OPENCL FP_CONTRACT OFF
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define FINISHED 0xffffffffu
 typedef uint u32 __attribute__((may_alias));
@@ -52,7 +55,8 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
     __global const uchar *resumed_slots,
     __global uint *turned_away,
     __global uchar *stopped,
-    uint num_stopped)
+    uint num_stopped
+    MORE_ARENAS)
 {
     const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);
     const uint thread = get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * get_local_id(2));

@@ -1,6 +1,10 @@
 // flow
 #pragma OPENCL FP_CONTRACT OFF
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
+#define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 typedef struct {
@@ -16,7 +20,8 @@ __kernel void hetckpt_flow(
     uint4 grid,
     __global uint *turned_away,
     __global uchar *stopped,
-    uint num_stopped)
+    uint num_stopped
+    MORE_ARENAS)
 {
     bool p1, p4, p5 = 0, p6, p8, p9;
     uint r0, r3 = 0, r7;

@@ -2,6 +2,10 @@
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
+#define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 // Subnormal numbers become zero.
@@ -69,7 +73,8 @@ __kernel void hetckpt_convert(
     __global uint *counts,
     __global const volatile uint *pause,
     uint4 grid,
-    __global uint *turned_away)
+    __global uint *turned_away
+    MORE_ARENAS)
 {
     ushort s2, s4 = 0, s8, s9;
     uint r0 = 0, r3 = 0, r5, r6 = 0, r10;

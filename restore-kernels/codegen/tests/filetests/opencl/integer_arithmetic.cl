@@ -1,6 +1,10 @@
 // integers
 #pragma OPENCL FP_CONTRACT OFF
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
+#define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 static int ptx_div_s32(int a, int b)
@@ -42,7 +46,8 @@ __kernel void hetckpt_integers(
     __global uint *counts,
     __global const volatile uint *pause,
     uint4 grid,
-    __global uint *turned_away)
+    __global uint *turned_away
+    MORE_ARENAS)
 {
     ushort s0, s3, s14;
     uint r1, r4, r6, r8, r11, r12, r16, r17, r18, r19, r20, r21;

@@ -2,7 +2,10 @@
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define SHARED(type, offset) (*(__local type *)(shared + (offset)))
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 typedef uint u32 __attribute__((may_alias));
@@ -27,7 +30,8 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
     uint4 grid,
     __global uint *turned_away,
     __global uchar *stopped,
-    uint num_stopped)
+    uint num_stopped
+    MORE_ARENAS)
 {
     bool p13, p28, p34, p35, p36, p41, p42, p44, p95, p97, p98, p99;
     bool p100, p106, p110, p111, p112;

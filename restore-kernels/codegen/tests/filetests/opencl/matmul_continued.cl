@@ -2,7 +2,10 @@
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define SHARED(type, offset) (*(__local type *)(shared + (offset)))
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define FINISHED 0xffffffffu
@@ -30,7 +33,8 @@ __kernel void hetckpt__Z6matmulPKfS0_Pdjj(
     __global const uchar *resumed_slots,
     __global uint *turned_away,
     __global uchar *stopped,
-    uint num_stopped)
+    uint num_stopped
+    MORE_ARENAS)
 {
     __local uchar *const shared = (__local uchar *)shared_memory;
     const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);

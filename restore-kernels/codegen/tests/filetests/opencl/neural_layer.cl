@@ -1,7 +1,10 @@
 // _Z10dense_reluPKfS0_S0_Pfj
 #pragma OPENCL FP_CONTRACT OFF
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define SHARED(type, offset) (*(__local type *)(shared + (offset)))
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define FINISHED 0xffffffffu
@@ -36,7 +39,8 @@ __kernel void hetckpt__Z10dense_reluPKfS0_S0_Pfj(
     __global const uchar *resumed_slots,
     __global uint *turned_away,
     __global uchar *stopped,
-    uint num_stopped)
+    uint num_stopped
+    MORE_ARENAS)
 {
     __local uchar *const shared = (__local uchar *)shared_memory;
     const uint block_size = get_local_size(0) * get_local_size(1) * get_local_size(2);

@@ -1,7 +1,10 @@
 // scale
 #pragma OPENCL FP_CONTRACT OFF
 
+#ifndef MORE_ARENAS
+#define MORE_ARENAS
 #define GLOBAL(type, address) (*(__global type *)(arena + ((address) - arena_base)))
+#endif
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 typedef uint u32 __attribute__((may_alias));
 
@@ -20,7 +23,8 @@ __kernel void hetckpt_scale(
     __global uint *counts,
     __global const volatile uint *pause,
     uint4 grid,
-    __global uint *turned_away)
+    __global uint *turned_away
+    MORE_ARENAS)
 {
     bool p7;
     uint r1, r2, r3, r4, r5, r6, r11, r12;
