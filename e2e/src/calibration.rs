@@ -44,8 +44,16 @@ pub struct Baseline {
 /// # Errors
 /// As [`baseline`].
 pub fn lasting(program: &Program, times: u64) -> Result<Baseline> {
-    let length = baseline(program)?.length.saturating_mul(times);
-    uninterrupted(program, length.min(program.longest))
+    lasting_on(&Installation::from_device(), program, times)
+}
+
+/// As [`lasting`], of a program that starts on `device`.
+///
+/// # Errors
+/// As [`baseline`].
+pub fn lasting_on(device: &str, program: &Program, times: u64) -> Result<Baseline> {
+    let length = baseline_on(device, program)?.length.saturating_mul(times);
+    uninterrupted_on(device, program, length.min(program.longest))
 }
 
 /// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once in this process,
@@ -54,26 +62,35 @@ pub fn lasting(program: &Program, times: u64) -> Result<Baseline> {
 /// # Errors
 /// If the program does not pass its own check.
 pub fn baseline(program: &Program) -> Result<Baseline> {
-    static FOUND: Mutex<BTreeMap<&str, Baseline>> = Mutex::new(BTreeMap::new());
+    baseline_on(&Installation::from_device(), program)
+}
+
+/// As [`baseline`], of a program that starts on `device`.
+///
+/// # Errors
+/// As [`baseline`].
+pub fn baseline_on(device: &str, program: &Program) -> Result<Baseline> {
+    static FOUND: Mutex<BTreeMap<(String, &str), Baseline>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(baseline) = found.get(program.name) {
+    let key = (device.to_owned(), program.name);
+    if let Some(baseline) = found.get(&key) {
         return Ok(baseline.clone());
     }
-    let baseline = find_baseline(program)?;
-    found.insert(program.name, baseline.clone());
+    let baseline = find_baseline(device, program)?;
+    found.insert(key, baseline.clone());
     Ok(baseline)
 }
 
-fn find_baseline(program: &Program) -> Result<Baseline> {
-    let (device, wanted) = (Installation::from_device(), wanted(program));
+fn find_baseline(device: &str, program: &Program) -> Result<Baseline> {
+    let wanted = wanted(program);
     let key = format!("{} {device} {} ms of kernels", program.name, wanted.as_millis());
     if let Some(length) = known().get(&key).copied() {
-        let run = uninterrupted(program, length)?;
+        let run = uninterrupted_on(device, program, length)?;
         if is_good(run.kernels, wanted) {
             return Ok(run);
         }
     }
-    let run = calibrate(program, wanted)?;
+    let run = calibrate(device, program, wanted)?;
     remember(&key, run.length)?;
     Ok(run)
 }
@@ -83,10 +100,14 @@ fn find_baseline(program: &Program) -> Result<Baseline> {
 /// # Errors
 /// If it does not pass its own check.
 pub fn uninterrupted(program: &Program, length: u64) -> Result<Baseline> {
+    uninterrupted_on(&Installation::from_device(), program, length)
+}
+
+fn uninterrupted_on(device: &str, program: &Program, length: u64) -> Result<Baseline> {
     let sandbox = Sandbox::new()?;
     let started = Instant::now();
     let run = (|| -> Result<Baseline> {
-        let mut job = Job::start(&sandbox, &program.command(length))?;
+        let mut job = Job::start_with(&sandbox, &program.command(length), device, |_| ())?;
         let kernels = job.watch_kernels()?;
         let outcome = job.finish()?;
         ensure!(
@@ -112,12 +133,12 @@ pub fn uninterrupted(program: &Program, length: u64) -> Result<Baseline> {
 }
 
 /// Lengthens the run until its kernels can be seen well, then takes the proportion.
-fn calibrate(program: &Program, wanted: Duration) -> Result<Baseline> {
+fn calibrate(device: &str, program: &Program, wanted: Duration) -> Result<Baseline> {
     let mut length = program.shortest;
     // The first run translates the kernels, which would count as theirs.
-    uninterrupted(program, length)?;
+    uninterrupted_on(device, program, length)?;
     for _ in 0..20 {
-        let run = uninterrupted(program, length)?;
+        let run = uninterrupted_on(device, program, length)?;
         if is_good(run.kernels, wanted) || length == program.longest {
             return Ok(run);
         }

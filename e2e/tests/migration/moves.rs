@@ -34,7 +34,7 @@ fn moves(context: &mut Context, from: &str, to: &str) -> Result<()> {
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", to])?;
     let program = Program::of_the_ten("reduction")?;
-    let source = Source::start_again(sandbox, &program, from, calibration::lasting(&program, 2)?)?;
+    let source = Source::start_again(sandbox, &program, from, calibration::lasting_on(from, &program, 2)?)?;
     let pid = source.pid;
     let expected = source.baseline.outcome.stdout.clone();
     let mut migrate = source.migrate(&node)?;

@@ -120,7 +120,7 @@ fn mapped(pid: i32) -> Result<Vec<String>> {
 }
 
 fn goes_on(context: &mut Context, program: &Program, from: &str, to: &str) -> Result<()> {
-    let baseline = calibration::baseline(program)?;
+    let baseline = calibration::baseline_on(from, program)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, program, baseline.length)?;
     let node = Node::new(sandbox)?;
