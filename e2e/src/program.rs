@@ -101,6 +101,13 @@ pub const MEMORY_HOG: Program = with(
     &["--mib", "8"],
 );
 
+/// Kernels that print.
+pub const DEVICE_PRINTF: Program = Program {
+    longest: u64::MAX,
+    lasts: 2,
+    ..program("device_printf", "iterations", 10_000)
+};
+
 /// A program with machine code but no PTX.
 pub const NO_PTX: Program = Program {
     longest: u64::MAX,

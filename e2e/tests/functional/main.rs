@@ -13,6 +13,7 @@ mod plugin_option;
 mod doctor;
 mod check;
 mod namespaces;
+mod device_output;
 mod opencl_programs;
 mod opencl_refusals;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     tests.extend(doctor::tests());
     tests.extend(check::tests());
     tests.extend(namespaces::tests());
+    tests.extend(device_output::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
     tests.extend(preempt::tests());

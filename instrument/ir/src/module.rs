@@ -1,8 +1,8 @@
 //! A module: what one PTX text defines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::inst::{AddressBase, Op};
+use crate::inst::{Address, AddressBase, Op};
 use crate::kernel::Kernel;
 use crate::types::Space;
 
@@ -50,25 +50,72 @@ pub struct RejectedKernel {
 /// # Errors
 /// The name of the first variable that `addresses` lacks (an `.extern` that nothing defines).
 pub fn bind_globals(kernel: &mut Kernel, addresses: &BTreeMap<String, u64>) -> Result<(), String> {
-    for block in &mut kernel.blocks {
-        for inst in &mut block.insts {
-            let addr = match &mut inst.op {
-                Op::AddrOf {
-                    addr,
-                    space: Space::Global,
-                    ..
-                }
-                | Op::Load { addr, .. }
-                | Op::Store { addr, .. }
-                | Op::Atom { addr, .. } => addr,
-                _ => continue,
-            };
-            if let AddressBase::Global(name) = &addr.base {
-                let base = addresses.get(name).ok_or_else(|| name.clone())?;
-                addr.offset = addr.offset.wrapping_add_unsigned(*base);
-                addr.base = AddressBase::Absolute;
-            }
+    for addr in addresses_in(kernel) {
+        if let AddressBase::Global(name) = &addr.base {
+            let base = addresses.get(name).ok_or_else(|| name.clone())?;
+            addr.offset = addr.offset.wrapping_add_unsigned(*base);
+            addr.base = AddressBase::Absolute;
         }
     }
     Ok(())
+}
+
+/// The addresses that `kernel` takes or accesses, where they may be those of variables of the module.
+fn addresses_in(kernel: &mut Kernel) -> impl Iterator<Item = &mut Address> {
+    let insts = kernel.blocks.iter_mut().flat_map(|block| &mut block.insts);
+    insts.filter_map(|inst| match &mut inst.op {
+        Op::AddrOf {
+            addr,
+            space: Space::Global,
+            ..
+        }
+        | Op::Load { addr, .. }
+        | Op::Store { addr, .. }
+        | Op::Atom { addr, .. } => Some(addr),
+        _ => None,
+    })
+}
+
+impl Module {
+    /// Appends `suffix` to the names of the strings that nvcc has made variables of (`$str`, `__unnamed_1`): each of its
+    /// texts has such, under the same names, and they are not shared when several texts are one program.
+    pub fn name_strings_apart(&mut self, suffix: &str) {
+        let globals = self.globals.iter().filter(|g| !g.is_extern);
+        let strings = globals.filter(|g| g.name.starts_with('$') || g.name.starts_with("__unnamed_"));
+        let strings: BTreeSet<String> = strings.map(|g| g.name.clone()).collect();
+        let rename = |name: &mut String| {
+            if strings.contains(name) {
+                name.push_str(suffix);
+            }
+        };
+        for global in &mut self.globals {
+            rename(&mut global.name);
+            global.relocations.iter_mut().for_each(|(_, name, _)| rename(name));
+        }
+        for addr in self.kernels.iter_mut().flat_map(addresses_in) {
+            if let AddressBase::Global(name) = &mut addr.base {
+                rename(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text;
+
+    #[test]
+    fn only_strings_of_the_compiler_get_other_names() {
+        let module_with = |string: &str| {
+            format!(
+                "module\nglobal \"{string}\" size 3 align 1 init \"6162\"\nglobal \"$elsewhere\" extern size 4 align 4\n\
+                 global \"table\" size 8 align 8 init \"0000000000000000\"\n  reloc 0 \"{string}\" 0\n\
+                 kernel \"k\" {{\n  reg %r0..%r1 w64\nbb0:\n  addrof.global %r0, [\"{string}\"]\n\
+                 \x20 ld.global.u64 %r1, [\"table\"]\n  exit\n}}\n"
+            )
+        };
+        let mut module = text::parse::module(&module_with("$str")).expect("hetIR");
+        module.name_strings_apart("@1");
+        assert_eq!(text::print::module(&module), module_with("$str@1"));
+    }
 }

@@ -9,6 +9,7 @@ mod token;
 mod ast;
 mod parse;
 mod lower;
+mod device_functions;
 
 pub use error::{Error, Reason, SyntaxError};
 
@@ -24,9 +25,16 @@ pub fn lower_module(text: &str) -> Result<hetckpt_ir::module::Module, Error> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(Error::TooLarge { size_bytes: text.len() });
     }
-    let module = parse::parse_module(text);
+    let supplied;
+    let mut module = parse::parse_module(text);
     if !module.errors.is_empty() {
         return Err(Error::Syntax { errors: module.errors });
+    }
+    if let Some(text) = device_functions::text(&module) {
+        supplied = text;
+        let parsed = parse::parse_module(&supplied);
+        module.variables.extend(parsed.variables);
+        module.functions.extend(parsed.functions);
     }
     lower::lower(&module)
 }

@@ -74,5 +74,6 @@ cases! {
     carry_chains
     async_copy
     globals
+    printing
     rejected
 }

@@ -20,6 +20,7 @@ mod image;
 mod library;
 mod objects;
 mod host_functions;
+mod device_output;
 mod fork;
 mod session;
 mod guard;

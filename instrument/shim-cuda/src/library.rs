@@ -129,6 +129,7 @@ impl Library {
         match loaded.filter(|loaded| loaded.generation == session.generation()) {
             None => Ok(()),
             Some(loaded) => {
+                session.output.print(session);
                 session.forget_variables(&loaded.description);
                 session.send(Command::ModuleUnload { module: loaded.module })
             }

@@ -46,6 +46,11 @@ pub fn failure(text: &str) {
     }
 }
 
+/// Says what the program is to say, as it is.
+pub fn plain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 fn is_first(text: &str) -> bool {
     SAID.lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -23,8 +23,10 @@ impl CuResult {
     pub const NOT_FOUND: Self = Self(500);
     pub const LAUNCH_OUT_OF_RESOURCES: Self = Self(701);
     pub const PEER_ACCESS_NOT_ENABLED: Self = Self(705);
+    pub const ASSERT: Self = Self(710);
     pub const HOST_MEMORY_ALREADY_REGISTERED: Self = Self(712);
     pub const HOST_MEMORY_NOT_REGISTERED: Self = Self(713);
+    pub const LAUNCH_FAILED: Self = Self(719);
     pub const COOPERATIVE_LAUNCH_TOO_LARGE: Self = Self(720);
     pub const NOT_SUPPORTED: Self = Self(801);
     pub const UNKNOWN: Self = Self(999);

@@ -12,6 +12,7 @@ use hetckpt_ring::producer::{Answer, OwnedChunk, PendingReply, Producer};
 use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_ring::version::PROTOCOL_VERSION;
 
+use crate::device_output::DeviceOutput;
 use crate::fork;
 use crate::handles::{Handle, Registry};
 use crate::host_functions::HostFunctions;
@@ -60,6 +61,8 @@ pub struct Session {
     pub storage: Storage,
     /// Functions of the program waiting for their turn in a stream.
     pub host_functions: HostFunctions,
+    /// What kernels print.
+    pub output: DeviceOutput,
     /// `CUDA_LAUNCH_BLOCKING`: every launch is waited for.
     pub is_launch_blocking: bool,
     /// Limits as set, by number.
@@ -178,6 +181,7 @@ impl Session {
             kernels: Registry::new(5),
             storage: Storage::default(),
             host_functions: HostFunctions::default(),
+            output: DeviceOutput::default(),
             is_launch_blocking: std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value == "1"),
             limits: Mutex::new(DEFAULT_LIMITS),
         }
@@ -220,7 +224,20 @@ impl Session {
 
     /// The error that has broken the device for good, if so.
     pub fn check_fault(&self) -> Outcome {
-        CuResult(self.producer.fault()).into_outcome()
+        let fault = CuResult(self.producer.fault());
+        if fault == CuResult::SUCCESS {
+            return Ok(());
+        }
+        self.output.print(self);
+        Err(self.told(fault))
+    }
+
+    /// A failed assertion ends its kernel by a trap; the program is told which it was.
+    fn told(&self, result: CuResult) -> CuResult {
+        if result == CuResult::LAUNCH_FAILED && self.output.has_asserted() {
+            return CuResult::ASSERT;
+        }
+        result
     }
 
     /// Sends a command that is not answered.
@@ -230,8 +247,16 @@ impl Session {
 
     /// Sends a command and waits for its answer.
     pub fn call(&self, command: Command) -> Outcome<Reply> {
+        let synchronises = matches!(
+            command,
+            Command::Synchronize | Command::StreamSynchronize { .. } | Command::EventSynchronize { .. }
+        );
         let answer = self.call_raw(command)?;
-        CuResult(answer.result).into_outcome().map(|()| answer.reply)
+        if synchronises {
+            self.output.print(self);
+        }
+        let result = self.told(CuResult(answer.result));
+        result.into_outcome().map(|()| answer.reply)
     }
 
     /// Sends a command and waits for its answer, whatever its result.
@@ -271,9 +296,11 @@ impl Session {
 
     /// Resets the device: everything on it is gone, libraries are loaded again when needed.
     pub fn reset(&self) -> Outcome {
+        self.output.print(self);
         let result = self.call(Command::Reset);
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.memory().forget_device();
+        self.output.forget_all();
         self.streams.retain(|_| false);
         self.events.retain(|_| false);
         result.map(|_| ())
@@ -285,6 +312,8 @@ impl Session {
         for global in description.globals.iter().filter(|global| global.size_bytes > 0) {
             memory.insert(global.addr, global.size_bytes, VARIABLE);
         }
+        drop(memory);
+        self.output.note(self, description);
     }
 
     /// Forgets them.
@@ -293,6 +322,8 @@ impl Session {
         for global in &description.globals {
             memory.remove(global.addr);
         }
+        drop(memory);
+        self.output.forget(self, description);
     }
 }
 

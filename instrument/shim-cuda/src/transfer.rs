@@ -82,11 +82,19 @@ impl Transfer {
 
 /// Does the copy in `stream`.
 pub fn run(current: &Current, transfer: Transfer, stream: StreamId, mode: Mode) -> Outcome {
+    let session = current.session;
+    let result = start(session, transfer, stream, mode);
+    if mode == Mode::Sync {
+        session.output.print(session);
+    }
+    result
+}
+
+fn start(session: &Session, transfer: Transfer, stream: StreamId, mode: Mode) -> Outcome {
     if transfer.width == 0 || transfer.rows == 0 {
         return Ok(());
     }
     let transfer = transfer.joined();
-    let session = current.session;
     let dst = place(session, transfer.dst, &transfer)?;
     let src = place(session, transfer.src, &transfer)?;
     match (dst, src) {

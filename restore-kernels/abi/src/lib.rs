@@ -3,6 +3,7 @@
 //! Generators write code against these; devices fill and read the memory. Nothing here allocates or runs anything.
 
 pub mod program;
+pub mod device_output;
 pub mod thread_state;
 pub mod launch_control;
 pub mod opencl_program;

@@ -424,7 +424,13 @@ fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
     let one = |text: &String| {
         hetckpt_ptx::lower_module(text).map_err(|error| LoadFailure::new(cuda_result::INVALID_PTX, error))
     };
-    ptx.iter().map(one).collect()
+    let mut modules: Vec<IrModule> = ptx.iter().map(one).collect::<Result<_, _>>()?;
+    if modules.len() > 1 {
+        for (module, number) in modules.iter_mut().zip(0..) {
+            module.name_strings_apart(&format!("@{number}"));
+        }
+    }
+    Ok(modules)
 }
 
 fn describe(kernel: &Kernel, target: u32, refused: Option<String>) -> KernelDescription {

@@ -23,6 +23,8 @@ pub(crate) struct End {
     pub(crate) source: RegId,
     /// The space.
     pub(crate) space: Space,
+    /// The address may be null instead; what is read there then counts for nothing.
+    pub(crate) may_be_null: bool,
     /// Line of the PTX text.
     pub(crate) line: u32,
 }
@@ -45,6 +47,7 @@ pub(crate) fn resolve(kernel: &mut Kernel, origins: &[(RegId, Space)], ends: &[E
         let expected = if end.space == Space::Shared { SHARED } else { LOCAL };
         match spaces.of(end.source) {
             found if found == expected => {}
+            found if found & SEGMENTS == 0 && end.may_be_null => {}
             found if found & SEGMENTS == 0 => return Err((end.line, UNKNOWN)),
             _ => return Err((end.line, MIXED)),
         }

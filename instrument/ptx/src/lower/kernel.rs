@@ -9,6 +9,7 @@ use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, Param, SharedSegment,
 use hetckpt_ir::types::{Space, Width};
 
 use crate::ast::{self, DeclSpace, Statement};
+use crate::device_functions;
 use crate::error::Reason;
 use crate::lower::control_flow::{DraftId, Drafts};
 use crate::lower::layout::{Segment, size_and_align};
@@ -70,6 +71,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     carry_flag: Option<RegId>,
     /// Registers that hold the generic address of shared or local memory: results of `cvta.shared`, `cvta.local`.
     pub(crate) generic_origins: Vec<(RegId, Space)>,
+    /// `vprintf` is called.
+    prints: bool,
     /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space, line.
     pub(crate) generic_ends: Vec<address_spaces::End>,
 }
@@ -97,6 +100,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             dynamic_align: SEGMENT_ALIGN,
             carry_flag: None,
             generic_origins: Vec::new(),
+            prints: false,
             generic_ends: Vec::new(),
         }
     }
@@ -167,6 +171,11 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         if let Some(block) = not_taken {
             self.drafts.start(block);
         }
+    }
+
+    /// True within `vprintf`, which gets a null address where there are no arguments.
+    pub(crate) fn is_in_vprintf(&self) -> bool {
+        self.frames.last().is_some_and(|f| f.name == device_functions::VPRINTF)
     }
 
     /// What `ret` does here.
@@ -275,7 +284,12 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
     }
 
     fn instruction(&mut self, inst: &'m ast::Instruction<'a>) {
-        self.span = Span { line: inst.line };
+        // The lines of the functions that we supply would mean nothing to anybody.
+        let is_supplied = self.frames.last().is_some_and(|f| device_functions::is_ours(f.name));
+        if !is_supplied {
+            self.span = Span { line: inst.line };
+        }
+        let span = self.span;
         let result = self.guard_of(inst).and_then(|guard| {
             self.guard = guard;
             instruction::lower(self, inst)
@@ -283,7 +297,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         self.guard = None;
         self.uses_dynamic_shared = false;
         if let Err(reason) = result {
-            self.span = Span { line: inst.line };
+            self.span = span;
             self.reject(Some(&inst.name()), &reason);
         }
     }
@@ -400,6 +414,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         for (name, symbol) in bindings {
             scope.declare_symbol(name, symbol)?;
         }
+        self.prints |= callee.name == device_functions::VPRINTF;
         let not_taken = self.branch_on_guard();
         let return_to = self.drafts.reserve();
         let span = self.span;
@@ -445,6 +460,12 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             } else {
                 self.dynamic_align
             }));
+        if self.prints
+            && let Err(reason) = self.local.place(self.names.printf_bytes.into(), 8)
+        {
+            // The arguments of the last variable may be fewer than are read.
+            self.reject(None, &reason);
+        }
         self.local.round_up(SEGMENT_ALIGN);
         self.bind_dynamic_shared();
         let end = Span { line: self.span.line };

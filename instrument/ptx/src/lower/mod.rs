@@ -1,7 +1,7 @@
 //! AST to hetIR: module variables, then each kernel, one instruction family per file.
 
 mod globals;
-mod layout;
+pub(crate) mod layout;
 mod scope;
 mod modifiers;
 mod kernel;
@@ -27,8 +27,8 @@ use std::collections::HashMap;
 
 use hetckpt_ir::module::{Module, RejectedKernel};
 
-use crate::ast;
 use crate::error::Error;
+use crate::{ast, device_functions};
 
 /// What names mean outside of functions.
 pub(crate) struct ModuleNames<'m, 'a> {
@@ -36,6 +36,8 @@ pub(crate) struct ModuleNames<'m, 'a> {
     pub(crate) variables: HashMap<&'a str, &'m ast::Variable<'a>>,
     /// Functions by name; the one with a body where there is one.
     pub(crate) functions: HashMap<&'a str, &'m ast::Function<'a>>,
+    /// What a call of `vprintf` reads from the address that it gets, bytes.
+    pub(crate) printf_bytes: u32,
 }
 
 /// Lowers a parsed text.
@@ -66,6 +68,7 @@ fn module_names<'m, 'a>(ast: &'m ast::Module<'a>) -> ModuleNames<'m, 'a> {
     let mut names = ModuleNames {
         variables: HashMap::new(),
         functions: HashMap::new(),
+        printf_bytes: device_functions::argument_bytes(ast),
     };
     for variable in &ast.variables {
         // A definition wins over an `.extern` declaration of the same name.

@@ -137,6 +137,7 @@ pub(super) fn cvta<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
                     result: converted,
                     source,
                     space,
+                    may_be_null: k.is_in_vprintf(),
                     line: k.span().line,
                 });
             }

@@ -1,0 +1,83 @@
+//! What kernels print, and assertions that fail in them.
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::job::{Job, is_mid_flight, kernels_in_flight};
+use hetckpt_e2e::program::DEVICE_PRINTF;
+use hetckpt_e2e::runner::{Context, Test};
+
+use crate::preempt::check;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("kernels_print_across_a_dump", kernels_print_across_a_dump),
+        Test::new("a_failed_assertion_is_told", a_failed_assertion_is_told),
+    ]
+}
+
+/// What a launch has printed before the dump comes out after the restore, once.
+fn kernels_print_across_a_dump(context: &mut Context) -> Result<()> {
+    let baseline = calibration::lasting(&DEVICE_PRINTF, 2)?;
+    let expected = &baseline.outcome.stdout;
+    for text in [
+        "launch 0, at first: ",
+        "launch 0, half-way: ",
+        "launch 1, at first: ",
+        " steps, 0.",
+    ] {
+        let num = expected.matches(text).count();
+        let wanted = if text.starts_with("launch") { 1 } else { 4 };
+        ensure!(num == wanted, "`{text}` stands there {num} times: {expected}");
+    }
+    ensure!(
+        expected.matches("done\n").count() == 2,
+        "not each launch has told its end: {expected}"
+    );
+    for launch in ["launched 0", "launched 1"] {
+        let mut command = DEVICE_PRINTF.command(baseline.length);
+        command.push("--progress".into());
+        let mut job = Job::start(&context.sandbox, &command)?;
+        job.wait_for_stderr(launch)?;
+        job.wait_for_kernel()?;
+        let dumped = job.dump()?;
+        let kernels = kernels_in_flight(&dumped.inspect()?);
+        ensure!(
+            kernels.iter().any(is_mid_flight),
+            "no kernel was caught part-way: {kernels:?}"
+        );
+        check(&DEVICE_PRINTF, &baseline.outcome, &dumped.restore()?.finish()?)?;
+    }
+    Ok(())
+}
+
+/// The error is CUDA's; the message too, where memory can be read after it, as it cannot with NVIDIA's driver.
+fn a_failed_assertion_is_told(context: &mut Context) -> Result<()> {
+    let mut command = DEVICE_PRINTF.command(10);
+    command.extend(["--fails", "70"].map(Into::into));
+    let outcome = Job::start(&context.sandbox, &command)?.finish()?;
+    let is_cuda = hetckpt_e2e::installation::Installation::from_device().starts_with("cuda");
+    ensure!(
+        outcome.code == 2,
+        "the program did not see an error: {}",
+        outcome.text()
+    );
+    let error = if is_cuda {
+        "unspecified launch failure"
+    } else {
+        "device-side assert triggered"
+    };
+    ensure!(outcome.stderr.contains(error), "not `{error}`: {}", outcome.text());
+    let message = "block: [1,0,0], thread: [6,0,0] Assertion `thread != bad` failed.";
+    ensure!(
+        is_cuda || outcome.stderr.contains(message),
+        "no message: {}",
+        outcome.text()
+    );
+    ensure!(
+        is_cuda || outcome.stderr.contains("device_printf.cu:26: void report("),
+        "no place: {}",
+        outcome.text()
+    );
+    Ok(())
+}
