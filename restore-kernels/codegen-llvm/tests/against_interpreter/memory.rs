@@ -101,6 +101,67 @@ fn atomics() {
     bench.check(&operands(&integers()));
 }
 
+/// The only one of 16 bits; what lies beside it is left alone.
+#[test]
+fn compare_and_swap_of_half_words() {
+    let mut bench = Bench::new();
+    bench.kernel.shared.static_bytes = 16 * (NUM_THREADS + 1);
+    for space in [Space::Global, Space::Shared] {
+        for (offset, expected) in [(0, 0), (2, 1), (4, 1), (6, 0)] {
+            let whole = slot(&mut bench, space, Type::B64);
+            let srcs = vec![bench.operand(0, Type::B64).into_operand()];
+            bench.push(Op::Store {
+                space,
+                ty: Type::B64,
+                ordering: Ordering::Weak,
+                addr: whole.clone(),
+                srcs,
+            });
+            let addr = Address {
+                offset: whole.offset + offset,
+                ..whole.clone()
+            };
+            let compared = if expected == 0 {
+                // What is there, so that it is always replaced.
+                let found = bench.kernel.add_register(Width::W16);
+                bench.push(Op::Load {
+                    space,
+                    ty: Type::B16,
+                    ordering: Ordering::Volatile,
+                    dsts: vec![Some(found)],
+                    addr: addr.clone(),
+                });
+                Operand::Reg(found)
+            } else {
+                bench.operand(1, Type::B16).into_operand()
+            };
+            let srcs = vec![compared, bench.operand(2, Type::B16).into_operand()];
+            let old = bench.kernel.add_register(Width::W16);
+            bench.push(Op::Atom {
+                op: AtomOp::Cas,
+                space,
+                ty: Type::B16,
+                ordering: Ordering::Relaxed,
+                scope: Scope::Gpu,
+                dst: Some(old),
+                addr,
+                srcs,
+            });
+            bench.result(format!("old of atom.cas.b16 at {offset}"), old, Type::B16);
+            let new = bench.kernel.add_register(Width::W64);
+            bench.push(Op::Load {
+                space,
+                ty: Type::B64,
+                ordering: Ordering::Volatile,
+                dsts: vec![Some(new)],
+                addr: whole,
+            });
+            bench.result(format!("memory of atom.cas.b16 at {offset}"), new, Type::B64);
+        }
+    }
+    bench.check(&operands(&integers()));
+}
+
 #[test]
 fn loads_and_stores() {
     let mut bench = Bench::new();

@@ -119,3 +119,18 @@ static ulong ptx_atom_xor_b64_global(volatile __global ulong *at, ulong value)
         old = found;
     }
 }
+
+// Half a word: the other half stays as it is.
+static ushort ptx_atom_cas_b16_global(volatile __global ushort *at, ushort expected, ushort value)
+{
+    volatile __global uint *const word = (volatile __global uint *)((size_t)at & ~(size_t)3);
+    const uint shift = 8 * ((size_t)at & 2);
+    uint old = *word;
+    for (;;) {
+        const ushort half_word = (ushort)(old >> shift);
+        if (half_word != expected) return half_word;
+        const uint found = atomic_cmpxchg(word, old, (old & ~(0xffffu << shift)) | (uint)value << shift);
+        if (found == old) return half_word;
+        old = found;
+    }
+}

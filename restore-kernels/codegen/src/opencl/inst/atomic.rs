@@ -24,6 +24,7 @@ impl Writer<'_> {
         };
         let number = if ty.is_signed() { "" } else { "u" };
         let element = match ty.size_bytes() {
+            2 => format!("{number}short"),
             4 => format!("{number}int"),
             8 => format!("{number}long"),
             _ => return Err(self.no_form(format!("atom.{}", ty.name()))),
@@ -93,6 +94,8 @@ impl Writer<'_> {
                 return Err(self.no_form(format!("atom of {} other than add", ty.name())));
             }
             AtomOp::Add => (format!("{family}_add"), false),
+            AtomOp::Cas if bits == 16 => ("ptx_atom_cas_b16".to_owned(), true),
+            _ if bits == 16 => return Err(self.no_form(format!("atom of {} other than cas", ty.name()))),
             AtomOp::Exch => (format!("{family}_xchg"), false),
             AtomOp::Cas => (format!("{family}_cmpxchg"), false),
             AtomOp::Min => native_if_extended("min", format!("ptx_atom_min_{sign}{bits}")),
