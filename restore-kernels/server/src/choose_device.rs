@@ -123,6 +123,7 @@ fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
     let device = OpenClDevice::open(platform, device, &options)?;
     let options = OpenClOptions {
         has_int64_extended_atomics: device.capabilities().int64_extended_atomics,
+        has_votes_of_sub_groups: device.capabilities().votes_of_sub_groups,
         ..OpenClOptions::default()
     };
     Ok(Chosen {

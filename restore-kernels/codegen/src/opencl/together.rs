@@ -103,7 +103,7 @@ impl Writer<'_> {
             self.line("block_barrier();");
             return Ok(());
         }
-        if matches!(op, WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteBallot) {
+        if is_vote(*op) {
             return self.vote(*op, dst.or(*dst_pred), (srcs, *mask), mask_of_way);
         }
         let mut lines = vec!["__local ulong *const row = lanes + (row_turn ? block_size : 0);".to_owned()];
@@ -120,7 +120,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a vote. Its bits are collected in one of four words of the warp in turn, while the next one is cleared.
+    /// Writes a vote. Its bits are collected in one of four words of the warp in turn, while the next one is cleared; where
+    /// sub-groups are warps they vote by themselves.
     fn vote(
         &mut self,
         op: WarpOp,
@@ -135,16 +136,32 @@ impl Writer<'_> {
             WarpOp::VoteAny => "votes != 0",
             _ => "votes",
         };
-        let lines = [
+        let bit = self.bits(Type::Pred, value);
+        let collected = [
             "__local uint *const word = ballots + 32 * vote_turn + (thread >> 5);".to_owned(),
             "vote_turn = vote_turn + 1 & 3;".to_owned(),
             "if (lane == 0) ballots[32 * vote_turn + (thread >> 5)] = 0;".to_owned(),
-            format!("if ({}) atomic_or(word, 1u << lane);", self.bits(Type::Pred, value)),
+            format!("if ({bit}) atomic_or(word, 1u << lane);"),
             "block_barrier();".to_owned(),
-            self.members(op, mask, mask_of_way),
-            "const uint votes = *word & members;".to_owned(),
-            self.assignment_on_way(dst, outcome, mask_of_way),
         ];
+        let members = self.members(op, mask, mask_of_way);
+        let assignment = self.assignment_on_way(dst, outcome, mask_of_way);
+        let lines = if self.votes_in_sub_groups() {
+            let mut lines = vec![
+                "uint bits;".to_owned(),
+                "if (are_warps) {".to_owned(),
+                format!("    bits = sub_group_ballot({bit}).x;"),
+                "} else {".to_owned(),
+            ];
+            lines.extend(collected.iter().map(|line| format!("    {line}")));
+            lines.extend(["    bits = *word;".to_owned(), "}".to_owned(), members]);
+            lines.extend(["const uint votes = bits & members;".to_owned(), assignment]);
+            lines
+        } else {
+            let mut lines = collected.to_vec();
+            lines.extend([members, "const uint votes = *word & members;".to_owned(), assignment]);
+            lines
+        };
         self.scope(&lines);
         Ok(())
     }
@@ -168,4 +185,9 @@ impl Writer<'_> {
             _ => assignment,
         }
     }
+}
+
+/// True if lanes tell no more than a bit each.
+pub(super) const fn is_vote(op: WarpOp) -> bool {
+    matches!(op, WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteBallot)
 }

@@ -93,6 +93,16 @@ fn bit_count() {
     check("src-bit_count", "bit_count");
 }
 
+/// The same where sub-groups may be warps.
+#[test]
+fn bit_count_in_sub_groups() {
+    let options = OpenClOptions {
+        has_votes_of_sub_groups: true,
+        ..OpenClOptions::default()
+    };
+    compare("src-bit_count", "bit_count", &options, "_sub_groups");
+}
+
 /// Rounds with a landing at a barrier.
 #[test]
 fn continuation_of_matmul() {

@@ -52,6 +52,13 @@ fn find() -> Option<Device> {
     found.map(Device::new)
 }
 
+/// True if sub-groups of 32 can be asked for and vote, in programs from source.
+pub fn has_votes_of_sub_groups(device: &Device) -> bool {
+    let extensions = device.extensions().unwrap();
+    let has = |name: &str| extensions.split_whitespace().any(|e| e == name);
+    has("cl_intel_required_subgroup_size") && has("cl_khr_subgroup_ballot") && spirv().is_none()
+}
+
 /// The compiler of SPIR-V, if the device is to be given that.
 fn spirv() -> Option<&'static Compiler> {
     static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();

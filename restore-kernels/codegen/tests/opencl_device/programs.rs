@@ -53,15 +53,16 @@ fn check(name: &str) {
     let probed = hetckpt_probes::probe(&kernel, &Default::default()).unwrap();
     let layout = ThreadStateLayout::new(&probed);
     let program = Program::from_start(probed);
-    let as_given = |block_list| {
+    let as_given = |block_list, has_votes_of_sub_groups| {
         let options = OpenClOptions {
             block_list,
+            has_votes_of_sub_groups,
             ..OpenClOptions::default()
         };
         generate(&program, &layout, &options).unwrap()
     };
-    let mut forms = vec![as_given(false)];
-    forms.extend(Some(as_given(true)).filter(|form| form.stops == Stops::Blocks));
+    let mut forms = vec![as_given(false, false)];
+    forms.extend(Some(as_given(true, false)).filter(|form| form.stops == Stops::Blocks));
     // Building takes most of the time: where there are two forms, each is run in one way.
     let both = [1, 4];
     let ways: &[&[usize]] = if forms.len() == 1 {
@@ -71,6 +72,10 @@ fn check(name: &str) {
     };
     for (form, ways) in forms.iter().zip(ways) {
         check_generated(name, device, case, &kernel, form, ways);
+    }
+    let in_sub_groups = as_given(false, true);
+    if in_sub_groups.text != forms[0].text && device::has_votes_of_sub_groups(device) {
+        check_generated(name, device, case, &kernel, &in_sub_groups, &both[..1]);
     }
 }
 

@@ -51,9 +51,15 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
     let probed = Program::from_start(probed);
     let extensions = device.extensions().unwrap();
     let (mut texts, mut memory) = (BTreeSet::new(), None);
-    for (has_int64_extended_atomics, block_list) in [(false, false), (true, false), (false, true)] {
+    for (has_int64_extended_atomics, block_list, has_votes_of_sub_groups) in [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (false, false, device::has_votes_of_sub_groups(device)),
+    ] {
         let options = OpenClOptions {
             has_int64_extended_atomics,
+            has_votes_of_sub_groups,
             block_list,
             ..OpenClOptions::default()
         };

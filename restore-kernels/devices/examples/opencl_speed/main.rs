@@ -1,8 +1,8 @@
 //! How fast generated OpenCL C is beside the same kernels by hand, and what the probes cost.
 //!
 //! `cargo run --release -p hetckpt-devices --example opencl_speed -- [--device PLATFORM:DEVICE] [--repeats N] [--text FOLDER]
-//! [KERNEL…]`. The three forms of a kernel take turns; the shortest time of each counts. What they leave in memory must be
-//! the same. `--text` keeps the generated texts.
+//! [--sub-groups] [KERNEL…]`. The three forms of a kernel take turns; the shortest time of each counts. What they leave in memory must be
+//! the same. `--text` keeps the generated texts; `--sub-groups` has votes for them.
 #![allow(clippy::print_stdout, reason = "an example")]
 #![allow(unsafe_code, reason = "calls the OpenCL driver")]
 
@@ -29,6 +29,7 @@ struct Settings {
     device: usize,
     repeats: u32,
     texts: Option<PathBuf>,
+    sub_groups: bool,
     names: Vec<String>,
 }
 
@@ -38,6 +39,7 @@ fn settings() -> Result<Settings> {
         device: 0,
         repeats: 15,
         texts: None,
+        sub_groups: false,
         names: vec![],
     };
     let mut args = std::env::args().skip(1);
@@ -50,6 +52,7 @@ fn settings() -> Result<Settings> {
                 (settings.platform, settings.device) = (platform.parse()?, device.parse()?);
             }
             "--repeats" => settings.repeats = value()?.parse()?,
+            "--sub-groups" => settings.sub_groups = true,
             "--text" => settings.texts = Some(value()?.into()),
             _ => settings.names.push(arg),
         }
@@ -99,9 +102,9 @@ fn compare(launcher: &Launcher, case: &Case, settings: &Settings) -> Result<[Dur
     let kernel = kernel_of(case)?;
     let probed = hetckpt_probes::probe(&kernel, &Default::default())?;
     let shared_bytes = kernel.shared.static_bytes;
-    let probed = text_of(probed, false)?;
+    let probed = text_of(probed, false, settings.sub_groups)?;
     // What goes in rounds has its probes in any case.
-    let plain = text_of(kernel, true).unwrap_or_else(|_| probed.clone());
+    let plain = text_of(kernel, true, settings.sub_groups).unwrap_or_else(|_| probed.clone());
     let mut all = vec![launcher.by_hand(case)?];
     for (text, form) in [(plain, "plain"), (probed, "probed")] {
         if let Some(folder) = &settings.texts {
@@ -160,10 +163,11 @@ fn kernel_of(case: &Case) -> Result<Kernel> {
     Ok(kernel)
 }
 
-fn text_of(kernel: Kernel, never_stops: bool) -> Result<OpenClProgram> {
+fn text_of(kernel: Kernel, never_stops: bool, has_votes_of_sub_groups: bool) -> Result<OpenClProgram> {
     let layout = ThreadStateLayout::new(&kernel);
     let options = OpenClOptions {
         never_stops,
+        has_votes_of_sub_groups,
         ..OpenClOptions::default()
     };
     Ok(generate(&Program::from_start(kernel), &layout, &options)?)

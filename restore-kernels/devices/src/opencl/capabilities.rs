@@ -27,6 +27,8 @@ pub struct OpenClCapabilities {
     pub max_allocation_bytes: u64,
     /// Sizes of sub-groups that a kernel may ask for; empty if the device does not say.
     pub sub_group_sizes: Vec<u64>,
+    /// Sub-groups of 32 can be asked for and vote (`cl_khr_subgroup_ballot`), in OpenCL C.
+    pub votes_of_sub_groups: bool,
     /// Intermediate language that the device takes (`SPIR-V_1.2`), if any.
     pub il_version: Option<String>,
     /// `CL_DEVICE_COMPILER_AVAILABLE`: it takes OpenCL C.
@@ -38,12 +40,13 @@ impl OpenClCapabilities {
         let extensions = device.text(device_api::CL_DEVICE_EXTENSIONS);
         let has = |name: &str| extensions.split_whitespace().any(|e| e == name);
         let float = device.number(device_api::CL_DEVICE_SINGLE_FP_CONFIG);
-        let sub_group_sizes = if has("cl_intel_required_subgroup_size") {
+        let sub_group_sizes: Vec<u64> = if has("cl_intel_required_subgroup_size") {
             let sizes = device.bytes(SUB_GROUP_SIZES_INTEL);
             sizes.chunks_exact(size_of::<usize>()).map(number).collect()
         } else {
             Vec::new()
         };
+        let has_compiler = device.number(device_api::CL_DEVICE_COMPILER_AVAILABLE) != 0;
         let il_version = Some(device.text(device_api::CL_DEVICE_IL_VERSION)).filter(|text| !text.is_empty());
         Self {
             fp64: has("cl_khr_fp64") || device.number(device_api::CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
@@ -53,9 +56,10 @@ impl OpenClCapabilities {
             f32_subnormals: float & device_api::CL_FP_DENORM != 0,
             correctly_rounded_divide_sqrt: float & device_api::CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0,
             max_allocation_bytes: device.number(device_api::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+            votes_of_sub_groups: has_compiler && sub_group_sizes.contains(&32) && has("cl_khr_subgroup_ballot"),
             sub_group_sizes,
             il_version,
-            has_compiler: device.number(device_api::CL_DEVICE_COMPILER_AVAILABLE) != 0,
+            has_compiler,
         }
     }
 
