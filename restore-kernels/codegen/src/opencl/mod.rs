@@ -192,6 +192,10 @@ impl Writer<'_> {
             Form::Together => {
                 self.divisions = Divisions::of(self.kernel, Kernel::ENTRY);
                 self.together = self.divisions.is_some();
+                let mut insts = self.kernel.blocks.iter().flat_map(|block| &block.insts);
+                self.votes_in_sub_groups = self.together
+                    && self.options.has_votes_of_sub_groups
+                    && insts.any(|inst| matches!(&inst.op, Op::Warp { op, .. } if together::is_vote(*op)));
                 self.together
             }
             Form::RoundsWithLandings => {

@@ -3,10 +3,8 @@
 use hetckpt_abi::opencl_program::{Stops, count};
 use hetckpt_abi::program::Program;
 use hetckpt_ir::entity::Span;
-use hetckpt_ir::inst::Op;
 
 use super::Error;
-use super::together::is_vote;
 use super::writer::Writer;
 
 impl Writer<'_> {
@@ -24,7 +22,7 @@ impl Writer<'_> {
             if self.has_warp_ops() {
                 self.plain_line("__local uint ballots[4 * 32];");
             }
-            if self.votes_in_sub_groups() {
+            if self.votes_in_sub_groups {
                 self.plain_line("__local uint are_others[1];");
             }
         }
@@ -71,7 +69,7 @@ impl Writer<'_> {
 
     /// Sub-groups vote where they are the block's warps, as all of its threads find.
     fn look_at_sub_groups(&mut self) {
-        if !self.votes_in_sub_groups() {
+        if !self.votes_in_sub_groups {
             return;
         }
         self.plain_line(
@@ -79,16 +77,6 @@ impl Writer<'_> {
         );
         self.plain_line("block_barrier();");
         self.plain_line("const bool are_warps = !are_others[0];");
-    }
-
-    /// True if votes are written for sub-groups too.
-    pub(super) fn votes_in_sub_groups(&self) -> bool {
-        let mut insts = self.kernel.blocks.iter().flat_map(|block| &block.insts);
-        // Where threads come together in a landing, they have been apart before.
-        self.together
-            && self.landings.is_empty()
-            && self.options.has_votes_of_sub_groups
-            && insts.any(|inst| matches!(&inst.op, Op::Warp { op, .. } if is_vote(*op)))
     }
 
     /// Declares the turns that words and rows take.
@@ -118,7 +106,7 @@ impl Writer<'_> {
         if self.together && self.has_warp_ops() {
             self.plain_line("for (uint i = 0; i < 32; i++) ballots[i] = 0;");
         }
-        if self.votes_in_sub_groups() {
+        if self.votes_in_sub_groups {
             self.plain_line("are_others[0] = 0;");
         }
     }

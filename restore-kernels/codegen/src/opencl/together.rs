@@ -146,7 +146,7 @@ impl Writer<'_> {
         ];
         let members = self.members(op, mask, mask_of_way);
         let assignment = self.assignment_on_way(dst, outcome, mask_of_way);
-        let lines = if self.votes_in_sub_groups() {
+        let lines = if self.votes_in_sub_groups {
             let mut lines = vec![
                 "uint bits;".to_owned(),
                 "if (are_warps) {".to_owned(),

@@ -41,6 +41,8 @@ pub(super) struct Writer<'a> {
     pub stops: Stops,
     /// They come together wherever they wait.
     pub together: bool,
+    /// Votes are written for sub-groups too. Never where threads go in rounds, nor where they come together after that.
+    pub votes_in_sub_groups: bool,
     /// How they do.
     pub divisions: Option<Divisions>,
     /// Where threads that go in rounds come together.
@@ -78,6 +80,7 @@ impl<'a> Writer<'a> {
             options,
             stops,
             together: false,
+            votes_in_sub_groups: false,
             divisions: None,
             landings: Vec::new(),
             masks: Vec::new(),

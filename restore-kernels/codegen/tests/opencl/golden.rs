@@ -103,6 +103,17 @@ fn bit_count_in_sub_groups() {
     compare("src-bit_count", "bit_count", &options, "_sub_groups");
 }
 
+/// A continuation goes in rounds, and its warps come together anew: no sub-groups vote there.
+#[test]
+fn continuation_in_sub_groups() {
+    let options = OpenClOptions {
+        block_list: true,
+        has_votes_of_sub_groups: true,
+        ..OpenClOptions::default()
+    };
+    compare("src-bit_count", "bit_count", &options, "_continued");
+}
+
 /// Rounds with a landing at a barrier.
 #[test]
 fn continuation_of_matmul() {
