@@ -19,6 +19,7 @@ const RUNTIME_DIR: &str = "HETCKPT_RUNTIME_DIR";
 #[derive(Debug)]
 pub struct Sandbox {
     folder: TempDir,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Sandbox {
@@ -33,7 +34,15 @@ impl Sandbox {
             .tempdir()
             .context("cannot make a folder for the test")?;
         fs::create_dir(folder.path().join("run"))?;
-        Ok(Self { folder })
+        Ok(Self {
+            folder,
+            variables: Vec::new(),
+        })
+    }
+
+    /// Sets a variable for whatever is started from now on.
+    pub fn set(&mut self, name: &'static str, value: &'static str) {
+        self.variables.push((name, value));
     }
 
     /// A file of this test.
@@ -62,6 +71,7 @@ impl Sandbox {
     pub fn equip(&self, command: &mut Command) {
         let installation = Installation::get();
         command.env(RUNTIME_DIR, self.runtime_dir());
+        command.envs(self.variables.iter().copied());
         command.env("HETCKPT_CACHE_DIR", installation.state.join("translations"));
         command.env("HETCKPT_CRIU", &installation.criu);
         // What a user's shell may have set must not decide what is tested.

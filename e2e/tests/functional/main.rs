@@ -16,6 +16,7 @@ mod namespaces;
 mod device_output;
 mod opencl_programs;
 mod opencl_refusals;
+mod bounded_launches;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     tests.extend(device_output::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
+    tests.extend(bounded_launches::tests());
     tests.extend(preempt::tests());
     runner::main(tests)
 }

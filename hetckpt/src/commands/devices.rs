@@ -11,7 +11,7 @@ use crate::output;
 
 /// Lists the devices.
 pub fn run(options: Devices) -> anyhow::Result<ExitCode> {
-    let devices = list(&Installation::find()?)?;
+    let devices = ask(&Installation::find()?, "--try-devices")?;
     if options.json {
         output::json(&Value::Array(devices));
         return Ok(ExitCode::SUCCESS);
@@ -61,15 +61,23 @@ fn opencl_features(opencl: &Value) -> Option<String> {
     if !lacks.is_empty() {
         parts.push(format!("lacks {}", lacks.join(", ")));
     }
+    if opencl["sees_host_writes"].as_bool() == Some(false) {
+        parts.push("stopped between launches of bounded length".to_owned());
+    }
     Some(parts.join("; "))
 }
 
 /// Asks the server program for the devices: only it knows drivers.
 pub fn list(installation: &Installation) -> Result<Vec<Value>, Failure> {
+    ask(installation, "--list-devices")
+}
+
+/// The same, with what only an open device shows if the argument says that it is to be tried.
+fn ask(installation: &Installation, argument: &str) -> Result<Vec<Value>, Failure> {
     let server = installation.require(installation.server.clone())?;
     let failed = |why: String| Failure::new("HK0803", format!("{} cannot list devices", server.display())).note(why);
     let output = Command::new(&server)
-        .args(["--list-devices", "--json"])
+        .args([argument, "--json"])
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())

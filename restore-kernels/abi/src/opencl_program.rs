@@ -9,6 +9,11 @@
 //! Later, threads stop in one of two ways ([`Stops`]), which are counted in [`count::STOPPED`]. The host zeroes the counts
 //! before a launch; if both are 0 after it, all blocks have finished.
 //!
+//! Where kernels do not see what the host writes while they run, a program *counts* its looks at the pause word
+//! ([`OpenClProgram::counts_looks`]): each adds the launch's [`Argument::LookPrice`], and the word says stop from
+//! [`looks::STOP`] on. The host sets it to [`looks::FULL`] while nothing runs. So all launches stop after a while, those
+//! queued behind are turned away, and the host goes on with them or does not.
+//!
 //! Threads may find the places full. They then go on, and try again at their next probe.
 
 /// An argument of a generated kernel.
@@ -37,6 +42,9 @@ pub enum Argument {
     Counts,
     /// `__global const volatile uint *`: not 0 = stop at the next probe.
     Pause,
+    /// `uint`: what a look at the pause word costs. Only programs that count them take it, and their pause word is
+    /// `__global volatile uint *`.
+    LookPrice,
     /// `uint4`: the program's grid, x first, and how many groups of a continuation go on as their slots say.
     Grid,
     /// `__global const uint *`: block of each group of a continuation; null for an ordinary launch.
@@ -62,6 +70,38 @@ pub mod count {
     /// Number of words.
     pub const NUM: usize = 4;
 }
+
+/// Values of a pause word that counts looks.
+pub mod looks {
+    /// From here on it says stop.
+    pub const STOP: u32 = 1 << 31;
+    /// What can be spent until then: prices from 1 to [`most`] of it are possible.
+    pub const BUDGET: u32 = 1 << 27;
+    /// The word when nothing has been spent.
+    pub const FULL: u32 = STOP - BUDGET;
+
+    /// The highest price where `threads` may look at the same time: the word must not overflow before one of them has set it
+    /// back to [`STOP`].
+    #[must_use]
+    pub const fn most(threads: u32) -> u32 {
+        let most = STOP / (if threads < 16 { 16 } else { threads });
+        if most == 0 { 1 } else { most }
+    }
+}
+
+/// How a program that counts looks does that. Once the word says stop it stays so: a read may be out of date, which costs an
+/// addition that is taken back, but an addition never is.
+pub const STOP_ASKED: &str = "\
+// Kernels do not see the host's writes: they stop after so many looks.
+static uint stop_asked(__global volatile uint *pause, uint look_price)
+{
+    if (*pause >> 31) return 1;
+    if (!(atomic_add(pause, look_price) >> 31)) return 0;
+    atomic_xchg(pause, 1u << 31);
+    return 1;
+}
+
+";
 
 /// How threads stop after their block has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +218,12 @@ impl OpenClProgram {
             text: text + &self.text,
             ..self.clone()
         }
+    }
+
+    /// True if it counts its looks at the pause word.
+    #[must_use]
+    pub fn counts_looks(&self) -> bool {
+        self.arguments.contains(&Argument::LookPrice)
     }
 
     /// True if groups can be told their blocks.

@@ -6,7 +6,8 @@
 //!
 //! Pausing: after [`Device::request_pause`] every launch, running or queued or given later, stops at its next probe;
 //! [`RunningLaunch::wait`] then hands out what is left of it. [`Device::end_pause`] lets later launches run again; what
-//! was stopped is started anew by the server as a continuation, on this device or another.
+//! was stopped is started anew by the server as a continuation, on this device or another. Some devices also stop of
+//! their own accord ([`Device::cuts_launches`]).
 
 use std::sync::Arc;
 
@@ -284,6 +285,13 @@ pub trait Device: Send + Sync {
     /// meanwhile would wait as well.
     fn loads_while_running(&self) -> bool {
         true
+    }
+
+    /// True if launches stop after a while though nobody has asked: nothing that the host says reaches a running kernel.
+    /// All that were given by then come back as after [`Device::request_pause`], and so do later ones. To go on, a pause is
+    /// requested and ended.
+    fn cuts_launches(&self) -> bool {
+        false
     }
 
     /// Tells all launches, present and future, to stop at their next probe. Returns as soon as they are told.

@@ -178,4 +178,8 @@ pub struct OpenClSummary {
     pub il_version: Option<String>,
     /// What kernels can need that the device lacks; those that do need it do not run there.
     pub lacks: Vec<String>,
+    /// Running kernels see what the host writes; otherwise they are stopped between launches of bounded length. `None` if it
+    /// was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sees_host_writes: Option<bool>,
 }

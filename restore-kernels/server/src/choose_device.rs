@@ -20,6 +20,8 @@ use crate::generate::Generator;
 
 /// Newest `.target` that generated PTX names.
 const NEWEST_TARGET: u32 = 90;
+/// Memory for trying out a device.
+const TRIAL_BYTES: u64 = 4 << 20;
 
 /// A device and what code it takes.
 pub struct Chosen {
@@ -111,25 +113,36 @@ fn open_cuda(number: u32) -> Result<Chosen, DeviceError> {
     })
 }
 
-fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
-    let options = OpenClDeviceOptions {
+fn opencl_options() -> OpenClDeviceOptions {
+    OpenClDeviceOptions {
         cache_dir: cache_dir(),
         il_compiler: Some(|program| {
             let made = Compiler::find().and_then(|compiler| compiler.binary(program));
             made.map_err(|e| e.to_string())
         }),
+        sees_host_writes: wants_bounded_launches().then_some(false),
         ..OpenClDeviceOptions::default()
-    };
-    let device = OpenClDevice::open(platform, device, &options)?;
+    }
+}
+
+fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
+    let device = OpenClDevice::open(platform, device, &opencl_options())?;
     let options = OpenClOptions {
         has_int64_extended_atomics: device.capabilities().int64_extended_atomics,
         has_votes_of_sub_groups: device.capabilities().votes_of_sub_groups,
+        counts_looks: device.cuts_launches(),
         ..OpenClOptions::default()
     };
     Ok(Chosen {
         device: Arc::new(device),
         generator: Generator::OpenCl(options),
     })
+}
+
+/// True if `HETCKPT_OPENCL_BOUNDED` is 1: OpenCL devices are taken for such whose running kernels do not see what the host
+/// writes, for tests.
+fn wants_bounded_launches() -> bool {
+    std::env::var_os("HETCKPT_OPENCL_BOUNDED").is_some_and(|value| value == "1")
 }
 
 /// Folder for translated code: `$HETCKPT_CACHE_DIR` (`off`: none), else the user's cache folder.
@@ -167,9 +180,9 @@ pub fn choose(wish: Wish) -> Result<Chosen, ServerError> {
     })
 }
 
-/// The devices of this machine.
+/// The devices of this machine; with `tries`, also what only an open device shows.
 #[must_use]
-pub fn summaries() -> Vec<DeviceSummary> {
+pub fn summaries(tries: bool) -> Vec<DeviceSummary> {
     let cuda = hetckpt_devices::cuda::list().unwrap_or_else(|error| {
         tracing::debug!(%error, "no CUDA devices");
         Vec::new()
@@ -180,7 +193,10 @@ pub fn summaries() -> Vec<DeviceSummary> {
     });
     let cpu = CpuDevice::describe_host();
     let opencl = opencl.iter().map(|(device, capabilities)| DeviceSummary {
-        opencl: Some(opencl_summary(capabilities)),
+        opencl: Some(OpenClSummary {
+            sees_host_writes: tries.then(|| sees_host_writes(&device.id)).flatten(),
+            ..opencl_summary(capabilities)
+        }),
         ..summary(device)
     });
     cuda.iter().map(summary).chain(opencl).chain([summary(&cpu)]).collect()
@@ -196,6 +212,25 @@ fn opencl_summary(capabilities: &OpenClCapabilities) -> OpenClSummary {
         sub_group_sizes: capabilities.sub_group_sizes.clone(),
         il_version: capabilities.il_version.clone(),
         lacks: lacks.into_iter().map(str::to_owned).collect(),
+        sees_host_writes: None,
+    }
+}
+
+/// Whether running kernels of an OpenCL device see what the host writes; `None` if it cannot be opened.
+fn sees_host_writes(id: &str) -> Option<bool> {
+    let Ok(Wish::OpenCl(platform, device)) = Wish::parse(id) else {
+        return None;
+    };
+    let options = OpenClDeviceOptions {
+        max_arena_bytes: Some(TRIAL_BYTES),
+        ..opencl_options()
+    };
+    match OpenClDevice::open(platform, device, &options) {
+        Ok(device) => Some(device.sees_host_writes),
+        Err(error) => {
+            tracing::warn!(%error, id, "cannot be tried");
+            None
+        }
     }
 }
 

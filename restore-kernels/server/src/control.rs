@@ -219,6 +219,7 @@ impl Control {
             .side
             .set(side)
             .map_err(|_| ServerError::WrongMoment("the application is connected already"))?;
+        pause::watch_cuts(session)?;
         reader::start(session, consumer)
     }
 

@@ -63,6 +63,14 @@ impl Generator {
         matches!(self, Self::OpenCl(_)) && opencl::stops(kernel) == Stops::Blocks
     }
 
+    /// True if what is generated for blocks that start at `built` does for those that start at `wanted`. Elsewhere than in
+    /// OpenCL C fewer points, and threads in step, make better code.
+    #[must_use]
+    pub fn serves(self, kernel: &Kernel, built: &StartPoints, wanted: &StartPoints) -> bool {
+        let has_all = || wanted.points.iter().all(|point| built.points.contains(point));
+        matches!(self, Self::OpenCl(_)) && (self.starts_anywhere(kernel) || has_all())
+    }
+
     /// What a device is asked to load so that `kernel` starts as `start` says.
     ///
     /// # Errors
@@ -130,5 +138,38 @@ impl Generator {
             has_barrier,
             has_warp_op,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn code_for_more_points_serves_fewer_where_there_is_a_copy_for_each() {
+        let text = "kernel \"k\" {\nbb0:\n  exit\n}\n";
+        let kernel = hetckpt_ir::text::parse::kernel(text).unwrap();
+        let points = |points: &[u32]| StartPoints {
+            points: points.to_vec(),
+            in_step: true,
+        };
+        let opencl = Generator::OpenCl(OpenClOptions::default());
+        assert!(opencl.serves(&kernel, &points(&[0, 1, 4]), &points(&[0, 4])));
+        assert!(!opencl.serves(&kernel, &points(&[0, 1]), &points(&[1, 4])));
+        assert!(!Generator::Cpu.serves(&kernel, &points(&[0, 1]), &points(&[1])));
+    }
+
+    #[test]
+    fn code_with_barriers_serves_all_points() {
+        let text = "kernel \"k\" {\nbb0:\n  barrier 0 next bb1\nbb1:\n  exit\n}\n";
+        let kernel = hetckpt_ir::text::parse::kernel(text).unwrap();
+        let points = |point| StartPoints {
+            points: vec![point],
+            in_step: false,
+        };
+        let opencl = Generator::OpenCl(OpenClOptions::default());
+        assert!(opencl.serves(&kernel, &points(1), &points(2)));
     }
 }

@@ -56,7 +56,7 @@ impl ProbedKernel {
     /// True if building for `points` would return at once.
     #[must_use]
     pub fn is_built(&self, points: Option<&StartPoints>) -> bool {
-        lock(&self.built).contains_key(&points.cloned())
+        self.known(&lock(&self.built), points).is_some()
     }
 
     /// The program that starts at `points` (`None`: the ordinary one), built now if it has not been.
@@ -64,8 +64,7 @@ impl ProbedKernel {
     /// # Errors
     /// In words.
     pub fn build(&self, points: Option<&StartPoints>) -> BuildResult<Arc<dyn LoadedKernel>> {
-        let key = points.cloned();
-        if let Some(known) = lock(&self.built).get(&key) {
+        if let Some(known) = self.known(&lock(&self.built), points) {
             return known.clone();
         }
         let started = std::time::Instant::now();
@@ -80,7 +79,24 @@ impl ProbedKernel {
             Ok(_) => tracing::debug!(kernel = %name, ?points, elapsed = ?started.elapsed(), "built"),
             Err(reason) => tracing::error!(kernel = %name, ?points, %reason, "cannot be built"),
         }
-        lock(&self.built).entry(key).or_insert(result).clone()
+        lock(&self.built).entry(points.cloned()).or_insert(result).clone()
+    }
+
+    /// What has been built for `points`, or for more than these. A device that stops every so often does so at other points
+    /// each time, and compilers take seconds.
+    fn known<'a>(
+        &self,
+        built: &'a Built,
+        points: Option<&StartPoints>,
+    ) -> Option<&'a BuildResult<Arc<dyn LoadedKernel>>> {
+        let exact = built.get(&points.cloned());
+        exact.or_else(|| {
+            let wanted = points?;
+            let serves = |start: &StartPoints| self.builder.generator.serves(&self.kernel, start, wanted);
+            let mut others = built.iter().filter(|(_, result)| result.is_ok());
+            let (_, found) = others.find(|(start, _)| start.as_ref().is_some_and(serves))?;
+            Some(found)
+        })
     }
 }
 

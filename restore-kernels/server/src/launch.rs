@@ -149,10 +149,8 @@ fn has_run(grid: &PausedGrid, before: Option<&PausedGrid>) -> bool {
 
 /// Enters how the first launch in flight of `stream` ended. Returns pending commands that may be carried out now.
 pub fn settle(session: &Session, queues: &mut Queues, stream: u64, outcome: Outcome) -> Vec<Pending> {
-    let Some(s) = queues.streams.get_mut(&stream) else {
-        return Vec::new();
-    };
-    let Some(launch) = s.in_flight.pop_front() else {
+    let in_flight = queues.streams.get_mut(&stream).map(|s| &mut s.in_flight);
+    let Some(launch) = in_flight.and_then(|launches| launches.pop_front()) else {
         return Vec::new();
     };
     let InFlight { item, probed, .. } = launch;
@@ -160,10 +158,17 @@ pub fn settle(session: &Session, queues: &mut Queues, stream: u64, outcome: Outc
     let mut is_overtaking = false;
     let ready = match outcome {
         Outcome::Paused(grid) => {
+            if !queues.is_paused && session.device.cuts_launches() {
+                queues.is_cut = true;
+                queues.is_paused = true;
+            }
             if let (Some((spec, before)), Some(probed)) = (stopped_spec(&item), probed) {
                 let was_in_step = before.and_then(|b| b.points.as_ref()).is_none_or(|start| start.in_step);
                 let stays_in_step = was_in_step && session.builder.generator.keeps_in_step();
                 let points = StartPoints::of(&grid, num_blocks(spec.grid), &probed.kernel, stays_in_step);
+                let Some(s) = queues.streams.get_mut(&stream) else {
+                    return Vec::new();
+                };
                 is_overtaking = !s.stopped.is_empty() && has_run(&grid, before.map(|b| &*b.grid));
                 let work = match points {
                     None if spec.kernel.is_some() => Work::Start(spec),

@@ -16,7 +16,10 @@ pub enum Task {
     /// Be that daemon.
     RestoreHere(PathBuf),
     /// List the devices.
-    ListDevices,
+    ListDevices {
+        /// Try out what drivers do not say.
+        tries: bool,
+    },
     /// Say the version.
     Version,
     /// Compile hetIR on standard input to LLVM IR on standard output.
@@ -41,7 +44,7 @@ pub struct Options {
 /// Usage.
 pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--device DEVICE]
        hetckpt-server --restore DIR --pid PID --restorer PID [--device DEVICE]
-       hetckpt-server --list-devices [--json]
+       hetckpt-server --list-devices|--try-devices [--json]
        hetckpt-server --emit-llvm
        hetckpt-server --version";
 
@@ -79,7 +82,8 @@ impl Options {
                 "--device" => device = value()?,
                 "--restore" => options.task = Task::Restore(value()?.into()),
                 "--restore-here" => options.task = Task::RestoreHere(value()?.into()),
-                "--list-devices" => options.task = Task::ListDevices,
+                "--list-devices" => options.task = Task::ListDevices { tries: false },
+                "--try-devices" => options.task = Task::ListDevices { tries: true },
                 "--version" => options.task = Task::Version,
                 "--emit-llvm" => options.task = Task::EmitLlvm,
                 "--json" => {}

@@ -2,6 +2,10 @@
 //!
 //! While a pause is held nothing is started: what streams still have to do is held back. What ran is found again at the
 //! front of its stream as a stopped launch. The pause ends when the last connection that holds it lets go of it.
+//!
+//! Some devices stop of their own accord after a while, since nothing that the host says reaches a running kernel
+//! ([`hetckpt_devices::device::Device::cuts_launches`]). Then nothing is started either until all launches have stopped, and
+//! everything goes on unless somebody holds a pause by then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +67,10 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
     {
         let mut queues = lock(&session.queues);
         queues.is_paused = true;
-        queues.overtaken = None;
+        // What has stopped of its own accord, part of which may be over by now, stops in order too.
+        if !queues.is_cut {
+            queues.overtaken = None;
+        }
         for s in queues.streams.values_mut() {
             s.is_draining = !s.in_flight.is_empty();
             s.stopped_at = None;
@@ -115,12 +122,18 @@ fn running_kernel(queues: &Queues) -> String {
 
 /// Lets everything go on: stopped launches as continuations, then what was held back.
 pub fn go_on(session: &Arc<Session>) {
+    start_again(session);
+    tracing::info!("running again");
+}
+
+fn start_again(session: &Arc<Session>) {
     if let Err(error) = session.device.end_pause() {
         tracing::error!(%error, "the device cannot be told that the pause is over");
     }
     let streams: Vec<u64> = {
         let mut queues = lock(&session.queues);
         queues.is_paused = false;
+        queues.is_cut = false;
         queues.builds_before_launches = !session.device.loads_while_running();
         queues.reading = Reading::On;
         queues.streams.keys().copied().collect()
@@ -129,5 +142,56 @@ pub fn go_on(session: &Arc<Session>) {
     for stream in streams {
         kick(session, stream);
     }
-    tracing::info!("running again");
+}
+
+/// If the device stops of its own accord, starts a thread that lets everything go on each time.
+///
+/// # Errors
+/// [`ServerError::Os`].
+pub fn watch_cuts(session: &Arc<Session>) -> Result<(), ServerError> {
+    if !session.device.cuts_launches() {
+        return Ok(());
+    }
+    let session = Arc::clone(session);
+    let spawned = std::thread::Builder::new()
+        .name("slices".to_owned())
+        .spawn(move || while end_cut(&session) {});
+    spawned.map(drop).map_err(|source| ServerError::Os {
+        call: "thread creation",
+        source,
+    })
+}
+
+/// Waits until all launches have stopped of their own accord, and lets them go on. False if everything is to end.
+///
+/// Whoever wants a pause meanwhile gets it, and is not made to wait for a kernel that does not stop: the lock of the holders is
+/// taken only for as long as it takes to go on.
+fn end_cut(session: &Arc<Session>) -> bool {
+    let mut queues = lock(&session.queues);
+    while !(queues.is_cut && queues.have_stopped()) {
+        if queues.is_ending {
+            return false;
+        }
+        let waited = session.changed.wait(queues);
+        queues = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    drop(queues);
+    let holds = lock(&session.holds);
+    let mut queues = lock(&session.queues);
+    if !holds.holders.is_empty() {
+        // The end of that pause is the end of this, too.
+        queues.is_cut = false;
+    }
+    if !queues.is_cut || !queues.have_stopped() {
+        return true;
+    }
+    if let Some(kernel) = queues.overtaken.take() {
+        tracing::error!(%kernel, "launches have stopped out of order");
+    }
+    drop(queues);
+    if let Err(error) = session.device.request_pause() {
+        tracing::error!(%error, "the device cannot be told to begin anew");
+    }
+    start_again(session);
+    true
 }

@@ -205,6 +205,9 @@ pub struct Queues {
     pub host_functions_done: HashSet<u64>,
     /// Nothing is started while this is set.
     pub is_paused: bool,
+    /// A launch has stopped though nobody has asked ([`hetckpt_devices::device::Device::cuts_launches`]); nothing is started
+    /// until all have.
+    pub is_cut: bool,
     /// What a pause held back goes on only once all launches of it are built: the driver loads no code while kernels run,
     /// and a pause would have to wait for that. Unset by the first launch.
     pub builds_before_launches: bool,
@@ -254,6 +257,7 @@ impl Queues {
             pending: Vec::new(),
             host_functions_done: HashSet::new(),
             is_paused: false,
+            is_cut: false,
             builds_before_launches: false,
             num_carrying_out: 0,
             reading: Reading::On,
@@ -415,14 +419,18 @@ impl Queues {
         ready
     }
 
+    /// True if no launch is on the device, and what has stopped is back in its stream.
+    #[must_use]
+    pub fn have_stopped(&self) -> bool {
+        self.streams
+            .values()
+            .all(|s| s.in_flight.is_empty() && s.stopped.is_empty())
+    }
+
     /// True if nothing changes any more while the pause holds.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.num_carrying_out == 0
-            && self
-                .streams
-                .values()
-                .all(|s| s.in_flight.is_empty() && s.stopped.is_empty() && (!s.is_busy || s.is_building))
+        self.num_carrying_out == 0 && self.have_stopped() && self.streams.values().all(|s| !s.is_busy || s.is_building)
     }
 
     /// Work that has not been done.

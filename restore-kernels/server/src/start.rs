@@ -33,7 +33,7 @@ const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 /// [`ServerError`].
 pub fn run(options: &Options) -> Result<(), ServerError> {
     match &options.task {
-        Task::ListDevices => list_devices(),
+        Task::ListDevices { tries } => list_devices(*tries),
         Task::EmitLlvm => emit_llvm(),
         Task::Version => {
             say_version();
@@ -248,8 +248,8 @@ fn reserve(pid: u32) -> Result<File, ServerError> {
 }
 
 #[allow(clippy::print_stdout, reason = "the list is this task's result")]
-fn list_devices() -> Result<(), ServerError> {
-    let json = serde_json::to_string_pretty(&summaries()).map_err(|e| ServerError::Damaged(e.to_string()))?;
+fn list_devices(tries: bool) -> Result<(), ServerError> {
+    let json = serde_json::to_string_pretty(&summaries(tries)).map_err(|e| ServerError::Damaged(e.to_string()))?;
     println!("{json}");
     Ok(())
 }

@@ -15,7 +15,8 @@ use hetckpt_ring::runtime_dir::socket_path;
 use hetckpt_server::control::{Control, SocketFile};
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
-use support::{Server, start, start_with_deadline};
+use support::fake_device::Shared;
+use support::{Server, start, start_blind, start_with_deadline};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
 
@@ -274,7 +275,7 @@ fn what_was_stopped_is_built_before_any_of_it_runs() {
     server.pause();
     let dir = tempfile::tempdir().unwrap();
     server.capture(dir.path());
-    let restored = Server::restore_on(dir.path(), &app, true);
+    let restored = Server::restore_on(dir.path(), &app, Shared::new(true));
     restored.wait_additions(1);
     restored.pause();
     let dir = tempfile::tempdir().unwrap();
@@ -283,6 +284,71 @@ fn what_was_stopped_is_built_before_any_of_it_runs() {
     assert_eq!(outs.map(|out| app.words(DEFAULT, out, 1)), [[6000], [6000]]);
     // Had the second been built while the first ran, the pause would have come after the first.
     assert!(again.device.additions.load(std::sync::atomic::Ordering::SeqCst) > 6000);
+}
+
+#[test]
+fn launches_that_stop_of_their_own_accord_go_on_in_order() {
+    let (app, server) = start_blind(50);
+    app.load();
+    let (out, kept) = (app.malloc(4096), app.malloc(4096));
+    let side = app.stream(1, true);
+    for i in 0..20 {
+        app.count(DEFAULT, out, 3, 70);
+        app.copy(DEFAULT, kept + 16 * i, out, 3);
+        app.count(side, out + 1024, 2, 110);
+    }
+    assert_eq!(app.words(DEFAULT, out, 3), [1400; 3]);
+    assert_eq!(app.words(side, out + 1024, 2), [2200; 2]);
+    for i in 0..20 {
+        let so_far = 70 * (u32::try_from(i).unwrap() + 1);
+        assert_eq!(app.words(DEFAULT, kept + 16 * i, 3), [so_far; 3]);
+    }
+    assert_eq!(
+        server.device.additions.load(std::sync::atomic::Ordering::SeqCst),
+        20 * (210 + 220)
+    );
+}
+
+#[test]
+fn pauses_come_between_launches_that_stop_of_their_own_accord() {
+    let (app, server) = start_blind(30);
+    app.load();
+    let out = app.malloc(4096);
+    let side = app.stream(1, true);
+    for _ in 0..20 {
+        app.count(DEFAULT, out, 3, 50);
+        app.count(side, out + 1024, 2, 60);
+    }
+    let additions = || server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    for i in 0..60 {
+        std::thread::sleep(Duration::from_micros(i * 173 % 9000));
+        server.pause();
+        let before = additions();
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(before, additions());
+        server.release();
+    }
+    assert_eq!(app.words(DEFAULT, out, 3), [1000; 3]);
+    assert_eq!(app.words(side, out + 1024, 2), [1200; 2]);
+}
+
+#[test]
+fn what_stops_of_its_own_accord_can_be_captured() {
+    let (app, mut server) = start_blind(40);
+    app.load();
+    let out = app.malloc(4096);
+    app.count(DEFAULT, out, 5, 200);
+    app.count(DEFAULT, out, 5, 3);
+    let mut old = Vec::new();
+    for _ in 0..4 {
+        server.wait_additions(100);
+        server.pause();
+        let dir = tempfile::tempdir().unwrap();
+        server.capture(dir.path());
+        let restored = Server::restore_on(dir.path(), &app, Shared::blind(40));
+        old.push(std::mem::replace(&mut server, restored));
+    }
+    assert_eq!(app.words(DEFAULT, out, 5), [203; 5]);
 }
 
 /// The first bytes of a cubin.

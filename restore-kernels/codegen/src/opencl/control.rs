@@ -210,18 +210,27 @@ impl Writer<'_> {
         });
     }
 
+    /// The condition under which a thread is to stop.
+    pub(super) fn stop_asked(&self) -> &'static str {
+        if self.options.counts_looks {
+            "stop_asked(pause, look_price)"
+        } else {
+            "*pause"
+        }
+    }
+
     /// A probe in a loop.
     fn poll(&mut self, point: ResumePointId, mask: Option<usize>) -> Result<(), Error> {
         match self.stops {
             _ if self.never_stops() => {}
             Stops::Blocks if self.together => self.meet(Some(point), None, mask)?,
             Stops::Blocks => {
-                self.open("if (*pause)");
+                self.open(format_args!("if ({})", self.stop_asked()));
                 self.rest_at(point);
                 self.close();
             }
             Stops::Threads => {
-                self.open("if (*pause)");
+                self.open(format_args!("if ({})", self.stop_asked()));
                 self.leave_record(point)?;
                 self.close();
             }

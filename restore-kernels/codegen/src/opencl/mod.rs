@@ -44,7 +44,7 @@ pub use error::Error;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use hetckpt_abi::opencl_program::{Argument, MEMORY_IN_ONE_BUFFER, OpenClProgram, Requirements, Stops};
+use hetckpt_abi::opencl_program::{Argument, MEMORY_IN_ONE_BUFFER, OpenClProgram, Requirements, STOP_ASKED, Stops};
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
 use hetckpt_ir::basic_block::Terminator;
@@ -68,6 +68,8 @@ pub struct OpenClOptions {
     pub has_votes_of_sub_groups: bool,
     /// Groups are told their blocks, some of which go on from where they stopped.
     pub block_list: bool,
+    /// Looks at the pause word are counted, for devices whose kernels do not see the host's writes.
+    pub counts_looks: bool,
     /// Nothing stops, not even before the start: for measuring what probes cost. Kernels whose threads do not come to their
     /// barriers all together need their probes all the same.
     pub never_stops: bool,
@@ -245,6 +247,7 @@ fn arguments(kernel: &Kernel, words: &BTreeSet<&str>, lane_bytes: u32) -> Vec<Ar
         ),
         (true, Argument::Counts),
         (true, Argument::Pause),
+        (has("look_price"), Argument::LookPrice),
         (true, Argument::Grid),
         (has("resumed"), Argument::Resumed),
         (has("resumed_slots"), Argument::ResumedSlots),
@@ -326,6 +329,9 @@ fn preamble(requires: &Requirements, words: &BTreeSet<&str>) -> String {
         }
     }
     text.push('\n');
+    if words.contains("stop_asked") {
+        text.push_str(STOP_ASKED);
+    }
     text
 }
 
@@ -368,7 +374,9 @@ fn head(kernel: &Kernel, entry: &str, arguments: &[Argument], asks_for_sub_group
             Argument::DynamicSharedBytes => "uint dynamic_shared_bytes",
             Argument::Lanes { .. } => "__local ulong *lanes",
             Argument::Counts => "__global uint *counts",
+            Argument::Pause if arguments.contains(&Argument::LookPrice) => "__global volatile uint *pause",
             Argument::Pause => "__global const volatile uint *pause",
+            Argument::LookPrice => "uint look_price",
             Argument::Grid => "uint4 grid",
             Argument::Resumed => "__global const uint *resumed",
             Argument::ResumedSlots => "__global const uchar *resumed_slots",

@@ -44,7 +44,7 @@ impl Writer<'_> {
             return self.look_at_sub_groups();
         }
         self.open("if (thread == 0)");
-        self.plain_line("told[0] = *pause;");
+        self.plain_line(format_args!("told[0] = {};", self.stop_asked()));
         self.clear_words();
         self.close();
         self.plain_line("block_barrier();");

@@ -76,7 +76,7 @@ impl Writer<'_> {
 
     /// If the block is asked to stop and there is a slot for it, the first thread says so.
     pub(super) fn take_place(&mut self) {
-        self.open("if (*pause)");
+        self.open(format_args!("if ({})", self.stop_asked()));
         self.plain_line(format_args!(
             "const uint slot = atomic_inc(&counts[{}]);",
             count::STOPPED

@@ -114,6 +114,27 @@ fn continuation_in_sub_groups() {
     compare("src-bit_count", "bit_count", &options, "_continued");
 }
 
+/// Looks are counted: barriers.
+#[test]
+fn matmul_that_counts_looks() {
+    let options = OpenClOptions {
+        counts_looks: true,
+        ..OpenClOptions::default()
+    };
+    compare("src-matmul", "matmul", &options, "_counting");
+}
+
+/// Looks are counted: threads that stop each on its own.
+#[test]
+fn control_flow_that_counts_looks() {
+    let options = OpenClOptions {
+        counts_looks: true,
+        block_list: true,
+        ..OpenClOptions::default()
+    };
+    compare("tests-control_flow", "", &options, "_counting");
+}
+
 /// Rounds with a landing at a barrier.
 #[test]
 fn continuation_of_matmul() {

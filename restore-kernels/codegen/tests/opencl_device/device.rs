@@ -182,6 +182,6 @@ fn argument_bytes(argument: &Argument, shape: Shape, params: &[u8], buffers: [cl
         ),
         // Nobody goes on, and nobody stops.
         Argument::Resumed | Argument::ResumedSlots | Argument::TurnedAway | Argument::Stopped => value(vec![0; 8]),
-        Argument::NumStopped => value(vec![0; 4]),
+        Argument::NumStopped | Argument::LookPrice => value(vec![0; 4]),
     }
 }

@@ -131,7 +131,7 @@ impl Launcher {
                 Value::Bytes(grid.as_flattened().to_vec())
             }
             Argument::Resumed | Argument::ResumedSlots | Argument::Stopped => Value::Bytes(vec![0; 8]),
-            Argument::NumStopped => Value::Bytes(vec![0; 4]),
+            Argument::NumStopped | Argument::LookPrice => Value::Bytes(vec![0; 4]),
         };
         let values: Vec<Value> = program.arguments.iter().map(value).collect();
         set_values(&kernel, &values)?;

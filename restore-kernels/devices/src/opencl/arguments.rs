@@ -18,6 +18,8 @@ pub(super) struct Values<'a> {
     pub arena: &'a [&'a Mem],
     pub counts: &'a Mem,
     pub pause: &'a Mem,
+    /// What a look at it costs, where they are counted.
+    pub look_price: u32,
     /// Groups that go on as their slots say.
     pub num_resumed: u32,
     pub resumed: Option<&'a Mem>,
@@ -66,6 +68,7 @@ fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values
         ),
         Argument::Counts => kernel.set_buffer(index, Some(values.counts)),
         Argument::Pause => kernel.set_buffer(index, Some(values.pause)),
+        Argument::LookPrice => kernel.set_value(index, &values.look_price.to_ne_bytes()),
         Argument::Grid => {
             let [x, y, z] = values.launch.grid;
             let words = [x, y, z, values.num_resumed].map(u32::to_ne_bytes);

@@ -97,6 +97,7 @@ impl Flight {
         if away == 0 && stopped == 0 {
             return Ok(PausedGrid::default());
         }
+        self.device.pausing.note_stop();
         if u64::from(away) > self.plan.num_groups {
             return Err(format!("{away} of {} blocks were turned away", self.plan.num_groups));
         }

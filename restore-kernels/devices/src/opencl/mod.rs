@@ -21,6 +21,7 @@ mod module;
 mod pool;
 mod plan;
 mod arguments;
+mod slices;
 mod pausing;
 mod queue;
 mod flight;
@@ -69,6 +70,8 @@ pub struct OpenClOptions {
     pub max_arena_bytes: Option<u64>,
     /// Most memory in one buffer, less than the device allows, for tests.
     pub max_buffer_bytes: Option<u64>,
+    /// Whether running kernels see what the host writes, where it is not to be tried out, for tests.
+    pub sees_host_writes: Option<bool>,
     /// Treats the device as one that shares no memory with the host, for tests.
     pub force_separate: bool,
     /// Makes SPIR-V, for a device that takes that and has no compiler of OpenCL C.
@@ -119,7 +122,7 @@ pub struct OpenClDevice {
     inner: Arc<OpenClInner>,
     next_queue: AtomicU64,
     /// True if running kernels see what the host writes, and so stop at their next probe when a pause is requested. Where it
-    /// is false a pause begins only once the kernels under way have ended: [`Device::request_pause`] waits for them.
+    /// is false kernels stop after a while whether a pause is requested or not ([`Device::cuts_launches`]).
     pub sees_host_writes: bool,
 }
 
@@ -162,20 +165,31 @@ impl OpenClDevice {
                 (context, arena)
             }
         };
-        let word = PauseWord::new(&context, arena.is_shared())?;
-        // Memory is shared only where that has been seen.
-        let sees_host_writes =
-            arena.is_shared() || SelfTest::new(&context, &limits, form)?.sees_host_writes(&context, false, &word)?;
+        let mut word = PauseWord::new(&context, arena.is_shared())?;
+        let sees_host_writes = match options.sees_host_writes {
+            Some(sees) => sees,
+            // Memory is shared only where that has been seen.
+            None if arena.is_shared() => true,
+            None => SelfTest::new(&context, &limits, form)?.sees_host_writes(&context, false, &word)?,
+        };
+        if !sees_host_writes {
+            tracing::info!(
+                device = description.id,
+                "running kernels do not see what the host writes: launches are of bounded length"
+            );
+            word.count_looks()?;
+        }
         let builder = Builder {
             capabilities,
             form,
+            counts_looks: !sees_host_writes,
             cache_dir: options.cache_dir.clone(),
             compiling: Mutex::default(),
             description,
         };
         let inner = OpenClInner {
+            pausing: Pausing::new(word, &limits),
             limits,
-            pausing: Pausing::new(word),
             words: WordsPool::default(),
             graves: Mutex::default(),
             transfers: context.queue()?,
@@ -325,6 +339,10 @@ impl Device for OpenClDevice {
     /// NVIDIA's driver does not; others are not trusted with it either.
     fn loads_while_running(&self) -> bool {
         self.inner.limits.is_cpu
+    }
+
+    fn cuts_launches(&self) -> bool {
+        self.inner.pausing.cuts_launches()
     }
 
     fn request_pause(&self) -> Result<(), DeviceError> {

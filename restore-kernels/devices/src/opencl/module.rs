@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use hetckpt_abi::opencl_program::OpenClProgram;
+use hetckpt_abi::opencl_program::{Argument, OpenClProgram};
 use hetckpt_ir::entity::ResumePointId;
 use opencl3::device::{CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION};
 use opencl3::kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE};
@@ -55,6 +55,8 @@ pub(super) struct Builder {
     pub description: DeviceDescription,
     pub capabilities: OpenClCapabilities,
     pub form: ProgramForm,
+    /// Programs must count their looks at the pause word; elsewhere they must not.
+    pub counts_looks: bool,
     pub cache_dir: Option<PathBuf>,
     /// Held while a compiler runs: not all of them bear company.
     pub compiling: Mutex<()>,
@@ -69,6 +71,9 @@ impl Builder {
         let missing = self.capabilities.missing(&program.requires);
         if !missing.is_empty() {
             return Err(failed(format!("the device lacks {}", missing.join(", "))));
+        }
+        if program.arguments.contains(&Argument::Pause) && program.counts_looks() != self.counts_looks {
+            return Err(failed("it takes the pause word for something else".into()));
         }
         let built = self.build_for(context, program, arena).map_err(failed)?;
         let refused = |e: ClFailure| failed(format!("{}: {}", e.call, e.reason()));

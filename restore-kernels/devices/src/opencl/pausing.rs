@@ -5,13 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use hetckpt_abi::opencl_program::looks;
+
 use super::buffers::DeviceBuffer;
 use super::failure::Result;
 use super::handles::{CommandQueue, Context, Event, Mem};
-use super::lock;
+use super::slices::Slices;
+use super::{Limits, lock};
 
 static GO: [u8; 4] = [0; 4];
 static STOP: [u8; 4] = [0xff; 4];
+/// The same for kernels that count their looks.
+static COUNT: [u8; 4] = looks::FULL.to_le_bytes();
+static STOP_COUNTING: [u8; 4] = looks::STOP.to_le_bytes();
 
 /// The word that all kernels look at.
 #[derive(Debug)]
@@ -19,13 +25,19 @@ pub(super) struct PauseWord {
     buffer: DeviceBuffer,
     /// Of its own, so that no transfer holds it up.
     queue: CommandQueue,
+    /// Kernels count their looks at it.
+    is_counting: bool,
 }
 
 impl PauseWord {
     pub fn new(context: &Context, is_shared: bool) -> Result<Self> {
         let queue = context.queue()?;
         let buffer = DeviceBuffer::zeroed(context, is_shared, 128, &queue)?;
-        Ok(Self { buffer, queue })
+        Ok(Self {
+            buffer,
+            queue,
+            is_counting: false,
+        })
     }
 
     /// The buffer that holds it.
@@ -33,9 +45,32 @@ impl PauseWord {
         &self.buffer.mem
     }
 
+    /// From now on kernels count their looks at it.
+    pub fn count_looks(&mut self) -> Result<()> {
+        self.is_counting = true;
+        self.set(false)?.map_or(Ok(()), |event| event.wait())
+    }
+
+    /// True if it says stop; only where no kernel runs.
+    fn says_stop(&self) -> Result<bool> {
+        let mut bytes = [0; 4];
+        self.buffer.read(&self.queue, &mut bytes)?;
+        let word = u32::from_le_bytes(bytes);
+        Ok(if self.is_counting {
+            word >= looks::STOP
+        } else {
+            word != 0
+        })
+    }
+
     /// Sets it; `None` if that is done already.
     pub fn set(&self, is_stop: bool) -> Result<Option<Event>> {
-        let bytes = if is_stop { &STOP } else { &GO };
+        let bytes = match (is_stop, self.is_counting) {
+            (true, false) => &STOP,
+            (false, false) => &GO,
+            (true, true) => &STOP_COUNTING,
+            (false, true) => &COUNT,
+        };
         if let Some(host) = self.buffer.host() {
             host.set_first_word(u32::from_le_bytes(*bytes));
             return Ok(None);
@@ -54,11 +89,29 @@ pub(super) struct Pausing {
     num_ended: RwLock<u64>,
     /// The last launch of each queue; the others of it have ended before.
     last: Mutex<BTreeMap<u64, Arc<Event>>>,
+    /// Where kernels count their looks.
+    slices: Option<Slices>,
+}
+
+/// A launch that is being given.
+pub(super) struct Giving<'a> {
+    slices: Option<&'a Slices>,
+    /// What its looks at the pause word cost, if they are counted.
+    pub look_price: u32,
+}
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        if let Some(slices) = self.slices {
+            slices.has_given();
+        }
+    }
 }
 
 impl Pausing {
-    pub fn new(word: PauseWord) -> Self {
+    pub fn new(word: PauseWord, limits: &Limits) -> Self {
         Self {
+            slices: word.is_counting.then(|| Slices::new(limits)),
             word,
             is_paused: AtomicBool::new(false),
             num_ended: RwLock::new(0),
@@ -76,6 +129,40 @@ impl Pausing {
         self.num_ended.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if launches stop after a while, asked or not.
+    pub fn cuts_launches(&self) -> bool {
+        self.slices.is_some()
+    }
+
+    /// Begins to give a launch of a kernel, which ends when it is noted and the result dropped. Where nothing runs the
+    /// kernel has a slice of its own: programs that wait for their launches are not cut at the sum of them.
+    pub fn give(&self, kernel: &str) -> Result<Giving<'_>> {
+        let Some(slices) = &self.slices else {
+            return Ok(Giving {
+                slices: None,
+                look_price: 0,
+            });
+        };
+        let mut current = slices.current();
+        let nothing_runs = || lock(&self.last).values().all(|event| event.is_over());
+        // Behind a launch that has stopped, and of which nobody has heard yet, nothing is to run.
+        if current.is_worth_renewing() && nothing_runs() && !self.is_paused() && !self.word.says_stop()? {
+            self.word.set(false)?.map_or(Ok(()), |event| event.wait())?;
+            current.renew();
+        }
+        Ok(Giving {
+            look_price: slices.gives(&mut current, kernel),
+            slices: Some(slices),
+        })
+    }
+
+    /// Notes that a launch has stopped.
+    pub fn note_stop(&self) {
+        if let Some(slices) = self.slices.as_ref().filter(|_| !self.is_paused()) {
+            slices.note_end();
+        }
+    }
+
     /// Notes the last launch of a queue.
     pub fn note(&self, queue: u64, event: Arc<Event>) {
         lock(&self.last).insert(queue, event);
@@ -87,11 +174,13 @@ impl Pausing {
     }
 
     pub fn request(&self) -> Result<()> {
-        self.is_paused.store(true, Ordering::SeqCst);
-        let told = self
-            .word
-            .set(true)
-            .and_then(|told| told.map_or(Ok(()), |event| event.wait()));
+        let told = {
+            // No new slice is to begin behind it.
+            let _current = self.slices.as_ref().map(Slices::current);
+            self.is_paused.store(true, Ordering::SeqCst);
+            self.word.set(true)
+        };
+        let told = told.and_then(|told| told.map_or(Ok(()), |event| event.wait()));
         if told.is_err() {
             self.is_paused.store(false, Ordering::SeqCst);
         }
@@ -110,6 +199,9 @@ impl Pausing {
             let _ = event.wait();
         }
         self.word.set(false)?.map_or(Ok(()), |event| event.wait())?;
+        if let Some(slices) = &self.slices {
+            slices.current().renew();
+        }
         *num_ended += 1;
         self.is_paused.store(false, Ordering::SeqCst);
         Ok(())

@@ -62,6 +62,7 @@ impl Queue for OpenClQueue {
             return Ok(Arc::new(Held::new(Some(plan.untouched()))));
         }
         let continuation = self.send_given(&plan).map_err(refused)?;
+        let giving = device.pausing.give(name).map_err(refused)?;
         let words = device.words.take(
             &device.context,
             device.arena.is_shared(),
@@ -77,6 +78,7 @@ impl Queue for OpenClQueue {
             arena: &arena,
             counts: &words.counts.mem,
             pause: device.pausing.word.mem(),
+            look_price: giving.look_price,
             num_resumed: plan.given.as_ref().map_or(0, |given| given.paused.len() as u32),
             resumed: continuation.as_ref().map(|c| &c.list.mem),
             resumed_slots: continuation

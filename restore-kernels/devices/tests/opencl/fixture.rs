@@ -39,6 +39,10 @@ pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
             force_separate,
             max_buffer_bytes: options.max_buffer_bytes.or(max_buffer_bytes),
             max_arena_bytes: options.max_arena_bytes.or(Some(256 << 20)),
+            // One that is made to share no memory may let no write through while kernels run; tests of slices say so themselves.
+            sees_host_writes: options
+                .sees_host_writes
+                .or((can_share && force_separate).then_some(true)),
             ..options.clone()
         };
         let alone = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,3 +15,4 @@ mod loading;
 mod memory;
 mod launching;
 mod pausing;
+mod slices;

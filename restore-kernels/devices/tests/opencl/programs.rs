@@ -44,14 +44,14 @@ typedef struct { ulong out; ulong steps; } Params;
 ulong step(ulong sum, uint i) { return sum * 6364136223846793005UL + i; }
 
 __kernel void steps(__global uchar *arena, ulong arena_base, Params params, __global uint *counts,
-                    __global const volatile uint *pause, uint4 grid, __global const uint *resumed,
+                    PAUSE_WORD, uint4 grid, __global const uint *resumed,
                     __global const uchar *slots, __global uint *turned_away, __global uchar *stopped, uint num_stopped,
                     __local ulong2 *shared MORE_ARENAS) {
     __local uint is_away;
     __local int place;
     const uint threads = get_local_size(0), t = get_local_id(0), group = get_group_id(0);
     const uint block = resumed ? resumed[group] : group;
-    if (t == 0) is_away = *pause;
+    if (t == 0) is_away = STOP_ASKED;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (is_away) {
         if (t == 0) turned_away[atomic_inc(counts)] = block;
@@ -73,7 +73,7 @@ __kernel void steps(__global uchar *arena, ulong arena_base, Params params, __gl
 const THREADS: &str = "
     if (point == 0) return;
     for (; i < params.steps; i++) {
-        if (i % 512 == 511 && *pause) {
+        if (i % 512 == 511 && STOP_ASKED) {
             const uint place = atomic_inc(counts + 1);
             if (place < num_stopped) {
                 __global uchar *record = stopped + place * (ulong)RECORD_STRIDE;
@@ -98,7 +98,7 @@ const BLOCKS: &str = "
     for (; i < params.steps; i++) {
         if (t == 0) {
             place = -1;
-            if (*pause) {
+            if (STOP_ASKED) {
                 const uint taken = atomic_inc(counts + 1);
                 if (taken < num_stopped) place = taken;
             }
@@ -123,8 +123,25 @@ const BLOCKS: &str = "
 }
 ";
 
+/// How a program looks at the pause word.
+const LOOKS: &str = "
+#define PAUSE_WORD __global const volatile uint *pause
+#define STOP_ASKED (*pause)
+";
+
+/// The same for one that counts its looks.
+const COUNTED_LOOKS: &str = "
+#define PAUSE_WORD __global volatile uint *pause, uint look_price
+#define STOP_ASKED stop_asked(pause, look_price)
+";
+
 /// A program for blocks of `threads` threads.
 pub fn steps(stops: Stops, threads: u32) -> LoadRequest {
+    steps_that(false, stops, threads)
+}
+
+/// The same; `counts_looks`: for devices that stop launches after a while.
+pub fn steps_that(counts_looks: bool, stops: Stops, threads: u32) -> LoadRequest {
     let kernel = parse::kernel(IR).unwrap();
     let layout = ThreadStateLayout::new(&kernel);
     assert_eq!(layout.bytes_per_thread, 12);
@@ -147,31 +164,41 @@ pub fn steps(stops: Stops, threads: u32) -> LoadRequest {
         .map(|(name, value)| format!("#define {name} {value}\n"))
         .collect();
     text += MEMORY_IN_ONE_BUFFER;
+    if counts_looks {
+        text += hetckpt_abi::opencl_program::STOP_ASKED;
+        text += COUNTED_LOOKS;
+    } else {
+        text += LOOKS;
+    }
     text += BEGIN;
     text += match stops {
         Stops::Threads => THREADS,
         Stops::Blocks => BLOCKS,
     };
+    let mut arguments = vec![
+        Argument::Arena,
+        Argument::ArenaBase,
+        Argument::Params { size_bytes: 16 },
+        Argument::Counts,
+        Argument::Pause,
+    ];
+    arguments.extend(counts_looks.then_some(Argument::LookPrice));
+    arguments.extend([
+        Argument::Grid,
+        Argument::Resumed,
+        Argument::ResumedSlots,
+        Argument::TurnedAway,
+        Argument::Stopped,
+        Argument::NumStopped,
+        Argument::Shared,
+    ]);
     request(
         layout,
         static_shared_bytes,
         OpenClProgram {
             text,
             entry: "steps".to_owned(),
-            arguments: vec![
-                Argument::Arena,
-                Argument::ArenaBase,
-                Argument::Params { size_bytes: 16 },
-                Argument::Counts,
-                Argument::Pause,
-                Argument::Grid,
-                Argument::Resumed,
-                Argument::ResumedSlots,
-                Argument::TurnedAway,
-                Argument::Stopped,
-                Argument::NumStopped,
-                Argument::Shared,
-            ],
+            arguments,
             requires: Requirements::default(),
             stops,
         },
@@ -183,6 +210,21 @@ pub fn expected(steps: u64) -> u64 {
     (0..steps).fold(0u64, |sum, i| {
         sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i)
     })
+}
+
+/// What the threads of a block come to of the program whose blocks stop as a whole.
+pub fn expected_of_block(threads: u32, steps: u64) -> Vec<u64> {
+    let n = threads as usize;
+    let (mut sums, mut results) = (vec![0u64; n], vec![0u64; n]);
+    for i in 0..steps {
+        let others: Vec<u64> = (0..n).map(|t| sums[(t + 1) % n]).collect();
+        for (t, other) in others.into_iter().enumerate() {
+            let step = other.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i + t as u64);
+            sums[t] = sums[t].wrapping_add(step);
+            results[t] = results[t].wrapping_add(sums[t]);
+        }
+    }
+    results
 }
 
 /// A program that only takes the arena and the parameters.

@@ -24,6 +24,10 @@ pub struct Shared {
     ended: Condvar,
     /// The driver loads no code while kernels run.
     loads_alone: bool,
+    /// Additions after which everything stops of its own accord; 0: never.
+    slice: u64,
+    /// Additions since the last pause.
+    spent: AtomicU64,
     /// Held while it waits for that: a pause cannot be requested then either.
     driver: Mutex<()>,
     /// Additions made, for tests that wait for progress.
@@ -47,6 +51,23 @@ impl Shared {
         }
     }
 
+    /// One that nothing the host says reaches while a kernel runs.
+    pub fn blind(slice: u64) -> Self {
+        Self {
+            slice,
+            ..Self::default()
+        }
+    }
+
+    /// True if kernels are to stop.
+    fn says_stop(&self) -> bool {
+        if self.slice > 0 {
+            self.spent.load(Ordering::SeqCst) >= self.slice
+        } else {
+            self.pause.load(Ordering::SeqCst)
+        }
+    }
+
     fn with<T>(&self, addr: u64, size: usize, f: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
         let mut memory = self.memory.lock().unwrap();
         let (&start, bytes) = memory
@@ -66,6 +87,7 @@ impl Shared {
             bytes.copy_from_slice(&value.to_le_bytes());
         })?;
         self.additions.fetch_add(1, Ordering::SeqCst);
+        self.spent.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -154,7 +176,7 @@ fn run(shared: &Shared, launch: &Launch) -> Result<Outcome, DeviceError> {
     let out = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
     let times = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
     let threads = launch.block.iter().product::<u32>() as usize;
-    let is_paused = || !kernel.is_opaque && shared.pause.load(Ordering::SeqCst);
+    let is_paused = || !kernel.is_opaque && shared.says_stop();
     let mut left = PausedGrid::default();
     for (block, mut count) in blocks_of(launch, kernel) {
         let started = count > 0 || !is_paused();
@@ -300,10 +322,13 @@ impl Device for FakeDevice {
         std::thread::spawn(move || {
             for (launch, running) in jobs {
                 let outcome = run(&shared, &launch).unwrap_or_else(Outcome::Failed);
-                *running.outcome.lock().unwrap() = Some(outcome);
-                running.done.store(true, Ordering::SeqCst);
                 *shared.running.lock().unwrap() -= 1;
                 shared.ended.notify_all();
+                {
+                    let mut left = running.outcome.lock().unwrap();
+                    *left = Some(outcome);
+                    running.done.store(true, Ordering::SeqCst);
+                }
                 running.changed.notify_all();
             }
         });
@@ -317,7 +342,16 @@ impl Device for FakeDevice {
         self.0.pause.store(true, Ordering::SeqCst);
         Ok(())
     }
+    fn cuts_launches(&self) -> bool {
+        self.0.slice > 0
+    }
     fn end_pause(&self) -> Result<(), DeviceError> {
+        let running = *self.0.running.lock().unwrap();
+        assert!(
+            self.0.slice == 0 || running == 0,
+            "{running} launches would go on in the next slice"
+        );
+        self.0.spent.store(0, Ordering::SeqCst);
         self.0.pause.store(false, Ordering::SeqCst);
         Ok(())
     }

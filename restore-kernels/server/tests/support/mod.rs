@@ -32,8 +32,8 @@ pub struct Server {
     pub device: Arc<Shared>,
 }
 
-fn chosen(loads_alone: bool) -> (Chosen, Arc<Shared>) {
-    let shared = Arc::new(Shared::new(loads_alone));
+fn chosen(shared: Shared) -> (Chosen, Arc<Shared>) {
+    let shared = Arc::new(shared);
     (
         Chosen {
             device: Arc::new(FakeDevice(Arc::clone(&shared))),
@@ -47,6 +47,7 @@ impl Server {
     fn connect(self, ring: &OwnedFd) -> Self {
         let (consumer, side) = Consumer::open(ring.as_fd()).unwrap();
         self.session.side.set(side).map_err(drop).unwrap();
+        pause::watch_cuts(&self.session).unwrap();
         reader::start(&self.session, consumer).unwrap();
         self
     }
@@ -73,13 +74,13 @@ impl Server {
 
     /// A new server from the files in `dir`, attached to the application.
     pub fn restore(dir: &Path, app: &App) -> Self {
-        Self::restore_on(dir, app, false)
+        Self::restore_on(dir, app, Shared::new(false))
     }
 
-    /// The same with a device that may load code only while no kernel runs.
-    pub fn restore_on(dir: &Path, app: &App, loads_alone: bool) -> Self {
+    /// The same on a device of another nature.
+    pub fn restore_on(dir: &Path, app: &App, shared: Shared) -> Self {
         let state = restore::read_state(dir, PID).unwrap();
-        let (chosen, device) = chosen(loads_alone);
+        let (chosen, device) = chosen(shared);
         let session = restore::restore(dir, PID, &state, chosen).unwrap();
         let server = Self { session, device }.connect(&app.ring);
         pause::go_on(&server.session);
@@ -91,11 +92,20 @@ pub fn start() -> (App, Server) {
     start_with_deadline(Duration::from_secs(60))
 }
 
+/// A server whose device stops of its own accord after `slice` additions, and else never.
+pub fn start_blind(slice: u64) -> (App, Server) {
+    start_on(Shared::blind(slice), Duration::from_secs(60))
+}
+
 /// A server whose kernels have so long to stop.
 pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
+    start_on(Shared::new(false), pause_deadline)
+}
+
+fn start_on(shared: Shared, pause_deadline: Duration) -> (App, Server) {
     let (ring, memory) = Producer::create().unwrap();
     let producer = Producer::new(memory, Box::new(|| true));
-    let (chosen, device) = chosen(false);
+    let (chosen, device) = chosen(shared);
     let description = chosen.device.describe();
     let virtual_device = virtual_device::of_device(&description);
     let session = Session::new(PID, chosen.device, chosen.generator, virtual_device);

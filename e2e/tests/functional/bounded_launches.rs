@@ -1,0 +1,50 @@
+//! OpenCL devices whose running kernels do not see what the host writes: launches of bounded length. Here the device server is
+//! told to take the device for one.
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::job::{Job, is_mid_flight, kernels_in_flight};
+use hetckpt_e2e::program::Program;
+use hetckpt_e2e::runner::{Context, Test};
+use hetckpt_e2e::sandbox::Sandbox;
+
+const DEVICE: &str = "opencl";
+
+/// The tests: barriers in one long launch, barriers in many blocks, many short launches.
+pub fn tests() -> Vec<Test> {
+    let test = |name: &'static str| {
+        Test::new(format!("bounded_launches/{name}"), move |context| {
+            is_cut_and_restored(context, &Program::of_the_ten(name)?)
+        })
+        .also_needs(Requirement::OpenclDevice)
+    };
+    ["persistent", "matmul", "stencil"].into_iter().map(test).collect()
+}
+
+/// Runs `program` with bounded launches to its end, and again with a dump and a restore on the way.
+fn is_cut_and_restored(context: &mut Context, program: &Program) -> Result<()> {
+    let baseline = calibration::baseline_on(DEVICE, program)?;
+    let mut sandbox = Sandbox::new()?;
+    sandbox.set("HETCKPT_OPENCL_BOUNDED", "1");
+    sandbox.set("HETCKPT_LOG", "hetckpt_devices=info");
+    let whole = Job::start_with(&sandbox, &program.command(baseline.length), DEVICE, |_| ())?.finish()?;
+    crate::preempt::check(program, &baseline.outcome, &whole)?;
+
+    let mut job = Job::start_with(&sandbox, &program.command(baseline.length), DEVICE, |_| ())?;
+    job.wait_for_kernel()?;
+    let logs = sandbox.logs();
+    ensure!(
+        logs.contains("launches are of bounded length"),
+        "the server takes the device for an ordinary one:\n{logs}"
+    );
+    let dumped = job.dump()?;
+    let mid_kernel = kernels_in_flight(&dumped.inspect()?).iter().any(is_mid_flight);
+    context.note(format!(
+        "dumped {} a kernel; pause {:?}",
+        if mid_kernel { "within" } else { "beside" },
+        dumped.seconds("pause")
+    ));
+    let outcome = dumped.restore_on(DEVICE)?.finish()?;
+    crate::preempt::check(program, &baseline.outcome, &outcome)
+}

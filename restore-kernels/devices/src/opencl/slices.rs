@@ -1,0 +1,177 @@
+//! Launches of bounded length, for a device whose kernels do not see what the host writes while they run.
+//!
+//! Such kernels count their looks at the pause word ([`hetckpt_abi::opencl_program::looks`]): after a *slice* of about
+//! [`SLICE`] all of them stop, and what is queued behind them is turned away. Nobody may have asked for that; then the
+//! server lets everything go on in a new slice. How long a look lasts differs from kernel to kernel by orders of magnitude, so each has
+//! its price, which follows from how long its slices were. One number of looks for all of them would make the slice after
+//! a change of kernels as long as the two differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use hetckpt_abi::opencl_program::looks;
+
+use super::{Limits, lock};
+
+/// How long a slice is to last: short beside what a pause may take, long beside what going on costs.
+const SLICE: Duration = Duration::from_millis(100);
+/// A slice begins anew where nothing runs, unless it has only just begun: that takes a read and a write.
+const WORTH_RENEWING: Duration = Duration::from_millis(50);
+/// Looks of each multiprocessor in the first slice of a kernel: some milliseconds where it goes round a loop.
+const FIRST_LOOKS: u32 = 2048;
+/// Threads of a multiprocessor that may look at the same time, generously.
+const THREADS_PER_MULTIPROCESSOR: u32 = 4096;
+/// How much dearer, and how much cheaper, looks become at once.
+const DEARER: f64 = 8.0;
+const CHEAPER: f64 = 0.25;
+
+/// What looks cost, and the slice that runs.
+#[derive(Debug)]
+pub(super) struct Slices {
+    first_price: u32,
+    highest_price: u32,
+    current: Mutex<Current>,
+}
+
+/// The slice that runs. Its lock orders changes of the pause word.
+#[derive(Debug, Default)]
+pub(super) struct Current {
+    /// By the kernel's name, which its continuations share.
+    prices: BTreeMap<String, u32>,
+    /// When its first launch was given.
+    began: Option<Instant>,
+    /// Kernels that were launched in it.
+    kernels: BTreeSet<String>,
+    /// It is over, and its length taken.
+    is_over: bool,
+    /// Launches that are being given.
+    num_giving: u32,
+}
+
+impl Slices {
+    pub fn new(limits: &Limits) -> Self {
+        let cores = limits.num_multiprocessors.max(1);
+        let highest_price = looks::most(cores.saturating_mul(THREADS_PER_MULTIPROCESSOR)).min(looks::BUDGET);
+        let first_price = looks::BUDGET / cores.saturating_mul(FIRST_LOOKS);
+        Self {
+            first_price: first_price.clamp(1, highest_price),
+            highest_price,
+            current: Mutex::default(),
+        }
+    }
+
+    pub fn current(&self) -> MutexGuard<'_, Current> {
+        lock(&self.current)
+    }
+
+    /// Notes that a launch is given from now on, until [`Self::has_given`]; what its looks cost.
+    pub fn gives(&self, current: &mut Current, kernel: &str) -> u32 {
+        current.num_giving += 1;
+        current.began.get_or_insert_with(Instant::now);
+        if !current.kernels.contains(kernel) {
+            current.kernels.insert(kernel.to_owned());
+        }
+        current.prices.get(kernel).copied().unwrap_or(self.first_price)
+    }
+
+    /// The launch is given, or has failed to be.
+    pub fn has_given(&self) {
+        let mut current = self.current();
+        current.num_giving = current.num_giving.saturating_sub(1);
+    }
+
+    /// Takes the length of a slice that is over because all is spent.
+    pub fn note_end(&self) {
+        let mut current = self.current();
+        let Some(began) = current.began.filter(|_| !current.is_over) else {
+            return;
+        };
+        current.is_over = true;
+        let lasted = began.elapsed();
+        for kernel in std::mem::take(&mut current.kernels) {
+            let price = current.prices.entry(kernel).or_insert(self.first_price);
+            *price = next_price(*price, lasted, self.highest_price);
+        }
+        tracing::trace!(?lasted, prices = ?current.prices, "slice");
+    }
+}
+
+impl Current {
+    /// True if a new slice is worth its while; only where no launch is under way.
+    pub fn is_worth_renewing(&self) -> bool {
+        self.num_giving == 0 && self.began.is_some_and(|began| began.elapsed() > WORTH_RENEWING)
+    }
+
+    /// The next slice begins with the next launch.
+    pub fn renew(&mut self) {
+        self.began = None;
+        self.kernels.clear();
+        self.is_over = false;
+    }
+}
+
+/// What looks are to cost after a slice that `lasted` so long.
+fn next_price(price: u32, lasted: Duration, highest: u32) -> u32 {
+    let factor = (lasted.as_secs_f64() / SLICE.as_secs_f64()).clamp(CHEAPER, DEARER);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most eight times 32 bits, and more than 0"
+    )]
+    let next = (f64::from(price) * factor).ceil() as u64;
+    u32::try_from(next).unwrap_or(highest).clamp(1, highest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slices(num_multiprocessors: u32) -> Slices {
+        Slices::new(&Limits {
+            max_shared_bytes: 0,
+            num_multiprocessors,
+            is_cpu: false,
+            max_stopped_bytes: 0,
+        })
+    }
+
+    #[test]
+    fn prices_come_to_rest_where_a_slice_has_its_length() {
+        for look in [20e-9, 3e-6, 1e-3] {
+            let highest = 1 << 18;
+            let lasts = |price: u32| f64::from(looks::BUDGET) / f64::from(price) * look;
+            let mut price = 1 << 15;
+            for _ in 0..12 {
+                price = next_price(price, Duration::from_secs_f64(lasts(price)), highest);
+            }
+            let is_right = (0.05..0.2).contains(&lasts(price));
+            assert!(is_right || price == highest, "{look}: {price}, {}", lasts(price));
+        }
+    }
+
+    #[test]
+    fn no_number_of_threads_overflows_the_word() {
+        for cores in [0, 1, 2, 132, 1 << 14, 1 << 25, u32::MAX] {
+            let slices = slices(cores);
+            let threads = u64::from(cores.max(1)) * u64::from(THREADS_PER_MULTIPROCESSOR);
+            let added = threads.min(u64::from(u32::MAX)) * u64::from(slices.highest_price);
+            assert!(added <= u64::from(looks::STOP) || slices.highest_price == 1);
+            assert!((1..=slices.highest_price).contains(&slices.first_price));
+        }
+    }
+
+    #[test]
+    fn a_kernel_keeps_its_price() {
+        let slices = slices(2);
+        let first = slices.gives(&mut slices.current(), "k");
+        slices.has_given();
+        assert!(!slices.current().is_worth_renewing());
+        slices.note_end();
+        // Its length is taken once.
+        slices.note_end();
+        slices.current().renew();
+        assert_eq!(slices.gives(&mut slices.current(), "k"), first / 4);
+        assert_eq!(slices.gives(&mut slices.current(), "other"), first);
+    }
+}
