@@ -85,6 +85,14 @@ fn tree(root: i32) -> Vec<i32> {
     tree
 }
 
+/// Processes that this one has started, or adopted.
+pub fn children() -> BTreeSet<i32> {
+    let own = nix::unistd::getpid().as_raw();
+    let all = procfs::process::all_processes().into_iter().flatten().flatten();
+    let stats = all.filter_map(|process| process.stat().ok());
+    stats.filter(|stat| stat.ppid == own).map(|stat| stat.pid).collect()
+}
+
 /// Those in the tree of `root` that somebody has stopped, by SIGSTOP or at a terminal.
 pub fn stopped(root: i32) -> BTreeSet<i32> {
     tree(root).into_iter().filter(|&pid| is_stopped(pid)).collect()

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
@@ -13,6 +14,9 @@ use nix::unistd::Pid;
 
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
+
+/// Times that what a killed CRIU has left is looked for.
+const MAX_LOOKS: usize = 1000;
 
 /// What CRIU is to do.
 pub struct Call<'a> {
@@ -90,9 +94,21 @@ fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatu
     Ok((status, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Ends what a CRIU that was killed has left: processes with its very arguments, of which the work folder is no other's.
+/// Ends what a CRIU that was killed has left: processes with its very arguments, of which the work folder is no other's. What
+/// one of them starts while it is looked for is found the next time.
 fn end_left(work_folder: &Path) {
+    for _ in 0..MAX_LOOKS {
+        if !end_found(work_folder) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// True if there were any.
+fn end_found(work_folder: &Path) -> bool {
     let folder = work_folder.as_os_str().as_bytes();
+    let mut is_any = false;
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();
     for process in processes {
         let arguments = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
@@ -100,8 +116,10 @@ fn end_left(work_folder: &Path) {
         if words.windows(2).any(|pair| pair[0] == b"-W" && pair[1] == folder) {
             // One that has ended meanwhile needs no signal.
             let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+            is_any = true;
         }
     }
+    is_any
 }
 
 /// The first line in a CRIU log that tells what went wrong: our plugin's words before CRIU's own.

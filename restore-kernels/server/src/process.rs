@@ -17,6 +17,13 @@ pub fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// True unless there is no process `pid`.
+#[must_use]
+pub fn is_there(pid: u32) -> bool {
+    let pid = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
+    pid.is_ok_and(|pid| nix::sys::signal::kill(pid, None) != Err(nix::errno::Errno::ESRCH))
+}
+
 /// Waits until the process has ended.
 pub fn wait_pidfd(pidfd: &OwnedFd) {
     loop {

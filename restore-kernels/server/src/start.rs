@@ -112,10 +112,13 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, expected: Expect
             end_without_application(&control, "nobody has connected", || {
                 std::thread::sleep(CONNECT_DEADLINE)
             })?;
-            // Dumped and ended while its server was starting, say.
-            if let Some(pidfd) = crate::process::open_pidfd(control.session.app_pid) {
+            // Dumped and ended while its server was starting, say, or before it came here.
+            let pidfd = crate::process::open_pidfd(control.session.app_pid);
+            if pidfd.is_some() || !crate::process::is_there(control.session.app_pid) {
                 let why = "the application ended before it had said hello";
-                end_without_application(&control, why, move || crate::process::wait_pidfd(&pidfd))?;
+                end_without_application(&control, why, move || {
+                    pidfd.iter().for_each(crate::process::wait_pidfd);
+                })?;
             }
         }
         Expected::Attach { restorer } => {

@@ -4,6 +4,7 @@
 mod stdio;
 mod rewind;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -28,7 +31,7 @@ use crate::namespaces::create::{Job, run_inside};
 use crate::result_file::ResultFile;
 use crate::snapshot::Snapshot;
 use crate::supervise::{self, HeldSignals, Relay};
-use crate::{criu, namespaces, output, snapshot_files};
+use crate::{criu, namespaces, output, snapshot_files, target};
 
 /// What became of the program if a restore fails.
 const NOTHING_STARTED: &str = "nothing was started; the snapshot is as it was";
@@ -197,9 +200,21 @@ fn run_criu(
         needs_terminal: restorable.needs.has_terminal,
         failure_code: "HK0904",
     };
+    let before = target::children();
     criu::run::run(found, &call).map_err(|failure| {
+        end_half_restored(&before);
         failure
             .help("`hetckpt check` says what the snapshot needs and this machine lacks")
             .state(NOTHING_STARTED)
     })
+}
+
+/// Ends what a CRIU that has failed, or was killed, leaves of the program: processes that wait for it for ever, or run
+/// though the restore is said to have failed. They are our children unless the program was to be detached.
+fn end_half_restored(before: &BTreeSet<i32>) {
+    for &child in target::children().difference(before) {
+        target::end(child);
+        // Its end was ours to bring about and is nobody else's to notice.
+        let _ = waitpid(Pid::from_raw(child), Some(WaitPidFlag::WNOHANG));
+    }
 }
