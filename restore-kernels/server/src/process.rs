@@ -24,6 +24,21 @@ pub fn is_there(pid: u32) -> bool {
     pid.is_ok_and(|pid| nix::sys::signal::kill(pid, None) != Err(nix::errno::Errno::ESRCH))
 }
 
+/// Ends process `pid` if it was started after this one; true if it was told to. An older one is somebody else's.
+#[must_use]
+pub fn end_younger(pid: u32) -> bool {
+    // Field 22, in clock ticks since the machine's start; the second may have blanks and brackets (proc(5)).
+    let start_time = |pid: &str| -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.split_whitespace().nth(19)?.parse().ok()
+    };
+    let (own, other) = (start_time("self"), start_time(&pid.to_string()));
+    let is_younger = own.is_some() && other >= own;
+    let pid = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
+    is_younger && pid.is_ok_and(|pid| nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).is_ok())
+}
+
 /// Waits until the process has ended.
 pub fn wait_pidfd(pidfd: &OwnedFd) {
     loop {

@@ -123,7 +123,14 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, expected: Expect
         }
         Expected::Attach { restorer } => {
             let why = "whoever restored the application has ended";
-            end_without_application(&control, why, move || crate::process::wait_pidfd(&restorer))?;
+            let watched = Arc::clone(&control.session);
+            end_without_application(&control, why, move || {
+                crate::process::wait_pidfd(&restorer);
+                // It may have been rebuilt but for the last step, for which it would wait for ever.
+                if watched.side.get().is_none() && crate::process::end_younger(watched.app_pid) {
+                    tracing::info!(pid = watched.app_pid, "ended the application, which was half restored");
+                }
+            })?;
         }
     }
     ready.succeeded();
