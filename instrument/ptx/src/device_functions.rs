@@ -25,7 +25,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 /// Bytes to be copied of a call's arguments. They lie in a variable of the caller's; which one, and how much of it counts,
 /// only the format string knows.
-pub(crate) fn argument_bytes(module: &Module<'_>) -> u32 {
+fn argument_bytes(module: &Module<'_>) -> u32 {
     let statements = module.functions.iter().filter_map(|f| f.body.as_deref()).flatten();
     let sizes = statements.filter_map(|statement| match statement {
         Statement::Variable(variable) if variable.space == DeclSpace::Local => size_and_align(variable).ok(),
@@ -35,8 +35,16 @@ pub(crate) fn argument_bytes(module: &Module<'_>) -> u32 {
     u32::try_from(largest.min(MAX_ARGUMENT_BYTES).next_multiple_of(8)).unwrap_or(0)
 }
 
-/// The bodies of what `module` declares and does not define, with the buffer they write to; `None` if it needs none.
-pub(crate) fn text(module: &Module<'_>) -> Option<String> {
+/// What is supplied to a module.
+pub(crate) struct Supplied {
+    /// Bodies, and the buffer they write to, as PTX.
+    pub(crate) text: String,
+    /// What a call of `vprintf` reads from the address that it gets, bytes.
+    pub(crate) printf_bytes: u32,
+}
+
+/// The bodies of what `module` declares and does not define; `None` if it needs none.
+pub(crate) fn supply(module: &Module<'_>) -> Option<Supplied> {
     let is_missing = |name| {
         let mut named = module.functions.iter().filter(|f| f.name == name).peekable();
         named.peek().is_some() && named.all(|f| f.body.is_none())
@@ -89,7 +97,10 @@ pub(crate) fn text(module: &Module<'_>) -> Option<String> {
         publish(&mut text);
         text.push_str("$full:\n\ttrap;\n\tret;\n}\n");
     }
-    Some(text)
+    Some(Supplied {
+        text,
+        printf_bytes: argument_bytes,
+    })
 }
 
 /// Takes the next record: its address in `%d3`, its number plus one in `%r3`. Goes to `$full` if there is none free.

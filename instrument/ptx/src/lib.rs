@@ -25,16 +25,16 @@ pub fn lower_module(text: &str) -> Result<hetckpt_ir::module::Module, Error> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(Error::TooLarge { size_bytes: text.len() });
     }
-    let supplied;
+    let (supplied, printf_bytes);
     let mut module = parse::parse_module(text);
     if !module.errors.is_empty() {
         return Err(Error::Syntax { errors: module.errors });
     }
-    if let Some(text) = device_functions::text(&module) {
-        supplied = text;
-        let parsed = parse::parse_module(&supplied);
-        module.variables.extend(parsed.variables);
-        module.functions.extend(parsed.functions);
-    }
-    lower::lower(&module)
+    (supplied, printf_bytes) = device_functions::supply(&module)
+        .map(|supplied| (supplied.text, supplied.printf_bytes))
+        .unwrap_or_default();
+    let parsed = parse::parse_module(&supplied);
+    module.variables.extend(parsed.variables);
+    module.functions.extend(parsed.functions);
+    lower::lower(&module, printf_bytes)
 }

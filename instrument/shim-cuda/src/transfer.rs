@@ -83,14 +83,14 @@ impl Transfer {
 /// Does the copy in `stream`.
 pub fn run(current: &Current, transfer: Transfer, stream: StreamId, mode: Mode) -> Outcome {
     let session = current.session;
-    let result = start(session, transfer, stream, mode);
+    let result = carry_out(session, transfer, stream, mode);
     if mode == Mode::Sync {
         session.output.print(session);
     }
     result
 }
 
-fn start(session: &Session, transfer: Transfer, stream: StreamId, mode: Mode) -> Outcome {
+fn carry_out(session: &Session, transfer: Transfer, stream: StreamId, mode: Mode) -> Outcome {
     if transfer.width == 0 || transfer.rows == 0 {
         return Ok(());
     }

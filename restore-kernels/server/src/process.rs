@@ -4,7 +4,12 @@
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use procfs::ProcResult;
+use procfs::process::Process;
 
 /// A descriptor that becomes readable when process `pid` ends; `None` if there is none to be had.
 #[must_use]
@@ -20,23 +25,23 @@ pub fn open_pidfd(pid: u32) -> Option<OwnedFd> {
 /// True unless there is no process `pid`.
 #[must_use]
 pub fn is_there(pid: u32) -> bool {
-    let pid = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
-    pid.is_ok_and(|pid| nix::sys::signal::kill(pid, None) != Err(nix::errno::Errno::ESRCH))
+    as_pid(pid).is_some_and(|pid| kill(pid, None) != Err(Errno::ESRCH))
 }
 
 /// Ends process `pid` if it was started after this one; true if it was told to. An older one is somebody else's.
 #[must_use]
 pub fn end_younger(pid: u32) -> bool {
-    // Field 22, in clock ticks since the machine's start; the second may have blanks and brackets (proc(5)).
-    let start_time = |pid: &str| -> Option<u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (_, fields) = stat.rsplit_once(')')?;
-        fields.split_whitespace().nth(19)?.parse().ok()
+    let Some(pid) = as_pid(pid) else { return false };
+    let start_time = |process: ProcResult<Process>| process.and_then(|p| p.stat()).map(|stat| stat.starttime);
+    let is_younger = match (start_time(Process::myself()), start_time(Process::new(pid.as_raw()))) {
+        (Ok(own), Ok(other)) => other >= own,
+        _ => false,
     };
-    let (own, other) = (start_time("self"), start_time(&pid.to_string()));
-    let is_younger = own.is_some() && other >= own;
-    let pid = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
-    is_younger && pid.is_ok_and(|pid| nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).is_ok())
+    is_younger && kill(pid, Signal::SIGKILL).is_ok()
+}
+
+fn as_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().map(Pid::from_raw)
 }
 
 /// Waits until the process has ended.

@@ -27,8 +27,8 @@ use std::collections::HashMap;
 
 use hetckpt_ir::module::{Module, RejectedKernel};
 
+use crate::ast;
 use crate::error::Error;
-use crate::{ast, device_functions};
 
 /// What names mean outside of functions.
 pub(crate) struct ModuleNames<'m, 'a> {
@@ -41,13 +41,13 @@ pub(crate) struct ModuleNames<'m, 'a> {
 }
 
 /// Lowers a parsed text.
-pub(crate) fn lower(ast: &ast::Module<'_>) -> Result<Module, Error> {
+pub(crate) fn lower(ast: &ast::Module<'_>, printf_bytes: u32) -> Result<Module, Error> {
     if let Some((bits, line)) = ast.address_size
         && bits != 64
     {
         return Err(Error::AddressSize { line, bits });
     }
-    let names = module_names(ast);
+    let names = module_names(ast, printf_bytes);
     let mut module = Module {
         globals: globals::lower_globals(ast, &names)?,
         ..Module::default()
@@ -64,11 +64,11 @@ pub(crate) fn lower(ast: &ast::Module<'_>) -> Result<Module, Error> {
     Ok(module)
 }
 
-fn module_names<'m, 'a>(ast: &'m ast::Module<'a>) -> ModuleNames<'m, 'a> {
+fn module_names<'m, 'a>(ast: &'m ast::Module<'a>, printf_bytes: u32) -> ModuleNames<'m, 'a> {
     let mut names = ModuleNames {
         variables: HashMap::new(),
         functions: HashMap::new(),
-        printf_bytes: device_functions::argument_bytes(ast),
+        printf_bytes,
     };
     for variable in &ast.variables {
         // A definition wins over an `.extern` declaration of the same name.

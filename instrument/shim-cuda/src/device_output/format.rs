@@ -15,7 +15,7 @@ struct Conversion {
     head: Vec<u8>,
     /// The letter.
     letter: u8,
-    /// Bytes of an integer argument: 4, or 8 with `l`, `ll`, `j`, `z`, `t`.
+    /// Bytes of an integer that count: 4, or 8 with `l`, `ll`, `j`, `z`, `t`, 2 with `h`, 1 with `hh`.
     integer_bytes: usize,
     /// Length of the specification.
     length: usize,
@@ -41,12 +41,16 @@ impl Conversion {
         let head = text[..at].to_vec();
         let lengths = at;
         skip(&mut at, |b| b"hljztL".contains(&b), 2);
-        let is_long = text[lengths..at].iter().any(|b| b"ljzt".contains(b));
         let letter = *text.get(at)?;
         b"diouxXcsfFeEgGaAp".contains(&letter).then_some(Self {
             head,
             letter,
-            integer_bytes: if is_long || letter == b'p' { 8 } else { 4 },
+            integer_bytes: match &text[lengths..at] {
+                b"hh" => 1,
+                b"h" => 2,
+                b"" => 4,
+                _ => 8,
+            },
             length: at + 1,
         })
     }
@@ -106,17 +110,20 @@ fn convert(text: &mut Vec<u8>, conversion: &Conversion, arguments: &mut Argument
             c_library::format_string(text, head, &string);
         }
         b'c' => c_library::format_character(text, head, arguments.take(4) as u8),
-        letter @ (b'd' | b'i') if conversion.integer_bytes == 4 => {
-            // Sign-extended: the C library gets all integers as `long long`.
-            let value = i64::from(arguments.take(4) as u32 as i32);
-            c_library::format_integer(text, head, letter, value as u64);
-        }
         b'p' => {
             let addr = arguments.take(8);
             c_library::format_pointer(text, head, addr);
         }
         letter @ (b'd' | b'i' | b'o' | b'u' | b'x' | b'X') => {
-            c_library::format_integer(text, head, letter, arguments.take(conversion.integer_bytes));
+            // Whatever is shorter lies there as an `int`, and the C library gets it as a `long long`.
+            let value = arguments.take(conversion.integer_bytes.max(4));
+            let unused = 64 - 8 * conversion.integer_bytes as u32;
+            let value = value << unused;
+            let value = match letter {
+                b'd' | b'i' => (value as i64 >> unused) as u64,
+                _ => value >> unused,
+            };
+            c_library::format_integer(text, head, letter, value);
         }
         letter => c_library::format_double(text, head, letter, f64::from_bits(arguments.take(8))),
     }
@@ -164,7 +171,8 @@ mod tests {
             printed("[%06d|%-#6x|%.2e|%7.3s]", &bytes),
             "[000042|0x2a  |2.00e+00|    blo]"
         );
-        assert_eq!(printed("%hhd %5hd", &[7, 0, 0, 0, 8]), "7     0");
+        assert_eq!(printed("%hhd %5hd", &[0xfe, 1, 0, 0, 8]), "-2     0");
+        assert_eq!(printed("%hu %hx", &[1, 2, 3, 4, 5, 6, 7, 8]), "513 605");
         assert_eq!(printed("%p", &16_u64.to_le_bytes()), "0x10");
     }
 
