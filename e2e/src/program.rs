@@ -108,6 +108,9 @@ pub const DEVICE_PRINTF: Program = Program {
     ..program("device_printf", "iterations", 10_000)
 };
 
+/// Kernels that wait for a time to pass. What they print does not depend on its length.
+pub const CLOCKS: Program = program("clocks", "milliseconds", 10);
+
 /// A program with machine code but no PTX.
 pub const NO_PTX: Program = Program {
     longest: u64::MAX,

@@ -14,6 +14,7 @@ mod doctor;
 mod check;
 mod namespaces;
 mod device_output;
+mod clocks;
 mod opencl_programs;
 mod opencl_refusals;
 mod bounded_launches;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     tests.extend(check::tests());
     tests.extend(namespaces::tests());
     tests.extend(device_output::tests());
+    tests.extend(clocks::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
     tests.extend(bounded_launches::tests());

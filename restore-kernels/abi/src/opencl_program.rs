@@ -45,6 +45,9 @@ pub enum Argument {
     /// `uint`: what a look at the pause word costs. Only programs that count them take it, and their pause word is
     /// `__global volatile uint *`.
     LookPrice,
+    /// `__global const volatile ulong *`: nanoseconds of the host's clock, which the host writes there again and again while such
+    /// kernels run. OpenCL C has no clock.
+    HostClock,
     /// `uint4`: the program's grid, x first, and how many groups of a continuation go on as their slots say.
     Grid,
     /// `__global const uint *`: block of each group of a continuation; null for an ordinary launch.
@@ -224,6 +227,12 @@ impl OpenClProgram {
     #[must_use]
     pub fn counts_looks(&self) -> bool {
         self.arguments.contains(&Argument::LookPrice)
+    }
+
+    /// True if its kernels look at the host's clock.
+    #[must_use]
+    pub fn reads_clock(&self) -> bool {
+        self.arguments.contains(&Argument::HostClock)
     }
 
     /// True if groups can be told their blocks.

@@ -17,9 +17,17 @@ fn refusal(body: &str) -> Error {
 }
 
 #[test]
-fn clocks() {
-    let error = refusal("mov.u32 %r2, %clock;");
-    assert_eq!(error.to_string(), "kernel `k`, line 10: OpenCL C has no form of %clock");
+fn instructions_of_one_device() {
+    let kernel = hetckpt_ir::text::parse::kernel(
+        "kernel \"k\" {\n  resume rp0 entry bb0\nbb0:\n  poll rp0, bb1\nbb1:\n  opaque \"wgmma.fence;\" uses {} defs {}\n  exit\n}\n",
+    );
+    let kernel = kernel.unwrap();
+    let layout = ThreadStateLayout::new(&kernel);
+    let error = generate(&Program::from_start(kernel), &layout, &OpenClOptions::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel `k`, line 0: OpenCL C has no form of `wgmma.fence;`"
+    );
 }
 
 #[test]

@@ -172,6 +172,8 @@ fn argument_bytes(argument: &Argument, shape: Shape, params: &[u8], buffers: [cl
         Argument::DynamicSharedBytes => value(shape.dynamic_shared_bytes.to_ne_bytes().to_vec()),
         Argument::Lanes { bytes_per_thread } => (vec![], Some(threads * *bytes_per_thread as usize)),
         Argument::Counts => value((buffers[1] as usize).to_ne_bytes().to_vec()),
+        // It stands still.
+        Argument::HostClock => value((buffers[2] as usize).to_ne_bytes().to_vec()),
         Argument::Pause => value((buffers[2] as usize).to_ne_bytes().to_vec()),
         Argument::Grid => value(
             [shape.grid.as_slice(), &[0]]

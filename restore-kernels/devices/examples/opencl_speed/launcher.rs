@@ -105,7 +105,7 @@ impl Launcher {
         let end = offsets.last().copied().unwrap_or_default() + case.buffers.last().map_or(0, Vec::len);
         let arena = self.buffer(end)?;
         let num_blocks = case.grid.iter().product::<u32>() as usize;
-        let words = [count::NUM * 4, 4, num_blocks * 4].map(|bytes| self.buffer(bytes));
+        let words = [count::NUM * 4, 8, num_blocks * 4].map(|bytes| self.buffer(bytes));
         let [counts, pause, turned_away] = words;
         let mut words = [counts?, pause?, turned_away?];
         for buffer in &mut words {
@@ -124,7 +124,7 @@ impl Launcher {
             Argument::DynamicSharedBytes => Value::Bytes(case.dynamic_shared_bytes.to_ne_bytes().to_vec()),
             Argument::Lanes { bytes_per_thread } => Value::Local((threads * bytes_per_thread) as usize),
             Argument::Counts => Value::Bytes(handle(&words[0])),
-            Argument::Pause => Value::Bytes(handle(&words[1])),
+            Argument::HostClock | Argument::Pause => Value::Bytes(handle(&words[1])),
             Argument::TurnedAway => Value::Bytes(handle(&words[2])),
             Argument::Grid => {
                 let grid = [case.grid[0], case.grid[1], 1, 0].map(u32::to_ne_bytes);

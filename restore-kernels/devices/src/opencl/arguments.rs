@@ -20,6 +20,7 @@ pub(super) struct Values<'a> {
     pub pause: &'a Mem,
     /// What a look at it costs, where they are counted.
     pub look_price: u32,
+    pub clock: &'a Mem,
     /// Groups that go on as their slots say.
     pub num_resumed: u32,
     pub resumed: Option<&'a Mem>,
@@ -69,6 +70,7 @@ fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values
         Argument::Counts => kernel.set_buffer(index, Some(values.counts)),
         Argument::Pause => kernel.set_buffer(index, Some(values.pause)),
         Argument::LookPrice => kernel.set_value(index, &values.look_price.to_ne_bytes()),
+        Argument::HostClock => kernel.set_buffer(index, Some(values.clock)),
         Argument::Grid => {
             let [x, y, z] = values.launch.grid;
             let words = [x, y, z, values.num_resumed].map(u32::to_ne_bytes);

@@ -3,7 +3,7 @@
 
 use std::io::{Error, Result};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
@@ -121,6 +121,12 @@ impl HostMemory {
     pub fn first_word(&self) -> &AtomicU32 {
         // SAFETY: a mapping starts at a page and has at least one; any bits are a valid word.
         unsafe { AtomicU32::from_ptr(self.at.cast()) }
+    }
+
+    /// Sets the first eight bytes, which kernels may be reading.
+    pub fn set_first_double_word(&self, value: u64) {
+        // SAFETY: as above; a mapping has at least 16 bytes, and whoever calls this uses its first word for nothing else.
+        unsafe { AtomicU64::from_ptr(self.at.cast()) }.store(value, Ordering::SeqCst);
     }
 
     /// Sets the first word.

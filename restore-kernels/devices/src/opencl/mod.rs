@@ -23,6 +23,7 @@ mod plan;
 mod arguments;
 mod slices;
 mod pausing;
+mod host_clock;
 mod queue;
 mod flight;
 mod capture;
@@ -41,6 +42,7 @@ use crate::error::DeviceError;
 use arena::Arena;
 use flight::Grave;
 use handles::{CommandQueue, Context, DeviceId};
+use host_clock::HostClock;
 use module::{Builder, LoadedOpenCl};
 use pausing::{PauseWord, Pausing};
 use pool::WordsPool;
@@ -106,6 +108,7 @@ impl Limits {
 struct OpenClInner {
     limits: Limits,
     pausing: Pausing,
+    clock: HostClock,
     words: WordsPool,
     /// Launches that were dropped while they ran.
     graves: Mutex<Vec<Grave>>,
@@ -189,6 +192,7 @@ impl OpenClDevice {
         };
         let inner = OpenClInner {
             pausing: Pausing::new(word, &limits),
+            clock: HostClock::new(&context, arena.is_shared())?,
             limits,
             words: WordsPool::default(),
             graves: Mutex::default(),

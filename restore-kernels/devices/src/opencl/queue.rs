@@ -10,7 +10,7 @@ use super::handles::{CommandQueue, Event, Mem};
 use super::module::{Built, LoadedOpenCl, OpenClKernel};
 use super::plan::Plan;
 use super::pool::LaunchWords;
-use super::{OpenClInner, lock};
+use super::{OpenClInner, host_clock, lock};
 use crate::control::{fill_slot, listed_blocks};
 use crate::device::{Launch, Queue, RunningLaunch};
 use crate::error::DeviceError;
@@ -79,6 +79,7 @@ impl Queue for OpenClQueue {
             counts: &words.counts.mem,
             pause: device.pausing.word.mem(),
             look_price: giving.look_price,
+            clock: device.clock.mem(),
             num_resumed: plan.given.as_ref().map_or(0, |given| given.paused.len() as u32),
             resumed: continuation.as_ref().map(|c| &c.list.mem),
             resumed_slots: continuation
@@ -89,7 +90,14 @@ impl Queue for OpenClQueue {
             stopped: stopped.as_deref().map(|buffer| &buffer.mem),
             num_stopped: num_places,
         };
+        let reads_clock = kernel.program.reads_clock();
+        if reads_clock {
+            device.clock.set().map_err(refused)?;
+        }
         let started = self.start(&kernel, &plan, &words, &values).map_err(refused)?;
+        if reads_clock {
+            host_clock::tick_until(device, started.end.clone());
+        }
         device.pausing.note(self.id, started.end.clone());
         Ok(Arc::new(Flight {
             device: device.clone(),

@@ -73,7 +73,7 @@ impl Writer<'_> {
                 let address = self.address(addr)?;
                 self.assign(*dst, address);
             }
-            Op::ReadSpecial { dst, special } => self.read_special(*dst, *special)?,
+            Op::ReadSpecial { dst, special } => self.read_special(*dst, *special),
             Op::Setp { .. } | Op::Set { .. } | Op::Selp { .. } => self.compare(op)?,
             Op::Cvt {
                 dst_ty,

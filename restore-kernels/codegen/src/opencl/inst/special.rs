@@ -1,14 +1,16 @@
 //! Special registers (PTX ISA, "Special Registers").
+//!
+//! Clocks are the host's ([`hetckpt_abi::opencl_program::Argument::HostClock`]), at 2 GHz, which is about what the device that
+//! programs see says of itself.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Axis, SpecialReg};
 
-use super::super::Error;
 use super::super::writer::Writer;
 
 impl Writer<'_> {
-    /// Writes the reading of a special register. Clocks are an error: OpenCL C has none.
-    pub(super) fn read_special(&mut self, dst: RegId, special: SpecialReg) -> Result<(), Error> {
+    /// Writes the reading of a special register.
+    pub(super) fn read_special(&mut self, dst: RegId, special: SpecialReg) {
         let value = match special {
             SpecialReg::Tid(a) if self.is_renewing => format!("(uint)(get_local_id({}) + zero)", axis(a)),
             SpecialReg::Tid(a) => format!("(uint)get_local_id({})", axis(a)),
@@ -28,12 +30,11 @@ impl Writer<'_> {
             // A device as the program sees it may be one multiprocessor.
             SpecialReg::SmId | SpecialReg::GridId => "0".to_owned(),
             SpecialReg::NSmId => "1".to_owned(),
-            SpecialReg::Clock => return Err(self.no_form("%clock")),
-            SpecialReg::Clock64 => return Err(self.no_form("%clock64")),
-            SpecialReg::GlobalTimer => return Err(self.no_form("%globaltimer")),
+            SpecialReg::Clock => "(uint)(*host_clock * 2)".to_owned(),
+            SpecialReg::Clock64 => "*host_clock * 2".to_owned(),
+            SpecialReg::GlobalTimer => "*host_clock".to_owned(),
         };
         self.assign(dst, value);
-        Ok(())
     }
 }
 

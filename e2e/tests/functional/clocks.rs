@@ -1,0 +1,46 @@
+//! Kernels that look at clocks, on each kind of device and from one to the other.
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::installation::{Installation, Requirement};
+use hetckpt_e2e::job::{Job, is_mid_flight, kernels_in_flight};
+use hetckpt_e2e::program::CLOCKS;
+use hetckpt_e2e::runner::{Context, Test};
+
+/// Milliseconds of each of the program's two waits.
+const WAIT: u64 = 1000;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("kernels_see_time_pass", |context| {
+            dump_and_restore(context, &Installation::from_device(), &Installation::to_device())
+        }),
+        Test::new("kernels_see_time_pass_on_an_opencl_device", |context| {
+            dump_and_restore(context, "cpu", "opencl")?;
+            dump_and_restore(context, "opencl", "cpu")
+        })
+        .also_needs(Requirement::OpenclDevice),
+    ]
+}
+
+/// Dumps a kernel that waits for a time, which comes when it has been restored.
+fn dump_and_restore(context: &Context, from: &str, to: &str) -> Result<()> {
+    let expected = calibration::uninterrupted(&CLOCKS, CLOCKS.shortest)?.outcome;
+    for launch in ["launched 0", "launched 1"] {
+        let mut command = CLOCKS.command(WAIT);
+        command.push("--progress".into());
+        let mut job = Job::start_with(&context.sandbox, &command, from, |_| ())?;
+        job.wait_for_stderr(launch)?;
+        job.wait_for_kernel()?;
+        let dumped = job.dump()?;
+        let kernels = kernels_in_flight(&dumped.inspect()?);
+        ensure!(
+            kernels.iter().any(is_mid_flight),
+            "no kernel was caught part-way: {kernels:?}"
+        );
+        let outcome = dumped.restore_on(to)?.finish()?;
+        crate::preempt::check(&CLOCKS, &expected, &outcome)?;
+    }
+    Ok(())
+}
