@@ -40,13 +40,18 @@ for device in "${devices[@]}"; do
 	ids+=("${device%%$'\t'*}")
 done
 tests=("${@/#/preempt_}")
+if [ ${#tests[@]} = 0 ]; then
+	tests=(preempt)
+	# The OpenCL programs bring no kernels of another sort, but take as long again: several of each, or none.
+	[ "$HETCKPT_PREEMPTIONS" -gt 1 ] || tests+=(--skip preempt_cl_)
+fi
 failed=()
 for from in "${ids[@]}"; do
 	for to in "${ids[@]}"; do
 		[ "$from $to" != 'cpu cpu' ] || continue
 		echo "from $from to $to"
 		HETCKPT_E2E_STATE=$state HETCKPT_E2E_FROM=$from HETCKPT_E2E_TO=$to \
-			"${CARGO:-cargo}" test --release -p hetckpt-e2e --locked --test functional -- "${tests[@]:-preempt}" ||
+			"${CARGO:-cargo}" test --release -p hetckpt-e2e --locked --test functional -- "${tests[@]}" ||
 			failed+=("$from->$to")
 	done
 done

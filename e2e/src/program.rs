@@ -118,19 +118,25 @@ pub const NO_PTX: Program = Program {
 };
 
 /// The OpenCL programs. In each, kernels run for most of the time.
-pub const OPENCL: [Program; 3] = [
+pub const OPENCL: [Program; 4] = [
     Program {
-        is_float: true,
         lasts: 2,
-        ..program("cl_matmul", "iterations", 4)
+        ..float(small(program("cl_matmul", "iterations", 4), &["--tiles", "2"]))
     },
     Program {
         lasts: 2,
-        ..program("cl_histogram", "iterations", 20)
+        ..small(
+            program("cl_histogram", "iterations", 20),
+            &["--n", "4096", "--groups", "2"],
+        )
     },
     Program {
         lasts: 2,
-        ..program("cl_pipeline", "iterations", 10_000)
+        ..small(program("cl_pipeline", "iterations", 10_000), &["--n", "512"])
+    },
+    Program {
+        lasts: 2,
+        ..small(program("cl_printf", "iterations", 10_000), &["--n", "64"])
     },
 ];
 

@@ -1,4 +1,4 @@
-//! Each of the ten programs, and one whose blocks wait for one another, is dumped at random moments, killed, restored, and must end as if nothing had happened.
+//! Each of the ten programs, one whose blocks wait for one another and the OpenCL programs is dumped at random moments, killed, restored, and must end as if nothing had happened.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration::{self, Baseline};
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
-use hetckpt_e2e::program::{Program, TEN};
+use hetckpt_e2e::program::{OPENCL, Program, TEN};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use hetckpt_e2e::statistics::Durations;
@@ -31,13 +31,21 @@ const GRID_BARRIER: Program = Program {
 /// One test for each program.
 pub fn tests() -> Vec<Test> {
     let count = num_preemptions();
-    let test = |program: Program| {
+    let test = |program: Program, count: u32| {
         Test::new(format!("preempt_{}", program.name), move |context| {
             preempt(context, &program, count)
         })
         .times(1 + count / 20)
     };
-    TEN.into_iter().chain([GRID_BARRIER]).map(test).collect()
+    let cuda = TEN
+        .into_iter()
+        .chain([GRID_BARRIER])
+        .map(|program| test(program, count));
+    // Most of what they do is to compile, and no kernel of theirs is of another sort.
+    let opencl = OPENCL
+        .into_iter()
+        .map(|program| test(program, count.div_ceil(3)).also_needs(Requirement::OpenclPrograms));
+    cuda.chain(opencl).collect()
 }
 
 fn num_preemptions() -> u32 {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::device_printf;
+
 /// Functions that the library lacks.
 const PRELUDE: &str = include_str!("prelude.cl");
 const TARGET: &str = "--target=nvptx64--nvidiacl";
@@ -109,7 +111,7 @@ impl Toolchain {
             .arg(&self.library);
         to_ir.args(["-O3", "-mllvm", INLINE_THRESHOLD, "-S", "-emit-llvm"]);
         to_ir.args(options).args(["-", "-o", "-"]);
-        let (ir, mut log) = run(to_ir, &format!("{PRELUDE}{source}"))?;
+        let (ir, mut log) = run(to_ir, &format!("{}{PRELUDE}{source}", device_printf::definitions()))?;
 
         let mut to_ptx = Command::new(&self.clang);
         to_ptx.args([TARGET, "-x", "ir", "-O3", "-S", "-", "-o", "-"]);

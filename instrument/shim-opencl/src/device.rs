@@ -178,7 +178,7 @@ fn sizes(driver: &Driver, name: u32) -> Option<Bytes> {
         0x1024 => bytes(driver.attribute(attribute::ECC) != 0),
         0x1025 => bytes(1_usize), // PROFILING_TIMER_RESOLUTION, ns
         0x1035 => bytes(driver.attribute(attribute::INTEGRATED) != 0),
-        0x1049 => bytes(0_usize), // PRINTF_BUFFER_SIZE: no printf
+        0x1049 => bytes(1_usize << 20), // PRINTF_BUFFER_SIZE
         _ => return None,
     })
 }

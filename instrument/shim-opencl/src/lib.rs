@@ -47,6 +47,7 @@ mod command;
 mod worker;
 mod platform;
 mod device;
+mod device_printf;
 mod context;
 mod queue;
 mod event;

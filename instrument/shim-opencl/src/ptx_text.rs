@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::device_printf::VPRINTF;
 use crate::metadata::{Declaration, Space};
 
 /// Name of the parameter that every kernel has behind its own: three offsets and the number of dimensions.
@@ -60,7 +61,7 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> 
                         lines: Vec::new(),
                     });
                 } else if line.starts_with(".extern .func") {
-                    missing.push(function_name(&line));
+                    missing.extend(Some(function_name(&line)).filter(|name| name != VPRINTF));
                 } else if line.contains(".func ") {
                     next = Some(Place::Function(function_name(&line)));
                 }

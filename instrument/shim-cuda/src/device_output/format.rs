@@ -1,4 +1,5 @@
-//! Formats of `printf`, with arguments that come from a device: one conversion at a time is given to the C library.
+//! Formats of `printf`, with arguments that come from a device: one conversion at a time is given to the C library. Besides
+//! what CUDA has there are vectors (OpenCL C 1.2, 6.12.13.2): `%v4hld`.
 
 use super::c_library;
 
@@ -15,8 +16,10 @@ struct Conversion {
     head: Vec<u8>,
     /// The letter.
     letter: u8,
-    /// Bytes of an integer that count: 4, or 8 with `l`, `ll`, `j`, `z`, `t`, 2 with `h`, 1 with `hh`.
-    integer_bytes: usize,
+    /// Elements of a vector; `None` for a scalar.
+    elements: Option<usize>,
+    /// Bytes of an integer, or of a vector's element, that count: 4, or 8 with `l`, `ll`, `j`, `z`, `t`, 2 with `h`, 1 with `hh`.
+    element_bytes: usize,
     /// Length of the specification.
     length: usize,
 }
@@ -39,20 +42,31 @@ impl Conversion {
             skip(&mut at, |b| b.is_ascii_digit(), MAX_DIGITS);
         }
         let head = text[..at].to_vec();
+        let elements = Self::elements(&text[at..]);
+        at += elements.map_or(0, |num| if num < 10 { 2 } else { 3 });
         let lengths = at;
         skip(&mut at, |b| b"hljztL".contains(&b), 2);
         let letter = *text.get(at)?;
         b"diouxXcsfFeEgGaAp".contains(&letter).then_some(Self {
             head,
             letter,
-            integer_bytes: match &text[lengths..at] {
+            elements,
+            element_bytes: match &text[lengths..at] {
                 b"hh" => 1,
                 b"h" => 2,
-                b"" => 4,
+                b"" | b"hl" => 4,
                 _ => 8,
             },
             length: at + 1,
         })
+    }
+
+    /// Elements of the vector that `text` starts with.
+    fn elements(text: &[u8]) -> Option<usize> {
+        let text = text.strip_prefix(b"v")?;
+        let sizes: [(&[u8], usize); 5] = [(b"2", 2), (b"3", 3), (b"4", 4), (b"8", 8), (b"16", 16)];
+        let size = sizes.iter().find(|(digits, _)| text.starts_with(digits));
+        size.map(|(_, num)| *num)
     }
 }
 
@@ -67,8 +81,20 @@ impl Arguments<'_> {
     fn take(&mut self, size: usize) -> u64 {
         let start = self.at.next_multiple_of(size);
         self.at = start + size;
+        self.value(start, size)
+    }
+
+    /// The elements of the next vector, each of 1, 2, 4 or 8 bytes. One of three is as large as one of four.
+    fn take_vector(&mut self, num: usize, size: usize) -> impl Iterator<Item = u64> + '_ {
+        let vector = num.next_power_of_two() * size;
+        let start = self.at.next_multiple_of(vector);
+        self.at = start + vector;
+        (0..num).map(move |i| self.value(start + i * size, size))
+    }
+
+    fn value(&self, start: usize, size: usize) -> u64 {
         let mut value = [0; 8];
-        if let Some(found) = self.bytes.get(start..self.at) {
+        if let Some(found) = self.bytes.get(start..start + size) {
             value[..size].copy_from_slice(found);
         }
         u64::from_le_bytes(value)
@@ -103,6 +129,15 @@ pub fn append(text: &mut Vec<u8>, format: &[u8], arguments: &[u8], device: &impl
 
 fn convert(text: &mut Vec<u8>, conversion: &Conversion, arguments: &mut Arguments<'_>, device: &impl DeviceStrings) {
     let head = &conversion.head;
+    if let Some(num) = conversion.elements {
+        for (i, bits) in arguments.take_vector(num, conversion.element_bytes).enumerate() {
+            if i > 0 {
+                text.push(b',');
+            }
+            convert_element(text, conversion, bits);
+        }
+        return;
+    }
     match conversion.letter {
         b's' => {
             let addr = arguments.take(8);
@@ -116,16 +151,32 @@ fn convert(text: &mut Vec<u8>, conversion: &Conversion, arguments: &mut Argument
         }
         letter @ (b'd' | b'i' | b'o' | b'u' | b'x' | b'X') => {
             // Whatever is shorter lies there as an `int`, and the C library gets it as a `long long`.
-            let value = arguments.take(conversion.integer_bytes.max(4));
-            let unused = 64 - 8 * conversion.integer_bytes as u32;
-            let value = value << unused;
-            let value = match letter {
-                b'd' | b'i' => (value as i64 >> unused) as u64,
-                _ => value >> unused,
-            };
-            c_library::format_integer(text, head, letter, value);
+            let value = arguments.take(conversion.element_bytes.max(4));
+            format_integer(text, head, letter, value, conversion.element_bytes);
         }
         letter => c_library::format_double(text, head, letter, f64::from_bits(arguments.take(8))),
+    }
+}
+
+/// Of an integer's bits, those of its first `size` bytes count.
+fn format_integer(text: &mut Vec<u8>, head: &[u8], letter: u8, bits: u64, size: usize) {
+    let unused = 64 - 8 * size as u32;
+    let bits = bits << unused;
+    let value = match letter {
+        b'd' | b'i' => (bits as i64 >> unused) as u64,
+        _ => bits >> unused,
+    };
+    c_library::format_integer(text, head, letter, value);
+}
+
+/// An element of a vector. Those of floating point are `float` or `double`; strings and the like are none.
+fn convert_element(text: &mut Vec<u8>, conversion: &Conversion, bits: u64) {
+    let (head, size) = (&conversion.head, conversion.element_bytes);
+    match (conversion.letter, size) {
+        (letter @ (b'd' | b'i' | b'o' | b'u' | b'x' | b'X'), _) => format_integer(text, head, letter, bits, size),
+        (b'c' | b's' | b'p', _) | (_, 1 | 2) => text.push(b'?'),
+        (letter, 4) => c_library::format_double(text, head, letter, f32::from_bits(bits as u32).into()),
+        (letter, _) => c_library::format_double(text, head, letter, f64::from_bits(bits)),
     }
 }
 
@@ -177,6 +228,25 @@ mod tests {
     }
 
     #[test]
+    fn vectors_are_printed_by_element() {
+        let bytes: Vec<u8> = [1.5_f32, -2.0, 0.25, 9.0]
+            .iter()
+            .flat_map(|f| f.to_le_bytes())
+            .collect();
+        assert_eq!(printed("%v4hlf", &bytes), "1.500000,-2.000000,0.250000,9.000000");
+        assert_eq!(printed("%5.1v3hlf|", &bytes), "  1.5, -2.0,  0.2|");
+        let bytes = [1, 0, 0, 0, 0xff, 0xfe, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 7, 0];
+        assert_eq!(printed("%d %v3hhd", &bytes), "1 -1,-2,3");
+        assert_eq!(printed("%v2hx", &bytes), "1,0");
+        assert_eq!(printed("%v16hhu", &bytes), "1,0,0,0,255,254,3,4,5,6,7,8,0,0,0,0");
+        assert_eq!(
+            printed("%v2ld", &[&[1; 8], &[0xff; 8][..]].concat()),
+            "72340172838076673,-1"
+        );
+        assert_eq!(printed("%v2s %v5d", &bytes), "?,? %v5d");
+    }
+
+    #[test]
     fn what_is_no_conversion_stays() {
         assert_eq!(printed("100% %n %*d %", &[1; 16]), "100% %n %*d %");
         assert_eq!(printed("%s", &9_u64.to_le_bytes()), "(null)");
@@ -190,7 +260,7 @@ mod tests {
         }
 
         #[test]
-        fn any_conversion_gives_some_text(format in "%[-+ #0]{0,3}[0-9]{0,6}(\\.[0-9]{0,6})?[hljztL]{0,3}[a-zA-Z%*]", arguments: [u8; 16]) {
+        fn any_conversion_gives_some_text(format in "%[-+ #0]{0,3}[0-9]{0,6}(\\.[0-9]{0,6})?(v[0-9]{0,2})?[hljztL]{0,3}[a-zA-Z%*]", arguments: [u8; 16]) {
             append(&mut Vec::new(), format.as_bytes(), &arguments, &Strings);
         }
     }
