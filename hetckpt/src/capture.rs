@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::manifest::{Clocks, Manifest};
 use hetckpt_archive::writer::Source;
 
 use crate::carried::choice::Bundle;
@@ -19,7 +19,7 @@ use crate::snapshot_files::{self, Origin};
 use crate::stopped_tree::{self, StoppedTree};
 use crate::supervise::HeldSignals;
 use crate::target::Target;
-use crate::{criu, output};
+use crate::{criu, namespaces, output};
 
 /// What a capture is done with.
 pub struct Parts {
@@ -100,6 +100,7 @@ pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captu
     let tree = StoppedTree::prepare(target, &request.guarded)?;
     run_criu(request)?;
     times.criu = dumping.elapsed();
+    let clocks = clocks_to_keep();
     for hold in &mut holds {
         // A process that ended before it was frozen took its server along, and its connection tells no time.
         times.capture = times.capture.max(hold.capture_time().unwrap_or_default());
@@ -119,6 +120,7 @@ pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captu
         stdio: target.stdio.clone(),
         criu_version: request.parts.criu.version.clone(),
         created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        clocks,
     };
     let manifest = snapshot_files::manifest(images, origin)
         .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))?;
@@ -129,6 +131,12 @@ pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captu
         sources,
         times,
     })
+}
+
+/// What the program's clocks show, where CRIU does not note that: this process is where the program is.
+fn clocks_to_keep() -> Option<Clocks> {
+    let is_kept_by_criu = nix::unistd::geteuid().is_root() || !namespaces::is_inside();
+    (!is_kept_by_criu).then(namespaces::clocks::now)?.ok()
 }
 
 impl Captured<'_> {

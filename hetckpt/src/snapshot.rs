@@ -137,6 +137,7 @@ pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
             .ok()
             .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
             .map_or(0, |time| time.as_secs()),
+        clocks: None,
     };
     let manifest = snapshot_files::manifest(&folder, origin).map_err(bad)?;
     if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.processes.is_empty() {

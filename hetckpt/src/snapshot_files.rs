@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::manifest::{Clocks, Encoding, FORMAT, FORMAT_VERSION, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::writer::Source;
 use hetckpt_state::summary::Description;
@@ -41,6 +41,8 @@ pub struct Origin {
     pub criu_version: String,
     /// Seconds from the Unix epoch.
     pub created_unix: u64,
+    /// See [`Manifest::clocks`].
+    pub clocks: Option<Clocks>,
 }
 
 /// A folder in `parent` that only we may enter and that is gone when it is dropped: images hold a program's memory, and CRIU
@@ -138,6 +140,7 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
             .collect::<Result<_, _>>()?,
         stdio: origin.stdio,
         files: carried::read_index(images)?,
+        clocks: origin.clocks,
         members: vec![],
     })
 }

@@ -6,13 +6,17 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
-    vec![Test::new("namespaces_let_an_archive_run_twice_at_once", twice_at_once)]
+    vec![
+        Test::new("namespaces_let_an_archive_run_twice_at_once", twice_at_once),
+        Test::new("clocks_stand_still_between_dump_and_restore", clocks_stand_still),
+    ]
 }
 
 /// The process ids that both restored programs have are free in namespaces of their own.
@@ -68,4 +72,35 @@ fn twice_at_once(context: &mut Context) -> Result<()> {
     let jobs = std::fs::read_dir(sandbox.runtime_dir().join("jobs"))?.count();
     ensure!(jobs == 0, "{jobs} folders of jobs are left");
     Ok(())
+}
+
+/// What counts from the machine's start goes on from where it was: by CRIU as root, by ourselves otherwise. Dumped again, it still
+/// does.
+fn clocks_stand_still(context: &mut Context) -> Result<()> {
+    const AWAY: Duration = Duration::from_secs(2);
+    let baseline = calibration::lasting(&SPIN, 2)?;
+    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    let mut longest = Duration::ZERO;
+    for round in 1..=2 {
+        job.wait_for_kernel()?;
+        let stopping = std::time::Instant::now();
+        let dumped = job.dump()?;
+        std::thread::sleep(AWAY);
+        job = dumped.restore()?;
+        longest += stopping.elapsed();
+        let offsets = std::fs::read_to_string(format!("/proc/{}/timens_offsets", job.pid()))?;
+        for clock in ["monotonic", "boottime"] {
+            let mut lines = offsets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let line = lines.find(|words| words.first() == Some(&clock)).context("no offset")?;
+            let behind = -(line[1].parse::<f64>()? + line[2].parse::<f64>()? / 1e9);
+            ensure!(
+                behind >= (AWAY * round).as_secs_f64() && behind <= longest.as_secs_f64(),
+                "the program was away for {} s and more, {} s at most, and its clock {clock} is {behind} s behind",
+                (AWAY * round).as_secs_f64(),
+                longest.as_secs_f64()
+            );
+        }
+    }
+    let outcome = job.finish()?;
+    crate::preempt::check(&SPIN, &baseline.outcome, &outcome)
 }

@@ -9,7 +9,7 @@ use nix::unistd::{Gid, Uid, geteuid, setresgid, setresuid};
 use procfs::process::Process;
 
 use super::init::INIT;
-use super::{INSIDE, pids, privileges};
+use super::{INSIDE, clocks, pids, privileges};
 use crate::diagnostic::Failure;
 use crate::exit;
 use crate::supervise::HeldSignals;
@@ -71,6 +71,10 @@ fn enter(process: &Process) -> Result<(), String> {
                 .and_then(|()| setresuid(uid, uid, uid))
                 .map_err(|e| format!("cannot become its user: {}", e.desc()))?;
         }
+    }
+    if is_other_user {
+        // A dump notes what its clocks show. As root CRIU does, which must stay outside for that.
+        clocks::join(process)?;
     }
     join(ids, CloneFlags::CLONE_NEWPID, "pid")?;
     join(mounts, CloneFlags::CLONE_NEWNS, "mount")?;

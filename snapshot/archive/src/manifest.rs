@@ -38,8 +38,20 @@ pub struct Manifest {
     /// Files of the node that the archive carries, for nodes that lack them. Archives of earlier versions have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<CarriedFile>,
+    /// What the processes' clocks showed, where CRIU has not written that into its images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<Clocks>,
     /// All members but the manifest and its hash, in the order they are stored.
     pub members: Vec<MemberEntry>,
+}
+
+/// Clocks that count from the machine's start, or from what stands for that in the processes' time namespace, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`.
+    pub monotonic_ns: i64,
+    /// `CLOCK_BOOTTIME`.
+    pub boottime_ns: i64,
 }
 
 /// A file that the processes had mapped, such as the program and its libraries.

@@ -20,6 +20,7 @@ fn manifest() -> Manifest {
         command: vec!["app".into(), "--n=1".into()],
         criu_version: "4.2".into(),
         created_unix: 1,
+        clocks: None,
         processes: vec![serde_json::json!({"pid": 42})],
         stdio: vec!["/dev/null".into(); 3],
         files: vec![],

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -69,6 +69,10 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
 
     let stdio = Stdio::for_program(manifest, &restorable.plan.replaced, options.detach)?;
     output::progress("restoring processes");
+    if let Some(clocks) = manifest.clocks.as_ref().filter(|_| is_inside && !geteuid().is_root()) {
+        namespaces::clocks::go_on_from(clocks)
+            .unwrap_or_else(|why| output::note(format!("clocks that count from the machine's start jump: {why}")));
+    }
     let rewound = Rewound::cut(&restorable.plan.rewound).map_err(|failure| failure.state(NOTHING_STARTED))?;
     run_criu(
         &options,
