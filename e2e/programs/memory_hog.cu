@@ -1,5 +1,5 @@
-// Holds much device memory filled with data that does not compress, runs a long kernel beside it, and then checks
-// every word: for measuring how long dump and restore take.
+// Holds much device memory, and if asked to the program's own, filled with data that does not compress, runs a long kernel beside it, and
+// then checks every word: for measuring how long dump and restore take.
 #include <algorithm>
 
 #include "program.h"
@@ -50,6 +50,7 @@ int main(int argc, char **argv)
     const Arguments arguments(argc, argv, "memory_hog", "holds much device memory while a long kernel runs",
                               {{"gib", 0, 0, 1024, "GiB of device memory; 0: --mib counts"},
                                {"mib", 64, 1, 1u << 20, "MiB of device memory"},
+                               {"host-mib", 0, 0, 1u << 20, "MiB of the program's own memory"},
                                {"chunks", 4, 1, 1024, "allocations that share it"},
                                {"blocks", 64, 1, 1u << 20, "thread blocks of 128 threads of the long kernel"},
                                {"iterations", 10000, 0, UINT64_MAX, "steps of each thread of the long kernel"}});
@@ -58,6 +59,10 @@ int main(int argc, char **argv)
     const uint64_t words_per_chunk = std::max<uint64_t>((mib << 20) / sizeof(uint64_t) / num_chunks, 1);
     const uint32_t spin_blocks = arguments["blocks"];
     constexpr uint32_t BLOCKS = 1024, THREADS = 256, SPIN_THREADS = 128;
+
+    std::vector<uint64_t> host((arguments["host-mib"] << 20) / sizeof(uint64_t));
+    for (uint64_t i = 0; i < host.size(); ++i)
+        host[i] = word_at(i);
 
     std::vector<DeviceArray<uint64_t> *> chunks;
     for (uint64_t chunk = 0; chunk < num_chunks; ++chunk) {
@@ -90,6 +95,9 @@ int main(int argc, char **argv)
     const std::vector<unsigned long long> totals = device_totals.to_host();
     if (correct && totals[0] != 0)
         correct = mismatch("wrong words", 0, totals[0], 0ull);
+    for (uint64_t i = 0; i < host.size() && correct; ++i)
+        if (host[i] != word_at(i))
+            correct = mismatch("host words", i, host[i], word_at(i));
     for (DeviceArray<uint64_t> *chunk : chunks)
         delete chunk;
 

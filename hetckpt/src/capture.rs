@@ -2,6 +2,7 @@
 //! in common. What becomes of the images is theirs.
 
 use std::ffi::OsString;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +13,7 @@ use crate::carried::choice::Bundle;
 use crate::carried::pack::Packing;
 use crate::criu::locate::Criu;
 use crate::criu::needs;
+use crate::criu::page_server::{self, TakePages};
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
@@ -55,6 +57,22 @@ pub struct Request<'a> {
     pub bundle: Bundle,
 }
 
+impl Request<'_> {
+    /// What an archive of the images says as far as they are written; without members.
+    pub fn manifest(&self) -> Result<Manifest, Failure> {
+        let origin = Origin {
+            root_pid: self.target.pid,
+            command: self.target.command.clone(),
+            stdio: self.target.stdio.clone(),
+            criu_version: self.parts.criu.version.clone(),
+            created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            clocks: clocks_to_keep(),
+        };
+        snapshot_files::manifest(self.images, origin)
+            .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))
+    }
+}
+
 /// How long each step took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
@@ -62,7 +80,7 @@ pub struct Times {
     pub pause: Duration,
     /// The devices' state.
     pub capture: Duration,
-    /// CRIU, that included.
+    /// CRIU, that included, and taking the program's memory from it.
     pub criu: Duration,
 }
 
@@ -79,7 +97,13 @@ pub struct Captured<'a> {
 }
 
 /// Stops the program and captures it. After a failure it runs on.
-pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captured<'a>, Failure> {
+///
+/// Its memory goes to `pages`, if there is somebody to take it, else to the folder of images.
+pub fn capture<'a>(
+    request: &Request<'a>,
+    signals: &HeldSignals,
+    pages: Option<&mut dyn TakePages>,
+) -> Result<Captured<'a>, Failure> {
     let (target, images) = (request.target, request.images);
     let mut times = Times::default();
     // While the program still runs: this takes a while.
@@ -98,7 +122,12 @@ pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captu
     output::progress("dumping processes");
     let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
-    run_criu(request)?;
+    match pages {
+        None => run_criu(request, None)?,
+        Some(taker) => {
+            page_server::while_serving(images, taker, |socket| run_criu(request, Some(socket.as_raw_fd())))?;
+        }
+    }
     times.criu = dumping.elapsed();
     let clocks = clocks_to_keep();
     for hold in &mut holds {
@@ -114,16 +143,10 @@ pub fn capture<'a>(request: &Request<'a>, signals: &HeldSignals) -> Result<Captu
     finish_packing(packing, images)?;
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
-    let origin = Origin {
-        root_pid: target.pid,
-        command: target.command.clone(),
-        stdio: target.stdio.clone(),
-        criu_version: request.parts.criu.version.clone(),
-        created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+    let manifest = Manifest {
         clocks,
+        ..request.manifest()?
     };
-    let manifest = snapshot_files::manifest(images, origin)
-        .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))?;
     Ok(Captured {
         tree,
         holds,
@@ -177,7 +200,8 @@ pub fn ensure_not_interrupted(signals: &HeldSignals) -> Result<(), Failure> {
     }
 }
 
-fn run_criu(request: &Request<'_>) -> Result<(), Failure> {
+/// Has CRIU dump the program; its memory goes to the socket `pages`, if there is one.
+fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
     let plugin_folder = request.parts.installation.plugin_folder.clone();
     arguments.extend(["--libdir".into(), plugin_folder.into_os_string()]);
@@ -185,6 +209,9 @@ fn run_criu(request: &Request<'_>) -> Result<(), Failure> {
     arguments.push(request.pause_timeout.max(10).to_string().into());
     if request.target.is_shell_job {
         arguments.push("--shell-job".into());
+    }
+    if let Some(socket) = pages {
+        arguments.extend(["--page-server", "--ps-socket", &socket.to_string()].map(OsString::from));
     }
     // For a device server that turns up only now.
     let limit =

@@ -106,6 +106,11 @@ fn source(name: &str, path: PathBuf) -> Source {
     Source { name, path, encoding }
 }
 
+/// Name in the archive of an image of memory that does not lie in the folder of images.
+pub fn memory_member(image: &str) -> String {
+    format!("{CRIU_PREFIX}{image}")
+}
+
 /// Size of all `sources`, as far as it can be told.
 pub fn total_bytes(sources: &[Source]) -> u64 {
     let sizes = sources.iter().filter_map(|source| fs::metadata(&source.path).ok());

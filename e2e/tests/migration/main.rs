@@ -5,6 +5,7 @@ mod authority;
 mod node;
 mod source;
 mod moves;
+mod memory;
 mod refusals;
 mod strangers;
 mod breaks;
@@ -16,6 +17,7 @@ use hetckpt_e2e::runner;
 
 fn main() -> ExitCode {
     let mut tests = moves::tests();
+    tests.extend(memory::tests());
     tests.extend(refusals::tests());
     tests.extend(strangers::tests());
     tests.extend(breaks::tests());

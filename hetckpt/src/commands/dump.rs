@@ -130,7 +130,7 @@ fn dump_stopped(
         pause_timeout: options.pause_timeout,
         bundle: options.bundle,
     };
-    let mut captured = capture::capture(&request, signals)?;
+    let mut captured = capture::capture(&request, signals, None)?;
     let archiving = Instant::now();
     let mut progress = output::byte_progress("archiving", snapshot_files::total_bytes(&captured.sources));
     let size = writer::write(

@@ -5,7 +5,8 @@
 
 use prost::Message;
 
-const PAGE_BYTES: u64 = 4096;
+/// Size of a page.
+pub const PAGE_BYTES: u64 = 4096;
 /// Flag of a pagemap entry whose pages lie in the pages file.
 pub const IS_PRESENT: u32 = 4;
 
@@ -242,18 +243,18 @@ pub struct Area {
 #[derive(Clone, PartialEq, Message)]
 pub struct PagemapHead {
     /// Number of the file with its pages.
-    #[prost(uint32, tag = "1")]
+    #[prost(uint32, required, tag = "1")]
     pub pages_id: u32,
 }
 
 /// A row of pages.
 #[derive(Clone, PartialEq, Message)]
 pub struct PagemapEntry {
-    /// Where they are mapped.
-    #[prost(uint64, tag = "1")]
+    /// Where they are mapped; of shared memory, where in it.
+    #[prost(uint64, required, tag = "1")]
     pub address: u64,
-    /// CRIU before 4.1 counts here.
-    #[prost(uint32, tag = "2")]
+    /// CRIU before 4.2 counts here.
+    #[prost(uint32, required, tag = "2")]
     pub short_count: u32,
     /// [`IS_PRESENT`], among others.
     #[prost(uint32, tag = "4")]

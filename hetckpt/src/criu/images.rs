@@ -31,7 +31,7 @@ const FDINFO_MAGIC: u32 = 0x5621_3732;
 pub(super) const FILES_MAGIC: u32 = 0x5630_3138;
 pub(super) const MM_MAGIC: u32 = 0x5749_2820;
 pub(super) const MEMFD_MAGIC: u32 = 0x4845_3499;
-const PAGEMAP_MAGIC: u32 = 0x5608_4025;
+pub(super) const PAGEMAP_MAGIC: u32 = 0x5608_4025;
 
 /// What a folder of images tells of the dump.
 #[derive(Debug)]

@@ -6,4 +6,6 @@ pub mod image_messages;
 pub mod needs;
 pub mod rewrite;
 pub mod plugin_option;
+pub mod page_protocol;
+pub mod page_server;
 pub mod run;

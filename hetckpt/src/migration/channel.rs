@@ -4,6 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::PROTOCOL;
@@ -46,6 +47,18 @@ pub struct Channel {
     transport: Box<dyn Transport>,
     peer: String,
     buffer: Vec<u8>,
+    has_sent_data: bool,
+}
+
+/// A channel whose end several threads have, each for a frame at a time.
+pub struct Shared<'a>(Mutex<&'a mut Channel>);
+
+impl<'a> Shared<'a> {
+    /// The channel, for this thread alone.
+    pub fn lock(&self) -> MutexGuard<'_, &'a mut Channel> {
+        // A frame that somebody did not end is noticed at the other end.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Channel {
@@ -55,6 +68,7 @@ impl Channel {
             transport,
             peer: peer.to_owned(),
             buffer: vec![],
+            has_sent_data: false,
         }
     }
 
@@ -117,8 +131,14 @@ impl Channel {
         self.write(KIND_MESSAGE, &[&text])
     }
 
+    /// True once there was something of an archive to send.
+    pub fn has_sent_data(&self) -> bool {
+        self.has_sent_data
+    }
+
     /// Sends bytes of the archive, [`MAX_DATA_BYTES`] at most, for `position`.
     pub fn send_data(&mut self, position: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.has_sent_data = true;
         self.write(KIND_DATA, &[&position.to_be_bytes(), bytes])?;
         // It speaks up in the middle only to refuse.
         match self.transport.has_something_to_say() {
@@ -218,14 +238,24 @@ impl Channel {
     ///
     /// Fails if the peer could not be told; the work is done to its end all the same, and what came of it dropped.
     pub fn while_working<T: Send>(&mut self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+        self.while_sending(|_| work())
+    }
+
+    /// As [`Channel::while_working`], for work that also sends.
+    pub fn while_sending<T: Send>(
+        &mut self,
+        work: impl FnOnce(&Shared<'_>) -> Result<T, Failure> + Send,
+    ) -> Result<T, Failure> {
+        let shared = Shared(Mutex::new(self));
         std::thread::scope(|scope| {
             let (done, is_done) = channel();
-            scope.spawn(move || done.send(work()));
+            let for_work = &shared;
+            scope.spawn(move || done.send(work(for_work)));
             let mut told = Ok(());
             loop {
                 match is_done.recv_timeout(WORKING_INTERVAL) {
                     Ok(result) => return told.and(result),
-                    Err(RecvTimeoutError::Timeout) if told.is_ok() => told = self.send(&Message::Working),
+                    Err(RecvTimeoutError::Timeout) if told.is_ok() => told = shared.lock().send(&Message::Working),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err(Failure::new(

@@ -9,6 +9,7 @@ pub mod deadline;
 pub mod message;
 pub mod channel;
 pub mod sink;
+pub mod sending;
 pub mod source;
 pub mod handover;
 pub mod depot;

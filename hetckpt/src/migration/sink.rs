@@ -3,7 +3,7 @@
 use std::io::{self, Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};
 
-use super::channel::Channel;
+use super::channel::Shared;
 use super::message::MAX_DATA_BYTES;
 use crate::capture::ensure_not_interrupted;
 use crate::diagnostic::Failure;
@@ -13,8 +13,8 @@ use crate::supervise::HeldSignals;
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Takes bytes at positions and sends them.
-pub struct ChannelSink<'a> {
-    channel: &'a mut Channel,
+pub struct ChannelSink<'a, 'c> {
+    channel: &'a Shared<'c>,
     signals: &'a HeldSignals,
     position: u64,
     /// Bytes that are not sent yet; they belong right before `position`.
@@ -27,9 +27,9 @@ pub struct ChannelSink<'a> {
     pub failure: Option<Failure>,
 }
 
-impl<'a> ChannelSink<'a> {
+impl<'a, 'c> ChannelSink<'a, 'c> {
     /// At position 0.
-    pub fn new(channel: &'a mut Channel, signals: &'a HeldSignals, limit_bytes: u64) -> Self {
+    pub fn new(channel: &'a Shared<'c>, signals: &'a HeldSignals, limit_bytes: u64) -> Self {
         Self {
             channel,
             signals,
@@ -61,14 +61,14 @@ impl<'a> ChannelSink<'a> {
 
     fn try_send(&mut self) -> Result<(), Failure> {
         if self.position > self.limit_bytes {
-            return Err(too_large(self.channel.peer(), self.limit_bytes));
+            return Err(too_large(self.channel.lock().peer(), self.limit_bytes));
         }
         if self.last_look.elapsed() >= SIGNAL_INTERVAL {
             self.last_look = Instant::now();
             ensure_not_interrupted(self.signals)?;
         }
         let size = self.pending.len() as u64;
-        self.channel.send_data(self.position - size, &self.pending)?;
+        self.channel.lock().send_data(self.position - size, &self.pending)?;
         self.sent_bytes += size;
         self.pending.clear();
         Ok(())
@@ -84,7 +84,7 @@ pub fn too_large(target: &str, limit_bytes: u64) -> Failure {
     .help("make room in the target's folder, or raise the --max-size of `hetckpt serve`")
 }
 
-impl Write for ChannelSink<'_> {
+impl Write for ChannelSink<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.pending.len() == MAX_DATA_BYTES {
             self.send_pending()?;
@@ -100,7 +100,7 @@ impl Write for ChannelSink<'_> {
     }
 }
 
-impl Seek for ChannelSink<'_> {
+impl Seek for ChannelSink<'_, '_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let position = match to {
             SeekFrom::Start(position) => position,

@@ -4,21 +4,20 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hetckpt_archive::writer::{self, Written};
 use procfs::process::Process;
 use tempfile::TempDir;
 
 use super::channel::Channel;
 use super::handover::{Address, Handover, Outcome};
 use super::message::{self, Message, Offer};
-use super::sink::ChannelSink;
+use super::sending::{Sending, Sent};
 use super::tls;
-use crate::capture::{self, Captured, Parts, Request, Times, ensure_not_interrupted};
+use crate::capture::{self, Parts, Request, Times, ensure_not_interrupted};
 use crate::carried::choice::Bundle;
 use crate::diagnostic::Failure;
 use crate::supervise::HeldSignals;
 use crate::target::{self, Target};
-use crate::{archive_error, output, server_client, snapshot_files, stopped_tree};
+use crate::{output, server_client, stopped_tree};
 
 /// What a move needs to know.
 pub struct Move<'a> {
@@ -26,7 +25,7 @@ pub struct Move<'a> {
     pub target: &'a Target,
     /// What to capture it with.
     pub parts: &'a Parts,
-    /// A folder of its own, for CRIU's images.
+    /// A folder of its own, for CRIU's images but those of memory.
     pub scratch: &'a TempDir,
     /// Where to.
     pub to: &'a Address,
@@ -53,7 +52,7 @@ pub struct Moved {
     pub archive_bytes: u64,
     /// Times on this side.
     pub times: Times,
-    /// Sending.
+    /// Sending, from the first page that CRIU gives on.
     pub transfer: Duration,
     /// From the last byte to the target's word that it holds the snapshot.
     pub confirmation: Duration,
@@ -65,7 +64,7 @@ pub struct Moved {
 
 /// A snapshot that the target holds and has found restorable.
 struct Held {
-    written: Written,
+    archive_bytes: u64,
     transfer: Duration,
     confirmation: Duration,
 }
@@ -102,18 +101,27 @@ pub fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
         bundle: wanted.bundle,
     };
     let stopping = Instant::now();
-    let mut captured = channel
-        .while_working(|| capture::capture(&request, signals))
-        .map_err(runs_on)?;
-    let sent =
-        send(&mut channel, &captured, signals, limit_bytes).and_then(|held| decide(signals, &released).map(|()| held));
-    let held = match sent {
-        Ok(held) => held,
+    let sent = channel
+        .while_sending(|channel| {
+            let mut sending = Sending::new(&request, channel, signals, limit_bytes);
+            let captured = capture::capture(&request, signals, Some(&mut sending))?;
+            let sent = sending.finish(&captured)?;
+            Ok((captured, sent))
+        })
+        .and_then(|(captured, sent)| {
+            let held = confirm(&mut channel, sent)?;
+            decide(signals, &released)?;
+            Ok((captured, held))
+        });
+    let (mut captured, held) = match sent {
+        Ok(moved) => moved,
         Err(failure) => {
-            // It runs on first; then the target may know.
-            drop(captured);
-            let _ = handover.withdraw(None);
-            return Err(runs_on(failure));
+            // Before the target may know: until it has heard, the program may come to its end.
+            let failure = runs_on(failure);
+            if channel.has_sent_data() {
+                let _ = handover.withdraw(None);
+            }
+            return Err(failure);
         }
     };
 
@@ -130,7 +138,7 @@ pub fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
         Ok(Outcome::Running { pid }) => Ok(Moved {
             pid,
             id: handover.id,
-            archive_bytes: held.written.size_bytes,
+            archive_bytes: held.archive_bytes,
             times,
             transfer: held.transfer,
             confirmation: held.confirmation,
@@ -229,51 +237,19 @@ pub fn pid_space() -> String {
     format!("{} {}", boot.trim(), namespace.display())
 }
 
-/// Sends the snapshot, until the target says that it holds it.
-fn send(
-    channel: &mut Channel,
-    captured: &Captured<'_>,
-    signals: &HeldSignals,
-    limit_bytes: u64,
-) -> Result<Held, Failure> {
-    let sending = Instant::now();
-    let total = snapshot_files::total_bytes(&captured.sources);
-    let peer = channel.peer().to_owned();
-    let mut sink = ChannelSink::new(channel, signals, limit_bytes);
-    let mut progress = |done: u64| {
-        let rate = done as f64 / sending.elapsed().as_secs_f64().max(0.001);
-        output::progress(format!(
-            "sending {} of {} ({:.0} MB/s)",
-            output::bytes(done),
-            output::bytes(total),
-            rate / 1e6
-        ));
-    };
-    let result = writer::write_to(
-        &mut sink,
-        Path::new(&peer),
-        captured.manifest.clone(),
-        &captured.sources,
-        writer::Options::default(),
-        &mut progress,
-    );
-    let written = match (result, sink.failure.take()) {
-        (Ok(written), None) => written,
-        (_, Some(failure)) => return Err(failure),
-        (Err(error), None) => return Err(archive_error::failure(error)),
-    };
-    output::detail(format!("{} sent", output::bytes(sink.sent_bytes())));
+/// Tells the target that it has all of the snapshot, and waits until it says that it holds it.
+fn confirm(channel: &mut Channel, sent: Sent) -> Result<Held, Failure> {
+    let confirming = Instant::now();
     channel.send(&Message::Complete {
-        size_bytes: written.size_bytes,
-        manifest_hash: written.manifest_hash.clone(),
+        size_bytes: sent.written.size_bytes,
+        manifest_hash: sent.written.manifest_hash,
     })?;
-    let transfer = sending.elapsed();
-    output::progress(format!("{peer} verifies"));
+    output::progress(format!("{} verifies", channel.peer()));
     match channel.receive()? {
         Message::Prepared { .. } => Ok(Held {
-            written,
-            transfer,
-            confirmation: sending.elapsed() - transfer,
+            archive_bytes: sent.written.size_bytes,
+            transfer: sent.duration,
+            confirmation: confirming.elapsed(),
         }),
         other => Err(channel.unexpected(&other)),
     }

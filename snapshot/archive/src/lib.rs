@@ -8,6 +8,7 @@ pub mod member;
 pub mod chunk;
 pub mod carried;
 pub mod limits;
+pub mod stream;
 pub mod writer;
 pub mod reader;
 pub mod verify;
