@@ -71,6 +71,7 @@ fn past_the_disk(context: &mut Context) -> Result<()> {
         most_bytes = most_bytes.max(images.iter().map(|(_, size)| size).sum());
         let names = images.iter().filter_map(|(path, _)| path.file_name()?.to_str());
         seen.extend(names.map(str::to_owned));
+        std::thread::sleep(Duration::from_millis(1));
     }
     let outcome = migration.wait(PATIENCE)?.success("migrate")?;
     let report: Value = serde_json::from_str(&outcome.stdout)?;
