@@ -12,6 +12,9 @@ use tempfile::NamedTempFile;
 use crate::diagnostic::Failure;
 use crate::output;
 
+/// How the name of a file begins that is to get another.
+pub const PREFIX: &str = ".hetckpt-";
+
 /// A file that can be written. Until [`ResultFile::write`] a new one does not exist under its name: others wait for it.
 pub struct ResultFile {
     path: PathBuf,
@@ -33,7 +36,7 @@ impl ResultFile {
         } else {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
             tempfile::Builder::new()
-                .prefix(".hetckpt-")
+                .prefix(PREFIX)
                 .suffix(path.file_name().unwrap_or(OsStr::new("")))
                 .permissions(Permissions::from_mode(0o666))
                 .tempfile_in(folder.unwrap_or(Path::new(".")))

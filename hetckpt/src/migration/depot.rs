@@ -21,6 +21,10 @@ use serde::{Deserialize, Serialize};
 use super::message::{Report, is_id};
 use crate::archive_error;
 use crate::diagnostic::Failure;
+use crate::result_file::PREFIX as RESULT_PREFIX;
+
+/// How names of files begin that a record is written to before it gets its own.
+const RECORD_PREFIX: &str = ".record-";
 
 /// How far a snapshot has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +127,10 @@ impl Depot {
             .flatten()
         {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if let Some(id) = name.strip_suffix(".part").filter(|id| is_id(id)) {
+            if name.starts_with(RECORD_PREFIX) {
+                // An earlier `serve` was killed as it wrote it.
+                let _ = fs::remove_file(entry.path());
+            } else if let Some(id) = name.strip_suffix(".part").filter(|id| is_id(id)) {
                 // Nobody was told that it is here.
                 let _ = fs::remove_file(depot.file(id, "json"));
                 let _ = fs::remove_file(entry.path());
@@ -140,6 +147,17 @@ impl Depot {
     /// The folder itself.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Removes what a restore of `id` that was killed would have given its name later. There must be no such restore any more.
+    pub fn remove_unfinished(&self, id: &str) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(RESULT_PREFIX) && name.ends_with(&format!("{id}.started")) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// All records.
@@ -162,7 +180,9 @@ impl Depot {
     /// Writes the record of `id`: from then on it says so even if the power fails.
     pub fn write(&self, id: &str, record: &Record) -> Result<(), Failure> {
         let write = || -> io::Result<()> {
-            let mut file = tempfile::Builder::new().prefix(".record-").tempfile_in(&self.folder)?;
+            let mut file = tempfile::Builder::new()
+                .prefix(RECORD_PREFIX)
+                .tempfile_in(&self.folder)?;
             file.write_all(&serde_json::to_vec_pretty(record)?)?;
             file.as_file().sync_all()?;
             file.persist(self.file(id, "json")).map_err(|e| e.error)?;

@@ -90,3 +90,20 @@ fn one_uses_a_folder_and_names_do_not_lead_out_of_it() {
         assert!(depot.record(id).is_none());
     }
 }
+
+#[test]
+fn what_was_killed_as_it_wrote_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depot, id) = prepared(folder.path());
+    let other = folder.path().join(format!("{RESULT_PREFIX}abc{}.started", new_id().unwrap()));
+    let ours = folder.path().join(format!("{RESULT_PREFIX}abc{id}.started"));
+    let record = folder.path().join(format!("{RECORD_PREFIX}abc"));
+    for path in [&other, &ours, &record] {
+        fs::write(path, "").unwrap();
+    }
+    depot.remove_unfinished(&id);
+    assert!(other.exists() && !ours.exists());
+    drop(depot);
+    let _depot = Depot::open(folder.path()).unwrap();
+    assert!(other.exists() && !record.exists());
+}

@@ -67,6 +67,7 @@ impl Launcher {
             failure.message,
             archive.display()
         ));
+        self.depot.remove_unfinished(id);
         let reason = Report::from(failure);
         if let Err(failure) = self.set(id, State::Failed { reason }) {
             output::note(format!("{id}: {}", failure.message));
@@ -160,6 +161,7 @@ impl Launcher {
         output::note(format!("{id}: has ended, {how}"));
         self.set(id, State::Ended { status })?;
         let _ = fs::remove_file(self.depot.file(id, "started"));
+        self.depot.remove_unfinished(id);
         for extension in ["stdout", "stderr"] {
             let path = self.depot.file(id, extension);
             if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
