@@ -1,9 +1,9 @@
-//! A small file that the user asked for and that tells of a program: opened before the program starts, written when there
-//! is something to say. Not for archives, which are flushed and verified.
+//! A small file that the user asked for and that tells of a program: opened, and given room, before the program starts, written when
+//! there is something to say. Not for archives, which are flushed and verified.
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,9 @@ use crate::output;
 
 /// How the name of a file begins that is to get another.
 pub const PREFIX: &str = ".hetckpt-";
+
+/// Room that a new file takes before there is anything to write: the disk may be full by then, and others wait for the file.
+const RESERVED: [u8; 256] = [b' '; 256];
 
 /// A file that can be written. Until [`ResultFile::write`] a new one does not exist under its name: others wait for it.
 pub struct ResultFile {
@@ -40,7 +43,7 @@ impl ResultFile {
                 .suffix(path.file_name().unwrap_or(OsStr::new("")))
                 .permissions(Permissions::from_mode(0o666))
                 .tempfile_in(folder.unwrap_or(Path::new(".")))
-                .map(Opened::New)
+                .and_then(|mut file| file.write_all(&RESERVED).map(|()| Opened::New(file)))
         };
         let opened =
             opened.map_err(|e| Failure::new(code, format!("cannot write {}", path.display())).note(e.to_string()))?;
@@ -59,7 +62,9 @@ impl ResultFile {
                 file.write_all(text.as_bytes())
             }
             Opened::New(mut file) => file
-                .write_all(text.as_bytes())
+                .rewind()
+                .and_then(|()| file.write_all(text.as_bytes()))
+                .and_then(|()| file.as_file().set_len(text.len() as u64))
                 .and_then(|()| file.persist(&self.path).map(drop).map_err(|e| e.error)),
         };
         if let Err(error) = written {

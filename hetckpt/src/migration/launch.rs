@@ -26,6 +26,8 @@ use crate::output;
 const INTERVAL: Duration = Duration::from_millis(5);
 /// The same for one that was started by an earlier `serve`.
 const ADOPTED_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two attempts to write a record.
+const ROOM_INTERVAL: Duration = Duration::from_millis(300);
 /// How much of what a restore says is looked at.
 const MAX_SAID: usize = 64 << 10;
 
@@ -59,6 +61,22 @@ impl Launcher {
         self.depot.write(id, &Record { state, ..record })
     }
 
+    /// As [`Launcher::set`], but waits for room where the disk is full: the source goes by the record, and so does the next `serve`.
+    fn set_in_time(&self, id: &str, state: State) -> Result<(), Failure> {
+        let mut is_told = false;
+        loop {
+            match self.set(id, state.clone()) {
+                Err(failure) if self.depot.record(id).is_some() => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        output::note(format!("{id}: {}; this is tried again", failure.message));
+                    }
+                    std::thread::sleep(ROOM_INTERVAL);
+                }
+                result => return result,
+            }
+        }
+    }
+
     fn fail(&self, id: &str, failure: &Failure) {
         let archive = self.depot.file(id, "hetsnap");
         output::note(format!(
@@ -69,13 +87,13 @@ impl Launcher {
         ));
         self.depot.remove_unfinished(id);
         let reason = Report::from(failure);
-        if let Err(failure) = self.set(id, State::Failed { reason }) {
+        if let Err(failure) = self.set_in_time(id, State::Failed { reason }) {
             output::note(format!("{id}: {}", failure.message));
         }
     }
 
     fn run(&self, id: &str) -> Result<(), Failure> {
-        self.set(id, State::Starting { restore: None })?;
+        self.set_in_time(id, State::Starting { restore: None })?;
         let mut child = self.spawn(id)?;
         let restore = process_id(&child);
         // Should this fail, the program runs all the same: only a `serve` that is started anew would not know.
@@ -144,7 +162,7 @@ impl Launcher {
     }
 
     fn note_running(&self, id: &str, restore: ProcessId) -> Result<(), Failure> {
-        self.set(id, State::Running { restore })?;
+        self.set_in_time(id, State::Running { restore })?;
         if let Some(record) = self.depot.record(id) {
             let command = plain(&record.command.join(" "));
             output::note(format!("{id}: runs as process {}: {command}", record.root_pid));
@@ -159,7 +177,7 @@ impl Launcher {
     fn note_end(&self, id: &str, status: Option<i32>) -> Result<(), Failure> {
         let how = status.map_or("nobody knows how".to_owned(), |status| format!("with status {status}"));
         output::note(format!("{id}: has ended, {how}"));
-        self.set(id, State::Ended { status })?;
+        self.set_in_time(id, State::Ended { status })?;
         let _ = fs::remove_file(self.depot.file(id, "started"));
         self.depot.remove_unfinished(id);
         for extension in ["stdout", "stderr"] {
