@@ -95,7 +95,9 @@ fn one_uses_a_folder_and_names_do_not_lead_out_of_it() {
 fn what_was_killed_as_it_wrote_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (depot, id) = prepared(folder.path());
-    let other = folder.path().join(format!("{RESULT_PREFIX}abc{}.started", new_id().unwrap()));
+    let other = folder
+        .path()
+        .join(format!("{RESULT_PREFIX}abc{}.started", new_id().unwrap()));
     let ours = folder.path().join(format!("{RESULT_PREFIX}abc{id}.started"));
     let record = folder.path().join(format!("{RECORD_PREFIX}abc"));
     for path in [&other, &ours, &record] {

@@ -99,16 +99,26 @@ impl Launcher {
         // Should this fail, the program runs all the same: only a `serve` that is started anew would not know.
         let _ = self.set(id, State::Starting { restore: Some(restore) });
         let ended = self.wait_until_running(id, &mut child)?;
+        let program = self.program_of(id, restore);
         self.note_running(id, restore)?;
         let status = match ended {
             Some(status) => Ok(status),
             None => child.wait(),
         };
-        let status = status.ok().and_then(|status| {
-            use std::os::unix::process::ExitStatusExt;
-            status.code().or_else(|| status.signal().map(|signal| 128 + signal))
-        });
+        // A restore that was killed tells nothing of the program, which goes on.
+        let status = status.ok().and_then(|status| status.code());
+        if status.is_none() {
+            wait_until_gone(program);
+        }
         self.note_end(id, status)
+    }
+
+    /// The program that `restore` stands in for, if that has not made a pid namespace for it.
+    fn program_of(&self, id: &str, restore: ProcessId) -> Option<ProcessId> {
+        let pid = self.depot.record(id)?.root_pid;
+        let parent = Process::new(pid).and_then(|process| process.stat()).ok()?.ppid;
+        let start = start_of(pid).filter(|_| parent == restore.pid)?;
+        Some(ProcessId { pid, start })
     }
 
     /// `hetckpt restore`, with what we were told.
@@ -154,8 +164,10 @@ impl Launcher {
             if self.depot.file(id, "started").exists() {
                 return Ok(ended);
             }
-            if ended.is_some() {
-                return Err(failure_of(&self.depot.file(id, "stderr")));
+            match ended {
+                Some(status) if status.code().is_none() => return Err(unknown("the restore was killed")),
+                Some(_) => return Err(failure_of(&self.depot.file(id, "stderr"))),
+                None => {}
             }
             std::thread::sleep(INTERVAL);
         }
@@ -210,20 +222,22 @@ impl Launcher {
         let this = Arc::clone(self);
         std::thread::spawn(move || {
             let mut is_noted = false;
+            let mut program = None;
             loop {
                 let is_there = restore.is_some_and(is_there);
                 let has_started = this.depot.file(&id, "started").exists();
                 if let (true, false, Some(restore)) = (has_started, is_noted, restore) {
+                    program = this.program_of(&id, restore);
                     is_noted = this.note_running(&id, restore).is_ok();
                 }
                 match (is_there, has_started) {
                     (true, _) => std::thread::sleep(ADOPTED_INTERVAL),
-                    (false, true) => return drop(this.note_end(&id, None)),
+                    (false, true) => {
+                        wait_until_gone(program);
+                        return drop(this.note_end(&id, None));
+                    }
                     (false, false) => {
-                        let failure =
-                            Failure::new("HK1008", "`hetckpt serve` ended while the program was being restored")
-                                .note("nobody knows whether it ran")
-                                .help("if it does not run and has left nothing: `hetckpt restore` of the archive");
+                        let failure = unknown("`hetckpt serve` ended while the program was being restored");
                         return this.fail(&id, &failure);
                     }
                 }
@@ -248,6 +262,20 @@ fn start_of(pid: i32) -> Option<u64> {
 
 fn is_there(process: ProcessId) -> bool {
     start_of(process.pid) == Some(process.start)
+}
+
+/// Waits for the end of a program whose restore, which would have told of it, is gone.
+fn wait_until_gone(program: Option<ProcessId>) {
+    while program.is_some_and(is_there) {
+        std::thread::sleep(ADOPTED_INTERVAL);
+    }
+}
+
+/// The failure for a restore that cannot tell any more what came of it.
+fn unknown(why: &str) -> Failure {
+    Failure::new("HK1008", why)
+        .note("nobody knows whether the program ran")
+        .help("if it does not run and has left nothing: `hetckpt restore` of the archive")
 }
 
 /// The failure that a restore has told on its stderr.
