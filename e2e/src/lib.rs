@@ -12,4 +12,5 @@ pub mod process;
 pub mod hetckpt;
 pub mod job;
 pub mod calibration;
+pub mod actors;
 pub mod statistics;

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::actors;
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
@@ -16,7 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::dump_faults::script;
-use crate::{actors, ensure_failure};
+use crate::ensure_failure;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -146,7 +147,7 @@ fn criu_is_killed_while_servers_start(context: &mut Context) -> Result<()> {
             ensure!(Instant::now() < deadline, "no device server: {}", restore.said());
             std::thread::sleep(Duration::from_millis(2));
         }
-        let criu = actors::working_criu(sandbox).context("CRIU is not there")?;
+        let criu = actors::working_criu(&sandbox.processes()).context("CRIU is not there")?;
         kill(Pid::from_raw(criu), Signal::SIGKILL)?;
         let outcome = restore.wait(PATIENCE)?;
         ensure_failure(&outcome, "HK0904", 125)?;

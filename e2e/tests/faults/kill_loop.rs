@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use hetckpt_e2e::actors::{Actor, find, names, strike};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
-
-use crate::actors::{Actor, names, strike};
 
 /// A dump, or a restore, takes less, mostly, even where the machine has much else to do.
 const SPAN: Duration = Duration::from_millis(1200);
@@ -173,7 +172,7 @@ impl<'a> Wanderer<'a> {
     /// True while somebody dumps or restores, or cleans up after it; who only stands in for the program does not.
     fn is_busy(&self) -> bool {
         let stand_ins: Vec<i32> = self.commands.iter().map(Running::pid).collect();
-        let there = names(&self.context.sandbox);
+        let there = names(&self.context.sandbox.processes());
         let is_busy = |(pid, name): &(i32, String)| name == "criu" || (name == "hetckpt" && !stand_ins.contains(pid));
         there.iter().any(is_busy)
     }
@@ -186,7 +185,7 @@ impl<'a> Wanderer<'a> {
         command.arg(&archive);
         let dump = Running::start(command)?;
         std::thread::sleep(delay);
-        let has_hit = strike(sandbox, victims, dump.pid(), self.pid, None);
+        let has_hit = strike(&find(victims, &sandbox.processes(), dump.pid(), self.pid), None);
         let dump = dump.wait(PATIENCE)?;
         let said = || format!("the dump: {}", dump.text());
         wait_until("whoever was not killed is done", || Ok(!self.is_busy())).with_context(said)?;
@@ -211,7 +210,7 @@ impl<'a> Wanderer<'a> {
         let restore = hetckpt::restore(sandbox, &archive, &Installation::to_device())?;
         let command = restore.pid();
         std::thread::sleep(delay);
-        let has_hit = strike(sandbox, victims, command, self.pid, None);
+        let has_hit = strike(&find(victims, &sandbox.processes(), command, self.pid), None);
         self.commands.push(restore);
         self.wait_until_restored_or_over(command)?;
         ensure!(fs::read(&archive)? == before, "the restore has changed the archive");
@@ -237,7 +236,7 @@ impl<'a> Wanderer<'a> {
                 false => is_gone(self.pid) || self.is_running()? || self.has_printed(),
             })
         })
-        .with_context(|| format!("processes: {:?}", names(sandbox)))
+        .with_context(|| format!("processes: {:?}", names(&sandbox.processes())))
     }
 
     /// Lets it come to its end.

@@ -3,7 +3,6 @@
 
 mod dump_faults;
 mod stopped_programs;
-mod actors;
 mod matrix;
 mod kill_loop;
 mod random_kills;

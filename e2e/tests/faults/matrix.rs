@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use hetckpt_e2e::actors::{self, Actor, Disk, INJECTED, strike};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
@@ -17,8 +18,6 @@ use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::random::Random;
 use hetckpt_e2e::runner::{Context, Test};
-
-use crate::actors::{Actor, Disk, INJECTED, strike};
 
 /// For how long who hangs does.
 const HANG: Duration = Duration::from_millis(1500);
@@ -178,11 +177,10 @@ fn break_at_random(
         Hangs(actor) => (std::slice::from_ref(actor), Some(HANG)),
         DiskFull => return Ok((delay, true)),
     };
+    let pid = command.pid();
+    let find = || actors::find(actors, &sandbox.processes(), pid, program);
     let deadline = Instant::now() + PATIENCE;
-    while actors
-        .iter()
-        .all(|actor| actor.find(sandbox, command.pid(), program).is_none())
-    {
+    while find().is_empty() {
         if command.has_ended()? {
             return Ok((Duration::ZERO, false));
         }
@@ -190,7 +188,7 @@ fn break_at_random(
         std::thread::sleep(Duration::from_micros(500));
     }
     std::thread::sleep(delay);
-    Ok((delay, strike(sandbox, actors, command.pid(), program, hang)))
+    Ok((delay, strike(&find(), hang)))
 }
 
 fn is_right(outcome: &Outcome) -> bool {

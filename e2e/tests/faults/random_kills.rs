@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::actors;
 use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
@@ -17,8 +18,6 @@ use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-use crate::actors;
 
 /// A dump takes less, mostly.
 const LONGEST_WAIT_US: u64 = 400_000;
@@ -93,7 +92,7 @@ fn killed_once(
     let dump = Running::start(command)?;
     std::thread::sleep(delay);
     let mut has_hit_criu = false;
-    let criu = actors::working_criu(&context.sandbox);
+    let criu = actors::working_criu(&context.sandbox.processes());
     if !matches!(victim, Victim::Criu) {
         // It may be done.
         let _ = dump.signal(Signal::SIGKILL);

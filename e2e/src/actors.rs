@@ -1,4 +1,4 @@
-//! Who takes part in a dump or a restore, where it is to be found, and how it is broken.
+//! Who takes part in a dump, a restore or a migration, where it is to be found, and how it is broken.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,9 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::sandbox::is_gone;
 
 /// Exit codes of a program that a killed CRIU has left in code that it had injected: a trap, a fault.
 pub const INJECTED: [i32; 2] = [128 + 5, 128 + 11];
@@ -28,20 +29,31 @@ pub enum Actor {
 }
 
 impl Actor {
-    /// Its process id, if it is there; `command` is the command line's, `program` the program's.
-    pub fn find(self, sandbox: &Sandbox, command: i32, program: i32) -> Option<i32> {
+    /// Its process id, if it is there: among `processes`, or `command` if it is the command line, `program` if it is the program.
+    #[must_use]
+    pub fn find(self, processes: &[i32], command: i32, program: i32) -> Option<i32> {
         match self {
             Self::Cli => (!is_gone(command)).then_some(command),
             Self::Program => (!is_gone(program)).then_some(program),
-            Self::Criu => working_criu(sandbox),
-            Self::Server => server(sandbox),
+            Self::Criu => working_criu(processes),
+            Self::Server => server(processes),
         }
     }
 }
 
-/// CRIU as it dumps or restores: not when it is asked for its version, and not a process that it rebuilds.
-pub fn working_criu(sandbox: &Sandbox) -> Option<i32> {
-    let mut there = sandbox.processes().into_iter();
+/// Those of `actors` that are there, as [`Actor::find`] finds each.
+#[must_use]
+pub fn find(actors: &[Actor], processes: &[i32], command: i32, program: i32) -> Vec<i32> {
+    let found = actors
+        .iter()
+        .filter_map(|actor| actor.find(processes, command, program));
+    found.collect()
+}
+
+/// CRIU, of `processes`, as it dumps or restores: not when it is asked for its version, and not a process that it rebuilds.
+#[must_use]
+pub fn working_criu(processes: &[i32]) -> Option<i32> {
+    let mut there = processes.iter().copied();
     there.find(|&pid| is_criu(pid) && !is_criu(parent_of(pid)))
 }
 
@@ -49,22 +61,31 @@ pub fn working_criu(sandbox: &Sandbox) -> Option<i32> {
 ///
 /// By its arguments: it may be started by way of a script or a loader, and then has another name.
 fn is_criu(pid: i32) -> bool {
+    is_call(pid, "criu", &["dump", "restore"])
+}
+
+/// True if `pid` is a call of `program` with one of `verbs` first.
+#[must_use]
+pub fn is_call(pid: i32, program: &str, verbs: &[&str]) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<&[u8]> = words.split(|&byte| byte == 0).collect();
-    let is_call = |pair: &[&[u8]]| pair[0].ends_with(b"criu") && matches!(pair[1], b"dump" | b"restore");
-    words.windows(2).any(is_call)
+    let is_verb = |word: &[u8]| verbs.iter().any(|verb| verb.as_bytes() == word);
+    words
+        .windows(2)
+        .any(|pair| pair[0].ends_with(program.as_bytes()) && is_verb(pair[1]))
 }
 
 /// Of several, the one that was started last.
-fn server(sandbox: &Sandbox) -> Option<i32> {
-    let found = sandbox.processes().into_iter();
+fn server(processes: &[i32]) -> Option<i32> {
+    let found = processes.iter().copied();
     found
         .filter(|&pid| has_name(pid, "hetckpt-server") && !is_gone(pid))
         .max()
 }
 
-/// Processes of the sandbox, zombies aside, with their names; CRIU is called `criu`.
-pub fn names(sandbox: &Sandbox) -> Vec<(i32, String)> {
+/// `processes`, zombies aside, with their names; CRIU is called `criu`.
+#[must_use]
+pub fn names(processes: &[i32]) -> Vec<(i32, String)> {
     let name = |pid: i32| match is_criu(pid) {
         true => "criu".to_owned(),
         false => fs::read_to_string(format!("/proc/{pid}/comm"))
@@ -72,7 +93,7 @@ pub fn names(sandbox: &Sandbox) -> Vec<(i32, String)> {
             .trim()
             .to_owned(),
     };
-    let there = sandbox.processes().into_iter().filter(|&pid| !is_gone(pid));
+    let there = processes.iter().copied().filter(|&pid| !is_gone(pid));
     there.map(|pid| (pid, name(pid))).collect()
 }
 
@@ -90,15 +111,12 @@ fn parent_of(pid: i32) -> i32 {
         .unwrap_or(0)
 }
 
-/// Kills those of `actors` that are there, or stops them for as long as `hang` says. False if none was there.
-pub fn strike(sandbox: &Sandbox, actors: &[Actor], command: i32, program: i32, hang: Option<Duration>) -> bool {
-    let found: Vec<Pid> = actors
-        .iter()
-        .filter_map(|actor| actor.find(sandbox, command, program))
-        .map(Pid::from_raw)
-        .collect();
+/// Kills `found`, or stops them for as long as `hang` says. False if none was there any more.
+#[must_use]
+pub fn strike(found: &[i32], hang: Option<Duration>) -> bool {
     // Each may have ended by itself meanwhile.
-    let send = |signal: Signal| found.iter().filter(|&&pid| kill(pid, signal).is_ok()).count() > 0;
+    let reach = |&pid: &i32, signal: Signal| kill(Pid::from_raw(pid), signal).is_ok();
+    let send = |signal: Signal| found.iter().filter(|pid| reach(pid, signal)).count() > 0;
     let Some(time) = hang else {
         return send(Signal::SIGKILL);
     };
@@ -108,11 +126,18 @@ pub fn strike(sandbox: &Sandbox, actors: &[Actor], command: i32, program: i32, h
     has_hit
 }
 
-/// A small disk. It is gone when this is dropped.
-pub struct Disk(PathBuf);
+/// A small disk. It is gone when this is dropped, unless somebody else has mounted it.
+#[derive(Debug)]
+pub struct Disk {
+    folder: PathBuf,
+    is_ours: bool,
+}
 
 impl Disk {
     /// Mounts one at `folder`.
+    ///
+    /// # Errors
+    /// If nothing can be mounted there.
     pub fn mount(folder: &Path) -> Result<Self> {
         let mut command = Command::new("mount");
         command
@@ -124,14 +149,26 @@ impl Disk {
             "cannot mount: {}",
             String::from_utf8_lossy(&mounted.stderr).trim()
         );
-        Ok(Self(folder.to_owned()))
+        Ok(Self {
+            folder: folder.to_owned(),
+            is_ours: true,
+        })
+    }
+
+    /// The one that somebody has mounted at `folder`.
+    #[must_use]
+    pub fn mounted_at(folder: PathBuf) -> Self {
+        Self { folder, is_ours: false }
     }
 
     fn filler(&self) -> PathBuf {
-        self.0.join("filler")
+        self.folder.join("filler")
     }
 
     /// Waits, and leaves no byte free.
+    ///
+    /// # Errors
+    /// If no file can be made there.
     pub fn fill_after(&self, delay: Duration) -> Result<()> {
         std::thread::sleep(delay);
         let mut file = File::create(self.filler())?;
@@ -143,6 +180,9 @@ impl Disk {
     }
 
     /// Removes what it was filled with.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
     pub fn empty(&self) -> Result<()> {
         Ok(fs::remove_file(self.filler())?)
     }
@@ -150,7 +190,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What still uses it keeps it, unseen.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        if self.is_ours {
+            // What still uses it keeps it, unseen.
+            let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
+        }
     }
 }
