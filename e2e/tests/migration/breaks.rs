@@ -1,140 +1,41 @@
-//! Either end is killed, or the network between them goes, at moments drawn at random and at those that matter. Whatever breaks, the
-//! program ends right on exactly one of the two.
+//! Either end is killed at the moments that matter. The program ends right on exactly one of the two all the same.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use hetckpt_e2e::calibration::{self, Baseline};
+use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::actors::strike;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::Signal;
 
+use crate::ends::{End, ends_once};
 use crate::node::{DEPOT, Node};
 use crate::source::Source;
 
-/// A migration takes less, mostly.
-const LONGEST_WAIT_US: u64 = 2_500_000;
-/// For how long the network is away.
-const CUT: Duration = Duration::from_millis(700);
-
 /// The tests.
 pub fn tests() -> Vec<Test> {
-    let given = std::env::var("HETCKPT_PREEMPTIONS").ok();
-    let count = given.and_then(|text| text.parse().ok()).unwrap_or(4);
     vec![
-        Test::new("migrations_broken_at_random_moments_lose_nothing", move |context| {
-            at_random(context, count)
-        })
-        .times(1 + count / 10),
         Test::new("migrate_killed_behind_its_decision", behind_decision),
         Test::new("migrate_killed_before_its_decision", before_decision),
         Test::new("serve_killed_while_it_restores", serve_killed),
+        Test::new("restore_killed_while_the_program_runs", restore_killed),
+        Test::new("target_disk_full_as_the_program_starts", disk_full),
         Test::new("serve_away_when_the_program_is_released", serve_away),
     ]
 }
 
-/// What breaks.
-#[derive(Clone, Copy, Debug)]
-enum Break {
-    Migrate,
-    Serve,
-    Both,
-    Network,
-}
-
-/// Where programs ended.
-#[derive(Debug, Default)]
-struct Tally {
-    here: u32,
-    there: u32,
-}
-
-const SERVE: [&str; 2] = ["--device", "cpu"];
-
-fn at_random(context: &mut Context, count: u32) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
-    let mut tally = Tally::default();
-    for round in 0..count {
-        let what = [Break::Migrate, Break::Serve, Break::Network, Break::Both][round as usize % 4];
-        let delay = Duration::from_micros(context.random.below(LONGEST_WAIT_US));
-        broken_once(context, &baseline, what, delay, &mut tally)
-            .with_context(|| format!("round {round}: {what:?} broken {delay:?} after the start"))?;
-    }
-    context.note(format!(
-        "{count} migrations broken: {} programs ended here, {} on the other node",
-        tally.here, tally.there
-    ));
-    Ok(())
-}
-
-fn broken_once(context: &Context, baseline: &Baseline, what: Break, delay: Duration, tally: &mut Tally) -> Result<()> {
-    let sandbox = &context.sandbox;
-    let _ = fs::remove_dir_all(sandbox.path("node"));
-    let node = Node::new(sandbox)?;
-    let mut serve = node.serve(&SERVE)?;
-    let source = Source::start_again(sandbox, &SPIN, "cpu", baseline.clone())?;
-    let migration = Running::start(source.migrate(&node)?)?;
-    std::thread::sleep(delay);
-    if matches!(what, Break::Migrate | Break::Both) {
-        // It may be done.
-        let _ = migration.signal(Signal::SIGKILL);
-    }
-    if matches!(what, Break::Serve | Break::Both) {
-        serve.kill()?;
-        std::thread::sleep(CUT);
-        serve = node.serve(&SERVE)?;
-    }
-    if matches!(what, Break::Network) {
-        node.set_link(false)?;
-        std::thread::sleep(CUT);
-        node.set_link(true)?;
-    }
-    let migrated = migration.wait(PATIENCE)?;
-    ends_once(&node, source, tally).with_context(|| format!("migrate: {}\nserve: {}", migrated.text(), serve.said()))
-}
-
-/// Waits until the program has ended, and makes sure that it did so right, and once.
-fn ends_once(node: &Node<'_>, source: Source<'_>, tally: &mut Tally) -> Result<()> {
-    let expected = source.baseline.outcome.clone();
-    let here = source.wait()?;
-    if here == expected {
-        tally.here += 1;
-        // What the target holds is withdrawn; until then it is not started.
-        return node.ensure_has_nothing().context("the program has ended here");
-    }
-    ensure!(here.code == 128 + 9, "here: {}", here.text());
-    let records = wait_for_one(node)?;
-    let [(record, printed)] = &records[..] else {
-        bail!("the program is nowhere, or twice: {records:?}");
-    };
-    let is_right = record["status"] == 0 || record["status"].is_null();
-    ensure!(
-        is_right && here.stdout + printed == expected.stdout,
-        "there: {record}: {printed}"
-    );
-    tally.there += 1;
-    Ok(())
-}
-
-/// Waits until a program has come and ended.
-fn wait_for_one(node: &Node<'_>) -> Result<Vec<(serde_json::Value, String)>> {
-    let deadline = Instant::now() + PATIENCE;
-    while node.records().is_empty() {
-        ensure!(Instant::now() < deadline, "no program comes");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    node.wait_for(&["ended", "failed"])
-}
+/// What `serve` is told.
+pub const SERVE: [&str; 2] = ["--device", "cpu"];
 
 /// Waits until the migration has made a file of this name in its scratch folder; false if it never does.
 fn wait_for_scratch(context: &Context, name: &str, migration: &mut Running) -> Result<Option<PathBuf>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let folders = fs::read_dir(context.sandbox.path(""))?
+        let folders = fs::read_dir(context.sandbox.path("scratch"))?
             .flatten()
             .map(|entry| entry.path());
         if let Some(file) = folders.map(|folder| folder.join(name)).find(|file| file.exists()) {
@@ -155,9 +56,8 @@ fn behind_decision(context: &mut Context) -> Result<()> {
     let decision = wait_for_scratch(context, "released", &mut migration)?;
     ensure!(decision.is_some(), "{}", migration.said());
     migration.signal(Signal::SIGKILL)?;
-    let mut tally = Tally::default();
-    ends_once(&node, source, &mut tally)?;
-    ensure!(tally.there == 1, "what was released ran on here");
+    let end = ends_once(&node, source, |_| false)?;
+    ensure!(end == End::There, "what was released ran on here");
     context.sandbox.wait_until_empty(PATIENCE)
 }
 
@@ -170,9 +70,8 @@ fn before_decision(context: &mut Context) -> Result<()> {
     let images = wait_for_scratch(context, "images/inventory.img", &mut migration)?;
     ensure!(images.is_some(), "{}", migration.said());
     migration.signal(Signal::SIGKILL)?;
-    let mut tally = Tally::default();
-    ends_once(&node, source, &mut tally).with_context(|| serve.said())?;
-    ensure!(tally.here == 1, "what was not released ran there");
+    let end = ends_once(&node, source, |_| false).with_context(|| serve.said())?;
+    ensure!(end == End::Here, "what was not released ran there");
     context.sandbox.wait_until_empty(PATIENCE)
 }
 
@@ -188,9 +87,47 @@ fn serve_killed(context: &mut Context) -> Result<()> {
     let outcome = migration
         .wait(PATIENCE)?
         .success("migrate, with a serve that is killed")?;
-    let mut tally = Tally::default();
-    ends_once(&node, source, &mut tally).with_context(|| outcome.text())?;
-    ensure!(tally.there == 1, "what was released ran on here");
+    let end = ends_once(&node, source, |_| false).with_context(|| outcome.text())?;
+    ensure!(end == End::There, "what was released ran on here");
+    Ok(())
+}
+
+/// The program goes on without it, and `serve` waits for the program's own end.
+fn restore_killed(context: &mut Context) -> Result<()> {
+    let node = Node::new(&context.sandbox)?;
+    let serve = node.serve(&SERVE)?;
+    let source = Source::start(&context.sandbox, &SPIN, "cpu")?;
+    Running::run(source.migrate(&node)?, PATIENCE)?.success("migrate")?;
+    let restore = node.restore().context("there is no restore")?;
+    ensure!(strike(&[restore], None), "it has ended already");
+    let end = ends_once(&node, source, |_| false)?;
+    ensure!(end == End::There, "{}", serve.said());
+    serve.wait_for("has ended, nobody knows how")
+}
+
+/// What becomes of the program is written as soon as there is room, and is right.
+fn disk_full(context: &mut Context) -> Result<()> {
+    let node = Node::new(&context.sandbox)?;
+    let disk = node.mount_depot()?;
+    let serve = node.serve(&SERVE)?;
+    let source = Source::start(&context.sandbox, &SPIN, "cpu")?;
+    let migration = Running::start(source.migrate(&node)?)?;
+    serve.wait_for(": released")?;
+    // From when on the restore has all the room that it needs there.
+    let deadline = Instant::now() + PATIENCE;
+    while !node
+        .held("started")
+        .iter()
+        .any(|path| path.metadata().is_ok_and(|found| found.len() > 0))
+    {
+        ensure!(Instant::now() < deadline, "no restore begins: {}", serve.said());
+    }
+    disk.fill_after(Duration::ZERO)?;
+    serve.wait_for("this is tried again")?;
+    disk.empty()?;
+    migration.wait(PATIENCE)?.success("migrate")?;
+    let end = ends_once(&node, source, |_| false)?;
+    ensure!(end == End::There, "{}", serve.said());
     Ok(())
 }
 
@@ -239,9 +176,8 @@ fn serve_away(context: &mut Context) -> Result<()> {
         if returned.is_none() {
             returned = Some(node.serve(&SERVE)?);
         }
-        let mut tally = Tally::default();
-        ends_once(&node, source, &mut tally).with_context(|| outcome.text())?;
-        ensure!(tally.there == 1, "what was released ran on here");
+        let end = ends_once(&node, source, |_| false).with_context(|| outcome.text())?;
+        ensure!(end == End::There, "what was released ran on here");
         drop(returned);
     }
     Ok(())

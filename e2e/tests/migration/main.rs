@@ -8,7 +8,9 @@ mod moves;
 mod memory;
 mod refusals;
 mod strangers;
+mod ends;
 mod breaks;
+mod matrix;
 
 use std::process::ExitCode;
 
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     tests.extend(refusals::tests());
     tests.extend(strangers::tests());
     tests.extend(breaks::tests());
+    tests.extend(matrix::tests());
     let tests = tests.into_iter().map(|test| test.also_needs(Requirement::Mounting));
     runner::main(tests.collect())
 }

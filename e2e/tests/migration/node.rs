@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use hetckpt_e2e::actors::{Disk, is_call, names};
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::sandbox::Sandbox;
+use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -57,7 +58,7 @@ pub struct Node<'a> {
 pub struct Serve {
     running: Running,
     /// The program itself, as this machine counts.
-    pid: i32,
+    pub pid: i32,
 }
 
 impl<'a> Node<'a> {
@@ -192,6 +193,14 @@ impl<'a> Node<'a> {
         Ok(Serve { running, pid })
     }
 
+    /// Puts the folder of `serve`, which does not run yet, on a small disk.
+    pub fn mount_depot(&self) -> Result<Disk> {
+        self.shell(&format!(
+            "mkdir -m 700 {DEPOT}; mount -t tmpfs -o size=96m depot {DEPOT}"
+        ))?;
+        Ok(Disk::mounted_at(self.reach(DEPOT)))
+    }
+
     /// What `serve` has in its folder: names that end in `.` and `extension`.
     pub fn held(&self, extension: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.reach(DEPOT)).into_iter().flatten().flatten();
@@ -225,6 +234,42 @@ impl<'a> Node<'a> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// What runs on it, as this machine counts: zombies, `serve` and what holds the node aside.
+    pub fn processes(&self) -> Vec<i32> {
+        let there = space_of(self.init);
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let is_ours = |pid: i32| {
+            pid == self.init || is_gone(pid) || is_call(pid, "sleep", &["1"]) || is_call(pid, "hetckpt", &["serve"])
+        };
+        pids.filter(|&pid| space_of(pid) == there && !is_ours(pid)).collect()
+    }
+
+    /// The `hetckpt restore` that `serve` has started.
+    pub fn restore(&self) -> Option<i32> {
+        let mut there = self.processes().into_iter();
+        there.find(|&pid| is_call(pid, "hetckpt", &["restore"]))
+    }
+
+    /// What runs of this test on this machine.
+    pub fn processes_here(&self) -> Vec<i32> {
+        let mut pids = self.sandbox.processes();
+        // A restored program has the environment that it had here.
+        let there = space_of(self.init);
+        pids.retain(|&pid| space_of(pid) != there);
+        pids
+    }
+
+    /// Waits until nothing of a program runs there.
+    pub fn wait_until_empty(&self) -> Result<()> {
+        wait_until_none(|| self.processes()).context("on the other node")
+    }
+
+    /// Waits until nothing of this test runs on this machine.
+    pub fn wait_until_empty_here(&self) -> Result<()> {
+        wait_until_none(|| self.processes_here())
     }
 
     /// Makes sure that nothing of any program is there.
@@ -273,6 +318,23 @@ impl Serve {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
+    }
+}
+
+/// The pid namespace of process `pid`.
+fn space_of(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+}
+
+fn wait_until_none(there: impl Fn() -> Vec<i32>) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let left = there();
+        if left.is_empty() {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "there still runs {:?}", names(&left));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,6 +1,7 @@
 //! A program on this machine that is to move, and `hetckpt migrate`.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -71,8 +72,15 @@ impl<'a> Source<'a> {
     pub fn migrate_as(&self, node: &Node<'_>, files: &Files) -> Result<Command> {
         let mut command = hetckpt::command(self.sandbox, ["migrate", "--pid", &self.pid.to_string(), "--to"]);
         command.arg(node.address()).args(files.options());
-        command.arg("--scratch").arg(self.sandbox.path(""));
+        let scratch = self.scratch();
+        fs::create_dir_all(&scratch)?;
+        command.arg("--scratch").arg(scratch);
         Ok(command)
+    }
+
+    /// Where migrations make their folders.
+    pub fn scratch(&self) -> PathBuf {
+        self.sandbox.path("scratch")
     }
 
     /// True once it has ended, or gone.
@@ -87,11 +95,7 @@ impl<'a> Source<'a> {
 
     /// Makes sure that it runs on here, to the right result, and that a failed migration has left nothing.
     pub fn ensure_runs_on(self) -> Result<()> {
-        let left: Vec<_> = fs::read_dir(self.sandbox.path(""))?
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .filter(|name| name.starts_with("hetckpt-migrate-"))
-            .collect();
+        let left: Vec<_> = fs::read_dir(self.scratch())?.flatten().collect();
         ensure!(left.is_empty(), "the migration left {left:?}");
         let expected = self.baseline.outcome.clone();
         let outcome = self.wait()?;
