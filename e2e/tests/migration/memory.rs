@@ -158,7 +158,7 @@ fn killed(what: Break, sandbox: &Sandbox, migration: &Running, serve: Serve) -> 
 fn images(sandbox: &Sandbox) -> Vec<(PathBuf, u64)> {
     let list = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
     let is_scratch = |name: &str| name.starts_with("hetckpt-migrate-");
-    list(sandbox.path(""))
+    list(sandbox.path("scratch"))
         .filter(|entry| entry.file_name().to_str().is_some_and(is_scratch))
         .flat_map(|folder| list(folder.path().join("images")))
         .filter_map(|file| Some((file.path(), file.metadata().ok()?.len())))
