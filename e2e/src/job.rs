@@ -199,7 +199,7 @@ impl<'a> Job<'a> {
         if outcome.code != 0 {
             // A program that had ended by then was not there to be dumped; one that ends later was.
             std::thread::sleep(Duration::from_millis(100));
-            let has_ended = self.supervisor.has_ended()?;
+            let has_ended = self.supervisor.has_ended()? || outcome.stderr.contains("error[HK0801]");
             let ended = self.supervisor.wait(PATIENCE);
             let ended = ended.with_context(|| format!("the dump failed: {}", outcome.text()))?;
             let is_too_late = has_ended && ended.code == 0 && !archive.exists();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::{self, SPIN};
@@ -21,7 +22,8 @@ pub fn tests() -> Vec<Test> {
         Test::new("archive_is_truncated", archive_is_truncated),
         Test::new("archive_has_a_flipped_bit", archive_has_a_flipped_bit),
         Test::new("archive_is_of_a_newer_version", archive_is_of_a_newer_version),
-        Test::new("process_id_is_in_use", process_id_is_in_use),
+        // In namespaces of its own, which a user who is not root needs, no id is in use.
+        Test::new("process_id_is_in_use", process_id_is_in_use).also_needs(Requirement::Root),
     ]
 }
 

@@ -35,7 +35,9 @@ fn killed_dump(context: &Context, dump: &str) -> Result<()> {
     job.wait_for_kernel()?;
     let real = Installation::get().criu.display();
     let pid = job.pid();
-    let text = format!("criu='{real}'; pid={pid}\ncase $1 in dump) shift; {dump};; *) exec \"$criu\" \"$@\";; esac");
+    // What the process is called where CRIU runs.
+    let find_pid = "for argument; do [ \"$option\" != --tree ] || pid=$argument; option=$argument; done";
+    let text = format!("criu='{real}'\n{find_pid}\ncase $1 in dump) shift; {dump};; *) exec \"$criu\" \"$@\";; esac");
     let criu = script(context, "criu", &text)?;
     let archive = context.sandbox.path("x.hetsnap");
     let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &pid.to_string(), "-o"]);

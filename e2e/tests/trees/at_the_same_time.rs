@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
@@ -25,7 +25,9 @@ pub fn tests() -> Vec<Test> {
         Test::new("two_restores_of_the_same_archive", move |context| {
             two_restores(context, count)
         })
-        .times(1 + count / 10),
+        .times(1 + count / 10)
+        // In namespaces of their own both may run.
+        .also_needs(Requirement::Root),
         Test::new("a_restore_is_not_disturbed_by_ps", restore_beside_ps),
     ]
 }

@@ -192,12 +192,15 @@ fn servers_in_the_tree_are_refused(context: &mut Context) -> Result<()> {
         "hetckpt dump was to refuse: {}",
         outcome.text()
     );
-    let code = plain_dump(sandbox, job.pid(), &sandbox.path("images"))?;
-    let log = fs::read_to_string(sandbox.path("images/dump.log")).context("the dump's log")?;
-    ensure!(
-        code != 0 && log.contains("belongs to the tree that is being dumped"),
-        "criu dump was to say why it refuses (exit code {code})"
-    );
+    // Plain CRIU needs root.
+    if nix::unistd::geteuid().is_root() {
+        let code = plain_dump(sandbox, job.pid(), &sandbox.path("images"))?;
+        let log = fs::read_to_string(sandbox.path("images/dump.log")).context("the dump's log")?;
+        ensure!(
+            code != 0 && log.contains("belongs to the tree that is being dumped"),
+            "criu dump was to say why it refuses (exit code {code})"
+        );
+    }
     let ended = job.finish()?;
     ensure!(ended == baseline.outcome, "after the refusals: {}", ended.text());
     Ok(())

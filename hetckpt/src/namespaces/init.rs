@@ -58,6 +58,7 @@ pub fn init(options: &Init) -> Result<ExitCode, Failure> {
     end_all();
     // From now on there is the user's runtime directory again.
     let _ = unmount(runtime_dir(), UnmountFlags::DETACH);
+    keep_logs(&options.folder);
     let _ = fs::remove_dir_all(&options.folder);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
@@ -73,6 +74,18 @@ fn isolate(folder: &Path) -> Result<(), (&'static str, rustix::io::Errno)> {
     mount("proc", "/proc", "proc", flags, None).map_err(os("mount /proc"))?;
     mount_bind(folder, runtime_dir()).map_err(os("mount the job's runtime directory"))?;
     Ok(())
+}
+
+/// Moves what device servers had to say from the job's folder to the user's runtime directory: process ids within are the same in
+/// every job, so the folder's name goes in front.
+fn keep_logs(folder: &Path) {
+    let job = folder.file_name().unwrap_or_default().to_string_lossy();
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    for log in files.filter(|file| file.path().extension().is_some_and(|extension| extension == "log")) {
+        // If it cannot be kept it goes the way of the folder.
+        let name = format!("{job}-{}", log.file_name().to_string_lossy());
+        let _ = fs::rename(log.path(), runtime_dir().join(name));
+    }
 }
 
 /// Waits for process `pid` and gives its exit status as a shell does; orphans that end meanwhile are let go.

@@ -9,7 +9,7 @@ use hetckpt_abi::opencl_program::{Argument, OpenClProgram, count};
 use hetckpt_codegen::spirv::Compiler;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
-use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
+use opencl3::device::{CL_DEVICE_TYPE_ALL, Device, get_device_data};
 use opencl3::kernel::{Kernel, set_kernel_arg};
 use opencl3::memory::{Buffer, CL_MEM_READ_WRITE, ClMem};
 use opencl3::platform::get_platforms;
@@ -18,6 +18,9 @@ use opencl3::types::{CL_BLOCKING, cl_mem};
 
 /// Where the arena starts, as the kernels see it.
 pub const ARENA_BASE: u64 = 0x2000_0000_0000;
+
+/// `CL_DEVICE_SUB_GROUP_SIZES_INTEL`
+const SUB_GROUP_SIZES_INTEL: u32 = 0x4108;
 
 /// How a kernel is started.
 #[derive(Clone, Copy)]
@@ -52,11 +55,17 @@ fn find() -> Option<Device> {
     found.map(Device::new)
 }
 
-/// True if sub-groups of 32 can be asked for and vote, in programs from source.
+/// True if sub-groups of 32 can be asked for and vote, in programs from source, and are more than loops, as on devices where they
+/// can be of one work-item.
 pub fn has_votes_of_sub_groups(device: &Device) -> bool {
     let extensions = device.extensions().unwrap();
     let has = |name: &str| extensions.split_whitespace().any(|e| e == name);
-    has("cl_intel_required_subgroup_size") && has("cl_khr_subgroup_ballot") && spirv().is_none()
+    if !has("cl_intel_required_subgroup_size") || !has("cl_khr_subgroup_ballot") || spirv().is_some() {
+        return false;
+    }
+    let sizes = get_device_data(device.id(), SUB_GROUP_SIZES_INTEL).unwrap();
+    let one = 1_usize.to_ne_bytes();
+    sizes.chunks_exact(one.len()).all(|size| size != one)
 }
 
 /// The compiler of SPIR-V, if the device is to be given that.

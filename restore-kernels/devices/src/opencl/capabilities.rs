@@ -27,7 +27,7 @@ pub struct OpenClCapabilities {
     pub max_allocation_bytes: u64,
     /// Sizes of sub-groups that a kernel may ask for; empty if the device does not say.
     pub sub_group_sizes: Vec<u64>,
-    /// Sub-groups of 32 can be asked for and vote (`cl_khr_subgroup_ballot`), in OpenCL C.
+    /// Sub-groups of 32 can be asked for and vote (`cl_khr_subgroup_ballot`), in OpenCL C, and are more than loops.
     pub votes_of_sub_groups: bool,
     /// Intermediate language that the device takes (`SPIR-V_1.2`), if any.
     pub il_version: Option<String>,
@@ -46,6 +46,9 @@ impl OpenClCapabilities {
         } else {
             Vec::new()
         };
+        // Where a work-item alone can be one, sub-groups are loops of the compiler's, as all of a group is there: nothing is
+        // won, and PoCL 5.0 fails an assertion over kernels that vote in them.
+        let are_native = !sub_group_sizes.contains(&1);
         let has_compiler = device.number(device_api::CL_DEVICE_COMPILER_AVAILABLE) != 0;
         let il_version = Some(device.text(device_api::CL_DEVICE_IL_VERSION)).filter(|text| !text.is_empty());
         Self {
@@ -56,7 +59,10 @@ impl OpenClCapabilities {
             f32_subnormals: float & device_api::CL_FP_DENORM != 0,
             correctly_rounded_divide_sqrt: float & device_api::CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0,
             max_allocation_bytes: device.number(device_api::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
-            votes_of_sub_groups: has_compiler && sub_group_sizes.contains(&32) && has("cl_khr_subgroup_ballot"),
+            votes_of_sub_groups: has_compiler
+                && are_native
+                && sub_group_sizes.contains(&32)
+                && has("cl_khr_subgroup_ballot"),
             sub_group_sizes,
             il_version,
             has_compiler,
