@@ -9,7 +9,7 @@ use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
 use opencl3::kernel::{Kernel, set_kernel_arg};
-use opencl3::memory::{Buffer, CL_MEM_READ_WRITE, ClMem};
+use opencl3::memory::{Buffer, CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, ClMem, svm_alloc};
 use opencl3::platform::get_platforms;
 use opencl3::program::Program;
 use opencl3::types::CL_BLOCKING;
@@ -19,11 +19,18 @@ use crate::cases::{Arg, Case};
 /// Where generated code finds the arena.
 const ARENA_BASE: u64 = 0x2000_0000_0000;
 
+/// Room for the arena of any case.
+const SHARED_BYTES: usize = 256 << 20;
+/// How kernels access memory that lies at the same addresses for them and for the host.
+const BY_ADDRESS: &str = "#define MORE_ARENAS\n#define GLOBAL(type, address) (*(__global type *)(address))\n";
+
 /// A device with a queue.
 pub struct Launcher {
     context: Context,
     queue: CommandQueue,
     pub name: String,
+    /// Shared virtual memory for the arenas of generated kernels, which then take addresses as they are.
+    shared: Option<*mut u8>,
 }
 
 /// A kernel with its memory, ready to be started any number of times.
@@ -54,7 +61,42 @@ impl Launcher {
         #[allow(deprecated, reason = "the function that came after is not in OpenCL 1.2")]
         let queue = CommandQueue::create_default(&context, 0)?;
         let name = device.name()?;
-        Ok(Self { context, queue, name })
+        Ok(Self {
+            context,
+            queue,
+            name,
+            shared: None,
+        })
+    }
+
+    /// From now on arenas lie in shared virtual memory (OpenCL 2.0).
+    pub fn share_memory(&mut self) -> Result<()> {
+        // SAFETY: the memory is never freed.
+        let at = unsafe { svm_alloc(self.context.get(), CL_MEM_READ_WRITE, SHARED_BYTES, 0) };
+        self.shared = Some(at.map_err(|e| anyhow!("no shared virtual memory: error {e}"))?.cast());
+        Ok(())
+    }
+
+    /// Where generated code finds the arena.
+    fn base(&self) -> u64 {
+        self.shared.map_or(ARENA_BASE, |at| at as u64)
+    }
+
+    fn arena(&self, bytes: usize) -> Result<Buffer<u8>> {
+        match self.shared {
+            None => self.buffer(bytes),
+            Some(at) if bytes <= SHARED_BYTES => {
+                let flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR;
+                // SAFETY: there is as much memory, for ever; forms of a kernel run one after another.
+                Ok(unsafe { Buffer::create(&self.context, flags, bytes, at.cast()) }?)
+            }
+            Some(_) => Err(anyhow!("the case's memory is larger than what is shared")),
+        }
+    }
+
+    /// Address of a case's buffer as generated code counts.
+    pub fn address(&self, case: &Case, buffer: usize) -> u64 {
+        self.base() + offsets(case)[buffer] as u64
     }
 
     /// Prepares the kernel by hand.
@@ -99,11 +141,12 @@ impl Launcher {
         } else {
             "-cl-std=CL1.2"
         };
-        let built = self.build(&program.text, options)?;
+        let text = self.shared.map_or_else(String::new, |_| BY_ADDRESS.to_owned()) + &program.text;
+        let built = self.build(&text, options)?;
         let kernel = Kernel::create(&built, &program.entry)?;
         let offsets = offsets(case);
         let end = offsets.last().copied().unwrap_or_default() + case.buffers.last().map_or(0, Vec::len);
-        let arena = self.buffer(end)?;
+        let arena = self.arena(end)?;
         let num_blocks = case.grid.iter().product::<u32>() as usize;
         let words = [count::NUM * 4, 8, num_blocks * 4].map(|bytes| self.buffer(bytes));
         let [counts, pause, turned_away] = words;
@@ -118,8 +161,8 @@ impl Launcher {
         let threads = case.block.iter().product::<u32>();
         let value = |argument: &Argument| match argument {
             Argument::Arena => Value::Bytes(handle(&arena)),
-            Argument::ArenaBase => Value::Bytes(ARENA_BASE.to_ne_bytes().to_vec()),
-            Argument::Params { size_bytes } => Value::Bytes(parameters(case, &offsets, *size_bytes)),
+            Argument::ArenaBase => Value::Bytes(self.base().to_ne_bytes().to_vec()),
+            Argument::Params { size_bytes } => Value::Bytes(parameters(case, self.base(), &offsets, *size_bytes)),
             Argument::Shared => Value::Local(shared as usize),
             Argument::DynamicSharedBytes => Value::Bytes(case.dynamic_shared_bytes.to_ne_bytes().to_vec()),
             Argument::Lanes { bytes_per_thread } => Value::Local((threads * bytes_per_thread) as usize),
@@ -206,16 +249,11 @@ fn offsets(case: &Case) -> Vec<usize> {
     .collect()
 }
 
-/// Address of a case's buffer as generated code counts.
-pub fn address(case: &Case, buffer: usize) -> u64 {
-    ARENA_BASE + offsets(case)[buffer] as u64
-}
-
-fn parameters(case: &Case, offsets: &[usize], size_bytes: u32) -> Vec<u8> {
+fn parameters(case: &Case, base: u64, offsets: &[usize], size_bytes: u32) -> Vec<u8> {
     let mut params: Vec<u8> = Vec::new();
     for arg in &case.args {
         let bytes = match arg {
-            Arg::Buffer(i) => (ARENA_BASE + offsets[*i] as u64).to_le_bytes().to_vec(),
+            Arg::Buffer(i) => (base + offsets[*i] as u64).to_le_bytes().to_vec(),
             Arg::U32(v) => v.to_le_bytes().to_vec(),
             Arg::F32(v) => v.to_le_bytes().to_vec(),
         };

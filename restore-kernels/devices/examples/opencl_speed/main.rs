@@ -1,8 +1,9 @@
 //! How fast generated OpenCL C is beside the same kernels by hand, and what the probes cost.
 //!
 //! `cargo run --release -p hetckpt-devices --example opencl_speed -- [--device PLATFORM:DEVICE] [--repeats N] [--text FOLDER]
-//! [--sub-groups] [KERNEL…]`. The three forms of a kernel take turns; the shortest time of each counts. What they leave in memory must be
-//! the same. `--text` keeps the generated texts; `--sub-groups` has votes for them.
+//! [--sub-groups] [--shared] [KERNEL…]`. The three forms of a kernel take turns; the shortest time of each counts. What they leave in memory must be
+//! the same. `--text` keeps the generated texts; `--sub-groups` has votes for them; `--shared` has
+//! device memory in shared virtual memory, which generated kernels reach by address, without a base.
 #![allow(clippy::print_stdout, reason = "an example")]
 #![allow(unsafe_code, reason = "calls the OpenCL driver")]
 
@@ -22,7 +23,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::bind_globals;
 
 use cases::{Case, Element};
-use launcher::{Launcher, Prepared, address};
+use launcher::{Launcher, Prepared};
 
 struct Settings {
     platform: usize,
@@ -30,6 +31,7 @@ struct Settings {
     repeats: u32,
     texts: Option<PathBuf>,
     sub_groups: bool,
+    shared: bool,
     names: Vec<String>,
 }
 
@@ -40,6 +42,7 @@ fn settings() -> Result<Settings> {
         repeats: 15,
         texts: None,
         sub_groups: false,
+        shared: false,
         names: vec![],
     };
     let mut args = std::env::args().skip(1);
@@ -53,6 +56,7 @@ fn settings() -> Result<Settings> {
             }
             "--repeats" => settings.repeats = value()?.parse()?,
             "--sub-groups" => settings.sub_groups = true,
+            "--shared" => settings.shared = true,
             "--text" => settings.texts = Some(value()?.into()),
             _ => settings.names.push(arg),
         }
@@ -62,7 +66,10 @@ fn settings() -> Result<Settings> {
 
 fn main() -> Result<()> {
     let settings = settings()?;
-    let launcher = Launcher::open(settings.platform, settings.device)?;
+    let mut launcher = Launcher::open(settings.platform, settings.device)?;
+    if settings.shared {
+        launcher.share_memory()?;
+    }
     println!("{}; milliseconds, the shortest of {}", launcher.name, settings.repeats);
     println!();
     println!("| kernel | by hand | generated | with probes | hand / generated | cost of the probes % |");
@@ -99,7 +106,7 @@ fn mean(factors: &[f64]) -> f64 {
 
 /// Times of the kernel by hand, generated, and generated with probes.
 fn compare(launcher: &Launcher, case: &Case, settings: &Settings) -> Result<[Duration; 3]> {
-    let kernel = kernel_of(case)?;
+    let kernel = kernel_of(launcher, case)?;
     let probed = hetckpt_probes::probe(&kernel, &Default::default())?;
     let shared_bytes = kernel.shared.static_bytes;
     let probed = text_of(probed, false, settings.sub_groups)?;
@@ -137,7 +144,7 @@ fn best_times(launcher: &Launcher, case: &Case, all: &mut [Prepared], repeats: u
 }
 
 /// The kernel, its variables bound to the case's buffers.
-fn kernel_of(case: &Case) -> Result<Kernel> {
+fn kernel_of(launcher: &Launcher, case: &Case) -> Result<Kernel> {
     let sources = hetckpt_interp::cases::all();
     let source = sources
         .iter()
@@ -155,7 +162,7 @@ fn kernel_of(case: &Case) -> Result<Kernel> {
         .map(|global| {
             (
                 global.name.clone(),
-                own.get(global.name.as_str()).map_or(0, |i| address(case, *i)),
+                own.get(global.name.as_str()).map_or(0, |i| launcher.address(case, *i)),
             )
         })
         .collect();
