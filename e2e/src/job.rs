@@ -189,6 +189,21 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// As [`Job::dump`], once a kernel is in flight, which must be caught in the middle of its work.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn dump_in_mid_kernel(mut self) -> Result<Dumped<'a>> {
+        self.wait_for_kernel()?;
+        let dumped = self.dump()?;
+        let kernels = kernels_in_flight(&dumped.inspect()?);
+        ensure!(
+            kernels.iter().any(is_mid_flight),
+            "no kernel was caught part-way: {kernels:?}"
+        );
+        Ok(dumped)
+    }
+
     /// As [`Job::dump`], for a program that may end meanwhile.
     ///
     /// # Errors
@@ -198,8 +213,13 @@ impl<'a> Job<'a> {
         let outcome = hetckpt::dump(self.sandbox, self.pid, &archive, false)?;
         if outcome.code != 0 {
             // A program that had ended by then was not there to be dumped; one that ends later was.
-            std::thread::sleep(Duration::from_millis(100));
-            let has_ended = self.supervisor.has_ended()? || outcome.stderr.contains("error[HK0801]");
+            // The dump may have noticed first: the end of a job with namespaces takes longer than its program's.
+            let is_said = outcome.stderr.contains("error[HK0801]");
+            let deadline = Instant::now() + Duration::from_millis(if is_said { 3000 } else { 100 });
+            while !self.supervisor.has_ended()? && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let has_ended = self.supervisor.has_ended()?;
             let ended = self.supervisor.wait(PATIENCE);
             let ended = ended.with_context(|| format!("the dump failed: {}", outcome.text()))?;
             let is_too_late = has_ended && ended.code == 0 && !archive.exists();

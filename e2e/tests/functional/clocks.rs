@@ -1,9 +1,9 @@
 //! Kernels that look at clocks, on each kind of device and from one to the other.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::{Installation, Requirement};
-use hetckpt_e2e::job::{Job, is_mid_flight, kernels_in_flight};
+use hetckpt_e2e::job::Job;
 use hetckpt_e2e::program::CLOCKS;
 use hetckpt_e2e::runner::{Context, Test};
 
@@ -30,16 +30,9 @@ fn dump_and_restore(context: &Context, from: &str, to: &str) -> Result<()> {
     for launch in ["launched 0", "launched 1"] {
         let mut command = CLOCKS.command(WAIT);
         command.push("--progress".into());
-        let mut job = Job::start_with(&context.sandbox, &command, from, |_| ())?;
+        let job = Job::start_with(&context.sandbox, &command, from, |_| ())?;
         job.wait_for_stderr(launch)?;
-        job.wait_for_kernel()?;
-        let dumped = job.dump()?;
-        let kernels = kernels_in_flight(&dumped.inspect()?);
-        ensure!(
-            kernels.iter().any(is_mid_flight),
-            "no kernel was caught part-way: {kernels:?}"
-        );
-        let outcome = dumped.restore_on(to)?.finish()?;
+        let outcome = job.dump_in_mid_kernel()?.restore_on(to)?.finish()?;
         crate::preempt::check(&CLOCKS, &expected, &outcome)?;
     }
     Ok(())
