@@ -70,9 +70,9 @@ pub fn baseline(program: &Program) -> Result<Baseline> {
 /// # Errors
 /// As [`baseline`].
 pub fn baseline_on(device: &str, program: &Program) -> Result<Baseline> {
-    static FOUND: Mutex<BTreeMap<(String, &str, u32), Baseline>> = Mutex::new(BTreeMap::new());
+    static FOUND: Mutex<BTreeMap<(String, String), Baseline>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (device.to_owned(), program.name, program.lasts);
+    let key = (device.to_owned(), format!("{program:?}"));
     if let Some(baseline) = found.get(&key) {
         return Ok(baseline.clone());
     }

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hetckpt_archive::manifest::{Clocks, Manifest};
 use hetckpt_archive::writer::Source;
+use hetckpt_state::summary::Description;
 
 use crate::carried::choice::Bundle;
 use crate::carried::pack::Packing;
+use crate::criu::device_streams::{DeviceStreams, Sizes};
 use crate::criu::locate::Criu;
+use crate::criu::memory_taker::TakeMemory;
 use crate::criu::needs;
-use crate::criu::page_server::{self, TakePages};
+use crate::criu::page_server;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
@@ -58,8 +61,8 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// What an archive of the images says as far as they are written; without members.
-    pub fn manifest(&self) -> Result<Manifest, Failure> {
+    /// What an archive of the images, and of device memory that was `streamed`, says as far as they are written; without members.
+    pub fn manifest(&self, streamed: Sizes) -> Result<Manifest, Failure> {
         let origin = Origin {
             root_pid: self.target.pid,
             command: self.target.command.clone(),
@@ -67,6 +70,7 @@ impl Request<'_> {
             criu_version: self.parts.criu.version.clone(),
             created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             clocks: clocks_to_keep(),
+            streamed,
         };
         snapshot_files::manifest(self.images, origin)
             .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))
@@ -80,7 +84,7 @@ pub struct Times {
     pub pause: Duration,
     /// The devices' state.
     pub capture: Duration,
-    /// CRIU, that included, and taking the program's memory from it.
+    /// CRIU, that included, and taking memory as it comes.
     pub criu: Duration,
 }
 
@@ -98,11 +102,11 @@ pub struct Captured<'a> {
 
 /// Stops the program and captures it. After a failure it runs on.
 ///
-/// Its memory goes to `pages`, if there is somebody to take it, else to the folder of images.
+/// Its memory and its devices' go to `taker`, if there is one, else to the folder of images.
 pub fn capture<'a>(
     request: &Request<'a>,
     signals: &HeldSignals,
-    pages: Option<&mut dyn TakePages>,
+    taker: Option<&mut dyn TakeMemory>,
 ) -> Result<Captured<'a>, Failure> {
     let (target, images) = (request.target, request.images);
     let mut times = Times::default();
@@ -122,17 +126,21 @@ pub fn capture<'a>(
     output::progress("dumping processes");
     let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
-    match pages {
-        None => run_criu(request, None)?,
+    let streamed = match taker {
+        None => run_criu(request, None).map(|()| Sizes::new())?,
         Some(taker) => {
-            page_server::while_serving(images, taker, |socket| run_criu(request, Some(socket.as_raw_fd())))?;
+            let devices = device_streams(images, &mut holds, taker)?;
+            page_server::while_serving(images, devices, taker, |socket| {
+                run_criu(request, Some(socket.as_raw_fd()))
+            })?
         }
-    }
+    };
     times.criu = dumping.elapsed();
     let clocks = clocks_to_keep();
     for hold in &mut holds {
         // A process that ended before it was frozen took its server along, and its connection tells no time.
-        times.capture = times.capture.max(hold.capture_time().unwrap_or_default());
+        let last_us = hold.status().map_or(0, |status| status.last_capture_us);
+        times.capture = times.capture.max(Duration::from_micros(last_us));
     }
     ensure_not_interrupted(signals)?;
 
@@ -145,7 +153,7 @@ pub fn capture<'a>(
         .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
     let manifest = Manifest {
         clocks,
-        ..request.manifest()?
+        ..request.manifest(streamed)?
     };
     Ok(Captured {
         tree,
@@ -154,6 +162,18 @@ pub fn capture<'a>(
         sources,
         times,
     })
+}
+
+/// Pipes for the memory of the devices that are held. `taker` learns what their descriptions may have. Of a server that does not
+/// answer, because its process has ended, nothing will come.
+fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn TakeMemory) -> Result<DeviceStreams, Failure> {
+    let statuses: Vec<_> = holds.iter_mut().filter_map(|hold| hold.status().ok()).collect();
+    let descriptions = statuses.iter().map(|status| {
+        let kernels = status.kernels.iter().map(String::as_str);
+        Description::most_text_bytes(status.num_allocations, kernels)
+    });
+    taker.expect_descriptions(descriptions.fold(0, u64::saturating_add));
+    DeviceStreams::create(images, statuses.iter().map(|status| status.app_pid))
 }
 
 /// What the program's clocks show, where CRIU does not note that: this process is where the program is.
@@ -200,7 +220,7 @@ pub fn ensure_not_interrupted(signals: &HeldSignals) -> Result<(), Failure> {
     }
 }
 
-/// Has CRIU dump the program; its memory goes to the socket `pages`, if there is one.
+/// Has CRIU dump the program; its processes' memory goes to the socket `pages`, if there is one.
 fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
     let plugin_folder = request.parts.installation.plugin_folder.clone();

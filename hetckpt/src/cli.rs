@@ -84,7 +84,7 @@ pub enum Command {
     ///
     /// The target runs `hetckpt serve`. It is asked first, while the program still runs, whether it could take it: process ids, devices and
     /// their memory, room, CRIU, the working folder. Then the program is stopped and sent, encrypted, without an archive in between:
-    /// its processes' memory as CRIU gives it, past the disk; device memory, CRIU's other images and the files that are sent with it by way of
+    /// its memory and its devices' as it is dumped, past the disk; CRIU's other images and the files that are sent with it by way of
     /// --scratch. The target flushes and verifies what it has got, looks at all that
     /// `check` does, and says so; only then the program is ended here, and only after that it is started there.
     ///
@@ -384,7 +384,7 @@ pub struct Migrate {
     #[arg(long, value_enum, default_value_t = Bundle::All)]
     pub bundle: Bundle,
 
-    /// Folder for device memory and CRIU's images, but not those of memory, while the program is sent (default: TMPDIR, else /tmp).
+    /// Folder for CRIU's images, but not those of memory, while the program is sent (default: TMPDIR, else /tmp).
     #[arg(long, value_name = "FOLDER")]
     pub scratch: Option<PathBuf>,
 

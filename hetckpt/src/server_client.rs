@@ -241,19 +241,17 @@ impl Hold {
         }
     }
 
+    /// What the server is doing.
+    pub fn status(&mut self) -> Result<ServerStatus, Failure> {
+        status(&mut self.socket, self.pid)
+    }
+
     /// Lets the kernels run on, and waits until they have been started again.
     pub fn resume(&mut self) -> Result<(), Failure> {
         match self.socket.ask(&Request::Release { app_is_gone: false }, &[]) {
             Ok(_) => Ok(()),
             Err(error) => Err(no_answer(self.pid, &error)),
         }
-    }
-
-    /// How long the last capture took.
-    pub fn capture_time(&mut self) -> Result<Duration, Failure> {
-        Ok(Duration::from_micros(
-            status(&mut self.socket, self.pid)?.last_capture_us,
-        ))
     }
 
     /// Tells the server that the program is gone for good, and waits (two seconds at most) until it has left: then the

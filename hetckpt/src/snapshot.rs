@@ -9,6 +9,7 @@ use std::time::UNIX_EPOCH;
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
 
+use crate::criu::device_streams::Sizes;
 use crate::criu::rewrite::{self, Change};
 use crate::diagnostic::Failure;
 use crate::snapshot_files::{self, Origin};
@@ -138,6 +139,7 @@ pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
             .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
             .map_or(0, |time| time.as_secs()),
         clocks: None,
+        streamed: Sizes::new(),
     };
     let manifest = snapshot_files::manifest(&folder, origin).map_err(bad)?;
     if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.processes.is_empty() {

@@ -16,6 +16,7 @@ use hetckpt_state::summary::Description;
 use tempfile::TempDir;
 
 use crate::carried;
+use crate::criu::device_streams::Sizes;
 
 /// Prefix of CRIU's images in the archive.
 const CRIU_PREFIX: &str = "criu/";
@@ -43,6 +44,8 @@ pub struct Origin {
     pub created_unix: u64,
     /// See [`Manifest::clocks`].
     pub clocks: Option<Clocks>,
+    /// Files of device memory that are on their way already.
+    pub streamed: Sizes,
 }
 
 /// A folder in `parent` that only we may enter and that is gone when it is dropped: images hold a program's memory, and CRIU
@@ -90,6 +93,12 @@ pub fn sources(images: &Path) -> Result<Vec<Source>, String> {
 }
 
 fn source(name: &str, path: PathBuf) -> Source {
+    let (name, encoding) = member(name);
+    Source { name, path, encoding }
+}
+
+/// Place in the archive of the file that is called `name` in the folder of images, and how it is kept there.
+pub fn member(name: &str) -> (String, Encoding) {
     let (is_device, is_carried) = (name.starts_with(DEVICE_FILE), name.starts_with(carried::NAME_START));
     let prefix = match (is_device, is_carried) {
         (true, _) => DEVICE_PREFIX,
@@ -102,13 +111,7 @@ fn source(name: &str, path: PathBuf) -> Source {
         true => Encoding::Stored,
         false => Encoding::Zstd,
     };
-    let name = format!("{prefix}{name}");
-    Source { name, path, encoding }
-}
-
-/// Name in the archive of an image of memory that does not lie in the folder of images.
-pub fn memory_member(image: &str) -> String {
-    format!("{CRIU_PREFIX}{image}")
+    (format!("{prefix}{name}"), encoding)
 }
 
 /// Size of all `sources`, as far as it can be told.
@@ -141,7 +144,7 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
         created_unix: origin.created_unix,
         processes: names
             .iter()
-            .map(|name| description(images, name))
+            .map(|name| description(images, name, &origin.streamed))
             .collect::<Result<_, _>>()?,
         stdio: origin.stdio,
         files: carried::read_index(images)?,
@@ -150,8 +153,8 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
     })
 }
 
-/// The description of a process's device state, once it is sure that the files it describes are there in full length.
-fn description(images: &Path, name: &str) -> Result<serde_json::Value, String> {
+/// The description of a process's device state, once it is sure that the files it describes are there, or were `streamed`, in full length.
+fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<serde_json::Value, String> {
     let path = images.join(name);
     let found = fs::symlink_metadata(&path).map_err(|e| format!("{name}: {e}"))?;
     if !found.is_file() || found.len() > MAX_DESCRIPTION_BYTES {
@@ -164,10 +167,11 @@ fn description(images: &Path, name: &str) -> Result<serde_json::Value, String> {
         if !file.name.starts_with(DEVICE_FILE) || file.name.contains('/') {
             return Err(format!("{name} names a file that is none of its own"));
         }
-        let size = match fs::symlink_metadata(images.join(&file.name)) {
-            Ok(found) if found.is_file() => found.len(),
-            Ok(_) => return Err(format!("{} is no regular file", file.name)),
-            Err(e) => return Err(format!("{}: {e}", file.name)),
+        let size = match (streamed.get(&file.name), fs::symlink_metadata(images.join(&file.name))) {
+            (Some(&size), _) => size,
+            (None, Ok(found)) if found.is_file() => found.len(),
+            (None, Ok(_)) => return Err(format!("{} is no regular file", file.name)),
+            (None, Err(e)) => return Err(format!("{}: {e}", file.name)),
         };
         if size != file.size_bytes {
             return Err(format!("{} has {size} of {} bytes", file.name, file.size_bytes));

@@ -1,4 +1,5 @@
-//! The memory of a program that moves: it goes to the other node as CRIU dumps it, past this node's disk, and may be broken off at any byte.
+//! The memory of a program that moves, its own and its devices': it goes to the other node as it is dumped, past this node's disk, and may
+//! be broken off at any byte.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,19 +20,19 @@ use serde_json::Value;
 use crate::node::{Node, Serve};
 use crate::source::Source;
 
-/// A program with 200 MiB of memory of its own, which does not compress.
-const PROGRAM: Program = holding(&["--mib", "8", "--host-mib", "200"]);
-/// Most that may lie on the source's disk: device memory, the files that are carried, CRIU's log and small images.
-const MOST_SCRATCH_BYTES: u64 = 60 << 20;
+/// Most that may lie on the source's disk: the files that are carried, CRIU's log and small images.
+const MOST_SCRATCH_BYTES: u64 = 24 << 20;
 /// For how long the network is away.
 const CUT: Duration = Duration::from_millis(500);
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
     let mut tests = vec![Test::new("memory_is_sent_past_the_disk", past_the_disk)];
-    for what in [Break::Criu, Break::Migrate, Break::Serve] {
-        let name = format!("{what:?}_killed_amid_the_memory").to_lowercase();
-        tests.push(Test::new(name, move |context| broken(context, what)));
+    for (memory, name) in [(Memory::Own, "the_memory"), (Memory::Devices, "device_memory")] {
+        for what in [Break::Criu, Break::Migrate, Break::Serve] {
+            let name = format!("{what:?}_killed_amid_{name}").to_lowercase();
+            tests.push(Test::new(name, move |context| broken(context, what, memory)));
+        }
     }
     tests
 }
@@ -44,6 +45,50 @@ const fn holding(arguments: &'static [&'static str]) -> Program {
     }
 }
 
+/// What is sent then: 200 MiB that do not compress.
+#[derive(Clone, Copy, Debug)]
+enum Memory {
+    Own,
+    Devices,
+}
+
+impl Memory {
+    fn program(self) -> Program {
+        match self {
+            Self::Own => holding(&["--mib", "8", "--host-mib", "200"]),
+            Self::Devices => holding(&["--mib", "200", "--host-mib", "8"]),
+        }
+    }
+
+    /// True when some of it has been sent; `source` is on `sandbox`.
+    fn is_on_its_way(self, sandbox: &Sandbox, source: &Source) -> bool {
+        match self {
+            Self::Own => has_image(sandbox, &format!("pagemap-{}.img", source.pid)),
+            Self::Devices => {
+                let name = format!("hetgpu-{}.mem", source.pid);
+                let has_open = |pid: &i32| {
+                    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+                    let mut links = files.filter_map(|file| fs::read_link(file.path()).ok());
+                    links.any(|link| link.ends_with(&name))
+                };
+                // Who reads it, and who writes it.
+                sandbox.processes().iter().filter(|pid| has_open(pid)).count() == 2
+            }
+        }
+    }
+
+    /// True when it has been sent.
+    fn is_over(self, sandbox: &Sandbox) -> bool {
+        match self {
+            Self::Own => has_image(sandbox, "inventory.img"),
+            Self::Devices => images(sandbox).iter().any(|(path, _)| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| name.ends_with(".state.zst"))
+            }),
+        }
+    }
+}
+
 /// Who is killed.
 #[derive(Clone, Copy, Debug)]
 enum Break {
@@ -52,10 +97,12 @@ enum Break {
     Serve,
 }
 
-/// `HETCKPT_MEMORY_MIB` of memory, for measurements.
+/// For measurements: `HETCKPT_MEMORY_MIB` of memory, and `HETCKPT_DEVICE_MEMORY_MIB` of device memory.
 fn past_the_disk(context: &mut Context) -> Result<()> {
-    let given = std::env::var("HETCKPT_MEMORY_MIB").unwrap_or("200".to_owned());
-    let arguments = ["--mib", "8", "--host-mib", given.clone().leak()];
+    let given = |variable: &str, default: &str| std::env::var(variable).unwrap_or(default.to_owned());
+    let own = given("HETCKPT_MEMORY_MIB", "200");
+    let devices = given("HETCKPT_DEVICE_MEMORY_MIB", "100");
+    let arguments = ["--mib", devices.clone().leak(), "--host-mib", own.clone().leak()];
     let program = holding(Vec::from(arguments).leak());
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
@@ -86,7 +133,7 @@ fn past_the_disk(context: &mut Context) -> Result<()> {
     );
     let seconds = |step: &str| report["seconds"][step].as_f64().unwrap_or_default();
     context.note(format!(
-        "{given} MiB: stopped for {:.2} s, all sent after {:.2} s of them; {most_bytes} bytes at most on the source's disk",
+        "{own} MiB and {devices} MiB of device memory: stopped for {:.2} s, all sent after {:.2} s of them; {most_bytes} bytes at most on the source's disk",
         seconds("stopped"),
         seconds("stopped") - seconds("confirmation") - seconds("restore")
     ));
@@ -96,25 +143,20 @@ fn past_the_disk(context: &mut Context) -> Result<()> {
         most_bytes < MOST_SCRATCH_BYTES,
         "{most_bytes} bytes were on the source's disk"
     );
-    let memory_bytes = given.parse::<u64>()? << 20;
+    let memory_bytes = (own.parse::<u64>()? + devices.parse::<u64>()?) << 20;
     ensure!(report["archive_bytes"].as_u64() > Some(memory_bytes), "{report}");
     Ok(())
 }
 
-/// The network is gone as the memory is sent, so that CRIU stands in the middle of it, when somebody is killed.
-fn broken(context: &mut Context, what: Break) -> Result<()> {
+/// The network is gone as the memory is sent, so that CRIU or a device server stands in the middle of it, when somebody is killed.
+fn broken(context: &mut Context, what: Break, memory: Memory) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", "cpu"])?;
-    let source = Source::start_again(sandbox, &PROGRAM, "cpu", calibration::baseline(&PROGRAM)?)?;
+    let source = Source::start(sandbox, &memory.program(), "cpu")?;
     let mut migration = Running::start(source.migrate(&node)?)?;
-    let has = |name: &str| {
-        let images = images(sandbox);
-        images.iter().any(|(path, _)| path.ends_with(name))
-    };
-    let list = format!("pagemap-{}.img", source.pid);
     let deadline = Instant::now() + PATIENCE;
-    while !has(&list) {
+    while !memory.is_on_its_way(sandbox, &source) {
         ensure!(
             !migration.has_ended()? && Instant::now() < deadline,
             "no memory is sent: {}",
@@ -123,7 +165,7 @@ fn broken(context: &mut Context, what: Break) -> Result<()> {
     }
     node.set_link(false)?;
     std::thread::sleep(CUT);
-    ensure!(!has("inventory.img"), "the dump was over before the network went");
+    ensure!(!memory.is_over(sandbox), "it was over before the network went");
     let killed = killed(what, sandbox, &migration, serve)?;
     std::thread::sleep(CUT);
     node.set_link(true)?;
@@ -152,6 +194,10 @@ fn killed(what: Break, sandbox: &Sandbox, migration: &Running, serve: Serve) -> 
             Ok(Some(serve))
         }
     }
+}
+
+fn has_image(sandbox: &Sandbox, name: &str) -> bool {
+    images(sandbox).iter().any(|(path, _)| path.ends_with(name))
 }
 
 /// What migrations have on this node's disk, with its size.

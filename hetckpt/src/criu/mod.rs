@@ -6,6 +6,8 @@ pub mod image_messages;
 pub mod needs;
 pub mod rewrite;
 pub mod plugin_option;
+pub mod memory_taker;
+pub mod device_streams;
 pub mod page_protocol;
 pub mod page_server;
 pub mod run;

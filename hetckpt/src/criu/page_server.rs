@@ -13,41 +13,31 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use prost::Message;
 
+use super::device_streams::{DeviceStreams, Sizes};
 use super::image_messages::{PagemapEntry, PagemapHead};
 use super::images::{COMMON_MAGIC, PAGEMAP_MAGIC};
+use super::memory_taker::{Broken, TakeMemory, hand_over};
 use super::page_protocol::{self, Command, Form, Image, Row};
 use crate::diagnostic::Failure;
 
 /// Bytes that are read ahead: commands and single pages come together then.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Who wants a dump's memory.
-pub trait TakePages {
-    /// Takes the content of the image `name`, all that `pages` gives.
-    fn take(&mut self, name: &str, pages: &mut dyn Read) -> Result<(), Failure>;
-}
-
-/// Why there is no more to come.
-enum Broken {
-    /// CRIU is gone, or does not listen: it tells itself why.
-    Ended,
-    /// Something else.
-    Failed(Failure),
-}
-
-/// Runs `criu`, which is given CRIU's socket, open for programs that are started, and has `taker` take the memory that it dumps. The images in which CRIU looks
-/// it up come into the folder `images`.
+/// Runs `criu`, which is given CRIU's socket, open for programs that are started, and has `taker` take the memory that it dumps, that of
+/// `devices` first. The images in which CRIU looks up processes' memory come into the folder `images`. Gives what is known of the devices' then.
 pub fn while_serving(
     images: &Path,
-    taker: &mut dyn TakePages,
+    devices: DeviceStreams,
+    taker: &mut dyn TakeMemory,
     criu: impl FnOnce(&UnixStream) -> Result<(), Failure> + Send,
-) -> Result<(), Failure> {
+) -> Result<Sizes, Failure> {
     let cannot =
         |e: io::Error| Failure::new("HK0804", "cannot make a socket for the program's memory").note(e.to_string());
     let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
@@ -60,7 +50,9 @@ pub fn while_serving(
             let _ = ours.shutdown(Shutdown::Both);
             ran
         });
-        let served = serve(ours, images, taker);
+        let served = devices
+            .take_all(ours.as_fd(), taker)
+            .and_then(|sizes| serve(ours, images, taker).map(|()| sizes));
         if served.is_err() {
             let _ = ours.shutdown(Shutdown::Both);
         }
@@ -76,7 +68,7 @@ pub fn while_serving(
         (_, Err(Broken::Failed(failure))) => Err(failure),
         (Err(failure), _) => Err(failure),
         (Ok(()), Err(Broken::Ended)) => Err(not_understood("it ended before it had given all memory")),
-        (Ok(()), Ok(())) => Ok(()),
+        (Ok(()), Ok(sizes)) => Ok(sizes),
     }
 }
 
@@ -85,7 +77,7 @@ fn not_understood(what: impl Into<String>) -> Failure {
 }
 
 /// Takes images until CRIU says that there are no more.
-fn serve(socket: &UnixStream, images: &Path, taker: &mut dyn TakePages) -> Result<(), Broken> {
+fn serve(socket: &UnixStream, images: &Path, taker: &mut dyn TakeMemory) -> Result<(), Broken> {
     let mut connection = Connection {
         input: BufReader::with_capacity(BUFFER_BYTES, socket),
         output: socket,
@@ -112,7 +104,7 @@ fn take_image(
     image: Image,
     pages_id: u32,
     images: &Path,
-    taker: &mut dyn TakePages,
+    taker: &mut dyn TakeMemory,
 ) -> Result<Command, Broken> {
     let mut pages = Pages {
         connection,
@@ -120,14 +112,8 @@ fn take_image(
         rows: RowList::create(images.join(image.name()), pages_id).map_err(Broken::Failed)?,
         left_bytes: 0,
         next: None,
-        broken: None,
     };
-    let taken = taker.take(&format!("pages-{pages_id}.img"), &mut pages);
-    // What has gone wrong here is the reason for what has gone wrong there.
-    if let Some(broken) = pages.broken.take() {
-        return Err(broken);
-    }
-    taken.map_err(Broken::Failed)?;
+    hand_over(taker, &format!("pages-{pages_id}.img"), |buffer| pages.fill(buffer))?;
     pages.rows.finish().map_err(Broken::Failed)?;
     pages.next.ok_or_else(|| {
         Broken::Failed(not_understood(
@@ -175,11 +161,10 @@ struct Pages<'a, 'b> {
     /// Of the current row.
     left_bytes: u64,
     next: Option<Command>,
-    /// Why reading has failed.
-    broken: Option<Broken>,
 }
 
 impl Pages<'_, '_> {
+    /// Reads on; 0 at the end.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
         while self.left_bytes == 0 {
             if self.next.is_some() {
@@ -202,15 +187,6 @@ impl Pages<'_, '_> {
                 Ok(size)
             }
         }
-    }
-}
-
-impl Read for Pages<'_, '_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.fill(buffer).map_err(|broken| {
-            self.broken = Some(broken);
-            io::Error::other("CRIU gives no more pages")
-        })
     }
 }
 

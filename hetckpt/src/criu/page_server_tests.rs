@@ -15,7 +15,9 @@ const SHARED: Image = Image::SharedMemory(9);
 #[derive(Default)]
 struct Shelf(BTreeMap<String, Vec<u8>>);
 
-impl TakePages for Shelf {
+impl TakeMemory for Shelf {
+    fn expect_descriptions(&mut self, _: u64) {}
+
     fn take(&mut self, name: &str, pages: &mut dyn Read) -> Result<(), Failure> {
         let mut content = vec![];
         pages
@@ -29,7 +31,9 @@ impl TakePages for Shelf {
 /// Takes nothing.
 struct Full;
 
-impl TakePages for Full {
+impl TakeMemory for Full {
+    fn expect_descriptions(&mut self, _: u64) {}
+
     fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {
         Err(Failure::new("HK1006", "the connection broke"))
     }
@@ -63,7 +67,7 @@ fn images_are_those_that_criu_would_have_written() {
     for form in [Form::Short, Form::Long] {
         let folder = tempfile::tempdir().unwrap();
         let mut shelf = Shelf::default();
-        while_serving(folder.path(), &mut shelf, |socket| {
+        while_serving(folder.path(), DeviceStreams::default(), &mut shelf, |socket| {
             let say = |command| encode(form, command);
             ask(socket, &say(Command::HasParent), 4)?;
             ask(socket, &say(Command::Open(PROCESS)), 1)?;
@@ -117,7 +121,7 @@ fn who_ends_early_tells_why() {
             ask(socket, &encode(Form::Long, row(PROCESS, 0x1000, 2)), 0)?;
             end
         };
-        while_serving(folder.path(), &mut Shelf::default(), criu).unwrap_err()
+        while_serving(folder.path(), DeviceStreams::default(), &mut Shelf::default(), criu).unwrap_err()
     };
     assert_eq!(serve(Err(Failure::new("HK0903", "killed"))).message, "killed");
     assert!(serve(Ok(())).notes[0].contains("before it had given all memory"));
@@ -126,7 +130,7 @@ fn who_ends_early_tells_why() {
 #[test]
 fn what_cannot_be_taken_ends_criu_and_is_the_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let failure = while_serving(folder.path(), &mut Full, |socket| {
+    let failure = while_serving(folder.path(), DeviceStreams::default(), &mut Full, |socket| {
         ask(socket, &encode(Form::Long, Command::Open(PROCESS)), 1)?;
         // More than a socket holds.
         ask(socket, &pages(1000, 1), 0)?;
@@ -141,10 +145,15 @@ fn what_no_criu_says_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let of_another = encode(Form::Long, row(SHARED, 0, 1));
     let refused = |first: Vec<u8>, second: &[u8]| {
-        while_serving(folder.path(), &mut Shelf::default(), |socket| {
-            ask(socket, &first, 1)?;
-            ask(socket, second, 1)
-        })
+        while_serving(
+            folder.path(),
+            DeviceStreams::default(),
+            &mut Shelf::default(),
+            |socket| {
+                ask(socket, &first, 1)?;
+                ask(socket, second, 1)
+            },
+        )
         .unwrap_err()
     };
     let open = encode(Form::Long, Command::Open(PROCESS));

@@ -1,4 +1,4 @@
-//! An archive on its way to the target: first the program's memory, as CRIU dumps it, then all other members.
+//! An archive on its way to the target: first the memory of the program's devices and its own, as it is dumped, then all other members.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::Encoding;
 use hetckpt_archive::stream::{self, ArchiveStream, Compression, Written};
 use hetckpt_archive::writer;
 use procfs::process::{MMPermissions, MMapPath, Process};
@@ -14,7 +13,8 @@ use procfs::process::{MMPermissions, MMapPath, Process};
 use super::channel::Shared;
 use super::sink::ChannelSink;
 use crate::capture::{Captured, Request};
-use crate::criu::page_server::TakePages;
+use crate::criu::device_streams::Sizes;
+use crate::criu::memory_taker::TakeMemory;
 use crate::diagnostic::Failure;
 use crate::snapshot_files;
 use crate::supervise::HeldSignals;
@@ -58,7 +58,7 @@ impl<'a, 'c> Sending<'a, 'c> {
         }
     }
 
-    /// Sends what is not memory, and the manifest.
+    /// Sends what is still to be sent, and the manifest.
     pub fn finish(mut self, captured: &Captured<'_>) -> Result<Sent, Failure> {
         self.begin()?;
         let Some((begun, mut archive)) = self.begun.take() else {
@@ -77,29 +77,38 @@ impl<'a, 'c> Sending<'a, 'c> {
         })
     }
 
-    /// Leaves room for the manifest. Device state has been captured before there is the first page, so that much is known of it.
+    /// Leaves room for the manifest, of which little is known yet.
     fn begin(&mut self) -> Result<(), Failure> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
-        let manifest = self.request.manifest()?;
+        let manifest = self.request.manifest(Sizes::new())?;
         let known = stream::room_for(&manifest, std::iter::empty())
             .map_err(|e| Failure::new("HK0704", "the archive's manifest cannot be written").note(e.to_string()))?;
-        let room = stream::estimated_room(
-            known.saturating_add(self.expected.carried_bytes),
-            self.expected.num_members,
-        );
+        let Expected {
+            num_members,
+            carried_bytes,
+            descriptions_bytes,
+        } = self.expected;
+        let other_bytes = [carried_bytes, descriptions_bytes]
+            .into_iter()
+            .fold(known, u64::saturating_add);
+        let room = stream::estimated_room(other_bytes, num_members);
         let archive = ArchiveStream::new(sink, Path::new(&self.peer), room, Compression::default());
         self.begun = Some((Instant::now(), archive.map_err(archive_error::failure)?));
         Ok(())
     }
 }
 
-impl TakePages for Sending<'_, '_> {
-    fn take(&mut self, name: &str, pages: &mut dyn Read) -> Result<(), Failure> {
+impl TakeMemory for Sending<'_, '_> {
+    fn expect_descriptions(&mut self, most_bytes: u64) {
+        self.expected.descriptions_bytes = MARGIN.saturating_mul(most_bytes);
+    }
+
+    fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
         self.begin()?;
         let (begun, archive) = self.begun.as_mut().ok_or_else(not_begun)?;
         let begun = *begun;
-        let member = snapshot_files::memory_member(name);
-        let added = archive.add(&member, Encoding::Zstd, pages, &mut |done| report(begun, done));
+        let (member, encoding) = snapshot_files::member(name);
+        let added = archive.add(&member, encoding, content, &mut |done| report(begun, done));
         added.map_err(|error| reason(archive, error))
     }
 }
@@ -119,12 +128,14 @@ fn reason(archive: &mut ArchiveStream<ChannelSink<'_, '_>>, error: ArchiveError)
     of_connection.unwrap_or_else(|| archive_error::failure(error))
 }
 
-/// What an archive's manifest will have at most, told from the processes while they run.
+/// What an archive's manifest will have at most, told from the processes and the device servers while they run.
 #[derive(Debug, PartialEq, Eq)]
 struct Expected {
     num_members: u64,
     /// Bytes of the list of carried files.
     carried_bytes: u64,
+    /// Bytes of the descriptions of device state.
+    descriptions_bytes: u64,
 }
 
 impl Expected {
@@ -150,6 +161,7 @@ impl Expected {
         Self {
             num_members: MARGIN * (num_members + files.len() as u64),
             carried_bytes: MARGIN * paths.map(|length| CARRIED_FILE_BYTES + 2 * length).sum::<u64>(),
+            descriptions_bytes: 0,
         }
     }
 }

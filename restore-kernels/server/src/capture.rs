@@ -22,6 +22,7 @@ use hetckpt_state::summary::{Description, MemberFile, Summary};
 
 use crate::error::ServerError;
 use crate::kernels::ProbedKernel;
+use crate::memory_file;
 use crate::pause::is_held;
 use crate::queues::{Item, Queues, Reading, Stopped, Work};
 use crate::session::{Session, lock};
@@ -63,7 +64,10 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
     let names = [description_file(pid), state_file(pid), memory_file(pid)];
     let [description_name, state_name, memory_name] = names.clone();
 
-    let memory = create(&memory_name)?;
+    let memory = memory_file::create(&dir_path.join(&memory_name)).map_err(|source| ServerError::File {
+        path: PathBuf::from(&memory_name),
+        source,
+    })?;
     let device = &session.device;
     state.memory = write_memory(&memory, &state.mappings, |addr, bytes| device.read(addr, bytes))
         .map_err(|error| of_chunk_error(error, &memory_name))?;

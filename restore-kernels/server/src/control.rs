@@ -270,7 +270,10 @@ impl Control {
     fn status(&self) -> ServerStatus {
         let session = &self.session;
         let description = session.device.describe();
-        let memory_bytes = lock(&session.memory).mapped_bytes();
+        let (memory_bytes, num_allocations) = {
+            let memory = lock(&session.memory);
+            (memory.mapped_bytes(), memory.num_allocations())
+        };
         let is_paused = pause::is_held(session);
         let queues = lock(&session.queues);
         let waiting = queues.streams.values().flat_map(|s| &s.queue);
@@ -291,6 +294,7 @@ impl Control {
             is_paused,
             kernels: running.chain(stopped).collect(),
             num_queued: queues.num_queued(),
+            num_allocations,
             last_pause_us: session.last_pause_us.load(Ordering::Relaxed),
             last_capture_us: session.last_capture_us.load(Ordering::Relaxed),
         }

@@ -11,6 +11,7 @@ pub mod options;
 pub mod choose_device;
 pub mod virtual_device;
 pub mod memory;
+pub mod memory_file;
 pub mod pinned;
 pub mod generate;
 pub mod kernels;

@@ -190,6 +190,12 @@ impl DeviceMemory {
             .collect()
     }
 
+    /// How many allocations there are.
+    #[must_use]
+    pub fn num_allocations(&self) -> u64 {
+        self.allocations.len() as u64
+    }
+
     /// Everything allocated, by ascending address.
     #[must_use]
     pub fn allocations(&self) -> Vec<Allocation> {

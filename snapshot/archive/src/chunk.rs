@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hetckpt_state::allocation::Mapping;
 use hetckpt_state::memory_index::{CHUNK_BYTES, ChunkRef, MemoryIndex, Piece};
+
+use crate::memory_file::MemoryFile;
 
 const LEVEL: i32 = 1;
 /// Bytes compressed first to see whether it pays.
@@ -109,8 +111,8 @@ fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     zstd::bulk::compress(raw, LEVEL).ok().filter(|c| c.len() < raw.len())
 }
 
-/// Writes the content of `mappings` to `file` (from its start) and returns the index. `read` fills a buffer from a
-/// device address; several threads call it at once.
+/// Writes the content of `mappings` to `file` (from its start; it may be a pipe) and returns the index. `read` fills a buffer
+/// from a device address; several threads call it at once.
 ///
 /// # Errors
 /// [`ChunkError::Device`], [`ChunkError::File`].
@@ -120,7 +122,7 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
     read: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
 ) -> Result<MemoryIndex, ChunkError<E>> {
     let ranges = chunk_ranges(mappings);
-    let file_end = AtomicU64::new(0);
+    let memory_file = MemoryFile::new(file).map_err(ChunkError::File)?;
     let index = Mutex::new((MemoryIndex::default(), HashMap::<[u8; 32], u32>::new()));
     in_parallel(ranges.len(), |at, buffer| {
         let (addr, len) = ranges[at];
@@ -150,8 +152,7 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
         };
         let compressed = compress(buffer);
         let stored = compressed.as_deref().unwrap_or(buffer);
-        let offset_bytes = file_end.fetch_add(stored.len() as u64, Ordering::Relaxed);
-        file.write_all_at(stored, offset_bytes).map_err(ChunkError::File)?;
+        let offset_bytes = memory_file.add(stored).map_err(ChunkError::File)?;
         if let Some(entry) = lock(&index).0.pieces.get_mut(piece) {
             entry.offset_bytes = offset_bytes;
             entry.stored_bytes = u32::try_from(stored.len()).unwrap_or(u32::MAX);
@@ -224,6 +225,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
     use std::convert::Infallible;
+    use std::os::fd::OwnedFd;
 
     use super::*;
 
@@ -250,17 +252,21 @@ mod tests {
 
     fn written(memory: &[u8]) -> (File, Vec<Mapping>, MemoryIndex) {
         let file = tempfile::tempfile().unwrap();
+        let (mappings, index) = write(memory, &file).unwrap();
+        (file, mappings, index)
+    }
+
+    fn write(memory: &[u8], file: &File) -> Result<(Vec<Mapping>, MemoryIndex), ChunkError<Infallible>> {
         let mappings = vec![Mapping {
             addr: BASE,
             size_bytes: memory.len() as u64,
         }];
-        let index = write_memory(&file, &mappings, |addr, buffer| {
+        let index = write_memory(file, &mappings, |addr, buffer| {
             let at = usize::try_from(addr - BASE).unwrap();
             buffer.copy_from_slice(&memory[at..at + buffer.len()]);
-            Ok::<(), Infallible>(())
-        })
-        .unwrap();
-        (file, mappings, index)
+            Ok(())
+        })?;
+        Ok((mappings, index))
     }
 
     #[test]
@@ -269,8 +275,34 @@ mod tests {
         let (file, mappings, index) = written(&memory);
         assert_eq!((index.chunks.len(), index.pieces.len()), (4, 3));
         assert!(index.stored_bytes() < CHUNK_BYTES + CHUNK_BYTES / 4);
+        ensure_reads_as(&memory, &file, &mappings, &index);
+    }
+
+    #[test]
+    fn a_pipe_gets_what_a_file_has() {
+        let memory = memory();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        let copy = std::thread::spawn(move || {
+            std::io::copy(&mut reader, &mut file).unwrap();
+            file
+        });
+        let (mappings, index) = write(&memory, &File::from(OwnedFd::from(writer))).unwrap();
+        let file = copy.join().unwrap();
+        assert_eq!(file.metadata().unwrap().len(), index.stored_bytes());
+        ensure_reads_as(&memory, &file, &mappings, &index);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error() {
+        let (_, writer) = std::io::pipe().unwrap();
+        let result = write(&memory(), &File::from(OwnedFd::from(writer)));
+        assert!(matches!(result, Err(ChunkError::File(_))), "{result:?}");
+    }
+
+    fn ensure_reads_as(memory: &[u8], file: &File, mappings: &[Mapping], index: &MemoryIndex) {
         let back = Mutex::new(vec![0; memory.len()]);
-        read_memory(&file, &mappings, &index, |addr, bytes| {
+        read_memory(file, mappings, index, |addr, bytes| {
             let at = usize::try_from(addr - BASE).unwrap();
             back.lock().unwrap()[at..at + bytes.len()].copy_from_slice(bytes);
             Ok::<(), Infallible>(())

@@ -6,6 +6,7 @@
 pub mod manifest;
 pub mod member;
 pub mod chunk;
+pub mod memory_file;
 pub mod carried;
 pub mod limits;
 pub mod stream;

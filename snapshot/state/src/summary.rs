@@ -8,6 +8,14 @@ use crate::kernel_run::KernelRun;
 use crate::process::ProcessState;
 use crate::queue::Work;
 
+/// Text of a [`Description`], with every number at its longest: without its lists, and what an element of each takes.
+const DESCRIPTION_BYTES: u64 = 4096;
+const ALLOCATION_BYTES: u64 = 160;
+const KERNEL_BYTES: u64 = 1024;
+const RESUME_POINT_BYTES: u64 = 64;
+/// Points of one kernel at which threads stand that are reckoned with.
+const RESUME_POINTS: u64 = 1024;
+
 /// The description file, readable as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
@@ -108,6 +116,19 @@ pub struct Requirements {
     pub threads_per_block: u64,
 }
 
+impl Description {
+    /// Bytes that it takes at most as text with indentation, inside of a list, of a process with `num_allocations` that has kernels with these
+    /// `names` in flight. A kernel whose threads stand at more than [`RESUME_POINTS`] of its points may take more.
+    #[must_use]
+    pub fn most_text_bytes<'a>(num_allocations: u64, names: impl Iterator<Item = &'a str>) -> u64 {
+        let kernels = names.map(|name| name.len() as u64 + KERNEL_BYTES + RESUME_POINTS * RESUME_POINT_BYTES);
+        num_allocations
+            .saturating_mul(ALLOCATION_BYTES)
+            .saturating_add(kernels.sum::<u64>())
+            .saturating_add(DESCRIPTION_BYTES)
+    }
+}
+
 impl Summary {
     /// The facts about `state`.
     #[must_use]
@@ -187,6 +208,81 @@ impl KernelSummary {
             blocks_not_started: run.num_not_started(),
             resume_points,
             threads_finished: (threads_per_block * run.stopped.len() as u64).saturating_sub(stopped_threads),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_take_no_more_than_was_reckoned() {
+        for (num_allocations, num_kernels) in [(0, 0), (1000, 0), (1, 1), (3000, 20)] {
+            let largest = largest(num_allocations, num_kernels);
+            let names = largest
+                .summary
+                .kernels_in_flight
+                .iter()
+                .map(|kernel| kernel.name.as_str());
+            let most = Description::most_text_bytes(num_allocations as u64, names);
+            let text = serde_json::to_string_pretty(&[[largest.clone()]]).unwrap();
+            assert!(
+                text.len() as u64 <= most,
+                "{num_allocations}, {num_kernels}: {} of {most}",
+                text.len()
+            );
+        }
+    }
+
+    /// With every number at its longest.
+    fn largest(num_allocations: usize, num_kernels: usize) -> Description {
+        let kernel = KernelSummary {
+            name: "k".repeat(300),
+            stream: u64::MAX,
+            grid: [u32::MAX; 3],
+            block: [u32::MAX; 3],
+            blocks_finished: u64::MAX,
+            blocks_paused: u64::MAX,
+            blocks_not_started: u64::MAX,
+            resume_points: (0..1024).map(|at| (u32::MAX - at, u64::MAX)).collect(),
+            threads_finished: u64::MAX,
+        };
+        let member = MemberFile {
+            name: "hetgpu-4294967295.state.zst".to_owned(),
+            size_bytes: u64::MAX,
+            blake3: "0".repeat(64),
+        };
+        let allocation = AllocationSummary {
+            addr: u64::MAX,
+            size_bytes: u64::MAX,
+        };
+        let name = "n".repeat(256);
+        Description {
+            format_version: u32::MAX,
+            summary: Summary {
+                pid: u32::MAX,
+                captured_on_kind: "opencl".to_owned(),
+                captured_on: name.clone(),
+                virtual_device: name,
+                allocations: vec![allocation; num_allocations],
+                allocated_bytes: u64::MAX,
+                mapped_bytes: u64::MAX,
+                stored_bytes: u64::MAX,
+                pinned_bytes: u64::MAX,
+                num_modules: u32::MAX,
+                num_streams: u32::MAX,
+                num_events: u32::MAX,
+                num_held_commands: u64::MAX,
+                kernels_in_flight: vec![kernel; num_kernels],
+                restorable_on: ["cpu", "cuda", "opencl"].map(str::to_owned).to_vec(),
+                requires: Requirements {
+                    memory_bytes: u64::MAX,
+                    threads_per_block: u64::MAX,
+                },
+            },
+            members: vec![member; 2],
         }
     }
 }
