@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use hetckpt_e2e::calibration;
-use hetckpt_e2e::hetckpt::PATIENCE;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::{MEMORY_HOG, Program};
 use hetckpt_e2e::runner::{Context, Test};
@@ -97,6 +96,20 @@ enum Break {
     Serve,
 }
 
+/// The program, once its memory has been filled and its long kernel runs.
+fn filled<'a>(sandbox: &'a Sandbox, program: &Program) -> Result<Source<'a>> {
+    let source = Source::start(sandbox, program, "cpu")?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let row = hetckpt::ps_row(sandbox, source.pid)?.context("the program has ended")?;
+        if row["kernels"].to_string().contains("spin") {
+            return Ok(source);
+        }
+        ensure!(Instant::now() < deadline, "its long kernel does not come to run: {row}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// For measurements: `HETCKPT_MEMORY_MIB` of memory, and `HETCKPT_DEVICE_MEMORY_MIB` of device memory.
 fn past_the_disk(context: &mut Context) -> Result<()> {
     let given = |variable: &str, default: &str| std::env::var(variable).unwrap_or(default.to_owned());
@@ -107,7 +120,7 @@ fn past_the_disk(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     let _serve = node.serve(&["--device", "cpu"])?;
-    let source = Source::start_again(sandbox, &program, "cpu", calibration::baseline(&program)?)?;
+    let source = filled(sandbox, &program)?;
     let expected = source.baseline.outcome.stdout.clone();
     let mut migrate = source.migrate(&node)?;
     migrate.arg("--json");
@@ -153,7 +166,7 @@ fn broken(context: &mut Context, what: Break, memory: Memory) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", "cpu"])?;
-    let source = Source::start(sandbox, &memory.program(), "cpu")?;
+    let source = filled(sandbox, &memory.program())?;
     let mut migration = Running::start(source.migrate(&node)?)?;
     let deadline = Instant::now() + PATIENCE;
     while !memory.is_on_its_way(sandbox, &source) {
