@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs what the tests of OpenCL want: an OpenCL device for the CPU (PoCL), unless there is an OpenCL device already;
-# clang, which compiles generated OpenCL C for devices that are not there; and, for OpenCL programs, clang's libclc, the
+# clang, which compiles generated OpenCL C for devices that are not there (AMD's gfx942 is known from version 17 on); and, for OpenCL programs, clang's libclc, the
 # headers and the loader to link with; the translator to SPIR-V of clang's version, or of the newest there is, with its clang, and
 # spirv-val. Tests that lack them are skipped and say so.
 #
@@ -26,6 +26,16 @@ missing=()
 compgen -G '/etc/OpenCL/vendors/*.icd' >/dev/null || missing+=(pocl-opencl-icd)
 [[ $(ldconfig -p) == *libOpenCL.so.1* ]] || missing+=(ocl-icd-libopencl1)
 command -v clang >/dev/null || compgen -G '/usr/lib/llvm-*/bin/clang' >/dev/null || missing+=(clang)
+knows_gfx942=
+for compiler in /usr/lib/llvm-*/bin/clang; do
+	version=${compiler#/usr/lib/llvm-}
+	version=${version%%/*}
+	[ ! -x "$compiler" ] || [ "$version" -lt 17 ] || knows_gfx942=1
+done
+if [ -z "$knows_gfx942" ]; then
+	newest=$(apt-cache pkgnames clang- 2>/dev/null | sed -n 's/^clang-\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
+	[ "${newest:-0}" -lt 17 ] || missing+=("clang-$newest")
+fi
 [ -e /usr/include/CL/cl.h ] || missing+=(opencl-c-headers)
 [ -e /usr/lib/x86_64-linux-gnu/libOpenCL.so ] || [ -e /usr/lib64/libOpenCL.so ] || [ -e /usr/lib/libOpenCL.so ] ||
 	missing+=(ocl-icd-opencl-dev)

@@ -193,6 +193,9 @@ pub struct OpenClProgram {
     pub requires: Requirements,
     /// How its threads stop.
     pub stops: Stops,
+    /// It orders accesses for other blocks, too (PTX `membar.gl`, acquire and release): in OpenCL C 2.0 and later, by fences of device scope; in
+    /// OpenCL C 1.2, which has none, by fences of the block.
+    pub orders_for_device: bool,
 }
 
 impl OpenClProgram {

@@ -58,6 +58,17 @@ use renewal::Renewal;
 use rounds::Meetings;
 use writer::Writer;
 
+/// Orders accesses to all memory, also for other blocks.
+const DEVICE_FENCE: &str = "device_fence";
+/// OpenCL C 1.2 has no fence that does so for certain.
+const DEVICE_FENCE_MACRO: &str = "\
+#if __OPENCL_C_VERSION__ >= 200
+#define device_fence() atomic_work_item_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst, memory_scope_device)
+#else
+#define device_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
+";
+
 /// What the device is known to have beyond OpenCL C 1.2's core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenClOptions {
@@ -170,6 +181,7 @@ pub fn generate(
         arguments,
         requires,
         stops,
+        orders_for_device: words.contains(DEVICE_FENCE),
     })
 }
 
@@ -312,13 +324,16 @@ fn preamble(requires: &Requirements, words: &BTreeSet<&str>) -> String {
         ),
         ("FINISHED", &format!("FINISHED {FINISHED:#x}u")),
         (
-            "memory_fence",
-            "memory_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)",
+            "block_fence",
+            "block_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)",
         ),
     ];
     text.push_str(MEMORY_IN_ONE_BUFFER);
     for (_, definition) in macros.iter().filter(|(word, _)| words.contains(word)) {
         let _ = writeln!(text, "#define {definition}");
+    }
+    if words.contains(DEVICE_FENCE) {
+        text.push_str(DEVICE_FENCE_MACRO);
     }
     // Memory has no types: what is stored as one may be loaded as another.
     for (short, c) in [("u8", "uchar"), ("u16", "ushort"), ("u32", "uint"), ("u64", "ulong")] {

@@ -20,12 +20,11 @@ use hetckpt_abi::opencl_program::OpenClProgram;
 const PRELUDE: &str = include_str!("prelude.cl");
 /// Where Debian's packages have the programs of version NN: `llvm-NN/bin`.
 const LLVM_FOLDERS: &str = "/usr/lib";
-const TO_BITCODE: [&str; 17] = [
+const TO_BITCODE: [&str; 16] = [
     "-target",
     "spir64-unknown-unknown",
     "-x",
     "cl",
-    "-cl-std=CL1.2",
     "-Xclang",
     "-finclude-default-header",
     // Not 0, with which functions ask not to be optimised by anybody.
@@ -70,11 +69,15 @@ impl Compiler {
     /// # Errors
     /// All but [`Error::NoCompiler`].
     pub fn binary(&self, program: &OpenClProgram) -> Result<Vec<u8>, Error> {
-        let options = if program.requires.correctly_rounded_divide_sqrt {
-            &["-cl-fp32-correctly-rounded-divide-sqrt"][..]
-        } else {
-            &[]
+        // SPIR-V has all scopes, OpenCL C 1.2 has no words for them.
+        let language = match program.orders_for_device {
+            true => "-cl-std=CL2.0",
+            false => "-cl-std=CL1.2",
         };
+        let mut options = vec![language];
+        if program.requires.correctly_rounded_divide_sqrt {
+            options.push("-cl-fp32-correctly-rounded-divide-sqrt");
+        }
         let text = format!("{PRELUDE}{}", program.text);
         let bitcode = run(&self.clang, options.iter().chain(&TO_BITCODE), text.as_bytes())?;
         run(&self.translator, TO_SPIRV.iter(), &bitcode)

@@ -5,6 +5,12 @@ use opencl3::device as device_api;
 
 use super::handles::{DeviceId, number};
 
+/// `CL_DEVICE_OPENCL_C_FEATURES`: structures of a version and a name.
+const OPENCL_C_FEATURES: u32 = 0x106f;
+const VERSION_BYTES: usize = 4;
+const NAME_BYTES: usize = 64;
+/// What `atomic_work_item_fence` with device scope wants in OpenCL C 3.0; OpenCL C 2.0 has it.
+const FEATURES_OF_DEVICE_FENCES: [&str; 2] = ["__opencl_c_atomic_scope_device", "__opencl_c_atomic_order_seq_cst"];
 /// `CL_DEVICE_SUB_GROUP_SIZES_INTEL`
 const SUB_GROUP_SIZES_INTEL: u32 = 0x4108;
 
@@ -33,6 +39,8 @@ pub struct OpenClCapabilities {
     pub il_version: Option<String>,
     /// `CL_DEVICE_COMPILER_AVAILABLE`: it takes OpenCL C.
     pub has_compiler: bool,
+    /// Option that makes its compiler take a version of OpenCL C with fences of device scope; `None` if there is none.
+    pub device_fences: Option<&'static str>,
 }
 
 impl OpenClCapabilities {
@@ -66,6 +74,7 @@ impl OpenClCapabilities {
             sub_group_sizes,
             il_version,
             has_compiler,
+            device_fences: device_fences(device),
         }
     }
 
@@ -100,4 +109,27 @@ impl OpenClCapabilities {
             .map(|(_, _, name)| name)
             .collect()
     }
+}
+
+/// See [`OpenClCapabilities::device_fences`].
+fn device_fences(device: DeviceId) -> Option<&'static str> {
+    if device
+        .text(device_api::CL_DEVICE_OPENCL_C_VERSION)
+        .starts_with("OpenCL C 2.")
+    {
+        return Some("-cl-std=CL2.0");
+    }
+    let features = device.bytes(OPENCL_C_FEATURES);
+    let has = |wanted: &str| {
+        let mut features = features.chunks_exact(VERSION_BYTES + NAME_BYTES);
+        features.any(|feature| {
+            let name = &feature[VERSION_BYTES..];
+            name.strip_prefix(wanted.as_bytes())
+                .is_some_and(|rest| rest.first() == Some(&0))
+        })
+    };
+    FEATURES_OF_DEVICE_FENCES
+        .into_iter()
+        .all(has)
+        .then_some("-cl-std=CL3.0")
 }

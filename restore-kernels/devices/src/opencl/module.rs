@@ -132,14 +132,19 @@ impl Builder {
         })
     }
 
+    fn build_options(&self, program: &OpenClProgram) -> String {
+        let fences = self.capabilities.device_fences.filter(|_| program.orders_for_device);
+        let mut options = fences.unwrap_or("-cl-std=CL1.2").to_owned();
+        if program.requires.correctly_rounded_divide_sqrt {
+            options += " -cl-fp32-correctly-rounded-divide-sqrt";
+        }
+        options
+    }
+
     /// Builds, or takes what was built before. Errors are the compiler's words.
     fn build(&self, context: &Context, program: &OpenClProgram) -> Result<Program, String> {
-        let options = if program.requires.correctly_rounded_divide_sqrt {
-            "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
-        } else {
-            "-cl-std=CL1.2"
-        };
         let device = context.device;
+        let options = &self.build_options(program);
         let _compiling = lock(&self.compiling);
         let path = self.cache_dir.as_deref().map(|dir| {
             let facts = [CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION].map(|what| device.text(what));

@@ -63,5 +63,6 @@ pub(super) fn helper_program(text: &str) -> OpenClProgram {
         arguments: Vec::new(),
         requires: Requirements::default(),
         stops: Stops::Threads,
+        orders_for_device: false,
     }
 }

@@ -201,6 +201,7 @@ pub fn steps_that(counts_looks: bool, stops: Stops, threads: u32) -> LoadRequest
             arguments,
             requires: Requirements::default(),
             stops,
+            orders_for_device: false,
         },
     )
 }
@@ -240,6 +241,7 @@ pub fn plain(text: &str) -> LoadRequest {
         ],
         requires: Requirements::default(),
         stops: Stops::Threads,
+        orders_for_device: false,
     };
     request(ThreadStateLayout::new(&kernel), 0, program)
 }

@@ -60,7 +60,7 @@ impl Writer<'_> {
         }
         let is_ordered = matches!(ordering, Ordering::Acquire | Ordering::Release | Ordering::AcqRel);
         if is_ordered {
-            self.line("memory_fence();");
+            self.line("device_fence();");
         }
         let call = format!("{function}({})", arguments.join(", "));
         match dst {
@@ -68,7 +68,7 @@ impl Writer<'_> {
             None => self.line(format_args!("{call};")),
         }
         if is_ordered {
-            self.line("memory_fence();");
+            self.line("device_fence();");
         }
         Ok(())
     }

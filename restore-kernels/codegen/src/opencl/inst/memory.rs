@@ -2,7 +2,7 @@
 //!
 //! Generic addresses are global ones: hetIR has shared and local addresses only where the space is known.
 
-use hetckpt_ir::inst::{Address, AddressBase, Op, Ordering};
+use hetckpt_ir::inst::{Address, AddressBase, Op, Ordering, Scope};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use super::super::writer::Writer;
@@ -38,7 +38,7 @@ impl Writer<'_> {
                     }
                 }
                 if has_order(*space) && matches!(ordering, Ordering::Acquire | Ordering::AcqRel | Ordering::Release) {
-                    self.line("memory_fence();");
+                    self.line("device_fence();");
                 }
             }
             Op::Store {
@@ -49,7 +49,7 @@ impl Writer<'_> {
                 srcs,
             } => {
                 if has_order(*space) && matches!(ordering, Ordering::Acquire | Ordering::AcqRel | Ordering::Release) {
-                    self.line("memory_fence();");
+                    self.line("device_fence();");
                 }
                 if *space == Space::Param {
                     return Err(self.malformed("store to a parameter"));
@@ -64,7 +64,8 @@ impl Writer<'_> {
                     }
                 }
             }
-            Op::Membar { .. } => self.line("memory_fence();"),
+            Op::Membar { scope: Scope::Cta } => self.line("block_fence();"),
+            Op::Membar { .. } => self.line("device_fence();"),
             _ => {}
         }
         Ok(())

@@ -9,7 +9,11 @@
 #endif
 #define SHARED(type, offset) (*(__local type *)(shared + (offset)))
 #define block_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-#define memory_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#if __OPENCL_C_VERSION__ >= 200
+#define device_fence() atomic_work_item_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst, memory_scope_device)
+#else
+#define device_fence() mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
 typedef uchar u8 __attribute__((may_alias));
 
 // Subnormal numbers become zero.
@@ -99,9 +103,9 @@ __kernel void hetckpt_atomics(
     r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 18
     atomic_add((volatile __global uint *)&GLOBAL(u8, 0x200000100000ul), r1); // line 19
     r1 = atomic_max((volatile __global int *)&GLOBAL(u8, d0 + 4ul), as_int(r2)); // line 20
-    memory_fence(); // line 21
+    device_fence(); // line 21
     r1 = atomic_cmpxchg((volatile __global uint *)&GLOBAL(u8, d0), r2, r3);
-    memory_fence();
+    device_fence();
     d5 = atom_cmpxchg((volatile __global ulong *)&GLOBAL(u8, d0), d4, 0ul); // line 22
     r1 = atomic_xchg((volatile __global uint *)&GLOBAL(u8, d0), 0xffffffffu); // line 23
     r1 = ptx_atom_inc_u32_global((volatile __global uint *)&GLOBAL(u8, d0), 31u); // line 24
@@ -111,8 +115,8 @@ __kernel void hetckpt_atomics(
     r1 = atomic_or((volatile __local uint *)&SHARED(u8, 4ul), 8u); // line 28
     r1 = atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 1u); // line 29
     atomic_add((volatile __global uint *)&GLOBAL(u8, d0), 2u); // line 30
-    memory_fence(); // line 31
+    device_fence(); // line 31
     atomic_and((volatile __local uint *)&SHARED(u8, 0ul), 3u);
-    memory_fence();
+    device_fence();
     return; // line 32
 }
