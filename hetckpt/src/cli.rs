@@ -12,14 +12,14 @@ use crate::namespaces::Choice;
 
 /// Checkpoint and restore GPU programs, in the middle of their kernels.
 ///
-/// hetckpt runs unmodified CUDA programs on an NVIDIA GPU, an OpenCL device or the CPU, stops them at any moment, stores
-/// process and device state in one archive, and resumes them on whatever device is there.
+/// hetckpt runs unmodified CUDA and OpenCL programs on an NVIDIA GPU, an OpenCL device or the CPU, stops them at any moment,
+/// stores process and device state in one archive, and resumes them on whatever device is there.
 #[derive(Debug, Parser)]
 #[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run`, `restore` and `criu` \
     pass on the program's own status and use 125 for failures of their own.\n\nEnvironment:\n  \
-    HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda:N,\n                         opencl:PLATFORM:DEVICE)\n  \
+    HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda,\n                         cuda:N, opencl, opencl:PLATFORM[:DEVICE])\n  \
     HETCKPT_CRIU           the criu program (default: the one on PATH, else in /usr/local/sbin,\n                         \
     /usr/sbin, /sbin or /opt/criu/bin)\n  \
     HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
@@ -82,8 +82,8 @@ pub enum Command {
     Restore(Restore),
     /// Move a program to another node: dump here, restore there.
     ///
-    /// The target runs `hetckpt serve`. It is asked first, while the program still runs, whether it could take it: process ids, devices and
-    /// their memory, room, CRIU, the working folder. Then the program is stopped and sent, encrypted, without an archive in between:
+    /// The target runs `hetckpt serve`. It is asked first, while the program still runs, about process ids, the device and its free
+    /// memory, room, CRIU, the working folder; not about features of the device that kernels need. Then the program is stopped and sent, encrypted, without an archive in between:
     /// its memory and its devices' as it is dumped, past the disk; CRIU's other images and the files that are sent with it by way of
     /// --scratch. The target flushes and verifies what it has got, looks at all that
     /// `check` does, and says so; only then the program is ended here, and only after that it is started there.
@@ -163,7 +163,8 @@ pub enum Command {
     /// Say whether this machine can restore a snapshot, and what is missing.
     ///
     /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and its version;
-    /// at the parts of the installation; at the device: whether it can run the kernels and has the memory; at the
+    /// at the parts of the installation; at the device: whether it is of a kind on which the kernels can go on, and has the memory, but
+    /// not whether it has all features that they need (double precision, for example); at the
     /// processor, which must have all that the program may have found where it started (needs a snapshot that `hetckpt
     /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at the terminal; at the files that the program had open or mapped:
     /// those that the archive carries may be missing or others, the rest must be there with the same size, mode and build id;
@@ -246,7 +247,7 @@ pub struct Keep {
 /// `hetckpt run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Device to run on: auto (a CUDA device if there is one, else the CPU), cpu, cuda
+    /// Device to run on: auto (the first CUDA device, else the CPU), cpu, cuda
     /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
     #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub device: String,
@@ -308,7 +309,7 @@ pub struct Restore {
     #[arg(value_name = "FILE|IMAGE_DIR")]
     pub snapshot: PathBuf,
 
-    /// Device to resume on: auto (a CUDA device if there is one, else the CPU), cpu, cuda
+    /// Device to resume on: auto (the first CUDA device, else the CPU), cpu, cuda
     /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
     #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub device: String,

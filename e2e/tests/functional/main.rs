@@ -1,6 +1,6 @@
 //! What a user expects of `hetckpt`, tried with the real CRIU.
 //!
-//! Programs start on `HETCKPT_E2E_FROM` and are restored on `HETCKPT_E2E_TO` (default: the best device here).
+//! Programs start on `HETCKPT_E2E_FROM` and are restored on `HETCKPT_E2E_TO` (default: `auto`).
 //! `HETCKPT_PREEMPTIONS` is the number of random preemptions of each program (3), `HETCKPT_SEED` repeats a run.
 
 mod preempt;
@@ -11,6 +11,8 @@ mod plain_criu;
 mod two_forms;
 mod plugin_option;
 mod doctor;
+mod devices;
+mod kernel;
 mod check;
 mod namespaces;
 mod device_output;
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
     tests.extend(doctor::tests());
+    tests.extend(devices::tests());
+    tests.extend(kernel::tests());
     tests.extend(check::tests());
     tests.extend(namespaces::tests());
     tests.extend(device_output::tests());

@@ -32,15 +32,16 @@ pub fn run(options: Devices) -> anyhow::Result<ExitCode> {
             number("num_multiprocessors"),
             text("driver"),
         ));
-        if let Some(features) = opencl_features(&device["opencl"]) {
+        if let Some(features) = opencl_features(device) {
             output::line(format!("{:<10} {features}", ""));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an OpenCL device has and lacks, in a line.
-fn opencl_features(opencl: &Value) -> Option<String> {
+/// Whose an OpenCL device is, what it has and what it lacks, in a line.
+fn opencl_features(device: &Value) -> Option<String> {
+    let opencl = &device["opencl"];
     let list = |key: &str| -> Vec<String> {
         let values = opencl[key].as_array().into_iter().flatten();
         values
@@ -48,7 +49,9 @@ fn opencl_features(opencl: &Value) -> Option<String> {
             .collect()
     };
     let max = output::bytes(opencl["max_allocation_bytes"].as_u64()?);
-    let mut parts = vec![format!("buffers of up to {max}")];
+    let vendor = device["vendor"].as_str().filter(|vendor| !vendor.is_empty());
+    let mut parts: Vec<String> = vendor.map(|vendor| format!("vendor {vendor}")).into_iter().collect();
+    parts.push(format!("buffers of up to {max}"));
     let features = [("fp64", "fp64"), ("fp16", "fp16"), ("int64_atomics", "64-bit atomics")];
     let present = features.iter().filter(|(key, _)| opencl[key].as_bool() == Some(true));
     parts.extend(present.map(|&(_, name)| name.to_owned()));
@@ -104,7 +107,7 @@ pub fn require_among(devices: &[Value], wanted: &str) -> Result<(), Failure> {
     Err(
         Failure::new("HK0501", format!("there is no device `{wanted}` on this machine"))
             .note(format!("there are: {}", ids.join(", ")))
-            .help("`hetckpt devices` lists them; `--device auto` takes the best")
+            .help("`hetckpt devices` lists them; `--device auto` takes the first CUDA GPU, else the CPU")
             .unsupported(),
     )
 }

@@ -143,9 +143,9 @@ pub struct ServerStatus {
 /// A device of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSummary {
-    /// `cpu`, `cuda:0`.
+    /// `cpu`, `cuda:0`, `opencl:0:0`.
     pub id: String,
-    /// `cpu`, `cuda`.
+    /// `cpu`, `cuda`, `opencl`.
     pub kind: String,
     /// Name.
     pub name: String,
@@ -167,7 +167,7 @@ pub struct DeviceSummary {
 /// What an OpenCL device has beyond OpenCL C 1.2's core.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenClSummary {
-    /// Size of the largest buffer, and so the most memory that a program can have.
+    /// Size of the largest buffer; a program can have several.
     pub max_allocation_bytes: u64,
     /// Double precision.
     pub fp64: bool,
