@@ -83,9 +83,9 @@ pub enum Command {
     /// Move a program to another node: dump here, restore there.
     ///
     /// The target runs `hetckpt serve`. It is asked first, while the program still runs, about process ids, the device and its free
-    /// memory, room, CRIU, the working folder; not about features of the device that kernels need. Then the program is stopped and sent, encrypted, without an archive in between:
-    /// its memory and its devices' as it is dumped, past the disk; CRIU's other images and the files that are sent with it by way of
-    /// --scratch. The target flushes and verifies what it has got, looks at all that
+    /// memory, room, CRIU, the working folder; not about features of the device that kernels need. Then the program is
+    /// stopped and sent, encrypted, without an archive in between: its memory and its devices' as it is dumped, past the disk;
+    /// CRIU's other images and the files that are sent with it by way of --scratch. The target flushes and verifies what it has got, looks at all that
     /// `check` does, and says so; only then the program is ended here, and only after that it is started there.
     ///
     /// Whatever fails before the target has said so, the program runs on here as if nothing had happened. From then on it is the
