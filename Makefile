@@ -19,6 +19,8 @@ CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 RELEASE := $(TARGET)/release
 PREFIX ?= /usr/local
+# Where the CRIU on PATH looks for plugins unless it is told: `install` puts a link to ours there.
+CRIU_PLUGIN_DIR ?= $(shell criu=$$(command -v criu) && echo "$${criu%/*/*}/lib/criu")
 # Random preemptions of each program in `make soak`.
 PREEMPTIONS ?= 50
 # Dumps and restores of one program in `make soak`.
@@ -146,6 +148,7 @@ opencl-test: build programs ## generated OpenCL C on a second implementation; ra
 		echo "on Intel's OpenCL runtime for CPUs"; \
 		export OCL_ICD_VENDORS=$(HETCKPT_CACHE)/intel-opencl/vendors OPENCL_VENDOR_PATH=$(HETCKPT_CACHE)/intel-opencl/vendors; \
 		$(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
+		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
 		$(CARGO) test -p hetckpt-devices --test opencl --locked; \
 	fi
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh
@@ -189,11 +192,15 @@ fmt: ## format the Rust sources
 clean: ## remove what was built; downloads stay in the cache
 	$(CARGO) clean
 
-install: build ## copy the stage to PREFIX (/usr/local), below DESTDIR
+install: build ## copy the stage to PREFIX (/usr/local), below DESTDIR, and link the plugin to where CRIU looks (CRIU_PLUGIN_DIR)
 	@for pair in $(STAGED); do \
 		install -D -s "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
 	done
 	@install -D -m 644 "$(HETCKPT_STAGE)/$(STAGED_ICD)" "$(DESTDIR)$(PREFIX)/$(STAGED_ICD)"
+	@if [ -n "$(CRIU_PLUGIN_DIR)" ] && [ "$(CRIU_PLUGIN_DIR)" != "$(PREFIX)/lib/criu" ]; then \
+		install -d "$(DESTDIR)$(CRIU_PLUGIN_DIR)"; \
+		ln -sf "$(PREFIX)/lib/criu/hetgpu_plugin.so" "$(DESTDIR)$(CRIU_PLUGIN_DIR)/"; \
+	fi
 
 install-criu-wrapper: install ## the same, and a `criu` in PREFIX/bin that takes --plugin hetgpu
 	@install -D -m 755 hetckpt/wrapper/criu "$(DESTDIR)$(PREFIX)/bin/criu"

@@ -1,6 +1,6 @@
 //! The hooks, in the order in which CRIU calls them. At dump: `init`, `pause_devices` for each process, then (all frozen)
 //! `checkpoint_devices` for each, `dump_unix_sk` for each socket, `exit`. At restore: `init`, `restore_unix_sk` in the
-//! children, `resume_devices_late` for each process, `exit`.
+//! children, `resume_devices_late` for each process, `exit`. At pre-dump: `init` and `pause_devices` only.
 
 #![allow(unsafe_code, reason = "CRIU lends descriptors by number")]
 
@@ -33,11 +33,13 @@ const PROGRAMS_OF_A_PROCESS: u32 = 5;
 /// The images made by this CRIU are marked as needing the plugin.
 static IN_INVENTORY: AtomicBool = AtomicBool::new(false);
 
+/// Memory alone is copied, ahead of a dump.
+static IS_PRE_DUMP: AtomicBool = AtomicBool::new(false);
+
 /// All of a restore that can be done before any process exists happens here: what is left then is handing over descriptors.
 pub extern "C" fn init(stage: c_int) -> c_int {
+    IS_PRE_DUMP.store(stage == STAGE_PRE_DUMP, Ordering::Relaxed);
     guard("init", || match stage {
-        // Without the device's state a pre-dump is of no use, and taking that means stopping the kernels.
-        STAGE_PRE_DUMP => Err("pre-dump is not supported for programs with device state; use dump".to_owned()),
         STAGE_RESTORE => restore::start_servers().map(|()| Some(0)),
         _ => Ok(Some(0)),
     })
@@ -46,6 +48,8 @@ pub extern "C" fn init(stage: c_int) -> c_int {
 /// Lets go of the servers: those of a dump resume their kernels if their process still lives.
 pub extern "C" fn exit(_stage: c_int, _result: c_int) {
     guard("exit", || {
+        // One CRIU process may do several dumps.
+        IN_INVENTORY.store(false, Ordering::Relaxed);
         client::disconnect_all();
         Ok(Some(0))
     });
@@ -63,6 +67,9 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
             if !client::connect(pid)? {
                 return Ok(None);
             }
+            if IS_PRE_DUMP.load(Ordering::Relaxed) {
+                return Err(no_pre_dump(pid));
+            }
             client::ensure_outside(pid, root)?;
             match pause(pid) {
                 Err(_) if client::was_left(pid) => {}
@@ -73,6 +80,13 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
             "process {pid} becomes one program after the other: dump it again in a moment"
         ))
     })
+}
+
+/// What CRIU tells of as written since belongs to the process's own page tables; its server writes pinned memory by others.
+fn no_pre_dump(pid: u32) -> String {
+    format!(
+        "process {pid} has device state, and memory that its device server writes: pre-dump is not supported; use dump"
+    )
 }
 
 fn pause(pid: u32) -> Result<(), String> {

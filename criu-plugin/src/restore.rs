@@ -112,7 +112,9 @@ fn server_program() -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os("HETCKPT_SERVER").filter(|name| !name.is_empty()) {
         return Ok(PathBuf::from(named));
     }
-    let plugin = host::own_path().ok_or("cannot tell where the plugin is")?;
+    // CRIU's folder may have a link to it.
+    let plugin = host::own_path().and_then(|path| path.canonicalize().ok());
+    let plugin = plugin.ok_or("cannot tell where the plugin is")?;
     let candidates = [
         plugin.parent().map(|p| p.join("../../bin/hetckpt-server")),
         Some("/usr/bin/hetckpt-server".into()),

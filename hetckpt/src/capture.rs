@@ -225,7 +225,17 @@ fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
     let plugin_folder = request.parts.installation.plugin_folder.clone();
     arguments.extend(["--libdir".into(), plugin_folder.into_os_string()]);
-    arguments.extend(["--leave-stopped", "--cpu-cap=ins", "--ghost-limit", "64M", "--timeout"].map(OsString::from));
+    arguments.extend(
+        [
+            "--leave-stopped",
+            "--cpu-cap=ins",
+            "--ghost-limit",
+            "64M",
+            "--file-locks",
+            "--timeout",
+        ]
+        .map(OsString::from),
+    );
     arguments.push(request.pause_timeout.max(10).to_string().into());
     if request.target.is_shell_job {
         arguments.push("--shell-job".into());

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -35,6 +36,7 @@ pub fn tests() -> Vec<Test> {
             .needs(&[Requirement::Programs]),
         Test::new("restores_detached", restores_detached),
         Test::new("dumps_a_shell_around_the_program", dumps_a_shell_around_the_program),
+        Test::new("file_locks_are_held_after_a_restore", file_locks),
     ]
 }
 
@@ -258,5 +260,34 @@ fn dumps_a_shell_around_the_program(context: &mut Context) -> Result<()> {
         "the shell's own exit code is 7, not that of {}",
         outcome.text()
     );
+    Ok(())
+}
+
+/// As programs that use HDF5 or SQLite hold them.
+fn file_locks(context: &mut Context) -> Result<()> {
+    let baseline = calibration::baseline(&SPIN)?;
+    let lock = context.sandbox.path("lock");
+    let script = "exec 9>\"$0\"; flock 9; \"$@\" --progress";
+    let mut command: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
+    command.push(lock.clone().into());
+    command.extend(SPIN.command(baseline.length));
+    let is_locked = || -> Result<bool> {
+        let taken = Command::new("flock")
+            .arg("--nonblock")
+            .arg(&lock)
+            .arg("true")
+            .status()?;
+        Ok(!taken.success())
+    };
+    let job = Job::start(&context.sandbox, &command)?;
+    job.wait_for_stderr("launched")?;
+    std::thread::sleep(Duration::from_millis(200));
+    let dumped = job.dump()?;
+    ensure!(!is_locked()?, "who is gone holds the lock");
+    let restored = dumped.restore()?;
+    ensure!(is_locked()?, "the restored program does not hold its lock");
+    let outcome = restored.finish()?;
+    ensure!(outcome == baseline.outcome, "{}", outcome.text());
+    ensure!(!is_locked()?, "the lock is held after the program's end");
     Ok(())
 }

@@ -7,6 +7,7 @@ mod preempt;
 mod mid_kernel;
 mod life_cycle;
 mod command_line;
+mod ordinary_programs;
 mod plain_criu;
 mod two_forms;
 mod plugin_option;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     tests.extend(life_cycle::tests());
     tests.extend(command_line::tests());
     tests.extend(plain_criu::tests());
+    tests.extend(ordinary_programs::tests());
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
     tests.extend(doctor::tests());

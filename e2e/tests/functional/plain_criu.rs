@@ -61,7 +61,7 @@ impl Program {
     }
 
     /// Starts `command` and waits for nothing.
-    fn begin(sandbox: &Sandbox, command: &[OsString], environment: &[(&str, &Path)]) -> Result<Self> {
+    pub fn begin(sandbox: &Sandbox, command: &[OsString], environment: &[(&str, &Path)]) -> Result<Self> {
         let installation = Installation::get();
         // A session of its own spares CRIU the terminal.
         let mut setsid = Command::new("setsid");

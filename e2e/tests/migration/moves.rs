@@ -7,34 +7,37 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{Program, SPIN};
+use hetckpt_e2e::program::{Program, SPIN, TEN};
 use hetckpt_e2e::runner::{Context, Test};
 use serde_json::Value;
 
 use crate::node::Node;
 use crate::source::Source;
 
-/// The tests.
+/// The tests: one program in each, all ten if `HETCKPT_E2E_ALL_NODES` is set.
 pub fn tests() -> Vec<Test> {
-    let mut tests: Vec<Test> = Installation::ways_between_nodes()
-        .map(|(from, to)| {
+    let wants_all = std::env::var_os("HETCKPT_E2E_ALL_NODES").is_some();
+    let programs = TEN
+        .into_iter()
+        .filter(|program| wants_all || program.name == "reduction");
+    let mut tests: Vec<Test> = programs
+        .flat_map(|program| Installation::ways_between_nodes().map(|ways| (program, ways)))
+        .map(|(program, (from, to))| {
+            let name = format!("migrate_{}_from_{from}_to_{to}", program.name);
             let devices = Requirement::of_devices([&from, &to]);
-            let test = Test::new(format!("migrate_from_{from}_to_{to}"), move |context| {
-                moves(context, &from, &to)
-            });
+            let test = Test::new(name, move |context| moves(context, &program, &from, &to));
             devices.into_iter().fold(test, Test::also_needs)
         })
-        .into();
+        .collect();
     tests.push(Test::new("migrate_several_at_a_time", several));
     tests
 }
 
-fn moves(context: &mut Context, from: &str, to: &str) -> Result<()> {
+fn moves(context: &mut Context, program: &Program, from: &str, to: &str) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", to])?;
-    let program = Program::of_the_ten("reduction")?;
-    let source = Source::start_again(sandbox, &program, from, calibration::lasting_on(from, &program, 2)?)?;
+    let source = Source::start_again(sandbox, program, from, calibration::lasting_on(from, program, 2)?)?;
     let pid = source.pid;
     let expected = source.baseline.outcome.stdout.clone();
     let mut migrate = source.migrate(&node)?;

@@ -63,9 +63,10 @@ fn enter(process: &Process) -> Result<(), String> {
     let (user, ids, mounts) = (open("user")?, open("pid")?, open("mnt")?);
     let join = |file: File, kind, name| setns(file, kind).map_err(|e| format!("its {name} namespace: {}", e.desc()));
     if is_other_user {
+        // Who is root here is nobody there, which may be the program's user.
+        let is_root = geteuid().is_root() && status.euid != 0;
         join(user, CloneFlags::CLONE_NEWUSER, "user")?;
-        if geteuid() != Uid::from_raw(status.euid) {
-            // Root, who is nobody there.
+        if is_root {
             let (uid, gid) = (Uid::from_raw(status.euid), Gid::from_raw(status.egid));
             setresgid(gid, gid, gid)
                 .and_then(|()| setresuid(uid, uid, uid))

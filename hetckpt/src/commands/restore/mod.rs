@@ -172,7 +172,7 @@ fn run_criu(
     stdio: &Stdio,
 ) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = vec!["--libdir".into(), installation.plugin_folder.clone().into_os_string()];
-    arguments.extend(["--restore-detached", "--ghost-limit", "64M"].map(OsString::from));
+    arguments.extend(["--restore-detached", "--ghost-limit", "64M", "--file-locks"].map(OsString::from));
     // Whoever restores decides what the program may use: it stays in our cgroups, and those of the dump are not made.
     arguments.push("--manage-cgroups=ignore".into());
     if !options.detach {
