@@ -25,6 +25,8 @@ use crate::runtime_dir::{log_path, socket_path};
 
 /// Link target of a ring's descriptor in `/proc/PID/fd`.
 const RING_LINK: &str = "/memfd:hetckpt-ring";
+/// What the kernel adds to the link target of a file that has been removed.
+const REMOVED: &str = " (deleted)";
 /// Milliseconds between two looks.
 const INTERVAL_MS: u16 = 10;
 /// Looks until a process that lost its server is sure to have kept its ring.
@@ -80,7 +82,11 @@ pub fn is_starting(dir: &Path, pid: u32) -> bool {
                 Err(_) => continue,
             }
         }
-        has_log |= link.file_name() == log.file_name() && (is_same_file(&fd, &log) || is_served(pid));
+        has_log |= match link.to_string_lossy().strip_suffix(REMOVED) {
+            // By the server that the process had as another program, which took it for its own.
+            Some(removed) => Path::new(removed) == log,
+            None => link.file_name() == log.file_name() && (is_same_file(&fd, &log) || is_served(pid)),
+        };
     }
     has_log || ControlSocket::connect(&socket_path(dir, pid)).is_ok()
 }

@@ -48,6 +48,8 @@ fn a_server_is_starting_from_its_log_to_the_welcome() {
     assert!(!is_starting());
     let log = File::create(log_path(dir.path(), pid)).unwrap();
     assert!(is_starting());
+    fs::remove_file(log_path(dir.path(), pid)).unwrap();
+    assert!(is_starting(), "another server of the process took the log for its own");
     drop(log);
     assert!(!is_starting(), "it refused");
     let _listener = listen(&socket_path(dir.path(), pid)).unwrap();
