@@ -50,7 +50,10 @@ fn twice_at_once(context: &mut Context) -> Result<()> {
     ensure!(names.split_whitespace().count() > 1, "no namespace of its own: {names}");
 
     let archive = sandbox.path("job.hetsnap");
-    hetckpt::dump(sandbox, pid, &archive, false)?.success("dump")?;
+    let mut dump = hetckpt::command(sandbox, ["dump", "--pid", &pid.to_string(), "--output"]);
+    // Who dumps a program may be another than who runs it, with another environment.
+    dump.arg(&archive).env("HETCKPT_RUNTIME_DIR", sandbox.path("elsewhere"));
+    Running::run(dump, PATIENCE)?.success("dump")?;
     let ended = supervisor.wait(PATIENCE)?;
     ensure!(ended.code == 128 + 9, "{}", ended.text());
     let restore = || {

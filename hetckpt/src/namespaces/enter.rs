@@ -1,6 +1,6 @@
 //! Going into a job's namespaces: where its processes have their own names, and CRIU the privileges that it needs.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::process::{Command, ExitCode};
 
@@ -14,9 +14,12 @@ use crate::diagnostic::Failure;
 use crate::exit;
 use crate::supervise::HeldSignals;
 
+/// What tells where the runtime directory is (`hetckpt_ring::runtime_dir`): within, as the job's init has them, whoever comes from outside.
+const RUNTIME_DIR_VARIABLES: [&str; 2] = ["HETCKPT_RUNTIME_DIR", "XDG_RUNTIME_DIR"];
+
 /// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit status.
 pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
-    let Some((inner, process)) = find(pid) else {
+    let Some((inner, process, init)) = find(pid) else {
         return Ok(None);
     };
     let cannot = |why: String| {
@@ -27,20 +30,27 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
     let folder = std::env::current_dir().map_err(|e| cannot(e.to_string()))?;
     let held = HeldSignals::hold()?;
+    let environment = init.environ().map_err(|e| cannot(e.to_string()))?;
     enter(&process).map_err(cannot)?;
     std::env::set_current_dir(&folder).map_err(|e| cannot(format!("{}: {e}", folder.display())))?;
-    let mut command = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(with_pid(std::env::args_os().skip(1), pid, inner))
-        .env(INSIDE, "1")
-        .spawn()
-        .map_err(|e| cannot(e.to_string()))?;
-    held.pass_until_end(&command, None)?;
-    let status = command.wait().map_err(|e| cannot(e.to_string()))?;
+        .env(INSIDE, "1");
+    for name in RUNTIME_DIR_VARIABLES {
+        match environment.get(OsStr::new(name)) {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut child = command.spawn().map_err(|e| cannot(e.to_string()))?;
+    held.pass_until_end(&child, None)?;
+    let status = child.wait().map_err(|e| cannot(e.to_string()))?;
     Ok(Some(exit::from_wait_status(status)))
 }
 
-/// What process `pid` is called in its job, if it belongs to one with namespaces of its own.
-fn find(pid: i32) -> Option<(i32, Process)> {
+/// What process `pid` is called in its job, if it belongs to one with namespaces of its own, the process, and the job's init.
+fn find(pid: i32) -> Option<(i32, Process, Process)> {
     let namespace = pids::namespace(pid)?;
     let own = i32::try_from(std::process::id()).ok().and_then(pids::namespace)?;
     if namespace == own {
@@ -49,7 +59,7 @@ fn find(pid: i32) -> Option<(i32, Process)> {
     // A container's are no concern of ours: there may be neither CRIU nor hetckpt in it.
     let init = Process::new(pids::find(&namespace, 1)?).ok()?;
     let is_job = init.cmdline().ok()?.get(1).is_some_and(|argument| argument == INIT);
-    is_job.then_some((pids::own_name(pid)?, Process::new(pid).ok()?))
+    is_job.then_some((pids::own_name(pid)?, Process::new(pid).ok()?, init))
 }
 
 /// Joins the namespaces of `process`. That of process ids is for what is started from now on.
