@@ -90,7 +90,7 @@ programs: setup ## compile the CUDA and OpenCL test programs, and the former's P
 program-files: $(PROGRAMS) $(PTX) $(OPENCL_PROGRAMS)
 	@:
 
-$(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c e2e/opencl-programs/program.h
+$(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c $(wildcard e2e/opencl-programs/*.h)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -Wall -Wextra $< -o $@ -lOpenCL -lm
 

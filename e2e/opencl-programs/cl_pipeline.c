@@ -18,32 +18,6 @@ static const char *const SOURCE =
     "    out[i] = (a[i] ^ b[i]) + (uint)get_global_offset(0) * get_work_dim();\n"
     "}\n";
 
-// value * factor + summand, modulo 2^32.
-struct step {
-    uint32_t factor;
-    uint32_t summand;
-};
-
-// `iterations` steps in one.
-static struct step repeated(uint32_t iterations)
-{
-    struct step all = {1, 0}, power = {1664525u, 1013904223u};
-    for (; iterations; iterations /= 2) {
-        if (iterations % 2)
-            all = (struct step){all.factor * power.factor, all.summand * power.factor + power.summand};
-        power = (struct step){power.factor * power.factor, power.summand * power.factor + power.summand};
-    }
-    return all;
-}
-
-static void expect(const char *what, cl_int got, cl_int expected)
-{
-    if (got == expected)
-        return;
-    fprintf(stderr, "%s gives %d, expected %d\n", what, got, expected);
-    exit(EXIT_FAIL);
-}
-
 // A source with an error is refused with the compiler's log, and the program lives on.
 static void check_build_failure(struct device device)
 {

@@ -50,20 +50,11 @@ int main(int argc, char **argv)
     cl_uint *got = allocate(bytes);
     CHECK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, bytes, got, 0, NULL, NULL));
 
-    // `iterations` steps in one.
-    uint32_t factor = 1, summand = 0, power_factor = 1664525u, power_summand = 1013904223u;
-    for (cl_uint left = iterations; left; left /= 2) {
-        if (left % 2) {
-            factor *= power_factor;
-            summand = summand * power_factor + power_summand;
-        }
-        power_summand += power_summand * power_factor;
-        power_factor *= power_factor;
-    }
+    const struct step all = repeated(iterations);
     bool correct = true;
     for (size_t i = 0; i < n && correct; ++i)
-        if (got[i] != values[i] * factor + summand)
-            correct = mismatch("values", i, got[i], values[i] * factor + summand);
+        if (got[i] != values[i] * all.factor + all.summand)
+            correct = mismatch("values", i, got[i], values[i] * all.factor + all.summand);
     CHECK(clReleaseMemObject(buffer));
     CHECK(clReleaseKernel(kernel));
     CHECK(clReleaseProgram(program));

@@ -64,6 +64,50 @@ static inline void progress(const char *what)
         fprintf(stderr, "%s: %s\n", program_name, what);
 }
 
+// Ends the program if a call does not give the status that it must.
+static inline void expect(const char *what, cl_int got, cl_int expected)
+{
+    if (got == expected)
+        return;
+    fprintf(stderr, "%s gives %d, expected %d\n", what, got, expected);
+    exit(EXIT_FAIL);
+}
+
+#define EXPECT(call, status) expect(#call, call, status)
+// For calls that give an object, and their status in `status`.
+#define EXPECT_NO_OBJECT(call, expected) ((void)(call), expect(#call, status, expected))
+#define EXPECT_TRUE(condition) ((condition) ? (void)0 : fail("not true:", #condition))
+
+// A query gives this value, and its size.
+#define EXPECT_INFO(expected, function, ...)                                                                           \
+    do {                                                                                                               \
+        __typeof__(expected) got_;                                                                                     \
+        size_t size_ = 0;                                                                                              \
+        CHECK(function(__VA_ARGS__, sizeof got_, &got_, &size_));                                                      \
+        if (size_ != sizeof got_ || got_ != (expected))                                                                \
+            fail(#function " is not " #expected ":", #__VA_ARGS__);                                                    \
+    } while (0)
+
+#define EXPECT_TEXT(expected, function, ...)                                                                           \
+    do {                                                                                                               \
+        char got_[256];                                                                                                \
+        size_t size_ = 0;                                                                                              \
+        CHECK(function(__VA_ARGS__, sizeof got_, got_, &size_));                                                       \
+        if (size_ != sizeof expected || strcmp(got_, expected))                                                        \
+            fail(#function " is not " #expected " but", got_);                                                         \
+    } while (0)
+
+// Retaining counts one more, releasing one less. How many the implementation holds itself is its own affair.
+#define EXPECT_COUNTED(type, object, function, name)                                                                   \
+    do {                                                                                                               \
+        cl_uint before_;                                                                                               \
+        CHECK(function(object, name, sizeof before_, &before_, NULL));                                                 \
+        CHECK(clRetain##type(object));                                                                                 \
+        EXPECT_INFO(before_ + 1, function, object, name);                                                              \
+        CHECK(clRelease##type(object));                                                                                \
+        EXPECT_INFO(before_, function, object, name);                                                                  \
+    } while (0)
+
 // Ends the program with the failed call's text and status.
 #define CHECK(call) check((call), #call, __LINE__)
 
@@ -118,6 +162,15 @@ static inline cl_mem make_buffer(struct device device, cl_mem_flags flags, size_
     return buffer;
 }
 
+static inline cl_mem make_sub_buffer(cl_mem buffer, size_t origin, size_t size)
+{
+    cl_int status;
+    const cl_buffer_region region = {origin, size};
+    cl_mem sub = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
+    CHECK(status);
+    return sub;
+}
+
 // Says what the compiler said.
 static inline void print_build_log(cl_program program, cl_device_id device)
 {
@@ -157,6 +210,24 @@ static inline uint32_t xorshift32(uint32_t x)
     x ^= x >> 17;
     x ^= x << 5;
     return x;
+}
+
+// value * factor + summand, modulo 2^32.
+struct step {
+    uint32_t factor;
+    uint32_t summand;
+};
+
+// `iterations` steps in one.
+static inline struct step repeated(uint32_t iterations)
+{
+    struct step all = {1, 0}, power = {1664525u, 1013904223u};
+    for (; iterations; iterations /= 2) {
+        if (iterations % 2)
+            all = (struct step){all.factor * power.factor, all.summand * power.factor + power.summand};
+        power = (struct step){power.factor * power.factor, power.summand * power.factor + power.summand};
+    }
+    return all;
 }
 
 // 64-bit FNV-1a over raw bytes.
