@@ -118,7 +118,7 @@ pub const NO_PTX: Program = Program {
 };
 
 /// The OpenCL programs. In each, kernels run for most of the time.
-pub const OPENCL: [Program; 4] = [
+pub const OPENCL: [Program; 5] = [
     Program {
         lasts: 2,
         ..float(small(program("cl_matmul", "iterations", 4), &["--tiles", "2"]))
@@ -137,6 +137,10 @@ pub const OPENCL: [Program; 4] = [
     Program {
         lasts: 2,
         ..small(program("cl_printf", "iterations", 10_000), &["--n", "64"])
+    },
+    Program {
+        lasts: 2,
+        ..small(program("cl_api", "iterations", 10_000), &["--n", "256"])
     },
 ];
 

@@ -1,8 +1,11 @@
 //! What a queue has the device do, ready to be given to a stream.
+//!
+//! A command keeps the memory objects it is about: one that the program has released ends, and its destructor callbacks are
+//! called, only when no command uses it any more.
 
 use std::sync::Arc;
 
-use crate::buffer::Storage;
+use crate::buffer::Memory;
 use crate::cuda::{CudaResult, Driver, Launch, Rows, Stream};
 use crate::program::Executable;
 
@@ -20,14 +23,14 @@ pub enum Command {
         /// How much, a multiple of the pattern.
         size_bytes: u64,
         /// Whose memory that is.
-        _keep: Arc<Storage>,
+        _keep: Arc<Memory>,
     },
     /// A launch.
     Launch {
         /// Of what.
         launch: Launch,
         /// Memory it is given.
-        _keep: Vec<Arc<Storage>>,
+        _keep: Vec<Arc<Memory>>,
         /// What its code is in.
         _code: Arc<Executable>,
     },
@@ -56,7 +59,7 @@ pub struct Copy {
     /// True if it writes the program's memory: that is waited for.
     pub writes_host: bool,
     /// Device memory it is about.
-    pub _keep: Vec<Arc<Storage>>,
+    pub _keep: Vec<Arc<Memory>>,
 }
 
 impl Command {
@@ -85,7 +88,7 @@ impl Command {
 
 impl Copy {
     /// The copy of a range.
-    pub fn range(dst: u64, src: u64, size_bytes: u64, keep: Vec<Arc<Storage>>) -> Self {
+    pub fn range(dst: u64, src: u64, size_bytes: u64, keep: Vec<Arc<Memory>>) -> Self {
         let side = |addr| Side {
             addr,
             row_pitch: size_bytes,

@@ -1,7 +1,7 @@
 //! Kernels and their arguments.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::buffer::Memory;
 use crate::device::attribute;
@@ -50,8 +50,8 @@ mod name {
 pub enum Value {
     /// Bytes of a value.
     Bytes(Vec<u8>),
-    /// A buffer, or NULL.
-    Buffer(Option<Arc<Memory>>),
+    /// A buffer, or NULL. A kernel must not hold what its arguments name: programs release it when they like.
+    Buffer(Option<Weak<Memory>>),
     /// That much local memory.
     Local(usize),
 }
@@ -143,14 +143,12 @@ fn set_argument(kernel: Handle, index: u32, size_bytes: usize, value: In<u8>) ->
         Space::Private => Value::Bytes(value.all(size_bytes)?),
         Space::Global | Space::Constant => Value::Buffer(buffer(&kernel, value)?),
     };
-    let before = kernel.lock()[index].replace(value);
-    // Of a buffer this may be the end.
-    drop(before);
+    kernel.lock()[index] = Some(value);
     Ok(())
 }
 
 /// The buffer of a pointer's argument; NULL, or a pointer to it, is none.
-fn buffer(kernel: &Kernel, value: In<u8>) -> Outcome<Option<Arc<Memory>>> {
+fn buffer(kernel: &Kernel, value: In<u8>) -> Outcome<Option<Weak<Memory>>> {
     if value.is_null() {
         return Ok(None);
     }
@@ -165,7 +163,7 @@ fn buffer(kernel: &Kernel, value: In<u8>) -> Outcome<Option<Arc<Memory>>> {
             if !Arc::ptr_eq(&memory.context, &kernel.program.context) {
                 return Err(Status::INVALID_MEM_OBJECT);
             }
-            Ok(Some(memory))
+            Ok(Some(Arc::downgrade(&memory)))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::buffer::Storage;
+use crate::buffer::Memory;
 use crate::command::Command;
 use crate::context::check_same;
 use crate::cuda::{self, Launch};
@@ -208,15 +208,17 @@ fn groups(kernel: &Kernel) -> Outcome<Groups> {
 fn command(kernel: &Kernel, range: Range) -> Outcome<Command> {
     let arguments = kernel.arguments()?;
     let mut params = Vec::with_capacity(arguments.len() + 1);
-    let mut keep: Vec<Arc<Storage>> = Vec::new();
+    let mut keep: Vec<Arc<Memory>> = Vec::new();
     let mut shared_bytes = 0_usize;
     for argument in arguments {
         params.push(match argument {
             Value::Bytes(bytes) => bytes,
             Value::Buffer(None) => 0_u64.to_ne_bytes().to_vec(),
             Value::Buffer(Some(memory)) => {
-                keep.push(memory.storage.clone());
-                memory.addr().to_ne_bytes().to_vec()
+                let memory = memory.upgrade().ok_or(Status::INVALID_MEM_OBJECT)?;
+                let addr = memory.addr();
+                keep.push(memory);
+                addr.to_ne_bytes().to_vec()
             }
             Value::Local(size_bytes) => {
                 let at = shared_bytes as u64;

@@ -79,7 +79,7 @@ fn map(
     } else {
         Work::Device(Command::Copy(Copy {
             writes_host: true,
-            ..Copy::range(dst, src, size_bytes as u64, vec![buffer.storage.clone()])
+            ..Copy::range(dst, src, size_bytes as u64, vec![buffer.clone()])
         }))
     };
     let result = enqueue_behind(&queue, waits, COMMAND_MAP_BUFFER, work, wait_list);
@@ -110,7 +110,7 @@ fn unmap(
     let mapping = memory.unmap(host)?;
     let work = if mapping.is_written {
         let dst = memory.storage.addr + mapping.offset as u64;
-        let keep = vec![memory.storage.clone()];
+        let keep = vec![memory.clone()];
         Work::Device(Command::Copy(Copy::range(
             dst,
             mapping.host as u64,

@@ -95,7 +95,7 @@ fn read(
     let (dst, src) = (host.addr() as u64, buffer.addr() + offset as u64);
     let copy = Copy {
         writes_host: true,
-        ..Copy::range(dst, src, size_bytes as u64, vec![buffer.storage.clone()])
+        ..Copy::range(dst, src, size_bytes as u64, vec![buffer.clone()])
     };
     let waits = waits(num_waits, events, event, is_blocking);
     enqueue(
@@ -125,7 +125,7 @@ fn write(
     }
     check_host_access(&buffer, flag::HOST_READ_ONLY)?;
     let (dst, src) = (buffer.addr() + offset as u64, host.addr() as u64);
-    let copy = Copy::range(dst, src, size_bytes as u64, vec![buffer.storage.clone()]);
+    let copy = Copy::range(dst, src, size_bytes as u64, vec![buffer.clone()]);
     let waits = waits(num_waits, events, event, is_blocking);
     enqueue(
         &queue,
@@ -155,12 +155,7 @@ fn copy(
     if to.abs_diff(from) < size_bytes as u64 {
         return Err(Status::MEM_COPY_OVERLAP);
     }
-    let copy = Copy::range(
-        to,
-        from,
-        size_bytes as u64,
-        vec![src.storage.clone(), dst.storage.clone()],
-    );
+    let copy = Copy::range(to, from, size_bytes as u64, vec![src.clone(), dst.clone()]);
     let waits = waits(num_waits, events, event, 0);
     enqueue(
         &queue,
@@ -192,7 +187,7 @@ fn fill(
         addr: buffer.addr() + offset as u64,
         pattern: pattern.all(pattern_bytes)?,
         size_bytes: size_bytes as u64,
-        _keep: buffer.storage.clone(),
+        _keep: buffer.clone(),
     };
     let waits = waits(num_waits, events, event, 0);
     enqueue(&queue, waits, command_type::FILL_BUFFER, Work::Device(command))
@@ -310,7 +305,7 @@ fn read_rect(
         src,
         region: region.map(|n| n as u64),
         writes_host: true,
-        _keep: vec![buffer.storage.clone()],
+        _keep: vec![buffer.clone()],
     };
     let waits = waits(num_waits, events, event, is_blocking);
     let work = Work::Device(Command::Copy(copy));
@@ -347,7 +342,7 @@ fn write_rect(
         src,
         region: region.map(|n| n as u64),
         writes_host: false,
-        _keep: vec![buffer.storage.clone()],
+        _keep: vec![buffer.clone()],
     };
     let waits = waits(num_waits, events, event, is_blocking);
     let work = Work::Device(Command::Copy(copy));
@@ -379,26 +374,45 @@ fn copy_rect(
         return Err(Status::INVALID_VALUE);
     }
     let (from_side, to_side) = (from.in_buffer(&src, region)?, to.in_buffer(&dst, region)?);
-    if Arc::ptr_eq(&src, &dst) && overlap(&from, &to, region) {
+    let region = region.map(|n| n as u64);
+    if overlap(from_side, to_side, region) {
         return Err(Status::MEM_COPY_OVERLAP);
     }
     let copy = Copy {
         dst: to_side,
         src: from_side,
-        region: region.map(|n| n as u64),
+        region,
         writes_host: false,
-        _keep: vec![src.storage.clone(), dst.storage.clone()],
+        _keep: vec![src.clone(), dst.clone()],
     };
     let waits = waits(num_waits, events, event, 0);
     let work = Work::Device(Command::Copy(copy));
     enqueue(&queue, waits, command_type::COPY_BUFFER_RECT, work)
 }
 
-/// True if two boxes of one buffer share a byte: with the same pitches, if they do so along each axis.
-fn overlap(one: &Rect, other: &Rect, region: [usize; 3]) -> bool {
-    let axes = one.origin.iter().zip(&other.origin).zip(&region);
-    axes.into_iter()
-        .all(|((one, other), length)| one.abs_diff(*other) < *length)
+/// True if two boxes share a byte, be it through one buffer or through sub-buffers of one, whose pitches may differ.
+fn overlap(one: Side, other: Side, [width, rows, slices]: [u64; 3]) -> bool {
+    let starts = |side: Side| {
+        let row = move |slice: u64, row: u64| side.addr + slice * side.slice_pitch + row * side.row_pitch;
+        (0..slices).flat_map(move |slice| (0..rows).map(move |at| row(slice, at)))
+    };
+    let last = |side: Side| side.addr + (slices - 1) * side.slice_pitch + (rows - 1) * side.row_pitch;
+    if one.addr >= last(other) + width || other.addr >= last(one) + width {
+        return false;
+    }
+    // Rows of a box follow one another, so both lists are in order.
+    let (mut left, mut right) = (starts(one).peekable(), starts(other).peekable());
+    while let (Some(&one), Some(&other)) = (left.peek(), right.peek()) {
+        if one.abs_diff(other) < width {
+            return true;
+        }
+        if one < other {
+            left.next();
+        } else {
+            right.next();
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -422,11 +436,20 @@ mod tests {
     }
 
     #[test]
-    fn boxes_overlap_only_along_all_axes() {
+    fn boxes_overlap_only_where_rows_do() {
+        let side = |origin| rect(origin).side(4096).unwrap();
         let region = [8, 2, 1];
-        assert!(overlap(&rect([0, 0, 0]), &rect([7, 1, 0]), region));
-        assert!(!overlap(&rect([0, 0, 0]), &rect([8, 1, 0]), region));
-        assert!(!overlap(&rect([0, 0, 0]), &rect([0, 2, 0]), region));
-        assert!(!overlap(&rect([0, 0, 0]), &rect([0, 0, 1]), region));
+        assert!(overlap(side([0, 0, 0]), side([7, 1, 0]), region));
+        assert!(!overlap(side([0, 0, 0]), side([8, 1, 0]), region));
+        assert!(!overlap(side([0, 0, 0]), side([0, 2, 0]), region));
+        assert!(!overlap(side([0, 0, 0]), side([0, 0, 1]), region));
+        // A row that goes past its pitch reaches the next one.
+        assert!(overlap(side([28, 0, 0]), side([0, 1, 0]), [8, 1, 1]));
+        let narrow = Side {
+            row_pitch: 16,
+            ..side([8, 0, 0])
+        };
+        assert!(!overlap(side([0, 0, 0]), narrow, [8, 3, 1]));
+        assert!(overlap(side([0, 0, 0]), narrow, [9, 3, 1]));
     }
 }

@@ -171,8 +171,8 @@ impl Lane {
                 let (event, work) = (pending.event, pending.work);
                 match start_command(self.stream, &event, &pending.wait_list, &work, in_stream.is_empty()) {
                     Ok(Started::Behind(mark)) => in_stream.push_back(InStream { event, mark, work }),
-                    Ok(Started::Over) => self.over(&event, Ok(())),
-                    Err(status) => self.over(&event, Err(status)),
+                    Ok(Started::Over) => self.over(&event, work, Ok(())),
+                    Err(status) => self.over(&event, work, Err(status)),
                 }
             } else if !in_stream.is_empty() {
                 self.wait(&mut in_stream);
@@ -199,9 +199,7 @@ impl Lane {
             waited.map_err(report)
         });
         for started in in_stream.drain(..=last) {
-            // What the command keeps is kept no longer, as a program may expect that sees it complete.
-            drop(started.work);
-            self.over(&started.event, result);
+            self.over(&started.event, started.work, result);
         }
     }
 
@@ -247,8 +245,9 @@ impl Lane {
         Some(pending)
     }
 
-    /// Notes that a command is over.
-    fn over(&self, event: &Arc<Event>, result: Outcome) {
+    /// Notes that a command is over. What it keeps is kept no longer, as a program may expect that sees it complete.
+    fn over(&self, event: &Arc<Event>, work: Work, result: Outcome) {
+        drop(work);
         event.advance(match result {
             Ok(()) => progress::COMPLETE,
             Err(status) => status.0,
