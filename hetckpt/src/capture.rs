@@ -61,9 +61,18 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// What an archive of the images, and of device memory that was `streamed`, says as far as they are written; without members.
+    /// What an archive of the images, and of device memory that was `streamed`, says; without members.
     pub fn manifest(&self, streamed: Sizes) -> Result<Manifest, Failure> {
-        let origin = Origin {
+        snapshot_files::manifest(self.images, self.origin(streamed)).map_err(cannot_read)
+    }
+
+    /// As far as it is known while device state is still being written; without processes and members.
+    pub fn early_manifest(&self) -> Result<Manifest, Failure> {
+        snapshot_files::manifest_without_processes(self.images, self.origin(Sizes::new())).map_err(cannot_read)
+    }
+
+    fn origin(&self, streamed: Sizes) -> Origin {
+        Origin {
             root_pid: self.target.pid,
             command: self.target.command.clone(),
             stdio: self.target.stdio.clone(),
@@ -71,10 +80,12 @@ impl Request<'_> {
             created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             clocks: clocks_to_keep(),
             streamed,
-        };
-        snapshot_files::manifest(self.images, origin)
-            .map_err(|why| Failure::new("HK0903", "the device state just written cannot be read").note(why))
+        }
     }
+}
+
+fn cannot_read(why: String) -> Failure {
+    Failure::new("HK0903", "the device state just written cannot be read").note(why)
 }
 
 /// How long each step took.

@@ -134,6 +134,15 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
         }
     }
     names.sort();
+    let processes = names.iter().map(|name| description(images, name, &origin.streamed));
+    Ok(Manifest {
+        processes: processes.collect::<Result<_, _>>()?,
+        ..manifest_without_processes(images, origin)?
+    })
+}
+
+/// As [`manifest`], while device state is still being written.
+pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manifest, String> {
     Ok(Manifest {
         format: FORMAT.to_owned(),
         format_version: FORMAT_VERSION,
@@ -142,10 +151,7 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
         command: origin.command,
         criu_version: origin.criu_version,
         created_unix: origin.created_unix,
-        processes: names
-            .iter()
-            .map(|name| description(images, name, &origin.streamed))
-            .collect::<Result<_, _>>()?,
+        processes: vec![],
         stdio: origin.stdio,
         files: carried::read_index(images)?,
         clocks: origin.clocks,

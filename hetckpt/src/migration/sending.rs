@@ -13,7 +13,6 @@ use procfs::process::{MMPermissions, MMapPath, Process};
 use super::channel::Shared;
 use super::sink::ChannelSink;
 use crate::capture::{Captured, Request};
-use crate::criu::device_streams::Sizes;
 use crate::criu::memory_taker::TakeMemory;
 use crate::diagnostic::Failure;
 use crate::snapshot_files;
@@ -80,7 +79,7 @@ impl<'a, 'c> Sending<'a, 'c> {
     /// Leaves room for the manifest, of which little is known yet.
     fn begin(&mut self) -> Result<(), Failure> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
-        let manifest = self.request.manifest(Sizes::new())?;
+        let manifest = self.request.early_manifest()?;
         let known = stream::room_for(&manifest, std::iter::empty())
             .map_err(|e| Failure::new("HK0704", "the archive's manifest cannot be written").note(e.to_string()))?;
         let Expected {

@@ -19,6 +19,7 @@ use crate::capture::capture;
 use crate::error::ServerError;
 use crate::launch::kernel_name;
 use crate::pause;
+use crate::peer;
 use crate::queues::{Item, Work};
 use crate::reader;
 use crate::session::{Session, lock};
@@ -98,6 +99,10 @@ impl Control {
                     continue;
                 }
             };
+            if !peer::may_ask(&stream) {
+                tracing::warn!("another user has tried to connect");
+                continue;
+            }
             let number = next.fetch_add(1, Ordering::Relaxed);
             let control = Arc::clone(self);
             let spawned = std::thread::Builder::new()

@@ -24,6 +24,7 @@ pub mod commands;
 pub mod worker;
 pub mod execute;
 pub mod launch;
+pub mod peer;
 pub mod control;
 pub mod pause;
 pub mod thread_state;
