@@ -158,6 +158,7 @@ soak: build programs ## random preemptions of every program, PREEMPTIONS=N each 
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --release -p hetckpt-e2e --locked --test soak -- --nocapture
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test migration -- --nocapture migrate_ --skip amid
 
 # Coverage for libFuzzer, by options of the stable compiler.
 FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
