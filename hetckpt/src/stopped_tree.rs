@@ -4,7 +4,8 @@
 //! The promise is kept by a guardian, this program again, at the other end of a pipe. It gets a byte
 //! when all is well. If the pipe closes without, nobody is left who would bring the dump to its end, so the guardian does: the archive
 //! is complete if there is a new file of its name, and then the tree is ended, as it would have been; else it runs on. CRIU
-//! holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may.
+//! holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may. So do helpers of its, which stop
+//! themselves and would stay so for ever if both it and we were killed: then the guardian ends them.
 //!
 //! Where the tree moves to another node, the file that is or is not there is the decision to release it, and the guardian also tells
 //! that node of it (`migration/handover.rs`).
@@ -20,15 +21,24 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 
 use crate::cli::Guard;
+use crate::criu::run;
 use crate::diagnostic::Failure;
 use crate::migration::handover;
 use crate::target::{self, Target};
 
 /// First argument with which this program turns itself into a guardian.
 pub const GUARD: &str = "__guard";
+
+/// How often a guardian looks whether it has been left, and how often in a row it must be so.
+const LOOK_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+const LOOKS_AT_STOPPED: u32 = 10;
 
 /// What a dump writes.
 pub struct Output<'a> {
@@ -117,7 +127,7 @@ impl Drop for StoppedTree<'_> {
 pub fn guard(guarded: &Guard) {
     // Should the process end and its id be given to another, that is not to be taken for it.
     let process = Pid::from_raw(guarded.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    if std::io::stdin().read_exact(&mut [0]).is_ok() {
+    if is_told_that_all_is_well(&guarded.images) {
         return;
     }
     let archive: Option<&PathBuf> = guarded.archive.as_ref();
@@ -135,6 +145,29 @@ pub fn guard(guarded: &Guard) {
         handover::conclude(handover, is_released);
     }
     let _ = fs::remove_dir_all(&guarded.images);
+}
+
+/// Waits for the word. False if nobody is left who could give it: the pipe closes, or all that is left of a CRIU in `images` are
+/// helpers that wait for it, when we have been left as well.
+fn is_told_that_all_is_well(images: &Path) -> bool {
+    let mut stdin = std::io::stdin();
+    let parent = getppid();
+    let mut looks = 0;
+    loop {
+        let polled = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_INTERVAL));
+        if !matches!(polled, Ok(0) | Err(Errno::INTR)) {
+            return stdin.read_exact(&mut [0]).is_ok();
+        }
+        looks = match getppid() != parent && run::has_only_left_stopped(images) {
+            true => looks + 1,
+            false => 0,
+        };
+        // One that is found stopped now and then may be about to be set going.
+        if looks == LOOKS_AT_STOPPED {
+            run::end_left(images);
+            looks = 0;
+        }
+    }
 }
 
 /// True if the process is gone, or a zombie.

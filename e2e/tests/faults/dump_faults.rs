@@ -33,6 +33,10 @@ pub fn tests() -> Vec<Test> {
             "criu_is_killed_with_a_helper_stopped",
             criu_is_killed_with_a_helper_stopped,
         ),
+        Test::new(
+            "command_line_and_criu_are_killed_with_a_helper_stopped",
+            both_are_killed_with_a_helper_stopped,
+        ),
         Test::new("dump_is_interrupted", dump_is_interrupted),
     ]
 }
@@ -134,12 +138,38 @@ fn criu_fails_in_the_middle(context: &mut Context) -> Result<()> {
     })
 }
 
-/// CRIU finds out about Linux by a helper that stops itself. It stays, with CRIU's descriptors, if CRIU is killed then.
-fn criu_is_killed_with_a_helper_stopped(context: &mut Context) -> Result<()> {
+/// CRIU finds out about Linux by a helper that stops itself. It stays, with CRIU's descriptors, if CRIU is killed then, as this one
+/// is, together with `others`.
+fn criu_with_a_stopped_helper(context: &Context, others: &str) -> Result<PathBuf> {
     let real = Installation::get().criu.display();
     let helper = "(sh -c 'kill -STOP $PPID'; sleep 1000)";
-    let text = format!("case $1 in dump) {helper} & sleep 0.2; kill -9 $$;; *) exec '{real}' \"$@\";; esac");
-    let criu = script(context, "criu", &text)?;
+    let text = format!("case $1 in dump) {helper} & sleep 0.2; kill -9 {others} $$;; *) exec '{real}' \"$@\";; esac");
+    script(context, "criu", &text)
+}
+
+/// Nobody but the guardian is left to end the helper, which holds the guardian's pipe.
+fn both_are_killed_with_a_helper_stopped(context: &mut Context) -> Result<()> {
+    let criu = criu_with_a_stopped_helper(context, "$PPID")?;
+    let baseline = calibration::baseline(&SPIN)?;
+    let sandbox = &context.sandbox;
+    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let folder = sandbox.path("archives");
+    fs::create_dir(&folder)?;
+    let mut dump = hetckpt::command(sandbox, ["dump", "--pid", &job.pid().to_string(), "--output"]);
+    dump.arg(folder.join("x.hetsnap")).env("HETCKPT_CRIU", criu);
+    let outcome = Running::run(dump, PATIENCE)?;
+    ensure!(outcome.code == 128 + 9, "{}", outcome.text());
+    let ended = job.finish()?;
+    ensure!(ended == baseline.outcome, "{}", ended.text());
+    sandbox.wait_until_empty(PATIENCE)?;
+    let left: Vec<_> = fs::read_dir(&folder)?.flatten().collect();
+    ensure!(left.is_empty(), "the dump left {left:?}");
+    Ok(())
+}
+
+fn criu_is_killed_with_a_helper_stopped(context: &mut Context) -> Result<()> {
+    let criu = criu_with_a_stopped_helper(context, "")?;
     failed_dump(context, &context.sandbox.path("x.hetsnap"), "HK0903", |command| {
         command.env("HETCKPT_CRIU", criu);
     })

@@ -1,6 +1,6 @@
 //! Runs CRIU and finds the reason in its log when it fails.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use procfs::process::Process;
 
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
@@ -94,32 +95,39 @@ fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatu
     Ok((status, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Ends what a CRIU that was killed has left: processes with its very arguments, of which the work folder is no other's. What
-/// one of them starts while it is looked for is found the next time.
-fn end_left(work_folder: &Path) {
+/// Ends what a CRIU that was killed has left of a work in `folder`. What one of them starts while it is looked for is found the
+/// next time.
+pub fn end_left(folder: &Path) {
     for _ in 0..MAX_LOOKS {
-        if !end_found(work_folder) {
+        let left = at_work(folder);
+        if left.is_empty() {
             return;
+        }
+        for process in left {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// True if there were any.
-fn end_found(work_folder: &Path) -> bool {
-    let folder = work_folder.as_os_str().as_bytes();
-    let mut is_any = false;
+/// True if only such are left of a work in `folder` as have stopped themselves, which nobody will set going again.
+pub fn has_only_left_stopped(folder: &Path) -> bool {
+    let left = at_work(folder);
+    let is_stopped = |process: &Process| process.stat().is_ok_and(|stat| matches!(stat.state, 'T' | 't'));
+    !left.is_empty() && left.iter().all(is_stopped)
+}
+
+/// CRIU and its helpers, which have its very arguments, with a work folder that is `folder` or in it. It is no other's.
+fn at_work(folder: &Path) -> Vec<Process> {
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();
-    for process in processes {
+    let is_at_work = |process: &Process| {
         let arguments = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         let words: Vec<&[u8]> = arguments.split(|&byte| byte == 0).collect();
-        if words.windows(2).any(|pair| pair[0] == b"-W" && pair[1] == folder) {
-            // One that has ended meanwhile needs no signal.
-            let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
-            is_any = true;
-        }
-    }
-    is_any
+        let is_folder = |word: &[u8]| Path::new(OsStr::from_bytes(word)).starts_with(folder);
+        words.windows(2).any(|pair| pair[0] == b"-W" && is_folder(pair[1]))
+    };
+    processes.filter(is_at_work).collect()
 }
 
 /// The first line in a CRIU log that tells what went wrong: our plugin's words before CRIU's own.
