@@ -171,7 +171,7 @@ FUZZ_BUILT := $(TARGET)/fuzz/$(FUZZ_HOST)/release
 FUZZ_SEEDS_ptx := instrument/ptx/tests/filetests
 FUZZ_SEEDS_hetir := restore-kernels/resegment/tests/kernels
 
-fuzz: ## fuzz every parser of bytes from outside, FUZZ_SECONDS=N each (600); what crashes one is added to its corpus
+fuzz: ## fuzz parsers of bytes from outside, FUZZ_SECONDS=N each (600); what crashes one is added to its corpus
 	RUSTFLAGS='$(FUZZ_FLAGS)' $(CARGO) build --release --locked -p hetckpt-fuzz --features libfuzzer --bins \
 		--target $(FUZZ_HOST) --target-dir $(TARGET)/fuzz
 	@$(foreach t,$(FUZZ_TARGETS),mkdir -p $(TARGET)/fuzz/corpus/$(t) && echo 'fuzzing $(t)' && \
