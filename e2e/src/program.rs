@@ -145,6 +145,13 @@ pub const OPENCL: [Program; 5] = [
 ];
 
 impl Program {
+    /// Those of the ten that tests move between nodes: one, all if `HETCKPT_E2E_ALL_NODES` is set.
+    pub fn between_nodes() -> impl Iterator<Item = Self> {
+        let wants_all = std::env::var_os("HETCKPT_E2E_ALL_NODES").is_some();
+        TEN.into_iter()
+            .filter(move |program| wants_all || program.name == "reduction")
+    }
+
     /// The one of the [`TEN`] with this name.
     ///
     /// # Errors

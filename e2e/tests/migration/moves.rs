@@ -7,7 +7,7 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{Program, SPIN, TEN};
+use hetckpt_e2e::program::{Program, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
 use serde_json::Value;
 
@@ -16,11 +16,7 @@ use crate::source::Source;
 
 /// The tests: one program in each, all ten if `HETCKPT_E2E_ALL_NODES` is set.
 pub fn tests() -> Vec<Test> {
-    let wants_all = std::env::var_os("HETCKPT_E2E_ALL_NODES").is_some();
-    let programs = TEN
-        .into_iter()
-        .filter(|program| wants_all || program.name == "reduction");
-    let mut tests: Vec<Test> = programs
+    let mut tests: Vec<Test> = Program::between_nodes()
         .flat_map(|program| Installation::ways_between_nodes().map(|ways| (program, ways)))
         .map(|(program, (from, to))| {
             let name = format!("migrate_{}_from_{from}_to_{to}", program.name);

@@ -10,7 +10,7 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::{Program, SPIN, TEN};
+use hetckpt_e2e::program::{Program, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use serde_json::Value;
@@ -19,11 +19,7 @@ use crate::node::{Node, PREFIX};
 
 /// The tests: one program in each, all ten if `HETCKPT_E2E_ALL_NODES` is set.
 pub fn tests() -> Vec<Test> {
-    let wants_all = std::env::var_os("HETCKPT_E2E_ALL_NODES").is_some();
-    let programs = TEN
-        .into_iter()
-        .filter(|program| wants_all || program.name == "reduction");
-    let mut tests: Vec<Test> = programs
+    let mut tests: Vec<Test> = Program::between_nodes()
         .flat_map(|program| Installation::ways_between_nodes().map(|ways| (program, ways)))
         .map(|(program, (from, to))| {
             let name = format!("other_node_{}_from_{from}_to_{to}", program.name);

@@ -4,35 +4,8 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use super::super::memory_taker::takers::{Full, Shelf};
 use super::*;
-
-/// Keeps what it is given.
-#[derive(Default)]
-struct Shelf(BTreeMap<String, Vec<u8>>);
-
-impl TakeMemory for Shelf {
-    fn expect_descriptions(&mut self, _: u64) {}
-
-    fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
-        let mut taken = vec![];
-        content
-            .read_to_end(&mut taken)
-            .map_err(|e| Failure::new("HK0704", e.to_string()))?;
-        self.0.insert(name.to_owned(), taken);
-        Ok(())
-    }
-}
-
-/// Takes nothing.
-struct Full;
-
-impl TakeMemory for Full {
-    fn expect_descriptions(&mut self, _: u64) {}
-
-    fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {
-        Err(Failure::new("HK1006", "the connection broke"))
-    }
-}
 
 /// The pipes of processes 1, 2 and 3, and what becomes of them while `others` does something with the folder and with CRIU's socket.
 fn taken(taker: &mut dyn TakeMemory, others: impl FnOnce(&Path, UnixStream) + Send) -> Result<Sizes, Broken> {

@@ -51,3 +51,39 @@ impl<F: FnMut(&mut [u8]) -> Result<usize, Broken>> Read for Content<F> {
         })
     }
 }
+
+/// Takers for tests.
+#[cfg(test)]
+pub mod takers {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Keeps what it is given.
+    #[derive(Default)]
+    pub struct Shelf(pub BTreeMap<String, Vec<u8>>);
+
+    impl TakeMemory for Shelf {
+        fn expect_descriptions(&mut self, _: u64) {}
+
+        fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
+            let mut taken = vec![];
+            content
+                .read_to_end(&mut taken)
+                .map_err(|e| Failure::new("HK0704", e.to_string()))?;
+            self.0.insert(name.to_owned(), taken);
+            Ok(())
+        }
+    }
+
+    /// Takes nothing.
+    pub struct Full;
+
+    impl TakeMemory for Full {
+        fn expect_descriptions(&mut self, _: u64) {}
+
+        fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {
+            Err(Failure::new("HK1006", "the connection broke"))
+        }
+    }
+}

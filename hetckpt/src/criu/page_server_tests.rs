@@ -1,43 +1,15 @@
 //! Tests of the page server, with a thread in the part of CRIU.
 
-use std::collections::BTreeMap;
 use std::fs;
 
 use super::super::image_messages::{IS_PRESENT, PAGE_BYTES};
 use super::super::images::Images;
+use super::super::memory_taker::takers::{Full, Shelf};
 use super::super::page_protocol::tests::encode;
 use super::*;
 
 const PROCESS: Image = Image::Process(7);
 const SHARED: Image = Image::SharedMemory(9);
-
-/// Keeps what it is given.
-#[derive(Default)]
-struct Shelf(BTreeMap<String, Vec<u8>>);
-
-impl TakeMemory for Shelf {
-    fn expect_descriptions(&mut self, _: u64) {}
-
-    fn take(&mut self, name: &str, pages: &mut dyn Read) -> Result<(), Failure> {
-        let mut content = vec![];
-        pages
-            .read_to_end(&mut content)
-            .map_err(|e| Failure::new("HK0704", e.to_string()))?;
-        self.0.insert(name.to_owned(), content);
-        Ok(())
-    }
-}
-
-/// Takes nothing.
-struct Full;
-
-impl TakeMemory for Full {
-    fn expect_descriptions(&mut self, _: u64) {}
-
-    fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {
-        Err(Failure::new("HK1006", "the connection broke"))
-    }
-}
 
 fn row(image: Image, address: u64, count: u64) -> Command {
     Command::Add(Row {
