@@ -156,7 +156,7 @@ pub fn generate(
     let arguments = arguments(kernel, &words, lane_bytes);
     let entry = format!("hetckpt_{}", names::identifier(&kernel.name));
 
-    let requires = requirements(&helpers, &body);
+    let requires = requirements(kernel, &helpers, &body);
     let mut text = String::with_capacity(body.len() + helpers.len() + 2048);
     let _ = writeln!(text, "// {}", kernel.name);
     text.push_str(&preamble(&requires, &words));
@@ -274,7 +274,7 @@ fn arguments(kernel: &Kernel, words: &BTreeSet<&str>, lane_bytes: u32) -> Vec<Ar
         .collect()
 }
 
-fn requirements(helpers: &str, body: &str) -> Requirements {
+fn requirements(kernel: &Kernel, helpers: &str, body: &str) -> Requirements {
     let has = |word: &str| {
         [helpers, body]
             .iter()
@@ -287,14 +287,16 @@ fn requirements(helpers: &str, body: &str) -> Requirements {
         int64_base_atomics: ["atom_add", "atom_xchg", "atom_cmpxchg"].iter().any(|w| has(w)),
         int64_extended_atomics: extended.iter().any(|w| has(w)),
         f32_subnormals: body.contains("as_float(") || has("ptx_atom_add_f32_local"),
-        correctly_rounded_divide_sqrt: body.lines().any(divides_floats),
+        correctly_rounded_divide_sqrt: insts(kernel).any(inst::is_nearest_quotient_or_root),
     }
 }
 
-/// True if a line of the body divides or takes a root in `float`.
-fn divides_floats(line: &str) -> bool {
-    let is_float = line.contains("as_uint(") || line.contains("_from_f32(");
-    is_float && (line.contains(" / ") || line.contains("sqrt("))
+fn insts(kernel: &Kernel) -> impl Iterator<Item = &Op> {
+    kernel
+        .blocks
+        .iter()
+        .flat_map(|block| &block.insts)
+        .map(|inst| &inst.op)
 }
 
 fn preamble(requires: &Requirements, words: &BTreeSet<&str>) -> String {

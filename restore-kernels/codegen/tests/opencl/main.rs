@@ -8,3 +8,4 @@ mod golden;
 mod compile;
 mod spirv;
 mod errors;
+mod requirements;

@@ -4,10 +4,11 @@
 //! error of its rounding and rounded once more; directed results of `f64` that are subnormal may be one off, as that
 //! error may be too small for a `double`. Halves are computed in `float`, or, where rounding twice shows, in `double`.
 //! `.ftz` and `.sat` are written out, so they hold on devices that keep subnormal numbers; what is not a number is one,
-//! but its payload is the device's. `.approx` functions are C's, which are more exact.
+//! but its payload is the device's. `.approx` functions are C's: most are more exact, while quotients and roots, unless the
+//! program has others that must be exact, are off by up to 2.5 and 3 units in the last place where PTX allows 2 and 1.
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{AluOp, Modifiers, Operand, Rounding};
+use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::Type;
 
 use super::super::Error;
@@ -131,6 +132,24 @@ impl Writer<'_> {
             Some(Rounding::Rna) => Err(self.no_form(".rna")),
         }
     }
+}
+
+/// True for quotients and roots of `f32` that are C's, and must be the nearest numbers.
+pub(in super::super) const fn is_nearest_quotient_or_root(inst: &Op) -> bool {
+    matches!(
+        inst,
+        Op::Alu {
+            op: AluOp::Div | AluOp::Rcp | AluOp::Sqrt,
+            ty: Type::F32,
+            mods: Modifiers {
+                rounding: None | Some(Rounding::Rn),
+                approx: false,
+                full: false,
+                ..
+            },
+            ..
+        }
+    )
 }
 
 /// Bits with subnormal numbers made zero, for types that have `.ftz`.

@@ -14,6 +14,8 @@ use hetckpt_ir::types::Type;
 use super::writer::Writer;
 use super::{Error, names};
 
+pub(super) use float::is_nearest_quotient_or_root;
+
 impl Writer<'_> {
     /// Writes one instruction, under its guard.
     pub(super) fn inst(&mut self, inst: &Inst) -> Result<(), Error> {
