@@ -1,7 +1,8 @@
 //! A kernel: its parameters, memory, registers, basic blocks and resume points.
 
-use crate::basic_block::BasicBlock;
+use crate::basic_block::{BasicBlock, Terminator};
 use crate::entity::{BbId, RegId, ResumePointId};
+use crate::inst::{Inst, Op};
 use crate::types::Width;
 
 /// A `.entry` and all it needs, once globals are bound.
@@ -144,6 +145,25 @@ impl Kernel {
     #[must_use]
     pub fn param_bytes(&self) -> u32 {
         self.params.iter().map(|p| p.offset + p.size_bytes).max().unwrap_or(0)
+    }
+
+    /// All instructions, block by block.
+    pub fn insts(&self) -> impl Iterator<Item = &Inst> {
+        self.blocks.iter().flat_map(|block| &block.insts)
+    }
+
+    /// True if threads of a block wait for one another.
+    #[must_use]
+    pub fn has_barrier(&self) -> bool {
+        self.blocks
+            .iter()
+            .any(|block| matches!(block.terminator, Terminator::Barrier { .. }))
+    }
+
+    /// True if lanes of a warp wait for one another.
+    #[must_use]
+    pub fn has_warp_op(&self) -> bool {
+        self.insts().any(|inst| matches!(inst.op, Op::Warp { .. }))
     }
 
     /// Ids and basic blocks, in order.

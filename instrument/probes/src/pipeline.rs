@@ -114,7 +114,7 @@ fn loop_report(kernel: &Kernel, header: BbId, probe: LoopProbe) -> LoopReport {
 
 /// Why no loop of the kernel may poll, if so.
 fn unprobed(kernel: &Kernel) -> Option<Unprobed> {
-    let insts = || kernel.blocks.iter().flat_map(|block| &block.insts);
+    let insts = || kernel.insts();
     let is_async =
         |op: &Op| matches!(op, Op::Opaque { text, .. } if text.contains("async") || text.contains("mbarrier"));
     if insts().any(|inst| is_async(&inst.op)) {

@@ -64,8 +64,6 @@ fn load(device: &CpuDevice, case: &str) -> Result<Arc<dyn LoadedKernel>> {
         params: vec![],
         static_shared_bytes: kernel.shared.static_bytes,
         local_bytes: kernel.local.size_bytes,
-        has_barrier: false,
-        has_warp_op: false,
     })?)
 }
 

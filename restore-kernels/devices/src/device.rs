@@ -87,10 +87,6 @@ pub struct LoadRequest {
     pub static_shared_bytes: u32,
     /// Local frame of a thread, bytes (hetIR's; not what the device's compiler spills).
     pub local_bytes: u32,
-    /// True if the kernel has any barrier.
-    pub has_barrier: bool,
-    /// True if the kernel has any warp-level operation.
-    pub has_warp_op: bool,
 }
 
 /// What a loaded kernel needs and allows (for `cuFuncGetAttribute` and occupancy).

@@ -6,9 +6,7 @@ use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{self, OpenClOptions};
 use hetckpt_codegen::ptx::{PtxOptions, generate};
 use hetckpt_devices::device::{Code, LoadRequest};
-use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::ResumePointId;
-use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_resegment::continuation::{Peel, continuation};
 
@@ -32,23 +30,6 @@ pub enum Start<'a> {
     Whole,
     /// Listed blocks at these resume points, ascending.
     Listed(&'a StartPoints),
-}
-
-/// True if threads of a block wait for one another.
-pub fn has_barrier(kernel: &Kernel) -> bool {
-    kernel
-        .blocks
-        .iter()
-        .any(|b| matches!(b.terminator, Terminator::Barrier { .. }))
-}
-
-/// True if lanes of a warp wait for one another.
-pub fn has_warp_op(kernel: &Kernel) -> bool {
-    kernel
-        .blocks
-        .iter()
-        .flat_map(|b| &b.insts)
-        .any(|i| matches!(i.op, Op::Warp { .. }))
 }
 
 impl Generator {
@@ -76,7 +57,7 @@ impl Generator {
     /// # Errors
     /// In words: the kernel has no code for this target, or the resume points are not its own.
     pub fn request(self, kernel: &Kernel, layout: &ThreadStateLayout, start: Start<'_>) -> Result<LoadRequest, String> {
-        let (has_barrier, has_warp_op) = (has_barrier(kernel), has_warp_op(kernel));
+        let (has_barrier, has_warp_op) = (kernel.has_barrier(), kernel.has_warp_op());
         let block_list = matches!(start, Start::Listed(_));
         let starts_anywhere = block_list && self.starts_anywhere(kernel);
         let program = match start {
@@ -135,8 +116,6 @@ impl Generator {
             params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
             static_shared_bytes: kernel.shared.static_bytes,
             local_bytes: kernel.local.size_bytes,
-            has_barrier,
-            has_warp_op,
         })
     }
 }

@@ -11,8 +11,6 @@ use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_ir::kernel::Kernel;
 
-use crate::generate::{has_barrier, has_warp_op};
-
 /// Threads of a warp.
 const WARP: usize = 32;
 
@@ -48,7 +46,7 @@ impl StartPoints {
 /// True if those threads of each block that have not finished are at one resume point; in a kernel without barriers, those
 /// of each warp.
 fn are_at_one_point(grid: &PausedGrid, kernel: &Kernel) -> bool {
-    let together = match (has_barrier(kernel), has_warp_op(kernel)) {
+    let together = match (kernel.has_barrier(), kernel.has_warp_op()) {
         (true, _) => usize::MAX,
         (false, true) => WARP,
         (false, false) => return true,

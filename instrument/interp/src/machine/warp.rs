@@ -212,7 +212,8 @@ fn outcome(block: &Block, first: usize, group: &[Waiting<'_>], lane: &Waiting<'_
             let bits = 8 * ty.size_bytes();
             let pred = all(&|v| v == truncate(mine, bits), bits);
             Outcome {
-                value: if pred { lane.mask } else { 0 },
+                // Lanes that have exited are not among them: so does an H200.
+                value: if pred { mask_of(&|_| true, bits) } else { 0 },
                 pred,
             }
         }

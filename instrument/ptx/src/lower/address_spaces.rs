@@ -92,7 +92,7 @@ struct Flows<'k> {
 
 impl<'k> Flows<'k> {
     fn new(kernel: &'k Kernel) -> Self {
-        let insts: Vec<_> = kernel.blocks.iter().flat_map(|b| &b.insts).collect();
+        let insts: Vec<_> = kernel.insts().collect();
         let mut readers = vec![Vec::new(); kernel.registers.len()];
         for (index, inst) in insts.iter().enumerate() {
             inst.for_each_use(|reg| readers[reg.index()].push(index));

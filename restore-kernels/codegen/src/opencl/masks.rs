@@ -258,7 +258,7 @@ impl Writer<'_> {
 
     /// True if lanes of warps meet.
     pub(super) fn has_warp_ops(&self) -> bool {
-        let mut insts = self.kernel.blocks.iter().flat_map(|block| &block.insts);
+        let mut insts = self.kernel.insts();
         insts.any(|inst| matches!(inst.op, Op::Warp { .. }))
     }
 }

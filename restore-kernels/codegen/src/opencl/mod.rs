@@ -206,7 +206,7 @@ impl Writer<'_> {
             Form::Together => {
                 self.divisions = Divisions::of(self.kernel, Kernel::ENTRY);
                 self.together = self.divisions.is_some();
-                let mut insts = self.kernel.blocks.iter().flat_map(|block| &block.insts);
+                let mut insts = self.kernel.insts();
                 self.votes_in_sub_groups = self.together
                     && self.options.has_votes_of_sub_groups
                     && insts.any(|inst| matches!(&inst.op, Op::Warp { op, .. } if together::is_vote(*op)));
@@ -287,16 +287,8 @@ fn requirements(kernel: &Kernel, helpers: &str, body: &str) -> Requirements {
         int64_base_atomics: ["atom_add", "atom_xchg", "atom_cmpxchg"].iter().any(|w| has(w)),
         int64_extended_atomics: extended.iter().any(|w| has(w)),
         f32_subnormals: body.contains("as_float(") || has("ptx_atom_add_f32_local"),
-        correctly_rounded_divide_sqrt: insts(kernel).any(inst::is_nearest_quotient_or_root),
+        correctly_rounded_divide_sqrt: kernel.insts().any(|inst| inst::is_nearest_quotient_or_root(&inst.op)),
     }
-}
-
-fn insts(kernel: &Kernel) -> impl Iterator<Item = &Op> {
-    kernel
-        .blocks
-        .iter()
-        .flat_map(|block| &block.insts)
-        .map(|inst| &inst.op)
 }
 
 fn preamble(requires: &Requirements, words: &BTreeSet<&str>) -> String {

@@ -43,7 +43,7 @@ impl Renewal {
     /// Finds them.
     pub fn of(kernel: &Kernel) -> Self {
         let mut num_defs = vec![0u32; kernel.registers.len()];
-        let insts = || kernel.blocks.iter().flat_map(|block| &block.insts);
+        let insts = || kernel.insts();
         insts().for_each(|inst| inst.for_each_def(|reg| num_defs[reg.index()] += 1));
         for block in &kernel.blocks {
             if let Some(reg) = block.terminator.def() {

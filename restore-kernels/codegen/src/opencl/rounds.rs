@@ -54,7 +54,7 @@ impl<'a> Meetings<'a> {
             } => Some((*probe, *reduction, block.span)),
             _ => None,
         });
-        let insts = kernel.blocks.iter().flat_map(|block| &block.insts);
+        let insts = kernel.insts();
         let warp_ops = insts.filter_map(|inst| match &inst.op {
             op @ Op::Warp { probe: Some(probe), .. } => Some((*probe, op, inst.span)),
             _ => None,
@@ -274,7 +274,7 @@ impl Writer<'_> {
             };
             lines.push(format!("if ({missing}) break;"));
         }
-        self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), None, &mut lines)?;
+        self.outcome(*op, (*dst, *dst_pred), srcs, None, &mut lines)?;
         lines.push(format!("point = {};", probe.leave.0));
         Ok(lines)
     }
@@ -284,7 +284,7 @@ impl Writer<'_> {
         &self,
         op: WarpOp,
         (dst, dst_pred): (Option<RegId>, Option<RegId>),
-        (srcs, mask): (&[Operand], Operand),
+        srcs: &[Operand],
         mask_of_way: Option<usize>,
         lines: &mut Vec<String>,
     ) -> Result<(), Error> {
@@ -310,10 +310,7 @@ impl Writer<'_> {
             WarpOp::MatchAny(_) => ("ptx_match(warp, members, lane)".to_owned(), String::new()),
             WarpOp::MatchAll(_) => {
                 lines.push("const bool equal = ptx_match(warp, members, lane) == members;".to_owned());
-                (
-                    format!("equal ? {} : 0", self.bits(Type::B32, mask)),
-                    "equal".to_owned(),
-                )
+                ("equal ? members : 0".to_owned(), "equal".to_owned())
             }
             WarpOp::Redux(op, ty) => (format!("{}(warp, members)", redux(op, ty)), String::new()),
             WarpOp::ActiveMask => ("members".to_owned(), String::new()),

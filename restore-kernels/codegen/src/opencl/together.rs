@@ -115,7 +115,7 @@ impl Writer<'_> {
         lines.push("row_turn = !row_turn;".to_owned());
         lines.push("__local const ulong *const warp = row + (thread - lane);".to_owned());
         lines.push(self.members(*op, *mask, mask_of_way));
-        self.outcome(*op, (*dst, *dst_pred), (srcs, *mask), mask_of_way, &mut lines)?;
+        self.outcome(*op, (*dst, *dst_pred), srcs, mask_of_way, &mut lines)?;
         self.scope(&lines);
         Ok(())
     }

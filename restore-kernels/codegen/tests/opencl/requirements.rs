@@ -60,7 +60,10 @@ fn only_quotients_and_roots_to_nearest_need_correct_rounding() {
         ("rsqrt.approx.f32 %f2, %f1;", false),
         // Computed in `double`.
         ("sqrt.rz.f32 %f2, %f1;", false),
-        ("cvt.f64.f32 %d1, %f1; div.rn.f64 %d2, %d1, %d1; cvt.rn.f32.f64 %f2, %d2;", false),
+        (
+            "cvt.f64.f32 %d1, %f1; div.rn.f64 %d2, %d1, %d1; cvt.rn.f32.f64 %f2, %d2;",
+            false,
+        ),
     ] {
         let needed = needed_by(instruction);
         assert_eq!(needed.correctly_rounded_divide_sqrt, is_needed, "{instruction}");

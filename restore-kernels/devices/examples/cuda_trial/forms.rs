@@ -144,7 +144,5 @@ fn request(kernel: &Kernel, ptx: String, layout: &ThreadStateLayout, entries: Ve
         params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
         static_shared_bytes: kernel.shared.static_bytes,
         local_bytes: kernel.local.size_bytes,
-        has_barrier: false,
-        has_warp_op: false,
     }
 }

@@ -2,7 +2,7 @@
 //! "vote.sync", "match.sync", "redux.sync", "activemask", "bar.warp.sync").
 //!
 //! An operation takes place when every lane of its member mask that has not finished waits at it. Lanes that have
-//! finished are left out; a shuffle that reads from one gets its own value (PTX: undefined).
+//! finished are left out; a shuffle that reads from a lane that takes no part gets 0, as on an H200 (PTX: undefined).
 
 use hetckpt_abi::cpu_tables::{Source, WarpOpcode, WarpTable};
 use hetckpt_abi::thread_state::FINISHED;
@@ -188,8 +188,9 @@ fn shuffle(op: &WarpTable, columns: &mut ThreadColumns<'_>, group: &Group, opera
             }
         };
         let from = if is_in_range { from as usize % WARP_SIZE } else { lane };
-        let from = if group.lanes >> from & 1 != 0 { from } else { lane };
-        values[lane] = operands[0][from];
+        if group.lanes >> from & 1 != 0 {
+            values[lane] = operands[0][from];
+        }
         in_range[lane] = u64::from(is_in_range);
     }
     give_each(op, columns, group, &values, &in_range);

@@ -38,8 +38,6 @@ pub(super) fn measure(
         params: vec![(0, 8)],
         static_shared_bytes: 0,
         local_bytes: 0,
-        has_barrier: false,
-        has_warp_op: false,
     };
     let kernel = builder.load(&request, &ptx)?;
     let result = DeviceBuffer::new(4, memory)?;

@@ -51,8 +51,6 @@ pub fn run(device: &Mutex<CudaDevice>, program: &Program, dimensions: [u32; 3], 
         params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
         static_shared_bytes: kernel.shared.static_bytes,
         local_bytes: kernel.local.size_bytes,
-        has_barrier: false,
-        has_warp_op: false,
     };
     let loaded = device.load(&request).unwrap_or_else(|e| panic!("{e}"));
     let launch = Launch {

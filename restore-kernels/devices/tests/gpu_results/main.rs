@@ -8,7 +8,7 @@
 mod run;
 mod recorded;
 mod gpu;
-// The instruction tests are those of the CPU's generator.
+// The instruction tests are those of the CPU's and the OpenCL C generator.
 #[path = "../../../codegen-llvm/tests/against_interpreter/bench.rs"]
 mod bench;
 #[path = "../../../codegen-llvm/tests/against_interpreter/operands.rs"]
@@ -23,3 +23,5 @@ mod convert;
 mod predicate;
 #[path = "../../../codegen-llvm/tests/against_interpreter/memory.rs"]
 mod memory;
+#[path = "../../../codegen/tests/opencl_device/meeting.rs"]
+mod meeting;

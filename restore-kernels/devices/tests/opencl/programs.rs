@@ -256,7 +256,5 @@ fn request(layout: ThreadStateLayout, static_shared_bytes: u32, program: OpenClP
         params: vec![(0, 8), (8, 8)],
         static_shared_bytes,
         local_bytes: 0,
-        has_barrier: static_shared_bytes != 0,
-        has_warp_op: false,
     }
 }

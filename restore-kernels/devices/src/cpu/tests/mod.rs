@@ -11,8 +11,6 @@ use std::sync::{Arc, Mutex};
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::text::print;
 use hetckpt_probes::options::Options;
@@ -57,15 +55,6 @@ fn load(device: &CpuDevice, program: &Program) -> Arc<dyn LoadedKernel> {
             params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
             static_shared_bytes: kernel.shared.static_bytes,
             local_bytes: kernel.local.size_bytes,
-            has_barrier: kernel
-                .blocks
-                .iter()
-                .any(|b| matches!(b.terminator, Terminator::Barrier { .. })),
-            has_warp_op: kernel
-                .blocks
-                .iter()
-                .flat_map(|b| &b.insts)
-                .any(|i| matches!(i.op, Op::Warp { .. })),
         })
         .unwrap_or_else(|e| panic!("{e}"))
 }

@@ -1,0 +1,63 @@
+//! Runs a kernel of the instruction tests on the CPU device.
+
+use std::sync::Arc;
+
+use hetckpt_abi::program::Program;
+use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
+use hetckpt_devices::device::{Blocks, Code, Device, Launch, LoadRequest, Outcome};
+use hetckpt_ir::text::print;
+
+/// A GPU says how many warps a multiprocessor holds; elsewhere it is the block's number.
+pub const NWARPID_IS_OF_BLOCK: bool = true;
+/// Relative error of functions that PTX only bounds: they are computed more precisely than it asks.
+pub const APPROXIMATION: f64 = 1e-6;
+/// Below this magnitude the error is relative to it.
+pub const NEAR_ZERO: f64 = 1e-6;
+
+/// True if the result of this name is the same on every device of this kind.
+pub const fn is_defined(_name: &str) -> bool {
+    true
+}
+
+/// As the CPU device computes it: a block on operands, results to `output`.
+pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
+    // Cargo builds the shared object of a dev-dependency beside the test.
+    let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let device = CpuDevice::open(&CpuOptions {
+        code_generator: Some(folder.join("libhetckpt_cpu_codegen.so")),
+        cache_dir: None,
+        num_workers: Some(1),
+    })
+    .unwrap();
+    let kernel = hetckpt_probes::probe(&program.kernel, &Default::default()).unwrap();
+    let program = Program::from_start(kernel);
+    let kernel = &program.kernel;
+    let entries = program.entries.iter();
+    let request = LoadRequest {
+        name: kernel.name.clone(),
+        code: Code::HetIr {
+            text: print::kernel(kernel),
+            entries: entries.clone().map(|(point, block)| (point.0, block.0)).collect(),
+        },
+        entries: entries.map(|(point, _)| point.0).collect(),
+        layout: ThreadStateLayout::new(kernel),
+        param_bytes: kernel.param_bytes(),
+        params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
+        static_shared_bytes: kernel.shared.static_bytes,
+        local_bytes: kernel.local.size_bytes,
+    };
+    // The CPU device's addresses are the process's.
+    let params = [operands.as_ptr() as u64, output.as_mut_ptr() as u64];
+    let launch = Launch {
+        kernel: device.load(&request).unwrap_or_else(|e| panic!("{e}")),
+        grid: [1; 3],
+        block: dimensions,
+        dynamic_shared_bytes: 0,
+        params: Arc::from(params.map(u64::to_le_bytes).concat()),
+        blocks: Blocks::All,
+        cooperative: false,
+    };
+    let outcome = device.create_queue(0).unwrap().launch(launch).unwrap().wait();
+    assert!(matches!(outcome, Outcome::Finished), "{outcome:?}");
+}
