@@ -1,10 +1,11 @@
 #!/bin/bash
 # Runs end-to-end tests as a user who is not root.
 #
-# usage: as-user.sh [SUITE [PART_OF_A_NAME...]]     (default: all of functional, trees and faults that root is not needed for)
+# usage: as-user.sh [SUITE [PART_OF_A_NAME...]]     (default: all that root is not needed for of functional, trees, faults, nodes
+#                                                    and migration)
 #
 # HETCKPT_E2E_USER is the user (nobody). What the tests need is copied to where that user may read it; run as root, after
-# `make build programs`.
+# `make build programs`. Root builds the nodes and networks of the last two; what runs on them is the user's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,10 +29,11 @@ if [ $# -gt 0 ]; then
 	suites=("$1")
 	shift
 else
-	suites=(functional trees faults)
+	suites=(functional trees faults nodes migration)
 fi
 
-copy=$(mktemp -d "${TMPDIR:-/tmp}/hetckpt-user.XXXXXX")
+# Not below /tmp, of which nodes have one of their own.
+copy=$(mktemp -d /var/tmp/hetckpt-user.XXXXXX)
 trap 'rm -rf "$copy"' EXIT
 mkdir "$copy/home" "$copy/state"
 cp -r "$stage" "$copy/stage"
@@ -48,13 +50,17 @@ for suite in "${suites[@]}"; do
 	binary=$("${CARGO:-cargo}" test --release --locked -p hetckpt-e2e --test "$suite" --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p' | tail -1)
 	cp "$binary" "$copy/$suite"
 	chmod a+rx "$copy/$suite"
+	as_user=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups)
+	case $suite in
+	nodes | migration) as_user=(env HETCKPT_E2E_USER="$user") ;;
+	esac
 	(
 		cd "$copy/home"
 		exec env -u XDG_RUNTIME_DIR -u HETCKPT_RUNTIME_DIR -u HETCKPT_CACHE_DIR -u CARGO_TARGET_DIR \
 			HOME="$copy/home" PATH="$copy/stage/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
 			HETCKPT_STAGE="$copy/stage" HETCKPT_PROGRAMS="$copy/programs" HETCKPT_CRIU="$copy/criu/bin/criu" \
 			HETCKPT_E2E_STATE="$copy/state" \
-			setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups "../$suite" "$@"
+			"${as_user[@]}" "../$suite" "$@"
 	) || status=1
 done
 exit $status

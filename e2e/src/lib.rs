@@ -7,6 +7,7 @@ pub mod random;
 pub mod runner;
 pub mod installation;
 pub mod program;
+pub mod user;
 pub mod sandbox;
 pub mod process;
 pub mod hetckpt;

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::installation::Installation;
+use crate::user;
 
 /// The variable that device servers find their folder by, and this harness its processes.
 const RUNTIME_DIR: &str = "HETCKPT_RUNTIME_DIR";
@@ -34,10 +35,23 @@ impl Sandbox {
             .tempdir()
             .context("cannot make a folder for the test")?;
         fs::create_dir(folder.path().join("run"))?;
-        Ok(Self {
+        let sandbox = Self {
             folder,
             variables: Vec::new(),
-        })
+        };
+        sandbox.give(sandbox.folder.path())?;
+        sandbox.give(&sandbox.runtime_dir())?;
+        Ok(sandbox)
+    }
+
+    /// Makes a file or a folder the property of the user that what is tested runs as ([`user`]).
+    ///
+    /// # Errors
+    /// If that is refused.
+    pub fn give(&self, path: &Path) -> Result<()> {
+        let Some(user) = user::tested() else { return Ok(()) };
+        let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
+        std::os::unix::fs::lchown(path, Some(uid), Some(gid)).with_context(|| format!("chown of {}", path.display()))
     }
 
     /// Sets a variable for whatever is started from now on.
@@ -67,8 +81,14 @@ impl Sandbox {
         self.path("run")
     }
 
-    /// Gives `command` the test's environment.
+    /// Gives `command` the test's environment, folder and user.
     pub fn equip(&self, command: &mut Command) {
+        self.equip_for_root(command);
+        user::equip(command);
+    }
+
+    /// As [`Self::equip`], for a command that becomes that user itself, or must not.
+    pub fn equip_for_root(&self, command: &mut Command) {
         let installation = Installation::get();
         command.env(RUNTIME_DIR, self.runtime_dir());
         command.envs(self.variables.iter().copied());

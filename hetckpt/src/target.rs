@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use procfs::process::Process;
 
 use crate::diagnostic::Failure;
+use crate::namespaces::pids;
 
 /// A process and its descendants.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ impl Target {
             return Err(no_such(pid).note("it has ended and waits for its parent to notice"));
         }
         if !runs_under_shim(&process) {
+            let pid = pids::called(pid);
             return Err(Failure::new("HK0802", format!("process {pid} was not started under hetckpt"))
                 .note("its CUDA calls go to a driver, or it makes none; the device state cannot be reached from outside")
                 .state(format!("the program (pid {pid}) runs on; no archive was written"))
@@ -48,6 +50,11 @@ impl Target {
             stdio,
             is_shell_job: has_terminal || stat.session != pid,
         })
+    }
+
+    /// The root's process id for whoever gave the command.
+    pub fn called(&self) -> i32 {
+        pids::called(self.pid)
     }
 
     /// The root and all its descendants, parents first.
@@ -118,7 +125,8 @@ fn is_stopped(pid: i32) -> bool {
 }
 
 fn no_such(pid: i32) -> Failure {
-    Failure::new("HK0801", format!("there is no process {pid}")).help("`hetckpt ps` lists programs that can be dumped")
+    Failure::new("HK0801", format!("there is no process {}", pids::called(pid)))
+        .help("`hetckpt ps` lists programs that can be dumped")
 }
 
 /// True if `process` was started so that it loads our `libcuda.so.1` at its first CUDA call, or one of its tree has a server.

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
+use hetckpt_e2e::sandbox::Sandbox;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 /// An authority, with its files in a folder.
-pub struct Authority {
+pub struct Authority<'a> {
+    sandbox: &'a Sandbox,
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -24,16 +26,17 @@ pub struct Files {
     pub ca: PathBuf,
 }
 
-impl Authority {
-    /// Makes one in a new folder.
-    pub fn new(folder: &Path) -> Result<Self> {
-        fs::create_dir_all(folder)?;
+impl<'a> Authority<'a> {
+    /// Makes one in a new folder of the test, `name`.
+    pub fn new(sandbox: &'a Sandbox, name: &str) -> Result<Self> {
+        let folder = sandbox.path(name);
+        fs::create_dir_all(&folder)?;
         let mut params = CertificateParams::new(vec![])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate()?;
         fs::write(folder.join("ca.pem"), params.self_signed(&key)?.pem())?;
-        let folder = folder.to_owned();
         Ok(Self {
+            sandbox,
             folder,
             issuer: Issuer::new(params, key),
         })
@@ -59,6 +62,7 @@ impl Authority {
         fs::write(&files.cert, params.signed_by(&key, &self.issuer)?.pem())?;
         fs::write(&files.key, key.serialize_pem())?;
         fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600))?;
+        self.sandbox.give(&files.key)?;
         Ok(files)
     }
 }

@@ -10,7 +10,9 @@ use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
+use hetckpt_e2e::user;
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::ends::{End, ends_once};
 use crate::node::{DEPOT, Node};
@@ -100,9 +102,24 @@ fn restore_killed(context: &mut Context) -> Result<()> {
     Running::run(source.migrate(&node)?, PATIENCE)?.success("migrate")?;
     let restore = node.restore().context("there is no restore")?;
     ensure!(strike(&[restore], None), "it has ended already");
+    if user::tested().is_some() {
+        // Namespaces end with the command that has made them.
+        source.wait()?;
+        node.wait_until_empty()?;
+        let records = node.wait_for(&["ended"])?;
+        return ensure_is_unknown(&records).and_then(|()| serve.wait_for("has ended, nobody knows how"));
+    }
     let end = ends_once(&node, source, |_| false)?;
     ensure!(end == End::There, "{}", serve.said());
     serve.wait_for("has ended, nobody knows how")
+}
+
+fn ensure_is_unknown(records: &[(Value, String)]) -> Result<()> {
+    ensure!(
+        matches!(records, [(record, _)] if record["status"].is_null()),
+        "the other node has {records:?}"
+    );
+    Ok(())
 }
 
 /// What becomes of the program is written as soon as there is room, and is right.

@@ -62,9 +62,9 @@ impl Memory {
     /// True when some of it has been sent; `source` is on `sandbox`.
     fn is_on_its_way(self, sandbox: &Sandbox, source: &Source) -> bool {
         match self {
-            Self::Own => has_image(sandbox, &format!("pagemap-{}.img", source.pid)),
+            Self::Own => has_image(sandbox, &format!("pagemap-{}.img", source.own_name())),
             Self::Devices => {
-                let name = format!("hetgpu-{}.mem", source.pid);
+                let name = format!("hetgpu-{}.mem", source.own_name());
                 let has_open = |pid: &i32| {
                     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
                     let mut links = files.filter_map(|file| fs::read_link(file.path()).ok());

@@ -14,6 +14,7 @@ use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::sandbox::{Sandbox, is_gone};
+use hetckpt_e2e::user;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -30,9 +31,10 @@ pub const PORT: u16 = 7473;
 /// A script for the first process of the node, which then only holds the namespaces, and buries the dead.
 const SETUP: &str = r#"set -eu
 mount -t proc proc /proc
-mount -t tmpfs -o mode=755 node "$NODE"
+mount -t tmpfs -o mode=1777 node "$NODE"
 mkdir -p "$NODE/opt/hetckpt" "$NODE/tls" "$NODE/run" "$NODE/in"
 chmod 700 "$NODE/run"
+chown "$OWNER" "$NODE/tls" "$NODE/run" "$NODE/in"
 mount --bind "$STAGE" "$NODE/opt/hetckpt"
 for hidden in "$STAGE" "$PROGRAMS"; do mount -t tmpfs -o size=16m hidden "$hidden"; done
 mount --rbind "$NODE" /tmp
@@ -50,7 +52,7 @@ pub struct Node<'a> {
     init: i32,
     number: u8,
     /// Signs for both.
-    pub authority: Authority,
+    pub authority: Authority<'a>,
     files: Files,
 }
 
@@ -70,7 +72,7 @@ impl<'a> Node<'a> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--net", "--uts", "--pid", "--fork", "--kill-child"]);
         command.args(["--propagation", "private", "sh", "-c", SETUP]);
-        command.env("NODE", &folder);
+        command.env("NODE", &folder).env("OWNER", user::owner());
         command.env("STAGE", fs::canonicalize(&installation.stage)?);
         command.env("PROGRAMS", fs::canonicalize(&installation.programs)?);
         let holder = Running::start(command)?;
@@ -92,7 +94,7 @@ impl<'a> Node<'a> {
         ])?;
         ip(&["addr", "add", &format!("198.18.{number}.1/30"), "dev", &here])?;
         ip(&["link", "set", &here, "up"])?;
-        let authority = Authority::new(&sandbox.path("tls"))?;
+        let authority = Authority::new(sandbox, "tls")?;
         let files = authority.sign(&format!("198.18.{number}.2"))?;
         let node = Self {
             sandbox,
@@ -132,12 +134,23 @@ impl<'a> Node<'a> {
 
     /// A program to be run on the node.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut options = vec![];
+        if let Some(user) = user::tested() {
+            options.extend(["--setuid".to_owned(), user.uid.to_string()]);
+            options.extend(["--setgid".to_owned(), user.gid.to_string()]);
+        }
+        self.enter(&options, program.as_ref())
+    }
+
+    fn enter(&self, options: &[String], program: &OsStr) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.init.to_string();
         command
-            .args(["--target", &pid, "--mount", "--net", "--uts", "--pid", "--"])
+            .args(["--target", &pid, "--mount", "--net", "--uts", "--pid"])
+            .args(options)
+            .arg("--")
             .arg(program);
-        self.sandbox.equip(&mut command);
+        self.sandbox.equip_for_root(&mut command);
         command
             .env("HETCKPT_CACHE_DIR", "/tmp/translations")
             // It is another node: what runs there is none of this test's processes here.
@@ -153,9 +166,9 @@ impl<'a> Node<'a> {
         command
     }
 
-    /// Runs a line of shell on the node.
+    /// Runs a line of shell on the node, as root.
     pub fn shell(&self, line: &str) -> Result<String> {
-        let mut command = self.command("sh");
+        let mut command = self.enter(&[], "sh".as_ref());
         command.args(["-euc", line]);
         Ok(Running::run(command, PATIENCE)?.success(line)?.stdout)
     }
@@ -172,7 +185,9 @@ impl<'a> Node<'a> {
             (&files.key, "node.key"),
             (&files.ca, "ca.pem"),
         ] {
-            fs::copy(file, self.reach("/tmp/tls").join(name))?;
+            let there = self.reach("/tmp/tls").join(name);
+            fs::copy(file, &there)?;
+            self.sandbox.give(&there)?;
         }
         let address = format!("{}:{PORT}", self.address());
         let mut command = self.hetckpt(["serve", "--listen", &address, "--folder", DEPOT]);
@@ -196,7 +211,8 @@ impl<'a> Node<'a> {
     /// Puts the folder of `serve`, which does not run yet, on a small disk.
     pub fn mount_depot(&self) -> Result<Disk> {
         self.shell(&format!(
-            "mkdir -m 700 {DEPOT}; mount -t tmpfs -o size=96m depot {DEPOT}"
+            "mkdir -m 700 {DEPOT}; mount -t tmpfs -o size=96m,mode=700 depot {DEPOT}; chown {} {DEPOT}",
+            user::owner()
         ))?;
         Ok(Disk::mounted_at(self.reach(DEPOT)))
     }

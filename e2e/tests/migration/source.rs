@@ -74,8 +74,17 @@ impl<'a> Source<'a> {
         command.arg(node.address()).args(files.options());
         let scratch = self.scratch();
         fs::create_dir_all(&scratch)?;
+        self.sandbox.give(&scratch)?;
         command.arg("--scratch").arg(scratch);
         Ok(command)
+    }
+
+    /// Its process id as it knows itself, which its images have.
+    pub fn own_name(&self) -> i32 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let names = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let own = names.and_then(|names| names.split_whitespace().last()?.parse().ok());
+        own.unwrap_or(self.pid)
     }
 
     /// Where migrations make their folders.

@@ -33,7 +33,7 @@ pub fn tests() -> Vec<Test> {
 fn strangers(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
-    let other = Authority::new(&sandbox.path("other"))?;
+    let other = Authority::new(sandbox, "other")?;
     // Many attempts: each is to find it at work.
     let source = Source::start_again(sandbox, &SPIN, "cpu", calibration::lasting(&SPIN, 3)?)?;
     let good = node.authority.sign("source")?;

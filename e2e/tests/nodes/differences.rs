@@ -14,6 +14,7 @@ use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
+use hetckpt_e2e::user;
 
 use crate::goes_on::{Application, dump};
 use crate::node::{Node, ensure_says};
@@ -21,13 +22,13 @@ use crate::node::{Node, ensure_says};
 /// The tests.
 pub fn tests() -> Vec<Test> {
     vec![
-        Test::new("other_node_without_the_working_folder", working_folder).also_needs(Requirement::Mounting),
+        Test::new("other_node_without_the_working_folder", working_folder),
         Test::new("output_that_has_grown_is_cut_back_or_left_alone", grown_output),
         Test::new("output_that_is_missing_can_be_replaced", missing_output),
-        Test::new("a_program_of_no_session_of_its_own", no_session_leader),
-        Test::new("a_program_with_a_terminal_gets_that_of_the_restore", terminal),
-        Test::new("a_restored_program_stays_in_the_cgroup_of_the_restore", cgroup),
-        Test::new("a_childs_process_id_in_use_is_named", childs_id_in_use),
+        Test::new("a_program_of_no_session_of_its_own", no_session_leader).also_needs(Requirement::Root),
+        Test::new("a_program_with_a_terminal_gets_that_of_the_restore", terminal).also_needs(Requirement::Root),
+        Test::new("a_restored_program_stays_in_the_cgroup_of_the_restore", cgroup).also_needs(Requirement::Root),
+        Test::new("a_childs_process_id_in_use_is_named", childs_id_in_use).also_needs(Requirement::Root),
     ]
 }
 
@@ -43,9 +44,12 @@ fn working_folder(context: &mut Context) -> Result<()> {
     let missing = format!("{} is missing", folder.display());
     node.ensure_refused(&archive, &[], "HK0907", &[&missing, "--cwd"])?;
     node.ensure_refused(&archive, &["--cwd", "/tmp/none"], "HK0907", &["/tmp/none is missing"])?;
-    node.shell("mkdir -m 700 /tmp/elsewhere")?;
+    node.shell(&format!(
+        "mkdir -m 700 /tmp/elsewhere; chown {} /tmp/elsewhere",
+        user::owner()
+    ))?;
     let restored = node.restore(&archive, "cpu", &["--cwd", "/tmp/elsewhere"])?;
-    let cwd = fs::read_link(format!("/proc/{pid}/cwd"))?;
+    let cwd = fs::read_link(format!("/proc/{}/cwd", node.restored_pid(pid)?))?;
     ensure!(cwd == Path::new("/tmp/elsewhere"), "{}", cwd.display());
     let outcome = restored.wait(PATIENCE)?;
     ensure!(

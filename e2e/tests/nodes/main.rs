@@ -16,6 +16,6 @@ fn main() -> ExitCode {
     tests.extend(differences::tests());
     tests.extend(refusals::tests());
     // Nodes are namespaces, which only root can make like that.
-    let as_root = |test: Test| test.also_needs(Requirement::Root);
-    runner::main(tests.into_iter().map(as_root).collect())
+    let on_nodes = |test: Test| test.also_needs(Requirement::Mounting);
+    runner::main(tests.into_iter().map(on_nodes).collect())
 }

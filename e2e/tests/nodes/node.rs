@@ -11,15 +11,20 @@ use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::sandbox::Sandbox;
+use hetckpt_e2e::user;
 
 /// Where hetckpt is installed on the node.
 pub const PREFIX: &str = "/tmp/opt/hetckpt";
 
+/// Where restores write the program's process id.
+const PID_FILE: &str = "/tmp/in/pid";
+
 /// A script for the first process of the node, which then only holds the namespaces.
 const SETUP: &str = r#"set -eu
-mount -t tmpfs -o mode=755 node "$NODE"
+mount -t tmpfs -o mode=1777 node "$NODE"
 mkdir -p "$NODE/opt/hetckpt" "$NODE/in" "$NODE/$RUNTIME_BELOW_TMP"
 chmod 700 "$NODE/$RUNTIME_BELOW_TMP"
+chown -R "$OWNER" "$NODE/in" "$NODE/${RUNTIME_BELOW_TMP%%/*}"
 mount --bind "$STAGE" "$NODE/opt/hetckpt"
 for hidden in "$STAGE" "$PROGRAMS"; do mount -t tmpfs -o size=16m hidden "$hidden"; done
 mount --rbind "$NODE" /tmp
@@ -57,6 +62,7 @@ impl<'a> Node<'a> {
             SETUP,
         ]);
         command.env("NODE", &folder).env("RUNTIME_BELOW_TMP", below_tmp);
+        command.env("OWNER", user::owner());
         command.env("STAGE", fs::canonicalize(&installation.stage)?);
         command.env("PROGRAMS", fs::canonicalize(&installation.programs)?);
         let holder = Running::start(command)?;
@@ -75,17 +81,29 @@ impl<'a> Node<'a> {
         let name = file.file_name().context("no file")?;
         let path = Path::new("/tmp/in").join(name);
         fs::copy(file, self.reach(&path))?;
+        self.sandbox.give(&self.reach(&path))?;
         Ok(path)
     }
 
     /// A program to be run on the node.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut options = vec![];
+        if let Some(user) = user::tested() {
+            options.extend(["--setuid".to_owned(), user.uid.to_string()]);
+            options.extend(["--setgid".to_owned(), user.gid.to_string()]);
+        }
+        self.enter(&options, program.as_ref())
+    }
+
+    fn enter(&self, options: &[String], program: &OsStr) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.holder.pid().to_string();
         command
-            .args(["--target", &pid, "--mount", "--net", "--uts", "--"])
+            .args(["--target", &pid, "--mount", "--net", "--uts"])
+            .args(options)
+            .arg("--")
             .arg(program);
-        self.sandbox.equip(&mut command);
+        self.sandbox.equip_for_root(&mut command);
         command
             .env("HETCKPT_CACHE_DIR", "/tmp/translations")
             .env_remove("TMPDIR");
@@ -99,9 +117,9 @@ impl<'a> Node<'a> {
         command
     }
 
-    /// Runs a line of shell on the node.
+    /// Runs a line of shell on the node, as root.
     pub fn shell(&self, line: &str) -> Result<String> {
-        let mut command = self.command("sh");
+        let mut command = self.enter(&[], "sh".as_ref());
         command.args(["-euc", line]);
         Ok(Running::run(command, PATIENCE)?.success(line)?.stdout)
     }
@@ -112,7 +130,12 @@ impl<'a> Node<'a> {
         // Left by an earlier restore.
         let _ = fs::remove_file(self.reach(timings));
         let mut command = self.hetckpt(["restore", "--device", device, "--timings"]);
-        command.arg(timings).args(options).arg(archive);
+        command
+            .arg(timings)
+            .arg("--pid-file")
+            .arg(PID_FILE)
+            .args(options)
+            .arg(archive);
         let mut running = Running::start(command)?;
         let started = std::time::Instant::now();
         while !self.reach(timings).exists() {
@@ -122,6 +145,18 @@ impl<'a> Node<'a> {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         Ok(running)
+    }
+
+    /// What the program of [`Self::restore`] is called there: `dumped`, as it was, unless it has namespaces of its own.
+    pub fn restored_pid(&self, dumped: i32) -> Result<i32> {
+        let pid = fs::read_to_string(self.reach(Path::new(PID_FILE)))?
+            .trim_end()
+            .parse()?;
+        ensure!(
+            pid == dumped || user::tested().is_some(),
+            "process {dumped} is called {pid} now"
+        );
+        Ok(pid)
     }
 
     /// `hetckpt dump` on the node; gives the archive's path there.

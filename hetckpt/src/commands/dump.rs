@@ -37,7 +37,7 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
         .map_err(|failure| after_failure(&target, failure))?;
     if options.json {
         output::json(&json!({
-            "pid": options.pid,
+            "pid": target.called(),
             "archive": options.output,
             "archive_bytes": size,
             "left_running": options.leave_running,
@@ -71,7 +71,7 @@ pub fn guard(options: Guard) -> anyhow::Result<ExitCode> {
 }
 
 fn runs_on(target: &Target) -> String {
-    format!("the program (pid {}) runs on; no archive was written", target.pid)
+    format!("the program (pid {}) runs on; no archive was written", target.called())
 }
 
 /// What a failed dump leaves: the program, unless that has ended by itself, for which reason the dump may have failed.
@@ -79,9 +79,12 @@ fn after_failure(target: &Target, failure: Failure) -> Failure {
     if !target::is_gone(target.pid) {
         return failure.state(runs_on(target));
     }
-    Failure::new("HK0801", format!("process {} ended before it was dumped", target.pid))
-        .note(failure.message)
-        .state("no archive was written")
+    Failure::new(
+        "HK0801",
+        format!("process {} ended before it was dumped", target.called()),
+    )
+    .note(failure.message)
+    .state("no archive was written")
 }
 
 /// A folder for CRIU's images beside the archive, on the same file system, which also proves that one can write there.

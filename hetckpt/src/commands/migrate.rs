@@ -25,7 +25,7 @@ pub fn run(options: Migrate) -> anyhow::Result<ExitCode> {
     let signals = HeldSignals::hold()?;
     let target = Target::find(options.pid)?;
     let _lock = DumpLock::take(&target.tree())?;
-    let runs_on = |failure: Failure| failure.state(format!("the program (pid {}) runs on here", options.pid));
+    let runs_on = |failure: Failure| failure.state(format!("the program (pid {}) runs on here", target.called()));
     let parts = Parts::find().map_err(runs_on)?;
     let folder = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let scratch = std::path::absolute(&folder)
@@ -56,7 +56,7 @@ pub fn run(options: Migrate) -> anyhow::Result<ExitCode> {
     let rate = moved.archive_bytes as f64 / moved.transfer.as_secs_f64().max(0.001);
     if options.json {
         output::json(&json!({
-            "pid": options.pid,
+            "pid": target.called(),
             "to": options.to.to_string(),
             "target_pid": moved.pid,
             "id": moved.id,

@@ -20,7 +20,11 @@ pub fn run(options: Pause) -> anyhow::Result<ExitCode> {
     let target = Target::find(options.pid)?;
     let mut holds = server_client::holds(&target.tree())?;
     if holds.is_empty() {
-        return Err(Failure::new("HK0802", format!("process {} has made no CUDA call yet", options.pid)).into());
+        return Err(Failure::new(
+            "HK0802",
+            format!("process {} has made no CUDA call yet", target.called()),
+        )
+        .into());
     }
     let mut latencies = vec![];
     for round in 0..options.repeat {
@@ -41,7 +45,7 @@ pub fn run(options: Pause) -> anyhow::Result<ExitCode> {
     let percentile = |p: usize| latencies[(latencies.len() - 1) * p / 100].as_secs_f64() * 1e3;
     if options.json {
         output::json(&json!({
-            "pid": options.pid,
+            "pid": target.called(),
             "pauses": latencies.len(),
             "milliseconds": {
                 "p50": percentile(50), "p90": percentile(90), "p99": percentile(99), "max": percentile(100),

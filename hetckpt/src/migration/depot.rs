@@ -5,7 +5,7 @@
 //! | `ID.part` | an archive that is being received |
 //! | `ID.hetsnap` | one that is whole, verified and flushed |
 //! | `ID.json` | its record: [`Record`] |
-//! | `ID.started` | written by the restore once the program runs |
+//! | `ID.started`, `ID.pid` | written by the restore once the program runs; its process id on this node |
 //! | `ID.stdout`, `ID.stderr` | what the program says where it had pipes, and what the restore says |
 
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub struct Record {
     /// How far it has come.
     #[serde(flatten)]
     pub state: State,
-    /// The root of the program's tree.
+    /// The root of the program's tree: what it is called on this node once it runs, before that as the dump has it.
     pub root_pid: i32,
     /// Its command line.
     pub command: Vec<String>,
@@ -154,7 +154,8 @@ impl Depot {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(RESULT_PREFIX) && name.ends_with(&format!("{id}.started")) {
+            let is_of = |extension: &str| name.ends_with(&format!("{id}.{extension}"));
+            if name.starts_with(RESULT_PREFIX) && (is_of("started") || is_of("pid")) {
                 let _ = fs::remove_file(entry.path());
             }
         }

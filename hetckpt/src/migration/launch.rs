@@ -58,7 +58,21 @@ impl Launcher {
                 format!("{} is gone", self.depot.file(id, "json").display()),
             ));
         };
-        self.depot.write(id, &Record { state, ..record })
+        let root_pid = self.root_pid(id).unwrap_or(record.root_pid);
+        self.depot.write(
+            id,
+            &Record {
+                state,
+                root_pid,
+                ..record
+            },
+        )
+    }
+
+    /// What the program is called on this node, once it runs.
+    fn root_pid(&self, id: &str) -> Option<i32> {
+        let text = fs::read_to_string(self.depot.file(id, "pid")).ok()?;
+        text.trim_end().parse().ok()
     }
 
     /// As [`Launcher::set`], but waits for room where the disk is full: the source goes by the record, and so does the next `serve`.
@@ -115,7 +129,7 @@ impl Launcher {
 
     /// The program that `restore` stands in for, if that has not made a pid namespace for it.
     fn program_of(&self, id: &str, restore: ProcessId) -> Option<ProcessId> {
-        let pid = self.depot.record(id)?.root_pid;
+        let pid = self.root_pid(id)?;
         let parent = Process::new(pid).and_then(|process| process.stat()).ok()?.ppid;
         let start = start_of(pid).filter(|_| parent == restore.pid)?;
         Some(ProcessId { pid, start })
@@ -146,6 +160,8 @@ impl Launcher {
         }
         Command::new(std::env::current_exe().map_err(cannot)?)
             .args(arguments)
+            .arg("--pid-file")
+            .arg(self.depot.file(id, "pid"))
             .arg("--timings")
             .arg(self.depot.file(id, "started"))
             .arg(self.depot.file(id, "hetsnap"))
@@ -190,7 +206,9 @@ impl Launcher {
         let how = status.map_or("nobody knows how".to_owned(), |status| format!("with status {status}"));
         output::note(format!("{id}: has ended, {how}"));
         self.set_in_time(id, State::Ended { status })?;
-        let _ = fs::remove_file(self.depot.file(id, "started"));
+        for extension in ["started", "pid"] {
+            let _ = fs::remove_file(self.depot.file(id, extension));
+        }
         self.depot.remove_unfinished(id);
         for extension in ["stdout", "stderr"] {
             let path = self.depot.file(id, extension);

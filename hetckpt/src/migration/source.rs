@@ -178,11 +178,14 @@ fn after_failure(target: &Target, failure: Failure) -> Failure {
         return failure;
     }
     if !target::is_gone(target.pid) {
-        return failure.state(format!("the program (pid {}) runs on here", target.pid));
+        return failure.state(format!("the program (pid {}) runs on here", target.called()));
     }
-    Failure::new("HK0801", format!("process {} ended before it was moved", target.pid))
-        .note(failure.message)
-        .state("nothing was moved")
+    Failure::new(
+        "HK0801",
+        format!("process {} ended before it was moved", target.called()),
+    )
+    .note(failure.message)
+    .state("nothing was moved")
 }
 
 /// Asks the target, while the program still runs. Gives the connection and how large the archive may be.

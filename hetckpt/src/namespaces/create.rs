@@ -93,11 +93,12 @@ fn stand_in(
         {
             let init = i32::try_from(init.id()).unwrap_or(-1);
             let pid = pids::namespace(init).and_then(|namespace| pids::find(&namespace, inner));
-            // It stays as it is only where the job's folder is gone, and so the job.
-            let _ = fs::rename(&root_pid, folder.path().join(KNOWN_ROOT_PID));
+            // Before the command within goes on, and says by other files that the program runs.
             if let (Some(pid), Some(file)) = (pid, pid_file.take()) {
                 file.write(&format!("{pid}\n"));
             }
+            // It stays as it is only where the job's folder is gone, and so the job.
+            let _ = fs::rename(&root_pid, folder.path().join(KNOWN_ROOT_PID));
             if detach {
                 // The init removes it.
                 let _ = folder.keep();

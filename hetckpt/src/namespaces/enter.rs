@@ -5,6 +5,7 @@ use std::fs::File;
 use std::process::{Command, ExitCode};
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, setresgid, setresuid};
 use procfs::process::Process;
 
@@ -19,6 +20,9 @@ const RUNTIME_DIR_VARIABLES: [&str; 2] = ["HETCKPT_RUNTIME_DIR", "XDG_RUNTIME_DI
 
 /// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit status.
 pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
+    if super::is_inside() {
+        end_with_caller();
+    }
     let Some((inner, process, init)) = find(pid) else {
         return Ok(None);
     };
@@ -36,7 +40,8 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     let mut command = Command::new(program);
     command
         .args(with_pid(std::env::args_os().skip(1), pid, inner))
-        .env(INSIDE, "1");
+        .env(INSIDE, "1")
+        .env(pids::CALLED, format!("{inner} {pid}"));
     for name in RUNTIME_DIR_VARIABLES {
         match environment.get(OsStr::new(name)) {
             Some(value) => command.env(name, value),
@@ -47,6 +52,12 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     held.pass_until_end(&child, None)?;
     let status = child.wait().map_err(|e| cannot(e.to_string()))?;
     Ok(Some(exit::from_wait_status(status)))
+}
+
+/// Whoever kills the command that was given means this one.
+fn end_with_caller() {
+    // A failure would mean that this one does its work to the end.
+    let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
 }
 
 /// What process `pid` is called in its job, if it belongs to one with namespaces of its own, the process, and the job's init.

@@ -4,6 +4,20 @@ use std::path::PathBuf;
 
 use procfs::process::{Process, all_processes};
 
+/// In the environment of a command that has gone into a job's namespaces: what the process that it was told is called there, and by
+/// whoever called it.
+pub const CALLED: &str = "HETCKPT_CALLED";
+
+/// What whoever gave the command calls process `pid`.
+pub fn called(pid: i32) -> i32 {
+    let names = std::env::var(CALLED).unwrap_or_default();
+    let mut names = names.split(' ').map_while(|name| name.parse::<i32>().ok());
+    match (names.next(), names.next()) {
+        (Some(within), Some(without)) if within == pid => without,
+        _ => pid,
+    }
+}
+
 /// The namespace of the process ids of `pid`; `None` if it is gone or nothing of ours.
 pub fn namespace(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
