@@ -13,5 +13,7 @@ pub mod process;
 pub mod hetckpt;
 pub mod job;
 pub mod calibration;
+pub mod plain_criu;
+pub mod criu_rpc;
 pub mod actors;
 pub mod statistics;

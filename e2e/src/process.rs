@@ -270,7 +270,9 @@ impl Drop for Running {
     }
 }
 
-fn exit_code(status: ExitStatus) -> i32 {
+/// The exit code; 128 + the signal's number if a signal ended it.
+#[must_use]
+pub fn exit_code(status: ExitStatus) -> i32 {
     status
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal))

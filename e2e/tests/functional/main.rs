@@ -9,6 +9,7 @@ mod life_cycle;
 mod command_line;
 mod ordinary_programs;
 mod plain_criu;
+mod rpc;
 mod two_forms;
 mod plugin_option;
 mod doctor;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     tests.extend(life_cycle::tests());
     tests.extend(command_line::tests());
     tests.extend(plain_criu::tests());
+    tests.extend(rpc::tests());
     tests.extend(ordinary_programs::tests());
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());

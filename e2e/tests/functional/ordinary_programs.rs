@@ -9,11 +9,10 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::plain_criu::{Program, criu, ensure_same, start_spin, wait_until_gone};
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
-
-use crate::plain_criu::{Program, criu, ensure_same, start_spin, wait_until_gone};
 
 /// Says twice that it lives, with a second or two between, and has no children.
 const COUNTING: [&str; 2] = [

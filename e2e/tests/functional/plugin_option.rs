@@ -11,12 +11,11 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
+use hetckpt_e2e::plain_criu;
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
-
-use crate::plain_criu;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
