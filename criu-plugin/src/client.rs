@@ -1,6 +1,6 @@
 //! Connections to device servers, one for each process that has one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,11 +28,18 @@ static CONNECTIONS: Mutex<BTreeMap<u32, ControlSocket>> = Mutex::new(BTreeMap::n
 /// When [`START_LIMIT`] is over, once it has begun.
 static START_DEADLINE: Mutex<Option<Instant>> = Mutex::new(None);
 
+/// Processes whose servers have been asked for all that CRIU's command wants of them: to capture, or to take over.
+static DONE: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
 /// The process that CRIU named first.
 static ROOT: Mutex<Option<u32>> = Mutex::new(None);
 
 fn connections() -> MutexGuard<'static, BTreeMap<u32, ControlSocket>> {
     CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn done() -> MutexGuard<'static, BTreeSet<u32>> {
+    DONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start_deadline() -> MutexGuard<'static, Option<Instant>> {
@@ -171,9 +178,26 @@ pub fn root_of_dump(pid: u32) -> u32 {
     *ROOT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(pid)
 }
 
-/// Closes all connections, and forgets the dump's deadline and root: one CRIU process may do several dumps.
+/// Notes that the server of `pid` has captured, or taken over.
+pub fn note_done(pid: u32) {
+    done().insert(pid);
+}
+
+/// True if the server of `pid` has captured, or taken over.
+pub fn is_done(pid: u32) -> bool {
+    done().contains(&pid)
+}
+
+/// Processes whose servers are connected and have not taken over.
+pub fn left_undone() -> Vec<u32> {
+    let connected: Vec<u32> = connections().keys().copied().collect();
+    connected.into_iter().filter(|&pid| !is_done(pid)).collect()
+}
+
+/// Closes all connections, and forgets all else of a dump: one CRIU process may do several.
 pub fn disconnect_all() {
     connections().clear();
+    done().clear();
     *start_deadline() = None;
     *ROOT.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hetckpt_ring::message::{Request, Response};
+use hetckpt_ring::server_start::owns_ring;
 
 use crate::guard::guard;
 use crate::{client, host, log, restore};
@@ -46,13 +47,35 @@ pub extern "C" fn init(stage: c_int) -> c_int {
 }
 
 /// Lets go of the servers: those of a dump resume their kernels if their process still lives.
-pub extern "C" fn exit(_stage: c_int, _result: c_int) {
+pub extern "C" fn exit(stage: c_int, result: c_int) {
     guard("exit", || {
+        let attached = match (stage, result) {
+            (STAGE_RESTORE, 0) => attach_left_out(),
+            _ => Ok(()),
+        };
         // One CRIU process may do several dumps.
         IN_INVENTORY.store(false, Ordering::Relaxed);
         client::disconnect_all();
-        Ok(Some(0))
+        attached.map(|()| Some(0))
     });
+}
+
+/// A plugin before this one may have answered [`resume_devices_late`] for processes that are ours. They run by now, and wait for
+/// their servers.
+fn attach_left_out() -> Result<(), String> {
+    // Another process, without a ring, may have its id by now.
+    let end = |pid: u32| {
+        if owns_ring(pid) {
+            restore::end_process(pid);
+        }
+    };
+    let attach = |pid: u32| restore::attach(pid).inspect_err(|_| end(pid));
+    let failures = client::left_undone().into_iter().filter_map(|pid| attach(pid).err());
+    let failures: Vec<String> = failures.collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("; ")),
+    }
 }
 
 /// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen. A server that is
@@ -122,6 +145,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
             Err(_) if client::was_left(pid) => client::ensure_no_server(pid).map(|()| None),
             Err(why) => Err(why),
             Ok(Response::Captured { memory_bytes, .. }) => {
+                client::note_done(pid);
                 log::info(&format!(
                     "device state of process {pid} written, {memory_bytes} bytes of device memory"
                 ));
@@ -132,7 +156,8 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
     })
 }
 
-/// The shim's connection to its server: noted by inode, so that the restored process gets one to the new server.
+/// The shim's connection to its server: noted by inode, so that the restored process gets one to the new server. CRIU has copied
+/// all memory by now: it is too late to capture what another plugin has kept from [`checkpoint_devices`].
 pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
     guard("dump_unix_sk", || {
         if fd < 0 {
@@ -143,9 +168,20 @@ pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
         let Some(pid) = client::server_peer(socket) else {
             return Ok(None);
         };
+        if !client::is_done(pid) {
+            return Err(not_asked(pid));
+        }
         restore::note_socket(inode.cast_unsigned(), pid)?;
         Ok(Some(0))
     })
+}
+
+/// CRIU asks no plugin behind one that answers, be it that there was nothing to do.
+fn not_asked(pid: u32) -> String {
+    format!(
+        "process {pid} has device state that was not dumped, because another plugin before this one in CRIU's folder answered for \
+         it; use a folder (--libdir) with this plugin alone"
+    )
 }
 
 /// Gives the process being restored a socket connected to its new server.
@@ -166,6 +202,7 @@ pub extern "C" fn resume_devices_late(pid: c_int) -> c_int {
             return Ok(None);
         };
         restore::attach(pid).inspect_err(|_| restore::end_process(pid))?;
+        client::note_done(pid);
         Ok(Some(0))
     })
 }

@@ -209,7 +209,7 @@ fn pidfd_open(pid: u32) -> Result<OwnedFd, String> {
 /// Ends a process that was rebuilt but cannot be resumed.
 pub fn end_process(pid: u32) {
     if let Ok(pid) = i32::try_from(pid) {
-        // SAFETY: kill touches no memory; CRIU holds the process frozen, so its id cannot have been reused.
+        // SAFETY: kill touches no memory; CRIU holds the process frozen, or it was just seen to have a ring, so its id has not been reused.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
 }
