@@ -12,6 +12,7 @@ mod plain_criu;
 mod rpc;
 mod two_forms;
 mod plugin_option;
+mod other_plugins;
 mod doctor;
 mod devices;
 mod kernel;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     tests.extend(ordinary_programs::tests());
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
+    tests.extend(other_plugins::tests());
     tests.extend(doctor::tests());
     tests.extend(devices::tests());
     tests.extend(kernel::tests());
