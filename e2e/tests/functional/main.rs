@@ -10,6 +10,7 @@ mod command_line;
 mod ordinary_programs;
 mod plain_criu;
 mod rpc;
+mod criu_options;
 mod two_forms;
 mod plugin_option;
 mod other_plugins;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     tests.extend(command_line::tests());
     tests.extend(plain_criu::tests());
     tests.extend(rpc::tests());
+    tests.extend(criu_options::tests());
     tests.extend(ordinary_programs::tests());
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
