@@ -176,6 +176,20 @@ pub fn wait_until_gone(pid: i32) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the id of process `pid`, which is no child of this one, is free: whoever has adopted it takes note of its end when it
+/// likes.
+///
+/// # Errors
+/// If it stays in use.
+pub fn wait_until_reaped(pid: i32) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while Path::new(&format!("/proc/{pid}")).exists() {
+        ensure!(Instant::now() < deadline, "process {pid} does not go");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// Makes sure that `file` holds `expected`.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ mod stopped_programs;
 mod matrix;
 mod kill_loop;
 mod random_kills;
+mod plain_criu_kills;
 mod archive_faults;
 mod device_faults;
 mod death;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     tests.extend(matrix::tests());
     tests.extend(kill_loop::tests());
     tests.extend(random_kills::tests());
+    tests.extend(plain_criu_kills::tests());
     tests.extend(archive_faults::tests());
     tests.extend(device_faults::tests());
     tests.extend(death::tests());

@@ -5,13 +5,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
-use hetckpt_e2e::plain_criu::{self, Program, criu_command, ensure_dumped, ensure_ends_right, ensure_same};
+use hetckpt_e2e::plain_criu::{
+    self, Program, criu_command, ensure_dumped, ensure_ends_right, ensure_same, wait_until_reaped,
+};
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
@@ -139,13 +141,7 @@ impl Tree {
     /// Makes sure that a dump has ended it and that its process ids are free.
     fn ensure_dumped(self, sandbox: &Sandbox) -> Result<()> {
         ensure_dumped(sandbox, self.shell)?;
-        // Whoever has adopted the child takes note of its end when it likes.
-        let deadline = Instant::now() + PATIENCE;
-        while Path::new(&format!("/proc/{}", self.spin)).exists() {
-            ensure!(Instant::now() < deadline, "process {} stays a zombie", self.spin);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
+        wait_until_reaped(self.spin)
     }
 }
 
