@@ -19,6 +19,7 @@ mod devices;
 mod kernel;
 mod check;
 mod namespaces;
+mod other_users;
 mod device_output;
 mod clocks;
 mod opencl_programs;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     tests.extend(kernel::tests());
     tests.extend(check::tests());
     tests.extend(namespaces::tests());
+    tests.extend(other_users::tests());
     tests.extend(device_output::tests());
     tests.extend(clocks::tests());
     tests.extend(opencl_programs::tests());
