@@ -153,12 +153,15 @@ opencl-test: build programs ## generated OpenCL C on a second implementation; ra
 	fi
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh
 
-soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node
+soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --release -p hetckpt-e2e --locked --test soak -- --nocapture
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test migration -- --nocapture migrate_ --skip amid
+	@e2e/setup/install-criu.sh --prefix $(HETCKPT_CACHE)/criu-oldest --min 4.1 --suites trixie
+	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture \
+		plain_criu rpc_ beside_a images_of ordinary_program catches_a_kernel
 
 # Coverage for libFuzzer, by options of the stable compiler.
 FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

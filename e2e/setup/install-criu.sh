@@ -9,6 +9,8 @@
 #   --suites LIST  Debian suites to look in, in this order (default "forky sid")
 #   --dry-run      say what would be done
 #
+# The oldest version that will do, 4.1, which some tests run with: --min 4.1 --suites trixie, with a prefix of its own.
+#
 # Why not the package: Debian 12 has 3.17, which fails on kernels since 6.13, and a newer package would replace the
 # system's C library. So the packages of a newer suite are fetched from the mirror that apt uses already (signatures
 # checked as usual), only unpacked, and run through their own dynamic loader. No maintainer script runs; dpkg's
