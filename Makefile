@@ -159,9 +159,10 @@ soak: build programs ## random preemptions of every program, PREEMPTIONS=N each 
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --release -p hetckpt-e2e --locked --test soak -- --nocapture
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test migration -- --nocapture migrate_ --skip amid
+	@# CRIU 4.1 takes no TCP connections on newer kernels, with or without the plugin.
 	@e2e/setup/install-criu.sh --prefix $(HETCKPT_CACHE)/criu-oldest --min 4.1 --suites trixie
 	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture \
-		plain_criu rpc_ beside_a images_of ordinary_program catches_a_kernel
+		plain_criu rpc_ beside_a images_of ordinary_program catches_a_kernel --skip tcp_connection
 
 # Coverage for libFuzzer, by options of the stable compiler.
 FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
