@@ -19,7 +19,7 @@ mod devices;
 mod kernel;
 mod check;
 mod namespaces;
-mod other_users;
+mod intruders;
 mod device_output;
 mod clocks;
 mod opencl_programs;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     tests.extend(kernel::tests());
     tests.extend(check::tests());
     tests.extend(namespaces::tests());
-    tests.extend(other_users::tests());
+    tests.extend(intruders::tests());
     tests.extend(device_output::tests());
     tests.extend(clocks::tests());
     tests.extend(opencl_programs::tests());
