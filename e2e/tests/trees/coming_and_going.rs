@@ -182,7 +182,8 @@ fn plain_criu_refuses_a_slow_child(context: &mut Context) -> Result<()> {
 
 /// Frozen with the tree, a server could not answer any more: neither way may try.
 fn servers_in_the_tree_are_refused(context: &mut Context) -> Result<()> {
-    let baseline = ADOPTS.baseline()?;
+    // Two commands are tried on it, one after the other.
+    let baseline = ADOPTS.longer_baseline(3)?;
     let sandbox = &context.sandbox;
     let job = ADOPTS.start(sandbox, baseline.length)?;
     wait_for_kernels(sandbox, ADOPTS.num_servers)?;
