@@ -12,6 +12,7 @@ use hetckpt_state::summary::Description;
 
 use crate::carried::choice::Bundle;
 use crate::carried::pack::Packing;
+use crate::cli::Outside;
 use crate::criu::device_streams::{DeviceStreams, Sizes};
 use crate::criu::locate::Criu;
 use crate::criu::memory_taker::TakeMemory;
@@ -58,6 +59,8 @@ pub struct Request<'a> {
     pub pause_timeout: u32,
     /// Files to carry.
     pub bundle: Bundle,
+    /// Connections to take along.
+    pub outside: Outside,
 }
 
 impl Request<'_> {
@@ -120,6 +123,7 @@ pub fn capture<'a>(
     taker: Option<&mut dyn TakeMemory>,
 ) -> Result<Captured<'a>, Failure> {
     let (target, images) = (request.target, request.images);
+    ensure_may_take_connections(request.outside)?;
     let mut times = Times::default();
     // While the program still runs: this takes a while.
     let mut packing = Packing::new(images, request.bundle, target.pid);
@@ -173,6 +177,16 @@ pub fn capture<'a>(
         sources,
         times,
     })
+}
+
+/// Fails where Linux lets nobody but root take TCP connections: a program's namespaces have users of their own, but not networks.
+fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
+    match outside.tcp_established && !nix::unistd::geteuid().is_root() {
+        true => Err(Failure::new("HK0910", "only root can dump established TCP connections")
+            .note("CRIU needs CAP_NET_ADMIN where the network is, which a user's own namespaces do not give")
+            .help("dump the program as root, or when it has no connection")),
+        false => Ok(()),
+    }
 }
 
 /// Pipes for the memory of the devices that are held. `taker` learns what their descriptions may have. Of a server that does not
@@ -248,6 +262,13 @@ fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
         .map(OsString::from),
     );
     arguments.push(request.pause_timeout.max(10).to_string().into());
+    if request.outside.tcp_established {
+        // It works without a program, unlike the other method, and is undone without one (`tcp_lock`).
+        arguments.extend(["--tcp-established", "--network-lock", "nftables"].map(OsString::from));
+    }
+    if request.outside.ext_unix_sk {
+        arguments.push("--ext-unix-sk".into());
+    }
     if request.target.is_shell_job {
         arguments.push("--shell-job".into());
     }

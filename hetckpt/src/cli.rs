@@ -231,6 +231,9 @@ pub struct Guard {
     /// What tells another node whether the program is its own now.
     #[arg(long)]
     pub handover: Option<PathBuf>,
+    /// Folder of CRIU's images, if it takes TCP connections.
+    #[arg(long)]
+    pub tcp_in: Option<PathBuf>,
     /// Processes of its tree that are to stay stopped.
     pub stopped: Vec<i32>,
 }
@@ -297,9 +300,28 @@ pub struct Dump {
     #[arg(long, value_enum, default_value_t = Bundle::All)]
     pub bundle: Bundle,
 
+    /// What goes along of connections to processes outside.
+    #[command(flatten)]
+    pub outside: Outside,
+
     /// Print what was done and how long it took as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What becomes of connections to processes that are not of the tree. A dump without these options is refused where there are
+/// such, and so is a restore.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Outside {
+    /// Take established TCP connections along; in a restore, go on with them. Their packets are dropped between the dump and the restore, so that the other end
+    /// waits. The restore needs the local addresses of the connections. Needs root.
+    #[arg(long)]
+    pub tcp_established: bool,
+
+    /// Take datagram unix sockets along that are connected to a process outside; in a restore, connect them again, to whoever has that path or
+    /// name then.
+    #[arg(long)]
+    pub ext_unix_sk: bool,
 }
 
 /// `hetckpt restore`.
@@ -325,6 +347,10 @@ pub struct Restore {
     /// Where this machine differs.
     #[command(flatten)]
     pub adaptation: Adaptation,
+
+    /// What goes on of connections to processes outside.
+    #[command(flatten)]
+    pub outside: Outside,
 
     /// Restore even where the processor lacks features of the one that the program was dumped on. A program that uses one
     /// of them, as the C library does where it finds them, dies of an illegal instruction.
@@ -384,6 +410,10 @@ pub struct Migrate {
     /// Which of the files that the program maps are sent with it, as for `dump`.
     #[arg(long, value_enum, default_value_t = Bundle::All)]
     pub bundle: Bundle,
+
+    /// What goes along of connections to processes outside; the target needs not be told.
+    #[command(flatten)]
+    pub outside: Outside,
 
     /// Folder for CRIU's images, but not those of memory, while the program is sent (default: TMPDIR, else /tmp).
     #[arg(long, value_name = "FOLDER")]
@@ -552,6 +582,10 @@ pub struct Check {
     /// What `restore` is to be told.
     #[command(flatten)]
     pub adaptation: Adaptation,
+
+    /// The same, of connections to processes outside.
+    #[command(flatten)]
+    pub outside: Outside,
 
     /// Print JSON.
     #[arg(long)]

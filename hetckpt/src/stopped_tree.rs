@@ -25,9 +25,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 
 use crate::cli::Guard;
-use crate::criu::run;
+use crate::criu::{run, tcp_lock};
 use crate::diagnostic::Failure;
 use crate::migration::handover;
+use crate::output;
 use crate::target::{self, Target};
 
 /// First argument with which this program turns itself into a guardian.
@@ -48,12 +49,15 @@ pub struct Output<'a> {
     pub archive: Option<&'a Path>,
     /// What tells another node whether the tree is its own now, if it moves.
     pub handover: Option<&'a Path>,
+    /// Folder of CRIU's images, if CRIU takes the tree's TCP connections.
+    pub tcp_in: Option<&'a Path>,
 }
 
 /// A tree that is going to be stopped. When this is dropped it runs on, but for processes that were stopped before.
 pub struct StoppedTree<'a> {
     target: &'a Target,
     stopped_before: BTreeSet<i32>,
+    tcp_in: Option<&'a Path>,
     guardian: Child,
     /// Our end of the pipe.
     pipe: Option<ChildStdin>,
@@ -62,7 +66,7 @@ pub struct StoppedTree<'a> {
 
 impl<'a> StoppedTree<'a> {
     /// Notes who is stopped already, and starts the guardian. Programs started from now on hold its pipe.
-    pub fn prepare(target: &'a Target, output: &Output<'_>) -> Result<Self, Failure> {
+    pub fn prepare(target: &'a Target, output: &Output<'a>) -> Result<Self, Failure> {
         let cannot = |why: String| Failure::new("HK0804", "cannot start the guardian of the program").note(why);
         let stopped_before = target::stopped(target.pid);
         let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
@@ -79,6 +83,9 @@ impl<'a> StoppedTree<'a> {
         if let Some(handover) = output.handover {
             command.arg("--handover").arg(handover);
         }
+        if let Some(images) = output.tcp_in {
+            command.arg("--tcp-in").arg(images);
+        }
         let mut guardian = command
             .args(stopped_before.iter().map(i32::to_string))
             .current_dir("/")
@@ -93,6 +100,7 @@ impl<'a> StoppedTree<'a> {
         let tree = Self {
             target,
             stopped_before,
+            tcp_in: output.tcp_in,
             guardian,
             pipe,
             is_ended: false,
@@ -113,7 +121,8 @@ impl<'a> StoppedTree<'a> {
 impl Drop for StoppedTree<'_> {
     fn drop(&mut self) {
         if !self.is_ended {
-            target::resume(self.target.pid, &self.stopped_before);
+            let left = resume(self.target.pid, &self.stopped_before, self.tcp_in);
+            left.unwrap_or_else(|why| output::note(format!("the program's TCP connections may not go on: {why}")));
         }
         if let Some(mut pipe) = self.pipe.take() {
             // A guardian that is gone needs no word.
@@ -138,13 +147,23 @@ pub fn guard(guarded: &Guard) {
         if is_released {
             target::end(guarded.pid);
         } else {
-            target::resume(guarded.pid, &guarded.stopped.iter().copied().collect());
+            let stopped = guarded.stopped.iter().copied().collect();
+            // There is nobody to tell what does not go on.
+            let _ = resume(guarded.pid, &stopped, guarded.tcp_in.as_deref());
         }
     }
     if let Some(handover) = &guarded.handover {
         handover::conclude(handover, is_released);
     }
     let _ = fs::remove_dir_all(&guarded.images);
+}
+
+/// Lets the tree of `root` run on, but for those `stopped_before`, with the connections that CRIU has taken. Says what could not be undone of
+/// that.
+fn resume(root: i32, stopped_before: &BTreeSet<i32>, tcp_in: Option<&Path>) -> Result<(), String> {
+    let undone = tcp_in.map_or(Ok(()), |images| tcp_lock::undo(images, &target::tree(root)));
+    target::resume(root, stopped_before);
+    undone
 }
 
 /// Waits for the word. False if nobody is left who could give it: the pipe closes, or all that is left of a CRIU in `images` are

@@ -73,7 +73,7 @@ pub fn end(root: i32) -> bool {
 }
 
 /// `root` and all its descendants, parents first.
-fn tree(root: i32) -> Vec<i32> {
+pub fn tree(root: i32) -> Vec<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for stat in procfs::process::all_processes()
         .into_iter()

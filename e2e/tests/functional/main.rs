@@ -22,6 +22,7 @@ mod namespaces;
 mod intruders;
 mod device_output;
 mod clocks;
+mod connections;
 mod opencl_programs;
 mod opencl_refusals;
 mod bounded_launches;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     tests.extend(intruders::tests());
     tests.extend(device_output::tests());
     tests.extend(clocks::tests());
+    tests.extend(connections::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
     tests.extend(bounded_launches::tests());

@@ -3,6 +3,7 @@
 
 mod build_id;
 mod device;
+mod connections;
 pub mod files;
 mod processes;
 mod processor;
@@ -14,7 +15,7 @@ use std::path::Path;
 
 use hetckpt_archive::verify;
 
-use crate::cli::{Adaptation, Check};
+use crate::cli::{Adaptation, Check, Outside};
 use crate::criu::locate::Criu;
 use crate::criu::needs::{self, Needs};
 use crate::diagnostic::Failure;
@@ -35,8 +36,21 @@ pub fn examine(snapshot: &Snapshot, options: &Check) -> Result<Vec<Finding>, Fai
     findings.extend(doctor::to_restore());
     findings.push(device::examine(snapshot.manifest(), &options.device));
     findings.push(processor::examine(criu.as_ref(), &folder, &needs));
-    findings.extend(of_this_machine(snapshot, &needs, &options.adaptation).1);
+    let allowed = Allowed {
+        adaptation: &options.adaptation,
+        outside: options.outside,
+    };
+    findings.extend(of_this_machine(snapshot, &needs, &allowed).1);
     Ok(findings)
+}
+
+/// What a restore may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed<'a> {
+    /// Where this machine differs.
+    pub adaptation: &'a Adaptation,
+    /// Of connections to processes outside.
+    pub outside: Outside,
 }
 
 /// A snapshot that can be restored here, as far as that can be told before.
@@ -54,12 +68,12 @@ pub struct Restorable {
 pub fn require(
     snapshot: &Snapshot,
     device: &str,
-    adaptation: &Adaptation,
+    allowed: &Allowed<'_>,
     scratch: &Path,
 ) -> Result<Restorable, Failure> {
     let folder = snapshot.descriptions(scratch)?;
     let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
-    let (plan, mut findings) = of_this_machine(snapshot, &needs, adaptation);
+    let (plan, mut findings) = of_this_machine(snapshot, &needs, allowed);
     findings.push(device::compare(snapshot.manifest(), device)?);
     match finding::refusal(&findings) {
         Some(failure) => Err(failure),
@@ -73,7 +87,7 @@ pub struct Wanted<'a> {
     /// Device to go on with.
     pub device: &'a str,
     /// What the restore will be told.
-    pub adaptation: &'a Adaptation,
+    pub allowed: Allowed<'a>,
     /// Whatever the processor.
     pub any_processor: bool,
     /// The program's process ids are in use only by itself, and come free before it is restored.
@@ -84,13 +98,13 @@ pub struct Wanted<'a> {
 /// it says decides only whether the program is worth stopping.
 pub fn offer(offer: &Offer, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let mut findings = doctor::to_restore();
-    if !wanted.ids_come_free && !wanted.adaptation.namespaces.is_wanted() {
+    if !wanted.ids_come_free && !wanted.allowed.adaptation.namespaces.is_wanted() {
         findings.push(processes::examine_ids(offer.pids.iter().copied()));
     }
     if offer.has_terminal {
         findings.push(terminal::refuse());
     }
-    if wanted.adaptation.cwd.is_none() {
+    if wanted.allowed.adaptation.cwd.is_none() {
         findings.push(files::working_folder(Path::new(&offer.working_folder)));
     }
     findings.push(room::examine_bytes(offer.estimated_bytes, 0));
@@ -107,8 +121,8 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let folder = snapshot.descriptions(scratch.path())?;
     let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
     let mut findings = doctor::to_restore();
-    findings.extend(of_this_machine(snapshot, &needs, wanted.adaptation).1);
-    let ids_are_free = wanted.ids_come_free || wanted.adaptation.namespaces.is_wanted();
+    findings.extend(of_this_machine(snapshot, &needs, &wanted.allowed).1);
+    let ids_are_free = wanted.ids_come_free || wanted.allowed.adaptation.namespaces.is_wanted();
     findings.retain(|finding| finding.check != processes::CHECK || !ids_are_free);
     if needs.has_terminal {
         findings.push(terminal::refuse());
@@ -121,11 +135,12 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
 }
 
 /// What depends on neither CRIU nor the device.
-fn of_this_machine(snapshot: &Snapshot, needs: &Needs, adaptation: &Adaptation) -> (files::Plan, Vec<Finding>) {
+fn of_this_machine(snapshot: &Snapshot, needs: &Needs, allowed: &Allowed<'_>) -> (files::Plan, Vec<Finding>) {
     let mut findings = vec![processes::examine(needs)];
     findings.push(user::examine(needs));
     findings.extend(terminal::examine(needs));
-    let (plan, of_files) = files::examine(needs, snapshot.manifest(), adaptation);
+    findings.extend(connections::examine(needs, allowed.outside));
+    let (plan, of_files) = files::examine(needs, snapshot.manifest(), allowed.adaptation);
     findings.extend(of_files);
     findings.push(room::examine(snapshot, plan.lacking_bytes()));
     (plan, findings)

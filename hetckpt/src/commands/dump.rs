@@ -129,9 +129,11 @@ fn dump_stopped(
             images,
             archive: (!options.leave_running).then_some(&options.output),
             handover: None,
+            tcp_in: options.outside.tcp_established.then_some(images),
         },
         pause_timeout: options.pause_timeout,
         bundle: options.bundle,
+        outside: options.outside,
     };
     let mut captured = capture::capture(&request, signals, None)?;
     let archiving = Instant::now();

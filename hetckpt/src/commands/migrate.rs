@@ -49,6 +49,7 @@ pub fn run(options: Migrate) -> anyhow::Result<ExitCode> {
             files: &options.files,
             pause_timeout: options.pause_timeout,
             bundle: options.bundle,
+            outside: options.outside,
             patience: Duration::from_secs(options.patience),
         },
         &signals,

@@ -21,6 +21,11 @@ pub const IS_SYSV: u32 = 1 << 10;
 /// Status of an area where the file is a memfd.
 pub const IS_MEMFD: u32 = 1 << 14;
 
+/// Flag of a unix socket that a process outside of the tree has.
+pub const IS_OUTSIDE: u32 = 1;
+/// Flag of a unix socket that a plugin connects again.
+pub const IS_OF_PLUGIN: u32 = 4;
+
 /// What the dump as a whole was; written last.
 #[derive(Clone, PartialEq, Message)]
 pub struct Inventory {
@@ -125,6 +130,12 @@ pub struct FileEntry {
     /// If it has a path.
     #[prost(message, optional, tag = "3")]
     pub regular: Option<Regular>,
+    /// If it is a socket of IP.
+    #[prost(message, optional, tag = "4")]
+    pub inet: Option<InetSocket>,
+    /// If it is a unix socket.
+    #[prost(message, optional, tag = "16")]
+    pub unix: Option<UnixSocket>,
     /// If it is a pipe.
     #[prost(message, optional, tag = "18")]
     pub pipe: Option<Pipe>,
@@ -134,6 +145,60 @@ pub struct FileEntry {
     /// If it is a memfd.
     #[prost(message, optional, tag = "20")]
     pub memfd: Option<Memfd>,
+}
+
+/// An open socket of IP.
+#[derive(Clone, PartialEq, Message)]
+pub struct InetSocket {
+    /// Its inode at the dump.
+    #[prost(uint32, tag = "2")]
+    pub inode: u32,
+    /// `AF_INET`, `AF_INET6`.
+    #[prost(uint32, tag = "3")]
+    pub family: u32,
+    /// `IPPROTO_*`.
+    #[prost(uint32, tag = "5")]
+    pub protocol: u32,
+    /// Its own port.
+    #[prost(uint32, tag = "7")]
+    pub port: u32,
+    /// The peer's; 0 if it has none.
+    #[prost(uint32, tag = "8")]
+    pub peer_port: u32,
+    /// Its own address: words, each in the order of the network.
+    #[prost(uint32, repeated, packed = "false", tag = "11")]
+    pub address: Vec<u32>,
+    /// The peer's.
+    #[prost(uint32, repeated, packed = "false", tag = "12")]
+    pub peer_address: Vec<u32>,
+    /// Its options.
+    #[prost(message, optional, tag = "14")]
+    pub options: Option<SocketOptions>,
+}
+
+/// The options of a socket.
+#[derive(Clone, PartialEq, Message)]
+pub struct SocketOptions {
+    /// `SO_REUSEADDR`.
+    #[prost(bool, tag = "7")]
+    pub reuses_address: bool,
+}
+
+/// A unix socket; also one that a process outside of the tree has.
+#[derive(Clone, PartialEq, Message)]
+pub struct UnixSocket {
+    /// Its inode at the dump.
+    #[prost(uint32, tag = "2")]
+    pub inode: u32,
+    /// Whose it is ([`IS_OUTSIDE`], [`IS_OF_PLUGIN`]).
+    #[prost(uint32, tag = "6")]
+    pub flags: u32,
+    /// Inode of its peer; 0 if it has none.
+    #[prost(uint32, tag = "8")]
+    pub peer: u32,
+    /// Its path, or after a zero byte its abstract name, with a zero byte behind it.
+    #[prost(bytes = "vec", tag = "11")]
+    pub name: Vec<u8>,
 }
 
 /// An open memfd.

@@ -11,3 +11,4 @@ pub mod device_streams;
 pub mod page_protocol;
 pub mod page_server;
 pub mod run;
+pub mod tcp_lock;

@@ -5,10 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::criu::image_messages::{Core, FileEntry, Fs, IS_PRIVATE_FILE, Mm, PstreeEntry, Regular, Remap};
+use crate::criu::image_messages::{
+    Core, FileEntry, Fs, IS_OF_PLUGIN, IS_OUTSIDE, IS_PRIVATE_FILE, InetSocket, Mm, PstreeEntry, Regular, Remap,
+    UnixSocket,
+};
 use crate::criu::images::{CORE_MAGIC, FILES_MAGIC, Images, MM_MAGIC, PSTREE_MAGIC, first};
 
 const REMAP_MAGIC: u32 = 0x5913_3954;
@@ -29,8 +33,22 @@ pub struct Needs {
     pub has_terminal: bool,
     /// The users, by number, whose processes they were.
     pub users: BTreeSet<u32>,
+    /// TCP connections.
+    pub connections: BTreeSet<Connection>,
+    /// Names of unix sockets of processes outside of the tree that it has connected sockets of its own to: paths, or after a zero byte
+    /// abstract names.
+    pub outside_sockets: BTreeSet<Vec<u8>>,
     /// `criu cpuinfo check` can compare the processor with that of the dump.
     pub names_processor: bool,
+}
+
+/// A TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Connection {
+    /// The program's end.
+    pub local: SocketAddr,
+    /// The other.
+    pub peer: SocketAddr,
 }
 
 /// A file, open or mapped or stood in.
@@ -101,6 +119,8 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
     let files: Vec<FileEntry> = images.entries("files.img", FILES_MAGIC)?;
     let terminals: Vec<_> = files.iter().filter_map(|file| file.terminal.as_ref()).collect();
     needs.has_terminal = !terminals.is_empty();
+    needs.connections = connections(&files)?;
+    needs.outside_sockets = outside_sockets(&files);
     // A terminal is not opened by the name that it had.
     let terminals: BTreeSet<u32> = terminals.into_iter().filter_map(|terminal| terminal.file_id).collect();
     let is_needed = |file: &Regular| {
@@ -112,6 +132,48 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
         needs.files.push(NeededFile { regular, role });
     }
     Ok(needs)
+}
+
+/// What CRIU takes for connections.
+fn connections(files: &[FileEntry]) -> Result<BTreeSet<Connection>, String> {
+    const TCP: u32 = 6;
+    let sockets = files.iter().filter_map(|file| file.inet.as_ref());
+    let connected = sockets.filter(|socket| socket.protocol == TCP && socket.peer_port != 0);
+    connected
+        .map(|socket| connection(socket).ok_or_else(|| "files.img has a connection without address".to_owned()))
+        .collect()
+}
+
+fn connection(socket: &InetSocket) -> Option<Connection> {
+    Some(Connection {
+        local: address(&socket.address, socket.port)?,
+        peer: address(&socket.peer_address, socket.peer_port)?,
+    })
+}
+
+fn address(words: &[u32], port: u32) -> Option<SocketAddr> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let ip = match bytes.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+        16 => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip.to_canonical(), u16::try_from(port).ok()?))
+}
+
+/// Those that CRIU connects to again, which is not what a plugin does.
+fn outside_sockets(files: &[FileEntry]) -> BTreeSet<Vec<u8>> {
+    let sockets = || files.iter().filter_map(|file| file.unix.as_ref());
+    let is_own = |socket: &&UnixSocket| socket.flags & (IS_OUTSIDE | IS_OF_PLUGIN) == 0;
+    let wanted: BTreeSet<u32> = sockets().filter(is_own).map(|socket| socket.peer).collect();
+    let outside = sockets().filter(|socket| socket.flags & IS_OUTSIDE != 0 && wanted.contains(&socket.inode));
+    outside
+        .map(|socket| match socket.name.split_first() {
+            // An abstract name may have zero bytes anywhere.
+            Some((0, _)) | None => socket.name.clone(),
+            Some(_) => socket.name.split(|&byte| byte == 0).next().unwrap_or_default().to_vec(),
+        })
+        .collect()
 }
 
 fn role(file: &Regular, is_mapped: bool, stood_in: &BTreeSet<u32>) -> Role {

@@ -71,7 +71,9 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     let reason = first_error(&log).unwrap_or_else(|| format!("{status}"));
+    let help = way_out(&reason);
     let mut failure = failed(reason);
+    failure.help = help.map(str::to_owned);
     for line in said.lines().filter(|l| l.contains("hetgpu")).take(4) {
         failure = failure.note(line.trim().to_owned());
     }
@@ -130,6 +132,38 @@ fn at_work(folder: &Path) -> Vec<Process> {
     processes.filter(is_at_work).collect()
 }
 
+/// What helps against what CRIU says, where it is known.
+fn way_out(reason: &str) -> Option<&'static str> {
+    const WAYS: [(&str, &str); 6] = [
+        (
+            "--tcp-established",
+            "take the program's TCP connections along: --tcp-established (as root), or dump it when it has none",
+        ),
+        (
+            "--ext-unix-sk",
+            "if they are datagram sockets, have them connected again at the restore: --ext-unix-sk; others must be closed before",
+        ),
+        (
+            "half of stream unix connection",
+            "only datagram sockets can be connected again: dump the program together with the process at the other end, or when it has no such socket",
+        ),
+        (
+            "name-less external socket",
+            "the socket at the other end has no name by which it could be found again: dump the program together with that process",
+        ),
+        (
+            "Locking connection failed using nftables",
+            "Linux needs nf_tables for this (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET); `criu check --feature network_lock_nftables` tells",
+        ),
+        (
+            "Failed to lock TCP connection",
+            "Linux needs nf_tables for this (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET); `criu check --feature network_lock_nftables` tells",
+        ),
+    ];
+    let found = WAYS.iter().find(|(words, _)| reason.contains(words));
+    found.map(|&(_, help)| help)
+}
+
 /// The first line in a CRIU log that tells what went wrong: our plugin's words before CRIU's own.
 fn first_error(log: &Path) -> Option<String> {
     let text = String::from_utf8_lossy(&fs::read(log).ok()?).into_owned();
@@ -138,7 +172,7 @@ fn first_error(log: &Path) -> Option<String> {
         .filter(|line| line.contains("Error (") || line.contains("hetgpu: error:"))
         // CRIU says these at level Error and carries on.
         .filter(|line| {
-            !["Unable to set", "RLIMIT_NOFILE", "tun:", "net:"]
+            !["Unable to set", "RLIMIT_NOFILE", "): tun:", "): net:"]
                 .iter()
                 .any(|harmless| line.contains(harmless))
         })

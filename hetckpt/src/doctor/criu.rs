@@ -35,8 +35,18 @@ fn kernel(criu: &Criu) -> Finding {
             let why = complaint.reasons.join("; ");
             Finding::warning(KERNEL, format!("`criu check --extra` misses: {why}"), help)
         }
+        _ if lacks_network_lock(criu) => Finding::warning(
+            KERNEL,
+            "Linux cannot drop the packets of a connection (`criu check --feature network_lock_nftables`): TCP connections cannot be dumped",
+            "nf_tables is missing in Linux's configuration, or CAP_NET_ADMIN in this container's",
+        ),
         _ => Finding::ok(KERNEL, "Linux has what CRIU needs"),
     }
+}
+
+/// True if root cannot dump TCP connections; nobody else can anyway.
+fn lacks_network_lock(criu: &Criu) -> bool {
+    nix::unistd::geteuid().is_root() && check(criu, &["--feature", "network_lock_nftables"]).is_some()
 }
 
 /// What `criu check` does not like.

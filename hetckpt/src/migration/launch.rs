@@ -152,6 +152,9 @@ impl Launcher {
             (self.options.adaptation.rewind_outputs, "--rewind-outputs"),
             (self.options.adaptation.own_stdio, "--own-stdio"),
             (self.options.any_processor, "--any-processor"),
+            // The source was told to take them along, and they have nowhere else to go on.
+            (true, "--tcp-established"),
+            (true, "--ext-unix-sk"),
         ] {
             arguments.extend(is_wanted.then(|| option.into()));
         }

@@ -14,6 +14,7 @@ use super::message::{Message, Offer, Report, plain};
 use super::sink::too_large;
 use super::{source, tls};
 use crate::check;
+use crate::cli::Outside;
 use crate::diagnostic::Failure;
 use crate::output;
 use crate::snapshot::Snapshot;
@@ -51,7 +52,14 @@ fn receive(channel: &mut Channel, offer: &Offer, launcher: &Arc<Launcher>) -> Re
     let is_same_space = offer.pid_space == source::pid_space();
     let wanted = check::Wanted {
         device: &options.device,
-        adaptation: &options.adaptation,
+        allowed: check::Allowed {
+            adaptation: &options.adaptation,
+            // As the restore will be told (`launch`).
+            outside: Outside {
+                tcp_established: true,
+                ext_unix_sk: true,
+            },
+        },
         any_processor: options.any_processor,
         ids_come_free: is_same_space,
     };

@@ -14,6 +14,7 @@ use super::sending::{Sending, Sent};
 use super::tls;
 use crate::capture::{self, Parts, Request, Times, ensure_not_interrupted};
 use crate::carried::choice::Bundle;
+use crate::cli::Outside;
 use crate::diagnostic::Failure;
 use crate::supervise::HeldSignals;
 use crate::target::{self, Target};
@@ -37,6 +38,8 @@ pub struct Move<'a> {
     pub pause_timeout: u32,
     /// Files to carry.
     pub bundle: Bundle,
+    /// Connections to take along.
+    pub outside: Outside,
     /// For how long to try to reach the target again once the program is its own.
     pub patience: Duration,
 }
@@ -96,9 +99,11 @@ pub fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
             images: wanted.scratch.path(),
             archive: Some(&released),
             handover: Some(&record),
+            tcp_in: wanted.outside.tcp_established.then_some(&images),
         },
         pause_timeout: wanted.pause_timeout,
         bundle: wanted.bundle,
+        outside: wanted.outside,
     };
     let stopping = Instant::now();
     let sent = channel

@@ -54,7 +54,11 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     let found = Criu::find()?;
     installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
     let scratch = scratch_folder()?;
-    let restorable = check::require(&snapshot, &options.device, &options.adaptation, scratch.path())
+    let allowed = check::Allowed {
+        adaptation: &options.adaptation,
+        outside: options.outside,
+    };
+    let restorable = check::require(&snapshot, &options.device, &allowed, scratch.path())
         .map_err(|failure| failure.state(NOTHING_STARTED))?;
     let timings = options.timings.as_deref();
     let timings = timings.map(|path| ResultFile::open(path, "HK0704")).transpose()?;
@@ -190,6 +194,12 @@ fn run_criu(
     if restorable.needs.has_terminal || !restorable.needs.leads_session {
         arguments.push("--shell-job".into());
     }
+    if !restorable.needs.connections.is_empty() {
+        arguments.push("--tcp-established".into());
+    }
+    if !restorable.needs.outside_sockets.is_empty() {
+        arguments.push("--ext-unix-sk".into());
+    }
     let environment: [(&str, OsString); 3] = [
         ("HETCKPT_DEVICE", options.device.clone().into()),
         ("HETCKPT_SERVER", installation.server.clone().into_os_string()),
@@ -205,11 +215,11 @@ fn run_criu(
         failure_code: "HK0904",
     };
     let before = target::children();
-    criu::run::run(found, &call).map_err(|failure| {
+    criu::run::run(found, &call).map_err(|mut failure| {
         end_half_restored(&before);
-        failure
-            .help("`hetckpt check` says what the snapshot needs and this machine lacks")
-            .state(NOTHING_STARTED)
+        let help = "`hetckpt check` says what the snapshot needs and this machine lacks";
+        failure.help.get_or_insert_with(|| help.to_owned());
+        failure.state(NOTHING_STARTED)
     })
 }
 
