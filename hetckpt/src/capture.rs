@@ -18,6 +18,7 @@ use crate::criu::locate::Criu;
 use crate::criu::memory_taker::TakeMemory;
 use crate::criu::needs;
 use crate::criu::page_server;
+use crate::criu::server_access;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::server_client::{self, Hold};
@@ -142,9 +143,13 @@ pub fn capture<'a>(
     let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
     let streamed = match taker {
-        None => run_criu(request, None).map(|()| Sizes::new())?,
+        None => {
+            server_access::grant(images, &holds)?;
+            run_criu(request, None).map(|()| Sizes::new())?
+        }
         Some(taker) => {
             let devices = device_streams(images, &mut holds, taker)?;
+            server_access::grant(images, &holds)?;
             page_server::while_serving(images, devices, taker, |socket| {
                 run_criu(request, Some(socket.as_raw_fd()))
             })?

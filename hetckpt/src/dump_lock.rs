@@ -1,10 +1,11 @@
 //! One dump of a program at a time: a second one would let the tree run on, when CRIU refuses it, in the middle of the first.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use hetckpt_ring::runtime_dir::ensure_runtime_dir;
+use hetckpt_ring::runtime_dir::{ensure_runtime_dir, runtime_dir};
+use nix::unistd::geteuid;
 
 use crate::diagnostic::Failure;
 
@@ -15,7 +16,11 @@ impl DumpLock {
     /// For all processes of a tree, so that a dump of a part of it is another dump of the same.
     pub fn take(tree: &[i32]) -> Result<Self, Failure> {
         let cannot = |why: String| Failure::new("HK0704", "cannot write into the runtime directory").note(why);
-        let dir = ensure_runtime_dir().map_err(|e| cannot(e.to_string()))?;
+        let dir = match fs::metadata(runtime_dir()) {
+            // It is the program's, which may be another user's.
+            Ok(found) if found.is_dir() && geteuid().is_root() => runtime_dir(),
+            _ => ensure_runtime_dir().map_err(|e| cannot(e.to_string()))?,
+        };
         let mut lock = Self(vec![]);
         for &pid in tree {
             let path = dir.join(format!("dump-{pid}.lock"));
@@ -49,7 +54,17 @@ fn lock_file(path: &Path) -> std::io::Result<Option<File>> {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // Whose directory it is may put a link there.
+            .custom_flags(libc::O_NOFOLLOW)
             .open(path)?;
+        let owner = path
+            .parent()
+            .and_then(|folder| fs::metadata(folder).ok())
+            .map(|folder| (folder.uid(), folder.gid()));
+        if let Some((uid, gid)) = owner.filter(|_| geteuid().is_root()) {
+            // So that its user can take it, should we be killed.
+            fchown(&file, Some(uid), Some(gid))?;
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),

@@ -8,6 +8,7 @@ mod output;
 mod diagnostic;
 mod install;
 mod target;
+mod runtime_folder;
 mod dump_lock;
 mod stopped_tree;
 mod capture;

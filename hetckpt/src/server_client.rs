@@ -150,6 +150,20 @@ pub struct Hold {
     socket: ControlSocket,
 }
 
+impl Hold {
+    /// The user that the server runs as.
+    pub fn user(&self) -> Option<u32> {
+        getsockopt(self.socket.as_stream(), PeerCredentials)
+            .ok()
+            .map(|peer| peer.uid())
+    }
+
+    /// The process whose server it is.
+    pub fn app(&self) -> Option<u32> {
+        u32::try_from(self.pid).ok()
+    }
+}
+
 /// Connections to the device servers of `pids`, those that have one.
 pub fn holds(pids: &[i32]) -> Result<Vec<Hold>, Failure> {
     let mut holds = vec![];

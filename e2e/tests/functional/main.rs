@@ -23,6 +23,7 @@ mod intruders;
 mod device_output;
 mod clocks;
 mod connections;
+mod other_users;
 mod opencl_programs;
 mod opencl_refusals;
 mod bounded_launches;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     tests.extend(device_output::tests());
     tests.extend(clocks::tests());
     tests.extend(connections::tests());
+    tests.extend(other_users::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
     tests.extend(bounded_launches::tests());

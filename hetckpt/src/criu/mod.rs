@@ -8,6 +8,7 @@ pub mod rewrite;
 pub mod plugin_option;
 pub mod memory_taker;
 pub mod device_streams;
+pub mod server_access;
 pub mod page_protocol;
 pub mod page_server;
 pub mod run;

@@ -134,7 +134,7 @@ fn at_work(folder: &Path) -> Vec<Process> {
 
 /// What helps against what CRIU says, where it is known.
 fn way_out(reason: &str) -> Option<&'static str> {
-    const WAYS: [(&str, &str); 6] = [
+    const WAYS: [(&str, &str); 7] = [
         (
             "--tcp-established",
             "take the program's TCP connections along: --tcp-established (as root), or dump it when it has none",
@@ -142,6 +142,10 @@ fn way_out(reason: &str) -> Option<&'static str> {
         (
             "--ext-unix-sk",
             "if they are datagram sockets, have them connected again at the restore: --ext-unix-sk; others must be closed before",
+        ),
+        (
+            "Can't get rlimit",
+            "for programs of other users CRIU needs CAP_SYS_RESOURCE: give it to this container, or dump the program as its user",
         ),
         (
             "half of stream unix connection",

@@ -12,18 +12,20 @@ use procfs::process::Process;
 use super::init::INIT;
 use super::{INSIDE, clocks, pids, privileges};
 use crate::diagnostic::Failure;
-use crate::exit;
 use crate::supervise::HeldSignals;
+use crate::{exit, runtime_folder};
 
 /// What tells where the runtime directory is (`hetckpt_ring::runtime_dir`): within, as the job's init has them, whoever comes from outside.
 const RUNTIME_DIR_VARIABLES: [&str; 2] = ["HETCKPT_RUNTIME_DIR", "XDG_RUNTIME_DIR"];
 
-/// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit status.
+/// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit status; else
+/// it is run again only if the program's runtime directory is not ours.
 pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     if super::is_inside() {
         end_with_caller();
     }
     let Some((inner, process, init)) = find(pid) else {
+        runtime_folder::follow(pid)?;
         return Ok(None);
     };
     let cannot = |why: String| {

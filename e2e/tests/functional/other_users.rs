@@ -1,0 +1,126 @@
+//! What root does with programs of other users that run without namespaces of their own.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::{Installation, Requirement};
+use hetckpt_e2e::process::Running;
+use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::runner::{Context, Test};
+use nix::sys::signal::Signal;
+
+/// Number of `CAP_SYS_RESOURCE` (capability.h).
+const SYS_RESOURCE: u32 = 24;
+/// Whom nothing belongs to.
+const NOBODY: u32 = 65534;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new(
+            "root_dumps_a_program_of_another_user_without_namespaces",
+            of_another_user,
+        )
+        .also_needs(Requirement::Root),
+    ]
+}
+
+fn has_capability(number: u32) -> Result<bool> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .context("no CapEff")?;
+    Ok(u64::from_str_radix(effective.trim(), 16)? & 1 << number != 0)
+}
+
+/// Its server is found where the program's environment says, not root's; what is restored has it where the restore's says.
+fn of_another_user(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let installation = Installation::get();
+    // Where that user may look: nothing else of ours need be.
+    let open = tempfile::Builder::new().prefix("hk-open-").tempdir()?;
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755))?;
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(&installation.stage)
+        .arg(open.path().join("stage"))
+        .status()?;
+    ensure!(copied.success(), "cannot copy the installation");
+    let program = open.path().join(SPIN.name);
+    fs::copy(installation.programs.join(SPIN.name), &program)?;
+    let own = open.path().join("own");
+    fs::create_dir(&own)?;
+    chown(&own, Some(NOBODY), Some(NOBODY))?;
+
+    let pid_file = own.join("pid");
+    let mut command = Command::new("setpriv");
+    sandbox.equip(&mut command);
+    let id = NOBODY.to_string();
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
+    command.arg(open.path().join("stage/bin/hetckpt"));
+    command
+        .args(["run", "--namespaces", "never", "--device", "cpu", "--pid-file"])
+        .arg(&pid_file);
+    command.arg("--").arg(&program).args(["--iterations", "1000000000000"]);
+    command
+        .env("HETCKPT_RUNTIME_DIR", own.join("run"))
+        .env("HETCKPT_CACHE_DIR", "off")
+        .current_dir(&own);
+    let mut job = Running::start(command)?;
+    let started = Instant::now();
+    let pid: i32 = loop {
+        let pid = fs::read_to_string(&pid_file)
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
+        if let Some(pid) = pid.filter(|pid| own.join(format!("run/app-{pid}.sock")).exists()) {
+            break pid;
+        }
+        if job.has_ended()? || started.elapsed() > PATIENCE {
+            bail!("it does not start: {}", job.wait(PATIENCE)?.text());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let paused = hetckpt::run(sandbox, ["pause", "--pid", &pid.to_string(), "--json"])?;
+    paused.success("pause")?;
+    let archive = sandbox.path("first.hetsnap");
+    let dumped = hetckpt::dump(sandbox, pid, &archive, false)?;
+    if !has_capability(SYS_RESOURCE)? {
+        // Its device's state had been written by then, without which CRIU does not come so far.
+        ensure!(
+            dumped.code == 1 && dumped.stderr.contains("CAP_SYS_RESOURCE"),
+            "{}",
+            dumped.text()
+        );
+        context.note("root has no CAP_SYS_RESOURCE here, so CRIU cannot dump processes of other users: this is said, and the rest left out");
+        job.signal(Signal::SIGKILL)?;
+        return Ok(());
+    }
+    dumped.success("dump")?;
+    let ended = job.wait(PATIENCE)?;
+    ensure!(ended.code == 128 + 9, "{}", ended.text());
+    let left: Vec<_> = fs::read_dir(own.join("run"))?
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    ensure!(
+        !left.iter().any(|name| name.to_string_lossy().ends_with(".lock")),
+        "{left:?}"
+    );
+
+    let restored = hetckpt::restore(sandbox, &archive, "cpu")?;
+    let started = Instant::now();
+    while hetckpt::ps_row(sandbox, pid)?.is_none() {
+        ensure!(started.elapsed() < PATIENCE, "it is not restored: {}", restored.said());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let again = sandbox.path("again.hetsnap");
+    hetckpt::dump(sandbox, pid, &again, false)?.success("the dump of what was restored")?;
+    let ended = restored.wait(PATIENCE)?;
+    ensure!(ended.code == 128 + 9, "{}", ended.text());
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The runtime directory of a program that somebody else has started, or ourselves with another environment.
+//!
+//! Where it is the program's environment tells (`hetckpt_ring::runtime_dir`), not ours. CRIU's plugin, the guardian and all else that a dump starts
+//! must look there too, so this very command is run again, with that directory named.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use hetckpt_ring::control_socket::ControlSocket;
+use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
+use procfs::process::Process;
+
+use crate::diagnostic::Failure;
+use crate::{server_client, target};
+
+/// Names the runtime directory, for us and for whoever we start.
+const VARIABLE: &str = "HETCKPT_RUNTIME_DIR";
+
+/// Runs this command again with the runtime directory of the tree of `pid`, if that is not ours.
+///
+/// What has been restored has the environment of its first start, and its server where the restore's was: so our own directory
+/// is it if a server of the tree answers there.
+pub fn follow(pid: i32) -> Result<(), Failure> {
+    let tree = target::tree(pid);
+    if tree.iter().any(|&pid| server_client::has_server(pid)) {
+        return Ok(());
+    }
+    let named = |&pid: &i32| Some((pid, named_by(pid)?));
+    let mut all = tree.iter().filter_map(named);
+    let first = all.next();
+    let serving = first
+        .iter()
+        .cloned()
+        .chain(all)
+        .find(|(pid, folder)| is_served(*pid, folder));
+    // Without a server yet: where the root would start one.
+    match serving.or(first) {
+        Some((_, folder)) if folder != runtime_dir() => Err(run_again(&folder)),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the reason if that cannot be done.
+fn run_again(folder: &PathBuf) -> Failure {
+    let cannot = |e: std::io::Error| Failure::new("HK0804", "cannot run this command again").note(e.to_string());
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(e) => return cannot(e),
+    };
+    let mut command = Command::new(program);
+    cannot(command.args(std::env::args_os().skip(1)).env(VARIABLE, folder).exec())
+}
+
+/// The runtime directory as process `pid` finds it; `None` if we may not look.
+fn named_by(pid: i32) -> Option<PathBuf> {
+    let process = Process::new(pid).ok()?;
+    let uid = process.status().ok()?.euid;
+    let environment = process.environ().ok()?;
+    let variable = |name: &str| {
+        environment
+            .get(OsStr::new(name))
+            .filter(|value| !value.is_empty())
+            .cloned()
+    };
+    Some(folder_for(uid, variable))
+}
+
+/// As `hetckpt_ring::runtime_dir` has it for itself.
+fn folder_for(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    match (variable(VARIABLE), variable("XDG_RUNTIME_DIR")) {
+        (Some(folder), _) => folder.into(),
+        (None, _) if uid == 0 => PathBuf::from("/run/hetckpt"),
+        (None, Some(folder)) => PathBuf::from(folder).join("hetckpt"),
+        (None, None) => PathBuf::from(format!("/tmp/hetckpt-{uid}")),
+    }
+}
+
+fn is_served(pid: i32, folder: &PathBuf) -> bool {
+    let path = u32::try_from(pid).ok().map(|pid| socket_path(folder, pid));
+    path.is_some_and(|path| ControlSocket::connect(&path).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_where_the_program_looks_for_it() {
+        let own = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        assert_eq!(folder_for(nix::unistd::geteuid().as_raw(), own), runtime_dir());
+        assert_eq!(folder_for(1000, |_| None), PathBuf::from("/tmp/hetckpt-1000"));
+        let of_session = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into());
+        assert_eq!(folder_for(7, of_session), PathBuf::from("/run/user/7/hetckpt"));
+        assert_eq!(folder_for(0, of_session), PathBuf::from("/run/hetckpt"));
+    }
+}
