@@ -6,15 +6,12 @@
     reason = "a claim that does not hold is to end the target"
 )]
 
-#[path = "../../../hetckpt/src/diagnostic.rs"]
-#[allow(dead_code, reason = "compiled for `migration`")]
-mod diagnostic;
-mod migration;
-
 use std::fs;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::time::Instant;
 
+use hetckpt::parsers::{self, Channel, Frame, MAX_DATA_BYTES, Message, Transport};
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
 use hetckpt_ir::kernel::Kernel;
@@ -23,14 +20,11 @@ use hetckpt_ring::command::Envelope;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::ModuleDescription;
 
-use crate::migration::channel::{Channel, Frame, Transport};
-use crate::migration::message::{MAX_DATA_BYTES, Message};
-
 /// A target: its name, which is its corpus's and its program's, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 12] = [
     ("archive", archive),
     ("manifest", manifest),
     ("process_state", process_state),
@@ -40,10 +34,18 @@ pub const TARGETS: [Target; 9] = [
     ("ptx", ptx),
     ("hetir", hetir),
     ("migration_frames", migration_frames),
+    ("criu_images", criu_images),
+    ("page_protocol", page_protocol),
+    ("build_id", build_id),
 ];
 
 /// Kernels larger than this are not probed here: it takes too long for a fuzzer.
 const MAX_INSTS: usize = 2000;
+
+/// Most files of a folder of images.
+const MAX_IMAGES: usize = 64;
+/// Stands for zeros in the length of an image.
+const ZEROS: u32 = 1 << 31;
 
 /// An archive: opened, verified and taken out of.
 pub fn archive(data: &[u8]) {
@@ -128,6 +130,54 @@ pub fn migration_frames(data: &[u8]) {
             assert!(failure.code.len() == 6 && failure.code.is_ascii());
         }
     }
+}
+
+/// A folder of CRIU's images: for each file its name, which has its length before it as a byte, then its length and its bytes. The highest
+/// bit of that length stands for so many zeros, which take no bytes.
+pub fn criu_images(data: &[u8]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rest = data;
+    for _ in 0..MAX_IMAGES {
+        let Some(tail) = put_image(folder.path(), rest) else {
+            break;
+        };
+        rest = tail;
+    }
+    parsers::criu_images(folder.path()).unwrap();
+}
+
+/// Writes the first image of `data`; gives what is behind it.
+fn put_image<'a>(folder: &Path, data: &'a [u8]) -> Option<&'a [u8]> {
+    let (&name_size, rest) = data.split_first()?;
+    let (name, rest) = rest.split_at_checked(usize::from(name_size))?;
+    let (size, rest) = rest.split_first_chunk()?;
+    let is_name = name
+        .iter()
+        .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
+    let name = std::str::from_utf8(name)
+        .ok()
+        .filter(|name| is_name && name.ends_with(".img"))?;
+    let size = u32::from_le_bytes(*size);
+    let file = fs::File::create(folder.join(name)).unwrap();
+    if size & ZEROS != 0 {
+        file.set_len(u64::from(size & !ZEROS)).unwrap();
+        return Some(rest);
+    }
+    let (content, rest) = rest.split_at_checked(usize::try_from(size).ok()?)?;
+    (&file).write_all(content).unwrap();
+    Some(rest)
+}
+
+/// What CRIU says to a page server, behind a byte that chooses the form of its commands.
+pub fn page_protocol(data: &[u8]) {
+    parsers::page_protocol(data).unwrap();
+}
+
+/// A program or library, for its build id.
+pub fn build_id(data: &[u8]) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(data).unwrap();
+    parsers::build_id(file.path());
 }
 
 fn message_of(frame: Frame<'_>) -> Option<Message> {

@@ -1,7 +1,7 @@
 //! What a snapshot needs of this machine, each thing looked at by itself: `hetckpt check` prints it, and a restore is refused for
 //! it.
 
-mod build_id;
+pub mod build_id;
 mod device;
 mod connections;
 pub mod files;

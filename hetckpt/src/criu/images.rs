@@ -28,7 +28,7 @@ pub(super) const PSTREE_MAGIC: u32 = 0x5027_3030;
 pub(super) const CORE_MAGIC: u32 = 0x5505_3847;
 const IDS_MAGIC: u32 = 0x5443_2030;
 const FDINFO_MAGIC: u32 = 0x5621_3732;
-pub(super) const FILES_MAGIC: u32 = 0x5630_3138;
+pub const FILES_MAGIC: u32 = 0x5630_3138;
 pub(super) const MM_MAGIC: u32 = 0x5749_2820;
 pub(super) const MEMFD_MAGIC: u32 = 0x4845_3499;
 pub(super) const PAGEMAP_MAGIC: u32 = 0x5608_4025;
@@ -71,7 +71,7 @@ pub(super) fn first<M: Message + Default>(images: &Images<'_>, name: &str, magic
 }
 
 /// A folder of images.
-pub(super) struct Images<'a>(pub &'a Path);
+pub struct Images<'a>(pub &'a Path);
 
 impl Images<'_> {
     /// The path of an image, if that is a regular file and no link.

@@ -1,0 +1,63 @@
+//! `hetckpt`: checkpoint and restore GPU programs, in the middle of their kernels.
+//!
+//! Each verb is one short file in `commands/`: parse, call, report. Only `output` prints.
+//!
+//! A library only for `main.rs` and for the fuzz targets of what reads bytes from outside ([`parsers`]): it promises nothing to anybody else.
+
+mod cli;
+mod exit;
+mod output;
+mod diagnostic;
+mod install;
+mod target;
+mod runtime_folder;
+mod dump_lock;
+mod stopped_tree;
+mod capture;
+mod migration;
+mod result_file;
+mod supervise;
+mod namespaces;
+mod server_client;
+mod archive_error;
+mod snapshot_files;
+mod snapshot;
+mod criu;
+mod carried;
+mod finding;
+mod doctor;
+mod check;
+mod commands;
+#[doc(hidden)]
+pub mod parsers;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Does what the command line says.
+#[doc(hidden)]
+pub fn run() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout with 0, wrong usage to stderr with 2: clap knows which.
+            let code = exit::from_clap(&error);
+            output::clap(&error);
+            return code;
+        }
+    };
+    output::set_verbosity(cli.verbose);
+    let own_failure = exit::own_failure_code(&cli.command);
+    match commands::run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            output::failure(&error);
+            ExitCode::from(if exit::is_unsupported(&error) && own_failure == exit::FAILED {
+                exit::UNSUPPORTED
+            } else {
+                own_failure
+            })
+        }
+    }
+}
