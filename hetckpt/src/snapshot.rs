@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
+use hetckpt_state::codec;
+use hetckpt_state::names::state_file;
+use hetckpt_state::process::ProcessState;
 
 use crate::criu::device_streams::Sizes;
 use crate::criu::rewrite::{self, Change};
@@ -15,6 +18,8 @@ use crate::diagnostic::Failure;
 use crate::snapshot_files::{self, Origin};
 use crate::{archive_error, criu};
 
+/// Most bytes of a process's state on its device.
+const MAX_STATE_BYTES: u64 = 16 << 30;
 /// How far into a log CRIU's version is looked for.
 const LOG_LINES: usize = 50;
 
@@ -57,6 +62,21 @@ impl Snapshot {
         }
     }
 
+    /// What the processes `pids` had on their devices, but the memory's content.
+    pub fn device_states(&self, pids: impl Iterator<Item = u32>) -> Result<Vec<ProcessState>, Failure> {
+        let state_of = |pid| {
+            let packed = match self {
+                Self::Archive(archive) => snapshot_files::packed_state(archive, pid).map_err(archive_error::failure)?,
+                Self::Images(folder, _) => {
+                    let path = folder.join(state_file(pid));
+                    fs::read(&path).map_err(|e| no_dump(folder, format!("{}: {e}", path.display())))?
+                }
+            };
+            unpacked_state(&packed)
+        };
+        pids.map(state_of).collect()
+    }
+
     /// The folder of its images: its own, or one in `scratch`, into which they are unpacked.
     pub fn images(&self, scratch: &Path) -> Result<PathBuf, Failure> {
         match self {
@@ -96,6 +116,16 @@ impl Snapshot {
             }
         }
     }
+}
+
+fn unpacked_state(packed: &[u8]) -> Result<ProcessState, Failure> {
+    let bad =
+        |why: String| Failure::new("HK0702", "the archive describes a process in a way that makes no sense").note(why);
+    let mut bytes = vec![];
+    zstd::stream::read::Decoder::new(packed)
+        .and_then(|decoder| decoder.take(MAX_STATE_BYTES).read_to_end(&mut bytes))
+        .map_err(|e| bad(e.to_string()))?;
+    codec::decode(&bytes).map_err(|e| bad(e.to_string()))
 }
 
 fn new_folder(parent: &Path, name: &str) -> Result<PathBuf, Failure> {

@@ -12,6 +12,7 @@ use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::manifest::{Clocks, Encoding, FORMAT, FORMAT_VERSION, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::writer::Source;
+use hetckpt_state::names::state_file;
 use hetckpt_state::summary::Description;
 use tempfile::TempDir;
 
@@ -202,6 +203,14 @@ pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), Archi
         archive.extract(offset, member, &mut file)?;
     }
     Ok(())
+}
+
+/// The state of process `pid` on its device, as it is packed in an archive.
+pub fn packed_state(archive: &Archive, pid: u32) -> Result<Vec<u8>, ArchiveError> {
+    let (offset, member) = archive.locate(&format!("{DEVICE_PREFIX}{}", state_file(pid)))?;
+    let mut packed = vec![];
+    archive.extract(offset, member, &mut packed)?;
+    Ok(packed)
 }
 
 /// Unpacks an archive into `folder`, which is empty. Each member is checked against its hash.

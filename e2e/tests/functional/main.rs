@@ -26,6 +26,7 @@ mod connections;
 mod other_users;
 mod opencl_programs;
 mod opencl_refusals;
+mod opencl_check;
 mod bounded_launches;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     tests.extend(other_users::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
+    tests.extend(opencl_check::tests());
     tests.extend(bounded_launches::tests());
     tests.extend(preempt::tests());
     runner::main(tests)

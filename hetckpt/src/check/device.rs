@@ -1,38 +1,67 @@
 //! Is there a device that can go on with the kernels?
 
-use hetckpt_archive::manifest::Manifest;
 use hetckpt_state::summary::Summary;
 use serde_json::Value;
 
+use super::kernels;
 use crate::commands::{devices, inspect};
 use crate::diagnostic::Failure;
 use crate::finding::Finding;
 use crate::install::Installation;
 use crate::output;
+use crate::snapshot::Snapshot;
 
 const CHECK: &str = "device";
 
-/// Compares what the processes had on their devices with the device that is wanted.
-pub fn examine(manifest: &Manifest, wanted: &str) -> Finding {
-    compare(manifest, wanted).unwrap_or_else(|failure| Finding::failed(CHECK, &failure))
+/// Compares what the processes had on their devices with the device that is wanted, kernels that are not stopped too.
+pub fn examine(snapshot: &Snapshot, wanted: &str) -> Vec<Finding> {
+    compare_with(snapshot, wanted, Kernels::All).unwrap_or_else(|failure| vec![Finding::failed(CHECK, &failure)])
 }
 
-/// As [`examine`]; a device that is not there at all is a failure.
-pub fn compare(manifest: &Manifest, wanted: &str) -> Result<Finding, Failure> {
-    let summaries = inspect::summaries(manifest)?;
+/// As [`examine`], but for kernels that are not stopped; a device that is not there at all is a failure.
+pub fn compare(snapshot: &Snapshot, wanted: &str) -> Result<Vec<Finding>, Failure> {
+    compare_with(snapshot, wanted, Kernels::Stopped)
+}
+
+/// Which kernels are compared with the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernels {
+    Stopped,
+    All,
+}
+
+fn compare_with(snapshot: &Snapshot, wanted: &str, which: Kernels) -> Result<Vec<Finding>, Failure> {
+    let summaries = inspect::summaries(snapshot.manifest())?;
     if summaries.is_empty() {
-        return Ok(Finding::ok(CHECK, "none is needed: no process had made a CUDA call"));
+        return Ok(vec![Finding::ok(
+            CHECK,
+            "none is needed: no process had made a CUDA call",
+        )]);
     }
-    with_device(wanted, |device| judge(&summaries, device))
+    with_device(wanted, |device| {
+        let mut findings = vec![judge(&summaries, device)];
+        let lacks = kernels::lacks(device);
+        if !lacks.is_empty() {
+            let states = snapshot.device_states(summaries.iter().map(|summary| summary.pid))?;
+            findings.extend(kernels::stopped(&states, &lacks));
+            if which == Kernels::All {
+                findings.extend(kernels::others(&states, &lacks));
+            }
+        }
+        Ok(findings)
+    })
 }
 
 /// Is there a device with room for processes of which each has so many bytes? Nobody knows yet what kinds of devices can go on with them.
-pub fn has_room(sizes: &[u64], wanted: &str) -> Result<Finding, Failure> {
-    with_device(wanted, |device| judge_room(sizes, device))
+pub fn has_room(sizes: &[u64], wanted: &str) -> Result<Vec<Finding>, Failure> {
+    with_device(wanted, |device| Ok(vec![judge_room(sizes, device)]))
 }
 
 /// Looks at the device that is meant; one that is not there at all is a failure.
-fn with_device(wanted: &str, look: impl FnOnce(&Value) -> Finding) -> Result<Finding, Failure> {
+fn with_device(
+    wanted: &str,
+    look: impl FnOnce(&Value) -> Result<Vec<Finding>, Failure>,
+) -> Result<Vec<Finding>, Failure> {
     let all = devices::list(&Installation::find()?)?;
     devices::require_among(&all, wanted)?;
     // What the server takes for `auto`: the first GPU, else the CPU.
@@ -41,13 +70,13 @@ fn with_device(wanted: &str, look: impl FnOnce(&Value) -> Finding) -> Result<Fin
         _ => devices::is_called(device["id"].as_str().unwrap_or_default(), wanted),
     };
     let Some(device) = all.iter().find(is_meant) else {
-        return Ok(Finding::problem(
+        return Ok(vec![Finding::problem(
             CHECK,
             "this machine has no device",
             "`hetckpt devices` lists them",
-        ));
+        )]);
     };
-    Ok(look(device))
+    look(device)
 }
 
 fn judge(summaries: &[Summary], device: &Value) -> Finding {

@@ -3,6 +3,7 @@
 
 pub mod build_id;
 mod device;
+mod kernels;
 mod connections;
 pub mod files;
 mod processes;
@@ -34,7 +35,7 @@ pub fn examine(snapshot: &Snapshot, options: &Check) -> Result<Vec<Finding>, Fai
     let criu = Criu::find().ok();
     let mut findings = vec![intact(snapshot)];
     findings.extend(doctor::to_restore());
-    findings.push(device::examine(snapshot.manifest(), &options.device));
+    findings.extend(device::examine(snapshot, &options.device));
     findings.push(processor::examine(criu.as_ref(), &folder, &needs));
     let allowed = Allowed {
         adaptation: &options.adaptation,
@@ -74,7 +75,7 @@ pub fn require(
     let folder = snapshot.descriptions(scratch)?;
     let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
     let (plan, mut findings) = of_this_machine(snapshot, &needs, allowed);
-    findings.push(device::compare(snapshot.manifest(), device)?);
+    findings.extend(device::compare(snapshot, device)?);
     match finding::refusal(&findings) {
         Some(failure) => Err(failure),
         None => Ok(Restorable { needs, plan }),
@@ -109,7 +110,7 @@ pub fn offer(offer: &Offer, wanted: &Wanted<'_>) -> Result<(), Failure> {
     }
     findings.push(room::examine_bytes(offer.estimated_bytes, 0));
     if !offer.device_bytes.is_empty() {
-        findings.push(device::has_room(&offer.device_bytes, wanted.device)?);
+        findings.extend(device::has_room(&offer.device_bytes, wanted.device)?);
     }
     finding::refusal(&findings).map_or(Ok(()), Err)
 }
@@ -130,7 +131,7 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     if !wanted.any_processor {
         findings.push(processor::examine(Criu::find().ok().as_ref(), &folder, &needs));
     }
-    findings.push(device::compare(snapshot.manifest(), wanted.device)?);
+    findings.extend(device::compare(snapshot, wanted.device)?);
     finding::refusal(&findings).map_or(Ok(()), Err)
 }
 

@@ -93,7 +93,7 @@ fn stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<String, Failu
 }
 
 /// Addresses for a module's variables, as a device server would give them to the first module of a program.
-fn addresses(module: &Module) -> std::collections::BTreeMap<String, u64> {
+pub fn addresses(module: &Module) -> std::collections::BTreeMap<String, u64> {
     let mut next = 0x2000_0000_0000_u64;
     let mut place = |global: &hetckpt_ir::module::Global| {
         let address = next.next_multiple_of(u64::from(global.align_bytes.max(1)));

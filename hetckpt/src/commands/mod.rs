@@ -14,7 +14,7 @@ pub mod inspect;
 pub mod devices;
 mod doctor;
 mod check;
-mod kernel;
+pub mod kernel;
 
 use std::process::ExitCode;
 
