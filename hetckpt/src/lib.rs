@@ -4,6 +4,11 @@
 //!
 //! A library only for `main.rs` and for the fuzz targets of what reads bytes from outside ([`parsers`]): it promises nothing to anybody else.
 
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "nothing here is for others: the program and fuzz targets take what comes"
+)]
+
 mod cli;
 mod exit;
 mod output;

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hetckpt_ring::control_socket::ControlSocket;
@@ -43,7 +43,7 @@ pub fn follow(pid: i32) -> Result<(), Failure> {
 }
 
 /// Gives the reason if that cannot be done.
-fn run_again(folder: &PathBuf) -> Failure {
+fn run_again(folder: &Path) -> Failure {
     let cannot = |e: std::io::Error| Failure::new("HK0804", "cannot run this command again").note(e.to_string());
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -77,7 +77,7 @@ fn folder_for(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf 
     }
 }
 
-fn is_served(pid: i32, folder: &PathBuf) -> bool {
+fn is_served(pid: i32, folder: &Path) -> bool {
     let path = u32::try_from(pid).ok().map(|pid| socket_path(folder, pid));
     path.is_some_and(|path| ControlSocket::connect(&path).is_ok())
 }
