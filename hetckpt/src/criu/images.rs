@@ -18,7 +18,11 @@ use crate::criu::image_messages::{
 };
 
 /// Largest image that is read: descriptions of processes and files, never their memory.
-const MAX_IMAGE_BYTES: u64 = 256 << 20;
+const MAX_IMAGE_BYTES: u64 = 64 << 20;
+/// Most messages of an image: short ones take more memory than room in the image, and packed they take none.
+const MAX_MESSAGES: usize = 4 << 20;
+/// Most bytes that the messages of an image take when they are decoded.
+const MAX_DECODED_BYTES: usize = 1 << 30;
 /// Longest command line that is looked up, bytes.
 const MAX_COMMAND_BYTES: u64 = 1 << 20;
 /// First word of an image of most kinds; the inventory has only its own.
@@ -106,6 +110,9 @@ impl Images<'_> {
     /// The messages of an image, decoded.
     pub fn entries<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>, String> {
         let raw = self.raw(name, magic)?;
+        if raw.len() > MAX_DECODED_BYTES / size_of::<M>().max(1) {
+            return Err(format!("{name} has too many entries"));
+        }
         let decoded = raw.iter().map(|bytes| M::decode(bytes.as_slice()));
         decoded.collect::<Result<_, _>>().map_err(|e| format!("{name}: {e}"))
     }
@@ -210,6 +217,9 @@ fn split(bytes: &[u8], magic: u32) -> Result<Vec<Vec<u8>>, &'static str> {
     }
     let mut messages = vec![];
     while !rest.is_empty() {
+        if messages.len() == MAX_MESSAGES {
+            return Err("has too many entries");
+        }
         let message = word(&mut rest).and_then(|size| rest.split_at_checked(usize::try_from(size).ok()?));
         let (message, tail) = message.ok_or("is truncated")?;
         messages.push(message.to_vec());
@@ -356,5 +366,23 @@ mod tests {
         let mut huge = full;
         huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(split(&huge, PSTREE_MAGIC).is_err());
+    }
+
+    #[test]
+    fn images_of_nothing_but_lengths_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |num_messages: usize| {
+            let lengths = vec![0; num_messages * 4];
+            fs::write(
+                folder.path().join("files.img"),
+                [image(FILES_MAGIC, &[]), lengths].concat(),
+            )
+            .unwrap();
+            Images(folder.path()).entries::<FileEntry>("files.img", FILES_MAGIC)
+        };
+        assert_eq!(put(7).unwrap().len(), 7);
+        for too_many in [MAX_DECODED_BYTES / size_of::<FileEntry>() + 1, MAX_MESSAGES + 1] {
+            assert!(put(too_many).unwrap_err().contains("too many"));
+        }
     }
 }
