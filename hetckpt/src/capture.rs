@@ -295,4 +295,15 @@ fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
             failure_code: "HK0903",
         },
     )
+    .map_err(with_missing_privileges)
+}
+
+/// CRIU says little where it has no privileges at all.
+fn with_missing_privileges(failure: Failure) -> Failure {
+    if nix::unistd::geteuid().is_root() || namespaces::is_inside() {
+        return failure;
+    }
+    failure
+        .note("CRIU needs root here: the program has no namespaces of its own")
+        .help("start programs with `hetckpt run`, which makes namespaces for users who are not root, or dump as root")
 }

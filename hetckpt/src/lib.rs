@@ -27,6 +27,7 @@ mod server_client;
 mod archive_error;
 mod snapshot_files;
 mod snapshot;
+mod module_addresses;
 mod criu;
 mod carried;
 mod finding;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use procfs::process::Process;
 
 use crate::diagnostic::Failure;
@@ -33,6 +33,7 @@ impl Target {
         if matches!(stat.state, 'Z' | 'X') {
             return Err(no_such(pid).note("it has ended and waits for its parent to notice"));
         }
+        ensure_is_ours(&process)?;
         if !runs_under_shim(&process) {
             let pid = pids::called(pid);
             return Err(Failure::new("HK0802", format!("process {pid} was not started under hetckpt"))
@@ -127,6 +128,19 @@ fn is_stopped(pid: i32) -> bool {
 fn no_such(pid: i32) -> Failure {
     Failure::new("HK0801", format!("there is no process {}", pids::called(pid)))
         .help("`hetckpt ps` lists programs that can be dumped")
+}
+
+/// Fails if only others may look into the process.
+fn ensure_is_ours(process: &Process) -> Result<(), Failure> {
+    let own = geteuid();
+    let owner = process.status().map_or(own.as_raw(), |status| status.euid);
+    if own.is_root() || owner == own.as_raw() {
+        return Ok(());
+    }
+    let pid = pids::called(process.pid);
+    Err(Failure::new("HK0811", format!("process {pid} is of user {owner}"))
+        .state(format!("the program (pid {pid}) runs on"))
+        .help("do it as that user, or as root"))
 }
 
 /// True if `process` was started so that it loads our `libcuda.so.1` at its first CUDA call, or one of its tree has a server.

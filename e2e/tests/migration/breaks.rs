@@ -84,6 +84,11 @@ fn serve_killed(context: &mut Context) -> Result<()> {
     let source = Source::start(&context.sandbox, &SPIN, "cpu")?;
     let migration = Running::start(source.migrate(&node)?)?;
     serve.wait_for(": released")?;
+    // Before it has noted which process the restore is, nobody could tell later whether that began.
+    let deadline = Instant::now() + PATIENCE;
+    while !node.records().iter().any(|(record, _)| record["restore"].is_object()) {
+        ensure!(Instant::now() < deadline, "no restore is noted: {}", serve.said());
+    }
     serve.kill()?;
     let _serve = node.serve(&SERVE)?;
     let outcome = migration

@@ -18,8 +18,8 @@ use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::Work;
 use serde_json::Value;
 
-use crate::commands::kernel::addresses;
 use crate::finding::Finding;
+use crate::module_addresses::addresses;
 
 const CHECK: &str = "device-kernels";
 /// Where a kernel starts that has not been started.

@@ -13,6 +13,7 @@ use hetckpt_ir::text::print;
 use crate::cli::{Kernel as Options, Stage};
 use crate::diagnostic::Failure;
 use crate::install::Installation;
+use crate::module_addresses::addresses;
 use crate::output;
 
 /// Shared memory's first address as generated PTX sees it on the architectures of today; a device is asked at run time.
@@ -90,17 +91,6 @@ fn stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<String, Failu
                 .map_err(|e| refused(e.to_string()).unsupported())
         }
     }
-}
-
-/// Addresses for a module's variables, as a device server would give them to the first module of a program.
-pub fn addresses(module: &Module) -> std::collections::BTreeMap<String, u64> {
-    let mut next = 0x2000_0000_0000_u64;
-    let mut place = |global: &hetckpt_ir::module::Global| {
-        let address = next.next_multiple_of(u64::from(global.align_bytes.max(1)));
-        next = address + global.size_bytes;
-        (global.name.clone(), address)
-    };
-    module.globals.iter().map(&mut place).collect()
 }
 
 /// The CPU code generator is a shared object that only the device server loads, so the server is asked.

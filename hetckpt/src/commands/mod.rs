@@ -14,7 +14,7 @@ pub mod inspect;
 pub mod devices;
 mod doctor;
 mod check;
-pub mod kernel;
+mod kernel;
 
 use std::process::ExitCode;
 
