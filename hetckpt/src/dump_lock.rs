@@ -1,6 +1,7 @@
 //! One dump of a program at a time: a second one would let the tree run on, when CRIU refuses it, in the middle of the first.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -46,24 +47,32 @@ impl Drop for DumpLock {
     }
 }
 
+/// So that the user whose folder it is can take the lock, should root be killed. A file that root has elsewhere, under another name, is
+/// nobody's to have.
+fn give_to_owner_of_folder(file: &File, path: &Path) -> io::Result<()> {
+    let (found, folder) = (file.metadata()?, fs::metadata(path.parent().unwrap_or(path))?);
+    if found.uid() == folder.uid() {
+        return Ok(());
+    }
+    if !found.is_file() || found.nlink() > 1 || found.len() > 0 {
+        return Err(io::Error::other("it is no lock of ours"));
+    }
+    fchown(file, Some(folder.uid()), Some(folder.gid()))
+}
+
 /// The file at `path`, locked; `None` if somebody else has it.
-fn lock_file(path: &Path) -> std::io::Result<Option<File>> {
+fn lock_file(path: &Path) -> io::Result<Option<File>> {
     loop {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            // Whose directory it is may put a link there.
-            .custom_flags(libc::O_NOFOLLOW)
+            // Whose directory it is may put a link there, or a pipe.
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)?;
-        let owner = path
-            .parent()
-            .and_then(|folder| fs::metadata(folder).ok())
-            .map(|folder| (folder.uid(), folder.gid()));
-        if let Some((uid, gid)) = owner.filter(|_| geteuid().is_root()) {
-            // So that its user can take it, should we be killed.
-            fchown(&file, Some(uid), Some(gid))?;
+        if geteuid().is_root() {
+            give_to_owner_of_folder(&file, path)?;
         }
         match file.try_lock() {
             Ok(()) => {}
@@ -93,5 +102,26 @@ mod tests {
         drop(DumpLock(vec![(path.clone(), first)]));
         assert!(!path.exists());
         assert!(lock_file(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn root_gives_away_its_lock_and_nothing_else() {
+        const USER: u32 = 7;
+        if !geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, secret) = (dir.path().join("run"), dir.path().join("secret"));
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::chown(&folder, Some(USER), Some(USER)).unwrap();
+        let lock = lock_file(&folder.join("dump-7.lock")).unwrap().unwrap();
+        assert_eq!(lock.metadata().unwrap().uid(), USER);
+        File::create(&secret).unwrap();
+        fs::hard_link(&secret, folder.join("dump-8.lock")).unwrap();
+        std::os::unix::fs::symlink(&secret, folder.join("dump-9.lock")).unwrap();
+        for name in ["dump-8.lock", "dump-9.lock"] {
+            assert!(lock_file(&folder.join(name)).is_err(), "{name}");
+        }
+        assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);
     }
 }
