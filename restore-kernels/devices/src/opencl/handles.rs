@@ -3,6 +3,7 @@
 
 use std::ffi::{CString, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 use opencl3::command_queue as queue_api;
 use opencl3::context::context as context_api;
@@ -221,15 +222,25 @@ impl CommandQueue {
         queue_api::flush(self.0).named("clFlush")
     }
 
-    /// Gives a kernel with its arguments to the queue.
+    /// Gives a kernel with its arguments to the queue, also behind the commands `behind`.
     ///
     /// # Safety
     /// The kernel's arguments are such that it stays within their memory.
-    pub unsafe fn launch(&self, kernel: &Kernel, global: &[usize; 3], local: &[usize; 3]) -> Result<Event> {
+    pub unsafe fn launch(
+        &self,
+        kernel: &Kernel,
+        global: &[usize; 3],
+        local: &[usize; 3],
+        behind: &[Arc<Event>],
+    ) -> Result<Event> {
         let (offset, global, local) = (ptr::null(), global.as_ptr(), local.as_ptr());
-        // SAFETY: three sizes each; the rest is the caller's.
+        let behind: Vec<cl_event> = behind.iter().map(|event| event.0).collect();
+        // An empty list has no address.
+        let first = behind.first().map_or(ptr::null(), ptr::from_ref);
+        let num = behind.len() as u32;
+        // SAFETY: three sizes each, and as many events as said; the rest is the caller's.
         let event =
-            unsafe { queue_api::enqueue_nd_range_kernel(self.0, kernel.0, 3, offset, global, local, 0, ptr::null()) };
+            unsafe { queue_api::enqueue_nd_range_kernel(self.0, kernel.0, 3, offset, global, local, num, first) };
         event.named("clEnqueueNDRangeKernel").map(Event)
     }
 

@@ -24,6 +24,7 @@ mod arguments;
 mod slices;
 mod pausing;
 mod host_clock;
+mod grids;
 mod queue;
 mod flight;
 mod capture;
@@ -80,6 +81,8 @@ pub struct OpenClOptions {
     pub il_compiler: Option<IlCompiler>,
     /// Gives SPIR-V to a device that takes OpenCL C as well, for tests.
     pub prefer_il: bool,
+    /// Takes the device for one that mixes grids up ([`grids`]), for tests.
+    pub mixes_grids: bool,
 }
 
 /// Limits of a device.
@@ -110,6 +113,8 @@ struct OpenClInner {
     pausing: Pausing,
     clock: HostClock,
     words: WordsPool,
+    /// Launches of one kernel with different grids must not be under way together ([`grids`]).
+    mixes_grids: bool,
     /// Launches that were dropped while they ran.
     graves: Mutex<Vec<Grave>>,
     /// For lists and what has stopped.
@@ -195,6 +200,7 @@ impl OpenClDevice {
             clock: HostClock::new(&context, arena.is_shared())?,
             limits,
             words: WordsPool::default(),
+            mixes_grids: options.mixes_grids || grids::are_mixed_up(id),
             graves: Mutex::default(),
             transfers: context.queue()?,
             arena,

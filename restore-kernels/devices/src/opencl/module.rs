@@ -12,6 +12,7 @@ use super::arena::Arena;
 use super::cache;
 use super::capabilities::OpenClCapabilities;
 use super::failure::ClFailure;
+use super::grids::UnderWay;
 use super::handles::{Context, Kernel, Program};
 use super::lock;
 use super::program_form::ProgramForm;
@@ -35,6 +36,8 @@ pub(super) struct OpenClKernel {
 pub(super) struct Built {
     pub kernel: Kernel,
     pub num_buffers: u32,
+    /// Noted only where [`super::grids`] wants it.
+    pub under_way: UnderWay,
 }
 
 /// What callers hold of it.
@@ -129,6 +132,7 @@ impl Builder {
         Ok(Built {
             kernel: kernel.map_err(|e| format!("{}: {}", e.call, e.reason()))?,
             num_buffers,
+            under_way: UnderWay::default(),
         })
     }
 

@@ -177,28 +177,38 @@ impl OpenClQueue {
         let Built {
             kernel: handle,
             num_buffers,
+            under_way,
         } = &mut *built;
         let values = Values {
             arena: &values.arena[..*num_buffers as usize],
             ..*values
         };
         arguments::set(handle, &kernel.program, &values)?;
+        let mixes_grids = self.device.mixes_grids;
+        let shape = (plan.global, plan.local);
+        let behind = match mixes_grids {
+            true => under_way.before(shape),
+            false => vec![],
+        };
         #[allow(unsafe_code, reason = "starts a kernel")]
         // SAFETY: all arguments are set as the generated kernel expects them; their buffers are kept by the flight. That the
         // program's own accesses stay in its memory is the program's affair, as on any device.
-        let event = unsafe { self.commands.launch(handle, &plan.global, &plan.local) }?;
+        let event = unsafe { self.commands.launch(handle, &plan.global, &plan.local, &behind) }?;
+        let kernel = Arc::new(event);
+        if mixes_grids {
+            under_way.note(shape, kernel.clone());
+        }
         drop(built);
         let fetched = words.fetch_counts(&self.commands);
         let fetched = fetched.and_then(|fetched| self.commands.flush().map(|()| fetched));
         match fetched {
             Ok(end) => {
-                let kernel = Arc::new(event);
                 let end = end.map_or_else(|| kernel.clone(), Arc::new);
                 Ok(Started { kernel, end })
             }
             Err(error) => {
                 // It runs, so its buffers must stay until it has ended.
-                let _ = event.wait();
+                let _ = kernel.wait();
                 Err(error)
             }
         }

@@ -112,7 +112,7 @@ impl SelfTest {
         kernel.set_value(3, &DEVICE_BASE.to_ne_bytes())?;
         #[allow(unsafe_code, reason = "starts a kernel")]
         // SAFETY: the kernel writes to the first words of three pieces of memory that are there.
-        let event = unsafe { self.queue.launch(&kernel, &[1; 3], &[1; 3]) }?;
+        let event = unsafe { self.queue.launch(&kernel, &[1; 3], &[1; 3], &[]) }?;
         event.wait()
     }
 
@@ -147,7 +147,7 @@ impl SelfTest {
         kernel.set_value(2, &limit.to_ne_bytes())?;
         #[allow(unsafe_code, reason = "starts a kernel")]
         // SAFETY: the kernel reads the word and counts in the three words of `seen`; it ends by itself.
-        let event = unsafe { self.queue.launch(&kernel, &[self.num_groups, 1, 1], &[1; 3]) }?;
+        let event = unsafe { self.queue.launch(&kernel, &[self.num_groups, 1, 1], &[1; 3], &[]) }?;
         self.queue.flush()?;
         wait_begun(&event);
         std::thread::sleep(HEAD_START);

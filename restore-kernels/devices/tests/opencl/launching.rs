@@ -4,8 +4,9 @@ use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_devices::device::{Device as _, Outcome};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_devices::opencl::OpenClOptions;
 
-use crate::fixture::{left, on_devices, rest};
+use crate::fixture::{left, on_devices, on_devices_with, rest};
 use crate::programs::{expected, plain, steps};
 
 #[test]
@@ -30,6 +31,37 @@ fn many_small_launches_run_in_order() {
         assert!(launches.iter().all(|launch| launch.is_done()));
         let wanted = (0..2000u64).fold(first, |value, i| value.wrapping_mul(3).wrapping_add(i));
         assert_eq!(bench.results(64), [wanted; 64]);
+    });
+}
+
+/// As in one queue, though they are in two.
+#[test]
+fn grids_that_must_not_meet_run_in_order() {
+    const TEXT: &str = "
+        typedef struct { ulong out; ulong add; } P;
+        __kernel void plain(__global uchar *arena, ulong arena_base, P p MORE_ARENAS) {
+            const ulong out = p.out + 8 * get_local_id(0);
+            if (get_group_id(0) == 0) GLOBAL(ulong, out) = GLOBAL(ulong, out) * 3 + p.add;
+        }";
+    let options = OpenClOptions {
+        mixes_grids: true,
+        ..OpenClOptions::default()
+    };
+    on_devices_with(&options, |bench| {
+        let kernel = bench.device.load(&plain(TEXT)).unwrap();
+        let queues = [(); 2].map(|()| bench.device.create_queue(0).unwrap());
+        bench.clear(32);
+        let first = bench.results(1)[0];
+        let launch = |i: u64| {
+            let which = i as usize % 2;
+            queues[which].launch(bench.launch(&kernel, [1, 300][which], 32, i))
+        };
+        let launches: Vec<_> = (0..300).map(|i| launch(i).unwrap()).collect();
+        for launch in &launches {
+            assert!(left(launch.wait()).is_finished());
+        }
+        let wanted = (0..300u64).fold(first, |value, i| value.wrapping_mul(3).wrapping_add(i));
+        assert_eq!(bench.results(32), [wanted; 32]);
     });
 }
 
