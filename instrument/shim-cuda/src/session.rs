@@ -319,7 +319,7 @@ impl Session {
     /// Forgets them.
     pub fn forget_variables(&self, description: &ModuleDescription) {
         let mut memory = self.memory();
-        for global in &description.globals {
+        for global in description.globals.iter().filter(|global| global.size_bytes > 0) {
             memory.remove(global.addr);
         }
         drop(memory);

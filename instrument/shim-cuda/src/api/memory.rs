@@ -53,18 +53,19 @@ fn free(current: Current, addr: u64) -> Outcome {
     if addr == 0 {
         return Ok(());
     }
-    is_allocation(&current, addr)?;
-    current.session.call(Command::Free { addr })?;
-    current.session.memory().remove(addr);
-    Ok(())
+    forget_allocation(&current, addr)?;
+    current.session.call(Command::Free { addr }).map(|_| ())
 }
 
-fn is_allocation(current: &Current, addr: u64) -> Outcome {
-    let range = current.session.memory().starting_at(addr);
+/// Forgets an allocation *before* the server hears of it: once freed, the address may be another thread's new allocation.
+fn forget_allocation(current: &Current, addr: u64) -> Outcome {
+    let mut memory = current.session.memory();
+    let range = memory.starting_at(addr);
     range
         .filter(|range| range.kind == RangeKind::Allocation)
-        .map(|_| ())
-        .ok_or(CuResult::INVALID_VALUE)
+        .ok_or(CuResult::INVALID_VALUE)?;
+    memory.remove(addr);
+    Ok(())
 }
 
 fn info(current: Current, free: Out<u64>, total: Out<u64>) -> Outcome {
@@ -102,7 +103,6 @@ fn free_async(current: Current, addr: u64, stream: Handle) -> Outcome {
     if addr == 0 {
         return Ok(());
     }
-    is_allocation(&current, addr)?;
-    current.session.memory().remove(addr);
+    forget_allocation(&current, addr)?;
     current.session.send(Command::FreeAsync { addr, stream })
 }

@@ -19,6 +19,10 @@ pub const ALL: &[Case] = &[
         refuses_calls_before_initialisation,
     ),
     ("copies_go_there_and_back", copies_go_there_and_back),
+    (
+        "freed_memory_may_be_another_threads_at_once",
+        freed_memory_may_be_another_threads_at_once,
+    ),
     ("rows_keep_their_pitch", rows_keep_their_pitch),
     ("kernels_get_their_parameters", kernels_get_their_parameters),
     (
@@ -137,6 +141,20 @@ fn copies_go_there_and_back() {
     assert_eq!(read_words(addr, 16)[15], 0);
     cu!(cuMemsetD32_v2(addr + 4, 0, 16) => INVALID_VALUE);
     cu!(cuMemFree_v2(0));
+}
+
+fn freed_memory_may_be_another_threads_at_once() {
+    let context = context();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(move || {
+                cu!(cuCtxSetCurrent(context));
+                for _ in 0..5000 {
+                    cu!(cuMemFree_v2(alloc(512)));
+                }
+            });
+        }
+    });
 }
 
 fn rows_keep_their_pitch() {

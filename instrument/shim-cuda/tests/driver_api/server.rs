@@ -58,6 +58,8 @@ pub fn serve(pid: u32) {
     let mut device = Device {
         memory: vec![0; MEMORY_BYTES],
         next: BASE + 4096,
+        sizes: HashMap::new(),
+        freed: vec![],
         pinned: HashMap::new(),
         side,
         pid,
@@ -123,6 +125,10 @@ fn description() -> ModuleDescription {
 struct Device {
     memory: Vec<u8>,
     next: u64,
+    /// Allocations by address.
+    sizes: HashMap<u64, u64>,
+    /// What was freed, and is given out again to whoever wants as much next.
+    freed: Vec<u64>,
     pinned: HashMap<u64, File>,
     side: ServerSide,
     pid: u32,
@@ -138,15 +144,28 @@ impl Device {
         }
     }
 
+    fn allocate(&mut self, size_bytes: u64) -> Option<u64> {
+        if let Some(place) = self.freed.iter().position(|addr| self.sizes[addr] == size_bytes) {
+            return Some(self.freed.swap_remove(place));
+        }
+        let addr = self.next;
+        if addr + size_bytes > BASE + MEMORY_BYTES as u64 {
+            return None;
+        }
+        self.next += size_bytes.next_multiple_of(512);
+        self.sizes.insert(addr, size_bytes);
+        Some(addr)
+    }
+
     fn run(&mut self, command: Command) -> (u32, Reply) {
         let reply = match command {
-            Command::Malloc { size_bytes } if self.next + size_bytes > BASE + MEMORY_BYTES as u64 => {
-                return (2, Reply::Nothing);
-            }
-            Command::Malloc { size_bytes } => {
-                let addr = self.next;
-                self.next += size_bytes.next_multiple_of(512);
-                Reply::Address(addr)
+            Command::Malloc { size_bytes } => match self.allocate(size_bytes) {
+                Some(addr) => Reply::Address(addr),
+                None => return (2, Reply::Nothing),
+            },
+            Command::Free { addr } => {
+                self.freed.push(addr);
+                Reply::Nothing
             }
             Command::ModuleLoad { .. } => {
                 self.write(VARIABLE, &5_u32.to_le_bytes());
