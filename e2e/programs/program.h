@@ -15,7 +15,8 @@
 #include <string>
 #include <vector>
 
-enum ExitCode { EXIT_PASS = 0, EXIT_FAIL = 1, EXIT_ERROR = 2 };
+// `EXIT_UNTOLD`: the work is done, and standard output did not take the result.
+enum ExitCode { EXIT_PASS = 0, EXIT_FAIL = 1, EXIT_ERROR = 2, EXIT_UNTOLD = 3 };
 
 // Ends the program with the failed call's text and the runtime's explanation.
 #define CHECK_CUDA(call) check_cuda((call), #call, __FILE__, __LINE__)
@@ -148,6 +149,10 @@ class Digest {
 inline int finish(const Arguments &arguments, const Digest &digest, bool correct)
 {
     printf("%s: digest %016" PRIx64 " %s\n", arguments.program(), digest.value(), correct ? "PASS" : "FAIL");
+    if (fflush(stdout)) {
+        perror("standard output");
+        return EXIT_UNTOLD;
+    }
     return correct ? EXIT_PASS : EXIT_FAIL;
 }
 

@@ -33,6 +33,8 @@ const ATTEMPTS: u32 = 4;
 const SHORT: TestProgram = TestProgram { lasts: 1, ..SPIN };
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
+/// And of one whose standard output did not take its result.
+const UNTOLD: i32 = 3;
 
 /// Who.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,8 @@ impl Fault {
     fn may_end_with(self, code: i32) -> bool {
         match code {
             CUDA_ERROR => self.kills(Here(Server)) || self.kills(There(Server)),
+            // What a program prints there lies on the same disk.
+            UNTOLD => matches!(self, DepotFull),
             // Killed while the program runs code of CRIU's, it leaves the program there.
             _ if INJECTED.contains(&code) => self.kills(Here(Criu)),
             _ => code == 128 + 9 && self.kills(Here(Program)),
