@@ -18,6 +18,7 @@ use anyhow::Result;
 use crate::installation::Requirement;
 use crate::random::{Random, seed};
 use crate::sandbox::Sandbox;
+use crate::user;
 
 /// Time after which a test has failed, and whatever it started is killed.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -130,6 +131,10 @@ pub fn main(tests: Vec<Test>) -> ExitCode {
     if selection.list {
         tests.iter().for_each(|test| println!("{}: test", test.name));
         return ExitCode::SUCCESS;
+    }
+    if let Err(error) = user::find() {
+        eprintln!("{error:#}");
+        return ExitCode::FAILURE;
     }
     let seed = seed();
     println!("\nrunning {} tests, HETCKPT_SEED={seed}", tests.len());

@@ -10,25 +10,26 @@ use nix::unistd::User;
 /// The variable that names the user.
 const VARIABLE: &str = "HETCKPT_E2E_USER";
 
-/// The user, if it is not the tests' own.
+static FOUND: OnceLock<Option<User>> = OnceLock::new();
+
+/// Looks the user up, once, before any test.
 ///
-/// # Panics
+/// # Errors
 /// If there is no user of the name that is given.
-#[must_use]
-#[allow(clippy::panic, reason = "no test could say more of it")]
-pub fn tested() -> Option<&'static User> {
-    static FOUND: OnceLock<Option<User>> = OnceLock::new();
-    let find = || find().unwrap_or_else(|error| panic!("{VARIABLE}: {error:#}"));
-    FOUND.get_or_init(find).as_ref()
+pub fn find() -> Result<()> {
+    let name = std::env::var(VARIABLE).unwrap_or_default();
+    let user = match name.is_empty() {
+        true => None,
+        false => Some(User::from_name(&name)?.with_context(|| format!("{VARIABLE}: there is no user {name}"))?),
+    };
+    FOUND.get_or_init(|| user);
+    Ok(())
 }
 
-fn find() -> Result<Option<User>> {
-    let name = std::env::var(VARIABLE).unwrap_or_default();
-    if name.is_empty() {
-        return Ok(None);
-    }
-    let user = User::from_name(&name)?.with_context(|| format!("there is no user {name}"))?;
-    Ok(Some(user))
+/// The user, if it is not the tests' own.
+#[must_use]
+pub fn tested() -> Option<&'static User> {
+    FOUND.get()?.as_ref()
 }
 
 /// Has `command` run as that user.
@@ -42,4 +43,12 @@ pub fn equip(command: &mut Command) {
 #[must_use]
 pub fn owner() -> String {
     tested().map_or("0:0".to_owned(), |user| format!("{}:{}", user.uid, user.gid))
+}
+
+/// Options with which `nsenter` becomes that user.
+#[must_use]
+pub fn nsenter_options() -> Vec<String> {
+    tested().map_or(vec![], |user| {
+        vec![format!("--setuid={}", user.uid), format!("--setgid={}", user.gid)]
+    })
 }

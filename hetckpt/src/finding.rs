@@ -130,3 +130,14 @@ fn line(finding: &Finding) -> String {
         help.unwrap_or_default()
     )
 }
+
+/// The first few of `names`, and how many there are beside.
+pub fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    const MAX_NAMED: usize = 5;
+    let num_more = names.len().saturating_sub(MAX_NAMED);
+    let mut text = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    if num_more > 0 {
+        text.push_str(&format!(", and {num_more} more"));
+    }
+    text
+}

@@ -3,13 +3,13 @@
 //! Where it is the program's environment tells (`hetckpt_ring::runtime_dir`), not ours. CRIU's plugin, the guardian and all else that a dump starts
 //! must look there too, so this very command is run again, with that directory named.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hetckpt_ring::control_socket::ControlSocket;
-use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
+use hetckpt_ring::runtime_dir::{runtime_dir, runtime_dir_of, socket_path};
 use procfs::process::Process;
 
 use crate::diagnostic::Failure;
@@ -58,41 +58,10 @@ fn named_by(pid: i32) -> Option<PathBuf> {
     let process = Process::new(pid).ok()?;
     let uid = process.status().ok()?.euid;
     let environment = process.environ().ok()?;
-    let variable = |name: &str| {
-        environment
-            .get(OsStr::new(name))
-            .filter(|value| !value.is_empty())
-            .cloned()
-    };
-    Some(folder_for(uid, variable))
-}
-
-/// As `hetckpt_ring::runtime_dir` has it for itself.
-fn folder_for(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    match (variable(VARIABLE), variable("XDG_RUNTIME_DIR")) {
-        (Some(folder), _) => folder.into(),
-        (None, _) if uid == 0 => PathBuf::from("/run/hetckpt"),
-        (None, Some(folder)) => PathBuf::from(folder).join("hetckpt"),
-        (None, None) => PathBuf::from(format!("/tmp/hetckpt-{uid}")),
-    }
+    Some(runtime_dir_of(uid, |name| environment.get(OsStr::new(name)).cloned()))
 }
 
 fn is_served(pid: i32, folder: &Path) -> bool {
     let path = u32::try_from(pid).ok().map(|pid| socket_path(folder, pid));
     path.is_some_and(|path| ControlSocket::connect(&path).is_ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_is_where_the_program_looks_for_it() {
-        let own = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        assert_eq!(folder_for(nix::unistd::geteuid().as_raw(), own), runtime_dir());
-        assert_eq!(folder_for(1000, |_| None), PathBuf::from("/tmp/hetckpt-1000"));
-        let of_session = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into());
-        assert_eq!(folder_for(7, of_session), PathBuf::from("/run/user/7/hetckpt"));
-        assert_eq!(folder_for(0, of_session), PathBuf::from("/run/hetckpt"));
-    }
 }

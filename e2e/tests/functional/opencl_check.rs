@@ -5,7 +5,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
@@ -16,8 +15,7 @@ use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use serde_json::Value;
 
-const CALLS: &str = include_str!("opencl_refusals/calls.c");
-const FAULTY_OPENCL: &str = include_str!("opencl_refusals/faulty_opencl.c");
+use crate::opencl_refusals::{compile_calls, compile_faulty_opencl};
 
 /// Two kernels, of which the first is launched, and goes round `STEP` for ever; the other needs double precision.
 const KERNELS: &str = ".version 8.0\n.target sm_80\n.address_size 64
@@ -60,16 +58,6 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-fn compile(sandbox: &Sandbox, name: &str, source: &str, options: &[&str]) -> Result<PathBuf> {
-    let (file, program) = (sandbox.path(&format!("{name}.c")), sandbox.path(name));
-    fs::write(&file, source)?;
-    let mut command = Command::new("gcc");
-    command.args(["-O1", "-o"]).arg(&program).arg(&file);
-    let output = command.args(options).output().context("gcc cannot be run")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(program)
-}
-
 /// An archive of a program that was stopped in kernel `k`, on the CPU.
 fn dumped(sandbox: &Sandbox, calls: &Path, step: &str) -> Result<PathBuf> {
     let ptx = sandbox.path("kernels.ptx");
@@ -102,9 +90,8 @@ fn of_kernels(outcome: &Outcome) -> Result<Option<Value>> {
 fn names_kernels(context: &mut Context) -> Result<()> {
     const CHECK: [&str; 4] = ["check", "--json", "--device", "opencl"];
     let sandbox = &context.sandbox;
-    let calls = compile(sandbox, "calls", CALLS, &["-ldl"])?;
-    let linked = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-ldl"];
-    let faulty = compile(sandbox, "libfaulty_opencl.so", FAULTY_OPENCL, &linked)?;
+    let calls = compile_calls(sandbox)?;
+    let faulty = compile_faulty_opencl(sandbox)?;
 
     // The kernel that is stopped needs it.
     let archive = dumped(sandbox, &calls, "add.rn.f64 %fd1, %fd1, %fd1;")?;

@@ -85,6 +85,17 @@ fn compile(sandbox: &Sandbox, name: &str, source: &str, options: &[&str]) -> Res
     Ok(program)
 }
 
+/// The program that makes CUDA calls.
+pub fn compile_calls(sandbox: &Sandbox) -> Result<PathBuf> {
+    compile(sandbox, "calls", CALLS, &["-ldl"])
+}
+
+/// The library that stands before the machine's own OpenCL.
+pub fn compile_faulty_opencl(sandbox: &Sandbox) -> Result<PathBuf> {
+    let linked = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-ldl"];
+    compile(sandbox, "libfaulty_opencl.so", FAULTY_OPENCL, &linked)
+}
+
 /// Writes a kernel to a file for the program.
 fn kernel(sandbox: &Sandbox, name: &str, ptx: &str) -> Result<String> {
     let file = sandbox.path(name);
@@ -97,12 +108,11 @@ fn kernel(sandbox: &Sandbox, name: &str, ptx: &str) -> Result<String> {
 
 /// Starts the program with these calls; `environment` is the device server's too.
 fn start<'a>(sandbox: &'a Sandbox, calls: &[&str], environment: &[(&str, &Path)]) -> Result<Job<'a>> {
-    let mut command = vec![compile(sandbox, "calls", CALLS, &["-ldl"])?.into_os_string()];
+    let mut command = vec![compile_calls(sandbox)?.into_os_string()];
     command.extend(calls.iter().map(OsString::from));
-    let faulty = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-ldl"];
     let faulty = match environment {
         [] => None,
-        _ => Some(compile(sandbox, "libfaulty_opencl.so", FAULTY_OPENCL, &faulty)?),
+        _ => Some(compile_faulty_opencl(sandbox)?),
     };
     Job::start_with(sandbox, &command, DEVICE, |command| {
         command.envs(environment.iter().copied());

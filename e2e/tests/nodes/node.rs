@@ -87,12 +87,7 @@ impl<'a> Node<'a> {
 
     /// A program to be run on the node.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut options = vec![];
-        if let Some(user) = user::tested() {
-            options.extend(["--setuid".to_owned(), user.uid.to_string()]);
-            options.extend(["--setgid".to_owned(), user.gid.to_string()]);
-        }
-        self.enter(&options, program.as_ref())
+        self.enter(&user::nsenter_options(), program.as_ref())
     }
 
     fn enter(&self, options: &[String], program: &OsStr) -> Command {

@@ -11,12 +11,10 @@ use std::path::Path;
 
 use crate::cli::Outside;
 use crate::criu::needs::Needs;
-use crate::finding::Finding;
+use crate::finding::{Finding, listed};
 
 const TCP: &str = "tcp-connections";
 const UNIX: &str = "unix-sockets";
-/// How many are named.
-const MAX_NAMED: usize = 5;
 
 /// Nothing, of what the program had none of.
 pub fn examine(needs: &Needs, outside: Outside) -> Vec<Finding> {
@@ -113,15 +111,6 @@ fn is_there(name: &[u8]) -> bool {
         Some(b'/') => fs::metadata(Path::new(OsStr::from_bytes(name))).is_ok_and(|found| found.file_type().is_socket()),
         _ => true,
     }
-}
-
-fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
-    let num_more = names.len().saturating_sub(MAX_NAMED);
-    let mut text = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
-    if num_more > 0 {
-        text.push_str(&format!(", and {num_more} more"));
-    }
-    text
 }
 
 fn problem(check: &'static str, code: &str, found: String, help: &str) -> Finding {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hetckpt_abi::opencl_program::{Requirements, Stops};
+use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{self, OpenClOptions};
@@ -18,14 +18,12 @@ use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::Work;
 use serde_json::Value;
 
-use crate::finding::Finding;
+use crate::finding::{self, Finding};
 use crate::module_addresses::addresses;
 
 const CHECK: &str = "device-kernels";
 /// Where a kernel starts that has not been started.
 const ENTRY: u32 = Kernel::ENTRY_POINT.0;
-/// How many are named.
-const MAX_NAMED: usize = 5;
 
 /// What kernels lack, by their names.
 type Lacking = BTreeMap<String, String>;
@@ -139,40 +137,15 @@ fn missing(program: &Program, block_list: bool, lacks: &BTreeSet<&str>) -> Optio
     match opencl::generate(program, &layout, &options) {
         Err(error) => Some(error.to_string()),
         Ok(generated) => {
-            let needed = needed(&generated.requires);
-            let missing: Vec<&str> = needed.into_iter().filter(|name| lacks.contains(name)).collect();
+            let needed = generated.requires.names().into_iter();
+            let missing: Vec<&str> = needed.filter(|name| lacks.contains(name)).collect();
             (!missing.is_empty()).then(|| format!("it lacks {}", missing.join(", ")))
         }
     }
 }
 
-/// As the device server calls them (`OpenClCapabilities::missing`), but for what no kernel needs where it is missing.
-fn needed(requires: &Requirements) -> Vec<&'static str> {
-    let all = [
-        (requires.fp64, "cl_khr_fp64"),
-        (requires.int64_base_atomics, "cl_khr_int64_base_atomics"),
-        (requires.f32_subnormals, "subnormal numbers of type float"),
-        (
-            requires.correctly_rounded_divide_sqrt,
-            "correctly rounded division and square roots of type float",
-        ),
-    ];
-    all.into_iter()
-        .filter(|&(is_needed, _)| is_needed)
-        .map(|(_, name)| name)
-        .collect()
-}
-
 fn listed(lacking: &Lacking) -> String {
-    let named = lacking
-        .iter()
-        .take(MAX_NAMED)
-        .map(|(name, what)| format!("{name} ({what})"));
-    let mut text = named.collect::<Vec<_>>().join(", ");
-    if lacking.len() > MAX_NAMED {
-        text.push_str(&format!(", and {} more", lacking.len() - MAX_NAMED));
-    }
-    text
+    finding::listed(lacking.iter().map(|(name, what)| format!("{name} ({what})")))
 }
 
 #[cfg(test)]

@@ -169,6 +169,25 @@ impl Requirements {
         f32_subnormals: true,
         correctly_rounded_divide_sqrt: true,
     };
+
+    /// What they are called where users read of them.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        let all = [
+            (self.fp64, "cl_khr_fp64"),
+            (self.int64_base_atomics, "cl_khr_int64_base_atomics"),
+            (self.int64_extended_atomics, "cl_khr_int64_extended_atomics"),
+            (self.f32_subnormals, "subnormal numbers of type float"),
+            (
+                self.correctly_rounded_divide_sqrt,
+                "correctly rounded division and square roots of type float",
+            ),
+        ];
+        all.into_iter()
+            .filter(|&(is_needed, _)| is_needed)
+            .map(|(_, name)| name)
+            .collect()
+    }
 }
 
 /// What a program's text has before its first access to device memory, by `GLOBAL`, and its kernel, which names

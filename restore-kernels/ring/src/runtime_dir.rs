@@ -3,6 +3,7 @@
 //! `$HETCKPT_RUNTIME_DIR`, else `/run/hetckpt` for root, else `$XDG_RUNTIME_DIR/hetckpt`, else `/tmp/hetckpt-<uid>`;
 //! mode 0700, owned by the user.
 
+use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -11,19 +12,19 @@ use crate::error::RingError;
 /// The runtime directory's path, made or not.
 #[must_use]
 pub fn runtime_dir() -> PathBuf {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let uid = nix::unistd::geteuid();
-    if let Some(dir) = variable("HETCKPT_RUNTIME_DIR") {
+    runtime_dir_of(nix::unistd::geteuid().as_raw(), |name| std::env::var_os(name))
+}
+
+/// The same for a process of user `uid` whose environment has `variable`.
+pub fn runtime_dir_of(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let given = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(dir) = given("HETCKPT_RUNTIME_DIR") {
         return dir;
     }
-    if uid.is_root() {
+    if uid == 0 {
         return PathBuf::from("/run/hetckpt");
     }
-    if let Some(dir) = variable("XDG_RUNTIME_DIR") {
+    if let Some(dir) = given("XDG_RUNTIME_DIR") {
         return dir.join("hetckpt");
     }
     PathBuf::from(format!("/tmp/hetckpt-{uid}"))
@@ -86,4 +87,19 @@ pub fn list_servers(dir: &Path) -> Vec<u32> {
     let mut pids: Vec<u32> = entries.filter_map(|entry| pid_of_socket(&entry.path())).collect();
     pids.sort_unstable();
     pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_where_the_environment_says() {
+        assert_eq!(runtime_dir_of(1000, |_| None), PathBuf::from("/tmp/hetckpt-1000"));
+        let of_session = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into());
+        assert_eq!(runtime_dir_of(7, of_session), PathBuf::from("/run/user/7/hetckpt"));
+        assert_eq!(runtime_dir_of(0, of_session), PathBuf::from("/run/hetckpt"));
+        let named = |name: &str| (name == "HETCKPT_RUNTIME_DIR").then(|| "/named".into());
+        assert_eq!(runtime_dir_of(0, named), PathBuf::from("/named"));
+    }
 }

@@ -81,33 +81,15 @@ impl OpenClCapabilities {
     /// Names what of `required` the device lacks.
     #[must_use]
     pub fn missing(&self, required: &Requirements) -> Vec<&'static str> {
-        let all = [
-            (required.fp64, self.fp64, "cl_khr_fp64"),
-            (
-                required.int64_base_atomics,
-                self.int64_base_atomics,
-                "cl_khr_int64_base_atomics",
-            ),
-            (
-                required.int64_extended_atomics,
-                self.int64_extended_atomics,
-                "cl_khr_int64_extended_atomics",
-            ),
-            (
-                required.f32_subnormals,
-                self.f32_subnormals,
-                "subnormal numbers of type float",
-            ),
-            (
-                required.correctly_rounded_divide_sqrt,
-                self.correctly_rounded_divide_sqrt,
-                "correctly rounded division and square roots of type float",
-            ),
-        ];
-        all.into_iter()
-            .filter(|&(wanted, present, _)| wanted && !present)
-            .map(|(_, _, name)| name)
-            .collect()
+        let lacking = Requirements {
+            fp64: required.fp64 && !self.fp64,
+            int64_base_atomics: required.int64_base_atomics && !self.int64_base_atomics,
+            int64_extended_atomics: required.int64_extended_atomics && !self.int64_extended_atomics,
+            f32_subnormals: required.f32_subnormals && !self.f32_subnormals,
+            correctly_rounded_divide_sqrt: required.correctly_rounded_divide_sqrt
+                && !self.correctly_rounded_divide_sqrt,
+        };
+        lacking.names()
     }
 }
 
