@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::kill_processes_of;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 
 /// Number of `CAP_SYS_RESOURCE` (capability.h).
 const SYS_RESOURCE: u32 = 24;
@@ -37,6 +40,25 @@ impl Drop for End {
     fn drop(&mut self) {
         kill_processes_of(&self.0);
     }
+}
+
+/// Of process `pid`: its user and group, if it has had no others, and its capabilities.
+fn rights_of(pid: i32) -> Result<[String; 3]> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let field = |name: &str| {
+        let mut found = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or("")
+            .split_whitespace();
+        let first = found.next().unwrap_or("");
+        if found.all(|other| other == first) {
+            first.to_owned()
+        } else {
+            "several".to_owned()
+        }
+    };
+    Ok([field("Uid:"), field("Gid:"), field("CapPrm:")])
 }
 
 fn has_capability(number: u32) -> Result<bool> {
@@ -128,9 +150,22 @@ fn of_another_user(context: &mut Context) -> Result<()> {
         ensure!(started.elapsed() < PATIENCE, "it is not restored: {}", restored.said());
         std::thread::sleep(Duration::from_millis(10));
     }
+    let socket = sandbox.runtime_dir().join(format!("app-{pid}.sock"));
+    let server = UnixStream::connect(&socket).and_then(|server| Ok(getsockopt(&server, PeerCredentials)?))?;
+    let rights = rights_of(server.pid())?;
+    let expected = [id.as_str(), id.as_str(), "0000000000000000"];
+    ensure!(
+        server.uid() == NOBODY && rights == expected,
+        "its server runs as {server:?}, with {rights:?}"
+    );
     let again = sandbox.path("again.hetsnap");
     hetckpt::dump(sandbox, pid, &again, false)?.success("the dump of what was restored")?;
     let ended = restored.wait(PATIENCE)?;
     ensure!(ended.code == 128 + 9, "{}", ended.text());
+    let started = Instant::now();
+    while socket.exists() || socket.with_extension("log").exists() {
+        ensure!(started.elapsed() < PATIENCE, "the server's files stay");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     Ok(())
 }

@@ -25,6 +25,7 @@ use crate::kernels::ProbedKernel;
 use crate::memory_file;
 use crate::pause::is_held;
 use crate::queues::{Item, Queues, Reading, Stopped, Work};
+use crate::run_as;
 use crate::session::{Session, lock};
 use crate::thread_state::{resume_point_registers, to_state};
 
@@ -96,6 +97,7 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
                 blake3: String::new(),
             },
         ],
+        server_user: Some(run_as::own_user()),
     };
     let json = serde_json::to_vec_pretty(&description).map_err(|e| ServerError::Damaged(e.to_string()))?;
     let in_file = |source| ServerError::File {

@@ -73,7 +73,7 @@ impl SocketFile {
 }
 
 /// Removes the log at `path` if this process writes it and has written nothing: each process id would leave one.
-fn remove_empty_log(path: &Path) {
+pub fn remove_empty_log(path: &Path) {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let written = std::io::stderr().as_fd().try_clone_to_owned().map(File::from);
     let Ok(written) = written.and_then(|file| file.metadata()) else {

@@ -28,6 +28,8 @@ pub mod peer;
 pub mod control;
 pub mod pause;
 pub mod thread_state;
+pub mod state_files;
+pub mod run_as;
 pub mod capture;
 pub mod restore;
 pub mod process;

@@ -67,24 +67,18 @@ pub fn take_descriptor(fd: RawFd) -> Option<File> {
     Some(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Leaves the session of whoever started this process, and closes what it left open beyond the standard descriptors and
-/// `keep`. To be called before anything else is opened.
-pub fn detach(keep: Option<RawFd>) {
+/// Leaves the session of whoever started this process, and closes what it left open beyond the standard descriptors. To be called
+/// before anything else is opened.
+pub fn detach() {
     // A failure means that the process leads a session already.
     let _ = nix::unistd::setsid();
-    let close = |first: u32, last: u32| {
-        if first <= last {
-            // SAFETY: nothing in this process owns a descriptor above 2 yet, except `keep`, which lies outside of the range.
-            unsafe { libc::close_range(first, last, 0) };
-        }
-    };
-    match keep.and_then(|fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2) {
-        None => close(3, u32::MAX),
-        Some(fd) => {
-            close(3, fd - 1);
-            close(fd + 1, u32::MAX);
-        }
-    }
+    close_all_but_standard();
+}
+
+/// Closes all but the standard descriptors. Whoever owns one of the others in this process must not use it any more.
+pub fn close_all_but_standard() {
+    // SAFETY: closes descriptors, and touches no memory.
+    unsafe { libc::close_range(3, u32::MAX, 0) };
 }
 
 /// Makes descriptor `fd` (0 or 1) `/dev/null`.

@@ -3,9 +3,7 @@
 //! Everything that can fail happens here, before the application runs: files checked, device memory mapped and filled,
 //! kernels in flight rebuilt for the device.
 
-use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,10 +12,9 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_ring::version::PROTOCOL_VERSION;
 use hetckpt_state::codec::{self, CodecError};
-use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file};
+use hetckpt_state::names::{memory_file, state_file};
 use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::{StreamState, Work as StateWork};
-use hetckpt_state::summary::Description;
 
 use crate::capture::of_chunk_error;
 use crate::choose_device::Chosen;
@@ -29,48 +26,21 @@ use crate::modules::LoadedModule;
 use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, Work};
 use crate::session::{Session, lock};
 use crate::start_points::StartPoints;
+use crate::state_files::{MAX_FILE_BYTES, StateFiles};
 use crate::thread_state::grid_from_state;
-
-/// Largest state file that is read, compressed and decompressed.
-const MAX_FILE_BYTES: u64 = 16 << 30;
 
 fn damaged(what: impl ToString) -> ServerError {
     ServerError::Damaged(what.to_string())
 }
 
-fn read_file(dir: &Path, name: &str) -> Result<Vec<u8>, ServerError> {
-    let path = dir.join(name);
-    let of = |source| ServerError::File {
-        path: path.clone(),
-        source,
-    };
-    let file = File::open(&path).map_err(of)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(of)?;
-    Ok(bytes)
-}
-
-/// Reads and checks the state of process `pid` in `dir`.
+/// Reads and checks the state of a process.
 ///
 /// # Errors
 /// [`ServerError::File`], [`ServerError::Damaged`], [`ServerError::Version`].
-pub fn read_state(dir: &Path, pid: u32) -> Result<ProcessState, ServerError> {
-    let json = read_file(dir, &description_file(pid))?;
-    // The version first: what follows may have changed since.
-    let value: serde_json::Value = serde_json::from_slice(&json).map_err(damaged)?;
-    let found = value.get("format_version").and_then(serde_json::Value::as_u64);
-    let found = found
-        .and_then(|v| u32::try_from(v).ok())
-        .ok_or_else(|| damaged("no format version"))?;
-    if found != FORMAT_VERSION {
-        return Err(ServerError::Version {
-            found,
-            known: FORMAT_VERSION,
-        });
-    }
-    let description: Description = serde_json::from_value(value).map_err(damaged)?;
-    let name = state_file(pid);
-    let compressed = read_file(dir, &name)?;
+pub fn read_state(files: &StateFiles) -> Result<ProcessState, ServerError> {
+    let description = files.description()?;
+    let name = state_file(files.pid());
+    let compressed = files.state()?;
     let hash = blake3::hash(&compressed).to_hex().to_string();
     if !description.members.iter().any(|m| m.name == name && m.blake3 == hash) {
         return Err(damaged(format!(
@@ -90,21 +60,21 @@ pub fn read_state(dir: &Path, pid: u32) -> Result<ProcessState, ServerError> {
             known: PROTOCOL_VERSION,
         });
     }
-    if state.pid != pid {
+    if state.pid != files.pid() {
         return Err(damaged(format!("it is process {}'s", state.pid)));
     }
     Ok(state)
 }
 
-/// Rebuilds the session of process `pid` from `dir` on a device. It is paused until its application is attached.
+/// Rebuilds the session of a process on a device. It is paused until its application is attached.
 ///
 /// # Errors
 /// Any [`ServerError`]: nothing has touched the application.
-pub fn restore(dir: &Path, pid: u32, state: &ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
+pub fn restore(files: &StateFiles, state: &ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
     let started = Instant::now();
     let virtual_device = crate::virtual_device::from_state(&state.virtual_device);
-    let session = Session::new(pid, chosen.device, chosen.generator, virtual_device);
-    fill_memory(dir, pid, &session, state)?;
+    let session = Session::new(files.pid(), chosen.device, chosen.generator, virtual_device);
+    fill_memory(files, &session, state)?;
     let memory_at = started.elapsed();
     {
         let mut modules = lock(&session.modules);
@@ -123,7 +93,7 @@ pub fn restore(dir: &Path, pid: u32, state: &ProcessState, chosen: Chosen) -> Re
     Ok(Arc::new(session))
 }
 
-fn fill_memory(dir: &Path, pid: u32, session: &Session, state: &ProcessState) -> Result<(), ServerError> {
+fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> Result<(), ServerError> {
     let description = session.device.describe();
     let requested_bytes = state
         .mappings
@@ -143,14 +113,11 @@ fn fill_memory(dir: &Path, pid: u32, session: &Session, state: &ProcessState) ->
             Some(error) => ServerError::Device(error),
             None => damaged("mappings and allocations contradict each other"),
         })?;
-    let name = memory_file(pid);
-    let path = dir.join(&name);
-    let file = File::open(&path).map_err(|source| ServerError::File { path, source })?;
     let device = &session.device;
-    read_memory(&file, &state.mappings, &state.memory, |addr, bytes| {
+    read_memory(files.memory(), &state.mappings, &state.memory, |addr, bytes| {
         device.write(addr, bytes)
     })
-    .map_err(|error| of_chunk_error(error, &name))
+    .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))
 }
 
 fn rebuild_queues(session: &Session, state: &ProcessState) -> Result<Queues, ServerError> {

@@ -19,7 +19,9 @@ use crate::control::{Control, SocketFile};
 use crate::error::ServerError;
 use crate::options::{Options, Task};
 use crate::restore::{read_state, restore};
+use crate::run_as;
 use crate::session::Session;
+use crate::state_files::StateFiles;
 
 /// How long the application may take to connect.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
@@ -46,7 +48,7 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
             serve(ready, prepared, Expected::Hello)
         }
         Task::RestoreHere(dir) => {
-            crate::process::detach(None);
+            crate::process::detach();
             let ready = Ready(options.ready_fd);
             let Some(restorer) = crate::process::open_pidfd(options.restorer) else {
                 let gone = ServerError::Daemon("whoever restored the application has ended".to_owned());
@@ -86,11 +88,20 @@ fn prepare_fresh(options: &Options) -> Result<Prepared, ServerError> {
 
 fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerError> {
     let runtime = ensure_runtime_dir()?;
-    let state = read_state(dir, options.pid)?;
-    let session = restore(dir, options.pid, &state, choose(options.device)?)?;
-    let socket = socket_path(&runtime, options.pid);
-    let listener = listen(&socket)?;
-    Ok((session, listener, SocketFile::new(socket)))
+    let files = StateFiles::open(dir, options.pid)?;
+    let path = socket_path(&runtime, options.pid);
+    let rebuild = || restore(&files, &read_state(&files)?, choose(options.device)?);
+    let Some(user) = run_as::other_user(files.description()?.server_user) else {
+        let session = rebuild()?;
+        let listener = listen(&path)?;
+        return Ok((session, listener, SocketFile::new(path)));
+    };
+    // What only root may do, before all that looks at what the program has left.
+    let listener = listen(&path)?;
+    let socket = SocketFile::new(path);
+    run_as::go_on_in_child(&socket, &log_path(&runtime, options.pid))?;
+    run_as::become_user(user, &listener)?;
+    Ok((rebuild()?, listener, socket))
 }
 
 fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, expected: Expected) -> Result<(), ServerError> {
@@ -194,12 +205,18 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         path: dir.to_owned(),
         source,
     })?;
+    let described = StateFiles::open(&dir, options.pid)?.description()?;
     let log_file = reserve(options.pid)?;
     // Who has started this may wait for no more.
     let _ = std::io::stdout().write_all(RESERVED.as_bytes());
     let program = std::env::current_exe().map_err(os("readlink(/proc/self/exe)"))?;
     let device = options.device.to_string();
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    // Drivers keep caches there.
+    if let Some(home) = run_as::other_user(described.server_user).and_then(run_as::home) {
+        command.env("HOME", home).env_remove("XDG_CACHE_HOME");
+    }
+    let mut child = command
         .arg("--restore-here")
         .arg(dir)
         .args([

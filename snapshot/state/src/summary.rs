@@ -25,6 +25,18 @@ pub struct Description {
     pub summary: Summary,
     /// The other files of this process.
     pub members: Vec<MemberFile>,
+    /// As whom its device server ran, as which it runs again if root restores it; missing in what older versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_user: Option<ServerUser>,
+}
+
+/// As whom a device server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerUser {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
 }
 
 /// A file beside the description.
@@ -283,6 +295,10 @@ mod tests {
                 },
             },
             members: vec![member; 2],
+            server_user: Some(ServerUser {
+                uid: u32::MAX,
+                gid: u32::MAX,
+            }),
         }
     }
 }

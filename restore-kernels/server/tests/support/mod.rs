@@ -17,6 +17,7 @@ use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_server::choose_device::Chosen;
 use hetckpt_server::generate::Generator;
 use hetckpt_server::session::Session;
+use hetckpt_server::state_files::StateFiles;
 use hetckpt_server::{capture, pause, reader, restore, virtual_device};
 
 const PID: u32 = 4242;
@@ -79,9 +80,10 @@ impl Server {
 
     /// The same on a device of another nature.
     pub fn restore_on(dir: &Path, app: &App, shared: Shared) -> Self {
-        let state = restore::read_state(dir, PID).unwrap();
+        let files = StateFiles::open(dir, PID).unwrap();
+        let state = restore::read_state(&files).unwrap();
         let (chosen, device) = chosen(shared);
-        let session = restore::restore(dir, PID, &state, chosen).unwrap();
+        let session = restore::restore(&files, &state, chosen).unwrap();
         let server = Self { session, device }.connect(&app.ring);
         pause::go_on(&server.session);
         server
