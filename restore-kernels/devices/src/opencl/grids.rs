@@ -2,13 +2,16 @@
 //!
 //! PoCL 4.0 and 5.0 keep a kernel's code by its block and by how wide the grid may be, but give it back by the block alone. Where two launches
 //! of different width are under way, in two queues, they come to fail an assertion (`pocl_release_dlhandle_cache`), which ends the
-//! process. There such launches wait for one another.
+//! process. There such launches wait for one another. Kernels are the same to them whose programs have the same text: one that was
+//! loaded twice is one.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
 
 use opencl3::device::{CL_DEVICE_VERSION, CL_DRIVER_VERSION};
 
 use super::handles::{DeviceId, Event};
+use super::lock;
 
 /// True if the device's runtime is such a one.
 pub(super) fn are_mixed_up(device: DeviceId) -> bool {
@@ -23,7 +26,26 @@ fn is_such(device_version: &str, driver_version: &str) -> bool {
 /// Sizes of a launch, as OpenCL has them: work-items of all, and of a work-group.
 type Shape = ([usize; 3], [usize; 3]);
 
-/// Launches of one kernel that may be under way.
+/// Launches under way of each program that is loaded, by the hash of its text.
+#[derive(Default)]
+pub(super) struct Programs(Mutex<HashMap<blake3::Hash, Weak<Mutex<UnderWay>>>>);
+
+impl Programs {
+    /// Those of the program with this text. Whoever has a launch of it under way holds them.
+    pub fn under_way(&self, text: &str) -> Arc<Mutex<UnderWay>> {
+        let mut all = lock(&self.0);
+        all.retain(|_, launches| launches.strong_count() > 0);
+        let key = blake3::hash(text.as_bytes());
+        let found = all.get(&key).and_then(Weak::upgrade);
+        found.unwrap_or_else(|| {
+            let launches = Arc::default();
+            all.insert(key, Arc::downgrade(&launches));
+            launches
+        })
+    }
+}
+
+/// Launches of one program that may be under way.
 #[derive(Default)]
 pub(super) struct UnderWay(Vec<(Shape, Arc<Event>)>);
 

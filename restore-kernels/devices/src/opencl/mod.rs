@@ -42,6 +42,7 @@ use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, L
 use crate::error::DeviceError;
 use arena::Arena;
 use flight::Grave;
+use grids::Programs;
 use handles::{CommandQueue, Context, DeviceId};
 use host_clock::HostClock;
 use module::{Builder, LoadedOpenCl};
@@ -193,6 +194,7 @@ impl OpenClDevice {
             counts_looks: !sees_host_writes,
             cache_dir: options.cache_dir.clone(),
             compiling: Mutex::default(),
+            programs: Programs::default(),
             description,
         };
         let inner = OpenClInner {

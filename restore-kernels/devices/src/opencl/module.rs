@@ -12,7 +12,7 @@ use super::arena::Arena;
 use super::cache;
 use super::capabilities::OpenClCapabilities;
 use super::failure::ClFailure;
-use super::grids::UnderWay;
+use super::grids::{Programs, UnderWay};
 use super::handles::{Context, Kernel, Program};
 use super::lock;
 use super::program_form::ProgramForm;
@@ -37,7 +37,7 @@ pub(super) struct Built {
     pub kernel: Kernel,
     pub num_buffers: u32,
     /// Noted only where [`super::grids`] wants it.
-    pub under_way: UnderWay,
+    pub under_way: Arc<Mutex<UnderWay>>,
 }
 
 /// What callers hold of it.
@@ -63,6 +63,8 @@ pub(super) struct Builder {
     pub cache_dir: Option<PathBuf>,
     /// Held while a compiler runs: not all of them bear company.
     pub compiling: Mutex<()>,
+    /// What is under way of the programs built.
+    pub programs: Programs,
 }
 
 impl Builder {
@@ -127,12 +129,13 @@ impl Builder {
 
     fn build_for(&self, context: &Context, program: &OpenClProgram, arena: &Arena) -> Result<Built, String> {
         let num_buffers = arena.num_buffers();
-        let built = self.build(context, &program.with_memory_in(num_buffers, arena.buffer_shift()))?;
+        let program = program.with_memory_in(num_buffers, arena.buffer_shift());
+        let built = self.build(context, &program)?;
         let kernel = built.kernel(&program.entry);
         Ok(Built {
             kernel: kernel.map_err(|e| format!("{}: {}", e.call, e.reason()))?,
             num_buffers,
-            under_way: UnderWay::default(),
+            under_way: self.programs.under_way(&program.text),
         })
     }
 

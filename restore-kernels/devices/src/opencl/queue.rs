@@ -186,18 +186,19 @@ impl OpenClQueue {
         arguments::set(handle, &kernel.program, &values)?;
         let mixes_grids = self.device.mixes_grids;
         let shape = (plan.global, plan.local);
-        let behind = match mixes_grids {
-            true => under_way.before(shape),
-            false => vec![],
-        };
+        let mut under_way = mixes_grids.then(|| lock(under_way));
+        let behind = under_way
+            .as_mut()
+            .map_or_else(Vec::new, |launches| launches.before(shape));
         #[allow(unsafe_code, reason = "starts a kernel")]
         // SAFETY: all arguments are set as the generated kernel expects them; their buffers are kept by the flight. That the
         // program's own accesses stay in its memory is the program's affair, as on any device.
         let event = unsafe { self.commands.launch(handle, &plan.global, &plan.local, &behind) }?;
         let kernel = Arc::new(event);
-        if mixes_grids {
-            under_way.note(shape, kernel.clone());
+        if let Some(launches) = &mut under_way {
+            launches.note(shape, kernel.clone());
         }
+        drop(under_way);
         drop(built);
         let fetched = words.fetch_counts(&self.commands);
         let fetched = fetched.and_then(|fetched| self.commands.flush().map(|()| fetched));

@@ -48,13 +48,15 @@ fn grids_that_must_not_meet_run_in_order() {
         ..OpenClOptions::default()
     };
     on_devices_with(&options, |bench| {
-        let kernel = bench.device.load(&plain(TEXT)).unwrap();
+        let kernels = [(); 2].map(|()| bench.device.load(&plain(TEXT)).unwrap());
         let queues = [(); 2].map(|()| bench.device.create_queue(0).unwrap());
         bench.clear(32);
         let first = bench.results(1)[0];
         let launch = |i: u64| {
             let which = i as usize % 2;
-            queues[which].launch(bench.launch(&kernel, [1, 300][which], 32, i))
+            // One kernel at first, then one that was loaded twice.
+            let kernel = &kernels[if i < 150 { 0 } else { which }];
+            queues[which].launch(bench.launch(kernel, [1, 300][which], 32, i))
         };
         let launches: Vec<_> = (0..300).map(|i| launch(i).unwrap()).collect();
         for launch in &launches {
@@ -62,6 +64,22 @@ fn grids_that_must_not_meet_run_in_order() {
         }
         let wanted = (0..300u64).fold(first, |value, i| value.wrapping_mul(3).wrapping_add(i));
         assert_eq!(bench.results(32), [wanted; 32]);
+    });
+}
+
+/// Ever wider ones, in two queues, of one kernel that was loaded twice.
+#[test]
+fn grids_of_one_kernel_may_meet() {
+    on_devices(|bench| {
+        let kernels = [(); 2].map(|()| bench.device.load(&steps(Stops::Threads, 32)).unwrap());
+        let queues = [(); 2].map(|()| bench.device.create_queue(0).unwrap());
+        bench.clear(32 * 32);
+        let launch = |i: usize| queues[i % 2].launch(bench.launch(&kernels[i / 2 % 2], i as u32 + 1, 32, 10_000));
+        let launches: Vec<_> = (0..32).map(|i| launch(i).unwrap()).collect();
+        for launch in &launches {
+            assert!(left(launch.wait()).is_finished());
+        }
+        assert_eq!(bench.results(32 * 32), [expected(10_000); 32 * 32]);
     });
 }
 
