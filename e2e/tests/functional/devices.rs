@@ -55,7 +55,8 @@ fn has_all_fields(device: &Value) -> Result<()> {
     }
     let is_list =
         |key: &str, is_right: fn(&Value) -> bool| opencl[key].as_array().is_some_and(|l| l.iter().all(is_right));
-    ensure!(is_list("sub_group_sizes", Value::is_u64), "no sizes of sub-groups");
+    let is_size = |value: &Value| value.as_u64().is_some_and(|size| size > 0);
+    ensure!(is_list("sub_group_sizes", is_size), "no sizes of sub-groups");
     ensure!(is_list("lacks", Value::is_string), "no list of what is lacking");
     ensure!(
         opencl
@@ -80,13 +81,9 @@ fn wanted_features(device: &Value) -> Vec<String> {
     for (key, text) in [("fp64", "fp64"), ("fp16", "fp16"), ("int64_atomics", "64-bit atomics")] {
         wanted.extend((opencl[key] == true).then(|| text.to_owned()));
     }
-    let sizes: Vec<String> = opencl["sub_group_sizes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(Value::to_string)
-        .collect();
-    wanted.extend((!sizes.is_empty()).then(|| format!("sub-groups of {}", sizes.join("/"))));
+    // All sizes, or runs of them.
+    let smallest = opencl["sub_group_sizes"].get(0);
+    wanted.extend(smallest.map(|size| format!("sub-groups of {size}")));
     wanted.extend(opencl["il_version"].as_str().map(str::to_owned));
     let lacks: Vec<&str> = opencl["lacks"]
         .as_array()

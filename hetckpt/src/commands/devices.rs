@@ -55,9 +55,10 @@ fn opencl_features(device: &Value) -> Option<String> {
     let features = [("fp64", "fp64"), ("fp16", "fp16"), ("int64_atomics", "64-bit atomics")];
     let present = features.iter().filter(|(key, _)| opencl[key].as_bool() == Some(true));
     parts.extend(present.map(|&(_, name)| name.to_owned()));
-    let sizes = list("sub_group_sizes");
+    let sizes = opencl["sub_group_sizes"].as_array().into_iter().flatten();
+    let sizes: Vec<u64> = sizes.filter_map(Value::as_u64).collect();
     if !sizes.is_empty() {
-        parts.push(format!("sub-groups of {}", sizes.join("/")));
+        parts.push(format!("sub-groups of {}", in_runs(&sizes)));
     }
     parts.extend(opencl["il_version"].as_str().map(str::to_owned));
     let lacks = list("lacks");
@@ -68,6 +69,16 @@ fn opencl_features(device: &Value) -> Option<String> {
         parts.push("stopped between launches of bounded length".to_owned());
     }
     Some(parts.join("; "))
+}
+
+/// Numbers with what lies between two of them left out where it is all there: there are devices whose sub-groups may have any size.
+fn in_runs(numbers: &[u64]) -> String {
+    let runs = numbers.chunk_by(|&one, &next| one.checked_add(1) == Some(next));
+    let texts = runs.map(|run| match run {
+        [first, _, .., last] => format!("{first}-{last}"),
+        few => few.iter().map(u64::to_string).collect::<Vec<_>>().join("/"),
+    });
+    texts.collect::<Vec<_>>().join("/")
 }
 
 /// Asks the server program for the devices: only it knows drivers.
@@ -110,4 +121,18 @@ pub fn require_among(devices: &[Value], wanted: &str) -> Result<(), Failure> {
             .help("`hetckpt devices` lists them; `--device auto` takes the first CUDA GPU, else the CPU")
             .unsupported(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_runs;
+
+    #[test]
+    fn many_numbers_take_little_room() {
+        let all: Vec<u64> = (1..4096).collect();
+        assert_eq!(in_runs(&all), "1-4095");
+        assert_eq!(in_runs(&[1, 2, 4, 8]), "1/2/4/8");
+        assert_eq!(in_runs(&[2, 3, 4, 8, 16, 17]), "2-4/8/16/17");
+        assert_eq!(in_runs(&[32]), "32");
+    }
 }

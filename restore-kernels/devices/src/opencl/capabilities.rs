@@ -50,7 +50,9 @@ impl OpenClCapabilities {
         let float = device.number(device_api::CL_DEVICE_SINGLE_FP_CONFIG);
         let sub_group_sizes: Vec<u64> = if has("cl_intel_required_subgroup_size") {
             let sizes = device.bytes(SUB_GROUP_SIZES_INTEL);
-            sizes.chunks_exact(size_of::<usize>()).map(number).collect()
+            let sizes = sizes.chunks_exact(size_of::<usize>()).map(number);
+            // PoCL 7 names 0 among them.
+            sizes.filter(|&size| size > 0).collect()
         } else {
             Vec::new()
         };
