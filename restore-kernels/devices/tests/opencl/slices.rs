@@ -155,14 +155,23 @@ fn a_slice_begins_anew_where_nothing_runs() {
         let queue = bench.device.create_queue(0).unwrap();
         // The price of its looks comes to rest.
         run_in_slices(bench, &*queue, &[bench.launch(&kernel, 24, 32, 600_000)]);
+        // On a busy machine it changes, and slices end early once or twice. Did they never begin anew, each would end after a tenth of a second.
         let begin = Instant::now();
         let (mut launches, mut cuts) = (0, 0);
-        while begin.elapsed() < Duration::from_millis(500) {
-            cuts += run_in_slices(bench, &*queue, &[bench.launch(&kernel, 24, 32, 5_000)]).len();
+        let mut last_cut = begin;
+        while last_cut.elapsed() < Duration::from_millis(500) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(20),
+                "{cuts} cuts in {launches} launches"
+            );
+            let found = run_in_slices(bench, &*queue, &[bench.launch(&kernel, 24, 32, 5_000)]).len();
+            if found > 0 {
+                last_cut = Instant::now();
+            }
+            cuts += found;
             launches += 1;
         }
         eprintln!("{launches} launches in {:?}, {cuts} cuts", begin.elapsed());
-        assert_eq!(cuts, 0);
     });
 }
 
