@@ -24,7 +24,7 @@ const HANG: Duration = Duration::from_millis(1500);
 /// A dump takes less, mostly.
 const DUMP_TIME: Duration = Duration::from_millis(500);
 /// Tries for each repeat: some moments come when nobody is left to break.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 8;
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
 
@@ -206,16 +206,31 @@ fn may_end_so(fault: Fault, outcome: &Outcome) -> bool {
     }
 }
 
+/// What became of a program that was broken in the middle of something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    RanOn,
+    /// It went on from the archive, at once or once more.
+    FromArchive,
+    /// What was broken ended it.
+    ByFault,
+}
+
+/// How many ran on, went on from the archive, and were ended.
+fn counted(ends: &[End]) -> [usize; 3] {
+    [End::RanOn, End::FromArchive, End::ByFault].map(|end| ends.iter().filter(|&&found| found == end).count())
+}
+
 fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
     let length = calibration::baseline(&SPIN)?.length;
-    let (mut hits, mut ran_on, mut archived, mut ended) = (0, 0, 0, 0);
+    let mut ends = vec![];
     let mut random = context.random.clone();
     for round in 0..repeats * ATTEMPTS {
-        if hits == repeats {
+        if ends.len() == repeats as usize {
             break;
         }
         let (mut delay, mut has_hit) = (Duration::ZERO, false);
-        let mut one = || -> Result<()> {
+        let mut one = || -> Result<End> {
             let place = Place::new(context)?;
             let disk = matches!(fault, DiskFull)
                 .then(|| Disk::mount(&place.archives))
@@ -247,25 +262,26 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
                 let restored = place.restore()?.wait(PATIENCE)?;
                 ensure!(is_right(&restored), "restored: {}", restored.text());
                 fs::remove_file(place.archive())?;
-                archived += 1;
-            } else if is_right(&outcome) {
-                ran_on += 1;
-            } else {
-                let whole = || format!("the program: {}\nthe dump: {}", outcome.text(), dumped.text());
-                ensure!(may_end_so(fault, &outcome), "{}", whole());
-                ended += 1;
+                return Ok(End::FromArchive);
             }
-            Ok(())
+            if is_right(&outcome) {
+                return Ok(End::RanOn);
+            }
+            let whole = || format!("the program: {}\nthe dump: {}", outcome.text(), dumped.text());
+            ensure!(may_end_so(fault, &outcome), "{}", whole());
+            Ok(End::ByFault)
         };
-        one().with_context(|| format!("round {round}, after {delay:?}"))?;
-        hits += u32::from(has_hit);
+        let end = one().with_context(|| format!("round {round}, after {delay:?}"))?;
+        ends.extend(has_hit.then_some(end));
     }
     // What dumps that were killed have left is gone with the next.
     let place = Place::new(context)?;
     dumped(&place)?;
     unbroken(&place)?;
+    let [ran_on, from_archive, ended] = counted(&ends);
     context.note(format!(
-        "{hits} hits of {fault:?} in dumps: {ran_on} programs ran on, {archived} went on from the archive, {ended} were ended by it"
+        "{} hits of {fault:?} in dumps: {ran_on} programs ran on, {from_archive} went on from the archive, {ended} were ended by it",
+        ends.len()
     ));
     Ok(())
 }
@@ -277,13 +293,13 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
     let archive = fs::read(place.archive())?;
     let whole = unbroken(&place)?;
 
-    let (mut hits, mut ran_on, mut again, mut ended) = (0, 0, 0, 0);
+    let mut ends = vec![];
     for round in 0..repeats * ATTEMPTS {
-        if hits == repeats {
+        if ends.len() == repeats as usize {
             break;
         }
         let (mut delay, mut has_hit) = (Duration::ZERO, false);
-        let mut one = || -> Result<()> {
+        let mut one = || -> Result<End> {
             let disk = matches!(fault, DiskFull)
                 .then(|| Disk::mount(&place.temporary))
                 .transpose()?;
@@ -304,27 +320,28 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
             );
             // Where the command line was killed, its code says nothing of the program.
             if outcome.stdout.ends_with("PASS\n") {
-                ran_on += 1;
-                return Ok(());
+                return Ok(End::RanOn);
             }
             ensure!(
                 outcome.stdout.is_empty(),
                 "the program came to another end: {}",
                 words()
             );
-            match may_end_so(fault, &outcome) {
-                true => ended += 1,
-                false => again += 1,
-            }
-            unbroken(&place).with_context(words).map(drop)
+            unbroken(&place).with_context(words)?;
+            Ok(match may_end_so(fault, &outcome) {
+                true => End::ByFault,
+                false => End::FromArchive,
+            })
         };
-        one().with_context(|| format!("round {round}, after {delay:?}"))?;
-        hits += u32::from(has_hit);
+        let end = one().with_context(|| format!("round {round}, after {delay:?}"))?;
+        ends.extend(has_hit.then_some(end));
     }
     unbroken(&place)?;
+    let [ran_on, again, ended] = counted(&ends);
     context.note(format!(
-        "{hits} hits of {fault:?} in restores: {ran_on} programs ran on, {again} did not start and were restored again, {ended} were \
-         ended by it and restored again"
+        "{} hits of {fault:?} in restores: {ran_on} programs ran on, {again} did not start and were restored again, {ended} were ended by it \
+         and restored again",
+        ends.len()
     ));
     Ok(())
 }
