@@ -3,19 +3,23 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
+use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::kill_processes_of;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// Number of `CAP_SYS_RESOURCE` (capability.h).
 const SYS_RESOURCE: u32 = 24;
@@ -28,6 +32,11 @@ pub fn tests() -> Vec<Test> {
         Test::new(
             "root_dumps_a_program_of_another_user_without_namespaces",
             of_another_user,
+        )
+        .also_needs(Requirement::Root),
+        Test::new(
+            "what_root_restores_has_a_server_of_the_user_it_had_before",
+            server_of_before,
         )
         .also_needs(Requirement::Root),
     ]
@@ -70,19 +79,88 @@ fn has_capability(number: u32) -> Result<bool> {
     Ok(u64::from_str_radix(effective.trim(), 16)? & 1 << number != 0)
 }
 
+/// A folder that any user may look into, with the installation in it.
+fn open_installation() -> Result<TempDir> {
+    let open = tempfile::Builder::new().prefix("hk-open-").tempdir()?;
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755))?;
+    let mut copy = Command::new("cp");
+    copy.arg("-r")
+        .arg(&Installation::get().stage)
+        .arg(open.path().join("stage"));
+    ensure!(copy.status()?.success(), "cannot copy the installation");
+    Ok(open)
+}
+
+/// Waits until the server at `socket` answers, and makes sure that it is the user nobody's, without privileges.
+fn ensure_is_nobodys(socket: &Path) -> Result<()> {
+    let started = Instant::now();
+    let server = loop {
+        match UnixStream::connect(socket) {
+            Ok(server) => break server,
+            Err(e) => ensure!(started.elapsed() < PATIENCE, "its server does not answer: {e}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let server = getsockopt(&server, PeerCredentials)?;
+    let rights = rights_of(server.pid())?;
+    let nobody = NOBODY.to_string();
+    ensure!(
+        server.uid() == NOBODY && rights == [nobody.as_str(), nobody.as_str(), "0000000000000000"],
+        "its server runs as {server:?}, with {rights:?}"
+    );
+    Ok(())
+}
+
+fn ensure_leaves_no_files(socket: &Path) -> Result<()> {
+    let started = Instant::now();
+    while socket.exists() || socket.with_extension("log").exists() {
+        ensure!(started.elapsed() < PATIENCE, "the server's files stay");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// The program is root's here, so that CRIU needs no more than it has in containers.
+fn server_of_before(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let baseline = calibration::baseline(&SPIN)?;
+    let open = open_installation()?;
+    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let (archive, images) = (sandbox.path("dumped.hetsnap"), sandbox.path("images"));
+    hetckpt::dump(sandbox, job.pid(), &archive, false)?.success("dump")?;
+    let pid = job.pid();
+    job.finish()?;
+    let mut unpack = hetckpt::command(sandbox, ["unpack"]);
+    unpack.arg(&archive).arg(&images);
+    Running::run(unpack, PATIENCE)?.success("unpack")?;
+    let path = images.join(format!("hetgpu-{pid}.json"));
+    let mut description: Value = serde_json::from_slice(&fs::read(&path)?)?;
+    ensure!(
+        description["server_user"] == json!({"uid": 0, "gid": 0}),
+        "{description}"
+    );
+    description["server_user"] = json!({"uid": NOBODY, "gid": NOBODY});
+    fs::write(&path, description.to_string())?;
+
+    let mut restore = Command::new(open.path().join("stage/bin/hetckpt"));
+    sandbox.equip_for_root(&mut restore);
+    restore
+        .args(["restore", "--namespaces", "never", "--device", "cpu"])
+        .arg(&images);
+    let restored = Running::start(restore)?;
+    let socket = sandbox.runtime_dir().join(format!("app-{pid}.sock"));
+    ensure_is_nobodys(&socket)?;
+    let restored = restored.wait(PATIENCE)?;
+    ensure!(restored == baseline.outcome, "{}", restored.text());
+    ensure_leaves_no_files(&socket)
+}
+
 /// Its server is found where the program's environment says, not root's; what is restored has it where the restore's says.
 fn of_another_user(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let installation = Installation::get();
-    // Where that user may look: nothing else of ours need be.
-    let open = tempfile::Builder::new().prefix("hk-open-").tempdir()?;
-    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755))?;
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(&installation.stage)
-        .arg(open.path().join("stage"))
-        .status()?;
-    ensure!(copied.success(), "cannot copy the installation");
+    let open = open_installation()?;
     let program = open.path().join(SPIN.name);
     fs::copy(installation.programs.join(SPIN.name), &program)?;
     let own = open.path().join("own");
@@ -151,21 +229,10 @@ fn of_another_user(context: &mut Context) -> Result<()> {
         std::thread::sleep(Duration::from_millis(10));
     }
     let socket = sandbox.runtime_dir().join(format!("app-{pid}.sock"));
-    let server = UnixStream::connect(&socket).and_then(|server| Ok(getsockopt(&server, PeerCredentials)?))?;
-    let rights = rights_of(server.pid())?;
-    let expected = [id.as_str(), id.as_str(), "0000000000000000"];
-    ensure!(
-        server.uid() == NOBODY && rights == expected,
-        "its server runs as {server:?}, with {rights:?}"
-    );
+    ensure_is_nobodys(&socket)?;
     let again = sandbox.path("again.hetsnap");
     hetckpt::dump(sandbox, pid, &again, false)?.success("the dump of what was restored")?;
     let ended = restored.wait(PATIENCE)?;
     ensure!(ended.code == 128 + 9, "{}", ended.text());
-    let started = Instant::now();
-    while socket.exists() || socket.with_extension("log").exists() {
-        ensure!(started.elapsed() < PATIENCE, "the server's files stay");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+    ensure_leaves_no_files(&socket)
 }
