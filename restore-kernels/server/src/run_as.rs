@@ -1,5 +1,5 @@
-//! As whom a server runs that root restores: as its program's user. What a program sends, and what it has left in a snapshot, no
-//! process of root's reads.
+//! As whom a server runs that root restores: as its program's user. What a program sends, and what of the device it has left in a
+//! snapshot, no process of root's reads; only the description, which says who that user is.
 #![allow(unsafe_code, reason = "fork has no safe wrapper")]
 
 use std::os::fd::AsFd;
