@@ -12,6 +12,7 @@ pub mod sandbox;
 pub mod process;
 pub mod hetckpt;
 pub mod job;
+pub mod outside;
 pub mod calibration;
 pub mod plain_criu;
 pub mod criu_rpc;

@@ -114,6 +114,9 @@ impl<'a> StoppedTree<'a> {
     /// Ends the tree: there is nothing to run on. The guardian leaves when this is dropped.
     pub fn end(&mut self) -> bool {
         self.is_ended = true;
+        if let Some(remark) = self.tcp_in.and_then(tcp_lock::remark) {
+            output::note(remark);
+        }
         target::end(self.target.pid)
     }
 }

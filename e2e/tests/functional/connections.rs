@@ -1,23 +1,18 @@
-//! Connections to processes outside of the tree: TCP, and datagram unix sockets. The other end is the test itself.
+//! Connections to processes outside of the tree: TCP, and datagram unix sockets.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
+use hetckpt_e2e::outside::{self, Peer, Ticks};
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
@@ -32,73 +27,6 @@ pub fn tests() -> Vec<Test> {
         )
         .also_needs(Requirement::Root),
     ]
-}
-
-/// The other end of the program's connection.
-struct Peer {
-    writer: TcpStream,
-    reader: BufReader<TcpStream>,
-}
-
-impl Peer {
-    fn accept(listener: &TcpListener) -> Result<Self> {
-        let (writer, _) = listener.accept()?;
-        writer.set_read_timeout(Some(PATIENCE))?;
-        let reader = BufReader::new(writer.try_clone()?);
-        Ok(Self { writer, reader })
-    }
-
-    fn say(&mut self, word: &str) -> Result<()> {
-        writeln!(self.writer, "{word}").context("cannot write to the program")
-    }
-
-    fn hear(&mut self, word: &str) -> Result<()> {
-        let mut line = String::new();
-        let size = self
-            .reader
-            .read_line(&mut line)
-            .with_context(|| format!("no answer to {word}"))?;
-        ensure!(size > 0, "the program's end is closed, before the answer to {word}");
-        ensure!(line == format!("heard {word}\n"), "{word} is answered by {line:?}");
-        Ok(())
-    }
-}
-
-/// A shell with `script` under `hetckpt run`, with a kernel running in a process below it.
-fn start(sandbox: &Sandbox, script: &str, stdout: Option<OwnedFd>) -> Result<(Running, i32)> {
-    let pid_file = sandbox.path("pid");
-    let mut command = Command::new("bash");
-    sandbox.equip(&mut command);
-    // Whoever starts it collects what it prints.
-    let redirection = stdout
-        .as_ref()
-        .map_or(String::new(), |socket| format!("1>&{}", socket.as_raw_fd()));
-    if let Some(socket) = &stdout {
-        fcntl(socket, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    }
-    command.args(["-c", &format!("exec \"$@\" {redirection}"), "bash"]);
-    command.arg(Installation::get().hetckpt());
-    command.args(["run", "--device", &Installation::from_device(), "--pid-file"]);
-    let spin = Installation::get().programs.join(SPIN.name);
-    let file = sandbox.path("script");
-    fs::write(
-        &file,
-        format!("'{}' --iterations 1000000000000 >/dev/null &\n{script}", spin.display()),
-    )?;
-    command.arg(&pid_file).args(["--", "bash"]).arg(file);
-    let mut job = Running::start(command)?;
-    drop(stdout);
-    let started = Instant::now();
-    loop {
-        let is_running = |row: &serde_json::Value| row["running_kernels"].as_u64() > Some(0);
-        if hetckpt::ps(sandbox)?.iter().any(is_running) {
-            return Ok((job, fs::read_to_string(&pid_file)?.trim().parse()?));
-        }
-        if job.has_ended()? || started.elapsed() > PATIENCE {
-            bail!("no kernel comes to run: {}", job.wait(PATIENCE)?.text());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn dump(sandbox: &Sandbox, pid: i32, options: &[&str]) -> Result<(PathBuf, Outcome)> {
@@ -146,10 +74,7 @@ fn tcp_goes_on(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
-    let script = format!(
-        "exec 3<>/dev/tcp/127.0.0.1/{port}\nwhile read -r word <&3; do echo heard $word >&3; done\nkill %1\nwait\necho end"
-    );
-    let (job, pid) = start(sandbox, &script, None)?;
+    let (job, pid) = outside::start(sandbox, &outside::answering(&format!("127.0.0.1/{port}")), None)?;
     let mut peer = Peer::accept(&listener)?;
     peer.say("one")?;
     peer.hear("one")?;
@@ -221,34 +146,14 @@ fn unix_is_connected_again(context: &mut Context) -> Result<()> {
     const OPTION: &str = "--ext-unix-sk";
     let sandbox = &context.sandbox;
     let path = sandbox.path("socket");
-    let listen = || -> Result<UnixDatagram> {
-        let socket = UnixDatagram::bind(&path)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(socket)
-    };
-    let hear = |socket: &UnixDatagram| -> Result<()> {
-        let mut word = [0; 64];
-        let size = socket.recv(&mut word).context("the program is not heard")?;
-        ensure!(
-            &word[..size] == b"tick\n",
-            "{:?}",
-            String::from_utf8_lossy(&word[..size])
-        );
-        Ok(())
-    };
-    let outside = listen()?;
-    let connected = UnixDatagram::unbound()?;
-    connected.connect(&path)?;
-    let (job, pid) = start(
-        sandbox,
-        "while true; do echo tick; sleep 0.1; done",
-        Some(connected.into()),
-    )?;
-    hear(&outside)?;
+    let outside = Ticks::listen(&path)?;
+    let stdout = Ticks::connect(&path)?;
+    let (job, pid) = outside::start(sandbox, outside::TICKING, Some(stdout))?;
+    outside.hear()?;
 
     let (_, outcome) = dump(sandbox, pid, &[])?;
     ensure_refused(&outcome, "HK0903", OPTION)?;
-    hear(&outside)?;
+    outside.hear()?;
     let (archive, outcome) = dump(sandbox, pid, &[OPTION])?;
     outcome.success("dump")?;
     job.wait(PATIENCE)?;
@@ -262,12 +167,12 @@ fn unix_is_connected_again(context: &mut Context) -> Result<()> {
     let refused = restore(sandbox, &archive, &[OPTION])?.wait(PATIENCE)?;
     ensure_refused(&refused, "HK0911", &name)?;
 
-    let outside = listen()?;
+    let outside = Ticks::listen(&path)?;
     let (verdict, found) = check(sandbox, &archive, &[OPTION], "unix-sockets")?;
     ensure!(verdict == "ok", "{found}");
     let _restored = restore(sandbox, &archive, &[OPTION])?;
-    hear(&outside)?;
-    hear(&outside)?;
+    outside.hear()?;
+    outside.hear()?;
     sandbox.kill_all();
     Ok(())
 }

@@ -6,6 +6,7 @@ mod node;
 mod source;
 mod moves;
 mod memory;
+mod connections;
 mod refusals;
 mod strangers;
 mod ends;
@@ -20,6 +21,7 @@ use hetckpt_e2e::runner;
 fn main() -> ExitCode {
     let mut tests = moves::tests();
     tests.extend(memory::tests());
+    tests.extend(connections::tests());
     tests.extend(refusals::tests());
     tests.extend(strangers::tests());
     tests.extend(breaks::tests());

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -49,8 +48,9 @@ pub struct Node<'a> {
     sandbox: &'a Sandbox,
     _holder: Running,
     /// Its first process, as this machine counts.
-    init: i32,
-    number: u8,
+    pub init: i32,
+    /// Part of its address, and of the names of its network devices: nobody else's at the same time.
+    pub number: u8,
     /// Signs for both.
     pub authority: Authority<'a>,
     files: Files,
@@ -83,17 +83,7 @@ impl<'a> Node<'a> {
             .parse()
             .context("the node has no init")?;
 
-        static COUNT: AtomicU8 = AtomicU8::new(0);
-        // So that test runs beside each other do not meet; the second octet is one of those for tests of networks.
-        let number = (std::process::id() as u8).wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
-        let (here, there) = (format!("hka{number}"), format!("hkb{number}"));
-        let _ = Command::new("ip").args(["link", "del", &here]).output();
-        let init_text = i32::to_string(&init);
-        ip(&[
-            "link", "add", &here, "type", "veth", "peer", "name", &there, "netns", &init_text,
-        ])?;
-        ip(&["addr", "add", &format!("198.18.{number}.1/30"), "dev", &here])?;
-        ip(&["link", "set", &here, "up"])?;
+        let number = join(init)?;
         let authority = Authority::new(sandbox, "tls")?;
         let files = authority.sign(&format!("198.18.{number}.2"))?;
         let node = Self {
@@ -105,7 +95,7 @@ impl<'a> Node<'a> {
             files,
         };
         node.shell(&format!(
-            "ip addr add {}/30 dev {there}; ip link set {there} up",
+            "ip addr add {}/30 dev hkb{number}; ip link set hkb{number} up",
             node.address()
         ))?;
         Ok(node)
@@ -349,7 +339,29 @@ fn wait_until_none(there: impl Fn() -> Vec<i32>) -> Result<()> {
     }
 }
 
-fn ip(arguments: &[&str]) -> Result<()> {
+/// Joins the node whose first process is `init` to this machine; gives the number that it has from then on. Test runs beside each other get
+/// different ones, because Linux gives a name to one device only.
+fn join(init: i32) -> Result<u8> {
+    let init = init.to_string();
+    for number in 0..=u8::MAX {
+        let (here, there) = (format!("hka{number}"), format!("hkb{number}"));
+        let made = ip(&[
+            "link", "add", &here, "type", "veth", "peer", "name", &there, "netns", &init,
+        ]);
+        match made {
+            Err(error) if format!("{error:#}").contains("File exists") => continue,
+            made => made?,
+        }
+        // The second octet is one of those for tests of networks.
+        ip(&["addr", "add", &format!("198.18.{number}.1/30"), "dev", &here])?;
+        ip(&["link", "set", &here, "up"])?;
+        return Ok(number);
+    }
+    bail!("all numbers of nodes are taken: {} of them", usize::from(u8::MAX) + 1)
+}
+
+/// Runs `ip` on this machine.
+pub fn ip(arguments: &[&str]) -> Result<()> {
     let output = Command::new("ip")
         .args(arguments)
         .output()

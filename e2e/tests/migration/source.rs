@@ -70,13 +70,7 @@ impl<'a> Source<'a> {
 
     /// As [`Source::migrate`], with other files.
     pub fn migrate_as(&self, node: &Node<'_>, files: &Files) -> Result<Command> {
-        let mut command = hetckpt::command(self.sandbox, ["migrate", "--pid", &self.pid.to_string(), "--to"]);
-        command.arg(node.address()).args(files.options());
-        let scratch = self.scratch();
-        fs::create_dir_all(&scratch)?;
-        self.sandbox.give(&scratch)?;
-        command.arg("--scratch").arg(scratch);
-        Ok(command)
+        migrate(self.sandbox, self.pid, node, files)
     }
 
     /// Its process id as it knows itself, which its images have.
@@ -89,7 +83,7 @@ impl<'a> Source<'a> {
 
     /// Where migrations make their folders.
     pub fn scratch(&self) -> PathBuf {
-        self.sandbox.path("scratch")
+        scratch(self.sandbox)
     }
 
     /// True once it has ended, or gone.
@@ -118,6 +112,21 @@ impl<'a> Source<'a> {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// `hetckpt migrate` of process `pid` to `node`, with the certificate of `files`.
+pub fn migrate(sandbox: &Sandbox, pid: i32, node: &Node<'_>, files: &Files) -> Result<Command> {
+    let mut command = hetckpt::command(sandbox, ["migrate", "--pid", &pid.to_string(), "--to"]);
+    command.arg(node.address()).args(files.options());
+    let scratch = scratch(sandbox);
+    fs::create_dir_all(&scratch)?;
+    sandbox.give(&scratch)?;
+    command.arg("--scratch").arg(scratch);
+    Ok(command)
+}
+
+fn scratch(sandbox: &Sandbox) -> PathBuf {
+    sandbox.path("scratch")
 }
 
 /// Runs `migrate`, which is to fail as `code`, in words that have all `parts`, with the program running on.

@@ -134,8 +134,8 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
     Ok(needs)
 }
 
-/// What CRIU takes for connections.
-fn connections(files: &[FileEntry]) -> Result<BTreeSet<Connection>, String> {
+/// The TCP connections among `files`: what CRIU takes for such.
+pub(super) fn connections(files: &[FileEntry]) -> Result<BTreeSet<Connection>, String> {
     const TCP: u32 = 6;
     let sockets = files.iter().filter_map(|file| file.inet.as_ref());
     let connected = sockets.filter(|socket| socket.protocol == TCP && socket.peer_port != 0);

@@ -22,6 +22,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use super::image_messages::FileEntry;
 use super::images::{FILES_MAGIC, Images};
+use super::needs::connections;
 
 /// How far into its log CRIU says what it calls itself.
 const LOG_LINES: usize = 50;
@@ -44,6 +45,21 @@ pub fn undo(images: &Path, processes: &[i32]) -> Result<(), String> {
         repair(pid, &reused).map_err(|e| format!("the TCP sockets of process {pid}: {e}"))?;
     }
     unlocked
+}
+
+/// What to tell whoever has ended a program that was dumped into `images`: for how long its connections' packets are dropped here. Nothing if it had
+/// none.
+pub fn remark(images: &Path) -> Option<String> {
+    let files: Vec<FileEntry> = Images(images).entries("files.img", FILES_MAGIC).ok()?;
+    if connections(&files).ok()?.is_empty() {
+        return None;
+    }
+    let name = format!("{PREFIX}{}", run_id(images)?);
+    Some(format!(
+        "Linux drops the packets of the program's TCP connections here until the program is restored here, or until \
+         `nft delete table {FAMILY}{}` (`nft list tables` has newer CRIUs' longer name)",
+        &name[..KEPT_BYTES - FAMILY.len()]
+    ))
 }
 
 /// What the CRIU that has dumped into `images` called itself.
