@@ -127,9 +127,9 @@ fn ensure_leaves_no_files(socket: &Path) -> Result<()> {
 /// The program is root's here, so that CRIU needs no more than it has in containers.
 fn server_of_before(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let open = open_installation()?;
-    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    let mut job = Job::start_with(sandbox, &SPIN.command(baseline.length), "cpu", |_| ())?;
     job.wait_for_kernel()?;
     let (archive, images) = (sandbox.path("dumped.hetsnap"), sandbox.path("images"));
     hetckpt::dump(sandbox, job.pid(), &archive, false)?.success("dump")?;
