@@ -9,6 +9,12 @@ use serde_json::Value;
 
 use crate::user;
 
+/// CRIU's own plugin for programs that have NVIDIA's driver.
+pub const CUDA_PLUGIN: &str = "cuda_plugin.so";
+
+/// CRIU's own plugin for programs that have AMD's.
+pub const AMDGPU_PLUGIN: &str = "amdgpu_plugin.so";
+
 /// The staged tree, the test programs and CRIU. Each has an environment variable and a default that `make` uses.
 #[derive(Clone, Debug)]
 pub struct Installation {
@@ -31,11 +37,6 @@ impl Installation {
     }
 
     fn find() -> Self {
-        let variable = |name| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let target = variable("CARGO_TARGET_DIR").unwrap_or_else(|| workspace.join("target"));
         let home = variable("HOME").unwrap_or_else(|| PathBuf::from("/root"));
@@ -64,6 +65,22 @@ impl Installation {
     #[must_use]
     pub fn shim_folder(&self) -> PathBuf {
         self.stage.join("lib/hetckpt")
+    }
+
+    /// The folder of CRIU's own plugins, which belong to one version of it: `HETCKPT_E2E_CRIU_PLUGINS`, else one of the prefix that
+    /// the CRIU under test was installed in, if there are any.
+    ///
+    /// A CRIU in a prefix of its own looks in `/usr/lib/criu` too, but what lies there is the system's CRIU's.
+    #[must_use]
+    pub fn criu_plugins(&self) -> Option<PathBuf> {
+        if let Some(given) = variable("HETCKPT_E2E_CRIU_PLUGINS") {
+            return Some(given);
+        }
+        let program = self.criu.canonicalize().ok()?;
+        let prefix = program.parent()?.parent()?;
+        let folders = ["lib", "lib64", "lib/x86_64-linux-gnu", "root/usr/lib"];
+        let mut folders = folders.into_iter().map(|folder| prefix.join(folder).join("criu"));
+        folders.find(|folder| folder.join(CUDA_PLUGIN).is_file())
     }
 
     /// The devices that `hetckpt devices --json` lists.
@@ -109,6 +126,13 @@ impl Installation {
     }
 }
 
+/// The path that the environment variable `name` holds, if any.
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
 fn first_variable(names: &[&str]) -> String {
     let values = names.iter().filter_map(|name| std::env::var(name).ok());
     values
@@ -126,6 +150,8 @@ pub enum Requirement {
     Root,
     /// A CRIU program; its version is the tested program's business.
     Criu,
+    /// The plugin for CUDA that CRIU brings itself.
+    CriuPlugins,
     /// The compiled test programs, for which nvcc is needed.
     Programs,
     /// The compiled OpenCL programs, for which headers are needed, and what programs are built with at run time.
@@ -158,6 +184,11 @@ impl Requirement {
             Self::Root => Some("needs root".to_owned()),
             Self::Criu if installation.criu.is_file() => None,
             Self::Criu => Some(format!("there is no CRIU at {}", installation.criu.display())),
+            Self::CriuPlugins => match installation.criu_plugins() {
+                Some(folder) if folder.join(CUDA_PLUGIN).is_file() => None,
+                Some(folder) => Some(format!("{} holds no {CUDA_PLUGIN}", folder.display())),
+                None => Some("CRIU was installed without its own plugins".to_owned()),
+            },
             Self::Programs if installation.programs.join("spin").is_file() => None,
             Self::Programs => Some(format!(
                 "{} holds no programs (needs nvcc)",

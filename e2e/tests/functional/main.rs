@@ -2,6 +2,7 @@
 //!
 //! Programs start on `HETCKPT_E2E_FROM` and are restored on `HETCKPT_E2E_TO` (default: `auto`).
 //! `HETCKPT_PREEMPTIONS` is the number of random preemptions of each program (3), `HETCKPT_SEED` repeats a run.
+//! `HETCKPT_E2E_CRIU_PLUGINS` is the folder of CRIU's own plugins, which else are looked for where CRIU was installed.
 
 mod preempt;
 mod mid_kernel;
@@ -14,6 +15,7 @@ mod criu_options;
 mod two_forms;
 mod plugin_option;
 mod other_plugins;
+mod criu_plugins;
 mod doctor;
 mod devices;
 mod kernel;
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
     tests.extend(other_plugins::tests());
+    tests.extend(criu_plugins::tests());
     tests.extend(doctor::tests());
     tests.extend(devices::tests());
     tests.extend(kernel::tests());

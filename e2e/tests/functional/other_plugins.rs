@@ -3,12 +3,13 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use hetckpt_e2e::calibration;
+use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu::{
@@ -24,7 +25,7 @@ const DEVICE: &str = "/dev/cpu_dma_latency";
 
 /// Where our plugin stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ours {
+pub enum Ours {
     First,
     Last,
 }
@@ -67,29 +68,42 @@ fn compile(sandbox: &Sandbox) -> Result<PathBuf> {
     Ok(plugin)
 }
 
-/// A folder that CRIU reads our plugin and the other one from, in the order wanted: by names, which decide in most file systems.
+/// A folder that CRIU reads our plugin and the other one from, in the order wanted.
 fn folder(sandbox: &Sandbox, ours: Ours) -> Result<PathBuf> {
-    let other = compile(sandbox)?;
+    folder_with(sandbox, &[compile(sandbox)?], ours)
+}
+
+/// A folder that CRIU reads our plugin and `others` from, in the order wanted: by names, which decide in most file systems.
+pub fn folder_with(sandbox: &Sandbox, others: &[PathBuf], ours: Ours) -> Result<PathBuf> {
     for attempt in 0..100 {
-        let folder = sandbox.path(&format!("plugins-{attempt}"));
+        let folder = sandbox.path(&format!("plugins-{ours:?}-{attempt}"));
         fs::create_dir(&folder)?;
-        let link_ours = || std::os::unix::fs::symlink(our_plugin(), folder.join("hetgpu_plugin.so"));
+        let link_ours = || symlink(our_plugin(), folder.join("hetgpu_plugin.so"));
         // Where names do not decide, the order in which they were made does.
         if attempt % 2 == 0 {
             link_ours()?;
         }
-        fs::copy(&other, folder.join(format!("other{attempt}_plugin.so")))?;
+        for other in others {
+            let name = other.file_stem().context("a plugin without a name")?.display();
+            symlink(other, folder.join(format!("{name}{attempt}.so")))?;
+        }
         if attempt % 2 == 1 {
             link_ours()?;
         }
         // As CRIU does, without sorting.
-        let first = fs::read_dir(&folder)?.flatten().next().context("an empty folder")?;
-        let is_ours = first.file_name() == "hetgpu_plugin.so";
-        if is_ours == (ours == Ours::First) {
+        let listed: Vec<OsString> = fs::read_dir(&folder)?
+            .flatten()
+            .map(|entry| entry.file_name())
+            .collect();
+        let at_the_place = match ours {
+            Ours::First => listed.first(),
+            Ours::Last => listed.last(),
+        };
+        if at_the_place.is_some_and(|name| name == "hetgpu_plugin.so") {
             return Ok(folder);
         }
     }
-    bail!("no name of the other plugin has the folder read with ours {ours:?}")
+    bail!("no names of the other plugins have the folder read with ours {ours:?}")
 }
 
 fn our_plugin() -> PathBuf {
@@ -109,21 +123,28 @@ fn criu(sandbox: &Sandbox, verb: &str, folder: &Path, answers: Answers, more: &[
     Running::run(command, PATIENCE)
 }
 
-/// A shell that has the other plugin's device open, and below it a program that has ours.
-struct Tree {
-    shell: Program,
-    spin: i32,
+/// A shell, and below it a program that has our device.
+pub struct Tree {
+    pub shell: Program,
+    pub spin: i32,
     has_device: bool,
 }
 
 impl Tree {
-    fn start(sandbox: &Sandbox, length: u64) -> Result<Self> {
-        let has_device = Path::new(DEVICE).exists();
-        let open = if has_device {
-            format!("exec 3<{DEVICE}; ")
-        } else {
-            String::new()
-        };
+    /// Starts it; the shell has the other plugin's device open, if there is one.
+    fn with_device(sandbox: &Sandbox, length: u64) -> Result<Self> {
+        match Path::new(DEVICE).exists() {
+            true => Self::begin(sandbox, length, &format!("exec 3<{DEVICE}; ")),
+            false => Self::start(sandbox, length),
+        }
+    }
+
+    /// Starts it; the shell has nothing but what every process has.
+    pub fn start(sandbox: &Sandbox, length: u64) -> Result<Self> {
+        Self::begin(sandbox, length, "")
+    }
+
+    fn begin(sandbox: &Sandbox, length: u64, open: &str) -> Result<Self> {
         let script = format!("{open}\"$@\" 3<&-; exit $?");
         let mut command: Vec<OsString> = ["sh", "-c", &script, "sh"].map(OsString::from).to_vec();
         command.extend(plain_criu::spin(length));
@@ -134,14 +155,32 @@ impl Tree {
         Ok(Self {
             shell,
             spin,
-            has_device,
+            has_device: !open.is_empty(),
         })
     }
 
     /// Makes sure that a dump has ended it and that its process ids are free.
-    fn ensure_dumped(self, sandbox: &Sandbox) -> Result<()> {
+    pub fn ensure_dumped(self, sandbox: &Sandbox) -> Result<()> {
         ensure_dumped(sandbox, self.shell)?;
         wait_until_reaped(self.spin)
+    }
+
+    /// Makes sure that the dump with `outcome` was refused by our plugin, which was not asked in time, and that all came to the right
+    /// end without it.
+    pub fn ensure_refused(self, sandbox: &Sandbox, outcome: &Outcome, baseline: &Baseline) -> Result<()> {
+        let log = fs::read_to_string(sandbox.path("images/dump.log"))?;
+        let complaint = log.lines().find_map(|line| line.split_once("hetgpu: error: "));
+        let complaint = complaint.map_or("", |(_, complaint)| complaint);
+        ensure!(
+            outcome.code != 0
+                && complaint.contains(&format!("process {}", self.spin))
+                && complaint.contains("--libdir"),
+            "{}: {complaint:?}",
+            outcome.text()
+        );
+        let code = self.shell.finish()?;
+        ensure!(code == 0, "the program ended with {code}");
+        ensure_same(&sandbox.path("out"), &baseline.outcome.stdout)
     }
 }
 
@@ -168,7 +207,7 @@ fn both_work(context: &mut Context, ours: Ours) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, ours)?;
-    let tree = Tree::start(sandbox, baseline.length)?;
+    let tree = Tree::with_device(sandbox, baseline.length)?;
     if !tree.has_device {
         context.note(format!("there is no {DEVICE}: the other plugin has nothing of its own"));
     }
@@ -211,27 +250,17 @@ fn refuses_to_lose_state(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, Ours::Last)?;
-    let tree = Tree::start(sandbox, baseline.length)?;
-    let (shell, spin) = (tree.shell.pid(), tree.spin);
+    let tree = Tree::with_device(sandbox, baseline.length)?;
+    let shell = tree.shell.pid();
     let outcome = criu(sandbox, "dump", &folder, Answers::All, &["--tree", &shell.to_string()])?;
-    let log = fs::read_to_string(sandbox.path("images/dump.log"))?;
-    let complaint = log.lines().find_map(|line| line.split_once("hetgpu: error: "));
-    let complaint = complaint.map_or("", |(_, complaint)| complaint);
-    ensure!(
-        outcome.code != 0 && complaint.contains(&format!("process {spin}")) && complaint.contains("--libdir"),
-        "{}: {complaint:?}",
-        outcome.text()
-    );
-    let code = tree.shell.finish()?;
-    ensure!(code == 0, "the program ended with {code}");
-    ensure_same(&sandbox.path("out"), &baseline.outcome.stdout)
+    tree.ensure_refused(sandbox, &outcome, &baseline)
 }
 
 fn restores_all_the_same(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, Ours::Last)?;
-    let tree = Tree::start(sandbox, baseline.length)?;
+    let tree = Tree::with_device(sandbox, baseline.length)?;
     let (shell, spin) = (tree.shell.pid(), tree.spin);
     criu(sandbox, "dump", &folder, Answers::None, &["--tree", &shell.to_string()])?.success("criu dump")?;
     tree.ensure_dumped(sandbox)?;
@@ -245,7 +274,7 @@ fn need_both(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, Ours::First)?;
-    let tree = Tree::start(sandbox, baseline.length)?;
+    let tree = Tree::with_device(sandbox, baseline.length)?;
     let shell = tree.shell.pid();
     criu(sandbox, "dump", &folder, Answers::None, &["--tree", &shell.to_string()])?.success("criu dump")?;
     tree.ensure_dumped(sandbox)?;
