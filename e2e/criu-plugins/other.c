@@ -2,8 +2,8 @@
  *
  * It keeps one character device (OTHER_PLUGIN_DEVICE), for which a restored process gets /dev/null, notes in the images'
  * inventory that they need it, and writes every call that it gets, one a line, to the file OTHER_PLUGIN_CALLS. With
- * OTHER_PLUGIN_ANSWERS=all it says that all is done for every process, as CRIU's own plugin for CUDA did until 4.2 for those
- * without CUDA; else it leaves processes to other plugins.
+ * OTHER_PLUGIN_ANSWERS=all it says that all is done for every process, as CRIU's own plugin for CUDA does up to 4.2.1 for
+ * those without CUDA; else it leaves processes to other plugins.
  *
  * The declarations are our own, after CRIU's documentation of its plugins (interface 0.2.0).
  *
