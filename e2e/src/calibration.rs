@@ -56,6 +56,27 @@ pub fn lasting_on(device: &str, program: &Program, times: u64) -> Result<Baselin
     uninterrupted_on(device, program, length.min(program.longest))
 }
 
+/// Calls `attempt` with an uninterrupted run on `device`, `times` as long as [`baseline_on`] has it, and with others, each twice as long as the one before,
+/// for as long as it gives nothing because the program has come to its end too early: a length that was found beside other work
+/// is short when there is none.
+///
+/// # Errors
+/// As [`baseline`], those of `attempt`, and if even the longest run ends too early.
+pub fn until_long_enough<T>(
+    device: &str,
+    program: &Program,
+    times: u64,
+    mut attempt: impl FnMut(&Baseline) -> Result<Option<T>>,
+) -> Result<T> {
+    for doublings in 0..4 {
+        let baseline = lasting_on(device, program, times << doublings)?;
+        if let Some(result) = attempt(&baseline)? {
+            return Ok(result);
+        }
+    }
+    bail!("{} keeps ending too early", program.name)
+}
+
 /// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once in this process,
 /// at a length found now or in an earlier run.
 ///

@@ -2,12 +2,14 @@
 //! told to take the device for one.
 
 use anyhow::{Result, ensure};
-use hetckpt_e2e::calibration;
+use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::installation::Requirement;
-use hetckpt_e2e::job::{Job, is_mid_flight, kernels_in_flight};
+use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::program::Program;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
+
+use crate::preempt::check;
 
 const DEVICE: &str = "opencl";
 
@@ -22,15 +24,20 @@ pub fn tests() -> Vec<Test> {
     ["persistent", "matmul", "stencil"].into_iter().map(test).collect()
 }
 
-/// Runs `program` with bounded launches to its end, and again with a dump and a restore on the way.
 fn is_cut_and_restored(context: &mut Context, program: &Program) -> Result<()> {
-    // Twice as long: a length that was found beside other work may be short when there is none.
-    let baseline = calibration::lasting_on(DEVICE, program, 2)?;
+    let note = calibration::until_long_enough(DEVICE, program, 2, |baseline| cut_and_restore(program, baseline))?;
+    context.note(note);
+    Ok(())
+}
+
+/// Runs `program` with bounded launches to its end, and again with a dump and a restore on the way; says where the dump found it. Nothing if it
+/// had ended by then.
+fn cut_and_restore(program: &Program, baseline: &Baseline) -> Result<Option<String>> {
     let mut sandbox = Sandbox::new()?;
     sandbox.set("HETCKPT_OPENCL_BOUNDED", "1");
     sandbox.set("HETCKPT_LOG", "hetckpt_devices=info");
     let whole = Job::start_with(&sandbox, &program.command(baseline.length), DEVICE, |_| ())?.finish()?;
-    crate::preempt::check(program, &baseline.outcome, &whole)?;
+    check(program, &baseline.outcome, &whole)?;
 
     let mut job = Job::start_with(&sandbox, &program.command(baseline.length), DEVICE, |_| ())?;
     job.wait_for_kernel()?;
@@ -39,13 +46,19 @@ fn is_cut_and_restored(context: &mut Context, program: &Program) -> Result<()> {
         logs.contains("launches are of bounded length"),
         "the server takes the device for an ordinary one:\n{logs}"
     );
-    let dumped = job.dump()?;
+    let dumped = match job.try_dump()? {
+        Attempt::Dumped(dumped) => dumped,
+        Attempt::Ended(outcome) => {
+            check(program, &baseline.outcome, &outcome)?;
+            return Ok(None);
+        }
+    };
     let mid_kernel = kernels_in_flight(&dumped.inspect()?).iter().any(is_mid_flight);
-    context.note(format!(
+    let note = format!(
         "dumped {} a kernel; pause {:?}",
         if mid_kernel { "within" } else { "beside" },
         dumped.seconds("pause")
-    ));
-    let outcome = dumped.restore_on(DEVICE)?.finish()?;
-    crate::preempt::check(program, &baseline.outcome, &outcome)
+    );
+    check(program, &baseline.outcome, &dumped.restore_on(DEVICE)?.finish()?)?;
+    Ok(Some(note))
 }
