@@ -9,11 +9,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
-use hetckpt_e2e::process::Outcome;
+use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
+use serde_json::Value;
 
 const DEVICE: &str = "opencl";
 const CALLS: &str = include_str!("opencl_refusals/calls.c");
@@ -66,6 +68,7 @@ pub fn tests() -> Vec<Test> {
         |name: &str, body: fn(&mut Context) -> Result<()>| Test::new(name, body).needs(&[Requirement::OpenclDevice]);
     vec![
         test("opencl_device_has_less_memory_than_is_wanted", has_less_memory),
+        test("opencl_device_cannot_be_opened", cannot_be_opened),
         test("opencl_device_has_no_double_precision", has_no_double_precision),
         test("opencl_compiler_refuses_a_kernel", compiler_refuses),
         test("opencl_device_is_lost_under_a_kernel", is_lost_under_a_kernel),
@@ -156,6 +159,40 @@ fn has_less_memory(context: &mut Context) -> Result<()> {
     ];
     let outcome = start(sandbox, &calls, &[])?.finish()?;
     ensure_results(&outcome, &[OUT_OF_MEMORY, 0, 0, 0, 0, 0])
+}
+
+/// It is listed, with the reason, which `doctor` warns of; and a program that asks for it gets no device, and lives on.
+fn cannot_be_opened(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let faulty = compile_faulty_opencl(sandbox)?;
+    let said = |arguments: &[&str]| -> Result<Outcome> {
+        let mut command = hetckpt::command(sandbox, arguments);
+        command
+            .env("OPENCL_DYLIB_PATH", &faulty)
+            .env("OPENCL_FAULT", "no_context");
+        Running::run(command, PATIENCE)
+    };
+    let listed = said(&["devices"])?.success("devices")?.stdout;
+    ensure!(
+        listed.contains("cannot be used: clCreateContext failed: CL_DEVICE_NOT_AVAILABLE"),
+        "{listed}"
+    );
+    let report: Value = serde_json::from_str(&said(&["doctor", "--json"])?.stdout)?;
+    let found = report["checks"].as_array().into_iter().flatten();
+    let found = found.clone().find(|finding| finding["check"] == "devices");
+    let found = found.context("doctor says nothing of devices")?;
+    let text = found["found"].as_str().unwrap_or_default();
+    ensure!(
+        found["verdict"] == "warning" && text.contains("opencl:0:0 cannot be used") && text.contains("cpu ("),
+        "{found}"
+    );
+    let outcome = start(sandbox, &["allocate"], &[("OPENCL_FAULT", Path::new("no_context"))])?.finish()?;
+    ensure!(
+        outcome.code == 2 && outcome.stderr.contains("cuInit gives 100"),
+        "{}",
+        outcome.text()
+    );
+    ensure_log_says(sandbox, "clCreateContext failed: CL_DEVICE_NOT_AVAILABLE")
 }
 
 /// Kernels that need none run there; the one that does is an error when it is launched, which CUDA's calls give from then on.

@@ -11,7 +11,7 @@ use crate::output;
 
 /// Lists the devices.
 pub fn run(options: Devices) -> anyhow::Result<ExitCode> {
-    let devices = ask(&Installation::find()?, "--try-devices")?;
+    let devices = tried(&Installation::find()?)?;
     if options.json {
         output::json(&Value::Array(devices));
         return Ok(ExitCode::SUCCESS);
@@ -68,6 +68,9 @@ fn opencl_features(device: &Value) -> Option<String> {
     if opencl["sees_host_writes"].as_bool() == Some(false) {
         parts.push("stopped between launches of bounded length".to_owned());
     }
+    if let Some(why) = unusable(device) {
+        parts.push(format!("cannot be used: {why}"));
+    }
     Some(parts.join("; "))
 }
 
@@ -81,12 +84,21 @@ fn in_runs(numbers: &[u64]) -> String {
     texts.collect::<Vec<_>>().join("/")
 }
 
+/// Why a device that was [`tried`] cannot be used, if so.
+pub fn unusable(device: &Value) -> Option<&str> {
+    device["opencl"]["unusable"].as_str()
+}
+
 /// Asks the server program for the devices: only it knows drivers.
 pub fn list(installation: &Installation) -> Result<Vec<Value>, Failure> {
     ask(installation, "--list-devices")
 }
 
-/// The same, with what only an open device shows if the argument says that it is to be tried.
+/// The same, with what only shows when OpenCL devices are opened.
+pub fn tried(installation: &Installation) -> Result<Vec<Value>, Failure> {
+    ask(installation, "--try-devices")
+}
+
 fn ask(installation: &Installation, argument: &str) -> Result<Vec<Value>, Failure> {
     let server = installation.require(installation.server.clone())?;
     let failed = |why: String| Failure::new("HK0803", format!("{} cannot list devices", server.display())).note(why);

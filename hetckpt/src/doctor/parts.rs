@@ -114,7 +114,7 @@ fn cpu_codegen(installation: &Installation) -> Finding {
 
 fn devices(installation: &Installation) -> Finding {
     const CHECK: &str = "devices";
-    let devices = match devices::list(installation) {
+    let devices = match devices::tried(installation) {
         Ok(devices) => devices,
         Err(failure) => return Finding::failed(CHECK, &failure),
     };
@@ -126,9 +126,19 @@ fn devices(installation: &Installation) -> Finding {
             Some(format!("{id} ({name}, {free} free)"))
         })
         .collect();
-    match names.is_empty() {
-        true => Finding::problem(CHECK, "none", "install the CPU's code generator, or a GPU's driver"),
-        false => Finding::ok(CHECK, names.join(", ")),
+    let unusable = devices.iter().filter_map(|device| {
+        let (id, why) = (device["id"].as_str()?, devices::unusable(device)?);
+        Some(format!("{id} cannot be used: {why}"))
+    });
+    let unusable: Vec<String> = unusable.collect();
+    match (names.is_empty(), unusable.is_empty()) {
+        (true, _) => Finding::problem(CHECK, "none", "install the CPU's code generator, or a GPU's driver"),
+        (false, true) => Finding::ok(CHECK, names.join(", ")),
+        (false, false) => Finding::warning(
+            CHECK,
+            format!("{}; {}", names.join(", "), unusable.join("; ")),
+            "see to its driver, or take another device",
+        ),
     }
 }
 

@@ -185,4 +185,7 @@ pub struct OpenClSummary {
     /// was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sees_host_writes: Option<bool>,
+    /// Why it could not be opened, if it was tried and could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<String>,
 }

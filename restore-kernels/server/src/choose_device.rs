@@ -192,12 +192,21 @@ pub fn summaries(tries: bool) -> Vec<DeviceSummary> {
         Vec::new()
     });
     let cpu = CpuDevice::describe_host();
-    let opencl = opencl.iter().map(|(device, capabilities)| DeviceSummary {
-        opencl: Some(OpenClSummary {
-            sees_host_writes: tries.then(|| sees_host_writes(&device.id)).flatten(),
-            ..opencl_summary(capabilities)
-        }),
-        ..summary(device)
+    let opencl = opencl.iter().map(|(device, capabilities)| {
+        let tried = tries.then(|| sees_host_writes(&device.id));
+        let (sees_host_writes, unusable) = match tried {
+            Some(Ok(sees)) => (Some(sees), None),
+            Some(Err(why)) => (None, Some(why.to_string())),
+            None => (None, None),
+        };
+        DeviceSummary {
+            opencl: Some(OpenClSummary {
+                sees_host_writes,
+                unusable,
+                ..opencl_summary(capabilities)
+            }),
+            ..summary(device)
+        }
     });
     cuda.iter().map(summary).chain(opencl).chain([summary(&cpu)]).collect()
 }
@@ -217,25 +226,20 @@ fn opencl_summary(capabilities: &OpenClCapabilities) -> OpenClSummary {
         il_version: capabilities.il_version.clone(),
         lacks: lacks.into_iter().map(str::to_owned).collect(),
         sees_host_writes: None,
+        unusable: None,
     }
 }
 
-/// Whether running kernels of an OpenCL device see what the host writes; `None` if it cannot be opened.
-fn sees_host_writes(id: &str) -> Option<bool> {
-    let Ok(Wish::OpenCl(platform, device)) = Wish::parse(id) else {
-        return None;
+/// Opens an OpenCL device and tells whether its running kernels see what the host writes.
+fn sees_host_writes(id: &str) -> Result<bool, ServerError> {
+    let Wish::OpenCl(platform, device) = Wish::parse(id)? else {
+        return Err(ServerError::Usage(format!("{id} is no OpenCL device")));
     };
     let options = OpenClDeviceOptions {
         max_arena_bytes: Some(TRIAL_BYTES),
         ..opencl_options()
     };
-    match OpenClDevice::open(platform, device, &options) {
-        Ok(device) => Some(device.sees_host_writes),
-        Err(error) => {
-            tracing::warn!(%error, id, "cannot be tried");
-            None
-        }
-    }
+    Ok(OpenClDevice::open(platform, device, &options)?.sees_host_writes)
 }
 
 fn summary(device: &DeviceDescription) -> DeviceSummary {

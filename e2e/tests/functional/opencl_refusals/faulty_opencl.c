@@ -1,5 +1,5 @@
 // An OpenCL library like the machine's, but for what `OPENCL_FAULT` says: a device without double precision, a compiler that
-// refuses programs of kernels, or a device that is lost once the file `OPENCL_LOST` is there. Calls that are not here are the
+// refuses programs of kernels, a device that cannot be opened, or one that is lost once the file `OPENCL_LOST` is there. Calls that are not here are the
 // machine's library's own, which this one is linked with.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -45,6 +45,13 @@ int clGetDeviceInfo(void *device, unsigned what, size_t size, void *value, size_
     char *found = what == DEVICE_EXTENSIONS ? strstr(value, "cl_khr_fp64") : NULL;
     if (found) memset(found, ' ', strlen("cl_khr_fp64"));
     return 0;
+}
+
+void *clCreateContext(const void *properties, unsigned count, void *const *devices, void (*notify)(void), void *user_data, int *error)
+{
+    if (!has_fault("no_context")) return REAL(clCreateContext)(properties, count, devices, notify, user_data, error);
+    *error = DEVICE_NOT_AVAILABLE;
+    return NULL;
 }
 
 void *clCreateProgramWithSource(void *context, unsigned count, const char **texts, const size_t *sizes, int *error)
