@@ -114,10 +114,11 @@ impl<'a> StoppedTree<'a> {
     /// Ends the tree: there is nothing to run on. The guardian leaves when this is dropped.
     pub fn end(&mut self) -> bool {
         self.is_ended = true;
+        let has_ended = target::end(self.target.pid);
         if let Some(remark) = self.tcp_in.and_then(tcp_lock::remark) {
             output::note(remark);
         }
-        target::end(self.target.pid)
+        has_ended
     }
 }
 
