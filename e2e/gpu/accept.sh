@@ -96,9 +96,11 @@ moves() {
 
 nodes() {
 	say "each program GPU -> CPU and CPU -> GPU, onto another node"
-	# Short, as the CPU has to end what the GPU has begun.
-	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cpu HETCKPT_E2E_ALL_NODES=1 \
-		HETCKPT_E2E_MILLISECONDS=300 run_tests nodes other_node_ || failed+=(nodes)
+	local -x HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cpu HETCKPT_E2E_ALL_NODES=1
+	# Short from the GPU, as the CPU has to end what that has begun; the GPU ends at once what the CPU has.
+	HETCKPT_E2E_MILLISECONDS=300 run_tests nodes _from_cuda_to_cpu || failed+=("nodes, GPU -> CPU")
+	HETCKPT_E2E_MILLISECONDS=1200 run_tests nodes _from_cpu_to_cuda || failed+=("nodes, CPU -> GPU")
+	run_tests nodes other_node_ --skip _from_c || failed+=("nodes, the CPU alone")
 }
 
 opencl() {

@@ -300,7 +300,7 @@ fn whole(context: &Context, baseline: &Baseline) -> Result<Duration> {
 }
 
 fn broken(context: &mut Context, fault: Fault, percent: u32, repeats: u32) -> Result<()> {
-    let baseline = calibration::baseline(&SHORT)?;
+    let baseline = calibration::baseline_on("cpu", &SHORT)?;
     let span = whole(context, &baseline)? * percent / 100;
     let mut random = context.random.clone();
     let mut ends = vec![];

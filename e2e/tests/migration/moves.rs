@@ -72,7 +72,7 @@ fn several(context: &mut Context) -> Result<()> {
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", "cpu", "--keep"])?;
     // Long enough for all of them to run at a time.
-    let mut baseline = calibration::baseline(&SPIN)?;
+    let mut baseline = calibration::baseline_on("cpu", &SPIN)?;
     baseline.length *= 5;
     let start = || Source::start_again(sandbox, &SPIN, "cpu", baseline.clone());
     let sources = [start()?, start()?, start()?];

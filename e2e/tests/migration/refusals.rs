@@ -61,7 +61,7 @@ fn lacks_something(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     // Many attempts: each is to find it at work.
-    let source = Source::start_again(sandbox, &SPIN, "cpu", calibration::lasting(&SPIN, 3)?)?;
+    let source = Source::start_again(sandbox, &SPIN, "cpu", calibration::lasting_on("cpu", &SPIN, 3)?)?;
     ensure_fails(source.migrate(&node)?, "HK1003", &["cannot be reached"])?;
     let serve = node.serve(&["--device", "cuda:7"])?;
     ensure_fails(source.migrate(&node)?, "HK0501", &["no device `cuda:7`"])?;

@@ -28,7 +28,7 @@ pub struct Source<'a> {
 impl<'a> Source<'a> {
     /// Starts `program` on `device`.
     pub fn start(sandbox: &'a Sandbox, program: &Program, device: &str) -> Result<Self> {
-        let baseline = calibration::baseline(program)?;
+        let baseline = calibration::baseline_on(device, program)?;
         Self::start_again(sandbox, program, device, baseline)
     }
 

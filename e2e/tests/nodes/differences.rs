@@ -33,7 +33,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn working_folder(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length)?;
     let node = Node::new(sandbox)?;
@@ -78,7 +78,7 @@ fn restore(sandbox: &Sandbox, archive: &Path, options: &[&str]) -> Result<Outcom
 }
 
 fn grown_output(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let output = sandbox.path("output.txt");
     let archive = dumped_with_output(sandbox, baseline.length, &output)?;
@@ -130,7 +130,7 @@ fn grown_output(context: &mut Context) -> Result<()> {
 }
 
 fn missing_output(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let output = sandbox.path("output.txt");
     let archive = dumped_with_output(sandbox, baseline.length, &output)?;
@@ -146,7 +146,7 @@ fn missing_output(context: &mut Context) -> Result<()> {
 
 /// Started by hand with the shim, in our session, as a script would start it.
 fn no_session_leader(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let installation = Installation::get();
     let program = SPIN.command(baseline.length);
@@ -198,7 +198,7 @@ fn terminal(context: &mut Context) -> Result<()> {
         context.note("skipped: there is no `script`");
         return Ok(());
     }
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let words: Vec<String> = SPIN
         .command(baseline.length)
@@ -266,7 +266,7 @@ fn make_cgroups(names: &[String]) -> Option<Vec<std::path::PathBuf>> {
 }
 
 fn cgroup(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let names = ["dump", "restore"].map(|name| format!("hetckpt-e2e-{}-{name}", std::process::id()));
     let Some(folders) = make_cgroups(&names) else {
@@ -314,7 +314,7 @@ fn cgroup(context: &mut Context) -> Result<()> {
 
 /// Not the root's id is taken, but that of its child: by a program that was left running and of which only that is left.
 fn childs_id_in_use(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let command: [OsString; 3] = ["sh".into(), "-c".into(), {
         let program = SPIN.command(baseline.length);

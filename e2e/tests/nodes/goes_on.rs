@@ -162,7 +162,7 @@ fn goes_on(context: &mut Context, program: &Program, from: &str, to: &str) -> Re
 
 /// Detached, seen by `ps`, dumped there, restored there again, dumped, and restored here.
 fn to_and_fro(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length * 2)?;
     let node = Node::new(sandbox)?;
@@ -231,7 +231,7 @@ fn to_and_fro(context: &mut Context) -> Result<()> {
 
 /// The node has a C library, a loader, a C++ library and, where the shim was, a file, all of other content.
 fn other_libraries(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length)?;
     let node = Node::new(sandbox)?;
@@ -276,7 +276,7 @@ fn other_libraries(context: &mut Context) -> Result<()> {
 
 /// The archive's other form carries the files too, and stays as it was.
 fn from_folder(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length)?;
     let node = Node::new(sandbox)?;

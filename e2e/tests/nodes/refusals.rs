@@ -25,7 +25,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn nothing_carried(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length)?;
     let node = Node::new(sandbox)?;
@@ -76,7 +76,7 @@ fn nothing_carried(context: &mut Context) -> Result<()> {
 }
 
 fn no_room(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length)?;
     let node = Node::new(sandbox)?;
@@ -106,7 +106,7 @@ fn position(bytes: &[u8], member: &str) -> Result<usize> {
 }
 
 fn damaged(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length)?;
     let node = Node::new(sandbox)?;
@@ -129,7 +129,7 @@ fn damaged(context: &mut Context) -> Result<()> {
 
 /// Lists that lead elsewhere, in a folder of images, are neither packed nor restored. (Those in archives: unit tests.)
 fn escaping(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
     let sandbox = &context.sandbox;
     let app = Application::new(sandbox, &SPIN, baseline.length)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
