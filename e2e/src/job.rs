@@ -34,7 +34,8 @@ pub struct Dumped<'a> {
     pub archive: PathBuf,
     /// What `dump --json` said.
     pub report: Value,
-    printed: String,
+    /// What the program had printed by then, since its very start.
+    pub printed: String,
     num_dumps: u32,
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
-use hetckpt_e2e::job::Job;
+use hetckpt_e2e::job::{Attempt, Job};
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::{Program, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
@@ -117,13 +117,18 @@ fn mapped(pid: i32) -> Result<Vec<String>> {
 }
 
 fn goes_on(context: &mut Context, program: &Program, from: &str, to: &str) -> Result<()> {
-    let baseline = calibration::baseline_on(from, program)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, program, baseline.length)?;
+    let (app, baseline, pid, dumped) = calibration::until_long_enough(from, program, 1, |baseline| {
+        let app = Application::new(sandbox, program, baseline.length)?;
+        let job = app.start(sandbox, from, &sandbox.path(""))?;
+        let pid = job.pid();
+        Ok(match job.try_dump()? {
+            Attempt::Dumped(dumped) => Some((app, baseline.clone(), pid, dumped)),
+            Attempt::Ended(_) => None,
+        })
+    })?;
     let node = Node::new(sandbox)?;
-    let job = app.start(sandbox, from, &sandbox.path(""))?;
-    let (pid, archive, printed) = dump(sandbox, job, &[])?;
-    let archive = node.send(&archive)?;
+    let archive = node.send(&dumped.archive)?;
     ensure!(!node.reach(&app.program).exists(), "the other node has the program");
     ensure!(
         !node.reach(&Installation::get().hetckpt()).exists(),
@@ -150,7 +155,7 @@ fn goes_on(context: &mut Context, program: &Program, from: &str, to: &str) -> Re
     );
     let outcome = restored.wait(PATIENCE)?;
     let outcome = Outcome {
-        stdout: printed + &outcome.stdout,
+        stdout: dumped.printed + &outcome.stdout,
         ..outcome
     };
     check(program, &baseline, false, &outcome)?;
