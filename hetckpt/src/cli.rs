@@ -27,7 +27,9 @@ use crate::namespaces::Choice;
     HETCKPT_CRIU           the criu program (default: the one on PATH, else in /usr/local/sbin,\n                         \
     /usr/sbin, /sbin or /opt/criu/bin)\n  \
     HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
-    HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs\n  \
+    HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs, `*app-PID.log`\n                         \
+    (default: root /run/hetckpt, others $XDG_RUNTIME_DIR/hetckpt or\n                         \
+    /tmp/hetckpt-UID)\n  \
     HETCKPT_TLS_CERT, HETCKPT_TLS_KEY, HETCKPT_TLS_CA\n                         \
     files for `migrate` and `serve`, where no --cert, --key, --ca is given\n  \
     HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \

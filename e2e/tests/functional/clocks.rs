@@ -1,11 +1,14 @@
 //! Kernels that look at clocks, on each kind of device and from one to the other.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::program::CLOCKS;
 use hetckpt_e2e::runner::{Context, Test};
+use hetckpt_e2e::sandbox::Sandbox;
+
+use crate::opencl_refusals::compile_faulty_opencl;
 
 /// Milliseconds of each of the program's two waits.
 const WAIT: u64 = 1000;
@@ -19,6 +22,10 @@ pub fn tests() -> Vec<Test> {
         Test::new("kernels_see_time_pass_on_an_opencl_device", |context| {
             dump_and_restore(context, "cpu", "opencl")?;
             dump_and_restore(context, "opencl", "cpu")
+        })
+        .also_needs(Requirement::OpenclDevice),
+        Test::new("kernels_see_time_pass_where_a_status_is_told_late", |context| {
+            status_is_told_late(&context.sandbox)
         })
         .also_needs(Requirement::OpenclDevice),
     ]
@@ -35,5 +42,26 @@ fn dump_and_restore(context: &Context, from: &str, to: &str) -> Result<()> {
         let outcome = job.dump_in_mid_kernel()?.restore_on(to)?.finish()?;
         crate::preempt::check(&CLOCKS, &expected, &outcome)?;
     }
+    Ok(())
+}
+
+/// As with rusticl, the driver keeps who asks how a launch fares waiting until that has ended. Kernels see the host's writes all the same.
+fn status_is_told_late(sandbox: &Sandbox) -> Result<()> {
+    let expected = calibration::uninterrupted(&CLOCKS, CLOCKS.shortest)?.outcome;
+    let driver = compile_faulty_opencl(sandbox)?;
+    let start = || {
+        Job::start_with(sandbox, &CLOCKS.command(WAIT), "opencl", |command| {
+            command
+                .env("OPENCL_DYLIB_PATH", &driver)
+                .env("OPENCL_FAULT", "status_waits")
+                .env("HETCKPT_LOG", "hetckpt_devices=info");
+        })
+    };
+    let whole = start()?.finish()?;
+    crate::preempt::check(&CLOCKS, &expected, &whole)?;
+    let moved = start()?.dump_in_mid_kernel()?.restore_on("cpu")?.finish()?;
+    crate::preempt::check(&CLOCKS, &expected, &moved)?;
+    let logs = sandbox.logs();
+    ensure!(!logs.contains("bounded length"), "its launches are cut: {logs}");
     Ok(())
 }

@@ -39,6 +39,9 @@ pub enum DeviceError {
         /// The compiler's words.
         log: String,
     },
+    /// What could not be built before is launched all the same. The text says why.
+    #[error("{0}")]
+    NotBuilt(String),
     /// A launch that the device cannot do (too many threads, too much shared memory).
     #[error("launch of `{kernel}` refused: {reason}")]
     Launch {

@@ -36,7 +36,7 @@ pub fn of_device_error(error: &DeviceError) -> u32 {
         DeviceError::NotPresent { .. } | DeviceError::Driver { .. } => UNKNOWN,
         DeviceError::OutOfMemory { .. } => OUT_OF_MEMORY,
         DeviceError::Map { .. } => INVALID_VALUE,
-        DeviceError::Build { .. } => INVALID_PTX,
+        DeviceError::Build { .. } | DeviceError::NotBuilt(_) => INVALID_PTX,
         DeviceError::Launch { .. } => LAUNCH_OUT_OF_RESOURCES,
         DeviceError::Fault { cuda_result, .. } => *cuda_result,
     }

@@ -58,11 +58,7 @@ pub fn kernel_name(item: &Item) -> String {
 
 /// What the device is to run for an item: the program must have been built.
 fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceError> {
-    let refuse = |reason: String| DeviceError::Build {
-        kernel: kernel_name(item),
-        device: String::new(),
-        log: reason,
-    };
+    let refuse = DeviceError::NotBuilt;
     match &item.work {
         Work::Start(spec) => {
             let kernel = spec

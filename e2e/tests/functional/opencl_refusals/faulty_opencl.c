@@ -1,6 +1,7 @@
 // An OpenCL library like the machine's, but for what `OPENCL_FAULT` says: a device without double precision, a compiler that
-// refuses programs of kernels, a device that cannot be opened, or one that is lost once the file `OPENCL_LOST` is there. Calls that are not here are the
-// machine's library's own, which this one is linked with.
+// refuses programs of kernels, a device that cannot be opened, a driver that keeps who asks how a running command fares waiting until
+// that has ended; or a device that is lost once the file `OPENCL_LOST` is there. Calls that are not here are the machine's library's
+// own, which this one is linked with.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@ enum {
     DEVICE_EXTENSIONS = 0x1030,
     DEVICE_DOUBLE_FP_CONFIG = 0x1032,
     EVENT_STATUS = 0x11d3,
+    RUNNING = 1,
     DEVICE_NOT_AVAILABLE = -2,
     COMMAND_FAILED = -14,
     MAX_TEXTS = 8
@@ -99,10 +101,18 @@ int clFlush(void *queue)
     return is_lost() ? DEVICE_NOT_AVAILABLE : REAL(clFlush)(queue);
 }
 
+int clWaitForEvents(unsigned count, void *const *events);
+
 int clGetEventInfo(void *event, unsigned what, size_t size, void *value, size_t *needed)
 {
-    const int result = REAL(clGetEventInfo)(event, what, size, value, needed);
-    if (!result && value && what == EVENT_STATUS && is_lost()) *(int *)value = DEVICE_NOT_AVAILABLE;
+    int result = REAL(clGetEventInfo)(event, what, size, value, needed);
+    if (result || !value || what != EVENT_STATUS) return result;
+    if (is_lost()) {
+        *(int *)value = DEVICE_NOT_AVAILABLE;
+    } else if (*(int *)value == RUNNING && has_fault("status_waits")) {
+        REAL(clWaitForEvents)(1, &event);
+        result = REAL(clGetEventInfo)(event, what, size, value, needed);
+    }
     return result;
 }
 

@@ -20,7 +20,6 @@ const BLOCKING: u32 = 1;
 const NON_BLOCKING: u32 = 0;
 /// Status of an event whose command has ended.
 const COMPLETE: i32 = 0;
-const RUNNING: i32 = 1;
 /// `clWaitForEvents`: a command failed; its event says how.
 const COMMAND_FAILED: i32 = -14;
 
@@ -359,11 +358,6 @@ impl Event {
     /// True once the command has ended, well or badly.
     pub fn is_over(&self) -> bool {
         self.status().is_ok_and(|status| status <= COMPLETE)
-    }
-
-    /// True once the device has begun.
-    pub fn has_begun(&self) -> bool {
-        self.status().is_ok_and(|status| status <= RUNNING)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The host's clock, for kernels: OpenCL C has none. While launches that look at it run, a thread writes the time into a word
 //! of device memory again and again. Kernels that do not see the host's writes see it go on from slice to slice.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -56,15 +57,21 @@ impl HostClock {
         self.queue.write(self.mem(), 0, &now.to_ne_bytes())
     }
 
-    /// True while it is to be written.
-    fn is_looked_at(&self) -> bool {
+    /// A launch that looks at it, until none is left.
+    fn next_looking(&self) -> Option<Arc<Event>> {
         let mut running = lock(&self.running);
-        // What does not say how it fares has failed.
-        running
-            .launches
-            .retain(|event| event.status().is_ok() && !event.is_over());
-        running.is_ticking = !running.launches.is_empty();
-        running.is_ticking
+        let next = running.launches.pop();
+        running.is_ticking = next.is_some();
+        next
+    }
+
+    /// Writes the time until the other end is dropped.
+    fn tick(&self, until: &Receiver<()>) {
+        while until.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+            if let Err(error) = self.set() {
+                tracing::debug!(call = error.call, reason = error.reason(), "the time cannot be written");
+            }
+        }
     }
 }
 
@@ -79,18 +86,25 @@ pub(super) fn tick_until(device: &Arc<OpenClInner>, launch: Arc<Event>) {
     if running.is_ticking {
         return;
     }
-    let of_thread = device.clone();
-    let thread = std::thread::Builder::new().name("hetckpt-clock".into());
-    let thread = thread.spawn(move || {
-        while of_thread.clock.is_looked_at() {
-            if let Err(error) = of_thread.clock.set() {
-                tracing::debug!(call = error.call, reason = error.reason(), "the time cannot be written");
-            }
-            std::thread::sleep(PERIOD);
-        }
-    });
-    match thread {
-        Ok(_) => running.is_ticking = true,
+    match spawn_both(device) {
+        Ok(()) => running.is_ticking = true,
         Err(error) => tracing::warn!(%error, "no thread for the clock: kernels see it stand still"),
     }
+}
+
+/// One thread writes the time, another waits for the launches: drivers keep who asks how a launch fares waiting until it has ended
+/// (rusticl), and the time must not stand still meanwhile.
+fn spawn_both(device: &Arc<OpenClInner>) -> std::io::Result<()> {
+    let named = |name: &str| std::thread::Builder::new().name(name.into());
+    let (over, until) = channel();
+    let (writer, waiter) = (device.clone(), device.clone());
+    named("hetckpt-clock").spawn(move || writer.clock.tick(&until))?;
+    named("hetckpt-clock-end").spawn(move || {
+        while let Some(launch) = waiter.clock.next_looking() {
+            // A failure is told by the launch.
+            let _ = launch.wait();
+        }
+        drop(over);
+    })?;
+    Ok(())
 }
