@@ -21,6 +21,10 @@ pub fn failure(error: ArchiveError) -> Failure {
         ArchiveError::NewerVersion { .. } => Failure::new("HK0703", text)
             .help("restore it with the version of hetckpt that wrote it, or a newer one")
             .unsupported(),
+        ArchiveError::Interrupted { .. } => Failure::new("HK0807", text),
+        ArchiveError::NameTaken { .. } => {
+            Failure::new("HK0704", text).help("name another file, or remove that one if it is of no use")
+        }
         ArchiveError::BadMemberName { .. } => Failure::new("HK0704", text),
         ArchiveError::NoSuchMember { .. } => Failure::new("HK0702", text),
     }

@@ -21,6 +21,7 @@ use crate::criu::page_server;
 use crate::criu::server_access;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
+use crate::interrupting::ensure_not_interrupted;
 use crate::server_client::{self, Hold};
 use crate::snapshot_files::{self, Origin};
 use crate::stopped_tree::{self, StoppedTree};
@@ -137,7 +138,7 @@ pub fn capture<'a>(
     let pausing = Instant::now();
     times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
     output::detail(format!("kernels stopped after {:?}", pausing.elapsed()));
-    ensure_not_interrupted(signals)?;
+    ensure_not_interrupted(signals, "the dump")?;
 
     output::progress("dumping processes");
     let dumping = Instant::now();
@@ -162,7 +163,7 @@ pub fn capture<'a>(
         let last_us = hold.status().map_or(0, |status| status.last_capture_us);
         times.capture = times.capture.max(Duration::from_micros(last_us));
     }
-    ensure_not_interrupted(signals)?;
+    ensure_not_interrupted(signals, "the dump")?;
 
     if !nix::unistd::geteuid().is_root() {
         criu::rewrite::attach_memfds(images)
@@ -240,14 +241,6 @@ fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
             .note(e.to_string())
             .help("make room in its folder, or carry nothing: --bundle none")
     })
-}
-
-/// Fails if a signal has arrived that is to end us. Once the archive is written, or taken over by another node, it is too late.
-pub fn ensure_not_interrupted(signals: &HeldSignals) -> Result<(), Failure> {
-    match signals.ending() {
-        Some(signal) => Err(Failure::new("HK0807", format!("the dump was interrupted by {signal}"))),
-        None => Ok(()),
-    }
 }
 
 /// Has CRIU dump the program; its processes' memory goes to the socket `pages`, if there is one.

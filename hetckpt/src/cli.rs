@@ -82,7 +82,7 @@ pub enum Command {
     /// to a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed
     /// on. A pipe that the program had as stdin becomes restore's stdin, or /dev/null where that is a terminal.
     ///
-    /// What `check` finds missing is found before anything is started, and refused. Where files that the archive carries are
+    /// What `check` finds missing of what the snapshot needs is found before anything is started, and refused. Where files that the archive carries are
     /// missing here, or have another content, they are laid out in a folder of their own in TMPDIR, and the program goes on with them; nothing that is
     /// here is replaced. The folder is removed when the program has ended. The program stays in restore's cgroups.
     Restore(Restore),
@@ -169,8 +169,8 @@ pub enum Command {
     /// Say whether this machine can restore a snapshot, and what is missing.
     ///
     /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and its version;
-    /// at the parts of the installation; at the device: whether it is of a kind on which the kernels can go on, and has the memory, but
-    /// not whether it has all features that they need (double precision, for example); at the
+    /// at the parts of the installation; at the device: whether it is of a kind on which the kernels can go on, has the memory, takes blocks as
+    /// large as theirs, and, of an OpenCL device, has the features that they need (double precision, for example); at the
     /// processor, which must have all that the program may have found where it started (needs a snapshot that `hetckpt
     /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at the terminal; at the files that the program had open or mapped:
     /// those that the archive carries may be missing or others, the rest must be there with the same size, mode and build id;
@@ -220,6 +220,25 @@ pub struct Init {
     pub command: Vec<OsString>,
 }
 
+impl Command {
+    /// True if the result is to be JSON, and so a failure too.
+    pub fn is_json(&self) -> bool {
+        match self {
+            Self::Ps(options) => options.json,
+            Self::Dump(options) => options.json,
+            Self::Migrate(options) => options.json,
+            Self::Pack(options) => options.json,
+            Self::Unpack(options) => options.json,
+            Self::Pause(options) => options.json,
+            Self::Inspect(options) => options.json,
+            Self::Devices(options) => options.json,
+            Self::Doctor(options) => options.json,
+            Self::Check(options) => options.json,
+            _ => false,
+        }
+    }
+}
+
 /// What a `hetckpt dump` leaves behind if it is killed.
 #[derive(Debug, Args)]
 pub struct Guard {
@@ -231,9 +250,6 @@ pub struct Guard {
     /// Archive with which the program is to end.
     #[arg(long)]
     pub archive: Option<PathBuf>,
-    /// Number of the file that had the archive's name before.
-    #[arg(long)]
-    pub replaces: Option<u64>,
     /// What tells another node whether the program is its own now.
     #[arg(long)]
     pub handover: Option<PathBuf>,
@@ -545,7 +561,7 @@ pub struct Check {
     pub snapshot: PathBuf,
 
     /// Device that the kernels are to go on with, as `restore` takes it.
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub device: String,
 
     /// What `restore` is to be told.
@@ -555,6 +571,10 @@ pub struct Check {
     /// The same, of connections to processes outside.
     #[command(flatten)]
     pub outside: Outside,
+
+    /// The same, of features that the processor lacks.
+    #[arg(long)]
+    pub any_processor: bool,
 
     /// Print JSON.
     #[arg(long)]

@@ -3,7 +3,9 @@
 
 use std::process::ExitCode;
 
-use crate::cli::Command;
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
 use crate::diagnostic::Failure;
 
 /// The command failed.
@@ -18,7 +20,13 @@ pub const OWN_FAILURE: u8 = 125;
 /// Code for a failure of ours under `command`.
 pub fn own_failure_code(command: &Command) -> u8 {
     match command {
-        Command::Run(_) | Command::Launch(_) | Command::Init(_) | Command::Criu(_) => OWN_FAILURE,
+        Command::Run(_) | Command::Launch(_) | Command::Criu(_) => OWN_FAILURE,
+        // It stands in for the command within.
+        Command::Init(options) => {
+            let inner = std::iter::once("hetckpt".into()).chain(options.command.iter().cloned());
+            Cli::try_parse_from::<_, std::ffi::OsString>(inner)
+                .map_or(OWN_FAILURE, |cli| own_failure_code(&cli.command))
+        }
         Command::Restore(options) if !options.detach => OWN_FAILURE,
         _ => FAILED,
     }
@@ -48,4 +56,27 @@ pub fn from_wait_status(status: std::process::ExitStatus) -> ExitCode {
         .or_else(|| status.signal().map(|signal| 128 + signal))
         .unwrap_or(1);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jobs_init_fails_as_the_command_within() {
+        let code = |words: &str| {
+            let line = format!("hetckpt {words}");
+            own_failure_code(&Cli::try_parse_from(line.split(' ')).unwrap().command)
+        };
+        for (command, expected) in [
+            ("check a.hetsnap", FAILED),
+            ("restore --detach a.hetsnap", FAILED),
+            ("restore a.hetsnap", OWN_FAILURE),
+            ("run -- true", OWN_FAILURE),
+        ] {
+            assert_eq!(code(command), expected, "{command}");
+            assert_eq!(code(&format!("__init /run/job -- {command}")), expected, "{command}");
+        }
+    }
 }

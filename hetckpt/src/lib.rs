@@ -30,6 +30,7 @@ mod snapshot;
 mod module_addresses;
 mod criu;
 mod carried;
+mod interrupting;
 mod finding;
 mod doctor;
 mod check;
@@ -55,10 +56,14 @@ pub fn run() -> ExitCode {
     };
     output::set_verbosity(cli.verbose);
     let own_failure = exit::own_failure_code(&cli.command);
+    let is_json = cli.command.is_json();
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(error) => {
             output::failure(&error);
+            if is_json {
+                output::json_failure(&error);
+            }
             ExitCode::from(if exit::is_unsupported(&error) && own_failure == exit::FAILED {
                 exit::UNSUPPORTED
             } else {

@@ -9,6 +9,8 @@
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use serde_json::json;
+
 use crate::diagnostic::Failure;
 
 static VERBOSITY: AtomicU8 = AtomicU8::new(0);
@@ -86,6 +88,21 @@ pub fn failure(error: &anyhow::Error) {
             let _ = writeln!(err, "error: {error:#}");
         }
     }
+}
+
+/// The same for machines, on stdout, where the result would be.
+pub fn json_failure(error: &anyhow::Error) {
+    let told = match error.downcast_ref::<Failure>() {
+        Some(failure) => json!({
+            "code": failure.code,
+            "message": failure.message,
+            "notes": failure.notes,
+            "state": failure.state,
+            "help": failure.help,
+        }),
+        None => json!({ "message": format!("{error:#}") }),
+    };
+    json(&json!({ "error": told }));
 }
 
 /// A number of bytes for people: `4.0 GiB`.

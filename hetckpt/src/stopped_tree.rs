@@ -3,7 +3,7 @@
 //!
 //! The promise is kept by a guardian, this program again, at the other end of a pipe. It gets a byte
 //! when all is well. If the pipe closes without, nobody is left who would bring the dump to its end, so the guardian does: the archive
-//! is complete if there is a new file of its name, and then the tree is ended, as it would have been; else it runs on. CRIU
+//! is complete if the file that was written has its name, and then the tree is ended, as it would have been; else it runs on. CRIU
 //! holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may. So do helpers of its, which stop
 //! themselves and would stay so for ever if both it and we were killed: then the guardian ends them.
 //!
@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use hetckpt_archive::file_id::FileId;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -75,9 +75,6 @@ impl<'a> StoppedTree<'a> {
         command.arg("--images").arg(output.images);
         if let Some(archive) = output.archive {
             let archive = std::path::absolute(archive).map_err(|e| cannot(e.to_string()))?;
-            if let Some(inode) = inode_of(&archive) {
-                command.args(["--replaces", &inode.to_string()]);
-            }
             command.arg("--archive").arg(archive);
         }
         if let Some(handover) = output.handover {
@@ -143,10 +140,12 @@ pub fn guard(guarded: &Guard) {
     if is_told_that_all_is_well(&guarded.images) {
         return;
     }
-    let archive: Option<&PathBuf> = guarded.archive.as_ref();
-    // An archive gets its name when it is complete, on disk and verified.
-    let found = archive.and_then(|archive| inode_of(archive));
-    let is_released = found.is_some() && found != guarded.replaces;
+    let is_released = match (&guarded.archive, &guarded.handover) {
+        (None, _) => false,
+        // The decision lies in a folder of ours.
+        (Some(decision), Some(_)) => decision.exists(),
+        (Some(archive), None) => has_its_name(archive, &guarded.images),
+    };
     if process.is_some_and(|process| !has_ended(&process)) {
         if is_released {
             target::end(guarded.pid);
@@ -199,7 +198,33 @@ fn has_ended(process: &OwnedFd) -> bool {
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(1..))
 }
 
-/// Number of the file that has this name now, if there is one.
-fn inode_of(path: &Path) -> Option<u64> {
-    fs::symlink_metadata(path).ok().map(|found| found.ino())
+/// The file among the images that tells which file the archive is, as soon as it may have its name.
+pub fn id_file(images: &Path) -> PathBuf {
+    images.join("hetckpt-archive-id")
+}
+
+/// True if the archive that was written has its name, which it gets when it is complete, on disk and verified. A file of that name may be
+/// anybody's.
+fn has_its_name(archive: &Path, images: &Path) -> bool {
+    let written = fs::read_to_string(id_file(images));
+    FileId::at(archive).is_some_and(|found| written.is_ok_and(|written| written == found.to_string()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_is_the_file_that_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (archive, written) = (folder.path().join("job.hetsnap"), folder.path().join("temporary"));
+        fs::write(&archive, "somebody else's").unwrap();
+        assert!(!has_its_name(&archive, folder.path()));
+        fs::write(&written, "ours").unwrap();
+        fs::write(id_file(folder.path()), FileId::at(&written).unwrap().to_string()).unwrap();
+        assert!(!has_its_name(&archive, folder.path()));
+        fs::rename(&written, &archive).unwrap();
+        assert!(has_its_name(&archive, folder.path()));
+    }
 }

@@ -36,7 +36,9 @@ pub fn examine(snapshot: &Snapshot, options: &Check) -> Result<Vec<Finding>, Fai
     let mut findings = vec![intact(snapshot)];
     findings.extend(doctor::to_restore());
     findings.extend(device::examine(snapshot, &options.device));
-    findings.push(processor::examine(criu.as_ref(), &folder, &needs));
+    if !options.any_processor {
+        findings.push(processor::examine(criu.as_ref(), &folder, &needs));
+    }
     let allowed = Allowed {
         adaptation: &options.adaptation,
         outside: options.outside,

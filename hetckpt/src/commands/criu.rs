@@ -18,14 +18,18 @@ pub fn run(options: CriuOptions) -> anyhow::Result<ExitCode> {
     }
     let installation = Installation::find()?;
     let arguments = plugin_option::translate(&options.arguments, &installation.plugin_folder)?;
-    if arguments.contains(&installation.plugin_folder.clone().into_os_string()) {
-        installation.require(installation.plugin_folder.join(plugin_option::FILE))?;
-    }
-    let found = Criu::find()?;
-    let error = Command::new(&found.program).args(arguments).exec();
-    Err(
-        Failure::new("HK0901", format!("cannot run {}", found.program.display()))
-            .note(error.to_string())
-            .into(),
-    )
+    let program = match arguments == options.arguments {
+        // Whatever CRIU it is: it is to work as without us.
+        true => locate::any()?,
+        false => {
+            if arguments.contains(&installation.plugin_folder.clone().into_os_string()) {
+                installation.require(installation.plugin_folder.join(plugin_option::FILE))?;
+            }
+            Criu::find()?.program
+        }
+    };
+    let error = Command::new(&program).args(arguments).exec();
+    Err(Failure::new("HK0901", format!("cannot run {}", program.display()))
+        .note(error.to_string())
+        .into())
 }

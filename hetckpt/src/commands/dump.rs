@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use hetckpt_archive::writer;
+use hetckpt_archive::writer::{self, ArchiveName};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -13,12 +13,13 @@ use crate::capture::{self, Parts, Request, Times};
 use crate::cli::{Dump, Guard};
 use crate::diagnostic::Failure;
 use crate::dump_lock::DumpLock;
+use crate::interrupting::Interrupting;
 use crate::namespaces::enter;
+use crate::output;
 use crate::snapshot_files;
 use crate::stopped_tree;
 use crate::supervise::HeldSignals;
 use crate::target::{self, Target};
-use crate::{archive_error, output};
 
 /// Dumps the program.
 pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
@@ -29,16 +30,17 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
     let target = Target::find(options.pid)?;
     let _lock = DumpLock::take(&target.tree())?;
     let parts = Parts::find().map_err(|failure| failure.state(runs_on(&target)))?;
+    let name = ArchiveName::find(&options.output);
     let images = image_folder(&options.output).map_err(|failure| failure.state(runs_on(&target)))?;
 
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
     let signals = HeldSignals::hold()?;
-    let Dumped { size, times, archive } = dump_stopped(&options, &target, &parts, images.path(), &signals)
+    let Dumped { size, times, archive } = dump_stopped(&options, &target, &parts, &name, images.path(), &signals)
         .map_err(|failure| after_failure(&target, failure))?;
     if options.json {
         output::json(&json!({
             "pid": target.called(),
-            "archive": options.output,
+            "archive": options.output.to_string_lossy(),
             "archive_bytes": size,
             "left_running": options.leave_running,
             "seconds": {
@@ -118,6 +120,7 @@ fn dump_stopped(
     options: &Dump,
     target: &Target,
     parts: &Parts,
+    name: &ArchiveName,
     images: &Path,
     signals: &HeldSignals,
 ) -> Result<Dumped, Failure> {
@@ -138,17 +141,20 @@ fn dump_stopped(
     let mut captured = capture::capture(&request, signals, None)?;
     let archiving = Instant::now();
     let mut progress = output::byte_progress("archiving", snapshot_files::total_bytes(&captured.sources));
+    let interrupting = Interrupting::new(signals);
     let size = writer::write(
-        &options.output,
+        name,
         captured.manifest.clone(),
         &captured.sources,
         writer::Options {
             scratch: Some(images),
+            is_interrupted: Some(&|| interrupting.has_come()),
+            id_file: Some(&stopped_tree::id_file(images)),
             ..writer::Options::default()
         },
         &mut progress,
     )
-    .map_err(archive_error::failure)?;
+    .map_err(|error| interrupting.failure(error, "the dump"))?;
     let archive = archiving.elapsed();
     output::progress_done();
     if !options.leave_running {

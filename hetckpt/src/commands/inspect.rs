@@ -23,7 +23,7 @@ pub fn run(options: Inspect) -> anyhow::Result<ExitCode> {
     let summaries = summaries(manifest)?;
     if options.json {
         output::json(&json!({
-            "archive": options.archive,
+            "archive": options.archive.to_string_lossy(),
             "format_version": manifest.format_version,
             "written_by": manifest.written_by,
             "created_unix": manifest.created_unix,

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hetckpt_archive::writer;
+use hetckpt_archive::writer::{self, ArchiveName};
 use serde_json::json;
 
 use crate::cli::Pack;
 use crate::diagnostic::Failure;
+use crate::interrupting::Interrupting;
 use crate::supervise::HeldSignals;
-use crate::{archive_error, output, snapshot, snapshot_files};
+use crate::{output, snapshot, snapshot_files};
 
 /// Packs the images.
 pub fn run(options: Pack) -> anyhow::Result<ExitCode> {
@@ -18,20 +19,24 @@ pub fn run(options: Pack) -> anyhow::Result<ExitCode> {
     let sources = snapshot_files::sources(&images).map_err(|why| snapshot::no_dump(&options.images, why))?;
     require_outside(&options.output, &images)?;
     let root_pid = manifest.root_pid;
-    // A signal would leave the archive half written under its temporary name. It is held back until we leave.
-    let _signals = HeldSignals::hold()?;
+    // A signal would leave the archive half written under its temporary name.
+    let signals = HeldSignals::hold()?;
+    let interrupting = Interrupting::new(&signals);
     let mut progress = output::byte_progress("packing", snapshot_files::total_bytes(&sources));
     let size = writer::write(
-        &options.output,
+        &ArchiveName::find(&options.output),
         manifest,
         &sources,
-        writer::Options::default(),
+        writer::Options {
+            is_interrupted: Some(&|| interrupting.has_come()),
+            ..writer::Options::default()
+        },
         &mut progress,
     )
-    .map_err(archive_error::failure)?;
+    .map_err(|error| interrupting.failure(error, "packing"))?;
     output::progress_done();
     if options.json {
-        output::json(&json!({ "pid": root_pid, "archive": options.output, "archive_bytes": size }));
+        output::json(&json!({ "pid": root_pid, "archive": options.output.to_string_lossy(), "archive_bytes": size }));
     } else {
         output::note(format!("{} ({})", options.output.display(), output::bytes(size)));
     }

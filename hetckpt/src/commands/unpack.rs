@@ -34,7 +34,9 @@ pub fn run(options: Unpack) -> anyhow::Result<ExitCode> {
     output::progress_done();
     if options.json {
         let manifest = archive.manifest();
-        output::json(&json!({ "pid": manifest.root_pid, "images": options.images, "image_bytes": size }));
+        output::json(
+            &json!({ "pid": manifest.root_pid, "images": options.images.to_string_lossy(), "image_bytes": size }),
+        );
     } else {
         output::note(format!("{} ({})", options.images.display(), output::bytes(size)));
     }

@@ -1,5 +1,6 @@
 //! Finds CRIU and checks its version.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,23 +32,34 @@ pub fn is_asked() -> bool {
 impl Criu {
     /// `$HETCKPT_CRIU`, else the first `criu` on PATH and in the system's sbin directories that is no wrapper of ours.
     pub fn find() -> Result<Self, Failure> {
-        if let Some(named) = std::env::var_os("HETCKPT_CRIU") {
-            let program = PathBuf::from(named);
-            let answer = ask(&program)?;
-            return match is_wrapper(&answer) {
-                true => Err(missing(format!("{} is not CRIU", program.display()))
-                    .note("it is hetckpt's own wrapper, which looks for CRIU itself")),
-                false => check(program, &answer),
-            };
-        }
-        for program in candidates() {
-            let answer = ask(&program)?;
-            if !is_wrapper(&answer) {
-                return check(program, &answer);
-            }
-        }
-        Err(missing("CRIU is missing: there is no criu on PATH".to_owned()))
+        let (program, answer) = find_any()?;
+        check(program, &answer)
     }
+}
+
+/// The program that [`Criu::find`] takes, whatever its version.
+pub fn any() -> Result<PathBuf, Failure> {
+    Ok(find_any()?.0)
+}
+
+/// The program, and what it says of its version.
+fn find_any() -> Result<(PathBuf, String), Failure> {
+    if let Some(named) = std::env::var_os("HETCKPT_CRIU") {
+        let program = PathBuf::from(named);
+        let answer = ask(&program)?;
+        return match is_wrapper(&answer) {
+            true => Err(missing(format!("{} is not CRIU", program.display()))
+                .note("it is hetckpt's own wrapper, which looks for CRIU itself")),
+            false => Ok((program, answer)),
+        };
+    }
+    for program in candidates() {
+        let answer = ask(&program)?;
+        if !is_wrapper(&answer) {
+            return Ok((program, answer));
+        }
+    }
+    Err(missing("CRIU is missing: there is no criu on PATH".to_owned()))
 }
 
 fn missing(message: String) -> Failure {
@@ -91,8 +103,13 @@ fn candidates() -> Vec<PathBuf> {
     std::env::split_paths(&path)
         .chain(system)
         .map(|folder| folder.join("criu"))
-        .filter(|file| file.is_file())
+        .filter(|file| is_program(file))
         .collect()
+}
+
+fn is_program(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Major and minor number of a version such as `4.2` or `4.1.1`.

@@ -195,6 +195,15 @@ impl Channel {
 
     /// Gives the next frame to `take`. That the peer is still at it is none.
     pub fn receive_frame<T>(&mut self, take: impl FnOnce(Frame<'_>) -> T) -> Result<T, Failure> {
+        self.receive_frame_while(&mut || Ok(()), take)
+    }
+
+    /// As [`Channel::receive_frame`], if `go_on` does not fail, which is asked whenever the peer says that it is still at it.
+    fn receive_frame_while<T>(
+        &mut self,
+        go_on: &mut dyn FnMut() -> Result<(), Failure>,
+        take: impl FnOnce(Frame<'_>) -> T,
+    ) -> Result<T, Failure> {
         loop {
             let limit = Instant::now() + FRAME_LIMIT;
             let (kind, length) = self.header(limit)?;
@@ -210,7 +219,7 @@ impl Channel {
             let message = serde_json::from_slice(&content);
             self.buffer = content;
             match message {
-                Ok(Message::Working) => {}
+                Ok(Message::Working) => go_on()?,
                 Ok(message) => return Ok(take(Frame::Message(message))),
                 Err(e) => return Err(self.not_understood(plain(&e.to_string()))),
             }
@@ -219,7 +228,12 @@ impl Channel {
 
     /// The next message.
     pub fn receive(&mut self) -> Result<Message, Failure> {
-        let message = self.receive_frame(|frame| match frame {
+        self.receive_while(&mut || Ok(()))
+    }
+
+    /// The next message, if `go_on` does not fail, which is asked whenever the peer says that it is still at it.
+    pub fn receive_while(&mut self, go_on: &mut dyn FnMut() -> Result<(), Failure>) -> Result<Message, Failure> {
+        let message = self.receive_frame_while(go_on, |frame| match frame {
             Frame::Message(message) => Some(message),
             Frame::Data(..) => None,
         })?;

@@ -28,6 +28,8 @@ const INTERVAL: Duration = Duration::from_millis(5);
 const ADOPTED_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two attempts to write a record.
 const ROOM_INTERVAL: Duration = Duration::from_millis(300);
+/// Times that a restore is looked for that an earlier `serve` may just have been starting.
+const MAX_LOOKS: usize = 10;
 /// How much of what a restore says is looked at.
 const MAX_SAID: usize = 64 << 10;
 
@@ -125,6 +127,30 @@ impl Launcher {
             wait_until_gone(program);
         }
         self.note_end(id, status)
+    }
+
+    /// The restore of `id` that runs, if there is one: it has just been started, or nobody has seen to it since.
+    fn find_restore(&self, id: &str) -> Option<ProcessId> {
+        let archive = self.depot.file(id, "hetsnap");
+        let is_its = |process: &Process| {
+            let command = process.cmdline().unwrap_or_default();
+            command.get(1).is_some_and(|verb| verb == "restore") && command.last().map(Path::new) == Some(&archive)
+        };
+        for _ in 0..MAX_LOOKS {
+            let all = procfs::process::all_processes().into_iter().flatten().flatten();
+            let found = all.filter(is_its).find_map(|process| {
+                let start = start_of(process.pid)?;
+                Some(ProcessId {
+                    pid: process.pid,
+                    start,
+                })
+            });
+            if found.is_some() {
+                return found;
+            }
+            std::thread::sleep(ADOPTED_INTERVAL);
+        }
+        None
     }
 
     /// The program that `restore` stands in for, if that has not made a pid namespace for it.
@@ -242,6 +268,8 @@ impl Launcher {
     fn adopt(self: &Arc<Self>, id: String, restore: Option<ProcessId>) {
         let this = Arc::clone(self);
         std::thread::spawn(move || {
+            // The `serve` before may have ended just after it had started it.
+            let restore = restore.or_else(|| this.find_restore(&id));
             let mut is_noted = false;
             let mut program = None;
             loop {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::channel::Shared;
 use super::message::MAX_DATA_BYTES;
-use crate::capture::ensure_not_interrupted;
 use crate::diagnostic::Failure;
+use crate::interrupting::ensure_not_interrupted;
 use crate::supervise::HeldSignals;
 
 /// How often signals are looked for.
@@ -65,7 +65,7 @@ impl<'a, 'c> ChannelSink<'a, 'c> {
         }
         if self.last_look.elapsed() >= SIGNAL_INTERVAL {
             self.last_look = Instant::now();
-            ensure_not_interrupted(self.signals)?;
+            ensure_not_interrupted(self.signals, "the move")?;
         }
         let size = self.pending.len() as u64;
         self.channel.lock().send_data(self.position - size, &self.pending)?;

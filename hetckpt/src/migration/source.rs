@@ -12,10 +12,11 @@ use super::handover::{Address, Handover, Outcome};
 use super::message::{self, Message, Offer};
 use super::sending::{Sending, Sent};
 use super::tls;
-use crate::capture::{self, Parts, Request, Times, ensure_not_interrupted};
+use crate::capture::{self, Parts, Request, Times};
 use crate::carried::choice::Bundle;
 use crate::cli::Outside;
 use crate::diagnostic::Failure;
+use crate::interrupting::ensure_not_interrupted;
 use crate::supervise::HeldSignals;
 use crate::target::{self, Target};
 use crate::{output, server_client, stopped_tree};
@@ -114,7 +115,7 @@ pub fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
             Ok((captured, sent))
         })
         .and_then(|(captured, sent)| {
-            let held = confirm(&mut channel, sent)?;
+            let held = confirm(&mut channel, sent, signals)?;
             decide(signals, &released)?;
             Ok((captured, held))
         });
@@ -246,14 +247,14 @@ pub fn pid_space() -> String {
 }
 
 /// Tells the target that it has all of the snapshot, and waits until it says that it holds it.
-fn confirm(channel: &mut Channel, sent: Sent) -> Result<Held, Failure> {
+fn confirm(channel: &mut Channel, sent: Sent, signals: &HeldSignals) -> Result<Held, Failure> {
     let confirming = Instant::now();
     channel.send(&Message::Complete {
         size_bytes: sent.written.size_bytes,
         manifest_hash: sent.written.manifest_hash,
     })?;
     output::progress(format!("{} verifies", channel.peer()));
-    match channel.receive()? {
+    match channel.receive_while(&mut || ensure_not_interrupted(signals, "the move"))? {
         Message::Prepared { .. } => Ok(Held {
             archive_bytes: sent.written.size_bytes,
             transfer: sent.duration,
@@ -265,7 +266,7 @@ fn confirm(channel: &mut Channel, sent: Sent) -> Result<Held, Failure> {
 
 /// The point of no return: once `released` is there, and on disk, the program is the target's.
 fn decide(signals: &HeldSignals, released: &Path) -> Result<(), Failure> {
-    ensure_not_interrupted(signals)?;
+    ensure_not_interrupted(signals, "the move")?;
     let folder = released.parent().unwrap_or(Path::new("/"));
     let written = File::create_new(released)
         .and_then(|file| file.sync_all())

@@ -49,6 +49,18 @@ pub enum ArchiveError {
         /// The name.
         name: String,
     },
+    /// It was asked to end before the archive had its name.
+    #[error("{} was not written: interrupted", path.display())]
+    Interrupted {
+        /// The file that there would be.
+        path: PathBuf,
+    },
+    /// Somebody else has made a file of that name meanwhile (host).
+    #[error("cannot create {}: it has been made by somebody else meanwhile", path.display())]
+    NameTaken {
+        /// The file.
+        path: PathBuf,
+    },
     /// No such member (input, or a bug in us).
     #[error("{} has no member `{name}`", path.display())]
     NoSuchMember {

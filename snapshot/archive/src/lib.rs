@@ -10,6 +10,7 @@ pub mod memory_file;
 pub mod carried;
 pub mod limits;
 pub mod stream;
+pub mod file_id;
 pub mod writer;
 pub mod reader;
 pub mod verify;

@@ -2,11 +2,14 @@
 //! the disk.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
+
 use crate::error::ArchiveError;
+use crate::file_id::FileId;
 use crate::manifest::{Encoding, Manifest};
 use crate::stream::{ArchiveStream, Compression, Written, room_for};
 use crate::verify;
@@ -23,12 +26,72 @@ pub struct Source {
 }
 
 /// How to write an archive.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
     /// Of members that are compressed here.
     pub compression: Compression,
     /// Folder for the temporary file, on the target's file system; `None`: the target's own.
     pub scratch: Option<&'a Path>,
+    /// Asked again and again; once it says true, the work ends with [`ArchiveError::Interrupted`].
+    pub is_interrupted: Option<&'a dyn Fn() -> bool>,
+    /// File that is to hold the archive's [`FileId`], as text, before the archive gets its name.
+    pub id_file: Option<&'a Path>,
+}
+
+impl Options<'_> {
+    fn go_on(&self, target: &Path) -> Result<(), ArchiveError> {
+        match self.is_interrupted.is_some_and(|is_interrupted| is_interrupted()) {
+            true => Err(ArchiveError::Interrupted {
+                path: target.to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The name that an archive is to get.
+#[derive(Clone, Debug)]
+pub struct ArchiveName {
+    path: PathBuf,
+    /// The file that has it now.
+    replaces: Option<FileId>,
+}
+
+impl ArchiveName {
+    /// That of `path`. A file that has it now is to be replaced; one that gets it from now on is somebody else's.
+    #[must_use]
+    pub fn find(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            replaces: FileId::at(path),
+        }
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn give_to(&self, file: NamedTempFile) -> Result<(), ArchiveError> {
+        let taken = || ArchiveError::NameTaken {
+            path: self.path.clone(),
+        };
+        let found = FileId::at(&self.path);
+        let named = match found {
+            Some(_) if found != self.replaces => return Err(taken()),
+            Some(_) => file.persist(&self.path),
+            None => file.persist_noclobber(&self.path),
+        };
+        named.map(drop).map_err(|e| match e.error.kind() {
+            io::ErrorKind::AlreadyExists => taken(),
+            _ => ArchiveError::Io {
+                action: "create",
+                path: self.path.clone(),
+                source: e.error,
+            },
+        })
+    }
 }
 
 /// Writes `sources` and `manifest` (its `members` are filled in) to `target` and returns the archive's size in bytes.
@@ -37,14 +100,16 @@ pub struct Options<'a> {
 /// `progress` is called with the number of raw bytes taken in so far.
 ///
 /// # Errors
-/// [`ArchiveError::Io`] and [`ArchiveError::BadMemberName`]; the temporary file is gone then.
+/// [`ArchiveError::Io`], [`ArchiveError::BadMemberName`], [`ArchiveError::Interrupted`] and [`ArchiveError::NameTaken`]; the temporary file is
+/// gone then.
 pub fn write(
-    target: &Path,
+    name: &ArchiveName,
     manifest: Manifest,
     sources: &[Source],
     options: Options<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, ArchiveError> {
+    let target = name.path();
     let folder = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -61,8 +126,14 @@ pub fn write(
 
     let written = write_to(temporary.as_file_mut(), target, manifest, sources, options, progress)?;
     temporary.as_file().sync_all().map_err(|e| io_error("write", e))?;
+    options.go_on(target)?;
     verify::verify(temporary.path())?;
-    temporary.persist(target).map_err(|e| io_error("create", e.error))?;
+    if let Some(path) = options.id_file {
+        let noted = FileId::of(temporary.as_file()).and_then(|id| fs::write(path, id.to_string()));
+        noted.map_err(|e| io_error("write", e))?;
+    }
+    options.go_on(target)?;
+    name.give_to(temporary)?;
     File::open(folder).and_then(|d| d.sync_all()).map_err(|e| {
         // What may be gone after a power failure is not to be taken for written.
         let _ = fs::remove_file(target);
@@ -75,7 +146,7 @@ pub fn write(
 /// flushed to a disk or verified; `target` is what errors call the sink.
 ///
 /// # Errors
-/// [`ArchiveError::Io`] and [`ArchiveError::BadMemberName`].
+/// [`ArchiveError::Io`], [`ArchiveError::BadMemberName`] and [`ArchiveError::Interrupted`].
 pub fn write_to<S: Write + Seek>(
     sink: &mut S,
     target: &Path,
@@ -92,7 +163,13 @@ pub fn write_to<S: Write + Seek>(
     })?;
     let mut archive = ArchiveStream::new(sink, target, room, options.compression)?;
     for source in sources {
-        add_file(&mut archive, source, progress)?;
+        let added = open(source).and_then(|input| {
+            let input = Interruptible { input, options };
+            archive.add(&source.name, source.encoding, input, progress)
+        });
+        // What was interrupted ends with an error of reading.
+        options.go_on(target)?;
+        added?;
     }
     archive.finish(manifest)
 }
@@ -106,15 +183,31 @@ pub fn add_file<S: Write + Seek>(
     source: &Source,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ArchiveError> {
-    let input = open_source(&source.path).map_err(|e| ArchiveError::Io {
-        action: "read",
-        path: source.path.clone(),
-        source: e,
-    })?;
-    archive.add(&source.name, source.encoding, input, progress)
+    archive.add(&source.name, source.encoding, open(source)?, progress)
 }
 
 /// Opens a file, but not where a link leads that stands in its place.
-fn open_source(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)
+fn open(source: &Source) -> Result<File, ArchiveError> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&source.path);
+    opened.map_err(|e| ArchiveError::Io {
+        action: "read",
+        path: source.path.clone(),
+        source: e,
+    })
+}
+
+/// A file that ends with an error when the work is interrupted.
+struct Interruptible<'a> {
+    input: File,
+    options: Options<'a>,
+}
+
+impl Read for Interruptible<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.options.go_on(Path::new("")).map_err(io::Error::other)?;
+        self.input.read(buf)
+    }
 }

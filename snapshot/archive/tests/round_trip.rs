@@ -1,15 +1,17 @@
 //! Archives written and read back, and damaged in every way that a disk or a person can.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::file_id::FileId;
 use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT, FORMAT_VERSION, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify::verify;
-use hetckpt_archive::writer::{self, Options, Source};
+use hetckpt_archive::writer::{self, ArchiveName, Options, Source};
 
 fn manifest() -> Manifest {
     Manifest {
@@ -55,7 +57,14 @@ fn sources(folder: &Path) -> Vec<Source> {
 
 fn write_to(folder: &Path) -> PathBuf {
     let target = folder.join("job.hetsnap");
-    let size = writer::write(&target, manifest(), &sources(folder), Options::default(), &mut |_| {}).unwrap();
+    let size = writer::write(
+        &ArchiveName::find(&target),
+        manifest(),
+        &sources(folder),
+        Options::default(),
+        &mut |_| {},
+    )
+    .unwrap();
     assert_eq!(fs::metadata(&target).unwrap().len(), size);
     target
 }
@@ -95,7 +104,7 @@ fn a_carried_file_that_could_escape_is_refused() {
             blake3: String::new(),
         }];
         let error = writer::write(
-            &target,
+            &ArchiveName::find(&target),
             manifest,
             &sources(folder.path()),
             Options::default(),
@@ -179,7 +188,14 @@ fn newer_version_is_told_from_damage() {
         ..manifest()
     };
     let target = folder.path().join("new.hetsnap");
-    let error = writer::write(&target, newer, &sources(folder.path()), Options::default(), &mut |_| {}).unwrap_err();
+    let error = writer::write(
+        &ArchiveName::find(&target),
+        newer,
+        &sources(folder.path()),
+        Options::default(),
+        &mut |_| {},
+    )
+    .unwrap_err();
     assert!(
         matches!(error, ArchiveError::NewerVersion { found, .. } if found == FORMAT_VERSION + 1),
         "{error}"
@@ -212,7 +228,7 @@ fn nothing_is_left_behind_when_a_source_is_missing() {
     let out = folder.path().join("out");
     fs::create_dir(&out).unwrap();
     let result = writer::write(
-        &out.join("a.hetsnap"),
+        &ArchiveName::find(&out.join("a.hetsnap")),
         manifest(),
         &sources,
         Options::default(),
@@ -220,6 +236,55 @@ fn nothing_is_left_behind_when_a_source_is_missing() {
     );
     assert!(matches!(result, Err(ArchiveError::Io { action: "read", .. })));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_interrupted_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = sources(folder.path());
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    // At each moment at which it is asked, the last of them when all is written.
+    for moment in 0.. {
+        let asked = Cell::new(0);
+        let is_interrupted = || asked.replace(asked.get() + 1) >= moment;
+        let options = Options {
+            is_interrupted: Some(&is_interrupted),
+            ..Options::default()
+        };
+        let name = ArchiveName::find(&out.join("a.hetsnap"));
+        match writer::write(&name, manifest(), &sources, options, &mut |_| {}) {
+            Ok(_) => return assert!(moment > 4 && asked.get() == moment),
+            Err(error) => assert!(matches!(error, ArchiveError::Interrupted { .. }), "{error}"),
+        }
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_name_that_somebody_else_has_taken_meanwhile_is_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = sources(folder.path());
+    let target = folder.path().join("job.hetsnap");
+    let write = |name: &ArchiveName| writer::write(name, manifest(), &sources, Options::default(), &mut |_| {});
+    let (first, second) = (ArchiveName::find(&target), ArchiveName::find(&target));
+    write(&first).unwrap();
+    let written = fs::read(&target).unwrap();
+    for name in [&second, &first] {
+        assert!(matches!(write(name).unwrap_err(), ArchiveError::NameTaken { .. }));
+        assert_eq!(fs::read(&target).unwrap(), written);
+    }
+    let third = ArchiveName::find(&target);
+    let id_file = folder.path().join("id");
+    let options = Options {
+        id_file: Some(&id_file),
+        ..Options::default()
+    };
+    writer::write(&third, manifest(), &sources, options, &mut |_| {}).unwrap();
+    let id = FileId::at(&target).unwrap();
+    assert_eq!(fs::read_to_string(&id_file).unwrap(), id.to_string());
+    fs::remove_file(&target).unwrap();
+    write(&third).unwrap();
 }
 
 /// What takes bytes at positions, and notes when it is sent somewhere else than where it stands.

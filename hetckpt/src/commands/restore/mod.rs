@@ -27,6 +27,7 @@ use crate::criu::locate::Criu;
 use crate::criu::rewrite::Change;
 use crate::diagnostic::Failure;
 use crate::install::Installation;
+use crate::interrupting::ensure_not_interrupted;
 use crate::namespaces::create::{Job, run_inside};
 use crate::result_file::ResultFile;
 use crate::snapshot::Snapshot;
@@ -60,6 +61,7 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     };
     let restorable = check::require(&snapshot, &options.device, &allowed, scratch.path())
         .map_err(|failure| failure.state(NOTHING_STARTED))?;
+    go_on(&held)?;
     let timings = options.timings.as_deref();
     let timings = timings.map(|path| ResultFile::open(path, "HK0704")).transpose()?;
     let is_inside = namespaces::is_inside();
@@ -70,6 +72,7 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
     output::progress("unpacking");
     let Prepared { images, layout } = prepare(&snapshot, &restorable, scratch.path())?;
     let unpacked = start.elapsed();
+    go_on(&held)?;
 
     let stdio = Stdio::for_program(manifest, &restorable.plan.replaced, options.detach)?;
     output::progress("restoring processes");
@@ -117,6 +120,11 @@ pub fn run(options: Restore) -> anyhow::Result<ExitCode> {
         keeper.finish();
     }
     Ok(code)
+}
+
+/// From when CRIU is at work signals are the program's.
+fn go_on(held: &HeldSignals) -> Result<(), Failure> {
+    ensure_not_interrupted(held, "the restore").map_err(|failure| failure.state(NOTHING_STARTED))
 }
 
 /// What stays of [`run`] where it has laid files out.
