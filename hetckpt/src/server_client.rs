@@ -15,9 +15,15 @@ use serde::Serialize;
 
 use crate::diagnostic::Failure;
 use crate::namespaces::{create, pids};
+use crate::output;
 
 /// How much longer than the kernels a server has to answer that they did not stop.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
+
+/// How long a server may take to say what it does. It answers at once unless it is stopped, or its machine is overloaded.
+const STATUS_LIMIT: Duration = Duration::from_secs(30);
+/// The same in a list of all: one that does not answer is not to keep the others from being listed.
+const LIST_LIMIT: Duration = Duration::from_secs(5);
 
 /// For how long a device server that is starting is waited for.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -78,9 +84,23 @@ fn no_answer(pid: i32, error: &RingError) -> Failure {
     Failure::new("HK0806", format!("the device server of process {pid} does not answer")).note(error.to_string())
 }
 
-fn status(socket: &mut ControlSocket, pid: i32) -> Result<ServerStatus, Failure> {
-    match socket.ask(&Request::Status, &[]) {
-        Ok(Response::Status(status)) => Ok(status),
+fn status(socket: &mut ControlSocket, pid: i32, limit: Duration) -> Result<ServerStatus, Failure> {
+    let asked = Instant::now();
+    let answer = socket
+        .set_timeout(Some(limit))
+        .and_then(|()| socket.ask(&Request::Status, &[]));
+    match answer {
+        Err(_) if asked.elapsed() >= limit => Err(Failure::new(
+            "HK0806",
+            format!("the device server of process {pid} does not answer"),
+        )
+        .note(format!("it said nothing within {limit:?}"))
+        .help("look whether it is stopped (`ps`, state T: SIGCONT sets it going), and at its log")),
+        // What is asked next may take its time.
+        Ok(Response::Status(status)) => match socket.set_timeout(None) {
+            Ok(()) => Ok(status),
+            Err(error) => Err(no_answer(pid, &error)),
+        },
         Ok(_) => Err(no_answer(pid, &RingError::ServerGone)),
         Err(error) => Err(no_answer(pid, &error)),
     }
@@ -106,9 +126,14 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
             Err(RingError::NoServer { .. }) => continue,
             Err(error) => return Err(no_answer(i32::try_from(pid).unwrap_or(-1), &error)),
         };
-        // A server that leaves while we ask is no row and no failure.
-        let Ok(mut status) = status(&mut socket, i32::try_from(pid).unwrap_or(-1)) else {
-            continue;
+        let mut status = match status(&mut socket, i32::try_from(pid).unwrap_or(-1), LIST_LIMIT) {
+            Ok(status) => status,
+            // A server that leaves while we ask is no row and no failure.
+            Err(_) if !socket.is_alive() => continue,
+            Err(failure) => {
+                output::note(format!("{}: {}", failure.message, failure.notes.join("; ")));
+                continue;
+            }
         };
         if is_job {
             let Some((app, server)) = seen_from_here(&socket, status.app_pid) else {
@@ -169,7 +194,7 @@ pub fn holds(pids: &[i32]) -> Result<Vec<Hold>, Failure> {
     let mut holds = vec![];
     for &pid in pids {
         let Some(mut socket) = connect(pid)? else { continue };
-        match status(&mut socket, pid) {
+        match status(&mut socket, pid, STATUS_LIMIT) {
             Ok(status) => holds.push(Hold {
                 pid,
                 server: i32::try_from(status.server_pid).ok(),
@@ -257,7 +282,7 @@ impl Hold {
 
     /// What the server is doing.
     pub fn status(&mut self) -> Result<ServerStatus, Failure> {
-        status(&mut self.socket, self.pid)
+        status(&mut self.socket, self.pid, STATUS_LIMIT)
     }
 
     /// Lets the kernels run on, and waits until they have been started again.

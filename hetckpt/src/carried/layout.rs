@@ -98,7 +98,13 @@ mod tests {
         fs::write(&source, "content").unwrap();
         fs::set_permissions(&source, Permissions::from_mode(0o4755)).unwrap();
         let packed = folder.path().join("hetckpt-file-0.zst");
-        let file = carried::pack(&source, "/opt/a/x", "files/hetckpt-file-0.zst", &packed).unwrap();
+        let file = carried::pack(
+            fs::File::open(&source).unwrap(),
+            "/opt/a/x",
+            "files/hetckpt-file-0.zst",
+            &packed,
+        )
+        .unwrap();
         let layout = Layout::create().unwrap();
         let (path, mode) = layout.add(&file, folder.path()).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "content");
@@ -128,7 +134,13 @@ mod tests {
         let source = folder.path().join("x");
         fs::write(&source, "content").unwrap();
         let packed = folder.path().join("hetckpt-file-0.zst");
-        let good = carried::pack(&source, "/opt/x", "files/hetckpt-file-0.zst", &packed).unwrap();
+        let good = carried::pack(
+            fs::File::open(&source).unwrap(),
+            "/opt/x",
+            "files/hetckpt-file-0.zst",
+            &packed,
+        )
+        .unwrap();
         let layout = Layout::create().unwrap();
         for path in ["/../escaped", "/a/../../escaped", "relative", "", "/"] {
             let file = CarriedFile {

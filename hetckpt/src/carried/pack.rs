@@ -4,7 +4,7 @@
 //! be there, and what has come meanwhile is added.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use hetckpt_archive::carried;
 use hetckpt_archive::manifest::{CarriedFile, is_plain_path};
 use procfs::process::{MMPermissions, MMapPath, Process};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::choice::Bundle;
 use super::{INDEX, NAME_START, PREFIX, layout};
@@ -52,10 +53,10 @@ impl<'a> Packing<'a> {
             if !is_private || !self.takes(&path) || self.files.contains_key(&path) {
                 continue;
             }
+            let Ok(file) = self.open(&path) else { continue };
             // By that path there may be another file by now.
-            let is_mapped = |found: &fs::Metadata| found.ino() == map.inode && found.is_file();
-            if fs::metadata(self.here(&path)).is_ok_and(|found| is_mapped(&found)) {
-                let _ = self.pack(&path);
+            if file.metadata().is_ok_and(|found| found.ino() == map.inode) {
+                let _ = self.pack(&path, file);
             }
         }
     }
@@ -91,7 +92,8 @@ impl<'a> Packing<'a> {
             }
             let is_current = |known: &CarriedFile| Some(known.size_bytes) == file.regular.size;
             if !self.files.get(path).is_some_and(is_current) {
-                self.pack(path).map_err(|e| (path.to_owned(), e))?;
+                let packed = self.open(path).and_then(|file| self.pack(path, file));
+                packed.map_err(|e| (path.to_owned(), e))?;
             }
             if let Some(packed) = self.files.remove(path) {
                 let original = names.get(path).and_then(|original| original.to_str());
@@ -119,17 +121,21 @@ impl<'a> Packing<'a> {
         path.to_str().is_some_and(is_plain_path) && (self.bundle.takes(path) || layout::original(path).is_some())
     }
 
-    /// The processes' `path`, as we reach it.
-    fn here(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    /// Opens the processes' `path`. Linux tells paths of what is mapped without links: one that has become part of it leads to what
+    /// the program may not even be allowed to read. Nor is a pipe waited for that has taken the file's place.
+    fn open(&self, path: &Path) -> io::Result<File> {
+        let root = File::open(&self.root)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+        Ok(openat2(root, path, flags, Mode::empty(), resolve)?.into())
     }
 
-    fn pack(&mut self, path: &Path) -> io::Result<()> {
+    fn pack(&mut self, path: &Path, file: File) -> io::Result<()> {
         let name = format!("{NAME_START}-{}.zst", self.num_packed);
         self.num_packed += 1;
         let target = self.images.join(&name);
         let text = path.to_str().unwrap_or_default();
-        let packed = carried::pack(&self.here(path), text, &format!("{PREFIX}{name}"), &target);
+        let packed = carried::pack(file, text, &format!("{PREFIX}{name}"), &target);
         if packed.is_err() {
             // The first failure is the one to tell.
             let _ = fs::remove_file(&target);
@@ -213,8 +219,10 @@ mod tests {
             })
             .collect();
         let mut packing = Packing::new(&images, Bundle::All, pid);
-        packing.pack(Path::new(&paths[0])).unwrap();
-        packing.pack(Path::new(&paths[2])).unwrap();
+        for path in [&paths[0], &paths[2]] {
+            let file = packing.open(Path::new(path)).unwrap();
+            packing.pack(Path::new(path), file).unwrap();
+        }
         let needs = Needs {
             files: vec![mapped(&paths[0]), mapped(&paths[1]), mapped(&paths[0])],
             ..Needs::default()
@@ -233,5 +241,23 @@ mod tests {
         let (path, _) = Packing::new(&images, Bundle::All, pid).finish(&needs).unwrap_err();
         assert_eq!(path, Path::new(&paths[1]));
         Packing::new(&images, Bundle::None, pid).finish(&needs).unwrap();
+    }
+
+    #[test]
+    fn links_and_pipes_that_have_taken_a_files_place_are_not_carried() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = fs::canonicalize(folder.path()).unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let packing = Packing::new(&folder, Bundle::All, pid);
+        fs::create_dir(folder.join("of-others")).unwrap();
+        fs::write(folder.join("of-others/secret"), "x").unwrap();
+        std::os::unix::fs::symlink("of-others", folder.join("link")).unwrap();
+        let pipe = folder.join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+
+        packing.open(&folder.join("of-others/secret")).unwrap();
+        assert!(packing.open(&folder.join("link/secret")).is_err());
+        let opened = packing.open(&pipe).unwrap();
+        assert!(carried::pack(opened, "/pipe", "files/0.zst", &folder.join("0.zst")).is_err());
     }
 }

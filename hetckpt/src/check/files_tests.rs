@@ -80,7 +80,13 @@ fn carried_files_stand_in_for_what_is_missing_or_other() {
     fs::write(&path, b"12345").unwrap();
     let file = needed(&path, Role::Mapped);
     let text = path.to_str().unwrap();
-    let packed = carried::pack(&path, text, "files/hetckpt-file-0.zst", &folder.path().join("packed")).unwrap();
+    let packed = carried::pack(
+        fs::File::open(&path).unwrap(),
+        text,
+        "files/hetckpt-file-0.zst",
+        &folder.path().join("packed"),
+    )
+    .unwrap();
     let manifest = manifest(vec![packed.clone()], vec![]);
     let adaptation = Adaptation::default();
 

@@ -12,7 +12,10 @@ const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks the
 /// Compares the files of an archive, and `laid_out` bytes of those it carries, with the room in the folder for temporary files.
 pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
     let unpacked: u64 = match snapshot {
-        Snapshot::Archive(archive) => archive.members().map(|(_, member)| member.raw_bytes).sum(),
+        Snapshot::Archive(archive) => {
+            let sizes = archive.members().map(|(_, member)| member.raw_bytes);
+            sizes.fold(0, u64::saturating_add)
+        }
         Snapshot::Images(..) => 0,
     };
     examine_bytes(unpacked, laid_out)

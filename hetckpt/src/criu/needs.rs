@@ -98,7 +98,9 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
     let (mut mapped, mut stood_in, mut roots) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for process in tree {
         let pid = process.pid;
-        needs.pids.insert(pid);
+        if !needs.pids.insert(pid) {
+            return Err(format!("pstree.img has process {pid} twice"));
+        }
         let core: Core = first(&images, &format!("core-{pid}.img"), CORE_MAGIC)?;
         if core.has_ended() {
             continue;
@@ -123,8 +125,9 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
     needs.outside_sockets = outside_sockets(&files);
     // A terminal is not opened by the name that it had.
     let terminals: BTreeSet<u32> = terminals.into_iter().filter_map(|terminal| terminal.file_id).collect();
+    let remapped: BTreeSet<u32> = remapped.into_iter().map(|remap| remap.id).collect();
     let is_needed = |file: &Regular| {
-        let is_elsewhere = terminals.contains(&file.id) || remapped.iter().any(|remap| remap.id == file.id);
+        let is_elsewhere = terminals.contains(&file.id) || remapped.contains(&file.id);
         !file.is_external() && !is_elsewhere
     };
     for regular in files.into_iter().filter_map(|file| file.regular).filter(is_needed) {

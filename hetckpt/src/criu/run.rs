@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::Pid;
 use procfs::process::Process;
 
@@ -87,7 +88,11 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
 fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatus, String)> {
     let mut said = File::from(memfd_create(c"hetckpt-criu-stderr", MFdFlags::MFD_CLOEXEC)?);
     command.stdout(Stdio::null()).stderr(said.try_clone()?);
-    let status = command.status()?;
+    // CRIU makes images, which hold the memory of programs, readable for all whom the umask lets. What a restored program has is its own.
+    let before = umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    let started = command.spawn();
+    umask(before);
+    let status = started?.wait()?;
     if !status.success() {
         end_left(work_folder);
     }
@@ -191,4 +196,23 @@ fn first_error(log: &Path) -> Option<String> {
         .map(|(_, m)| m)
         .or_else(|| line.split_once("): ").map(|(_, m)| m));
     Some(message.unwrap_or(line).trim().to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn images_are_for_their_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("pages-1.img");
+        let mut command = Command::new("touch");
+        command.arg(&image);
+        let (status, _) = run_to_end(command, folder.path()).unwrap();
+        assert!(status.success());
+        assert_eq!(fs::metadata(&image).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }

@@ -18,6 +18,9 @@ const CAPABILITIES: [(u32, &str); 3] = [
     (40, "CAP_CHECKPOINT_RESTORE"),
 ];
 
+/// CAP_SYS_RESOURCE, which CRIU needs for programs of other users.
+const RESOURCES: u32 = 24;
+
 /// With less room than this hardly any program can be dumped.
 const LITTLE_ROOM_BYTES: u64 = 1 << 30;
 
@@ -39,6 +42,11 @@ pub fn privileges() -> Finding {
         .map(|&(_, name)| name)
         .collect();
     match missing.is_empty() {
+        true if status.capeff & 1 << RESOURCES == 0 => Finding::warning(
+            CHECK,
+            "root without CAP_SYS_RESOURCE: programs of other users cannot be dumped",
+            "give the container this capability, or dump them as their users",
+        ),
         true => Finding::ok(CHECK, "root, with the capabilities that CRIU needs"),
         false => Finding::problem(
             CHECK,

@@ -8,11 +8,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 
 /// Characters of the boot's id that names have.
 const BOOT_CHARACTERS: usize = 8;
@@ -37,7 +37,7 @@ pub fn name_end() -> String {
 
 /// Locks `folder`, which has just been made. False if somebody was about to remove it.
 pub fn claim(folder: &Path) -> io::Result<bool> {
-    let lock = match File::open(folder) {
+    let lock = match open_folder(folder) {
         // It has been removed already.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         opened => opened?,
@@ -84,11 +84,20 @@ pub fn remove(parent: &Path, prefix: &str, end: &str) {
 fn has_no_owner(path: &Path) -> Option<File> {
     let found = fs::symlink_metadata(path).ok()?;
     let is_ours = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o777 == 0o700;
-    let lock = File::open(path).ok().filter(|_| is_ours)?;
+    if !is_ours {
+        return None;
+    }
+    let lock = open_folder(path).ok()?;
     let is_same = lock
         .metadata()
         .is_ok_and(|opened| (opened.dev(), opened.ino()) == (found.dev(), found.ino()));
     (is_same && lock.try_lock().is_ok()).then_some(lock)
+}
+
+/// Opens a folder and nothing else that anybody may have put in its place: a pipe would keep us waiting for a writer.
+fn open_folder(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    File::options().read(true).custom_flags(flags.bits()).open(path)
 }
 
 /// True if no process maps a file of it: laid out files can outlive who was to remove them.
@@ -161,6 +170,16 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn pipes_of_such_names_keep_nobody_waiting() {
+        let parent = tempfile::tempdir().unwrap();
+        let pipe = parent.path().join(format!("hetckpt-a-x{}", name_end()));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        drop(private_folder(parent.path(), "hetckpt-a-").unwrap());
+        assert!(open_folder(&pipe).is_err());
+        assert!(pipe.exists());
     }
 
     #[test]

@@ -31,12 +31,11 @@ pub enum CarriedError {
     },
 }
 
-/// Compresses the file at `source`, which was at `path` and is to be `member`, into `out`.
+/// Compresses the file `input`, which was at `path` and is to be `member`, into `out`.
 ///
 /// # Errors
-/// As reading and writing; if `source` is no regular file.
-pub fn pack(source: &Path, path: &str, member: &str, out: &Path) -> io::Result<CarriedFile> {
-    let mut input = File::open(source)?;
+/// As reading and writing; if it is no regular file.
+pub fn pack(mut input: File, path: &str, member: &str, out: &Path) -> io::Result<CarriedFile> {
     let found = input.metadata()?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
@@ -131,7 +130,13 @@ mod tests {
     fn packed(folder: &Path) -> CarriedFile {
         let source = folder.join("libx.so");
         fs::write(&source, [7; 300_000]).unwrap();
-        pack(&source, "/opt/libx.so", "files/0.zst", &folder.join("packed")).unwrap()
+        pack(
+            File::open(&source).unwrap(),
+            "/opt/libx.so",
+            "files/0.zst",
+            &folder.join("packed"),
+        )
+        .unwrap()
     }
 
     #[test]
