@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
@@ -12,7 +12,7 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::{MEMORY_HOG, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::Signal;
 
@@ -38,6 +38,8 @@ pub fn tests() -> Vec<Test> {
             both_are_killed_with_a_helper_stopped,
         ),
         Test::new("dump_is_interrupted", dump_is_interrupted),
+        Test::new("dump_is_interrupted_at_its_archive", archive_is_interrupted),
+        Test::new("archives_name_is_taken_meanwhile", archives_name_is_taken),
     ]
 }
 
@@ -209,6 +211,52 @@ fn disk_is_full(context: &mut Context) -> Result<()> {
     Command::new("umount").arg(&folder).status()?;
     result?;
     ensure!(left.is_empty(), "the failed dump left {left:?} behind");
+    Ok(())
+}
+
+/// While the archive is being written, a dump can be called off, and somebody else can take its name: in both cases the program runs on.
+fn archive_is_given_up(context: &mut Context, code: &str, act: impl Fn(&Running, &Path) -> Result<()>) -> Result<()> {
+    let baseline = calibration::baseline(&MEMORY_HOG)?;
+    let mut command = MEMORY_HOG.command(baseline.length);
+    // As much as takes a moment to write.
+    command.extend(["--mib".into(), "192".into()]);
+    let mut job = Job::start(&context.sandbox, &command)?;
+    job.wait_for_kernel()?;
+    let folder = context.sandbox.path("given-up");
+    fs::create_dir(&folder)?;
+    let archive = folder.join("x.hetsnap");
+    let mut dump = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
+    dump.arg(&archive);
+    let dump = Running::start(dump)?;
+    let is_being_written = || {
+        let folders = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut files = folders.flat_map(|images| fs::read_dir(images.path()).into_iter().flatten().flatten());
+        files.any(|file| file.file_name().to_string_lossy().starts_with(".hetsnap-"))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !is_being_written() {
+        ensure!(Instant::now() < deadline, "no archive was begun");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    act(&dump, &archive)?;
+    ensure_failure(&dump.wait(PATIENCE)?, code, 1)?;
+    let ended = job.finish()?;
+    ensure!(ended.code == 0, "{}", ended.text());
+    let left: Vec<_> = fs::read_dir(&folder)?.flatten().map(|entry| entry.path()).collect();
+    ensure!(left.iter().all(|path| *path == archive), "left behind: {left:?}");
+    Ok(())
+}
+
+fn archive_is_interrupted(context: &mut Context) -> Result<()> {
+    archive_is_given_up(context, "HK0807", |dump, _| dump.signal(Signal::SIGTERM))
+}
+
+fn archives_name_is_taken(context: &mut Context) -> Result<()> {
+    archive_is_given_up(context, "HK0704", |_, archive| {
+        Ok(fs::write(archive, "somebody else's")?)
+    })?;
+    let found = fs::read_to_string(context.sandbox.path("given-up/x.hetsnap"))?;
+    ensure!(found == "somebody else's", "it was overwritten");
     Ok(())
 }
 

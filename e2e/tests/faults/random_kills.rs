@@ -141,15 +141,18 @@ fn killed_behind_the_archive(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&SPIN)?;
     let archive = context.sandbox.path("x.hetsnap");
     fs::write(&archive, "as if it were one")?;
+    let found = fs::metadata(&archive)?;
     for is_new in [false, true] {
         let job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
         let images = context.sandbox.path(".hetckpt-dump-x");
         fs::create_dir(&images)?;
         kill(Pid::from_raw(job.pid()), Signal::SIGSTOP)?;
-        let inode = fs::metadata(&archive)?.ino() + u64::from(is_new);
+        // Which file it is that the dump has written: one that has its name, or one that somebody else's has taken the name from.
+        let inode = found.ino() + u64::from(!is_new);
+        fs::write(images.join("hetckpt-archive-id"), format!("{} {inode}", found.dev()))?;
         let mut guardian = hetckpt::command(&context.sandbox, ["__guard", &job.pid().to_string(), "--images"]);
         guardian.arg(&images).arg("--archive").arg(&archive);
-        guardian.args(["--replaces", &inode.to_string()]).stdin(Stdio::null());
+        guardian.stdin(Stdio::null());
         Running::run(guardian, PATIENCE)?.success("the guardian")?;
         ensure!(!images.exists(), "what the dump had begun is left");
         let ended = job.finish()?;
