@@ -1,5 +1,6 @@
 //! What root does with programs of other users that run without namespaces of their own.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
@@ -15,9 +16,10 @@ use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
-use hetckpt_e2e::sandbox::kill_processes_of;
+use hetckpt_e2e::sandbox::{Sandbox, kill_processes_of};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use procfs::process::{FDTarget, Process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -32,6 +34,11 @@ pub fn tests() -> Vec<Test> {
         Test::new(
             "root_dumps_a_program_of_another_user_without_namespaces",
             of_another_user,
+        )
+        .also_needs(Requirement::Root),
+        Test::new(
+            "root_enters_namespaces_of_another_user_with_nothing_of_its_own",
+            in_another_users_namespaces,
         )
         .also_needs(Requirement::Root),
         Test::new(
@@ -160,17 +167,14 @@ fn server_of_before(context: &mut Context) -> Result<()> {
     ensure_leaves_no_files(&socket)
 }
 
-/// Its server is found where the program's environment says, not root's; what is restored has it where the restore's says.
-fn of_another_user(context: &mut Context) -> Result<()> {
-    let sandbox = &context.sandbox;
-    let installation = Installation::get();
-    let open = open_installation()?;
+/// Starts [`SPIN`] as the user nobody, with a folder `own` in `open` that is nobody's, with or without namespaces. Gives the file that tells
+/// its process id.
+fn start_as_nobody(sandbox: &Sandbox, open: &TempDir, namespaces: &str) -> Result<(Running, PathBuf)> {
     let program = open.path().join(SPIN.name);
-    fs::copy(installation.programs.join(SPIN.name), &program)?;
+    fs::copy(Installation::get().programs.join(SPIN.name), &program)?;
     let own = open.path().join("own");
     fs::create_dir(&own)?;
     chown(&own, Some(NOBODY), Some(NOBODY))?;
-
     let pid_file = own.join("pid");
     let mut command = Command::new("setpriv");
     sandbox.equip(&mut command);
@@ -178,28 +182,109 @@ fn of_another_user(context: &mut Context) -> Result<()> {
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
     command.arg(open.path().join("stage/bin/hetckpt"));
     command
-        .args(["run", "--namespaces", "never", "--device", "cpu", "--pid-file"])
+        .args(["run", "--namespaces", namespaces, "--device", "cpu", "--pid-file"])
         .arg(&pid_file);
     command.arg("--").arg(&program).args(["--iterations", "1000000000000"]);
     command
         .env("HETCKPT_RUNTIME_DIR", own.join("run"))
         .env("HETCKPT_CACHE_DIR", "off")
         .current_dir(&own);
-    let _end = End(own.join("run"));
-    let mut job = Running::start(command)?;
+    Ok((Running::start(command)?, pid_file))
+}
+
+/// The process id in the file `pid_file` of `job`, as soon as there is one `is_meant`.
+fn wait_for_pid(job: &mut Running, pid_file: &Path, is_meant: impl Fn(&i32) -> bool) -> Result<i32> {
     let started = Instant::now();
-    let pid: i32 = loop {
-        let pid = fs::read_to_string(&pid_file)
+    loop {
+        let pid = fs::read_to_string(pid_file)
             .ok()
             .and_then(|text| text.trim().parse().ok());
-        if let Some(pid) = pid.filter(|pid| own.join(format!("run/app-{pid}.sock")).exists()) {
-            break pid;
+        if let Some(pid) = pid.filter(&is_meant) {
+            return Ok(pid);
         }
         if job.has_ended()? || started.elapsed() > PATIENCE {
-            bail!("it does not start: {}", job.wait(PATIENCE)?.text());
+            bail!("it does not start");
         }
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Root stops the kernels of another user's job in namespaces of its own: what it runs there, which is in that user's hands, has nothing of
+/// root's.
+fn in_another_users_namespaces(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let open = open_installation()?;
+    let _end = End(open.path().join("own/run"));
+    let (mut job, pid_file) = start_as_nobody(sandbox, &open, "always")?;
+    let pid = wait_for_pid(&mut job, &pid_file, |_| true)?;
+    let started = Instant::now();
+    while !hetckpt::run(sandbox, ["pause", "--pid", &pid.to_string()])?
+        .stderr
+        .is_empty()
+    {
+        ensure!(started.elapsed() < PATIENCE, "it makes no CUDA call");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+
+    let mut pause = hetckpt::command(
+        sandbox,
+        ["pause", "--pid", &pid.to_string(), "--hold-ms", "1500", "--json"],
+    );
+    pause.env("SECRET_OF_ROOT", "x");
+    let started = Instant::now();
+    let pause = Running::start(pause)?;
+    let within = loop {
+        let all = procfs::process::all_processes()?.flatten();
+        let is_it = |process: &Process| {
+            let is_nobodys = process.status().is_ok_and(|status| status.euid == NOBODY);
+            is_nobodys
+                && process
+                    .cmdline()
+                    .is_ok_and(|line| line.iter().any(|word| word == "--hold-ms"))
+        };
+        if let Some(within) = all.into_iter().find(is_it) {
+            break within;
+        }
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "nobody goes in: {}",
+            pause.wait(PATIENCE)?.text()
+        );
+        std::thread::sleep(Duration::from_millis(10));
     };
+    let environment = within.environ()?;
+    ensure!(
+        !environment.contains_key(OsStr::new("SECRET_OF_ROOT")),
+        "{environment:?}"
+    );
+    let (own_session, its) = (Process::myself()?.stat()?.session, within.stat()?);
+    ensure!(its.session != own_session && its.tty_nr == 0, "{its:?}");
+    ensure!(
+        within.status()?.groups.iter().all(|&group| group != 0),
+        "it is in root's groups"
+    );
+    let descriptors: Vec<_> = within.fd()?.flatten().map(|fd| fd.target).collect();
+    let paused = pause.wait(PATIENCE)?.success("pause")?;
+    ensure!(paused.stdout.contains("p50"), "{}", paused.text());
+    ensure!(
+        descriptors
+            .iter()
+            .all(|target| !matches!(target, FDTarget::Path(path) if path.starts_with(sandbox.path("")))),
+        "{descriptors:?}"
+    );
+    Ok(())
+}
+
+/// Its server is found where the program's environment says, not root's; what is restored has it where the restore's says.
+fn of_another_user(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let open = open_installation()?;
+    let own = open.path().join("own");
+    let _end = End(own.join("run"));
+    let (mut job, pid_file) = start_as_nobody(sandbox, &open, "never")?;
+    let pid = wait_for_pid(&mut job, &pid_file, |pid| {
+        own.join(format!("run/app-{pid}.sock")).exists()
+    })?;
     let paused = hetckpt::run(sandbox, ["pause", "--pid", &pid.to_string(), "--json"])?;
     paused.success("pause")?;
     let archive = sandbox.path("first.hetsnap");

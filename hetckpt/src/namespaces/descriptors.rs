@@ -55,11 +55,16 @@ pub fn leave_behind() -> io::Result<()> {
     if let Some(stdin) = reopen(io::stdin().as_fd())? {
         nix::unistd::dup2_stdin(stdin)?;
     }
+    keep_from_programs(|fd| path(fd).is_some())
+}
+
+/// Has programs that are run from now on not get those of our descriptors beyond stderr that are meant.
+pub fn keep_from_programs(is_meant: impl Fn(RawFd) -> bool) -> io::Result<()> {
     let open = fs::read_dir("/proc/self/fd")?.flatten();
     let numbers: Vec<RawFd> = open
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
-    for fd in numbers.into_iter().filter(|&fd| fd > 2 && path(fd).is_some()) {
+    for fd in numbers.into_iter().filter(|&fd| fd > 2 && is_meant(fd)) {
         // SAFETY: a descriptor that has been closed since is refused with EBADF; no other thread opens any meanwhile.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         // That of the folder just read is closed.

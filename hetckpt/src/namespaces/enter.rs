@@ -6,11 +6,11 @@ use std::process::{Command, ExitCode};
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, geteuid, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 use procfs::process::Process;
 
 use super::init::INIT;
-use super::{INSIDE, clocks, pids, privileges};
+use super::{INSIDE, away, clocks, pids, privileges};
 use crate::diagnostic::Failure;
 use crate::supervise::HeldSignals;
 use crate::{exit, runtime_folder};
@@ -21,7 +21,7 @@ const RUNTIME_DIR_VARIABLES: [&str; 2] = ["HETCKPT_RUNTIME_DIR", "XDG_RUNTIME_DI
 /// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit status; else
 /// it is run again only if the program's runtime directory is not ours.
 pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
-    if super::is_inside() {
+    if super::is_inside() || away::is_away() {
         end_with_caller();
     }
     let Some((inner, process, init)) = find(pid) else {
@@ -33,6 +33,13 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
             .note(why)
             .help("do it as the user who runs it, or as root")
     };
+    let becomes_user = becomes_user(&process).map_err(cannot)?;
+    if becomes_user && !away::is_away() {
+        return away::run_again().map(Some);
+    }
+    if becomes_user {
+        away::leave().map_err(|e| cannot(e.to_string()))?;
+    }
     let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
     let folder = std::env::current_dir().map_err(|e| cannot(e.to_string()))?;
     let held = HeldSignals::hold()?;
@@ -42,6 +49,7 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     let mut command = Command::new(program);
     command
         .args(with_pid(std::env::args_os().skip(1), pid, inner))
+        .env_remove(away::AWAY)
         .env(INSIDE, "1")
         .env(pids::CALLED, format!("{inner} {pid}"));
     for name in RUNTIME_DIR_VARIABLES {
@@ -75,21 +83,35 @@ fn find(pid: i32) -> Option<(i32, Process, Process)> {
     is_job.then_some((pids::own_name(pid)?, Process::new(pid).ok()?, init))
 }
 
+fn is_of_other_namespace(process: &Process) -> bool {
+    let link = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
+    link("self") != link(&process.pid.to_string())
+}
+
+/// True if this is root, and the job another user's: who is root here is nobody there.
+fn becomes_user(process: &Process) -> Result<bool, String> {
+    let status = process.status().map_err(|e| e.to_string())?;
+    Ok(geteuid().is_root() && status.euid != 0 && is_of_other_namespace(process))
+}
+
 /// Joins the namespaces of `process`. That of process ids is for what is started from now on.
 fn enter(process: &Process) -> Result<(), String> {
     let pid = process.pid;
-    let link = |process: &str, name: &str| std::fs::read_link(format!("/proc/{process}/ns/{name}"));
     let open =
         |name: &str| File::open(format!("/proc/{pid}/ns/{name}")).map_err(|e| format!("its {name} namespace: {e}"));
+    let is_other_user = is_of_other_namespace(process);
+    let becomes_user = becomes_user(process)?;
     let status = process.status().map_err(|e| e.to_string())?;
-    let is_other_user = link("self", "user").ok() != link(&pid.to_string(), "user").ok();
     let (user, ids, mounts) = (open("user")?, open("pid")?, open("mnt")?);
     let join = |file: File, kind, name| setns(file, kind).map_err(|e| format!("its {name} namespace: {}", e.desc()));
     if is_other_user {
-        // Who is root here is nobody there, which may be the program's user.
-        let is_root = geteuid().is_root() && status.euid != 0;
+        // Within there is no way to change them.
+        if becomes_user {
+            let groups: Vec<Gid> = status.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
+            setgroups(&groups).map_err(|e| format!("cannot take on its groups: {}", e.desc()))?;
+        }
         join(user, CloneFlags::CLONE_NEWUSER, "user")?;
-        if is_root {
+        if becomes_user {
             let (uid, gid) = (Uid::from_raw(status.euid), Gid::from_raw(status.egid));
             setresgid(gid, gid, gid)
                 .and_then(|()| setresuid(uid, uid, uid))

@@ -13,6 +13,7 @@
 //! The runtime directory of a job is a folder of the user's, `jobs/…`, which lies over the user's within. The rest of the file system
 //! is the same.
 
+pub mod away;
 pub mod clocks;
 pub mod create;
 pub mod descriptors;

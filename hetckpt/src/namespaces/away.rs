@@ -1,0 +1,82 @@
+//! Going away from root's own things before another user's namespaces are entered. What runs there is what that user has at the path of this
+//! program: they may have mounted anything there. It gets no terminal of root's, which it could type into, no groups, no environment
+//! and no files but two pipes; what it says is copied.
+//!
+//! This program runs itself again, still outside, in a session of its own; that one enters ([`super::enter`]).
+
+use std::ffi::OsStr;
+use std::process::{Command, ExitCode, Stdio};
+
+use nix::unistd::setsid;
+
+use super::descriptors;
+use crate::diagnostic::Failure;
+use crate::exit;
+use crate::supervise::{self, HeldSignals, Relay};
+
+/// In the environment of the one that enters.
+pub const AWAY: &str = "HETCKPT_AWAY";
+
+/// What it gets of our environment, and the beginning of what else.
+const KEPT: [&str; 4] = ["PATH", "LANG", "TERM", "TMPDIR"];
+const KEPT_PREFIXES: [&str; 2] = ["HETCKPT_", "LC_"];
+
+/// True if this process was run by [`run_again`].
+pub fn is_away() -> bool {
+    std::env::var_os(AWAY).is_some()
+}
+
+/// Runs this very command again, away, and stands in for it.
+pub fn run_again() -> Result<ExitCode, Failure> {
+    let cannot = |e: std::io::Error| Failure::new("HK0804", "cannot run this command again").note(e.to_string());
+    let held = HeldSignals::hold()?;
+    let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+    command
+        .args(std::env::args_os().skip(1))
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| is_kept(name)))
+        .env(AWAY, "1")
+        .stdin(Stdio::null());
+    let mut relays = vec![];
+    if let Some((pipe, relay)) = supervise::copied_pipe(true, false)? {
+        command.stdout(pipe);
+        relays.push(relay);
+    }
+    if let Some((pipe, relay)) = supervise::copied_pipe(true, true)? {
+        command.stderr(pipe);
+        relays.push(relay);
+    }
+    let mut child = command.spawn().map_err(cannot)?;
+    drop(command); // with our ends of the pipes
+    held.pass_until_end(&child, None)?;
+    let status = child.wait().map_err(cannot)?;
+    relays.into_iter().for_each(Relay::finish);
+    Ok(exit::from_wait_status(status))
+}
+
+/// Leaves the terminal and, to programs that are run from now on, all files but the standard ones.
+pub fn leave() -> std::io::Result<()> {
+    setsid()?;
+    descriptors::keep_from_programs(|_| true)
+}
+
+fn is_kept(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let has_prefix = KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    has_prefix || KEPT.contains(&&*name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_but_what_hetckpt_needs() {
+        for name in ["PATH", "LC_ALL", "HETCKPT_CRIU", "TMPDIR"] {
+            assert!(is_kept(OsStr::new(name)), "{name}");
+        }
+        for name in ["SSH_AUTH_SOCK", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "HOME"] {
+            assert!(!is_kept(OsStr::new(name)), "{name}");
+        }
+    }
+}
