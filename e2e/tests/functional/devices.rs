@@ -46,7 +46,13 @@ fn has_all_fields(device: &Value) -> Result<()> {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let (total, free) = (number(&device["total_bytes"]), number(&device["free_bytes"]));
     ensure!(0 < free && free <= total, "{free} of {total} bytes are free");
-    ensure!(number(&device["num_multiprocessors"]) > 0, "no compute units");
+    for key in [
+        "num_multiprocessors",
+        "max_threads_per_block",
+        "max_shared_bytes_per_block",
+    ] {
+        ensure!(number(&device[key]) > 0, "no {key}");
+    }
     let opencl = &device["opencl"];
     let largest = number(&opencl["max_allocation_bytes"]);
     ensure!(0 < largest && largest <= total, "{largest} bytes for a buffer");

@@ -159,6 +159,12 @@ pub struct DeviceSummary {
     pub free_bytes: u64,
     /// Multiprocessors or worker threads.
     pub num_multiprocessors: u32,
+    /// Threads that a block may have.
+    #[serde(default)]
+    pub max_threads_per_block: u32,
+    /// Shared memory that a block may have, static and dynamic, in bytes.
+    #[serde(default)]
+    pub max_shared_bytes_per_block: u32,
     /// What an OpenCL device has beyond OpenCL C 1.2's core; `None` for other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opencl: Option<OpenClSummary>,

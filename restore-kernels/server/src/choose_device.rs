@@ -252,6 +252,8 @@ fn summary(device: &DeviceDescription) -> DeviceSummary {
         total_bytes: device.total_bytes,
         free_bytes: device.free_bytes,
         num_multiprocessors: device.num_multiprocessors,
+        max_threads_per_block: device.max_threads_per_block,
+        max_shared_bytes_per_block: device.max_shared_bytes,
         opencl: None,
     }
 }

@@ -173,7 +173,7 @@ mod tests {
             arriving: vec![],
             probed_kernels: vec![ProbedKernel {
                 name: "k".into(),
-                text: "t".into(),
+                text: "kernel \"k\" {\n  shared 16\n  resume rp0 entry bb0\nbb0:\n  ret\n}\n".into(),
                 resume_points: vec![ResumePointRegisters {
                     resume_point: 1,
                     registers: vec![(0, 8), (3, 4)],
@@ -241,6 +241,8 @@ mod tests {
         );
         assert_eq!(kernel.threads_finished, 1);
         assert_eq!(summary.num_held_commands, 1);
+        assert_eq!(summary.requires.threads_per_block, 8);
+        assert_eq!(summary.requires.shared_bytes_per_block, 16 + 16);
     }
 
     #[test]

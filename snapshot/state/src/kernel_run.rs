@@ -15,6 +15,22 @@ pub struct ProbedKernel {
     pub resume_points: Vec<ResumePointRegisters>,
 }
 
+impl ProbedKernel {
+    /// Static shared memory of a block in bytes, as the head of the text says it; 0 if it says nothing.
+    #[must_use]
+    pub fn static_shared_bytes(&self) -> u64 {
+        let mut head = self.text.lines().take_while(|line| !line.ends_with(':'));
+        let bytes = head.find_map(|line| {
+            line.trim_start()
+                .strip_prefix("shared ")?
+                .trim_end()
+                .parse::<u32>()
+                .ok()
+        });
+        bytes.map_or(0, u64::from)
+    }
+}
+
 /// A stopped launch: blocks that are neither stopped nor not started have finished.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct KernelRun {

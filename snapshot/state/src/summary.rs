@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::allocation::Owner;
-use crate::kernel_run::KernelRun;
+use crate::kernel_run::{KernelRun, ProbedKernel};
 use crate::process::ProcessState;
 use crate::queue::Work;
 
@@ -126,6 +126,9 @@ pub struct Requirements {
     pub memory_bytes: u64,
     /// Threads in the largest block in flight.
     pub threads_per_block: u64,
+    /// The most shared memory, static and dynamic, that a block in flight has, in bytes; 0 in what older versions wrote.
+    #[serde(default)]
+    pub shared_bytes_per_block: u64,
 }
 
 impl Description {
@@ -160,11 +163,14 @@ impl Summary {
                 .iter()
                 .flat_map(|s| s.work.iter().map(move |item| (s.id, &item.work)))
         };
-        let kernels_in_flight: Vec<KernelSummary> = work()
-            .filter_map(|(stream, work)| match work {
-                Work::Resume { run, .. } => Some(KernelSummary::of(state, stream, run)),
+        let runs = || {
+            work().filter_map(|(stream, work)| match work {
+                Work::Resume { run, .. } => Some((stream, run)),
                 Work::Command { .. } | Work::AwaitHostFunction(_) => None,
             })
+        };
+        let kernels_in_flight: Vec<KernelSummary> = runs()
+            .map(|(stream, run)| KernelSummary::of(state, stream, run))
             .collect();
         let mapped_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
         let threads = |k: &KernelSummary| k.block.iter().map(|&n| u64::from(n)).product();
@@ -186,6 +192,7 @@ impl Summary {
             requires: Requirements {
                 memory_bytes: mapped_bytes,
                 threads_per_block: kernels_in_flight.iter().map(threads).max().unwrap_or(0),
+                shared_bytes_per_block: runs().map(|(_, run)| shared_bytes(state, run)).max().unwrap_or(0),
             },
             kernels_in_flight,
             restorable_on: if state.modules.iter().any(|m| !m.machine_code.is_empty()) {
@@ -197,12 +204,19 @@ impl Summary {
     }
 }
 
+fn kernel_of<'a>(state: &'a ProcessState, run: &KernelRun) -> Option<&'a ProbedKernel> {
+    state.probed_kernels.get(usize::try_from(run.probed_kernel).ok()?)
+}
+
+/// Shared memory that each block of a stopped launch has.
+fn shared_bytes(state: &ProcessState, run: &KernelRun) -> u64 {
+    let static_bytes = kernel_of(state, run).map_or(0, ProbedKernel::static_shared_bytes);
+    static_bytes + u64::from(run.dynamic_shared_bytes)
+}
+
 impl KernelSummary {
     fn of(state: &ProcessState, stream: u64, run: &KernelRun) -> Self {
-        let name = usize::try_from(run.probed_kernel)
-            .ok()
-            .and_then(|i| state.probed_kernels.get(i))
-            .map_or_else(String::new, |k| k.name.clone());
+        let name = kernel_of(state, run).map_or_else(String::new, |k| k.name.clone());
         let threads_per_block: u64 = run.block.iter().map(|&n| u64::from(n)).product();
         let mut resume_points = BTreeMap::new();
         let mut stopped_threads = 0;
@@ -292,6 +306,7 @@ mod tests {
                 requires: Requirements {
                     memory_bytes: u64::MAX,
                     threads_per_block: u64::MAX,
+                    shared_bytes_per_block: u64::MAX,
                 },
             },
             members: vec![member; 2],
