@@ -187,6 +187,12 @@ pub trait Queue: Send + Sync {
     /// # Errors
     /// [`DeviceError::Launch`] if the device cannot run it; nothing was started then.
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError>;
+
+    /// Looks whether [`Queue::launch`] would refuse `launch` for its sizes, and starts nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Launch`].
+    fn check(&self, launch: &Launch) -> Result<(), DeviceError>;
 }
 
 /// What to fill memory with.

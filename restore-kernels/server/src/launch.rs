@@ -102,6 +102,15 @@ pub fn build(item: &Item) {
     }
 }
 
+/// Makes sure that the device can run what is left of a stopped launch; builds it if it has not been.
+///
+/// # Errors
+/// [`DeviceError::Launch`] names kernel, what it needs and what there is; [`DeviceError::NotBuilt`].
+pub fn check(queue: &dyn Queue, item: &Item) -> Result<(), DeviceError> {
+    let (_, launch) = prepare(item)?;
+    queue.check(&launch)
+}
+
 /// Launches the first item of a stream.
 pub fn launch_front(session: &Session, queues: &mut Queues, stream: u64) {
     let Some(s) = queues.streams.get_mut(&stream) else {

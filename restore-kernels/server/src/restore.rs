@@ -1,7 +1,7 @@
 //! From the files of a snapshot to a session that waits for its application.
 //!
 //! Everything that can fail happens here, before the application runs: files checked, device memory mapped and filled,
-//! kernels in flight rebuilt for the device.
+//! kernels in flight rebuilt for the device, and their blocks found not to be too large for it.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::choose_device::Chosen;
 use crate::commands::work_of;
 use crate::error::ServerError;
 use crate::kernels::ProbedKernel;
-use crate::launch::num_blocks;
+use crate::launch::{self, num_blocks};
 use crate::modules::LoadedModule;
 use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, Work};
 use crate::session::{Session, lock};
@@ -88,6 +88,7 @@ pub fn restore(files: &StateFiles, state: &ProcessState, chosen: Chosen) -> Resu
     }
     let queues = rebuild_queues(&session, state)?;
     build_stopped(&queues)?;
+    check_stopped(&session, &queues)?;
     *lock(&session.queues) = queues;
     tracing::info!(elapsed = ?started.elapsed(), memory = ?memory_at, device = %session.device.describe().id, "restored");
     Ok(Arc::new(session))
@@ -244,4 +245,15 @@ fn build_stopped(queues: &Queues) -> Result<(), ServerError> {
             .collect()
     });
     results.into_iter().collect()
+}
+
+/// Makes sure that the device can run all stopped launches: the program cannot be told any more that they are too large.
+fn check_stopped(session: &Session, queues: &Queues) -> Result<(), ServerError> {
+    let queue = session.device.create_queue(0)?;
+    let items = queues.streams.values().flat_map(|s| &s.queue);
+    let stopped = items.filter(|item| matches!(item.work, Work::Resume(_)));
+    for item in stopped {
+        launch::check(&*queue, item)?;
+    }
+    Ok(())
 }

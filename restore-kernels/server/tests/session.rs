@@ -263,6 +263,25 @@ fn a_restored_session_can_be_captured_again() {
 }
 
 #[test]
+fn blocks_too_large_for_the_device_are_refused_before_the_application_runs() {
+    let (app, server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    app.count(DEFAULT, out, 1, 6000);
+    server.wait_additions(10);
+    server.pause();
+    let dir = tempfile::tempdir().unwrap();
+    server.capture(dir.path());
+    let refused = Server::rebuild(dir.path(), Shared::narrow(1)).err().unwrap();
+    assert_eq!(
+        refused.to_string(),
+        "launch of `count` refused: 2 threads; 1 to 1 are possible"
+    );
+    assert!(Server::rebuild(dir.path(), Shared::narrow(2)).is_ok());
+    server.release();
+}
+
+#[test]
 fn what_was_stopped_is_built_before_any_of_it_runs() {
     let (app, server) = start();
     app.load();

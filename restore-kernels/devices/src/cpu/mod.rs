@@ -227,6 +227,10 @@ impl Queue for CpuQueue {
         self.pool.submit(self.id, running.clone());
         Ok(running)
     }
+
+    fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
+        launch::CpuLaunch::new(launch.clone()).map(drop)
+    }
 }
 
 impl Drop for CpuQueue {

@@ -33,6 +33,16 @@ struct Plan {
 }
 
 impl Queue for CudaQueue {
+    fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
+        // What is machine code alone is never stopped, so never gone on with.
+        if launch.kernel.as_any().is::<OpaqueCuda>() {
+            return Ok(());
+        }
+        self.device.context.enter()?;
+        let kernel = own_kernel(launch)?;
+        self.plan(&kernel, launch).map(drop)
+    }
+
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         if let Some(kernel) = launch.kernel.as_any().downcast_ref::<OpaqueCuda>() {
             return opaque::launch(self, kernel, &launch);
@@ -142,6 +152,11 @@ impl CudaQueue {
             .prepare(shape.threads, shape.shared_bytes)
             .map_err(|e| refused(format!("{}: {}", e.call, e.reason())))?;
         let max_resident = u64::from(per_multiprocessor) * u64::from(limits.num_multiprocessors);
+        if launch.cooperative && num_blocks > max_resident {
+            return Err(refused(format!(
+                "{num_blocks} blocks that wait for one another; the device has room for {max_resident}"
+            )));
+        }
         Ok(Plan {
             shape,
             given,

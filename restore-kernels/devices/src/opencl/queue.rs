@@ -45,6 +45,12 @@ struct Started {
 }
 
 impl Queue for OpenClQueue {
+    fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
+        let kernel = own_kernel(launch)?;
+        let plan = Plan::new(&kernel, launch, &self.device.limits);
+        plan.map(drop).map_err(|reason| refusal(&kernel.request.name, reason))
+    }
+
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         let kernel = own_kernel(&launch)?;
         let name = &kernel.request.name;

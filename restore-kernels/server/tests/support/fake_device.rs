@@ -30,6 +30,8 @@ pub struct Shared {
     spent: AtomicU64,
     /// Held while it waits for that: a pause cannot be requested then either.
     driver: Mutex<()>,
+    /// Threads that a block may have; 0: as many as anywhere.
+    max_threads: u32,
     /// Additions made, for tests that wait for progress.
     pub additions: AtomicU64,
 }
@@ -55,6 +57,14 @@ impl Shared {
     pub fn blind(slice: u64) -> Self {
         Self {
             slice,
+            ..Self::default()
+        }
+    }
+
+    /// One whose blocks have no more threads than these.
+    pub fn narrow(max_threads: u32) -> Self {
+        Self {
+            max_threads,
             ..Self::default()
         }
     }
@@ -140,6 +150,16 @@ type Job = (Launch, Arc<Running>);
 struct FakeQueue(mpsc::Sender<Job>, Arc<Shared>);
 
 impl Queue for FakeQueue {
+    fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
+        let (threads, max) = (launch.block.iter().product::<u32>(), self.1.max_threads);
+        if max == 0 || threads <= max {
+            return Ok(());
+        }
+        Err(DeviceError::Launch {
+            kernel: "count".to_owned(),
+            reason: format!("{threads} threads; 1 to {max} are possible"),
+        })
+    }
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         let running = Running {
             outcome: Mutex::new(None),

@@ -15,6 +15,7 @@ use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::producer::Producer;
 use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_server::choose_device::Chosen;
+use hetckpt_server::error::ServerError;
 use hetckpt_server::generate::Generator;
 use hetckpt_server::session::Session;
 use hetckpt_server::state_files::StateFiles;
@@ -78,13 +79,18 @@ impl Server {
         Self::restore_on(dir, app, Shared::new(false))
     }
 
+    /// A server from the files in `dir` that waits for its application.
+    pub fn rebuild(dir: &Path, shared: Shared) -> Result<Self, ServerError> {
+        let files = StateFiles::open(dir, PID)?;
+        let state = restore::read_state(&files)?;
+        let (chosen, device) = chosen(shared);
+        let session = restore::restore(&files, &state, chosen)?;
+        Ok(Self { session, device })
+    }
+
     /// The same on a device of another nature.
     pub fn restore_on(dir: &Path, app: &App, shared: Shared) -> Self {
-        let files = StateFiles::open(dir, PID).unwrap();
-        let state = restore::read_state(&files).unwrap();
-        let (chosen, device) = chosen(shared);
-        let session = restore::restore(&files, &state, chosen).unwrap();
-        let server = Self { session, device }.connect(&app.ring);
+        let server = Self::rebuild(dir, shared).unwrap().connect(&app.ring);
         pause::go_on(&server.session);
         server
     }
