@@ -145,6 +145,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
             Err(_) if client::was_left(pid) => client::ensure_no_server(pid).map(|()| None),
             Err(why) => Err(why),
             Ok(Response::Captured { memory_bytes, .. }) => {
+                restore::ensure_attachable(pid)?;
                 client::note_done(pid);
                 log::info(&format!(
                     "device state of process {pid} written, {memory_bytes} bytes of device memory"

@@ -1,16 +1,22 @@
 //! What a restore needs beyond asking servers: starting them, finding the shim's socket and ring.
 
-#![allow(unsafe_code, reason = "pidfd_open and kill have no safe form here")]
+#![allow(unsafe_code, reason = "kill has no safe form here")]
 
-use std::fs::{self, File, OpenOptions};
+use std::error::Error;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use hetckpt_ring::app_memory::{AppMemory, PINNED_NAME, RING_NAME, open_pidfd};
 use hetckpt_ring::consumer::Consumer;
+use hetckpt_ring::control_socket::MAX_FDS;
+use hetckpt_ring::error::RingError;
+use hetckpt_ring::layout::TOTAL_BYTES;
 use hetckpt_ring::message::{RESERVED, Request, Response};
+use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::server_start::is_ring_link;
 
 use crate::{client, host, log};
@@ -161,49 +167,76 @@ pub fn process_of_socket(inode: u32) -> Result<Option<u32>, String> {
 /// Hands the ring, the pinned memory and a pidfd of the restored process to its server, which runs the kernels on.
 pub fn attach(pid: u32) -> Result<(), String> {
     let ring = open_ring(pid)?;
-    let (_, side) = Consumer::open(ring.as_fd()).map_err(|e| format!("ring of process {pid}: {e}"))?;
-    let pinned = side.pinned_table().areas();
-    let mut fds: Vec<OwnedFd> = vec![ring.into(), pidfd_open(pid)?];
-    for area in &pinned {
-        fds.push(open_fd(pid, area.fd)?.into());
+    let pinned = pinned_areas(pid, &ring)?;
+    for areas in pinned.chunks(MAX_FDS) {
+        let fds = memfds(pid, areas)?;
+        let areas = areas.to_vec();
+        ask(pid, &Request::AddPinned { areas }, &fds)?;
     }
+    let pidfd = open_pidfd(pid).map_err(|e| format!("pidfd of process {pid}: {e}"))?;
+    let num_pinned = pinned.len() as u64;
+    ask(pid, &Request::Attach { pid, num_pinned }, &[ring, pidfd])
+}
+
+/// Makes sure that [`attach`] would find all it needs in process `pid`, which has been captured: the program itself keeps account
+/// of its pinned memory.
+pub fn ensure_attachable(pid: u32) -> Result<(), String> {
+    let ring = open_ring(pid)?;
+    for areas in pinned_areas(pid, &ring)?.chunks(MAX_FDS) {
+        memfds(pid, areas)?;
+    }
+    Ok(())
+}
+
+fn ask(pid: u32, request: &Request, fds: &[OwnedFd]) -> Result<(), String> {
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-    match client::ask(pid, &Request::Attach { pid, pinned }, &fds, None)? {
+    match client::ask(pid, request, &fds, None)? {
         Response::Done { .. } => Ok(()),
         other => Err(format!("unexpected answer to Attach: {other:?}")),
     }
 }
 
-fn open_ring(pid: u32) -> Result<File, String> {
+fn pinned_areas(pid: u32, ring: &OwnedFd) -> Result<Vec<PinnedArea>, String> {
+    let (_, side) = Consumer::open(ring.as_fd()).map_err(|e| format!("ring of process {pid}: {e}"))?;
+    Ok(side.pinned_table().areas())
+}
+
+fn memfds(pid: u32, areas: &[PinnedArea]) -> Result<Vec<OwnedFd>, String> {
+    let memfd = |area: &PinnedArea| {
+        let memory = AppMemory {
+            pid,
+            fd: area.fd,
+            name: PINNED_NAME,
+            size_bytes: area.size_bytes,
+        };
+        memory.take().map_err(|e| explain("pinned memory", pid, &e))
+    };
+    areas.iter().map(memfd).collect()
+}
+
+fn explain(what: &str, pid: u32, error: &RingError) -> String {
+    match error.source() {
+        Some(source) => format!("{what} of process {pid}: {error}: {source}"),
+        None => format!("{what} of process {pid}: {error}"),
+    }
+}
+
+fn open_ring(pid: u32) -> Result<OwnedFd, String> {
     let dir = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&dir).map_err(|e| format!("cannot read {dir}: {e}"))?;
     for entry in entries.flatten() {
         let is_ring = fs::read_link(entry.path()).is_ok_and(|link| is_ring_link(&link));
         if let (true, Some(fd)) = (is_ring, entry.file_name().to_str().and_then(|name| name.parse().ok())) {
-            return open_fd(pid, fd);
+            let ring = AppMemory {
+                pid,
+                fd,
+                name: RING_NAME,
+                size_bytes: TOTAL_BYTES as u64,
+            };
+            return ring.take().map_err(|e| explain("ring", pid, &e));
         }
     }
     Err(format!("process {pid} has no ring to its device server"))
-}
-
-fn open_fd(pid: u32, fd: i32) -> Result<File, String> {
-    let path = format!("/proc/{pid}/fd/{fd}");
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .map_err(|e| format!("cannot open {path}: {e}"))
-}
-
-fn pidfd_open(pid: u32) -> Result<OwnedFd, String> {
-    // SAFETY: pidfd_open takes a process id and flags, and touches no memory of ours.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return Err(format!("pidfd of process {pid}: {}", std::io::Error::last_os_error()));
-    }
-    let fd = i32::try_from(fd).map_err(|_| "pidfd out of range".to_owned())?;
-    // SAFETY: the system has just given this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Ends a process that was rebuilt but cannot be resumed.

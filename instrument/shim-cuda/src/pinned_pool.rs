@@ -3,8 +3,9 @@
 #![allow(unsafe_code, reason = "maps memory at chosen addresses")]
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use hetckpt_ring::app_memory::close_to_others;
 use hetckpt_ring::pinned_table::PinnedArea;
 
 use crate::result::{CuResult, Outcome};
@@ -24,7 +25,7 @@ const AREA_ALIGNMENT: u64 = 2 << 20;
 
 struct Area {
     known: PinnedArea,
-    _fd: OwnedFd,
+    _memfd: OwnedFd,
     is_shared: bool,
     /// Free pieces, offset and length.
     free: BTreeMap<u64, u64>,
@@ -97,7 +98,7 @@ impl PinnedPool {
             addr,
             Area {
                 known,
-                _fd: fd,
+                _memfd: fd,
                 is_shared,
                 free,
             },
@@ -155,6 +156,7 @@ fn memfd(size_bytes: u64) -> Outcome<OwnedFd> {
     }
     // SAFETY: just made, nobody else's.
     let fd = move_out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd) });
+    close_to_others(fd.as_fd()).map_err(|_| CuResult::OUT_OF_MEMORY)?;
     let size = i64::try_from(size_bytes).map_err(|_| CuResult::OUT_OF_MEMORY)?;
     nix::unistd::ftruncate(&fd, size).map_err(|_| CuResult::OUT_OF_MEMORY)?;
     Ok(fd)
@@ -194,6 +196,15 @@ mod tests {
             Some(area.addr),
             "pieces were joined again"
         );
+        pool.drop_area(area.addr);
+    }
+
+    #[test]
+    fn nobody_else_can_open_an_area() {
+        let mut pool = PinnedPool::default();
+        let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
+        let stat = nix::sys::stat::fstat(&pool.areas[&area.addr]._memfd).unwrap();
+        assert_eq!(stat.st_mode & 0o777, 0o600);
         pool.drop_area(area.addr);
     }
 

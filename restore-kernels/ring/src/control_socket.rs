@@ -156,12 +156,16 @@ impl ControlSocket {
                 Err(nix::errno::Errno::ECONNRESET) => return Ok((0, Vec::new())),
                 other => other.map_err(|e| RingError::nix("recvmsg", e))?,
             };
+            let is_cut = received.flags.contains(MsgFlags::MSG_CTRUNC);
             let mut fds = Vec::new();
             for message in received.cmsgs().map_err(|e| RingError::nix("recvmsg", e))? {
                 if let ControlMessageOwned::ScmRights(raw) = message {
                     // SAFETY: the system has just put these descriptors into this process; nobody else knows them.
                     fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
                 }
+            }
+            if is_cut {
+                return Err(RingError::LostDescriptors);
             }
             return Ok((received.bytes, fds));
         }

@@ -79,6 +79,21 @@ pub enum RingError {
         /// Length asked for.
         length: u64,
     },
+    /// What a program calls its ring or pinned memory is something else (the program's fault).
+    #[error("descriptor {fd} of process {pid} is not its memfd `{name}`: {reason}")]
+    NotAppMemory {
+        /// The program.
+        pid: u32,
+        /// Number of the descriptor in it.
+        fd: i32,
+        /// What it is said to be.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Descriptors that came with a message are lost: this process may have no more (the host's fault).
+    #[error("descriptors sent to this process were lost: its limit for open files is too low")]
+    LostDescriptors,
     /// All entries of the table of pinned memory are taken.
     #[error("more than {limit} areas of pinned memory")]
     TooManyPinned {

@@ -8,6 +8,7 @@
 pub mod version;
 pub mod error;
 pub mod layout;
+pub mod app_memory;
 pub mod shared_memory;
 mod futex;
 pub mod command;

@@ -1,7 +1,7 @@
 //! Control messages: JSON, each answered by one [`Response`].
 //!
 //! Who sends what: the shim `Hello` (once, then its connection is silent and only shows that both live); the plugin
-//! `Pause`, `Capture`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection that sent
+//! `Pause`, `Capture`, `AddPinned`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection that sent
 //! `Pause` or `Attach` holds the pause: when it closes without `Release { app_is_gone: true }`, the server resumes the kernels.
 
 use serde::{Deserialize, Serialize};
@@ -37,13 +37,20 @@ pub enum Request {
     /// Write the device state of the frozen application. With it travels the directory's descriptor. Answer:
     /// [`Response::Captured`].
     Capture,
-    /// The application has been rebuilt and is frozen. With it travel: the ring's memfd, a pidfd of the application, the
-    /// memfds of `pinned` in that order. Answer: [`Response::Done`] once everything runs again.
+    /// Some of the pinned memory of an application that is to be attached next; more requests bring the rest, as one message can
+    /// carry [`crate::control_socket::MAX_FDS`] descriptors. With it travel the memfds of `areas`, in that order. Answer:
+    /// [`Response::Done`] once they are mapped.
+    AddPinned {
+        /// Areas of pinned memory.
+        areas: Vec<PinnedArea>,
+    },
+    /// The application has been rebuilt and is frozen. With it travel: the ring's memfd, a pidfd of the application, in that
+    /// order. Answer: [`Response::Done`] once everything runs again.
     Attach {
         /// Process id of the application as the server sees it.
         pid: u32,
-        /// Areas of pinned memory.
-        pinned: Vec<PinnedArea>,
+        /// Areas of pinned memory that have been added.
+        num_pinned: u64,
     },
     /// Ends the pause this connection holds. Answer: [`Response::Done`].
     Release {

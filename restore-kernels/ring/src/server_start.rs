@@ -23,7 +23,7 @@ use crate::control_socket::ControlSocket;
 use crate::layout;
 use crate::runtime_dir::{log_path, socket_path};
 
-/// Link target of a ring's descriptor in `/proc/PID/fd`.
+/// Link target of a ring's descriptor in `/proc/PID/fd`, see [`crate::app_memory::RING_NAME`].
 const RING_LINK: &str = "/memfd:hetckpt-ring";
 /// What the kernel adds to the link target of a file that has been removed.
 const REMOVED: &str = " (deleted)";

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::app_memory::close_to_others;
 use crate::error::RingError;
 use crate::layout;
 use crate::version::{MAGIC, PROTOCOL_VERSION};
@@ -33,6 +34,7 @@ impl SharedMemory {
         }
         // SAFETY: `fd` was just made and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        close_to_others(fd.as_fd())?;
         nix::unistd::ftruncate(&fd, layout::TOTAL_BYTES as i64).map_err(|e| RingError::nix("ftruncate", e))?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: plain descriptor call.

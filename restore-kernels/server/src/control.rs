@@ -202,9 +202,13 @@ impl Control {
                     memory_bytes: captured.memory_bytes,
                 })
             }
-            Request::Attach { pid, pinned } => {
+            Request::AddPinned { areas } => {
+                self.add_pinned(&areas, &fds)?;
+                Ok(Response::Done { elapsed_us: 0 })
+            }
+            Request::Attach { pid, num_pinned } => {
                 let started = Instant::now();
-                self.attach(pid, &pinned, fds)?;
+                self.attach(pid, num_pinned, fds)?;
                 let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
                 Ok(Response::Done { elapsed_us })
             }
@@ -228,20 +232,35 @@ impl Control {
         reader::start(session, consumer)
     }
 
-    fn attach(self: &Arc<Self>, pid: u32, pinned: &[PinnedArea], fds: Vec<OwnedFd>) -> Result<(), ServerError> {
+    fn add_pinned(&self, areas: &[PinnedArea], fds: &[OwnedFd]) -> Result<(), ServerError> {
+        self.ensure_attachable()?;
+        if areas.len() != fds.len() {
+            return Err(ServerError::WrongMoment("pinned memory without its memfds"));
+        }
+        for (area, fd) in areas.iter().zip(fds) {
+            self.session.pinned.register(fd.as_fd(), *area)?;
+        }
+        Ok(())
+    }
+
+    fn ensure_attachable(&self) -> Result<(), ServerError> {
         if !self.is_restored {
             return Err(ServerError::WrongMoment("only a restored application can be attached"));
         }
+        match self.session.side.get() {
+            Some(_) => Err(ServerError::WrongMoment("the application is connected already")),
+            None => Ok(()),
+        }
+    }
+
+    fn attach(self: &Arc<Self>, pid: u32, num_pinned: u64, fds: Vec<OwnedFd>) -> Result<(), ServerError> {
+        self.ensure_attachable()?;
         let mut fds = fds.into_iter();
         let (Some(ring), Some(pidfd)) = (fds.next(), fds.next()) else {
             return Err(ServerError::WrongMoment("attach needs a ring and a pidfd"));
         };
-        for (area, fd) in pinned.iter().zip(fds) {
-            self.session.pinned.register(fd.as_fd(), *area)?;
-        }
-        if let Some(side) = self.session.side.get() {
-            let _ = side;
-            return Err(ServerError::WrongMoment("the application is connected already"));
+        if self.session.pinned.areas().len() as u64 != num_pinned {
+            return Err(ServerError::WrongMoment("some of the pinned memory is missing"));
         }
         tracing::info!(pid, "attached");
         self.connect_ring(&ring)?;

@@ -2,13 +2,11 @@
 #![allow(unsafe_code, reason = "maps the application's pinned memory and makes slices of it")]
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::os::fd::AsFd;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hetckpt_devices::device::Device;
+use hetckpt_ring::app_memory::{AppMemory, PINNED_NAME};
 use hetckpt_ring::pinned_table::PinnedArea;
 
 use crate::error::ServerError;
@@ -117,19 +115,15 @@ impl Pinned {
     /// Maps an area whose memfd is descriptor `facts.fd` of process `app_pid`.
     ///
     /// # Errors
-    /// [`ServerError::Os`], [`ServerError::Device`].
+    /// [`ServerError::Ring`], [`ServerError::Os`], [`ServerError::Device`].
     pub fn register_from_app(&self, app_pid: u32, facts: PinnedArea) -> Result<(), ServerError> {
-        let path = format!("/proc/{app_pid}/fd/{}", facts.fd);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC)
-            .open(&path)
-            .map_err(|source| ServerError::File {
-                path: path.into(),
-                source,
-            })?;
-        self.register(file.as_fd(), facts)
+        let memory = AppMemory {
+            pid: app_pid,
+            fd: facts.fd,
+            name: PINNED_NAME,
+            size_bytes: facts.size_bytes,
+        };
+        self.register(memory.take_as_its_user()?.as_fd(), facts)
     }
 
     /// Maps an area whose memfd is `fd` here.

@@ -3,13 +3,15 @@
 
 mod support;
 
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hetckpt_ring::command::{Command, EventId, Rows, StreamId};
-use hetckpt_ring::control_socket::{ControlSocket, listen};
+use hetckpt_ring::control_socket::{ControlSocket, MAX_FDS, listen};
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
+use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::runtime_dir::socket_path;
 use hetckpt_server::control::{Control, SocketFile};
@@ -279,6 +281,38 @@ fn blocks_too_large_for_the_device_are_refused_before_the_application_runs() {
     );
     assert!(Server::rebuild(dir.path(), Shared::narrow(2)).is_ok());
     server.release();
+}
+
+#[test]
+fn more_pinned_memory_is_attached_than_one_message_can_carry() {
+    const AREAS: usize = 2 * MAX_FDS + 53;
+    let (app, server) = start();
+    server.pause();
+    let dir = tempfile::tempdir().unwrap();
+    server.capture(dir.path());
+    let restored = Server::rebuild(dir.path(), Shared::new(false)).unwrap();
+    let session = Arc::clone(&restored.session);
+    let mut socket = restored.serve(dir.path());
+
+    let memfds: Vec<OwnedFd> = (0..AREAS).map(|_| app.pinned()).collect();
+    let areas = (0u64..).zip(&memfds).map(|(i, memfd)| PinnedArea {
+        addr: 0x3e00_0000_0000 + (i << 21),
+        size_bytes: 4096,
+        fd: memfd.as_raw_fd(),
+    });
+    let areas: Vec<PinnedArea> = areas.collect();
+    for (areas, memfds) in areas.chunks(MAX_FDS).zip(memfds.chunks(MAX_FDS)) {
+        let areas = areas.to_vec();
+        let fds: Vec<_> = memfds.iter().map(AsFd::as_fd).collect();
+        let short = socket.ask(&Request::AddPinned { areas: areas.clone() }, &fds[1..]);
+        assert!(matches!(short, Err(RingError::Refused { .. })), "{short:?}");
+        socket.ask(&Request::AddPinned { areas }, &fds).unwrap();
+    }
+    let pid = std::process::id();
+    let mut attach = |num_pinned| app.attach(&mut socket, &Request::Attach { pid, num_pinned });
+    assert!(attach(AREAS as u64 - 1).is_err(), "some are missing");
+    attach(AREAS as u64).unwrap();
+    assert_eq!(session.pinned.areas(), areas);
 }
 
 #[test]

@@ -10,16 +10,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fake_device::{FakeDevice, Shared};
+use hetckpt_ring::app_memory::{PINNED_NAME, open_pidfd};
 use hetckpt_ring::command::*;
 use hetckpt_ring::consumer::Consumer;
+use hetckpt_ring::control_socket::{ControlSocket, listen};
+use hetckpt_ring::error::RingError;
+use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::producer::Producer;
 use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_server::choose_device::Chosen;
+use hetckpt_server::control::{Control, SocketFile};
 use hetckpt_server::error::ServerError;
 use hetckpt_server::generate::Generator;
 use hetckpt_server::session::Session;
 use hetckpt_server::state_files::StateFiles;
 use hetckpt_server::{capture, pause, reader, restore, virtual_device};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 const PID: u32 = 4242;
 const PTX: &str = include_str!("../data/count.ptx");
@@ -79,6 +85,20 @@ impl Server {
         Self::restore_on(dir, app, Shared::new(false))
     }
 
+    /// Has it answer requests on a socket in `dir`; gives a connection.
+    pub fn serve(self, dir: &Path) -> ControlSocket {
+        let path = dir.join("socket");
+        let listener = listen(&path).unwrap();
+        let control = Arc::new(Control {
+            session: self.session,
+            log: dir.join("log"),
+            socket: SocketFile::new(path.clone()),
+            is_restored: true,
+        });
+        std::thread::spawn(move || control.serve(&listener));
+        ControlSocket::connect(&path).unwrap()
+    }
+
     /// A server from the files in `dir` that waits for its application.
     pub fn rebuild(dir: &Path, shared: Shared) -> Result<Self, ServerError> {
         let files = StateFiles::open(dir, PID)?;
@@ -126,6 +146,19 @@ fn start_on(shared: Shared, pause_deadline: Duration) -> (App, Server) {
 }
 
 impl App {
+    /// A page of pinned memory.
+    pub fn pinned(&self) -> OwnedFd {
+        let memfd = memfd_create(PINNED_NAME, MFdFlags::MFD_CLOEXEC).unwrap();
+        nix::unistd::ftruncate(&memfd, 4096).unwrap();
+        memfd
+    }
+
+    /// Sends a request that goes with its ring and a pidfd.
+    pub fn attach(&self, socket: &mut ControlSocket, request: &Request) -> Result<Response, RingError> {
+        let pidfd = open_pidfd(std::process::id()).unwrap();
+        socket.ask(request, &[self.ring.as_fd(), pidfd.as_fd()])
+    }
+
     pub fn call(&self, command: Command) -> Reply {
         let answer = self.producer.call(command).unwrap();
         assert_eq!(answer.result, 0, "{answer:?}");
