@@ -1,6 +1,6 @@
 //! Is there a device that can go on with the kernels?
 
-use hetckpt_state::summary::Summary;
+use hetckpt_state::summary::{Requirements, Summary};
 use serde_json::Value;
 
 use super::kernels;
@@ -92,8 +92,33 @@ fn judge(summaries: &[Summary], device: &Value) -> Finding {
             ),
         );
     }
+    let too_large = |summary: &Summary| Some((summary.pid, exceeded(&summary.requires, device)?));
+    if let Some((pid, what)) = summaries.iter().find_map(too_large) {
+        return problem(
+            format!("process {pid} has kernels in flight with {what} {name} takes at most"),
+            "name another device (--device); `hetckpt devices` lists them",
+        );
+    }
     let sizes: Vec<u64> = summaries.iter().map(|s| s.mapped_bytes).collect();
     judge_room(&sizes, device)
+}
+
+/// What of the blocks in flight is more than the device takes. What single kernels may have less than that, a restore finds when it has
+/// built them.
+fn exceeded(needs: &Requirements, device: &Value) -> Option<String> {
+    // One that does not tell is left to the restore.
+    let limit = |key: &str| device[key].as_u64().filter(|&limit| limit > 0).unwrap_or(u64::MAX);
+    let (threads, shared) = (limit("max_threads_per_block"), limit("max_shared_bytes_per_block"));
+    if needs.threads_per_block > threads {
+        return Some(format!("blocks of {} threads, and {threads}", needs.threads_per_block));
+    }
+    (needs.shared_bytes_per_block > shared).then(|| {
+        format!(
+            "blocks with {} of shared memory, and {}",
+            output::bytes(needs.shared_bytes_per_block),
+            output::bytes(shared)
+        )
+    })
 }
 
 fn judge_room(sizes: &[u64], device: &Value) -> Finding {
@@ -113,5 +138,34 @@ fn problem(found: String, help: impl Into<String>) -> Finding {
     Finding {
         code: Some("HK0504".to_owned()),
         ..Finding::problem(CHECK, found, help)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn blocks_that_are_too_large_are_found() {
+        let device = json!({ "max_threads_per_block": 256, "max_shared_bytes_per_block": 32768 });
+        let found = |threads_per_block, shared_bytes_per_block, device: &Value| {
+            let needs = Requirements {
+                memory_bytes: 0,
+                threads_per_block,
+                shared_bytes_per_block,
+            };
+            exceeded(&needs, device)
+        };
+        assert_eq!(found(256, 32768, &device), None);
+        let threads = found(257, 32768, &device);
+        assert_eq!(threads.as_deref(), Some("blocks of 257 threads, and 256"));
+        let shared = found(256, 49152, &device);
+        assert_eq!(
+            shared.as_deref(),
+            Some("blocks with 48.0 KiB of shared memory, and 32.0 KiB")
+        );
+        assert_eq!(found(1024, 1 << 20, &json!({})), None);
     }
 }
