@@ -32,6 +32,9 @@ use crate::namespaces::Choice;
     /tmp/hetckpt-UID)\n  \
     HETCKPT_TLS_CERT, HETCKPT_TLS_KEY, HETCKPT_TLS_CA\n                         \
     files for `migrate` and `serve`, where no --cert, --key, --ca is given\n  \
+    HETCKPT_CLANG, HETCKPT_LIBCLC\n                         \
+    the clang with which OpenCL programs are built (default: the one on PATH),\n                         \
+    and the folder of its libclc\n  \
     HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \
     if set to warn or more, the program's stderr tells which CUDA functions\n                         \
     are missing\n  \

@@ -9,7 +9,9 @@ use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::{self, SPIN};
 use hetckpt_e2e::runner::{Context, Test};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -20,6 +22,12 @@ pub fn tests() -> Vec<Test> {
         Test::new("run_passes_on_signals", run_passes_on_signals).needs(&[Programs]),
         Test::new("restore_passes_on_signals", restore_passes_on_signals),
         Test::new("ps_lists_the_program", ps_lists_the_program).needs(&[Programs]),
+        Test::new(
+            "ps_lists_programs_beside_a_server_that_is_stopped",
+            ps_beside_a_stopped_server,
+        )
+        .needs(&[Programs]),
+        Test::new("failures_are_told_as_json_too", failures_as_json).needs(&[]),
         Test::new("asynchronous_calls_return_at_once", asynchronous_calls_return_at_once).needs(&[Programs]),
     ]
 }
@@ -115,6 +123,38 @@ fn ps_lists_the_program(context: &mut Context) -> Result<()> {
         rows.stdout.trim() == "[]",
         "a program that is gone is still listed: {}",
         rows.stdout
+    );
+    Ok(())
+}
+
+fn ps_beside_a_stopped_server(context: &mut Context) -> Result<()> {
+    let mut stopped = endless_spin(context)?;
+    let mut other = endless_spin(context)?;
+    let row = stopped.wait_for_row("a server", |_| true)?;
+    other.wait_for_row("a server", |_| true)?;
+    let server = Pid::from_raw(i32::try_from(row["server_pid"].as_i64().unwrap_or_default())?);
+    kill(server, Signal::SIGSTOP)?;
+    let listed = hetckpt::run(&context.sandbox, ["ps", "--json"]);
+    kill(server, Signal::SIGCONT)?;
+    let listed = listed?.success("ps")?;
+    let rows: Vec<Value> = serde_json::from_str(&listed.stdout)?;
+    ensure!(rows.len() == 1 && rows[0]["pid"] == other.pid(), "{}", listed.text());
+    let told = format!("the device server of process {} does not answer", stopped.pid());
+    ensure!(listed.stderr.contains(&told), "{}", listed.text());
+    kill(Pid::from_raw(stopped.pid()), Signal::SIGKILL)?;
+    other.kill()
+}
+
+fn failures_as_json(context: &mut Context) -> Result<()> {
+    let archive = context.sandbox.path("missing.hetsnap");
+    let mut inspect = hetckpt::command(&context.sandbox, ["inspect", "--json"]);
+    inspect.arg(&archive);
+    let outcome = Running::run(inspect, hetckpt::PATIENCE)?;
+    let told: Value = serde_json::from_str(&outcome.stdout)?;
+    ensure!(
+        outcome.code == 1 && told["error"]["code"] == "HK0701" && outcome.stderr.contains("error[HK0701]"),
+        "{}",
+        outcome.text()
     );
     Ok(())
 }
