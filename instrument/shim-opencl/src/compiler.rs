@@ -2,6 +2,7 @@
 //!
 //! Two steps, because the IR says what PTX does not: types, names and address spaces of kernels' arguments.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ const TARGET: &str = "--target=nvptx64--nvidiacl";
 const LIBRARY: &str = "clc/nvptx64--nvidiacl.bc";
 /// All is inlined: a kernel's parameters, of which the launch's offset is one, are known only in the kernel.
 const INLINE_THRESHOLD: &str = "-inline-threshold=1000000";
+
+/// Name of a function that has a kernel's body, before the kernel's.
+const BODY: &str = "@__clang_ocl_kern_imp_";
 
 /// A compiler with its library.
 #[derive(Debug)]
@@ -114,11 +118,32 @@ impl Toolchain {
         let (ir, mut log) = run(to_ir, &format!("{}{PRELUDE}{source}", device_printf::definitions()))?;
 
         let mut to_ptx = Command::new(&self.clang);
-        to_ptx.args([TARGET, "-x", "ir", "-O3", "-S", "-", "-o", "-"]);
-        let (ptx, more) = run(to_ptx, &ir).map_err(|more| format!("{log}{}", without_trace(&more)))?;
+        to_ptx.args([TARGET, "-x", "ir", "-O3", "-mllvm", INLINE_THRESHOLD]);
+        to_ptx.args(["-S", "-", "-o", "-"]);
+        let (ptx, more) =
+            run(to_ptx, &with_bodies_in_kernels(&ir)).map_err(|more| format!("{log}{}", without_trace(&more)))?;
         log.push_str(&more);
         Ok(Compiled { ir, ptx, log })
     }
+}
+
+/// The IR with kernels' bodies inlined in the next step. Since LLVM 21 a kernel only calls a function that has its body, and which
+/// must not be inlined.
+fn with_bodies_in_kernels(ir: &str) -> Cow<'_, str> {
+    if !ir.contains(BODY) {
+        return ir.into();
+    }
+    let mut out = String::with_capacity(ir.len());
+    for line in ir.lines() {
+        let is_body = line.starts_with("define ") && line.contains(BODY) && !line.contains("_kernel void @");
+        match line.strip_prefix("define dso_local ").filter(|_| is_body) {
+            Some(function) => out.extend(["define internal ", function]),
+            None if line.starts_with("attributes #") => out.push_str(&line.replace(" noinline ", " ")),
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out.into()
 }
 
 /// Runs the compiler on `input`; gives its output and what it said.
@@ -153,6 +178,25 @@ fn without_trace(log: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_get_their_bodies_back() {
+        let kernel =
+            "define dso_local ptx_kernel void @k() #0 {\n  call void @__clang_ocl_kern_imp_k() #2\n  ret void\n}\n";
+        let ir = format!(
+            "{kernel}define dso_local void @__clang_ocl_kern_imp_k() #1 {{\n}}\n\
+             attributes #0 = {{ convergent noinline \"a\"=\"b\" }}\n@text = constant [10 x i8] c\" noinline \"\n"
+        );
+        assert_eq!(
+            with_bodies_in_kernels(&ir),
+            format!(
+                "{kernel}define internal void @__clang_ocl_kern_imp_k() #1 {{\n}}\n\
+                 attributes #0 = {{ convergent \"a\"=\"b\" }}\n@text = constant [10 x i8] c\" noinline \"\n"
+            )
+        );
+        let older = "define dso_local spir_kernel void @k() #0 {\n}\nattributes #0 = { convergent noinline }\n";
+        assert_eq!(with_bodies_in_kernels(older), older);
+    }
 
     #[test]
     fn plain_clang_comes_first_then_the_newest() {

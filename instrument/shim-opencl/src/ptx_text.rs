@@ -74,10 +74,11 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> 
             Place::Params { kernel, lines } => {
                 let text = line.trim().trim_end_matches(',');
                 if text == ")" {
+                    let declaration = declared.iter().find(|declaration| declaration.name == *kernel);
+                    declaration.map_or(Ok(()), |kernel| check_names(&lines[..], kernel))?;
                     param_bytes.insert(kernel.clone(), lines.iter().map(|line| size_of_param(line)).collect());
                     lines.push(format!(".param .align 8 .b8 {NDRANGE}[{NDRANGE_BYTES}]"));
                     out.push_str(&format!("\t{}\n)\n", lines.join(",\n\t")));
-                    let declaration = declared.iter().find(|declaration| declaration.name == *kernel);
                     if let Some([x, y, z]) = declaration.and_then(|declaration| declaration.required_group) {
                         // The compiler leaves it to us, and the driver's can spend registers accordingly.
                         out.push_str(&format!(".reqntid {x}, {y}, {z}\n"));
@@ -91,7 +92,8 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> 
                 out.push_str(&line);
                 out.push('\n');
                 let declaration = declared.iter().find(|declaration| declaration.name == *kernel);
-                if let Some(register) = declaration.and_then(|kernel| local_argument(&line, kernel)) {
+                let register = declaration.map(|kernel| loaded_local(&line, kernel)).transpose()?;
+                if let Some(register) = register.flatten() {
                     out.push_str(&format!(
                         "\t{{ .reg .b64 %hetckpt; mov.u64 %hetckpt, {LOCAL}; add.s64 {register}, {register}, %hetckpt; }}\n"
                     ));
@@ -107,19 +109,23 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> 
                 out.push('\n');
             }
         }
-        if line == "}" {
+        // A semicolon alone ends the declaration of a function that has its body elsewhere.
+        if line == "}" || (line == ";" && matches!(place, Place::Function(_))) {
             next = Some(Place::Module);
         }
         if let Some(next) = next {
             place = next;
         }
     }
-    if missing.is_empty() {
-        Ok(Prepared { ptx: out, param_bytes })
-    } else {
+    if !missing.is_empty() {
         let error =
             |name: &String| format!("error: function `{name}` has no body, and OpenCL C here has no such function\n");
-        Err(missing.iter().map(error).collect())
+        return Err(missing.iter().map(error).collect());
+    }
+    let mut names = declared.iter().map(|declaration| &declaration.name);
+    match names.find(|name| !param_bytes.contains_key(*name)) {
+        Some(name) => Err(format!("error: kernel `{name}` is not found in the compiler's PTX\n")),
+        None => Ok(Prepared { ptx: out, param_bytes }),
     }
 }
 
@@ -144,17 +150,67 @@ fn size_of_param(line: &str) -> usize {
     bits.unwrap_or(0) / 8
 }
 
+/// Shows that each `__local` argument of `kernel` has the name by which its loads are found.
+fn check_names(params: &[String], kernel: &Declaration) -> Result<(), String> {
+    for (index, argument) in kernel.arguments.iter().enumerate() {
+        let is_named = |param: &String| identifiers(param).any(|word| argument_index(word, kernel) == Some(index));
+        if argument.space == Space::Local && !params.get(index).is_some_and(is_named) {
+            return Err(not_placed(index, kernel, "is not declared as expected"));
+        }
+    }
+    Ok(())
+}
+
 /// The register into which a line loads a `__local` argument of `kernel`, if it does.
-fn local_argument<'a>(line: &'a str, kernel: &Declaration) -> Option<&'a str> {
-    let (register, source) = line.trim().strip_prefix("ld.param.u64")?.split_once(',')?;
+///
+/// # Errors
+/// If it does anything else with one: the memory's address would be missing.
+fn loaded_local<'a>(line: &'a str, kernel: &Declaration) -> Result<Option<&'a str>, String> {
+    let is_local = |&index: &usize| {
+        let argument = kernel.arguments.get(index);
+        argument.is_some_and(|argument| argument.space == Space::Local)
+    };
+    let mut indices = identifiers(line).filter_map(|word| argument_index(word, kernel));
+    match indices.find(is_local) {
+        None => Ok(None),
+        Some(index) => match loaded_register(line) {
+            Some(register) => Ok(Some(register)),
+            None => Err(not_placed(index, kernel, &format!("is read by `{}`", line.trim()))),
+        },
+    }
+}
+
+/// The register of a line `ld.param.b64 %rd1, [name];`; older compilers write `u64`.
+fn loaded_register(line: &str) -> Option<&str> {
+    let load = line.trim().strip_prefix("ld.param.")?;
+    let load = ["b64", "u64", "s64"]
+        .iter()
+        .find_map(|width| load.strip_prefix(*width))?;
+    let (register, source) = load.split_once(',')?;
     let name = source.trim().strip_prefix('[')?.strip_suffix("];")?;
-    let index: usize = name
-        .strip_prefix(&*kernel.name)?
-        .strip_prefix("_param_")?
-        .parse()
-        .ok()?;
-    let argument = kernel.arguments.get(index)?;
-    (argument.space == Space::Local).then_some(register.trim())
+    let is_whole = |text: &str| text.chars().all(is_of_identifier);
+    (is_whole(name) && register.trim().strip_prefix('%').is_some_and(is_whole)).then_some(register.trim())
+}
+
+/// Which argument of `kernel` the compiler calls `word`.
+fn argument_index(word: &str, kernel: &Declaration) -> Option<usize> {
+    word.strip_prefix(&*kernel.name)?.strip_prefix("_param_")?.parse().ok()
+}
+
+fn identifiers(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c| !is_of_identifier(c))
+}
+
+fn is_of_identifier(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$')
+}
+
+fn not_placed(index: usize, kernel: &Declaration, why: &str) -> String {
+    let (name, argument) = (&kernel.name, &kernel.arguments[index].name);
+    format!(
+        "error: `__local` argument {index} (`{argument}`) of kernel `{name}` {why} in the compiler's PTX; \
+         HETCKPT_CLANG can name another clang\n"
+    )
 }
 
 #[cfg(test)]
@@ -183,24 +239,64 @@ mod tests {
 
     #[test]
     fn local_arguments_point_into_dynamic_shared_memory() {
+        // As LLVM 14 writes it, and as LLVM 22 does.
+        for (attributes, load) in [("", "u64"), (" .ptr .shared .align 4", "b64")] {
+            let text = format!(
+                "{HEAD}.visible .entry k(\n\t.param .u64 k_param_0,\n\t.param .u64{attributes} k_param_1\n)\n{{\n\
+                 \tld.param.{load} \t%rd1, [k_param_0];\n\tld.param.{load} \t%rd2, [k_param_1];\n\tret;\n}}\n"
+            );
+            let prepared = prepare(&text, &[kernel(&[Space::Global, Space::Local])]).unwrap();
+            assert_eq!(prepared.param_bytes["k"], [8, 8]);
+            assert_eq!(prepared.ptx.matches("add.s64 %rd2, %rd2, %hetckpt").count(), 1);
+            assert!(!prepared.ptx.contains("add.s64 %rd1"));
+            assert!(
+                prepared
+                    .ptx
+                    .contains(".address_size 64\n.extern .shared .align 16 .b8 hetckpt_opencl_local[];")
+            );
+            assert!(
+                prepared
+                    .ptx
+                    .contains(" k_param_1,\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)\n{")
+            );
+        }
+    }
+
+    #[test]
+    fn local_arguments_that_cannot_be_placed_are_errors() {
+        let local = [kernel(&[Space::Local])];
+        let text = |param: &str, line: &str| format!("{HEAD}.entry k(\n\t.param .u64 {param}\n)\n{{\n\t{line}\n}}\n");
+        for line in [
+            "ld.param.v2.b64 \t{%rd1, %rd2}, [k_param_0];",
+            "ld.param.b32 \t%r1, [k_param_0+4];",
+            "mov.b64 \t%rd1, k_param_0;",
+        ] {
+            assert!(
+                prepare(&text("k_param_0", line), &local).unwrap_err().contains(line),
+                "{line}"
+            );
+        }
+        assert!(
+            prepare(&text("other", "ret;"), &local)
+                .unwrap_err()
+                .contains("is not declared")
+        );
+        // One that is not used is not loaded; others' names may end alike.
+        let prepared = prepare(&text("k_param_0", "mov.b64 \t%rd1, other_k_param_0;"), &local).unwrap();
+        assert!(!prepared.ptx.contains("add.s64"));
+    }
+
+    #[test]
+    fn every_declared_kernel_is_found() {
         let text = format!(
-            "{HEAD}.visible .entry k(\n\t.param .u64 k_param_0,\n\t.param .u64 k_param_1\n)\n{{\n\
-             \tld.param.u64 \t%rd1, [k_param_0];\n\tld.param.u64 \t%rd2, [k_param_1];\n\tret;\n}}\n"
+            "{HEAD}.visible .func f\n(\n\t.param .b64 f_param_0\n)\n;\n.visible .entry k(\n\n)\n{{\n\tret;\n}}\n"
         );
-        let prepared = prepare(&text, &[kernel(&[Space::Global, Space::Local])]).unwrap();
-        assert_eq!(prepared.param_bytes["k"], [8, 8]);
-        assert_eq!(prepared.ptx.matches("add.s64 %rd2, %rd2, %hetckpt").count(), 1);
-        assert!(!prepared.ptx.contains("add.s64 %rd1"));
-        assert!(
-            prepared
-                .ptx
-                .contains(".address_size 64\n.extern .shared .align 16 .b8 hetckpt_opencl_local[];")
-        );
-        assert!(
-            prepared
-                .ptx
-                .contains("\t.param .u64 k_param_1,\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)\n{")
-        );
+        assert!(prepare(&text, &[kernel(&[])]).unwrap().ptx.contains(NDRANGE));
+        let other = Declaration {
+            name: "other".to_owned(),
+            ..Declaration::default()
+        };
+        assert!(prepare(&text, &[other]).unwrap_err().contains("`other`"));
     }
 
     #[test]
