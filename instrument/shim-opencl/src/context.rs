@@ -39,6 +39,15 @@ pub struct Context {
 
 handles::object!(Context, INVALID_CONTEXT);
 
+#[cfg(test)]
+impl Context {
+    /// One without a device.
+    pub fn of_tests() -> Arc<Self> {
+        let properties = Vec::new();
+        handles::add(0, |identity| Self { identity, properties })
+    }
+}
+
 /// Refuses two objects of different contexts.
 pub fn check_same(one: &Arc<Context>, other: &Arc<Context>) -> Outcome {
     if Arc::ptr_eq(one, other) {

@@ -115,6 +115,14 @@ pub struct Driver {
 #[derive(Clone, Copy, Debug)]
 pub struct Stream(u64);
 
+#[cfg(test)]
+impl Stream {
+    /// One that no driver knows.
+    pub fn of_tests() -> Self {
+        Self(0)
+    }
+}
+
 /// An event of the driver's.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(u64);

@@ -98,6 +98,23 @@ impl Event {
         })
     }
 
+    /// One that is no queue's, with a callback for its end.
+    #[cfg(test)]
+    pub fn of_tests(callback: Option<EventFn>) -> Arc<Self> {
+        let mut state = State::new(progress::QUEUED);
+        let at_end = |function| (progress::COMPLETE, Callback { function, data: 0 });
+        state.callbacks.extend(callback.map(at_end));
+        handles::add(0, |identity| Self {
+            identity,
+            context: Context::of_tests(),
+            queue: None,
+            command_type: USER_COMMAND,
+            is_profiled: false,
+            is_programs: false,
+            state: Mutex::new(state),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -55,7 +55,10 @@ struct Content {
     /// Barriers that are not over.
     barriers: Vec<Arc<Event>>,
     is_closed: bool,
-    has_failed: bool,
+    /// Commands that the device failed to do.
+    num_failed: u64,
+    /// How many of them `finish` has told of.
+    num_told: u64,
 }
 
 /// How a queue's commands are run.
@@ -146,17 +149,21 @@ impl Lane {
     /// Waits until all that has been enqueued is over.
     ///
     /// # Errors
-    /// If the device failed to do any of it.
+    /// If the device failed to do any of it, or of what was before and has not been told of. `clFinish` gives its own error, not the
+    /// queue's state (OpenCL 1.2, 5.13): once it has told of a failure the queue goes on, and a lost device fails what comes next too.
     pub fn finish(&self) -> Outcome {
         let content = self.lock();
         let pending = content.pending.iter().map(|pending| &pending.event);
         let events: Vec<Arc<Event>> = content.started.iter().chain(pending).cloned().collect();
+        let num_told = content.num_told;
         drop(content);
         for event in events {
             // Each command's own error is its event's.
             let _ = event.wait();
         }
-        if self.lock().has_failed {
+        let mut content = self.lock();
+        content.num_told = content.num_failed;
+        if content.num_failed > num_told {
             Err(Status::OUT_OF_RESOURCES)
         } else {
             Ok(())
@@ -248,12 +255,13 @@ impl Lane {
     /// Notes that a command is over. What it keeps is kept no longer, as a program may expect that sees it complete.
     fn over(&self, event: &Arc<Event>, work: Work, result: Outcome) {
         drop(work);
+        // Before the event: whoever waits for that must not miss it.
+        self.lock().num_failed += u64::from(result == Err(Status::OUT_OF_RESOURCES));
         event.advance(match result {
             Ok(()) => progress::COMPLETE,
             Err(status) => status.0,
         });
         let mut content = self.lock();
-        content.has_failed |= result == Err(Status::OUT_OF_RESOURCES);
         let at = content.started.iter().position(|started| Arc::ptr_eq(started, event));
         let gone = at.and_then(|at| content.started.remove(at));
         drop(content);
@@ -317,4 +325,57 @@ fn start_command(
 fn report(error: CudaError) -> Status {
     log::failure(&format!("a command failed with CUDA error {}", error.0));
     Status::OUT_OF_RESOURCES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use super::*;
+    use crate::pointers::EventFn;
+
+    /// A lane with a command in its stream, and the command.
+    fn started(callback: Option<EventFn>) -> (Arc<Lane>, Arc<Event>) {
+        let lane = Arc::new(Lane {
+            stream: Stream::of_tests(),
+            is_out_of_order: AtomicBool::new(false),
+            is_profiled: AtomicBool::new(false),
+            content: Mutex::default(),
+        });
+        let event = Event::of_tests(callback);
+        lane.lock().started.push_back(event.clone());
+        (lane, event)
+    }
+
+    static LANE: OnceLock<Arc<Lane>> = OnceLock::new();
+    static SEEN: OnceLock<Outcome> = OnceLock::new();
+
+    extern "C" fn look(_event: usize, _status: i32, _data: usize) {
+        SEEN.get_or_init(|| LANE.get().unwrap().finish());
+    }
+
+    #[test]
+    fn a_failure_is_known_before_its_event_is_over() {
+        let (lane, event) = started(Some(look));
+        LANE.set(lane.clone()).unwrap();
+        lane.over(&event, Work::Point, Err(Status::OUT_OF_RESOURCES));
+        assert_eq!(SEEN.get(), Some(&Err(Status::OUT_OF_RESOURCES)));
+    }
+
+    #[test]
+    fn a_failure_is_told_once() {
+        let (lane, event) = started(None);
+        lane.over(&event, Work::Point, Err(Status::OUT_OF_RESOURCES));
+        assert_eq!(lane.finish(), Err(Status::OUT_OF_RESOURCES));
+        assert_eq!(lane.finish(), Ok(()));
+        // What another command's failure does to one is its event's affair.
+        lane.over(
+            &event,
+            Work::Point,
+            Err(Status::EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+        );
+        assert_eq!(lane.finish(), Ok(()));
+        lane.over(&event, Work::Point, Err(Status::OUT_OF_RESOURCES));
+        assert_eq!(lane.finish(), Err(Status::OUT_OF_RESOURCES));
+    }
 }
