@@ -4,10 +4,13 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::device_printf;
 
@@ -147,26 +150,64 @@ fn with_bodies_in_kernels(ir: &str) -> Cow<'_, str> {
 }
 
 /// Runs the compiler on `input`; gives its output and what it said.
+///
+/// Files in memory take the place of pipes: a compiler that ends before it has read all would end the program too, by SIGPIPE.
 fn run(mut command: Command, input: &str) -> Result<(String, String), String> {
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
     let name = command.get_program().to_string_lossy().into_owned();
-    let cannot = |e: std::io::Error| format!("cannot run {name}: {e}\n");
-    let mut child = command.spawn().map_err(cannot)?;
-    // It reads all of its input before it writes. Should it end before, its log says why.
-    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
-    let output = child.wait_with_output().map_err(cannot)?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let (out, log) = (text(output.stdout), text(output.stderr));
-    if output.status.success() {
-        Ok((out, log))
-    } else if log.is_empty() {
-        Err(format!("{name}: {}\n", output.status))
-    } else {
-        Err(log)
+    let ended = exchange(&mut command, input).map_err(|e| format!("cannot run {name}: {e}\n"))?;
+    match (ended.status, ended.log.is_empty()) {
+        (Some(status), _) if status.success() => Ok((ended.out, ended.log)),
+        (None, _) if ended.has_result() => Ok((ended.out, ended.log)),
+        (_, false) => Err(ended.log),
+        (Some(status), true) => Err(format!("{name}: {status}\n")),
+        (None, true) => Err(format!(
+            "{name} gives nothing and says nothing, and the program keeps its exit status from us\n"
+        )),
     }
+}
+
+/// What a process leaves.
+struct Ended {
+    /// None if the program ignores SIGCHLD or has waited for the process itself: then nobody knows any more.
+    status: Option<ExitStatus>,
+    out: String,
+    log: String,
+}
+
+impl Ended {
+    /// True if what it has written shows no failure. Text that is cut off is refused by whoever reads it next.
+    fn has_result(&self) -> bool {
+        self.out.ends_with('\n') && !self.log.contains("error:")
+    }
+}
+
+fn exchange(command: &mut Command, input: &str) -> io::Result<Ended> {
+    let mut given = file_in_memory()?;
+    given.write_all(input.as_bytes())?;
+    given.rewind()?;
+    let (out, log) = (file_in_memory()?, file_in_memory()?);
+    command.stdin(given).stdout(out.try_clone()?).stderr(log.try_clone()?);
+    let status = match command.spawn()?.wait() {
+        Ok(status) => Some(status),
+        Err(e) if e.raw_os_error() == Some(libc::ECHILD) => None,
+        Err(e) => return Err(e),
+    };
+    Ok(Ended {
+        status,
+        out: text_of(out)?,
+        log: text_of(log)?,
+    })
+}
+
+fn file_in_memory() -> io::Result<File> {
+    Ok(memfd_create(c"hetckpt-compiler", MFdFlags::MFD_CLOEXEC)?.into())
+}
+
+fn text_of(mut file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Of a failure inside the compiler, what it could not do; not its stack.
@@ -196,6 +237,34 @@ mod tests {
         );
         let older = "define dso_local spir_kernel void @k() #0 {\n}\nattributes #0 = { convergent noinline }\n";
         assert_eq!(with_bodies_in_kernels(older), older);
+    }
+
+    /// What signals do is the process's, so both are one test.
+    #[test]
+    #[expect(unsafe_code, reason = "signals as in a C program")]
+    fn a_compiler_harms_no_program_whatever_its_signals_do() {
+        use nix::sys::signal::{SigHandler, Signal, signal};
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            run(command, &"x\n".repeat(1 << 20))
+        };
+        let set = |which, handler| {
+            // SAFETY: no handler is a function.
+            unsafe { signal(which, handler) }.unwrap()
+        };
+        let before = set(Signal::SIGPIPE, SigHandler::SigDfl);
+        assert_eq!(shell("exec <&-; echo broken >&2; exit 3"), Err("broken\n".to_owned()));
+        assert!(shell("exit 3").unwrap_err().contains("exit status: 3"));
+        assert!(shell("echo x; exit 3").is_err());
+        set(Signal::SIGPIPE, before);
+
+        let before = set(Signal::SIGCHLD, SigHandler::SigIgn);
+        let (out, log) = shell("echo warning >&2; exec cat").unwrap();
+        assert_eq!((out.len(), &*log), (2 << 20, "warning\n"));
+        assert_eq!(shell("echo 'error: x' >&2; exit 1"), Err("error: x\n".to_owned()));
+        assert!(shell("exit 1").unwrap_err().contains("exit status"));
+        set(Signal::SIGCHLD, before);
     }
 
     #[test]
