@@ -241,7 +241,7 @@ static void check_refusals(struct device device, cl_command_queue queue)
 }
 
 // What OpenCL 1.2 refuses and later versions allow, or their implementations let pass. Devices of 1.2 need have no images.
-static void check_refusals_of_1_2(struct device device, cl_command_queue queue, cl_kernel kernel)
+static void check_refusals_of_1_2(struct device device, cl_command_queue queue, cl_kernel kernel, cl_program program)
 {
     cl_int status;
     cl_bool has_images;
@@ -264,6 +264,21 @@ static void check_refusals_of_1_2(struct device device, cl_command_queue queue, 
     EXPECT(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &some, &nothing, 0, NULL, NULL), CL_INVALID_WORK_GROUP_SIZE);
     EXPECT(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &nothing, NULL, 0, NULL, NULL), CL_INVALID_GLOBAL_WORK_SIZE);
     EXPECT(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, NULL, NULL, 0, NULL, NULL), CL_INVALID_GLOBAL_WORK_SIZE);
+    // A kernel that requires a size of its groups must be given it, and in the dimensions that it has.
+    cl_kernel blend = make_kernel(program, "blend");
+    const size_t sides[] = {8, 8}, required[] = {8, 4};
+    const cl_uchar last = 1;
+    SET_ARGUMENT(blend, 0, low);
+    SET_ARGUMENT(blend, 1, high);
+    CHECK(clSetKernelArg(blend, 2, 64, NULL));
+    SET_ARGUMENT(blend, 3, low);
+    SET_ARGUMENT(blend, 4, last);
+    EXPECT(clEnqueueNDRangeKernel(queue, blend, 2, NULL, sides, NULL, 0, NULL, NULL), CL_INVALID_WORK_GROUP_SIZE);
+    EXPECT(clEnqueueNDRangeKernel(queue, blend, 1, NULL, sides, NULL, 0, NULL, NULL), CL_INVALID_WORK_GROUP_SIZE);
+    EXPECT(clEnqueueNDRangeKernel(queue, blend, 1, NULL, sides, required, 0, NULL, NULL), CL_INVALID_WORK_GROUP_SIZE);
+    CHECK(clEnqueueNDRangeKernel(queue, blend, 2, NULL, sides, required, 0, NULL, NULL));
+    CHECK(clFinish(queue));
+    CHECK(clReleaseKernel(blend));
     const cl_event none = NULL;
     EXPECT(clEnqueueMarkerWithWaitList(queue, 1, &none, NULL), CL_INVALID_EVENT_WAIT_LIST);
     EXPECT(clEnqueueTask(queue, kernel, 1, NULL, NULL), CL_INVALID_EVENT_WAIT_LIST);
@@ -310,7 +325,7 @@ int main(int argc, char **argv)
     check_ends(device, queue, advance);
     check_refusals(device, queue);
     if (is_1_2(device))
-        check_refusals_of_1_2(device, queue, advance);
+        check_refusals_of_1_2(device, queue, advance, program);
 
     // The first half of the buffer is mapped, the second one is the kernel's; a copy to the first half is held back.
     cl_uint *values = allocate(2 * bytes);

@@ -70,7 +70,7 @@ impl Range {
             return Err(Status::INVALID_GLOBAL_OFFSET);
         }
         let local = if local.is_null() {
-            groups.choose(global)
+            groups.choose(global)?
         } else {
             read(local, 1)?
         };
@@ -95,9 +95,12 @@ impl Range {
 
 impl Groups {
     /// A size for groups: along each axis as much as divides the range and is left of what a group may have.
-    fn choose(&self, global: [usize; 3]) -> [usize; 3] {
-        if let Some(required) = self.required {
-            return required;
+    ///
+    /// # Errors
+    /// If the kernel requires a size: the program must give it then (OpenCL 1.2, `clEnqueueNDRangeKernel`).
+    fn choose(&self, global: [usize; 3]) -> Outcome<[usize; 3]> {
+        if self.required.is_some() {
+            return Err(Status::INVALID_WORK_GROUP_SIZE);
         }
         let mut left = self.max_group.min(self.limits.group).min(CHOSEN_GROUP);
         let mut local = [1; 3];
@@ -113,7 +116,7 @@ impl Groups {
             local[axis] = side;
             left /= side;
         }
-        local
+        Ok(local)
     }
 
     fn check(&self, local: [usize; 3], global: [usize; 3], dimensions: u32) -> Outcome {
@@ -279,7 +282,7 @@ mod tests {
             ([3, 640, 480], [3, 16, 5]),
             ([1, 1, 4096], [1, 1, 64]),
         ] {
-            assert_eq!(GROUPS.choose(global), local, "{global:?}");
+            assert_eq!(GROUPS.choose(global), Ok(local), "{global:?}");
             assert_eq!(GROUPS.check(local, global, 3), Ok(()), "{global:?}");
         }
     }
@@ -299,7 +302,13 @@ mod tests {
             required.check([4, 8, 1], [64, 64, 1], 2),
             Err(Status::INVALID_WORK_GROUP_SIZE)
         );
-        assert_eq!(required.choose([64, 64, 1]), [8, 4, 1]);
+        assert_eq!(required.choose([64, 64, 1]), Err(Status::INVALID_WORK_GROUP_SIZE));
+        assert_eq!(required.check([8, 4, 1], [64, 64, 1], 2), Ok(()));
+        // In one dimension the second side is 1, whatever was given.
+        assert_eq!(
+            required.check([8, 1, 1], [64, 1, 1], 1),
+            Err(Status::INVALID_WORK_GROUP_SIZE)
+        );
     }
 
     #[test]
