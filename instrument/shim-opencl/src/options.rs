@@ -21,8 +21,9 @@ const PASSED_ON: &[&str] = &[
     "-Werror",
 ];
 
-/// Options without effect: names and types of arguments are always kept, and only optimised code can be probed.
-const WITHOUT_EFFECT: &[&str] = &["-cl-kernel-arg-info", "-cl-opt-disable", "-g"];
+/// Options without effect: names and types of arguments are always kept, only optimised code can be probed, and strict aliasing is
+/// of OpenCL 1.0 and always assumed.
+const WITHOUT_EFFECT: &[&str] = &["-cl-kernel-arg-info", "-cl-opt-disable", "-cl-strict-aliasing", "-g"];
 
 /// The compiler's arguments for `options`.
 ///
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn known_options_are_passed_on() {
-        let read = read("-DA=1  -D B -I include -I/usr/x -cl-mad-enable -g -cl-std=CL1.1").unwrap();
+        let read = read("-DA=1  -D B -I include -I/usr/x -cl-mad-enable -g -cl-strict-aliasing -cl-std=CL1.1").unwrap();
         assert_eq!(
             read,
             [
