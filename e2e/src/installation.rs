@@ -211,15 +211,26 @@ impl Requirement {
     }
 }
 
-/// True if the ICD's compiler and its library are there.
+/// True if the ICD's compiler and its library are there, by the ICD's rules.
 fn has_opencl_compiler() -> bool {
-    let given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders = std::env::split_paths(&path);
-    let has_clang = given("HETCKPT_CLANG") || folders.any(|folder| folder.join("clang").is_file());
+    let there = |name| variable(name).map(|path| path.is_file());
     let libraries = ["/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/share"];
     let is_library = |folder: &str| Path::new(folder).join("clc/nvptx64--nvidiacl.bc").is_file();
-    has_clang && (given("HETCKPT_LIBCLC") || libraries.iter().any(|folder| is_library(folder)))
+    there("HETCKPT_CLANG").unwrap_or_else(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| has_clang(&folder))
+    }) && there("HETCKPT_LIBCLC").unwrap_or_else(|| libraries.into_iter().any(is_library))
+}
+
+/// True if `folder` holds `clang`, or `clang-NN`.
+fn has_clang(folder: &Path) -> bool {
+    let is_numbered = |name: &str| {
+        name.strip_prefix("clang-")
+            .is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let entries = folder.read_dir().ok().into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name());
+    folder.join("clang").is_file() || names.any(|name| name.to_str().is_some_and(is_numbered))
 }
 
 /// True if programs can be restored on an OpenCL device.
@@ -279,4 +290,19 @@ pub fn starts_on_gpu() -> bool {
             .is_ok_and(|devices| devices.iter().any(|d| d["kind"] == "cuda")),
         device => device.starts_with("cuda"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clang_with_a_version_in_its_name_is_one() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        for (name, is_enough) in [("clang-format", false), ("clang++-15", false), ("clang-15", true)] {
+            std::fs::write(folder.path().join(name), "")?;
+            assert_eq!(has_clang(folder.path()), is_enough, "{name}");
+        }
+        Ok(())
+    }
 }
