@@ -8,6 +8,7 @@ mod preempt;
 mod mid_kernel;
 mod life_cycle;
 mod command_line;
+mod migrate_script;
 mod ordinary_programs;
 mod plain_criu;
 mod rpc;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let mut tests = mid_kernel::tests();
     tests.extend(life_cycle::tests());
     tests.extend(command_line::tests());
+    tests.extend(migrate_script::tests());
     tests.extend(plain_criu::tests());
     tests.extend(rpc::tests());
     tests.extend(criu_options::tests());
