@@ -19,6 +19,7 @@ use hetckpt_ir::text::{parse, print};
 use hetckpt_ring::command::Envelope;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::ModuleDescription;
+use hetckpt_state::summary::Summary;
 
 /// A target: its name, which is its corpus's and its program's, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
@@ -76,7 +77,10 @@ pub fn manifest(data: &[u8]) {
 
 /// The binary state of a process: threads, queues, allocations.
 pub fn process_state(data: &[u8]) {
-    let _ = hetckpt_state::codec::decode(data);
+    if let Ok(state) = hetckpt_state::codec::decode(data) {
+        let summary = Summary::of(&state);
+        assert!(summary.requires.threads_per_block <= 1024);
+    }
 }
 
 /// A command from the ring, and the description of a module that is an answer.

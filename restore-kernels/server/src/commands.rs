@@ -6,6 +6,7 @@ use hetckpt_ring::command::{Chunk, Command, Envelope, LaunchCommand, Payload, Sl
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::{BuiltKernel, Reply};
 use hetckpt_state::allocation::Owner;
+use hetckpt_state::kernel_run::is_launch_shape;
 use hetckpt_state::queue::Place;
 
 use crate::cuda_result as cu;
@@ -135,7 +136,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
         tracing::error!(kernel = %kernel.name, %reason, "launch of a kernel that is not supported");
         cu::NOT_SUPPORTED
     })?;
-    if params.len() < usize::try_from(param_bytes).unwrap_or(usize::MAX) || grid.contains(&0) || block.contains(&0) {
+    if params.len() < usize::try_from(param_bytes).unwrap_or(usize::MAX) || !is_launch_shape(grid, block) {
         return Err(cu::INVALID_VALUE);
     }
     let build_before = if session.device.loads_while_running() || kernel.is_built() {

@@ -27,10 +27,10 @@ impl RunningLaunch for Refused {
     fn wait_stopped(&self) {}
 }
 
-/// Blocks in a grid.
+/// Blocks in a grid of a launch that can be (`hetckpt_state::kernel_run::is_launch_shape`).
 #[must_use]
 pub fn num_blocks(grid: [u32; 3]) -> u64 {
-    grid.iter().map(|&n| u64::from(n)).product()
+    grid.iter().fold(1, |product, &n| product.saturating_mul(u64::from(n)))
 }
 
 fn launch_of(spec: &LaunchSpec, kernel: Arc<dyn LoadedKernel>, blocks: Blocks) -> Launch {

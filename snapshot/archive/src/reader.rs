@@ -53,7 +53,7 @@ impl Archive {
             position = member
                 .stored_bytes
                 .checked_next_multiple_of(TAR_BLOCK)
-                .and_then(|stored| position.checked_add(TAR_BLOCK + stored))
+                .and_then(|stored| position.checked_add(TAR_BLOCK)?.checked_add(stored))
                 .filter(|&end| end <= size)
                 .ok_or_else(|| reader.damaged(&format!("it ends inside member `{}`", member.name)))?;
         }

@@ -9,6 +9,7 @@ use std::process::Command;
 use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::file_id::FileId;
 use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::member::{tar_header, tar_padding};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify::verify;
 use hetckpt_archive::writer::{self, ArchiveName, Options, Source};
@@ -329,4 +330,27 @@ fn whatever_takes_bytes_at_positions_gets_the_same_archive() {
     fs::write(&copy, sink.bytes.into_inner()).unwrap();
     assert_eq!(verify(&copy).unwrap().manifest_hash(), written.manifest_hash);
     assert_eq!(verify(&path).unwrap().manifest_hash(), written.manifest_hash);
+}
+
+#[test]
+fn a_member_that_claims_all_bytes_there_can_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::open(&write_to(folder.path())).unwrap();
+    let mut manifest = archive.manifest().clone();
+    let claimed = u64::MAX - 511;
+    manifest.members.truncate(1);
+    manifest.members[0].stored_bytes = claimed;
+    let text = serde_json::to_vec(&manifest).unwrap();
+    let size = text.len() as u64;
+    let mut bytes = tar_header("manifest.json", size).unwrap().as_bytes().to_vec();
+    bytes.extend(&text);
+    bytes.resize(bytes.len() + tar_padding(size), 0);
+    let member = tar_header(&manifest.members[0].name, claimed).unwrap();
+    bytes.extend(member.as_bytes());
+    let path = folder.path().join("claims.hetsnap");
+    fs::write(&path, bytes).unwrap();
+    match Archive::open(&path) {
+        Err(ArchiveError::Damaged { what, .. }) => assert!(what.starts_with("it ends inside member"), "{what}"),
+        other => panic!("{:?}", other.map(drop)),
+    }
 }

@@ -10,6 +10,7 @@
 
 use crate::names::FORMAT_VERSION;
 use crate::process::ProcessState;
+use crate::queue::Work;
 
 /// First bytes of the binary form.
 pub const MAGIC: [u8; 8] = *b"hetstate";
@@ -41,6 +42,24 @@ pub enum CodecError {
         /// How many.
         bytes: usize,
     },
+    /// A stopped launch that cannot be: damaged input, or the program's fault.
+    #[error(
+        "a launch of {grid:?} blocks of {block:?} threads in stream {stream} is beyond CUDA's limits, or lists blocks that it cannot have"
+    )]
+    Launch {
+        /// The stream.
+        stream: u64,
+        /// Blocks, x first.
+        grid: [u32; 3],
+        /// Threads, x first.
+        block: [u32; 3],
+    },
+    /// More bytes than there are: damaged input.
+    #[error("the sizes of {what} are too large together")]
+    Sizes {
+        /// Of what.
+        what: &'static str,
+    },
     /// A bug in this program.
     #[error("the state cannot be encoded")]
     Encode(#[source] bincode::error::EncodeError),
@@ -49,8 +68,9 @@ pub enum CodecError {
 /// The binary form of `state`.
 ///
 /// # Errors
-/// [`CodecError::Encode`].
+/// [`CodecError::Encode`]; [`CodecError::Launch`] and [`CodecError::Sizes`] if it could not be read.
 pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
+    validate(state)?;
     let mut bytes = Vec::with_capacity(4096);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -79,9 +99,31 @@ pub fn decode(bytes: &[u8]) -> Result<ProcessState, CodecError> {
     }
     let (state, used) = decode_limited(body).map_err(CodecError::Decode)?;
     match body.len().saturating_sub(used) {
-        0 => Ok(state),
+        0 => validate(&state).map(|()| state),
         bytes => Err(CodecError::TrailingBytes { bytes }),
     }
+}
+
+/// Makes sure that numbers which others allocate and reckon by are possible ones.
+fn validate(state: &ProcessState) -> Result<(), CodecError> {
+    fn within(what: &'static str, mut sizes: impl Iterator<Item = u64>) -> Result<(), CodecError> {
+        let total = sizes.try_fold(0u64, u64::checked_add);
+        total.map(drop).ok_or(CodecError::Sizes { what })
+    }
+    within("mappings", state.mappings.iter().map(|m| m.size_bytes))?;
+    within("allocations", state.allocations.iter().map(|a| a.size_bytes))?;
+    within("pinned memory", state.pinned.iter().map(|p| p.size_bytes))?;
+    for stream in &state.streams {
+        for item in &stream.work {
+            if let Work::Resume { run, .. } = &item.work
+                && !run.is_possible()
+            {
+                let (stream, grid, block) = (stream.id, run.grid, run.block);
+                return Err(CodecError::Launch { stream, grid, block });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// bincode's limit is a constant, so the smallest sufficient one of a few is taken.
@@ -109,7 +151,7 @@ mod tests {
     use crate::kernel_run::{KernelRun, ProbedKernel};
     use crate::memory_index::{ChunkRef, MemoryIndex, Piece};
     use crate::process::CaptureDevice;
-    use crate::queue::{Place, StreamState, Work, WorkItem};
+    use crate::queue::{Place, StreamState, WorkItem};
     use crate::summary::Summary;
     use crate::thread::{ResumePointRegisters, StoppedBlock, ThreadGroup};
     use crate::virtual_device::VirtualDevice;
@@ -246,6 +288,43 @@ mod tests {
     }
 
     #[test]
+    fn impossible_numbers_are_refused() {
+        let run_of = |state: &mut ProcessState, change: fn(&mut KernelRun)| {
+            let Work::Resume { run, .. } = &mut state.streams[0].work[0].work else {
+                panic!()
+            };
+            change(run);
+        };
+        let changes: [fn(&mut KernelRun); 8] = [
+            |run| run.block = [u32::MAX; 3],
+            |run| run.block = [1024, 2, 1],
+            |run| run.block = [1, 1, 65],
+            |run| run.block[0] = 0,
+            |run| run.grid = [u32::MAX, 1, 1],
+            |run| run.grid[1] = 65_536,
+            |run| run.not_started = vec![(0, u64::MAX), (0, u64::MAX)],
+            |run| run.stopped[0].block = 20,
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut state = example();
+            run_of(&mut state, change);
+            let mut bytes = vec![];
+            bytes.extend(MAGIC);
+            bytes.extend(u64::from(FORMAT_VERSION).to_le_bytes());
+            bytes.extend(bincode::encode_to_vec(&state, bincode::config::standard()).unwrap());
+            assert!(
+                matches!(decode(&bytes), Err(CodecError::Launch { stream: 0, .. })),
+                "{i}"
+            );
+            assert!(encode(&state).is_err(), "{i}");
+        }
+        let mut state = example();
+        state.mappings = vec![state.mappings[0]; 2];
+        state.mappings[0].size_bytes = u64::MAX;
+        assert!(matches!(encode(&state), Err(CodecError::Sizes { what: "mappings" })));
+    }
+
+    #[test]
     fn newer_version_is_named() {
         let mut bytes = encode(&example()).unwrap();
         bytes[8] = 200;
@@ -269,7 +348,9 @@ mod tests {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= flip;
                 // Only that it returns: a flipped byte of a name is still a state; the files' hashes find that.
-                let _ = decode(&damaged);
+                if let Ok(state) = decode(&damaged) {
+                    let _ = Summary::of(&state);
+                }
             }
         }
     }

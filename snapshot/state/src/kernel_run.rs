@@ -1,8 +1,26 @@
 //! A kernel that was stopped while it ran.
+//!
+//! # Source
+//! CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": sizes of grids and blocks.
 
 use bincode::{Decode, Encode};
 
 use crate::thread::{ResumePointRegisters, StoppedBlock};
+
+/// Most blocks of a grid, x first.
+const MAX_GRID: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
+/// Most threads of a block, x first.
+const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+/// Most threads of a block, all together.
+const MAX_THREADS_PER_BLOCK: u32 = 1024;
+
+/// True if CUDA has launches of `grid` blocks of `block` threads; the products of both do not overflow then.
+#[must_use]
+pub fn is_launch_shape(grid: [u32; 3], block: [u32; 3]) -> bool {
+    let within =
+        |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(&size, most)| (1..=most).contains(&size));
+    within(grid, MAX_GRID) && within(block, MAX_BLOCK) && block.iter().product::<u32>() <= MAX_THREADS_PER_BLOCK
+}
 
 /// A probed kernel that some launch is stopped in; kept as text, so that any target can be generated from it again.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -56,6 +74,22 @@ pub struct KernelRun {
 }
 
 impl KernelRun {
+    /// True if its sizes can be, and no blocks are listed that it cannot have.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        if !is_launch_shape(self.grid, self.block) {
+            return false;
+        }
+        let num_blocks = self.num_blocks();
+        let mut end = 0;
+        let are_ordered = self.not_started.iter().all(|&(first, past)| {
+            let follows = end <= first && first < past && past <= num_blocks;
+            end = past;
+            follows
+        });
+        are_ordered && self.stopped.iter().all(|stopped| stopped.block < num_blocks)
+    }
+
     /// Blocks in the grid.
     #[must_use]
     pub fn num_blocks(&self) -> u64 {
