@@ -26,6 +26,7 @@ mod intruders;
 mod device_output;
 mod clocks;
 mod connections;
+mod pinned_memory;
 mod other_users;
 mod opencl_programs;
 mod opencl_refusals;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     tests.extend(device_output::tests());
     tests.extend(clocks::tests());
     tests.extend(connections::tests());
+    tests.extend(pinned_memory::tests());
     tests.extend(other_users::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());

@@ -77,7 +77,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// Compiles one of the C files here.
-fn compile(sandbox: &Sandbox, name: &str, source: &str, options: &[&str]) -> Result<PathBuf> {
+pub fn compile(sandbox: &Sandbox, name: &str, source: &str, options: &[&str]) -> Result<PathBuf> {
     let (file, program) = (sandbox.path(&format!("{name}.c")), sandbox.path(name));
     fs::write(&file, source)?;
     let mut command = Command::new("gcc");

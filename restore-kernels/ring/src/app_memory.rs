@@ -207,10 +207,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(matches!(
-            of(memfd("other", 4096)).open_again(),
-            Err(RingError::NotAppMemory { .. })
-        ));
+        let other = memfd("other", 4096);
+        assert!(matches!(of(&other).open_again(), Err(RingError::NotAppMemory { .. })));
     }
 
     #[test]
