@@ -13,6 +13,8 @@ use hetckpt_ring::server_start::{has_let_go, has_ring, is_starting, owns_ring, w
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
+use crate::patience;
+
 /// For how long servers that are starting are waited for, all of a dump together. With the five seconds that a server
 /// gives its kernels to stop it must fit into CRIU's ten.
 const START_LIMIT: Duration = Duration::from_secs(4);
@@ -92,13 +94,19 @@ pub fn ensure_not_bereft(pid: u32) -> Result<(), String> {
     }
 }
 
-/// Asks the server of `pid`, giving it `timeout` to answer.
+/// Asks the server of `pid`, giving it `timeout` to answer; `None`: as long as it shows that it is at work.
 pub fn ask(pid: u32, request: &Request, fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Response, String> {
     let mut connections = connections();
     let socket = connections
         .get_mut(&pid)
         .ok_or_else(|| format!("process {pid} has no device server"))?;
     let explain = |error: RingError| format!("device server of process {pid}: {error}");
+    if timeout.is_none() {
+        socket.send(request, fds).map_err(explain)?;
+        patience::wait_for_answer(socket, server_process(socket))
+            .map_err(|why| format!("device server of process {pid}: {why}"))?;
+        return socket.answer().map_err(explain);
+    }
     socket.set_timeout(timeout).map_err(explain)?;
     socket.ask(request, fds).map_err(explain)
 }

@@ -184,6 +184,14 @@ impl ControlSocket {
     /// [`RingError::Refused`], and as [`Self::send`] and [`Self::receive`].
     pub fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Response, RingError> {
         self.send(request, fds)?;
+        self.answer()
+    }
+
+    /// The answer to a request that has been sent.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn answer(&mut self) -> Result<Response, RingError> {
         match self.receive::<Response>()? {
             None => Err(RingError::ServerGone),
             Some((Response::Error { code, message }, _)) => Err(RingError::Refused { code, message }),
