@@ -89,7 +89,11 @@ pub fn ensure_no_server(pid: u32) -> Result<(), String> {
 /// Fails if process `pid`, which is frozen, has lost its device server: without the device's state it could not go on.
 pub fn ensure_not_bereft(pid: u32) -> Result<(), String> {
     match owns_ring(pid) {
-        true => Err(format!("the device server of process {pid} is gone")),
+        true => Err(format!(
+            "process {pid} has a device server, but none answers in {}: it has ended, or is in another folder, which \
+             HETCKPT_RUNTIME_DIR would have to name",
+            runtime_dir().display()
+        )),
         false => Ok(()),
     }
 }
