@@ -29,6 +29,7 @@ pub mod control;
 pub mod pause;
 pub mod thread_state;
 pub mod state_files;
+pub mod rights;
 pub mod run_as;
 pub mod capture;
 pub mod restore;

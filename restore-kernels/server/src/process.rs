@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use procfs::ProcResult;
@@ -42,6 +43,15 @@ pub fn end_younger(pid: u32) -> bool {
 
 fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().map(Pid::from_raw)
+}
+
+/// Lets this process have as many files open as the system allows it: areas of pinned memory come as descriptors, and drivers take some.
+pub fn raise_descriptor_limit() {
+    let raised =
+        getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit for open files stays as it is");
+    }
 }
 
 /// Waits until the process has ended.

@@ -19,6 +19,7 @@ use crate::control::{Control, SocketFile};
 use crate::error::ServerError;
 use crate::options::{Options, Task};
 use crate::restore::{read_state, restore};
+use crate::rights;
 use crate::run_as;
 use crate::session::Session;
 use crate::state_files::StateFiles;
@@ -44,7 +45,8 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
         Task::Restore(dir) => start_daemon(dir, options),
         Task::Serve => {
             let ready = Ready(options.ready_fd);
-            let prepared = prepare_fresh(options);
+            crate::process::raise_descriptor_limit();
+            let prepared = rights::reduce(false).and_then(|()| prepare_fresh(options));
             serve(ready, prepared, Expected::Hello)
         }
         Task::RestoreHere(dir) => {
@@ -55,7 +57,8 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
                 ready.failed(&gone);
                 return Err(gone);
             };
-            let prepared = prepare_restored(dir, options);
+            crate::process::raise_descriptor_limit();
+            let prepared = rights::reduce(true).and_then(|()| prepare_restored(dir, options));
             serve(ready, prepared, Expected::Attach { restorer })
         }
     }
@@ -90,7 +93,10 @@ fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerErr
     let runtime = ensure_runtime_dir()?;
     let files = StateFiles::open(dir, options.pid)?;
     let path = socket_path(&runtime, options.pid);
-    let rebuild = || restore(&files, &read_state(&files)?, choose(options.device)?);
+    let rebuild = || {
+        rights::reduce(false)?;
+        restore(&files, &read_state(&files)?, choose(options.device)?)
+    };
     let Some(user) = run_as::other_user(files.description()?.server_user) else {
         let session = rebuild()?;
         let listener = listen(&path)?;
