@@ -34,7 +34,7 @@ use crate::namespaces::Choice;
     files for `migrate` and `serve`, where no --cert, --key, --ca is given\n  \
     HETCKPT_CLANG, HETCKPT_LIBCLC\n                         \
     the clang with which OpenCL programs are built (default: the one on PATH),\n                         \
-    and the folder of its libclc\n  \
+    and its libclc, a file\n  \
     HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \
     if set to warn or more, the program's stderr tells which CUDA functions\n                         \
     are missing\n  \

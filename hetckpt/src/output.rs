@@ -20,9 +20,16 @@ pub fn set_verbosity(level: u8) {
     VERBOSITY.store(level, Ordering::Relaxed);
 }
 
+/// `text` without what a terminal would obey: names of programs and kernels are whatever others have put into an archive, and messages of a
+/// device server may be another user's.
+fn printable(text: &str) -> String {
+    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    text.chars().map(|c| if obeyed(c) { ' ' } else { c }).collect()
+}
+
 /// A line of a result. A reader that has gone away ends the program quietly, as it does other tools.
 pub fn line(text: impl AsRef<str>) {
-    if writeln!(std::io::stdout(), "{}", text.as_ref()).is_err() {
+    if writeln!(std::io::stdout(), "{}", printable(text.as_ref())).is_err() {
         std::process::exit(0);
     }
 }
@@ -34,7 +41,7 @@ pub fn json(value: &serde_json::Value) {
 
 /// A remark for the person watching.
 pub fn note(text: impl AsRef<str>) {
-    let _ = writeln!(std::io::stderr(), "hetckpt: {}", text.as_ref());
+    let _ = writeln!(std::io::stderr(), "hetckpt: {}", printable(text.as_ref()));
 }
 
 /// A remark for the person who asked for more.
@@ -73,19 +80,19 @@ pub fn failure(error: &anyhow::Error) {
     let mut err = std::io::stderr();
     match error.downcast_ref::<Failure>() {
         Some(failure) => {
-            let _ = writeln!(err, "error[{}]: {}", failure.code, failure.message);
+            let _ = writeln!(err, "error[{}]: {}", failure.code, printable(&failure.message));
             for note in &failure.notes {
-                let _ = writeln!(err, "  = note: {note}");
+                let _ = writeln!(err, "  = note: {}", printable(note));
             }
             if let Some(state) = &failure.state {
-                let _ = writeln!(err, "  = state: {state}");
+                let _ = writeln!(err, "  = state: {}", printable(state));
             }
             if let Some(help) = &failure.help {
-                let _ = writeln!(err, "  = help: {help}");
+                let _ = writeln!(err, "  = help: {}", printable(help));
             }
         }
         None => {
-            let _ = writeln!(err, "error: {error:#}");
+            let _ = writeln!(err, "error: {}", printable(&format!("{error:#}")));
         }
     }
 }
@@ -118,5 +125,18 @@ pub fn bytes(count: u64) -> String {
         format!("{count} B")
     } else {
         format!("{value:.1} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_have_nothing_to_obey() {
+        assert_eq!(
+            printable("a\u{1b}]0;title\u{7}\tb\nc\r\u{9b}d\u{e9}"),
+            "a ]0;title \tb\nc  d\u{e9}"
+        );
     }
 }
