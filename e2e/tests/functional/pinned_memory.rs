@@ -38,7 +38,7 @@ fn many_buffers(context: &mut Context) -> Result<()> {
     let modes = modes(restored.pid())?;
     ensure!(
         modes.len() > 300 && modes.iter().all(|&mode| mode == 0o600),
-        "{} memfds, of modes {modes:o?}",
+        "{} memfds, of modes {modes:?}",
         modes.len()
     );
     fs::write(&go, "")?;
