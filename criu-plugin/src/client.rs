@@ -14,6 +14,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::patience;
+use crate::user::User;
 
 /// For how long servers that are starting are waited for, all of a dump together. With the five seconds that a server
 /// gives its kernels to stop it must fit into CRIU's ten.
@@ -137,6 +138,16 @@ pub fn ensure_outside(pid: u32, root: u32) -> Result<(), String> {
 fn server_process(socket: &ControlSocket) -> Option<u32> {
     let credentials = getsockopt(socket.as_stream(), PeerCredentials).ok()?;
     u32::try_from(credentials.pid()).ok()
+}
+
+/// As whom the server of `pid` runs, as the system knows it.
+pub fn server_user(pid: u32) -> Option<User> {
+    let connections = connections();
+    let credentials = getsockopt(connections.get(&pid)?.as_stream(), PeerCredentials).ok()?;
+    Some(User {
+        uid: credentials.uid(),
+        gid: credentials.gid(),
+    })
 }
 
 fn parent(pid: u32) -> Option<u32> {

@@ -13,7 +13,7 @@ use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::server_start::owns_ring;
 
 use crate::guard::guard;
-use crate::{client, host, log, restore};
+use crate::{client, host, log, restore, user};
 
 const STAGE_PRE_DUMP: c_int = 1;
 const STAGE_RESTORE: c_int = 2;
@@ -137,6 +137,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
         if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
             host::add_to_inventory()?;
         }
+        let user = user::of_server(pid)?;
         let dir = host::image_dir_fd()?;
         // SAFETY: CRIU keeps its image directory open during every hook.
         let dir = unsafe { BorrowedFd::borrow_raw(dir) };
@@ -146,6 +147,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
             Err(why) => Err(why),
             Ok(Response::Captured { memory_bytes, .. }) => {
                 restore::ensure_attachable(pid)?;
+                user::note(pid, user)?;
                 client::note_done(pid);
                 log::info(&format!(
                     "device state of process {pid} written, {memory_bytes} bytes of device memory"

@@ -11,4 +11,5 @@ mod host;
 mod hooks;
 mod patience;
 mod client;
+mod user;
 mod restore;

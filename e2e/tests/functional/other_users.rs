@@ -25,6 +25,8 @@ use tempfile::TempDir;
 
 /// Number of `CAP_SYS_RESOURCE` (capability.h).
 const SYS_RESOURCE: u32 = 24;
+/// Number of `CAP_SYS_ADMIN`.
+const SYS_ADMIN: u32 = 21;
 /// Whom nothing belongs to.
 const NOBODY: u32 = 65534;
 
@@ -46,7 +48,40 @@ pub fn tests() -> Vec<Test> {
             server_of_before,
         )
         .also_needs(Requirement::Root),
+        Test::new(
+            "a_server_of_roots_has_only_the_privileges_that_it_needs",
+            few_privileges,
+        )
+        .also_needs(Requirement::Root),
     ]
+}
+
+/// Of a program that was started, and of one that was restored.
+fn few_privileges(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let mut job = Job::start_with(sandbox, &SPIN.command(baseline.length), "cpu", |_| ())?;
+    job.wait_for_kernel()?;
+    ensure_cannot_administrate(sandbox, job.pid())?;
+    let restored = job.dump()?.restore_on("cpu")?;
+    ensure_cannot_administrate(sandbox, restored.pid())?;
+    let outcome = restored.finish()?;
+    ensure!(outcome == baseline.outcome, "{}", outcome.text());
+    Ok(())
+}
+
+fn ensure_cannot_administrate(sandbox: &Sandbox, pid: i32) -> Result<()> {
+    let row = hetckpt::ps_row(sandbox, pid)?.context("the program is not listed")?;
+    let status = fs::read_to_string(format!("/proc/{}/status", row["server_pid"]))?;
+    for field in ["CapEff:", "CapPrm:", "CapInh:"] {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .context("no capabilities")?;
+        let capabilities = u64::from_str_radix(line.trim(), 16)?;
+        ensure!(capabilities & 1 << SYS_ADMIN == 0, "{field} {capabilities:x}");
+    }
+    Ok(())
 }
 
 /// Ends what has this runtime directory, in which the test's own means do not look, when it is dropped.
@@ -131,6 +166,15 @@ fn ensure_leaves_no_files(socket: &Path) -> Result<()> {
     Ok(())
 }
 
+fn restore_without_namespaces(sandbox: &Sandbox, open: &TempDir, images: &Path) -> Result<Running> {
+    let mut restore = Command::new(open.path().join("stage/bin/hetckpt"));
+    sandbox.equip_for_root(&mut restore);
+    restore
+        .args(["restore", "--namespaces", "never", "--device", "cpu"])
+        .arg(images);
+    Running::start(restore)
+}
+
 /// The program is root's here, so that CRIU needs no more than it has in containers.
 fn server_of_before(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
@@ -145,21 +189,24 @@ fn server_of_before(context: &mut Context) -> Result<()> {
     let mut unpack = hetckpt::command(sandbox, ["unpack"]);
     unpack.arg(&archive).arg(&images);
     Running::run(unpack, PATIENCE)?.success("unpack")?;
-    let path = images.join(format!("hetgpu-{pid}.json"));
-    let mut description: Value = serde_json::from_slice(&fs::read(&path)?)?;
+    let path = images.join(format!("hetgpu-{pid}.user"));
+    let user: Value = serde_json::from_slice(&fs::read(&path)?)?;
+    ensure!(user == json!({"uid": 0, "gid": 0}), "{user}");
+    fs::write(&path, json!({"uid": NOBODY, "gid": NOBODY}).to_string())?;
+    // What anybody else could have written is not believed, be it ever so harmless.
+    chown(&path, Some(NOBODY), None)?;
+    let refused = restore_without_namespaces(sandbox, &open, &images).and_then(|job| job.wait(PATIENCE))?;
     ensure!(
-        description["server_user"] == json!({"uid": 0, "gid": 0}),
-        "{description}"
+        refused.code != 0
+            && refused
+                .stderr
+                .contains(&format!("is not root's alone but user {NOBODY}'s")),
+        "{}",
+        refused.text()
     );
-    description["server_user"] = json!({"uid": NOBODY, "gid": NOBODY});
-    fs::write(&path, description.to_string())?;
+    chown(&path, Some(0), None)?;
 
-    let mut restore = Command::new(open.path().join("stage/bin/hetckpt"));
-    sandbox.equip_for_root(&mut restore);
-    restore
-        .args(["restore", "--namespaces", "never", "--device", "cpu"])
-        .arg(&images);
-    let restored = Running::start(restore)?;
+    let restored = restore_without_namespaces(sandbox, &open, &images)?;
     let socket = sandbox.runtime_dir().join(format!("app-{pid}.sock"));
     ensure_is_nobodys(&socket)?;
     let restored = restored.wait(PATIENCE)?;

@@ -22,6 +22,7 @@ use crate::pause;
 use crate::peer;
 use crate::queues::{Item, Work};
 use crate::reader;
+use crate::run_as;
 use crate::session::{Session, lock};
 
 /// Everything a connection's thread needs.
@@ -259,6 +260,7 @@ impl Control {
         let (Some(ring), Some(pidfd)) = (fds.next(), fds.next()) else {
             return Err(ServerError::WrongMoment("attach needs a ring and a pidfd"));
         };
+        run_as::ensure_may_serve(pid)?;
         if self.session.pinned.areas().len() as u64 != num_pinned {
             return Err(ServerError::WrongMoment("some of the pinned memory is missing"));
         }

@@ -78,6 +78,24 @@ pub enum ServerError {
         /// Known here.
         known: u32,
     },
+    /// A file that root has to believe could be another user's work.
+    #[error("{} is not root's alone but user {uid}'s: restore as that user", path.display())]
+    NotOfRoot {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// The files make this server root's, but not its application.
+    #[error(
+        "the device server is root's, but process {pid} is user {uid}'s: dump it again with this version, or restore it as that user"
+    )]
+    NotItsUser {
+        /// The application.
+        pid: u32,
+        /// Its user.
+        uid: u32,
+    },
     /// A kernel in flight cannot be built for the device.
     #[error("kernel `{kernel}` cannot be rebuilt: {reason}")]
     Rebuild {
@@ -99,7 +117,7 @@ impl ServerError {
             Self::Ring(_) | Self::Os { .. } => "HK0502",
             Self::File { .. } => "HK0606",
             Self::NotStopped { .. } => "HK0602",
-            Self::WrongMoment(_) | Self::InUse { .. } => "HK0603",
+            Self::WrongMoment(_) | Self::InUse { .. } | Self::NotOfRoot { .. } | Self::NotItsUser { .. } => "HK0603",
             Self::OpaqueVariables { .. } => "HK0605",
             Self::Overtaken { .. } => "HK0604",
             Self::Damaged(_) => "HK0702",

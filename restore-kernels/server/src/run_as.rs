@@ -1,5 +1,5 @@
 //! As whom a server runs that root restores: as its program's user. What a program sends, and what of the device it has left in a
-//! snapshot, no process of root's reads; only the description, which says who that user is.
+//! snapshot, no process of root's reads; only who that user is, in a file of whoever dumped it.
 #![allow(unsafe_code, reason = "fork has no safe wrapper")]
 
 use std::os::fd::AsFd;
@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::sys::socket::Backlog;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Gid, Uid, User, fork, getegid, geteuid, getgrouplist, setgroups, setresgid, setresuid};
+use procfs::process::Process;
 
 use crate::control::{SocketFile, remove_empty_log};
 use crate::error::ServerError;
@@ -57,6 +58,26 @@ pub fn become_user(user: ServerUser, listener: &UnixListener) -> Result<(), Serv
     setresuid(uid, uid, uid).map_err(os("setresuid"))?;
     // Who connects is told who listened last (`unix_listen` in Linux's net/unix/af_unix.c).
     nix::sys::socket::listen(&listener.as_fd(), Backlog::MAXCONN).map_err(os("listen"))
+}
+
+/// Makes sure that a server of root's serves only a program of root's: `pid` is there by now, so that nobody has to be believed.
+///
+/// # Errors
+/// [`ServerError::NotItsUser`], [`ServerError::Os`].
+pub fn ensure_may_serve(pid: u32) -> Result<(), ServerError> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let status = i32::try_from(pid).map_err(|_| ServerError::NotItsUser { pid, uid: 0 });
+    let status = Process::new(status?).and_then(|process| process.status());
+    let status = status.map_err(|error| ServerError::Os {
+        call: "reading the application's user",
+        source: std::io::Error::other(error),
+    })?;
+    match [status.ruid, status.euid, status.suid].contains(&0) {
+        true => Ok(()),
+        false => Err(ServerError::NotItsUser { pid, uid: status.ruid }),
+    }
 }
 
 fn groups_of(uid: Uid, gid: Gid) -> Vec<Gid> {

@@ -97,7 +97,7 @@ fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerErr
         rights::reduce(false)?;
         restore(&files, &read_state(&files)?, choose(options.device)?)
     };
-    let Some(user) = run_as::other_user(files.description()?.server_user) else {
+    let Some(user) = run_as::other_user(files.server_user()?) else {
         let session = rebuild()?;
         let listener = listen(&path)?;
         return Ok((session, listener, SocketFile::new(path)));
@@ -211,7 +211,7 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         path: dir.to_owned(),
         source,
     })?;
-    let described = StateFiles::open(&dir, options.pid)?.description()?;
+    let recorded = StateFiles::open(&dir, options.pid)?.server_user()?;
     let log_file = reserve(options.pid)?;
     // Who has started this may wait for no more.
     let _ = std::io::stdout().write_all(RESERVED.as_bytes());
@@ -219,7 +219,7 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
     let device = options.device.to_string();
     let mut command = Command::new(program);
     // Drivers keep caches there.
-    if let Some(home) = run_as::other_user(described.server_user).and_then(run_as::home) {
+    if let Some(home) = run_as::other_user(recorded).and_then(run_as::home) {
         command.env("HOME", home).env_remove("XDG_CACHE_HOME");
     }
     let mut child = command

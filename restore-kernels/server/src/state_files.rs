@@ -1,11 +1,13 @@
 //! The files of a process's state, opened before they are read: who may open them need not be who reads them.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{ErrorKind, Read, Seek};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file};
-use hetckpt_state::summary::Description;
+use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file, user_file};
+use hetckpt_state::summary::{Description, ServerUser};
+use nix::unistd::geteuid;
 
 use crate::error::ServerError;
 
@@ -18,6 +20,14 @@ struct StateFile {
 }
 
 impl StateFile {
+    /// `None` if there is no such file.
+    fn find(path: PathBuf) -> Result<Option<Self>, ServerError> {
+        match Self::open(path) {
+            Err(ServerError::File { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
     fn open(path: PathBuf) -> Result<Self, ServerError> {
         match File::open(&path) {
             Ok(file) => Ok(Self { path, file }),
@@ -37,6 +47,27 @@ impl StateFile {
         };
         read.map(|_| bytes).map_err(of)
     }
+
+    /// Makes sure that none but root can have written it, if this process is root's. A user namespace has no power over others
+    /// anyway, and no name for who is root outside.
+    fn ensure_of_root(&self) -> Result<(), ServerError> {
+        let found = self.file.metadata().map_err(|source| ServerError::File {
+            path: self.path.clone(),
+            source,
+        })?;
+        if !geteuid().is_root() || is_in_user_namespace() || (found.uid() == 0 && found.mode() & 0o022 == 0) {
+            return Ok(());
+        }
+        let (path, uid) = (self.path.clone(), found.uid());
+        Err(ServerError::NotOfRoot { path, uid })
+    }
+}
+
+/// True if some ids are not what they are outside.
+fn is_in_user_namespace() -> bool {
+    const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    !map.split_whitespace().eq(ALL_IDS)
 }
 
 /// The files of one process's state.
@@ -45,6 +76,7 @@ pub struct StateFiles {
     description: StateFile,
     state: StateFile,
     memory: StateFile,
+    user: Option<StateFile>,
 }
 
 impl StateFiles {
@@ -59,6 +91,7 @@ impl StateFiles {
             description: open(description_file(pid))?,
             state: open(state_file(pid))?,
             memory: open(memory_file(pid))?,
+            user: StateFile::find(dir.join(user_file(pid)))?,
         })
     }
 
@@ -88,6 +121,20 @@ impl StateFiles {
             });
         }
         serde_json::from_value(value).map_err(|e| damaged(e.to_string()))
+    }
+
+    /// As whom its device server ran: what whoever dumped has witnessed; what the server said of itself in files of older versions,
+    /// which have no more ([`crate::run_as::ensure_may_serve`] finds later if that was root and should not have been).
+    ///
+    /// # Errors
+    /// As [`Self::description`], [`ServerError::NotOfRoot`].
+    pub fn server_user(&self) -> Result<Option<ServerUser>, ServerError> {
+        let Some(file) = &self.user else {
+            return Ok(self.description()?.server_user);
+        };
+        file.ensure_of_root()?;
+        let user = serde_json::from_slice(&file.read()?);
+        user.map(Some).map_err(|e| ServerError::Damaged(e.to_string()))
     }
 
     /// The state, compressed.

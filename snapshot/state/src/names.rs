@@ -21,6 +21,12 @@ pub fn memory_file(pid: u32) -> String {
     format!("hetgpu-{pid}.mem")
 }
 
+/// As whom the process's device server ran: [`crate::summary::ServerUser`] as JSON, written by whoever dumped.
+#[must_use]
+pub fn user_file(pid: u32) -> String {
+    format!("hetgpu-{pid}.user")
+}
+
 /// The process id in the name of a description file; `None` for other names.
 #[must_use]
 pub fn pid_of_description(name: &str) -> Option<u32> {

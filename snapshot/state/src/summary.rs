@@ -25,7 +25,8 @@ pub struct Description {
     pub summary: Summary,
     /// The other files of this process.
     pub members: Vec<MemberFile>,
-    /// As whom its device server ran, as which it runs again if root restores it; missing in what older versions wrote.
+    /// As whom its device server ran, by its own account; missing in what older versions wrote. Root believes
+    /// [`crate::names::user_file`] instead, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_user: Option<ServerUser>,
 }

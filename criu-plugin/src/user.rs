@@ -1,0 +1,80 @@
+//! As whom a program's device server runs, of which the plugin is the witness: what the server itself writes among the images, a
+//! program of the same user's could have written, and root would restore it as whom that says.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::{client, host};
+
+/// A user and a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Whom the server of process `pid` runs as. Fails if the process cannot become that user: its server, with other rights than it
+/// has itself, would be restored with them.
+pub fn of_server(pid: u32) -> Result<User, String> {
+    let server =
+        client::server_user(pid).ok_or_else(|| format!("cannot tell whose the device server of process {pid} is"))?;
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).map_err(|e| format!("cannot read {path}: {e}"))?;
+    if may_be(&status, server) {
+        return Ok(server);
+    }
+    let User { uid, gid } = server;
+    Err(format!(
+        "the device server of process {pid} runs as user {uid}, group {gid}, but the process itself no longer does: \
+         a program that changes its user must do so before its first CUDA call"
+    ))
+}
+
+/// True if the process with this `status` has the user and the group, as its real, its effective or its saved one.
+fn may_be(status: &str, user: User) -> bool {
+    let has = |field: &str, id: u32| {
+        let ids = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("");
+        ids.split_whitespace().take(3).any(|text| text.parse() == Ok(id))
+    };
+    has("Uid:", user.uid) && has("Gid:", user.gid)
+}
+
+/// Notes among the images that the server of process `pid` runs as `user`, in a file of the dumper's own.
+pub fn note(pid: u32, user: User) -> Result<(), String> {
+    let path = host::image_dir()?.join(format!("hetgpu-{pid}.user"));
+    let write = || {
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        // Whoever made one meanwhile may have it open.
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        writeln!(file, "{{\"uid\": {}, \"gid\": {}}}", user.uid, user.gid)
+    };
+    write().map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_one_of_the_users_that_its_process_is() {
+        let status = "Name:\tspin\nUid:\t1000\t1001\t1002\t0\nGid:\t100\t100\t100\t100\n";
+        for (uid, gid, may) in [
+            (1000, 100, true),
+            (1001, 100, true),
+            (1002, 100, true),
+            (0, 100, false),
+            (1000, 0, false),
+            (100, 100, false),
+        ] {
+            assert_eq!(may_be(status, User { uid, gid }), may, "{uid}:{gid}");
+        }
+    }
+}
