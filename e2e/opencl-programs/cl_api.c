@@ -313,7 +313,7 @@ int main(int argc, char **argv)
     const struct device device = open_device();
     cl_command_queue queue = make_queue(device, CL_QUEUE_PROFILING_ENABLE);
     cl_command_queue other = make_queue(device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-    cl_program program = build(device, SOURCE, "-cl-kernel-arg-info");
+    cl_program program = build(device, SOURCE, "-cl-kernel-arg-info -Werror");
     cl_kernel advance = make_kernel(program, "advance");
     check_contexts(device);
     check_sub_buffers(device, queue, advance);
