@@ -336,13 +336,7 @@ impl Event {
     pub fn wait(&self) -> Result<()> {
         const CALL: &str = "clWaitForEvents";
         match event_api::wait_for_events(&[self.0]) {
-            Err(COMMAND_FAILED) => {
-                let code = self.status()?.min(COMMAND_FAILED + 1);
-                Err(ClFailure {
-                    call: "the command",
-                    code,
-                })
-            }
+            Err(COMMAND_FAILED) => Err(ended_badly(self.status()?)),
             result => result.named(CALL),
         }
     }
@@ -361,10 +355,42 @@ impl Event {
     }
 }
 
+/// What a command that failed has come to, by its event's status; drivers may leave a status that says nothing of it.
+const fn ended_badly(status: i32) -> ClFailure {
+    ClFailure {
+        call: "the command",
+        code: if status < COMPLETE { status } else { COMMAND_FAILED },
+    }
+}
+
 /// A number of 4 or 8 bytes as the driver wrote it.
 pub(super) fn number(bytes: &[u8]) -> u64 {
     let mut all = [0; 8];
     let len = bytes.len().min(8);
     all[..len].copy_from_slice(&bytes[..len]);
     u64::from_le_bytes(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_fails_with_the_status_of_its_event() {
+        for status in [-4, -5, -6] {
+            let failure = ended_badly(status);
+            assert_eq!(failure.code, status);
+            assert!(failure.is_lack_of_memory(), "{failure:?}");
+        }
+        assert_eq!(ended_badly(-9999).code, -9999);
+    }
+
+    #[test]
+    fn a_status_that_is_no_failure_is_not_taken_for_one() {
+        for status in [COMPLETE, 3] {
+            let failure = ended_badly(status);
+            assert_eq!(failure.code, COMMAND_FAILED);
+            assert!(!failure.is_lack_of_memory(), "{failure:?}");
+        }
+    }
 }
