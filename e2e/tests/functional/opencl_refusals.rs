@@ -68,6 +68,11 @@ pub fn tests() -> Vec<Test> {
         |name: &str, body: fn(&mut Context) -> Result<()>| Test::new(name, body).needs(&[Requirement::OpenclDevice]);
     vec![
         test("opencl_device_has_less_memory_than_is_wanted", has_less_memory),
+        test(
+            "opencl_device_tells_late_that_memory_is_short",
+            tells_late_that_memory_is_short,
+        ),
+        test("opencl_platform_does_not_tell_its_devices", does_not_tell_its_devices),
         test("opencl_device_cannot_be_opened", cannot_be_opened),
         test("opencl_device_has_no_double_precision", has_no_double_precision),
         test("opencl_compiler_refuses_a_kernel", compiler_refuses),
@@ -159,6 +164,45 @@ fn has_less_memory(context: &mut Context) -> Result<()> {
     ];
     let outcome = start(sandbox, &calls, &[])?.finish()?;
     ensure_results(&outcome, &[OUT_OF_MEMORY, 0, 0, 0, 0, 0])
+}
+
+/// Its driver grants what there is not, and the first command that uses it fails: less is taken, and what lies beyond is an error
+/// of the allocation.
+fn tells_late_that_memory_is_short(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let short = kernel(sandbox, "short.ptx", &INTEGERS.replace("REPEATS", "100"))?;
+    let calls = [
+        "allocate_more_than_there_is",
+        "allocate",
+        "fill",
+        "launch",
+        &short,
+        "wait",
+        "fill",
+    ];
+    let outcome = start(sandbox, &calls, &[("OPENCL_FAULT", Path::new("little_memory"))])?.finish()?;
+    ensure_results(&outcome, &[OUT_OF_MEMORY, 0, 0, 0, 0, 0])
+}
+
+/// The devices of the others are there, with the numbers that they have when it works.
+fn does_not_tell_its_devices(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let faulty = compile_faulty_opencl(sandbox)?;
+    let mut command = hetckpt::command(sandbox, ["devices"]);
+    command
+        .env("OPENCL_DYLIB_PATH", &faulty)
+        .env("OPENCL_FAULT", "broken_platform");
+    let listed = Running::run(command, PATIENCE)?.success("devices")?.stdout;
+    let is_device = |line: &str, id: &str| line.split_whitespace().next() == Some(id);
+    ensure!(
+        listed.lines().any(|line| is_device(line, "opencl:1:0"))
+            && listed
+                .lines()
+                .any(|line| is_device(line, "opencl:0") && line.contains("The broken platform"))
+            && listed.contains("cannot be used: clGetDeviceIDs: CL_OUT_OF_HOST_MEMORY"),
+        "{listed}"
+    );
+    Ok(())
 }
 
 /// It is listed, with the reason, which `doctor` warns of; and a program that asks for it gets no device, and lives on.

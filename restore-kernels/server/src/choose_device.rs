@@ -12,7 +12,9 @@ use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
 use hetckpt_devices::cuda::{CudaDevice, CudaOptions};
 use hetckpt_devices::device::{Device, DeviceDescription};
 use hetckpt_devices::error::DeviceError;
-use hetckpt_devices::opencl::{OpenClCapabilities, OpenClDevice, OpenClOptions as OpenClDeviceOptions};
+use hetckpt_devices::opencl::{
+    FailedPlatform, Listing, OpenClCapabilities, OpenClDevice, OpenClOptions as OpenClDeviceOptions,
+};
 use hetckpt_ring::message::{DeviceSummary, OpenClSummary};
 
 use crate::error::ServerError;
@@ -189,10 +191,15 @@ pub fn summaries(tries: bool) -> Vec<DeviceSummary> {
     });
     let opencl = hetckpt_devices::opencl::list().unwrap_or_else(|error| {
         tracing::debug!(%error, "no OpenCL devices");
-        Vec::new()
+        Listing::default()
     });
     let cpu = CpuDevice::describe_host();
-    let opencl = opencl.iter().map(|(device, capabilities)| {
+    let failed = opencl.failed.iter().map(|platform| {
+        let FailedPlatform { id, name, reason } = platform;
+        tracing::warn!(id, name, reason, "an OpenCL platform does not tell its devices");
+        failed_summary(platform)
+    });
+    let devices = opencl.devices.iter().map(|(device, capabilities)| {
         let tried = tries.then(|| sees_host_writes(&device.id));
         let (sees_host_writes, unusable) = match tried {
             Some(Ok(sees)) => (Some(sees), None),
@@ -208,7 +215,22 @@ pub fn summaries(tries: bool) -> Vec<DeviceSummary> {
             ..summary(device)
         }
     });
+    let opencl = devices.chain(failed);
     cuda.iter().map(summary).chain(opencl).chain([summary(&cpu)]).collect()
+}
+
+/// In the place of the platform's devices, which nobody knows.
+fn failed_summary(platform: &FailedPlatform) -> DeviceSummary {
+    DeviceSummary {
+        id: platform.id.clone(),
+        kind: "opencl".to_owned(),
+        name: platform.name.clone(),
+        opencl: Some(OpenClSummary {
+            unusable: Some(platform.reason.clone()),
+            ..OpenClSummary::default()
+        }),
+        ..DeviceSummary::default()
+    }
 }
 
 fn opencl_summary(capabilities: &OpenClCapabilities) -> OpenClSummary {

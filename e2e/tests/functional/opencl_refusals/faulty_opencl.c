@@ -1,7 +1,8 @@
 // An OpenCL library like the machine's, but for what `OPENCL_FAULT` says: a device without double precision, a compiler that
 // refuses programs of kernels, a device that cannot be opened, a driver that keeps who asks how a running command fares waiting until
-// that has ended; or a device that is lost once the file `OPENCL_LOST` is there. Calls that are not here are the machine's library's
-// own, which this one is linked with.
+// that has ended, a device of its own memory whose driver grants more than there is and tells so when it is used, another platform
+// before the machine's own that does not tell its devices; or a device that is lost once the file `OPENCL_LOST` is there. Calls that
+// are not here are the machine's library's own, which this one is linked with.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -9,13 +10,20 @@
 #include <unistd.h>
 
 enum {
+    PLATFORM_NAME = 0x902,
+    DEVICE_HOST_UNIFIED_MEMORY = 0x1035,
+    QUEUE_CONTEXT = 0x1090,
     DEVICE_EXTENSIONS = 0x1030,
     DEVICE_DOUBLE_FP_CONFIG = 0x1032,
     EVENT_STATUS = 0x11d3,
     RUNNING = 1,
     DEVICE_NOT_AVAILABLE = -2,
+    MEM_OBJECT_ALLOCATION_FAILURE = -4,
+    OUT_OF_HOST_MEMORY = -6,
     COMMAND_FAILED = -14,
-    MAX_TEXTS = 8
+    MAX_TEXTS = 8,
+    // What there is of each GiB.
+    MEMORY_BYTES = 64 << 20
 };
 
 static void *real(const char *name)
@@ -39,10 +47,38 @@ static int is_lost(void)
     return file && !access(file, F_OK);
 }
 
+static char broken_platform[] = "The broken platform";
+
+int clGetPlatformIDs(unsigned count, void **platforms, unsigned *found)
+{
+    if (!has_fault("broken_platform")) return REAL(clGetPlatformIDs)(count, platforms, found);
+    if (platforms && count) platforms[0] = broken_platform;
+    const int result = REAL(clGetPlatformIDs)(count > 1 ? count - 1 : 0, platforms && count > 1 ? platforms + 1 : NULL, found);
+    if (!result && found) ++*found;
+    return result;
+}
+
+int clGetPlatformInfo(void *platform, unsigned what, size_t size, void *value, size_t *needed)
+{
+    if (platform != broken_platform) return REAL(clGetPlatformInfo)(platform, what, size, value, needed);
+    const char *text = what == PLATFORM_NAME ? broken_platform : "";
+    if (needed) *needed = strlen(text) + 1;
+    if (value && size > strlen(text)) strcpy(value, text);
+    return 0;
+}
+
+int clGetDeviceIDs(void *platform, unsigned long type, unsigned count, void **devices, unsigned *found)
+{
+    if (platform == broken_platform) return OUT_OF_HOST_MEMORY;
+    return REAL(clGetDeviceIDs)(platform, type, count, devices, found);
+}
+
 int clGetDeviceInfo(void *device, unsigned what, size_t size, void *value, size_t *needed)
 {
     const int result = REAL(clGetDeviceInfo)(device, what, size, value, needed);
-    if (result || !value || !has_fault("no_fp64")) return result;
+    if (result || !value) return result;
+    if (what == DEVICE_HOST_UNIFIED_MEMORY && has_fault("little_memory")) memset(value, 0, size);
+    if (!has_fault("no_fp64")) return 0;
     if (what == DEVICE_DOUBLE_FP_CONFIG) memset(value, 0, size);
     char *found = what == DEVICE_EXTENSIONS ? strstr(value, "cl_khr_fp64") : NULL;
     if (found) memset(found, ' ', strlen("cl_khr_fp64"));
@@ -94,6 +130,23 @@ int clEnqueueWriteBuffer(void *queue, void *buffer, unsigned blocking, size_t of
 {
     if (is_lost()) return DEVICE_NOT_AVAILABLE;
     return REAL(clEnqueueWriteBuffer)(queue, buffer, blocking, offset, size, from, count, events, event);
+}
+
+int clGetCommandQueueInfo(void *queue, unsigned what, size_t size, void *value, size_t *needed);
+void *clCreateUserEvent(void *context, int *error);
+int clSetUserEventStatus(void *event, int status);
+
+// The command is taken, and ends in error.
+int clEnqueueFillBuffer(void *queue, void *buffer, const void *pattern, size_t pattern_size, size_t offset, size_t size,
+                        unsigned count, void *const *events, void **event)
+{
+    void *context;
+    int error;
+    if (!has_fault("little_memory") || offset + size <= MEMORY_BYTES)
+        return REAL(clEnqueueFillBuffer)(queue, buffer, pattern, pattern_size, offset, size, count, events, event);
+    error = REAL(clGetCommandQueueInfo)(queue, QUEUE_CONTEXT, sizeof context, &context, NULL);
+    if (!error) *event = REAL(clCreateUserEvent)(context, &error);
+    return error ? error : REAL(clSetUserEventStatus)(*event, MEM_OBJECT_ALLOCATION_FAILURE);
 }
 
 int clFlush(void *queue)

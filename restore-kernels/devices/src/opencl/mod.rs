@@ -53,7 +53,7 @@ use queue::OpenClQueue;
 use self_test::SelfTest;
 
 pub use capabilities::OpenClCapabilities;
-pub use platforms::list;
+pub use platforms::{FailedPlatform, Listing, list};
 pub use program_form::IlCompiler;
 
 /// The largest arena: the range of addresses that the server gives out.

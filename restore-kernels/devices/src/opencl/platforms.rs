@@ -18,19 +18,45 @@ use crate::error::DeviceError;
 /// More than a CUDA device allows is offered to no program.
 const MAX_THREADS_PER_BLOCK: u64 = 1024;
 
-/// Describes all OpenCL devices of this machine, without using any, and says what they have beyond the core.
+/// What OpenCL offers on this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// The devices, and what they have beyond the core.
+    pub devices: Vec<(DeviceDescription, OpenClCapabilities)>,
+    /// Platforms that do not tell their devices.
+    pub failed: Vec<FailedPlatform>,
+}
+
+/// A platform that does not tell its devices. It keeps its number, so that those of others do not depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedPlatform {
+    /// `opencl:PLATFORM`.
+    pub id: String,
+    /// What it calls itself; empty if it does not say.
+    pub name: String,
+    /// The call that failed, and how.
+    pub reason: String,
+}
+
+/// Describes all OpenCL devices of this machine, without using any.
 ///
 /// # Errors
 /// [`DeviceError::NotPresent`] if there is no OpenCL library or it knows no platform.
-pub fn list() -> std::result::Result<Vec<(DeviceDescription, OpenClCapabilities)>, DeviceError> {
-    let mut all = Vec::new();
+pub fn list() -> std::result::Result<Listing, DeviceError> {
+    let mut all = Listing::default();
     for (p, platform) in (0..).zip(platforms("opencl")?) {
-        let devices = devices_of(platform).map_err(|e| absent("opencl", e))?;
-        all.extend(
-            (0..)
-                .zip(devices)
-                .map(|(d, device)| (describe(p, d, device), OpenClCapabilities::of(device))),
-        );
+        match devices_of(platform) {
+            Ok(devices) => all.devices.extend(
+                (0..)
+                    .zip(devices)
+                    .map(|(d, device)| (describe(p, d, device), OpenClCapabilities::of(device))),
+            ),
+            Err(error) => all.failed.push(FailedPlatform {
+                id: format!("opencl:{p}"),
+                name: name_of(platform),
+                reason: format!("{}: {}", error.call, error.reason()),
+            }),
+        }
     }
     Ok(all)
 }
@@ -87,6 +113,12 @@ fn devices_of(platform: cl_platform_id) -> Result<Vec<DeviceId>> {
     }
 }
 
+/// What the platform calls itself; empty if it does not say.
+fn name_of(platform: cl_platform_id) -> String {
+    let bytes = platform_api::get_platform_data(platform, platform_api::CL_PLATFORM_NAME).unwrap_or_default();
+    text(&bytes)
+}
+
 fn id(platform: u32, device: u32) -> String {
     format!("opencl:{platform}:{device}")
 }
@@ -132,7 +164,10 @@ impl DeviceId {
 
     /// A text that describes the device.
     pub fn text(self, what: u32) -> String {
-        let bytes = self.bytes(what);
-        String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned()
+        text(&self.bytes(what))
     }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_matches(['\0', ' ']).to_owned()
 }

@@ -29,7 +29,7 @@ pub fn on_devices(test: impl Fn(&Bench)) {
 pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
     let wanted = std::env::var("HETCKPT_TEST_OPENCL").unwrap_or_default();
     let (platform, device) = wanted.split_once(':').unwrap_or(("0", "0"));
-    if !list().is_ok_and(|devices| !devices.is_empty()) {
+    if !list().is_ok_and(|listed| !listed.devices.is_empty()) {
         eprintln!("skipped: no OpenCL device");
         return;
     }

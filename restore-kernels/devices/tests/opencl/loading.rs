@@ -23,7 +23,7 @@ fn describes_what_it_opens() {
     on_devices(|bench| {
         let listed = list().unwrap();
         let description = bench.device.describe();
-        let (same, capabilities) = listed.iter().find(|(d, _)| d.id == description.id).unwrap();
+        let (same, capabilities) = listed.devices.iter().find(|(d, _)| d.id == description.id).unwrap();
         assert_eq!((&same.name, same.kind), (&description.name, "opencl"));
         assert_eq!(capabilities, bench.device.capabilities());
         assert!(description.free_bytes < description.total_bytes);
