@@ -9,6 +9,7 @@ use hetckpt_ir::types::Type;
 
 use super::exact::{self, Inexact};
 use super::format::{self, decode, encode};
+use super::wide;
 
 /// The result of a floating-point instruction; `None` if it has no such form.
 pub(crate) fn evaluate(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
@@ -65,11 +66,27 @@ fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
         result
     };
     let bits = if ty == Type::F64 {
-        result.rounded(rounding).to_bits()
+        let [a, b, c] = [x(0), x(1), x(2)];
+        directed(op, [a, b, c], rounding).unwrap_or(result.value).to_bits()
     } else {
         encode(result.to_odd(), ty, rounding)
     };
     Some(saturate(flush(bits, ty, mods.ftz), ty, mods.sat))
+}
+
+/// The result of `f64` rounded in a direction; `None` where the host's own is right.
+fn directed(op: AluOp, [a, b, c]: [f64; 3], rounding: Rounding) -> Option<f64> {
+    match op {
+        _ if matches!(rounding, Rounding::Rn) => None,
+        AluOp::Add => wide::fused(a, 1.0, b, rounding),
+        AluOp::Sub => wide::fused(a, 1.0, -b, rounding),
+        AluOp::Mul => wide::fused(a, b, 0.0, rounding),
+        AluOp::Fma | AluOp::Mad => wide::fused(a, b, c, rounding),
+        AluOp::Div => wide::divide(a, b, rounding),
+        AluOp::Rcp => wide::divide(1.0, a, rounding),
+        AluOp::Sqrt => wide::root(a, rounding),
+        _ => None,
+    }
 }
 
 /// Rounding down, a sum that is exactly zero is −0 unless both addends are +0.

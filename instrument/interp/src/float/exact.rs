@@ -1,6 +1,6 @@
 //! Sums, products, quotients and roots with the sign of what rounding them to `f64` lost, and what follows from it:
-//! rounding to odd (so that rounding again to a narrower format is exact) and rounding `f64` in a direction. The latter
-//! is not exact where the lost part is below the smallest `f64`: directed results that are subnormal may be one off.
+//! rounding to odd, so that rounding again to a narrower format is exact. The operands are of such a format, or integers: what is
+//! lost of greater and smaller numbers may be below the smallest `f64` (for them: [`super::wide`]).
 
 use hetckpt_ir::inst::Rounding;
 
@@ -46,7 +46,6 @@ fn beyond(value: f64, from_finite: bool) -> Inexact {
     }
 }
 
-/// For `f64` operands the error's sign is that of its greatest parts: right unless they cancel to the last bit.
 pub(super) fn fused(a: f64, b: f64, c: f64) -> Inexact {
     let value = a.mul_add(b, c);
     if !value.is_finite() {
@@ -98,7 +97,7 @@ impl Inexact {
     }
 
     /// The double next to the exact result in a direction.
-    pub(super) fn rounded(self, rounding: Rounding) -> f64 {
+    fn rounded(self, rounding: Rounding) -> f64 {
         let (value, error) = (self.value, self.error);
         let towards_zero = if value > 0.0 { error < 0.0 } else { error > 0.0 };
         match rounding {

@@ -2,6 +2,7 @@
 
 pub(crate) mod format;
 mod exact;
+mod wide;
 mod arithmetic;
 
 #[cfg(test)]

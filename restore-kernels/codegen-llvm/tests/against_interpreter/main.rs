@@ -8,6 +8,7 @@ mod bench;
 mod operands;
 mod integer;
 mod float;
+mod directed;
 mod convert;
 mod predicate;
 mod memory;

@@ -11,6 +11,8 @@ mod operands;
 mod integer;
 #[path = "../../../codegen-llvm/tests/against_interpreter/float.rs"]
 mod float;
+#[path = "../../../codegen-llvm/tests/against_interpreter/directed.rs"]
+mod directed;
 #[path = "../../../codegen-llvm/tests/against_interpreter/convert.rs"]
 mod convert;
 #[path = "../../../codegen-llvm/tests/against_interpreter/predicate.rs"]

@@ -214,7 +214,8 @@ static float ptx_f32_from_bf16(ushort a)
     return as_float((uint)a << 16);
 }
 
-// A result rounded to nearest, and what the exact one is more or less.
+// A result rounded to nearest, and what the exact one is more or less. Of numbers that are no doubles by nature, whose products and
+// their errors are all doubles; for doubles there is `float64.cl`.
 typedef struct {
     double value, error;
     bool is_minus_zero_rounded_down;
@@ -309,20 +310,4 @@ static ushort ptx_round_f16(ptx_inexact x, uint rounding)
 static ushort ptx_round_bf16(ptx_inexact x, uint rounding)
 {
     return (ushort)ptx_narrow_f64(as_ulong(ptx_to_odd(x)), 7, 8, rounding);
-}
-
-static ulong ptx_round_f64(ptx_inexact x, uint rounding)
-{
-    const double value = x.value;
-    if (isnan(value)) return as_ulong(value);
-    if (rounding == 2 && value == 0 && x.error == 0 && x.is_minus_zero_rounded_down) return 0x8000000000000000ul;
-    if (rounding == 0 || x.error == 0) return as_ulong(value);
-    if (value == 0) {
-        if (rounding == 2 && x.error < 0) return 0x8000000000000001ul;
-        return rounding == 3 && x.error > 0 ? 1 : as_ulong(value);
-    }
-    const bool is_too_great = x.error < 0, is_positive = value > 0;
-    const bool moves = rounding == 1 ? is_too_great == is_positive : rounding == 2 ? is_too_great : !is_too_great;
-    if (!moves) return as_ulong(value);
-    return is_too_great == is_positive ? as_ulong(ptx_inwards(value)) : as_ulong(ptx_outwards(value));
 }

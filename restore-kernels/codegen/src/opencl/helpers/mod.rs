@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("integer.cl"),
     include_str!("float.cl"),
+    include_str!("float64.cl"),
     include_str!("atomic.cl"),
     include_str!("warp.cl"),
 ];

@@ -1,8 +1,8 @@
 //! Floating-point arithmetic (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions").
 //!
 //! Rounding to nearest is C's own. OpenCL C has no other for arithmetic, so the rest is computed in `double` with the
-//! error of its rounding and rounded once more; directed results of `f64` that are subnormal may be one off, as that
-//! error may be too small for a `double`. Halves are computed in `float`, or, where rounding twice shows, in `double`.
+//! error of its rounding and rounded once more; for `f64`, operands are scaled, so that this error is always a `double`.
+//! Halves are computed in `float`, or, where rounding twice shows, in `double`.
 //! `.ftz` and `.sat` are written out, so they hold on devices that keep subnormal numbers; what is not a number is one,
 //! but its payload is the device's. `.approx` functions are C's: most are more exact, while quotients and roots, unless the
 //! program has others that must be exact, are off by up to 2.5 and 3 units in the last place where PTX allows 2 and 1.
@@ -94,7 +94,7 @@ impl Writer<'_> {
                 );
                 let rounds_twice = ty == Type::Bf16 || (ty == Type::F16 && matches!(op, AluOp::Fma | AluOp::Mad));
                 let result = if is_exact && (rounding != 0 || rounds_twice) {
-                    inexact(op, &x).map(|value| format!("ptx_round_{name}({value}, {rounding})"))
+                    inexact(op, &x, ty).map(|value| format!("ptx_round_{name}({value}, {rounding})"))
                 } else {
                     nearest(op, &x, ty).map(|value| match ty {
                         Type::F64 => format!("as_ulong({value})"),
@@ -194,16 +194,17 @@ fn nearest(op: AluOp, x: &[String], ty: Type) -> Option<String> {
 }
 
 /// A result with its rounding error.
-fn inexact(op: AluOp, x: &[String]) -> Option<String> {
+fn inexact(op: AluOp, x: &[String], ty: Type) -> Option<String> {
     let x = |i: usize| x.get(i);
+    let kind = if ty == Type::F64 { "f64" } else { "exact" };
     Some(match op {
-        AluOp::Add => format!("ptx_add_exact({}, {})", x(0)?, x(1)?),
-        AluOp::Sub => format!("ptx_add_exact({}, -{})", x(0)?, x(1)?),
-        AluOp::Mul => format!("ptx_mul_exact({}, {})", x(0)?, x(1)?),
-        AluOp::Fma | AluOp::Mad => format!("ptx_fma_exact({}, {}, {})", x(0)?, x(1)?, x(2)?),
-        AluOp::Div => format!("ptx_div_exact({}, {})", x(0)?, x(1)?),
-        AluOp::Rcp => format!("ptx_div_exact(1.0, {})", x(0)?),
-        AluOp::Sqrt => format!("ptx_sqrt_exact({})", x(0)?),
+        AluOp::Add => format!("ptx_add_{kind}({}, {})", x(0)?, x(1)?),
+        AluOp::Sub => format!("ptx_add_{kind}({}, -{})", x(0)?, x(1)?),
+        AluOp::Mul => format!("ptx_mul_{kind}({}, {})", x(0)?, x(1)?),
+        AluOp::Fma | AluOp::Mad => format!("ptx_fma_{kind}({}, {}, {})", x(0)?, x(1)?, x(2)?),
+        AluOp::Div => format!("ptx_div_{kind}({}, {})", x(0)?, x(1)?),
+        AluOp::Rcp => format!("ptx_div_{kind}(1.0, {})", x(0)?),
+        AluOp::Sqrt => format!("ptx_sqrt_{kind}({})", x(0)?),
         _ => return None,
     })
 }
