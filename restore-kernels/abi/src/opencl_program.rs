@@ -156,6 +156,8 @@ pub struct Requirements {
     pub int64_extended_atomics: bool,
     /// `CL_FP_DENORM` for `float`.
     pub f32_subnormals: bool,
+    /// `CL_FP_DENORM` for `double`.
+    pub f64_subnormals: bool,
     /// Built with `-cl-fp32-correctly-rounded-divide-sqrt`.
     pub correctly_rounded_divide_sqrt: bool,
 }
@@ -167,6 +169,7 @@ impl Requirements {
         int64_base_atomics: true,
         int64_extended_atomics: true,
         f32_subnormals: true,
+        f64_subnormals: true,
         correctly_rounded_divide_sqrt: true,
     };
 
@@ -178,6 +181,7 @@ impl Requirements {
             (self.int64_base_atomics, "cl_khr_int64_base_atomics"),
             (self.int64_extended_atomics, "cl_khr_int64_extended_atomics"),
             (self.f32_subnormals, "subnormal numbers of type float"),
+            (self.f64_subnormals, "subnormal numbers of type double"),
             (
                 self.correctly_rounded_divide_sqrt,
                 "correctly rounded division and square roots of type float",

@@ -5,7 +5,8 @@
 //! are reinterpreted (`as_float(r3)`) where they are used. What PTX does in an instruction and OpenCL C in no operator is
 //! a function put before the kernel ([`helpers`]). Every compiler of OpenCL C takes such text, while few take SPIR-V.
 //!
-//! * **Global memory** is one buffer, the arena. Programs hold addresses of hetIR's own range, so an access is to
+//! * **Global memory** is one buffer, the arena, or several that follow one another
+//!   ([`OpenClProgram::with_memory_in`]). Programs hold addresses of hetIR's own range, so an access is to
 //!   `arena + (address - arena_base)`, and pointers stored in memory mean the same on every device.
 //! * **Shared memory** is one local array whose size the launch gives; the local frame is a private array; parameters are
 //!   one structure. Addresses in these spaces are offsets.
@@ -20,7 +21,8 @@
 //!
 //! Generic addresses are global ones, since hetIR knows the others' spaces. A trap sets a word and ends its thread.
 //!
-//! An [`Error`] that names the place tells what has no form: clocks, atomics of 8 and 16 bits, opaque instructions.
+//! An [`Error`] that names the place tells what has no form: opaque instructions, rounding of ties away from zero, conversions of pairs,
+//! atomics of 8 bits, and of 16 bits but compare-and-swap.
 
 mod error;
 mod control;
@@ -286,7 +288,10 @@ fn requirements(kernel: &Kernel, helpers: &str, body: &str) -> Requirements {
         fp64: has_double(helpers) || has_double(body),
         int64_base_atomics: ["atom_add", "atom_xchg", "atom_cmpxchg"].iter().any(|w| has(w)),
         int64_extended_atomics: extended.iter().any(|w| has(w)),
-        f32_subnormals: body.contains("as_float(") || has("ptx_atom_add_f32_local"),
+        // What is a `float` or a `double` and not only bits may be calculated with. Halves are normal `float`s, while most
+        // subnormal numbers of bf16 are subnormal there too. Helpers compute in `double` what is not small.
+        f32_subnormals: body.contains("as_float(") || has("ptx_f32_from_bf16") || has("ptx_atom_add_f32_local"),
+        f64_subnormals: body.contains("as_double(") || has("ptx_atom_add_f64_global") || has("ptx_atom_add_f64_local"),
         correctly_rounded_divide_sqrt: kernel.insts().any(|inst| inst::is_nearest_quotient_or_root(&inst.op)),
     }
 }

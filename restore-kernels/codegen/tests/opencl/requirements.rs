@@ -5,13 +5,15 @@ use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{OpenClOptions, generate};
 
-/// What a kernel of these instructions needs; `%f1` is a number, `%d1` another.
+/// What a kernel of these instructions needs; `%f1` is a number. `%r1`, `%h1` and `%d1` are for others.
 fn needed_by(instructions: &str) -> Requirements {
     let ptx = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n
 .visible .entry k(.param .u64 p)
 {{
 .reg .pred %p<2>;
+.reg .b16 %h<9>;
+.reg .b32 %r<9>;
 .reg .f32 %f<9>;
 .reg .f64 %d<9>;
 .reg .b64 %rd<9>;
@@ -45,6 +47,56 @@ fn arithmetic_needs_subnormals() {
         };
         assert_eq!(needed_by(instruction), only, "{instruction}");
     }
+}
+
+/// Most subnormal numbers of bf16 are such of f32, in which they are computed and compared; those of f16 are not.
+#[test]
+fn arithmetic_of_bf16_needs_subnormals_and_that_of_f16_does_not() {
+    let half = |instruction: &str| {
+        format!("ld.global.b16 %h1, [%rd1+8]; {instruction} st.global.b16 [%rd1+8], %h1; mov.f32 %f2, %f1;")
+    };
+    for instruction in ["add", "sub", "mul"] {
+        assert!(needed_by(&half(&format!("{instruction}.bf16 %h1, %h1, %h1;"))).f32_subnormals);
+        let of_f16 = needed_by(&half(&format!("{instruction}.f16 %h1, %h1, %h1;")));
+        assert_eq!(of_f16, Requirements::default(), "{instruction}");
+    }
+    for instruction in [
+        "fma.rn.bf16 %h1, %h1, %h1, %h1;",
+        "setp.lt.bf16 %p1, %h1, %h1; selp.b16 %h1, %h1, 0, %p1;",
+        "cvt.f32.bf16 %f3, %h1; st.global.f32 [%rd1+16], %f3;",
+    ] {
+        assert!(needed_by(&half(instruction)).f32_subnormals, "{instruction}");
+    }
+    for instruction in [
+        "max.bf16 %h1, %h1, %h1;",
+        "neg.bf16 %h1, %h1;",
+        "setp.lt.f16 %p1, %h1, %h1; selp.b16 %h1, %h1, 0, %p1;",
+        "cvt.f32.f16 %f3, %h1; st.global.f32 [%rd1+16], %f3;",
+    ] {
+        assert_eq!(needed_by(&half(instruction)), Requirements::default(), "{instruction}");
+    }
+}
+
+/// A number of type `double` that becomes a subnormal `float` is converted by integers.
+#[test]
+fn doubles_need_their_own_subnormals() {
+    for instruction in ["cvt.rn.f32.f64 %f2, %d1;", "cvt.rz.f32.f64 %f2, %d1;"] {
+        let only = Requirements {
+            fp64: true,
+            f64_subnormals: true,
+            ..Requirements::default()
+        };
+        let needed = needed_by(&format!(
+            "ld.global.f64 %d1, [%rd1+8]; add.f64 %d1, %d1, %d1; {instruction}"
+        ));
+        assert_eq!(needed, only, "{instruction}");
+    }
+    let moved =
+        needed_by("ld.global.f64 %d1, [%rd1+8]; max.f64 %d2, %d1, %d1; st.global.f64 [%rd1+8], %d2; mov.f32 %f2, %f1;");
+    assert!(!moved.f64_subnormals, "{moved:?}");
+    assert!(needed_by("mov.f32 %f2, %f1; atom.global.add.f64 %d1, [%rd1+8], 0d3FF0000000000000;").f64_subnormals);
+    // What is between is never small.
+    assert!(!needed_by("add.rz.f32 %f2, %f1, %f1;").f64_subnormals);
 }
 
 #[test]

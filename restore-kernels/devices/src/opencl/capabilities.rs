@@ -27,6 +27,9 @@ pub struct OpenClCapabilities {
     pub int64_extended_atomics: bool,
     /// `CL_FP_DENORM` for `float`.
     pub f32_subnormals: bool,
+    /// `CL_FP_DENORM` for `double`; taken for granted, as the specification does, where there is no `double` or the device does not
+    /// say.
+    pub f64_subnormals: bool,
     /// `-cl-fp32-correctly-rounded-divide-sqrt` has an effect.
     pub correctly_rounded_divide_sqrt: bool,
     /// Size of the largest buffer.
@@ -48,6 +51,7 @@ impl OpenClCapabilities {
         let extensions = device.text(device_api::CL_DEVICE_EXTENSIONS);
         let has = |name: &str| extensions.split_whitespace().any(|e| e == name);
         let float = device.number(device_api::CL_DEVICE_SINGLE_FP_CONFIG);
+        let double = device.number(device_api::CL_DEVICE_DOUBLE_FP_CONFIG);
         let sub_group_sizes: Vec<u64> = if has("cl_intel_required_subgroup_size") {
             let sizes = device.bytes(SUB_GROUP_SIZES_INTEL);
             let sizes = sizes.chunks_exact(size_of::<usize>()).map(number);
@@ -62,11 +66,12 @@ impl OpenClCapabilities {
         let has_compiler = device.number(device_api::CL_DEVICE_COMPILER_AVAILABLE) != 0;
         let il_version = Some(device.text(device_api::CL_DEVICE_IL_VERSION)).filter(|text| !text.is_empty());
         Self {
-            fp64: has("cl_khr_fp64") || device.number(device_api::CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
+            fp64: has("cl_khr_fp64") || double != 0,
             fp16: has("cl_khr_fp16"),
             int64_base_atomics: has("cl_khr_int64_base_atomics"),
             int64_extended_atomics: has("cl_khr_int64_extended_atomics"),
             f32_subnormals: float & device_api::CL_FP_DENORM != 0,
+            f64_subnormals: double == 0 || double & device_api::CL_FP_DENORM != 0,
             correctly_rounded_divide_sqrt: float & device_api::CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0,
             max_allocation_bytes: device.number(device_api::CL_DEVICE_MAX_MEM_ALLOC_SIZE),
             votes_of_sub_groups: has_compiler
@@ -88,6 +93,7 @@ impl OpenClCapabilities {
             int64_base_atomics: required.int64_base_atomics && !self.int64_base_atomics,
             int64_extended_atomics: required.int64_extended_atomics && !self.int64_extended_atomics,
             f32_subnormals: required.f32_subnormals && !self.f32_subnormals,
+            f64_subnormals: required.f64_subnormals && !self.f64_subnormals,
             correctly_rounded_divide_sqrt: required.correctly_rounded_divide_sqrt
                 && !self.correctly_rounded_divide_sqrt,
         };

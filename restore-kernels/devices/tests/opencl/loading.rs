@@ -64,6 +64,7 @@ fn names_what_the_device_lacks() {
         required.int64_base_atomics = true;
         required.int64_extended_atomics = true;
         required.f32_subnormals = true;
+        required.f64_subnormals = true;
         required.correctly_rounded_divide_sqrt = true;
         let missing = device.capabilities().missing(required);
         if missing.is_empty() {

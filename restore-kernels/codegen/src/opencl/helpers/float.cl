@@ -192,6 +192,12 @@ static uint ptx_narrow_f64(ulong a, uint fraction_bits, uint exponent_bits, uint
     return (uint)ptx_encode(a >> 63, significand, (int)max(field, 1u) - 1075, fraction_bits, exponent_bits, rounding);
 }
 
+// To nearest. What becomes subnormal the device may not keep, so integers do it.
+static uint ptx_f32_from_f64(double a)
+{
+    return fabs(a) >= 0x1p-126 ? as_uint(convert_float_rte(a)) : ptx_narrow_f64(as_ulong(a), 23, 8, 0);
+}
+
 static ushort ptx_f16_from_f32(float a)
 {
     return (ushort)ptx_narrow_f32(as_uint(a), 10, 5, 0);

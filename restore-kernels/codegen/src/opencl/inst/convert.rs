@@ -109,7 +109,7 @@ impl Writer<'_> {
         Ok(match to {
             Type::F64 => format!("as_ulong((double){x})"),
             Type::F32 if !is_double => format!("as_uint({x})"),
-            Type::F32 if rounding == 0 => format!("as_uint(convert_float_rte({x}))"),
+            Type::F32 if rounding == 0 => format!("ptx_f32_from_f64({x})"),
             Type::F32 => format!("ptx_narrow_f64(as_ulong({x}), 23, 8, {rounding})"),
             Type::F16 if is_double => format!("(ushort)ptx_narrow_f64(as_ulong({x}), 10, 5, {rounding})"),
             Type::F16 => format!("(ushort)ptx_narrow_f32(as_uint({x}), 10, 5, {rounding})"),

@@ -60,6 +60,23 @@ static uint ptx_narrow_f32(uint a, uint fraction_bits, uint exponent_bits, uint 
     return (uint)ptx_encode(a >> 31, significand, (int)max(field, 1u) - 150, fraction_bits, exponent_bits, rounding);
 }
 
+static uint ptx_narrow_f64(ulong a, uint fraction_bits, uint exponent_bits, uint rounding)
+{
+    const uint field = (uint)(a >> 52) & 2047;
+    const ulong fraction = a & 0xffffffffffffful;
+    const uint sign = (uint)(a >> 63) << (fraction_bits + exponent_bits);
+    if (field == 2047 && fraction != 0) return (1u << (fraction_bits + exponent_bits)) - 1;
+    if (field == 2047) return sign | ((1u << exponent_bits) - 1) << fraction_bits;
+    const ulong significand = field == 0 ? fraction : fraction | 0x10000000000000ul;
+    return (uint)ptx_encode(a >> 63, significand, (int)max(field, 1u) - 1075, fraction_bits, exponent_bits, rounding);
+}
+
+// To nearest. What becomes subnormal the device may not keep, so integers do it.
+static uint ptx_f32_from_f64(double a)
+{
+    return fabs(a) >= 0x1p-126 ? as_uint(convert_float_rte(a)) : ptx_narrow_f64(as_ulong(a), 23, 8, 0);
+}
+
 static float ptx_f32_from_f16(ushort a)
 {
     const uint sign = (uint)(a & 0x8000) << 16, field = a >> 10 & 31, fraction = a & 0x3ff;
@@ -117,7 +134,7 @@ __kernel void hetckpt_convert(
     }
     r5 = ptx_sat_f32(as_uint(as_float(r6))); // line 26
     d7 = as_ulong((double)as_float(r5)); // line 27
-    r5 = as_uint(convert_float_rte(as_double(d7))); // line 28
+    r5 = ptx_f32_from_f64(as_double(d7)); // line 28
     s2 = (ushort)((ushort)ptx_narrow_f32(as_uint(as_float(r5)), 10, 5, 0)); // line 29
     r5 = as_uint(ptx_f32_from_f16(s2)); // line 30
     s2 = (ushort)((ushort)ptx_narrow_f32(as_uint(as_float(r5)), 7, 8, 0)); // line 31
