@@ -147,6 +147,7 @@ opencl-test: build programs ## generated OpenCL C on a second implementation; ra
 	@if [ -d $(HETCKPT_CACHE)/intel-opencl/vendors ]; then \
 		echo "on Intel's OpenCL runtime for CPUs"; \
 		export OCL_ICD_VENDORS=$(HETCKPT_CACHE)/intel-opencl/vendors OPENCL_VENDOR_PATH=$(HETCKPT_CACHE)/intel-opencl/vendors; \
+		export HETCKPT_TEST_REQUIRE_OPENCL=1; \
 		$(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
 		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
 		$(CARGO) test -p hetckpt-devices --test opencl --locked; \

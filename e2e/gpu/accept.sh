@@ -81,6 +81,17 @@ register_opencl() {
 opencl_devices() { "$hetckpt" devices --json | grep -o '"opencl:[0-9]*:[0-9]*"' | tr -d '"'; }
 failed=()
 
+# Sets `devices` to the OpenCL devices; that there is none is a failure of PART, which would try nothing.
+find_opencl() { # PART
+	register_opencl
+	mapfile -t devices < <(opencl_devices)
+	say "OpenCL devices: ${devices[*]:-none}"
+	case ${#devices[@]} in
+	0) failed+=("$1: no OpenCL device") ;;
+	1) say "only one OpenCL device: nothing moves from one to another" ;;
+	esac
+}
+
 move() { # FROM TO PREEMPTIONS MILLISECONDS
 	say "each program $1 -> $2, $3 preemptions"
 	HETCKPT_E2E_FROM=$1 HETCKPT_E2E_TO=$2 HETCKPT_PREEMPTIONS=$3 HETCKPT_E2E_MILLISECONDS=$4 HETCKPT_E2E_IN_KERNEL=1 \
@@ -104,10 +115,10 @@ nodes() {
 }
 
 opencl() {
-	register_opencl
-	local device from other
-	for device in $(opencl_devices); do
-		for other in cuda cpu $(opencl_devices); do
+	local devices device from other
+	find_opencl opencl
+	for device in "${devices[@]}"; do
+		for other in cuda cpu "${devices[@]}"; do
 			for from in "$device $other" "$other $device"; do
 				# Few blocks, as some of these devices are CPUs.
 				# shellcheck disable=SC2086
@@ -122,11 +133,11 @@ opencl() {
 instructions() {
 	say "single instructions on the GPU"
 	HETCKPT_TEST_CUDA=0 run_tests gpu_results || failed+=("instructions on the GPU")
-	register_opencl
-	local device
-	for device in $(opencl_devices); do
+	local devices device
+	find_opencl instructions
+	for device in "${devices[@]}"; do
 		say "single instructions and kernels on $device"
-		HETCKPT_TEST_OPENCL=${device#opencl:} run_tests opencl_device || failed+=("instructions on $device")
+		HETCKPT_TEST_OPENCL=${device#opencl:} HETCKPT_TEST_REQUIRE_OPENCL=1 run_tests opencl_device || failed+=("instructions on $device")
 	done
 }
 

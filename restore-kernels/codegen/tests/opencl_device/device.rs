@@ -48,8 +48,9 @@ fn find() -> Option<Device> {
         .ok()
         .and_then(|platforms| platforms.get(platform)?.get_devices(CL_DEVICE_TYPE_ALL).ok())
         .and_then(|devices| devices.get(device).copied());
+    let is_required = wanted.is_ok() || std::env::var("HETCKPT_TEST_REQUIRE_OPENCL").is_ok_and(|value| value == "1");
     assert!(
-        found.is_some() || wanted.is_err(),
+        found.is_some() || !is_required,
         "there is no OpenCL device {platform}:{device}"
     );
     found.map(Device::new)

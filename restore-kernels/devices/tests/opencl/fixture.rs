@@ -30,6 +30,11 @@ pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
     let wanted = std::env::var("HETCKPT_TEST_OPENCL").unwrap_or_default();
     let (platform, device) = wanted.split_once(':').unwrap_or(("0", "0"));
     if !list().is_ok_and(|listed| !listed.devices.is_empty()) {
+        let is_required = std::env::var("HETCKPT_TEST_REQUIRE_OPENCL").is_ok_and(|value| value == "1");
+        assert!(
+            !is_required && wanted.is_empty(),
+            "there is no OpenCL device {platform}:{device}"
+        );
         eprintln!("skipped: no OpenCL device");
         return;
     }
