@@ -10,5 +10,6 @@ mod integer;
 mod float;
 mod directed;
 mod convert;
+mod modifiers;
 mod predicate;
 mod memory;

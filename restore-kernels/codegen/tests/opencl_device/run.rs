@@ -15,6 +15,10 @@ pub const NWARPID_IS_OF_BLOCK: bool = true;
 pub const APPROXIMATION: f64 = 1e-6;
 /// Below this magnitude the error is relative to it.
 pub const NEAR_ZERO: f64 = 1e-6;
+/// `.ftz` holds for f16.
+pub const FLUSHES_HALVES: bool = true;
+/// `cvt.bf16` of integers is there.
+pub const CONVERTS_INTEGERS_TO_BF16: bool = true;
 
 /// True if the result of this name is the same on every device of this kind.
 pub const fn is_defined(_name: &str) -> bool {
@@ -23,12 +27,18 @@ pub const fn is_defined(_name: &str) -> bool {
 
 /// As compiled by the device: a block on operands, results to `output`.
 pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
-    let Some(device) = device::device() else {
+    if !run_grid(program, [1; 3], dimensions, operands, output) {
         // What nobody has computed is right: the interpreter's own results.
-        eprintln!("skipped: no OpenCL device");
         let bytes = output.len() * 8;
         output.copy_from_slice(&crate::bench::interpret(program, dimensions, operands, bytes));
-        return;
+    }
+}
+
+/// The same for a grid, with what `output` holds there before; false, and nothing done, if there is no OpenCL device.
+pub fn run_grid(program: &Program, grid: [u32; 3], block: [u32; 3], operands: &[u64], output: &mut [u64]) -> bool {
+    let Some(device) = device::device() else {
+        eprintln!("skipped: no OpenCL device");
+        return false;
     };
     let input_bytes = operands.len() * 8;
     let initial: Vec<u8> = operands
@@ -41,8 +51,8 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
         .flat_map(|v| v.to_le_bytes())
         .collect();
     let shape = Shape {
-        grid: [1; 3],
-        block: dimensions,
+        grid,
+        block,
         shared_bytes: program.kernel.shared.static_bytes,
         dynamic_shared_bytes: 0,
     };
@@ -80,4 +90,5 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
     for (value, bytes) in output.iter_mut().zip(memory[input_bytes..].chunks(8)) {
         *value = u64::from_le_bytes(bytes.try_into().unwrap());
     }
+    true
 }

@@ -15,9 +15,13 @@ mod float;
 mod directed;
 #[path = "../../../codegen-llvm/tests/against_interpreter/convert.rs"]
 mod convert;
+#[path = "../../../codegen-llvm/tests/against_interpreter/modifiers.rs"]
+mod modifiers;
 #[path = "../../../codegen-llvm/tests/against_interpreter/predicate.rs"]
 mod predicate;
 #[path = "../../../codegen-llvm/tests/against_interpreter/memory.rs"]
 mod memory;
 #[path = "../../../codegen/tests/opencl_device/meeting.rs"]
 mod meeting;
+#[path = "../../../codegen/tests/opencl_device/contended.rs"]
+mod contended;

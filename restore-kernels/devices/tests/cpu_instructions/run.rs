@@ -8,12 +8,17 @@ use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
 use hetckpt_devices::device::{Blocks, Code, Device, Launch, LoadRequest, Outcome};
 use hetckpt_ir::text::print;
 
+const MAX_WORKERS: u32 = 4;
 /// A GPU says how many warps a multiprocessor holds; elsewhere it is the block's number.
 pub const NWARPID_IS_OF_BLOCK: bool = true;
 /// Relative error of functions that PTX only bounds: they are computed more precisely than it asks.
 pub const APPROXIMATION: f64 = 1e-6;
 /// Below this magnitude the error is relative to it.
 pub const NEAR_ZERO: f64 = 1e-6;
+/// `.ftz` holds for f16. The CPU's generator does not yet.
+pub const FLUSHES_HALVES: bool = false;
+/// `cvt.bf16` of integers is there. The CPU's object does not link where it is.
+pub const CONVERTS_INTEGERS_TO_BF16: bool = false;
 
 /// True if the result of this name is the same on every device of this kind.
 pub const fn is_defined(_name: &str) -> bool {
@@ -22,12 +27,17 @@ pub const fn is_defined(_name: &str) -> bool {
 
 /// As the CPU device computes it: a block on operands, results to `output`.
 pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
+    run_grid(program, [1; 3], dimensions, operands, output);
+}
+
+/// The same for a grid, its blocks beside one another; true, as there is a CPU.
+pub fn run_grid(program: &Program, grid: [u32; 3], block: [u32; 3], operands: &[u64], output: &mut [u64]) -> bool {
     // Cargo builds the shared object of a dev-dependency beside the test.
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let device = CpuDevice::open(&CpuOptions {
         code_generator: Some(folder.join("libhetckpt_cpu_codegen.so")),
         cache_dir: None,
-        num_workers: Some(1),
+        num_workers: Some(grid.iter().product::<u32>().min(MAX_WORKERS) as usize),
     })
     .unwrap();
     let kernel = hetckpt_probes::probe(&program.kernel, &Default::default()).unwrap();
@@ -51,8 +61,8 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
     let params = [operands.as_ptr() as u64, output.as_mut_ptr() as u64];
     let launch = Launch {
         kernel: device.load(&request).unwrap_or_else(|e| panic!("{e}")),
-        grid: [1; 3],
-        block: dimensions,
+        grid,
+        block,
         dynamic_shared_bytes: 0,
         params: Arc::from(params.map(u64::to_le_bytes).concat()),
         blocks: Blocks::All,
@@ -60,4 +70,5 @@ pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], o
     };
     let outcome = device.create_queue(0).unwrap().launch(launch).unwrap().wait();
     assert!(matches!(outcome, Outcome::Finished), "{outcome:?}");
+    true
 }
