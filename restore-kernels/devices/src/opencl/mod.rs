@@ -1,8 +1,9 @@
 //! OpenCL devices, through the library loaded at run time (`libOpenCL.so.1`, or what `OPENCL_DYLIB_PATH` names). Nothing of
 //! OpenCL is needed to build this, and on a machine without it everything here answers [`DeviceError::NotPresent`].
 //!
-//! Kernels are OpenCL C programs ([`hetckpt_abi::opencl_program`]), device memory is one buffer ([`arena`]). How far the
-//! device and the host share memory is tried when the device is opened ([`self_test`]).
+//! Kernels are OpenCL C programs ([`hetckpt_abi::opencl_program`]), device memory is one buffer, or several where
+//! the device allows none so large ([`arena`]). How far the device and the host share memory is tried when the device is opened
+//! ([`self_test`]).
 //!
 //! A kernel that accesses what it must not may take the process with it where the device is the host's processor: the
 //! driver's threads have no handler for that.

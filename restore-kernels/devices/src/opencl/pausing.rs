@@ -32,7 +32,8 @@ pub(super) struct PauseWord {
 impl PauseWord {
     pub fn new(context: &Context, is_shared: bool) -> Result<Self> {
         let queue = context.queue()?;
-        let buffer = DeviceBuffer::zeroed(context, is_shared, 128, &queue)?;
+        // There once this is over: kernels of other queues look at it.
+        let buffer = DeviceBuffer::filled(context, is_shared, &[0; 128], &queue)?;
         Ok(Self {
             buffer,
             queue,
