@@ -117,6 +117,11 @@ pub fn all() -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
+/// That one does not answer keeps nobody from listing the others.
+fn tell(failure: &Failure) {
+    output::note(format!("{}: {}", failure.message, failure.notes.join("; ")));
+}
+
 /// Those whose servers have their sockets in `dir`; process ids of other namespaces are translated.
 fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
@@ -124,14 +129,17 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
         let mut socket = match ControlSocket::connect(&socket_path(dir, pid)) {
             Ok(socket) => socket,
             Err(RingError::NoServer { .. }) => continue,
-            Err(error) => return Err(no_answer(i32::try_from(pid).unwrap_or(-1), &error)),
+            Err(error) => {
+                tell(&no_answer(i32::try_from(pid).unwrap_or(-1), &error));
+                continue;
+            }
         };
         let mut status = match status(&mut socket, i32::try_from(pid).unwrap_or(-1), LIST_LIMIT) {
             Ok(status) => status,
             // A server that leaves while we ask is no row and no failure.
             Err(_) if !socket.is_alive() => continue,
             Err(failure) => {
-                output::note(format!("{}: {}", failure.message, failure.notes.join("; ")));
+                tell(&failure);
                 continue;
             }
         };

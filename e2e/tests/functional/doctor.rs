@@ -59,7 +59,11 @@ fn nothing_wrong(context: &mut Context) -> Result<()> {
         "runtime-directory",
     ] {
         let finding = finding(&report, check)?;
-        ensure!(finding["verdict"] == "ok", "{finding}");
+        // Containers may have it so, and it is said.
+        let lacks_resources = finding["found"]
+            .as_str()
+            .is_some_and(|found| found.contains("without CAP_SYS_RESOURCE: programs of other users"));
+        ensure!(finding["verdict"] == "ok" || lacks_resources, "{finding}");
     }
     let printed = hetckpt::run(sandbox, ["doctor"])?.success("doctor")?;
     let lines: Vec<&str> = printed.stdout.lines().collect();
