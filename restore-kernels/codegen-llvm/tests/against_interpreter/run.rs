@@ -15,10 +15,6 @@ pub const NWARPID_IS_OF_BLOCK: bool = true;
 pub const APPROXIMATION: f64 = 1e-6;
 /// Below this magnitude the error is relative to it.
 pub const NEAR_ZERO: f64 = 1e-6;
-/// `.ftz` holds for f16. The CPU's generator does not yet.
-pub const FLUSHES_HALVES: bool = false;
-/// `cvt.bf16` of integers is there. The CPU's object does not link where it is.
-pub const CONVERTS_INTEGERS_TO_BF16: bool = false;
 
 /// True if the result of this name is the same on every device of this kind.
 pub const fn is_defined(_name: &str) -> bool {

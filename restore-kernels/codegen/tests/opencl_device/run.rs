@@ -15,10 +15,6 @@ pub const NWARPID_IS_OF_BLOCK: bool = true;
 pub const APPROXIMATION: f64 = 1e-6;
 /// Below this magnitude the error is relative to it.
 pub const NEAR_ZERO: f64 = 1e-6;
-/// `.ftz` holds for f16.
-pub const FLUSHES_HALVES: bool = true;
-/// `cvt.bf16` of integers is there.
-pub const CONVERTS_INTEGERS_TO_BF16: bool = true;
 
 /// True if the result of this name is the same on every device of this kind.
 pub const fn is_defined(_name: &str) -> bool {

@@ -32,7 +32,10 @@ pub fn cvt(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
     let value = match (from.is_float(), to.is_float()) {
         (false, false) => int_to_int(f, to, from, mods.sat, value),
         (false, true) => {
-            let value = int_to_float(f, to, from, mods, &value);
+            let value = match to {
+                Type::Bf16 => int_to_bf16(f, from, mods.rounding, &value),
+                _ => int_to_float(f, to, from, mods, &value),
+            };
             if mods.sat { saturate(f, to, value) } else { value }
         }
         (true, false) => float_to_int(f, to, from, mods, value),
@@ -81,6 +84,25 @@ fn int_to_float(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers,
     f.def(format!("{name} {} {value} to {}", llvm(from), llvm(to)))
 }
 
+/// By way of longer formats with an odd last bit where they are not exact: LLVM's own is a call to a function that is not there.
+fn int_to_bf16(f: &mut FunctionText<'_>, from: Type, rounding: Option<Rounding>, value: &str) -> Value {
+    let to_zero = Modifiers {
+        rounding: Some(Rounding::Rz),
+        ..Modifiers::default()
+    };
+    let near = int_to_float(f, Type::F64, from, to_zero, value);
+    let name = if from.is_signed() { "fptosi" } else { "fptoui" };
+    let t = llvm(from);
+    let back = f.def(format!("{name} double {near} to {t}"));
+    let is_inexact = f.def(format!("icmp ne {t} {back}, {value}"));
+    let last = f.def(format!("zext i1 {is_inexact} to i64"));
+    let bits = f.def(format!("bitcast double {near} to i64"));
+    let odd = f.def(format!("or i64 {bits}, {last}"));
+    let odd = f.def(format!("bitcast i64 {odd} to double"));
+    let single = half::double_to_odd_float(f, &odd);
+    half::narrow_bf16(f, &single, rounding)
+}
+
 fn round_to_integral(f: &mut FunctionText<'_>, ty: Type, rounding: Rounding, value: &str) -> Value {
     let name = match rounding {
         Rounding::Rz | Rounding::Rzi => "trunc",
@@ -119,7 +141,8 @@ fn float_to_int(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers,
 }
 
 fn float_to_float(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers, value: Value) -> Value {
-    let value = if mods.ftz { flush(f, from, value) } else { value };
+    let flushes = |ty: Type| mods.ftz && ty == Type::F32;
+    let value = if flushes(from) { flush(f, from, value) } else { value };
     let value = match bits(from).cmp(&bits(to)) {
         _ if from == to => match mods.rounding {
             Some(rounding) => round_to_integral(f, from, rounding, &value),
@@ -149,15 +172,14 @@ fn float_to_float(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifier
             narrow_float(f, to, mods, single)
         }
     };
-    let value = if mods.ftz { flush(f, to, value) } else { value };
+    let value = if flushes(to) { flush(f, to, value) } else { value };
     if mods.sat { saturate(f, to, value) } else { value }
 }
 
 /// Single to half precision.
 fn narrow_float(f: &mut FunctionText<'_>, to: Type, mods: Modifiers, value: Value) -> Value {
     match directed::mode(mods.rounding) {
-        // Only nearest and towards zero exist for it.
-        Some(_) if to == Type::Bf16 => half::narrow_bf16(f, &value, true),
+        Some(_) if to == Type::Bf16 => half::narrow_bf16(f, &value, mods.rounding),
         Some(_) => round_to(f, to, Type::F32, mods, value),
         None => half::narrow(f, to, &value),
     }

@@ -74,6 +74,7 @@ fn scalar(
 ) -> Result<Value, CodegenError> {
     if op == AluOp::Fma && matches!(ty, Type::F16 | Type::Bf16) {
         let value = half::fma(f, ty, args);
+        let value = if mods.ftz { flush(f, ty, value) } else { value };
         return Ok(if mods.sat { saturate(f, ty, value) } else { value });
     }
     let is_bit_operation = matches!(op, AluOp::Abs | AluOp::Neg | AluOp::Copysign);
@@ -82,7 +83,7 @@ fn scalar(
         let wide: Vec<Value> = args.iter().map(|a| half::widen_bf16(f, a)).collect();
         let value = operation(f, inst, op, Type::F32, mods, &wide)?;
         let value = if mods.sat { saturate(f, Type::F32, value) } else { value };
-        return Ok(half::narrow_bf16(f, &value, false));
+        return Ok(half::narrow_bf16(f, &value, None));
     }
     let value = operation(f, inst, op, ty, mods, args)?;
     let value = if mods.ftz { flush(f, ty, value) } else { value };
@@ -206,19 +207,24 @@ fn transcendental(f: &mut FunctionText<'_>, op: AluOp, ty: Type, a: &str) -> Opt
     }
 }
 
-/// `.ftz`: a subnormal becomes zero of the same sign. Only single precision has it.
+/// `.ftz`: a subnormal becomes zero of the same sign. Single and half precision have it, in conversions the former alone.
 pub fn flush(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
-    if ty != Type::F32 {
-        return value;
-    }
+    let smallest = match ty {
+        Type::F32 => 0x0080_0000,
+        Type::F16 => 0x0400,
+        Type::F16x2 => 0x0400_0400,
+        _ => return value,
+    };
+    let t = llvm(ty);
+    let condition = if ty == Type::F16x2 { "<2 x i1>" } else { "i1" };
     let magnitude = unary(f, "fabs", ty, &value);
-    let is_tiny = f.def(format!("fcmp olt float {magnitude}, {}", constant(0x0080_0000, ty)));
+    let is_tiny = f.def(format!("fcmp olt {t} {magnitude}, {}", constant(smallest, ty)));
     let zero = f.call(
-        "float",
-        "llvm.copysign.f32",
-        &["float 0.0".to_owned(), format!("float {value}")],
+        t,
+        &format!("llvm.copysign.{}", suffix(ty)),
+        &[format!("{t} {}", constant(0, ty)), format!("{t} {value}")],
     );
-    f.def(format!("select i1 {is_tiny}, float {zero}, float {value}"))
+    f.def(format!("select {condition} {is_tiny}, {t} {zero}, {t} {value}"))
 }
 
 /// `.sat`: clamped to [0, 1]; NaN becomes 0.
@@ -226,7 +232,7 @@ pub fn saturate(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
     if ty == Type::Bf16 {
         let wide = half::widen_bf16(f, &value);
         let clamped = saturate(f, Type::F32, wide);
-        return half::narrow_bf16(f, &clamped, false);
+        return half::narrow_bf16(f, &clamped, None);
     }
     let at_least_zero = numeric_extreme(f, ty, true, &value, &constant(0, ty));
     numeric_extreme(f, ty, false, &at_least_zero, &one(ty))

@@ -6,6 +6,7 @@
 //! bit, so that it is never halfway between two shorter numbers (Boldo and Melquiond, "Emulation of FMA and Correctly
 //! Rounded Sums: Proved Algorithms Using Rounding to Odd").
 
+use hetckpt_ir::inst::Rounding;
 use hetckpt_ir::types::Type;
 
 use crate::emit::function::{FunctionText, Value};
@@ -18,16 +19,25 @@ pub fn widen_bf16(f: &mut FunctionText<'_>, value: &str) -> Value {
     f.def(format!("bitcast i32 {placed} to float"))
 }
 
-/// A `float` as `bfloat`: to nearest even, or towards zero.
-pub fn narrow_bf16(f: &mut FunctionText<'_>, value: &str, towards_zero: bool) -> Value {
+/// A `float` as `bfloat`.
+pub fn narrow_bf16(f: &mut FunctionText<'_>, value: &str, rounding: Option<Rounding>) -> Value {
     let bits = f.def(format!("bitcast float {value} to i32"));
-    let mut rounded = bits.clone();
-    if !towards_zero {
-        let above = f.def(format!("lshr i32 {bits}, 16"));
-        let is_odd = f.def(format!("and i32 {above}, 1"));
-        let bias = f.def(format!("add i32 {is_odd}, 32767"));
-        rounded = f.def(format!("add i32 {bits}, {bias}"));
-    }
+    // Up to the next number away from zero, or up to where it begins to be nearer.
+    let up = f.def(format!("ashr i32 {bits}, 31"));
+    let bias = match rounding {
+        Some(Rounding::Rz | Rounding::Rzi) => "0".to_owned(),
+        Some(Rounding::Rm | Rounding::Rmi) => f.def(format!("and i32 {up}, 65535")),
+        Some(Rounding::Rp | Rounding::Rpi) => {
+            let up = f.def(format!("xor i32 {up}, -1"));
+            f.def(format!("and i32 {up}, 65535"))
+        }
+        None | Some(Rounding::Rn | Rounding::Rni | Rounding::Rna) => {
+            let above = f.def(format!("lshr i32 {bits}, 16"));
+            let is_odd = f.def(format!("and i32 {above}, 1"));
+            f.def(format!("add i32 {is_odd}, 32767"))
+        }
+    };
+    let rounded = f.def(format!("add i32 {bits}, {bias}"));
     let is_nan = f.def(format!("fcmp uno float {value}, {value}"));
     let kept = f.def(format!("lshr i32 {rounded}, 16"));
     let kept = f.def(format!("select i1 {is_nan}, i32 32767, i32 {kept}"));
@@ -38,7 +48,7 @@ pub fn narrow_bf16(f: &mut FunctionText<'_>, value: &str, towards_zero: bool) ->
 /// `half` or `bfloat` of a `float`, to nearest even.
 pub fn narrow(f: &mut FunctionText<'_>, ty: Type, value: &str) -> Value {
     if ty == Type::Bf16 {
-        narrow_bf16(f, value, false)
+        narrow_bf16(f, value, None)
     } else {
         f.def(format!("fptrunc float {value} to half"))
     }
