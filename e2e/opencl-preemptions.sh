@@ -27,7 +27,8 @@ fi
 mapfile -t devices < <("$HETCKPT_STAGE/bin/hetckpt" devices --json | python3 -c '
 import json, sys
 for device in json.load(sys.stdin):
-    if device["kind"] == "opencl":
+    # One that cannot be used is listed with the reason.
+    if device["kind"] == "opencl" and not device["opencl"].get("unusable"):
         print(device["id"], device["name"], device["driver"], sep="\t")')
 if [ ${#devices[@]} = 0 ]; then
 	echo 'skipped: random preemptions on OpenCL devices (there is none)'
