@@ -75,6 +75,10 @@ pub fn tests() -> Vec<Test> {
         test("opencl_platform_does_not_tell_its_devices", does_not_tell_its_devices),
         test("opencl_device_cannot_be_opened", cannot_be_opened),
         test("opencl_device_has_no_double_precision", has_no_double_precision),
+        test(
+            "opencl_device_has_smaller_blocks_than_a_stopped_kernel",
+            has_smaller_blocks,
+        ),
         test("opencl_compiler_refuses_a_kernel", compiler_refuses),
         test("opencl_device_is_lost_under_a_kernel", is_lost_under_a_kernel),
         test("opencl_device_is_lost_between_kernels", is_lost_between_kernels),
@@ -248,6 +252,26 @@ fn has_no_double_precision(context: &mut Context) -> Result<()> {
     let outcome = start(sandbox, &calls, &[("OPENCL_FAULT", Path::new("no_fp64"))])?.finish()?;
     ensure_results(&outcome, &[0, 0, 0, 0, INVALID_PTX, INVALID_PTX])?;
     ensure_log_says(sandbox, "the device lacks cl_khr_fp64")
+}
+
+/// The restore is refused: the program, were it there, could no longer be told.
+fn has_smaller_blocks(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let long = kernel(sandbox, "long.ptx", &INTEGERS.replace("REPEATS", "0xffffffff"))?;
+    let mut job = start(sandbox, &["launch", &long, "wait"], &[])?;
+    job.wait_for_kernel()?;
+    let archive = job.dump()?.archive;
+    let mut restore = hetckpt::command(sandbox, ["restore", "--device", DEVICE]);
+    restore
+        .arg(&archive)
+        .env("OPENCL_DYLIB_PATH", compile_faulty_opencl(sandbox)?)
+        .env("OPENCL_FAULT", "small_blocks")
+        .env("HETCKPT_CACHE_DIR", "off");
+    let refused = Running::run(restore, PATIENCE)?;
+    for part in ["`k`", "32", "16", "nothing was started"] {
+        ensure!(refused.stderr.contains(part), "`{part}` is missing: {}", refused.text());
+    }
+    Ok(())
 }
 
 fn compiler_refuses(context: &mut Context) -> Result<()> {

@@ -12,6 +12,9 @@ use nix::unistd::Pid;
 use procfs::ProcResult;
 use procfs::process::Process;
 
+/// Files that a server may want to have open.
+const DESCRIPTORS: u64 = 1 << 16;
+
 /// A descriptor that becomes readable when process `pid` ends; `None` if there is none to be had.
 #[must_use]
 pub fn open_pidfd(pid: u32) -> Option<OwnedFd> {
@@ -45,10 +48,13 @@ fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().map(Pid::from_raw)
 }
 
-/// Lets this process have as many files open as the system allows it: areas of pinned memory come as descriptors, and drivers take some.
+/// Lets this process have more files open, if the system allows it: areas of pinned memory come as descriptors, and drivers take
+/// some. Not as many as it allows, which can be a thousand million: there are programs that close each of them when they start others.
 pub fn raise_descriptor_limit() {
-    let raised =
-        getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        let wanted = soft.max(hard.min(DESCRIPTORS));
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)
+    });
     if let Err(error) = raised {
         tracing::warn!(%error, "the limit for open files stays as it is");
     }

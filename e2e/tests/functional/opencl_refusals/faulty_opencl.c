@@ -1,5 +1,5 @@
-// An OpenCL library like the machine's, but for what `OPENCL_FAULT` says: a device without double precision, a compiler that
-// refuses programs of kernels, a device that cannot be opened, a driver that keeps who asks how a running command fares waiting until
+// An OpenCL library like the machine's, but for what `OPENCL_FAULT` says: a device without double precision, one with blocks of 16
+// threads at most, a compiler that refuses programs of kernels, a device that cannot be opened, a driver that keeps who asks how a running command fares waiting until
 // that has ended, a device of its own memory whose driver grants more than there is and tells so when it is used, another platform
 // before the machine's own that does not tell its devices; or a device that is lost once the file `OPENCL_LOST` is there. Calls that
 // are not here are the machine's library's own, which this one is linked with.
@@ -11,6 +11,7 @@
 
 enum {
     PLATFORM_NAME = 0x902,
+    DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
     DEVICE_HOST_UNIFIED_MEMORY = 0x1035,
     QUEUE_CONTEXT = 0x1090,
     DEVICE_EXTENSIONS = 0x1030,
@@ -78,6 +79,7 @@ int clGetDeviceInfo(void *device, unsigned what, size_t size, void *value, size_
     const int result = REAL(clGetDeviceInfo)(device, what, size, value, needed);
     if (result || !value) return result;
     if (what == DEVICE_HOST_UNIFIED_MEMORY && has_fault("little_memory")) memset(value, 0, size);
+    if (what == DEVICE_MAX_WORK_GROUP_SIZE && has_fault("small_blocks")) *(size_t *)value = 16;
     if (!has_fault("no_fp64")) return 0;
     if (what == DEVICE_DOUBLE_FP_CONFIG) memset(value, 0, size);
     char *found = what == DEVICE_EXTENSIONS ? strstr(value, "cl_khr_fp64") : NULL;
