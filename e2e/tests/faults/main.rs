@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::runner;
+use serde_json::Value;
 
 fn main() -> ExitCode {
     let mut tests = dump_faults::tests();
@@ -51,8 +52,10 @@ fn ensure_failure(outcome: &Outcome, code: &str, exit: i32) -> Result<()> {
         "the exit code was to be {exit}: {}",
         outcome.text()
     );
+    // With --json it is told there too.
+    let told: Option<Value> = serde_json::from_str(&outcome.stdout).ok();
     ensure!(
-        outcome.stdout.is_empty(),
+        outcome.stdout.is_empty() || told.is_some_and(|told| told["error"]["code"] == code),
         "a failure prints no result: {}",
         outcome.text()
     );

@@ -30,7 +30,10 @@ for hidden in "$STAGE" "$PROGRAMS"; do mount -t tmpfs -o size=16m hidden "$hidde
 mount --rbind "$NODE" /tmp
 hostname other-node
 # CRIU wants to connect to itself.
-ip link set lo up || ifconfig lo up
+ip link set lo up || ifconfig lo up || perl -MSocket -e '
+    socket(my $any, AF_INET, SOCK_DGRAM, 0) or die;
+    # SIOCSIFFLAGS, with IFF_UP and IFF_RUNNING in a struct ifreq.
+    ioctl($any, 0x8914, my $up = pack("a16 s x22", "lo", 0x41)) or die "lo: $!";'
 echo ready >&2
 exec sleep 3600
 "#;

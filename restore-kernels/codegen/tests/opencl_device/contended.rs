@@ -232,5 +232,6 @@ fn contended_atomics_in_global_memory_lose_no_update() {
 
 #[test]
 fn contended_atomics_in_shared_memory_lose_no_update() {
-    check("shared", 3, 4, [[3, 1, 1], [512, 1, 1]]);
+    // A GPU has the registers of so many forms for no larger blocks.
+    check("shared", 3, 4, [[3, 1, 1], [256, 1, 1]]);
 }
