@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
-use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
+use hetckpt_e2e::plain_criu;
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -254,7 +255,8 @@ fn has_no_double_precision(context: &mut Context) -> Result<()> {
     ensure_log_says(sandbox, "the device lacks cl_khr_fp64")
 }
 
-/// The restore is refused: the program, were it there, could no longer be told.
+/// The restore is refused: the program, were it there, could no longer be told. Both say so, what looks at the snapshot, and the device
+/// server where that is not asked.
 fn has_smaller_blocks(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let long = kernel(sandbox, "long.ptx", &INTEGERS.replace("REPEATS", "0xffffffff"))?;
@@ -268,8 +270,28 @@ fn has_smaller_blocks(context: &mut Context) -> Result<()> {
         .env("OPENCL_FAULT", "small_blocks")
         .env("HETCKPT_CACHE_DIR", "off");
     let refused = Running::run(restore, PATIENCE)?;
-    for part in ["`k`", "32", "16", "nothing was started"] {
+    for part in ["HK0504", "blocks of 32 threads", "16", "nothing was started"] {
         ensure!(refused.stderr.contains(part), "`{part}` is missing: {}", refused.text());
+    }
+    // Plain CRIU wants root.
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    let images = sandbox.path("images");
+    let mut unpack = hetckpt::command(sandbox, ["unpack"]);
+    unpack.arg(&archive).arg(&images);
+    Running::run(unpack, PATIENCE)?.success("unpack")?;
+    let mut restore = plain_criu::criu_command(sandbox, "restore", &Installation::get().plugin_folder())?;
+    restore
+        .env("HETCKPT_DEVICE", DEVICE)
+        .env("OPENCL_DYLIB_PATH", compile_faulty_opencl(sandbox)?)
+        .env("OPENCL_FAULT", "small_blocks")
+        .env("HETCKPT_CACHE_DIR", "off");
+    let refused = Running::run(restore, PATIENCE)?;
+    ensure!(refused.code != 0, "{}", refused.text());
+    let said = refused.stderr.clone() + &fs::read_to_string(images.join("restore.log")).unwrap_or_default();
+    for part in ["`k`", "32", "16"] {
+        ensure!(said.contains(part), "`{part}` is missing: {said}");
     }
     Ok(())
 }
