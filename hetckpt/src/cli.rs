@@ -39,7 +39,9 @@ use crate::namespaces::Choice;
     if set to warn or more, the program's stderr tells which CUDA functions\n                         \
     are missing\n  \
     HETCKPT_PAUSE_TIMEOUT  seconds that kernels have to stop where a request sets no limit, as in\n                         \
-    a plain `criu dump` (default: 5)"
+    a plain `criu dump` (default: 5)\n  \
+    HETCKPT_SILENCE_LIMIT  seconds for which a device server may do nothing while its state is written or\n                         \
+    taken over, before the dump or the restore fails (default: 60)"
 )]
 pub struct Cli {
     /// Say more (on stderr).
@@ -140,7 +142,7 @@ pub enum Command {
     /// no option `--plugin`, so `--plugin hetgpu` (or `--plugin=hetgpu`) is taken out, and `--libdir` with the folder of
     /// hetckpt's plugin put in its place. A `--libdir` (`-L`) that is given stays; the plugin must lie there. Nothing else
     /// is changed, and without `--plugin` nothing at all. The plugin takes its settings from the
-    /// environment: HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT.
+    /// environment: HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT, HETCKPT_SILENCE_LIMIT.
     ///
     /// hetckpt becomes CRIU: exit status, output and signals are CRIU's. CRIU is the one that the other verbs use
     /// (HETCKPT_CRIU, else PATH). Status 125 is a failure of hetckpt's own, before CRIU.
