@@ -134,7 +134,10 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
                 continue;
             }
         };
-        let mut status = match status(&mut socket, i32::try_from(pid).unwrap_or(-1), LIST_LIMIT) {
+        // Within, it is called otherwise.
+        let seen = is_job.then(|| seen_from_here(&socket, pid)).flatten();
+        let called = i32::try_from(seen.map_or(pid, |(app, _)| app)).unwrap_or(-1);
+        let mut status = match status(&mut socket, called, LIST_LIMIT) {
             Ok(status) => status,
             // A server that leaves while we ask is no row and no failure.
             Err(_) if !socket.is_alive() => continue,
