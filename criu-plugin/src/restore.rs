@@ -192,7 +192,7 @@ fn ask(pid: u32, request: &Request, fds: &[OwnedFd]) -> Result<(), String> {
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
     match client::ask(pid, request, &fds, None)? {
         Response::Done { .. } => Ok(()),
-        other => Err(format!("unexpected answer to Attach: {other:?}")),
+        other => Err(format!("unexpected answer to {request:?}: {other:?}")),
     }
 }
 

@@ -90,12 +90,9 @@ fn status(socket: &mut ControlSocket, pid: i32, limit: Duration) -> Result<Serve
         .set_timeout(Some(limit))
         .and_then(|()| socket.ask(&Request::Status, &[]));
     match answer {
-        Err(_) if asked.elapsed() >= limit => Err(Failure::new(
-            "HK0806",
-            format!("the device server of process {pid} does not answer"),
-        )
-        .note(format!("it said nothing within {limit:?}"))
-        .help("look whether it is stopped (`ps`, state T: SIGCONT sets it going), and at its log")),
+        Err(error) if asked.elapsed() >= limit => Err(no_answer(pid, &error)
+            .note(format!("it said nothing within {limit:?}"))
+            .help("look whether it is stopped (`ps`, state T: SIGCONT sets it going), and at its log")),
         // What is asked next may take its time.
         Ok(Response::Status(status)) => match socket.set_timeout(None) {
             Ok(()) => Ok(status),
@@ -147,9 +144,7 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
             }
         };
         if is_job {
-            let Some((app, server)) = seen_from_here(&socket, status.app_pid) else {
-                continue;
-            };
+            let Some((app, server)) = seen else { continue };
             (status.app_pid, status.server_pid) = (app, server);
         }
         let command = i32::try_from(status.app_pid)

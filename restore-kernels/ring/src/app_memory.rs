@@ -55,18 +55,12 @@ impl AppMemory {
             RingError::Os { source, .. } => matches!(source.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)),
             _ => false,
         };
-        match self.same_descriptor() {
-            Err(error) if refused(&error) && !nix::unistd::geteuid().is_root() => {
-                let fd = self.open_again()?;
-                self.check(fd.as_fd())?;
-                Ok(fd)
-            }
-            taken => {
-                let fd = taken?;
-                self.check(fd.as_fd())?;
-                Ok(fd)
-            }
-        }
+        let fd = match self.same_descriptor() {
+            Err(error) if refused(&error) && !nix::unistd::geteuid().is_root() => self.open_again()?,
+            taken => taken?,
+        };
+        self.check(fd.as_fd())?;
+        Ok(fd)
     }
 
     fn same_descriptor(&self) -> Result<OwnedFd, RingError> {
