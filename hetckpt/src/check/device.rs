@@ -112,13 +112,22 @@ fn exceeded(needs: &Requirements, device: &Value) -> Option<String> {
     if needs.threads_per_block > threads {
         return Some(format!("blocks of {} threads, and {threads}", needs.threads_per_block));
     }
-    (needs.shared_bytes_per_block > shared).then(|| {
-        format!(
+    if needs.shared_bytes_per_block > shared {
+        return Some(format!(
             "blocks with {} of shared memory, and {}",
             output::bytes(needs.shared_bytes_per_block),
             output::bytes(shared)
-        )
-    })
+        ));
+    }
+    // Elsewhere it depends on the kernel.
+    let together = device["opencl"]["max_cooperative_blocks"]
+        .as_u64()
+        .filter(|&limit| limit > 0);
+    let together = together.filter(|&limit| needs.cooperative_blocks > limit)?;
+    Some(format!(
+        "{} blocks that wait for one another (a cooperative launch), and {together}",
+        needs.cooperative_blocks
+    ))
 }
 
 fn judge_room(sizes: &[u64], device: &Value) -> Finding {
@@ -155,6 +164,7 @@ mod tests {
                 memory_bytes: 0,
                 threads_per_block,
                 shared_bytes_per_block,
+                cooperative_blocks: 4,
             };
             exceeded(&needs, device)
         };
@@ -167,5 +177,12 @@ mod tests {
             Some("blocks with 48.0 KiB of shared memory, and 32.0 KiB")
         );
         assert_eq!(found(1024, 1 << 20, &json!({})), None);
+        let opencl = |max| json!({ "opencl": { "max_cooperative_blocks": max } });
+        assert_eq!(found(1, 0, &opencl(4)), None);
+        let together = found(1, 0, &opencl(3));
+        assert_eq!(
+            together.as_deref(),
+            Some("4 blocks that wait for one another (a cooperative launch), and 3")
+        );
     }
 }

@@ -192,6 +192,9 @@ pub struct OpenClSummary {
     pub sub_group_sizes: Vec<u64>,
     /// Intermediate language that the device takes (`SPIR-V_1.2`).
     pub il_version: Option<String>,
+    /// Blocks of a cooperative launch at most.
+    #[serde(default)]
+    pub max_cooperative_blocks: u64,
     /// What kernels can need that the device lacks; those that do need it do not run there.
     pub lacks: Vec<String>,
     /// Running kernels see what the host writes; otherwise they are stopped between launches of bounded length. `None` if it

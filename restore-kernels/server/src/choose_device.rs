@@ -246,6 +246,7 @@ fn opencl_summary(capabilities: &OpenClCapabilities) -> OpenClSummary {
         int64_atomics: capabilities.int64_base_atomics,
         sub_group_sizes: capabilities.sub_group_sizes.clone(),
         il_version: capabilities.il_version.clone(),
+        max_cooperative_blocks: capabilities.max_cooperative_blocks,
         lacks: lacks.into_iter().map(str::to_owned).collect(),
         sees_host_writes: None,
         unusable: None,

@@ -130,6 +130,9 @@ pub struct Requirements {
     /// The most shared memory, static and dynamic, that a block in flight has, in bytes; 0 in what older versions wrote.
     #[serde(default)]
     pub shared_bytes_per_block: u64,
+    /// Unfinished blocks of the largest cooperative launch in flight, which must run together; 0 in what older versions wrote.
+    #[serde(default)]
+    pub cooperative_blocks: u64,
 }
 
 impl Description {
@@ -194,6 +197,7 @@ impl Summary {
                 memory_bytes: mapped_bytes,
                 threads_per_block: kernels_in_flight.iter().map(threads).max().unwrap_or(0),
                 shared_bytes_per_block: runs().map(|(_, run)| shared_bytes(state, run)).max().unwrap_or(0),
+                cooperative_blocks: runs().map(|(_, run)| cooperative_blocks(run)).max().unwrap_or(0),
             },
             kernels_in_flight,
             restorable_on: if state.modules.iter().any(|m| !m.machine_code.is_empty()) {
@@ -213,6 +217,14 @@ fn kernel_of<'a>(state: &'a ProcessState, run: &KernelRun) -> Option<&'a ProbedK
 fn shared_bytes(state: &ProcessState, run: &KernelRun) -> u64 {
     let static_bytes = kernel_of(state, run).map_or(0, ProbedKernel::static_shared_bytes);
     static_bytes + u64::from(run.dynamic_shared_bytes)
+}
+
+/// Blocks that a stopped launch has left and that must run together.
+fn cooperative_blocks(run: &KernelRun) -> u64 {
+    match run.cooperative {
+        true => run.stopped.len() as u64 + run.num_not_started(),
+        false => 0,
+    }
 }
 
 impl KernelSummary {
@@ -308,6 +320,7 @@ mod tests {
                     memory_bytes: u64::MAX,
                     threads_per_block: u64::MAX,
                     shared_bytes_per_block: u64::MAX,
+                    cooperative_blocks: u64::MAX,
                 },
             },
             members: vec![member; 2],

@@ -42,6 +42,9 @@ pub struct OpenClCapabilities {
     pub il_version: Option<String>,
     /// `CL_DEVICE_COMPILER_AVAILABLE`: it takes OpenCL C.
     pub has_compiler: bool,
+    /// Blocks of a launch that may wait for one another: OpenCL promises none. GPUs spread a few over their compute units, CPUs may run
+    /// one after another.
+    pub max_cooperative_blocks: u64,
     /// Option that makes its compiler take a version of OpenCL C with fences of device scope; `None` if there is none.
     pub device_fences: Option<&'static str>,
 }
@@ -81,6 +84,10 @@ impl OpenClCapabilities {
             sub_group_sizes,
             il_version,
             has_compiler,
+            max_cooperative_blocks: match device.number(device_api::CL_DEVICE_TYPE) & device_api::CL_DEVICE_TYPE_CPU {
+                0 => device.number(device_api::CL_DEVICE_MAX_COMPUTE_UNITS),
+                _ => 1,
+            },
             device_fences: device_fences(device),
         }
     }

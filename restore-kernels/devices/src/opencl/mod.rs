@@ -94,19 +94,9 @@ struct Limits {
     num_multiprocessors: u32,
     /// The device runs blocks to their end, one after another on each core.
     is_cpu: bool,
+    max_cooperative_blocks: u64,
     /// Memory of each queue for what stops.
     max_stopped_bytes: u64,
-}
-
-impl Limits {
-    /// Blocks that may wait for one another. OpenCL promises none; GPUs spread a few over their multiprocessors.
-    fn max_together(&self) -> u64 {
-        if self.is_cpu {
-            1
-        } else {
-            u64::from(self.num_multiprocessors)
-        }
-    }
 }
 
 /// What the device's queues and launches share.
@@ -149,17 +139,18 @@ impl OpenClDevice {
     pub fn open(platform: u32, device: u32, options: &OpenClOptions) -> Result<Self, DeviceError> {
         let id = platforms::find(platform, device)?;
         let description = platforms::describe(platform, device, id);
+        let capabilities = OpenClCapabilities::of(id);
         let limits = Limits {
             max_shared_bytes: description.max_shared_bytes,
             num_multiprocessors: description.num_multiprocessors,
             is_cpu: id.number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU != 0,
+            max_cooperative_blocks: capabilities.max_cooperative_blocks,
             max_stopped_bytes: MIN_STOPPED_BYTES.max(description.total_bytes / STOPPED_PART),
         };
         let arena_bytes = arena_bytes(&description, options);
         let max_buffer = id
             .number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)
             .min(options.max_buffer_bytes.unwrap_or(u64::MAX));
-        let capabilities = OpenClCapabilities::of(id);
         let form = ProgramForm::of(&capabilities, options);
         let shared = if options.force_separate {
             Err("it was asked not to".to_owned())

@@ -67,8 +67,8 @@ impl Plan {
         if u32::try_from(num_groups).is_err() {
             return Err(format!("{num_groups} blocks to go on with are more than there are"));
         }
-        if launch.cooperative && num_groups > limits.max_together() {
-            let max = limits.max_together();
+        if launch.cooperative && num_groups > limits.max_cooperative_blocks {
+            let max = limits.max_cooperative_blocks;
             return Err(format!(
                 "{num_groups} blocks that wait for one another; {max} are possible"
             ));

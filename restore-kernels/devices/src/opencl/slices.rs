@@ -132,6 +132,7 @@ mod tests {
             max_shared_bytes: 0,
             num_multiprocessors,
             is_cpu: false,
+            max_cooperative_blocks: 1,
             max_stopped_bytes: 0,
         })
     }
