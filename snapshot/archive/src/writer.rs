@@ -81,7 +81,13 @@ impl ArchiveName {
         let named = match found {
             Some(_) if found != self.replaces => return Err(taken()),
             Some(_) => file.persist(&self.path),
-            None => file.persist_noclobber(&self.path),
+            // Not all file systems can do this; on others, a file that comes just now is replaced.
+            None => match file.persist_noclobber(&self.path) {
+                Err(e) if e.error.kind() != io::ErrorKind::AlreadyExists && FileId::at(&self.path).is_none() => {
+                    e.file.persist(&self.path)
+                }
+                named => named,
+            },
         };
         named.map(drop).map_err(|e| match e.error.kind() {
             io::ErrorKind::AlreadyExists => taken(),
