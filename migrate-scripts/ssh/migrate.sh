@@ -80,13 +80,18 @@ here=$(mktemp -d "$template") || die 1 "no folder can be made in $folder; the pr
 archive=$here/job.hetsnap
 in_there=$(printf %q "$there")
 
+by_hand="it is stored in $archive: restore it with \`hetckpt restore $archive\`, on any node"
+# A signal waits for the end of the dump, which hears of it too where it comes from a terminal.
+interrupted=
+trap 'interrupted=1' HUP INT TERM
 if ! "$hetckpt" dump --pid "$pid" --output "$archive"; then
-	rmdir "$here" || true
+	# Whoever kills the dump when the archive is complete ends the program all the same.
+	rmdir "$here" 2>/dev/null || [ ! -e "$archive" ] || die 4 "the dump was broken off at its end; $by_hand"
 	on_host "rmdir $in_there" </dev/null || true
 	die 1 "the program was not dumped and runs on here"
 fi
-by_hand="it is stored in $archive: restore it with \`hetckpt restore $archive\`, on any node"
 trap 'die 4 "interrupted before the restore; $by_hand"' HUP INT TERM
+[ -z "$interrupted" ] || die 4 "interrupted before the restore; $by_hand"
 on_host "umask 077; cat >$in_there/job.hetsnap" <"$archive" || die 4 "the archive could not be copied to $host, $there; $by_hand"
 
 # From here on the program may run on HOST, whatever becomes of the connection. Only what the shell there says of the restore's end is
@@ -112,6 +117,7 @@ case $said in
 esac
 trap - HUP INT TERM
 on_host "rm -f $in_there/job.hetsnap" </dev/null || true
-rm -f "$archive" && rmdir "$here"
+rm -f "$archive" || true
+rmdir "$here" || true
 echo "migrate: the program runs on $host; what it prints into pipes is in $there/output there" >&2
 echo "$new_pid"

@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
         )
         .needs(&needs),
         Test::new("migrate_script_leaves_what_it_cannot_move", leaves_what_it_cannot_move).needs(&needs),
+        Test::new("migrate_script_names_the_archive_of_a_killed_dump", names_the_archive).needs(&needs),
     ]
 }
 
@@ -38,9 +39,18 @@ const BREAKING: &str =
 
 /// The script for `pid`, with a remote shell of its own.
 fn migrate(context: &Context, pid: i32, shell: &str, remote_hetckpt: &Path) -> Result<Outcome> {
-    let remote = context.sandbox.path("remote-shell");
-    fs::write(&remote, format!("#!/bin/sh\n{shell}"))?;
-    fs::set_permissions(&remote, fs::Permissions::from_mode(0o755))?;
+    Running::run(script(context, pid, shell, remote_hetckpt)?, hetckpt::PATIENCE)
+}
+
+fn program(context: &Context, name: &str, text: &str) -> Result<PathBuf> {
+    let path = context.sandbox.path(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+fn script(context: &Context, pid: i32, shell: &str, remote_hetckpt: &Path) -> Result<Command> {
+    let remote = program(context, "remote-shell", shell)?;
     let copies = context.sandbox.path("copies");
     fs::create_dir_all(&copies)?;
     context.sandbox.give(&copies)?;
@@ -53,7 +63,7 @@ fn migrate(context: &Context, pid: i32, shell: &str, remote_hetckpt: &Path) -> R
     command.arg("--remote-hetckpt").arg(remote_hetckpt);
     command.arg("--folder").arg(copies);
     command.args([&pid.to_string(), "node"]);
-    Running::run(command, hetckpt::PATIENCE)
+    Ok(command)
 }
 
 /// A program in the middle of its work that would run for minutes.
@@ -118,17 +128,37 @@ fn leaves_what_it_cannot_move(context: &mut Context) -> Result<()> {
     ensure!(outcome.code == 1 && !job.has_ended()?, "{}", outcome.text());
     fs::remove_dir(context.sandbox.path("copies")).context("something is left in the folder")?;
 
-    let refusing = context.sandbox.path("refusing");
-    fs::write(
-        &refusing,
-        "#!/bin/sh\n[ \"$1\" = --version ] || { echo refused >&2; exit 125; }\n",
+    let refusing = program(
+        context,
+        "refusing",
+        "[ \"$1\" = --version ] || { echo refused >&2; exit 125; }\n",
     )?;
-    fs::set_permissions(&refusing, fs::Permissions::from_mode(0o755))?;
     let outcome = migrate(context, job.pid(), PLAIN, &refusing)?;
     let said = |part| outcome.stderr.contains(part);
     ensure!(
         outcome.code == 4 && said("refused\n") && said("could not restore") && archives(context)?.len() == 2,
         "{}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+/// Killed when the archive had its name: the program has been ended then.
+fn names_the_archive(context: &mut Context) -> Result<()> {
+    let job = start(context)?;
+    let hetckpt = Installation::get().hetckpt();
+    let killed = program(
+        context,
+        "killed",
+        &format!("{} \"$@\" && kill -KILL $$\n", hetckpt.display()),
+    )?;
+    let mut command = script(context, job.pid(), PLAIN, &hetckpt)?;
+    command.env("HETCKPT", killed);
+    let outcome = Running::run(command, hetckpt::PATIENCE)?;
+    let left = archives(context)?;
+    ensure!(
+        outcome.code == 4 && left.len() == 1 && outcome.stderr.contains(&*left[0].to_string_lossy()),
+        "{left:?}: {}",
         outcome.text()
     );
     Ok(())
