@@ -219,6 +219,14 @@ impl Command {
             _ => false,
         }
     }
+
+    /// True if all that it does is to print something.
+    pub fn only_tells(&self) -> bool {
+        matches!(
+            self,
+            Self::Ps(_) | Self::Inspect(_) | Self::Devices(_) | Self::Doctor(_) | Self::Check(_) | Self::Kernel(_)
+        )
+    }
 }
 
 /// `hetckpt run`.

@@ -56,8 +56,9 @@ pub fn run() -> ExitCode {
     };
     output::set_verbosity(cli.verbose);
     let own_failure = exit::own_failure_code(&cli.command);
-    let is_json = cli.command.is_json();
+    let (is_json, only_tells) = (cli.command.is_json(), cli.command.only_tells());
     match commands::run(cli.command) {
+        Ok(_) if only_tells && output::is_lost() => ExitCode::from(exit::FAILED),
         Ok(code) => code,
         Err(error) => {
             output::failure(&error);

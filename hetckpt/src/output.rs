@@ -6,7 +6,8 @@
     reason = "this is the module that prints"
 )]
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde_json::json;
@@ -14,6 +15,8 @@ use serde_json::json;
 use crate::diagnostic::Failure;
 
 static VERBOSITY: AtomicU8 = AtomicU8::new(0);
+/// Why a result could not be written.
+static LOST: OnceLock<ErrorKind> = OnceLock::new();
 
 /// Sets how much [`detail`] lets through.
 pub fn set_verbosity(level: u8) {
@@ -27,11 +30,24 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if obeyed(c) { ' ' } else { c }).collect()
 }
 
-/// A line of a result. A reader that has gone away ends the program quietly, as it does other tools.
+/// A line of a result. Once one could not be written, no other is: what a verb has to put away and its exit status do not depend on
+/// who reads.
 pub fn line(text: impl AsRef<str>) {
-    if writeln!(std::io::stdout(), "{}", printable(text.as_ref())).is_err() {
-        std::process::exit(0);
+    if LOST.get().is_some() {
+        return;
     }
+    if let Err(error) = writeln!(std::io::stdout(), "{}", printable(text.as_ref())) {
+        // A reader that has gone away knows.
+        if error.kind() != ErrorKind::BrokenPipe {
+            note(format!("the result cannot be written: {error}"));
+        }
+        let _ = LOST.set(error.kind());
+    }
+}
+
+/// True if a result could not be written, although its reader had not gone away.
+pub fn is_lost() -> bool {
+    LOST.get().is_some_and(|&kind| kind != ErrorKind::BrokenPipe)
 }
 
 /// A value as JSON on stdout.

@@ -25,6 +25,9 @@ const STATUS_LIMIT: Duration = Duration::from_secs(30);
 /// The same in a list of all: one that does not answer is not to keep the others from being listed.
 const LIST_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long a server may take to say that it has heard that its program is gone.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
 /// For how long a device server that is starting is waited for.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
@@ -126,6 +129,13 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
         let mut socket = match ControlSocket::connect(&socket_path(dir, pid)) {
             Ok(socket) => socket,
             Err(RingError::NoServer { .. }) => continue,
+            Err(error) if is_job => {
+                tell(
+                    &Failure::new("HK0806", format!("{} does not answer", socket_path(dir, pid).display()))
+                        .note(error.to_string()),
+                );
+                continue;
+            }
             Err(error) => {
                 tell(&no_answer(i32::try_from(pid).unwrap_or(-1), &error));
                 continue;
@@ -133,6 +143,9 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
         };
         // Within, it is called otherwise.
         let seen = is_job.then(|| seen_from_here(&socket, pid)).flatten();
+        if is_job && seen.is_none() {
+            continue; // it is about to end
+        }
         let called = i32::try_from(seen.map_or(pid, |(app, _)| app)).unwrap_or(-1);
         let mut status = match status(&mut socket, called, LIST_LIMIT) {
             Ok(status) => status,
@@ -143,8 +156,7 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
                 continue;
             }
         };
-        if is_job {
-            let Some((app, server)) = seen else { continue };
+        if let Some((app, server)) = seen {
             (status.app_pid, status.server_pid) = (app, server);
         }
         let command = i32::try_from(status.app_pid)
@@ -299,10 +311,11 @@ impl Hold {
         }
     }
 
-    /// Tells the server that the program is gone for good, and waits (two seconds at most) until it has left: then the
+    /// Tells the server that the program is gone for good, and waits (two seconds at most for each) until it has left: then the
     /// device is free. False if it stays.
     pub fn release_gone(mut self) -> bool {
-        // A server that has noticed by itself and is leaving does not answer; that is what was wanted.
+        // A server that has noticed by itself and is leaving does not answer; that is what was wanted. One that hangs does not either.
+        let _ = self.socket.set_timeout(Some(LEAVE_LIMIT));
         let _ = self.socket.ask(&Request::Release { app_is_gone: true }, &[]);
         self.server
             .is_none_or(|server| crate::target::wait_until(|| crate::target::is_gone(server)))

@@ -27,6 +27,7 @@ mod device_output;
 mod clocks;
 mod connections;
 mod pinned_memory;
+mod unwritable_results;
 mod other_users;
 mod opencl_programs;
 mod opencl_refusals;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     tests.extend(clocks::tests());
     tests.extend(connections::tests());
     tests.extend(pinned_memory::tests());
+    tests.extend(unwritable_results::tests());
     tests.extend(other_users::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
