@@ -1,21 +1,25 @@
 //! Programs in namespaces of their own. `e2e/as-user.sh` runs the other tests as a user who cannot do without.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::SPIN;
 use hetckpt_e2e::runner::{Context, Test};
+use nix::sys::signal::Signal;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
     vec![
         Test::new("namespaces_let_an_archive_run_twice_at_once", twice_at_once),
         Test::new("clocks_stand_still_between_dump_and_restore", clocks_stand_still),
+        Test::new("namespaces_of_a_container_are_not_entered", not_entered).needs(&[Requirement::Root]),
     ]
 }
 
@@ -74,6 +78,52 @@ fn twice_at_once(context: &mut Context) -> Result<()> {
     sandbox.wait_until_empty(Duration::from_secs(10))?;
     let jobs = std::fs::read_dir(sandbox.runtime_dir().join("jobs"))?.count();
     ensure!(jobs == 0, "{jobs} folders of jobs are left");
+    Ok(())
+}
+
+/// Whoever is first in a container may call itself a job's init, and put something else where hetckpt is: that would have all of root's
+/// privileges.
+fn not_entered(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let (entered, other) = (sandbox.path("entered"), sandbox.path("other"));
+    let script = format!("#!/bin/sh\ntouch {}\n", entered.display());
+    std::fs::write(&other, script)?;
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755))?;
+    std::fs::write(
+        sandbox.path("__init"),
+        "mount --bind \"$1\" \"$2\"\necho ready >&2\nwhile sleep 1; do :; done\n",
+    )?;
+    let mut container = Command::new("unshare");
+    sandbox.equip(&mut container);
+    container
+        .args([
+            "--pid",
+            "--fork",
+            "--mount",
+            "--mount-proc",
+            "--kill-child",
+            "sh",
+            "__init",
+        ])
+        .arg(&other)
+        .arg(Installation::get().hetckpt())
+        .current_dir(sandbox.path("."));
+    let container = Running::start(container)?;
+    container.wait_for_stderr("ready", PATIENCE)?;
+    let outside = container.pid();
+    let first = std::fs::read_to_string(format!("/proc/{outside}/task/{outside}/children"))?;
+    let dump = hetckpt::run(
+        sandbox,
+        ["dump", "--pid", first.trim(), "--output", "in-the-container.hetsnap"],
+    )?;
+    ensure!(
+        dump.code == 1 && dump.stderr.contains("HK0811") && dump.stderr.contains("is in a container"),
+        "{}",
+        dump.text()
+    );
+    ensure!(!entered.exists(), "what lies in the container was run");
+    container.signal(Signal::SIGKILL)?;
+    container.wait(PATIENCE)?;
     Ok(())
 }
 

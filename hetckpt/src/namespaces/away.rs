@@ -6,13 +6,14 @@
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use nix::unistd::setsid;
 
 use super::descriptors;
 use crate::diagnostic::Failure;
 use crate::exit;
-use crate::supervise::{self, HeldSignals, Relay};
+use crate::supervise::{self, HeldSignals};
 
 /// In the environment of the one that enters.
 pub const AWAY: &str = "HETCKPT_AWAY";
@@ -20,6 +21,9 @@ pub const AWAY: &str = "HETCKPT_AWAY";
 /// What it gets of our environment, and the beginning of what else.
 const KEPT: [&str; 4] = ["PATH", "LANG", "TERM", "TMPDIR"];
 const KEPT_PREFIXES: [&str; 2] = ["HETCKPT_", "LC_"];
+
+/// How long what it has said may take to arrive once it has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// True if this process was run by [`run_again`].
 pub fn is_away() -> bool {
@@ -37,20 +41,17 @@ pub fn run_again() -> Result<ExitCode, Failure> {
         .envs(std::env::vars_os().filter(|(name, _)| is_kept(name)))
         .env(AWAY, "1")
         .stdin(Stdio::null());
-    let mut relays = vec![];
-    if let Some((pipe, relay)) = supervise::copied_pipe(true, false)? {
-        command.stdout(pipe);
-        relays.push(relay);
-    }
-    if let Some((pipe, relay)) = supervise::copied_pipe(true, true)? {
-        command.stderr(pipe);
-        relays.push(relay);
-    }
+    let (out, out_relay) = supervise::pipe_through(false, make_printable)?;
+    let (err, err_relay) = supervise::pipe_through(true, make_printable)?;
+    command.stdout(out).stderr(err);
     let mut child = command.spawn().map_err(cannot)?;
     drop(command); // with our ends of the pipes
     held.pass_until_end(&child, None)?;
     let status = child.wait().map_err(cannot)?;
-    relays.into_iter().for_each(Relay::finish);
+    // What that user has left there may keep the pipes.
+    for relay in [out_relay, err_relay] {
+        relay.finish_within(LAST_WORDS);
+    }
     Ok(exit::from_wait_status(status))
 }
 
@@ -58,6 +59,21 @@ pub fn run_again() -> Result<ExitCode, Failure> {
 pub fn leave() -> std::io::Result<()> {
     setsid()?;
     descriptors::keep_from_programs(|_| true)
+}
+
+/// Takes away what a terminal would obey: control characters, also those of two bytes in UTF-8 (U+0080 to U+009F).
+fn make_printable(bytes: &mut [u8]) {
+    for at in 0..bytes.len() {
+        let is_kept = match bytes[at] {
+            b'\n' | b'\t' => true,
+            // What follows may come next time.
+            0xc2 => bytes.get(at + 1).is_some_and(|next| !matches!(next, 0x80..=0x9f)),
+            byte => !byte.is_ascii_control(),
+        };
+        if !is_kept {
+            bytes[at] = b' ';
+        }
+    }
 }
 
 fn is_kept(name: &OsStr) -> bool {
@@ -69,6 +85,14 @@ fn is_kept(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn terminals_have_nothing_to_obey() {
+        let mut said = "a\u{1b}]0;x\u{7}\tb\r\n\u{e9}\u{a9}\u{9b}2J".to_owned().into_bytes();
+        make_printable(&mut said);
+        // What is left of a character that was cut in two is none.
+        assert_eq!(String::from_utf8_lossy(&said), "a ]0;x \tb \n\u{e9}\u{a9} \u{fffd}2J");
+    }
 
     #[test]
     fn nothing_is_kept_but_what_hetckpt_needs() {

@@ -1,12 +1,14 @@
 //! Going into a job's namespaces: where its processes have their own names, and CRIU the privileges that it needs.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, geteuid, getppid, setgroups, setresgid, setresuid};
 use procfs::process::Process;
 
 use super::init::INIT;
@@ -44,7 +46,22 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     let folder = std::env::current_dir().map_err(|e| cannot(e.to_string()))?;
     let held = HeldSignals::hold()?;
     let environment = init.environ().map_err(|e| cannot(e.to_string()))?;
+    let (caller, files) = (getppid(), files_of(&program));
     enter(&process).map_err(cannot)?;
+    // What is run there has our privileges. In a job it is what we are; whoever is first in a container may call itself a job's init.
+    if !becomes_user && files_of(&program) != files {
+        let what = format!("process {pid} is in a container, which has files of its own");
+        return Err(
+            Failure::new("HK0811", what).help("use the hetckpt in the container, by the process id that it has there")
+        );
+    }
+    if becomes_user {
+        // Whoever becomes another user is told no more of who has started them (prctl(2)).
+        end_with_caller();
+        if getppid() != caller {
+            return Err(cannot("the command that was given has been killed".to_owned()));
+        }
+    }
     std::env::set_current_dir(&folder).map_err(|e| cannot(format!("{}: {e}", folder.display())))?;
     let mut command = Command::new(program);
     command
@@ -70,7 +87,8 @@ fn end_with_caller() {
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
 }
 
-/// What process `pid` is called in its job, if it belongs to one with namespaces of its own, the process, and the job's init.
+/// What process `pid` is called in its job, if it belongs to one with namespaces of its own, the process, and the job's init: what calls
+/// itself so, as may whoever is first in a container.
 fn find(pid: i32) -> Option<(i32, Process, Process)> {
     let namespace = pids::namespace(pid)?;
     let own = i32::try_from(std::process::id()).ok().and_then(pids::namespace)?;
@@ -81,6 +99,11 @@ fn find(pid: i32) -> Option<(i32, Process, Process)> {
     let init = Process::new(pids::find(&namespace, 1)?).ok()?;
     let is_job = init.cmdline().ok()?.get(1).is_some_and(|argument| argument == INIT);
     is_job.then_some((pids::own_name(pid)?, Process::new(pid).ok()?, init))
+}
+
+/// What tells whether a mount namespace shows the files that we see: its root, and what is at the path of `program`.
+fn files_of(program: &Path) -> [Option<(u64, u64)>; 2] {
+    [Path::new("/"), program].map(|path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino())))
 }
 
 fn is_of_other_namespace(process: &Process) -> bool {
