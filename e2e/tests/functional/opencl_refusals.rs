@@ -80,6 +80,7 @@ pub fn tests() -> Vec<Test> {
             "opencl_device_has_smaller_blocks_than_a_stopped_kernel",
             has_smaller_blocks,
         ),
+        test("opencl_device_hangs_as_it_is_opened_for_a_restore", hangs).also_needs(Requirement::Criu),
         test("opencl_compiler_refuses_a_kernel", compiler_refuses),
         test("opencl_device_is_lost_under_a_kernel", is_lost_under_a_kernel),
         test("opencl_device_is_lost_between_kernels", is_lost_between_kernels),
@@ -294,6 +295,26 @@ fn has_smaller_blocks(context: &mut Context) -> Result<()> {
         ensure!(said.contains(part), "`{part}` is missing: {said}");
     }
     Ok(())
+}
+
+/// A driver that does nothing any more ends the restore, not what waits for it.
+fn hangs(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let long = kernel(sandbox, "long.ptx", &INTEGERS.replace("REPEATS", "0xffffffff"))?;
+    let mut job = start(sandbox, &["launch", &long, "wait"], &[])?;
+    job.wait_for_kernel()?;
+    let archive = job.dump()?.archive;
+    let mut restore = hetckpt::command(sandbox, ["restore", "--device", DEVICE]);
+    restore
+        .arg(&archive)
+        .env("OPENCL_DYLIB_PATH", compile_faulty_opencl(sandbox)?)
+        .env("OPENCL_FAULT", "hangs")
+        .env("HETCKPT_SILENCE_LIMIT", "2");
+    let refused = Running::run(restore, PATIENCE)?;
+    for part in ["has done nothing for 2 s", "nothing was started"] {
+        ensure!(refused.stderr.contains(part), "`{part}` is missing: {}", refused.text());
+    }
+    sandbox.wait_until_empty(SOON)
 }
 
 fn compiler_refuses(context: &mut Context) -> Result<()> {

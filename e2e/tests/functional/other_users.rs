@@ -200,7 +200,7 @@ fn server_of_before(context: &mut Context) -> Result<()> {
         refused.code != 0
             && refused
                 .stderr
-                .contains(&format!("is not root's alone but user {NOBODY}'s")),
+                .contains(&format!("is not root's alone (user {NOBODY}, mode")),
         "{}",
         refused.text()
     );

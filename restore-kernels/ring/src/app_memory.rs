@@ -46,7 +46,7 @@ impl AppMemory {
     }
 
     /// The same for a device server, which runs as the program's user: it may reach the program's memfds even where the system lets
-    /// nobody trace but their own children (Yama), and is no more than the program then.
+    /// nobody trace but their own children (Yama), or takes nobody's descriptors (containers), and is no more than the program then.
     ///
     /// # Errors
     /// As [`Self::take`].
@@ -56,7 +56,7 @@ impl AppMemory {
             _ => false,
         };
         let fd = match self.same_descriptor() {
-            Err(error) if refused(&error) && !nix::unistd::geteuid().is_root() => self.open_again()?,
+            Err(error) if refused(&error) && is_no_more_than(self.pid) => self.open_again()?,
             taken => taken?,
         };
         self.check(fd.as_fd())?;
@@ -124,6 +124,16 @@ impl AppMemory {
     }
 }
 
+/// True if this process can open nothing that process `pid`, whose server it is, could not: unless it is root's, and the other is not.
+fn is_no_more_than(pid: u32) -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        return true;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.is_some_and(|users| users.split_whitespace().all(|uid| uid == "0"))
+}
+
 /// Lets nobody but its owner open a memfd again by its path in `/proc`.
 ///
 /// # Errors
@@ -152,7 +162,10 @@ fn owned(fd: libc::c_long, call: &'static str) -> Result<OwnedFd, RingError> {
 }
 
 /// The device number of all memfds of the system.
-fn device_of_memfds() -> Result<u64, RingError> {
+///
+/// # Errors
+/// [`RingError::Os`].
+pub fn device_of_memfds() -> Result<u64, RingError> {
     let own = memfd_create("hetckpt", MFdFlags::MFD_CLOEXEC).map_err(|e| RingError::nix("memfd_create", e))?;
     let stat = fstat(&own).map_err(|e| RingError::nix("fstat", e))?;
     Ok(stat.st_dev)

@@ -21,3 +21,4 @@ pub mod message;
 pub mod control_socket;
 pub mod runtime_dir;
 pub mod server_start;
+pub mod silence;

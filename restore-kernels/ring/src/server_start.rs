@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollTimeout, poll};
 
+use crate::app_memory;
 use crate::control_socket::ControlSocket;
 use crate::layout;
 use crate::runtime_dir::{log_path, socket_path};
@@ -151,6 +152,10 @@ fn is_welcomed(fd: &Path) -> io::Result<bool> {
 
 /// The process id that the program has written into the ring behind descriptor `fd`; 0 if it has not yet.
 fn welcomed(fd: &Path) -> io::Result<u32> {
+    // What only has the name of a ring, a pipe say, is not to be opened.
+    if fs::metadata(fd)?.dev() != app_memory::device_of_memfds().map_err(io::Error::other)? {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut word = [0; 4];
     match File::open(fd)?.read_exact_at(&mut word, layout::APP_PID as u64) {
         // Made just now, without its size yet.

@@ -79,12 +79,14 @@ pub enum ServerError {
         known: u32,
     },
     /// A file that root has to believe could be another user's work.
-    #[error("{} is not root's alone but user {uid}'s: restore as that user", path.display())]
+    #[error("{} is not root's alone (user {uid}, mode {mode:03o}): restore as that user, or take away what others may write", path.display())]
     NotOfRoot {
         /// The file.
         path: PathBuf,
         /// Whose it is.
         uid: u32,
+        /// Who may do what with it.
+        mode: u32,
     },
     /// The files make this server root's, but not its application.
     #[error(

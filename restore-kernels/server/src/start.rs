@@ -2,17 +2,20 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::message::RESERVED;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
+use hetckpt_ring::silence::Silence;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::choose_device::{choose, summaries};
 use crate::control::{Control, SocketFile};
@@ -26,6 +29,8 @@ use crate::state_files::StateFiles;
 
 /// How long the application may take to connect.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
+/// Milliseconds between two looks at a server that restores.
+const LOOK_INTERVAL_MS: u16 = 500;
 
 /// How long a server of the process that is to be restored has to leave.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
@@ -243,6 +248,11 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         .map_err(os("spawn"))?;
     let mut text = String::new();
     if let Some(mut stdout) = child.stdout.take() {
+        if let Err(reason) = wait_to_read(&stdout, child.id()) {
+            // A part of it that runs as another user ends with whoever restores the application.
+            let _ = child.kill();
+            return Err(ServerError::Daemon(reason));
+        }
         stdout.read_to_string(&mut text).map_err(os("read"))?;
     }
     if text == "ready\n" {
@@ -253,6 +263,22 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         .strip_prefix("error: ")
         .unwrap_or("the server died before it was ready");
     Err(ServerError::Daemon(said.to_owned()))
+}
+
+/// Waits until `stdout` can be read, or has been closed; not for a process `pid` behind it that hangs, in a driver say.
+fn wait_to_read(stdout: &ChildStdout, pid: u32) -> Result<(), String> {
+    let mut silence = Silence::of(pid);
+    loop {
+        let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, PollTimeout::from(LOOK_INTERVAL_MS)) {
+            Ok(0) => silence.look()?,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.desc().to_owned()),
+        }
+        if polled[0].any().unwrap_or(false) {
+            return Ok(());
+        }
+    }
 }
 
 /// Makes sure that the process is restored once, and gives the log for its daemon, which has it as its standard error and so

@@ -58,8 +58,8 @@ impl StateFile {
         if !geteuid().is_root() || is_in_user_namespace() || (found.uid() == 0 && found.mode() & 0o022 == 0) {
             return Ok(());
         }
-        let (path, uid) = (self.path.clone(), found.uid());
-        Err(ServerError::NotOfRoot { path, uid })
+        let (path, uid, mode) = (self.path.clone(), found.uid(), found.mode() & 0o777);
+        Err(ServerError::NotOfRoot { path, uid, mode })
     }
 }
 

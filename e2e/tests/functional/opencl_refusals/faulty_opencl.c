@@ -1,5 +1,5 @@
 // An OpenCL library like the machine's, but for what `OPENCL_FAULT` says: a device without double precision, one with blocks of 16
-// threads at most, a compiler that refuses programs of kernels, a device that cannot be opened, a driver that keeps who asks how a running command fares waiting until
+// threads at most, a compiler that refuses programs of kernels, a device that cannot be opened, one whose opening hangs, a driver that keeps who asks how a running command fares waiting until
 // that has ended, a device of its own memory whose driver grants more than there is and tells so when it is used, another platform
 // before the machine's own that does not tell its devices; or a device that is lost once the file `OPENCL_LOST` is there. Calls that
 // are not here are the machine's library's own, which this one is linked with.
@@ -89,6 +89,7 @@ int clGetDeviceInfo(void *device, unsigned what, size_t size, void *value, size_
 
 void *clCreateContext(const void *properties, unsigned count, void *const *devices, void (*notify)(void), void *user_data, int *error)
 {
+    while (has_fault("hangs")) pause();
     if (!has_fault("no_context")) return REAL(clCreateContext)(properties, count, devices, notify, user_data, error);
     *error = DEVICE_NOT_AVAILABLE;
     return NULL;
