@@ -25,6 +25,8 @@ const HANG: Duration = Duration::from_millis(1500);
 const DUMP_TIME: Duration = Duration::from_millis(500);
 /// Tries for each repeat: some moments come when nobody is left to break.
 const ATTEMPTS: u32 = 8;
+/// How often the time is halved within which the moment of the next try lies.
+const MOST_HALVINGS: u32 = 8;
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
 
@@ -224,6 +226,7 @@ fn counted(ends: &[End]) -> [usize; 3] {
 fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
     let length = calibration::baseline(&SPIN)?.length;
     let mut ends = vec![];
+    let mut misses = 0;
     let mut random = context.random.clone();
     for round in 0..repeats * ATTEMPTS {
         if ends.len() == repeats as usize {
@@ -238,7 +241,14 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
             let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
             job.wait_for_kernel()?;
             let mut dump = place.dump(job.pid())?;
-            (delay, has_hit) = break_at_random(&place, &mut random, fault, DUMP_TIME, &mut dump, job.pid())?;
+            (delay, has_hit) = break_at_random(
+                &place,
+                &mut random,
+                fault,
+                DUMP_TIME / (1 << misses),
+                &mut dump,
+                job.pid(),
+            )?;
             if let Some(disk) = &disk {
                 disk.fill_after(delay)?;
             }
@@ -272,8 +282,11 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
             Ok(End::ByFault)
         };
         let end = one().with_context(|| format!("round {round}, after {delay:?}"))?;
+        // Each time that nobody is left to break, the next moment comes earlier.
+        misses = if has_hit { 0 } else { (misses + 1).min(MOST_HALVINGS) };
         ends.extend(has_hit.then_some(end));
     }
+    ensure_all_hit(&ends, repeats)?;
     // What dumps that were killed have left is gone with the next.
     let place = Place::new(context)?;
     dumped(&place)?;
@@ -286,6 +299,16 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
     Ok(())
 }
 
+/// A fault that found nobody to break has tried nothing.
+fn ensure_all_hit(ends: &[End], repeats: u32) -> Result<()> {
+    let (hits, tries) = (ends.len(), repeats * ATTEMPTS);
+    ensure!(
+        hits == repeats as usize,
+        "{hits} of {tries} tries hit somebody; {repeats} were to"
+    );
+    Ok(())
+}
+
 fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
     let mut random = context.random.clone();
     let place = Place::new(context)?;
@@ -294,6 +317,7 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
     let whole = unbroken(&place)?;
 
     let mut ends = vec![];
+    let mut misses = 0;
     for round in 0..repeats * ATTEMPTS {
         if ends.len() == repeats as usize {
             break;
@@ -304,7 +328,7 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
                 .then(|| Disk::mount(&place.temporary))
                 .transpose()?;
             let mut restore = place.restore()?;
-            (delay, has_hit) = break_at_random(&place, &mut random, fault, whole, &mut restore, pid)?;
+            (delay, has_hit) = break_at_random(&place, &mut random, fault, whole / (1 << misses), &mut restore, pid)?;
             if let Some(disk) = &disk {
                 disk.fill_after(delay)?;
             }
@@ -334,8 +358,11 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
             })
         };
         let end = one().with_context(|| format!("round {round}, after {delay:?}"))?;
+        // Each time that nobody is left to break, the next moment comes earlier.
+        misses = if has_hit { 0 } else { (misses + 1).min(MOST_HALVINGS) };
         ends.extend(has_hit.then_some(end));
     }
+    ensure_all_hit(&ends, repeats)?;
     unbroken(&place)?;
     let [ran_on, again, ended] = counted(&ends);
     context.note(format!(

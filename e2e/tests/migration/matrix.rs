@@ -28,7 +28,9 @@ const HANG: Duration = Duration::from_millis(1500);
 /// For how long the network, or a killed `serve`, is away.
 const AWAY: Duration = Duration::from_millis(700);
 /// Tries for each repeat: some moments come when nobody is left to break.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 6;
+/// How often the time is halved within which the moment of the next try lies.
+const MOST_HALVINGS: u32 = 8;
 /// At work long enough to be found so, and no longer.
 const SHORT: TestProgram = TestProgram { lasts: 1, ..SPIN };
 /// Exit code of a test program that has met a CUDA error.
@@ -304,11 +306,13 @@ fn broken(context: &mut Context, fault: Fault, percent: u32, repeats: u32) -> Re
     let span = whole(context, &baseline)? * percent / 100;
     let mut random = context.random.clone();
     let mut ends = vec![];
+    let mut misses = 0;
     for round in 0..repeats * ATTEMPTS {
         if ends.len() >= repeats as usize {
             break;
         }
-        let delay = random.moment(span);
+        let delay = random.moment(span / (1 << misses));
+        let hits = ends.len();
         let mut one = || -> Result<()> {
             let mut migration = Migration::start(context, &baseline, fault)?;
             let has_hit = migration.break_after(fault, delay)?;
@@ -317,7 +321,18 @@ fn broken(context: &mut Context, fault: Fault, percent: u32, repeats: u32) -> Re
             Ok(())
         };
         one().with_context(|| format!("round {round}, after {delay:?}"))?;
+        // Each time that nobody is left to break, the next moment comes earlier.
+        misses = if ends.len() > hits {
+            0
+        } else {
+            (misses + 1).min(MOST_HALVINGS)
+        };
     }
+    let (hits, tries) = (ends.len(), repeats * ATTEMPTS);
+    ensure!(
+        hits == repeats as usize,
+        "{hits} of {tries} tries hit somebody; {repeats} were to"
+    );
     // What a migration that was killed has left is gone with the next.
     if fault.kills(Here(Cli)) && fs::read_dir(context.sandbox.path("scratch"))?.count() > 0 {
         let migration = Migration::start(context, &baseline, NetworkCut)?;
