@@ -312,20 +312,17 @@ fn broken(context: &mut Context, fault: Fault, percent: u32, repeats: u32) -> Re
             break;
         }
         let delay = random.moment(span / (1 << misses));
-        let hits = ends.len();
-        let mut one = || -> Result<()> {
+        let mut one = || -> Result<bool> {
             let mut migration = Migration::start(context, &baseline, fault)?;
             let has_hit = migration.break_after(fault, delay)?;
             let end = migration.conclude(context, fault)?;
             ends.extend(end.filter(|_| has_hit));
-            Ok(())
+            Ok(has_hit)
         };
-        one().with_context(|| format!("round {round}, after {delay:?}"))?;
         // Each time that nobody is left to break, the next moment comes earlier.
-        misses = if ends.len() > hits {
-            0
-        } else {
-            (misses + 1).min(MOST_HALVINGS)
+        misses = match one().with_context(|| format!("round {round}, after {delay:?}"))? {
+            true => 0,
+            false => (misses + 1).min(MOST_HALVINGS),
         };
     }
     let (hits, tries) = (ends.len(), repeats * ATTEMPTS);
