@@ -86,7 +86,8 @@ fn archives(context: &Context) -> Result<Vec<PathBuf>> {
 
 /// Twice, as from node to node: what a move leaves for the program does not hold up the next.
 fn moves_a_program(context: &mut Context) -> Result<()> {
-    let mut pid = start(context)?.pid();
+    let job = start(context)?;
+    let mut pid = job.pid();
     for _ in 0..2 {
         let outcome = migrate(context, pid, PLAIN, &Installation::get().hetckpt())?.success("migrate.sh")?;
         pid = outcome.stdout.trim().parse().context("it prints no process id")?;
