@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::program::SPIN;
 use crate::sandbox::is_gone;
 
 /// Exit codes of a program that a killed CRIU has left in code that it had injected: a trap, a fault.
@@ -34,7 +35,11 @@ impl Actor {
     pub fn find(self, processes: &[i32], command: i32, program: i32) -> Option<i32> {
         match self {
             Self::Cli => (!is_gone(command)).then_some(command),
-            Self::Program => (!is_gone(program)).then_some(program),
+            // In namespaces of its own a restored program is called otherwise than before.
+            Self::Program => match is_gone(program) {
+                false => Some(program),
+                true => spinning(processes),
+            },
             Self::Criu => working_criu(processes),
             Self::Server => server(processes),
         }
@@ -73,6 +78,12 @@ pub fn is_call(pid: i32, program: &str, verbs: &[&str]) -> bool {
     words
         .windows(2)
         .any(|pair| pair[0].ends_with(program.as_bytes()) && is_verb(pair[1]))
+}
+
+/// The program that all of this is tried on.
+fn spinning(processes: &[i32]) -> Option<i32> {
+    let mut there = processes.iter().copied();
+    there.find(|&pid| has_name(pid, SPIN.name) && !is_gone(pid))
 }
 
 /// Of several, the one that was started last.
