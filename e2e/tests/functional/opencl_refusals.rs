@@ -256,21 +256,31 @@ fn has_no_double_precision(context: &mut Context) -> Result<()> {
     ensure_log_says(sandbox, "the device lacks cl_khr_fp64")
 }
 
+/// An archive of a kernel that would run for long.
+fn dumped_in_mid_kernel(sandbox: &Sandbox) -> Result<PathBuf> {
+    let long = kernel(sandbox, "long.ptx", &INTEGERS.replace("REPEATS", "0xffffffff"))?;
+    let mut job = start(sandbox, &["launch", &long, "wait"], &[])?;
+    job.wait_for_kernel()?;
+    Ok(job.dump()?.archive)
+}
+
+fn restore_on_faulty(sandbox: &Sandbox, archive: &Path, fault: &str) -> Result<Outcome> {
+    let mut restore = hetckpt::command(sandbox, ["restore", "--device", DEVICE]);
+    restore
+        .arg(archive)
+        .env("OPENCL_DYLIB_PATH", compile_faulty_opencl(sandbox)?)
+        .env("OPENCL_FAULT", fault)
+        .env("HETCKPT_CACHE_DIR", "off")
+        .env("HETCKPT_SILENCE_LIMIT", "2");
+    Running::run(restore, PATIENCE)
+}
+
 /// The restore is refused: the program, were it there, could no longer be told. Both say so, what looks at the snapshot, and the device
 /// server where that is not asked.
 fn has_smaller_blocks(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
-    let long = kernel(sandbox, "long.ptx", &INTEGERS.replace("REPEATS", "0xffffffff"))?;
-    let mut job = start(sandbox, &["launch", &long, "wait"], &[])?;
-    job.wait_for_kernel()?;
-    let archive = job.dump()?.archive;
-    let mut restore = hetckpt::command(sandbox, ["restore", "--device", DEVICE]);
-    restore
-        .arg(&archive)
-        .env("OPENCL_DYLIB_PATH", compile_faulty_opencl(sandbox)?)
-        .env("OPENCL_FAULT", "small_blocks")
-        .env("HETCKPT_CACHE_DIR", "off");
-    let refused = Running::run(restore, PATIENCE)?;
+    let archive = dumped_in_mid_kernel(sandbox)?;
+    let refused = restore_on_faulty(sandbox, &archive, "small_blocks")?;
     for part in ["HK0504", "blocks of 32 threads", "16", "nothing was started"] {
         ensure!(refused.stderr.contains(part), "`{part}` is missing: {}", refused.text());
     }
@@ -300,17 +310,8 @@ fn has_smaller_blocks(context: &mut Context) -> Result<()> {
 /// A driver that does nothing any more ends the restore, not what waits for it.
 fn hangs(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
-    let long = kernel(sandbox, "long.ptx", &INTEGERS.replace("REPEATS", "0xffffffff"))?;
-    let mut job = start(sandbox, &["launch", &long, "wait"], &[])?;
-    job.wait_for_kernel()?;
-    let archive = job.dump()?.archive;
-    let mut restore = hetckpt::command(sandbox, ["restore", "--device", DEVICE]);
-    restore
-        .arg(&archive)
-        .env("OPENCL_DYLIB_PATH", compile_faulty_opencl(sandbox)?)
-        .env("OPENCL_FAULT", "hangs")
-        .env("HETCKPT_SILENCE_LIMIT", "2");
-    let refused = Running::run(restore, PATIENCE)?;
+    let archive = dumped_in_mid_kernel(sandbox)?;
+    let refused = restore_on_faulty(sandbox, &archive, "hangs")?;
     for part in ["has done nothing for 2 s", "nothing was started"] {
         ensure!(refused.stderr.contains(part), "`{part}` is missing: {}", refused.text());
     }
