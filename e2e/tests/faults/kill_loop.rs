@@ -151,6 +151,12 @@ impl<'a> Wanderer<'a> {
         Ok(program)
     }
 
+    /// What the last command has said, and what is there.
+    fn said_last(&self) -> String {
+        let said = self.commands.last().map_or(String::new(), Running::said);
+        format!("{said}\nprocesses: {:?}", names(&self.context.sandbox.processes()))
+    }
+
     /// True if it has printed its result, and so has ended.
     fn has_printed(&self) -> bool {
         self.results() > 0
@@ -245,7 +251,8 @@ impl<'a> Wanderer<'a> {
         if let Some(archive) = self.archive.take() {
             self.commands
                 .push(hetckpt::restore(sandbox, &archive, &Installation::to_device())?);
-            wait_until("it runs again", || Ok(self.is_running()? || self.has_printed()))?;
+            wait_until("it runs again", || Ok(self.is_running()? || self.has_printed()))
+                .with_context(|| self.said_last())?;
         }
         wait_until("it comes to its end", || Ok(self.has_printed()))?;
         sandbox.wait_until_empty(Duration::from_secs(20))?;
