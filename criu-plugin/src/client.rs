@@ -1,6 +1,7 @@
 //! Connections to device servers, one for each process that has one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,10 +11,10 @@ use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
 use hetckpt_ring::server_start::{has_let_go, has_ring, is_starting, owns_ring, wait_until_started};
+use hetckpt_ring::silence::Silence;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
-use crate::patience;
 use crate::user::User;
 
 /// For how long servers that are starting are waited for, all of a dump together. With the five seconds that a server
@@ -105,15 +106,16 @@ pub fn ask(pid: u32, request: &Request, fds: &[BorrowedFd<'_>], timeout: Option<
     let socket = connections
         .get_mut(&pid)
         .ok_or_else(|| format!("process {pid} has no device server"))?;
-    let explain = |error: RingError| format!("device server of process {pid}: {error}");
+    let explain = |error: &dyn Display| format!("device server of process {pid}: {error}");
     if timeout.is_none() {
-        socket.send(request, fds).map_err(explain)?;
-        patience::wait_for_answer(socket, server_process(socket))
-            .map_err(|why| format!("device server of process {pid}: {why}"))?;
-        return socket.answer().map_err(explain);
+        socket.send(request, fds).map_err(|e| explain(&e))?;
+        // CRIU holds the program frozen meanwhile; a signal is its own time limit.
+        let mut silence = Silence::of(server_process(socket));
+        silence.wait_to_read(socket.as_stream()).map_err(|e| explain(&e))?;
+        return socket.answer().map_err(|e| explain(&e));
     }
-    socket.set_timeout(timeout).map_err(explain)?;
-    socket.ask(request, fds).map_err(explain)
+    socket.set_timeout(timeout).map_err(|e| explain(&e))?;
+    socket.ask(request, fds).map_err(|e| explain(&e))
 }
 
 /// Fails if the server of `pid` is a descendant of process `root`, which is being dumped: frozen, it could not answer any more.

@@ -9,7 +9,6 @@ mod guard;
 mod log;
 mod host;
 mod hooks;
-mod patience;
 mod client;
 mod user;
 mod restore;

@@ -231,12 +231,20 @@ impl<'a> Migration<'a> {
         if !fault.kills(Here(Cli)) {
             ensure_truth(&migrated, end).with_context(said)?;
         }
-        let left = left_over(context, &self.node, fault);
-        ensure!(
-            left.is_empty(),
-            "the program has ended as {end:?}, and left are {left:?}\n{}",
-            said()
-        );
+        // `serve` notes the end first, and removes then what it does not need any more.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = left_over(context, &self.node, fault);
+            if left.is_empty() {
+                break;
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "the program has ended as {end:?}, and left are {left:?}\n{}",
+                said()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
         // One that was over before it could be stopped tells nothing.
         let was_too_late = end == End::Here && migrated.stderr.contains("error[HK0801]");
         Ok((!was_too_late).then_some(end))

@@ -161,6 +161,21 @@ impl Depot {
         }
     }
 
+    /// Removes what nobody needs any more once the program of `id` has ended. Its archive, its record, and what it and the restore have
+    /// said stay.
+    pub fn remove_ended(&self, id: &str) {
+        for extension in ["started", "pid"] {
+            let _ = fs::remove_file(self.file(id, extension));
+        }
+        self.remove_unfinished(id);
+        for extension in ["stdout", "stderr"] {
+            let path = self.file(id, extension);
+            if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
     /// All records.
     pub fn records(&self) -> Vec<(String, Record)> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();

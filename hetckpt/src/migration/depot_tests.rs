@@ -12,13 +12,19 @@ fn record(state: State) -> Record {
 /// A folder with one prepared snapshot; its number.
 fn prepared(folder: &Path) -> (Depot, String) {
     let depot = Depot::open(folder).unwrap();
+    let id = prepare(&depot);
+    (depot, id)
+}
+
+/// The number of one more.
+fn prepare(depot: &Depot) -> String {
     let id = new_id().unwrap();
     let incoming = depot.begin(&id).unwrap();
     incoming.take(3, b"def").unwrap();
     incoming.take(0, b"abc").unwrap();
     let path = incoming.prepare(&record(State::Prepared)).unwrap();
     assert_eq!(fs::read(path).unwrap(), b"abcdef");
-    (depot, id)
+    id
 }
 
 #[test]
@@ -89,6 +95,23 @@ fn one_uses_a_folder_and_names_do_not_lead_out_of_it() {
         assert_eq!(depot.release(id).unwrap(), Release::Unknown);
         assert!(depot.record(id).is_none());
     }
+}
+
+#[test]
+fn a_program_that_has_ended_leaves_its_record_and_what_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depot, id) = prepared(folder.path());
+    let other = prepare(&depot);
+    for (extension, text) in [("started", "{}"), ("pid", "7"), ("stdout", "x"), ("stderr", "")] {
+        fs::write(depot.file(&id, extension), text).unwrap();
+        fs::write(depot.file(&other, extension), text).unwrap();
+    }
+    depot.remove_ended(&id);
+    let left = |id: &str| {
+        ["hetsnap", "json", "started", "pid", "stdout", "stderr"].map(|extension| depot.file(id, extension).exists())
+    };
+    assert_eq!(left(&id), [true, true, false, false, true, false]);
+    assert_eq!(left(&other), [true; 6]);
 }
 
 #[test]

@@ -224,27 +224,28 @@ impl Launcher {
             let command = plain(&record.command.join(" "));
             output::note(format!("{id}: runs as process {}: {command}", record.root_pid));
         }
+        self.remove_archive(id);
+        Ok(())
+    }
+
+    /// The archive of a program that has come to run is not needed any more; whoever wants it says --keep.
+    fn remove_archive(&self, id: &str) {
         if !self.options.keep {
-            // It is not needed any more; whoever wants it says --keep.
             let _ = fs::remove_file(self.depot.file(id, "hetsnap"));
         }
-        Ok(())
+    }
+
+    fn remove_ended(&self, id: &str) {
+        self.remove_archive(id);
+        self.depot.remove_ended(id);
     }
 
     fn note_end(&self, id: &str, status: Option<i32>) -> Result<(), Failure> {
         let how = status.map_or("nobody knows how".to_owned(), |status| format!("with status {status}"));
         output::note(format!("{id}: has ended, {how}"));
+        // First: without `ID.started`, a `serve` that is started anew would take the restore for one that has failed.
         self.set_in_time(id, State::Ended { status })?;
-        for extension in ["started", "pid"] {
-            let _ = fs::remove_file(self.depot.file(id, extension));
-        }
-        self.depot.remove_unfinished(id);
-        for extension in ["stdout", "stderr"] {
-            let path = self.depot.file(id, extension);
-            if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
-                let _ = fs::remove_file(path);
-            }
-        }
+        self.remove_ended(id);
         Ok(())
     }
 
@@ -259,7 +260,9 @@ impl Launcher {
                 State::Released => self.start(&id),
                 State::Starting { restore } => self.adopt(id, restore),
                 State::Running { restore } => self.adopt(id, Some(restore)),
-                State::Ended { .. } | State::Failed { .. } => {}
+                // The `serve` before may have ended just after it had noted it.
+                State::Ended { .. } => self.remove_ended(&id),
+                State::Failed { .. } => {}
             }
         }
     }

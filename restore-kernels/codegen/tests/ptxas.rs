@@ -72,9 +72,7 @@ fn kernels(text: &str) -> Vec<Kernel> {
 
 /// Assembles `text`; the assembler's words if it refuses.
 fn assemble(ptxas: &Path, text: &str, sm: u32, name: &str) -> Result<String, String> {
-    let folder = std::env::temp_dir().join(format!("hetckpt-ptxas-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let source = folder.join(format!("{name}.ptx"));
+    let source = std::env::temp_dir().join(format!("hetckpt-ptxas-{}-{name}.ptx", std::process::id()));
     std::fs::write(&source, text).unwrap();
     let output = Command::new(ptxas)
         .args([

@@ -2,12 +2,18 @@
 //! time but signs of life: processor time, and bytes read and written, of the process and of its children.
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Seconds that a process may show no sign of life, in the environment of whoever waits for it.
 const VARIABLE: &str = "HETCKPT_SILENCE_LIMIT";
 /// The same where it is missing.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Milliseconds between two looks.
+const INTERVAL_MS: u16 = 500;
 
 /// What grows while a process does something: ticks of processor time, bytes read and written.
 type Signs = [u64; 3];
@@ -15,38 +21,69 @@ type Signs = [u64; 3];
 /// For how long a process has shown no sign of life.
 #[derive(Debug)]
 pub struct Silence {
-    pid: u32,
+    pid: Option<u32>,
     limit: Duration,
     last: Option<Signs>,
     since: Instant,
 }
 
+/// Why there is nothing to read.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    /// The process has shown no sign of life for too long.
+    #[error("process {pid} has done nothing for {seconds} s: it hangs, or is stopped")]
+    Silent {
+        /// The process.
+        pid: u32,
+        /// The limit.
+        seconds: u64,
+    },
+    /// A signal came, which may mean something to whoever waits.
+    #[error("it was waited for until a signal came")]
+    Signal,
+    /// The descriptor cannot be waited for.
+    #[error("it cannot be waited for: {0}")]
+    Poll(Errno),
+}
+
 impl Silence {
-    /// Begins to watch process `pid`.
+    /// Begins to watch process `pid`; without one, whoever waits waits for ever.
     #[must_use]
-    pub fn of(pid: u32) -> Self {
+    pub fn of(pid: Option<u32>) -> Self {
         Self {
             pid,
             limit: limit(std::env::var(VARIABLE).ok().as_deref()),
-            last: signs_of(pid),
+            last: pid.and_then(signs_of),
             since: Instant::now(),
         }
     }
 
-    /// Looks whether the process does something; to be called a few times in a second. Gives the reason once it has done nothing
-    /// for too long. Where nothing can be told, there is no silence.
+    /// Waits until `descriptor` can be read, or its other end has been closed, while the process behind it shows signs of life.
     ///
     /// # Errors
-    /// What to tell of the process.
-    pub fn look(&mut self) -> Result<(), String> {
-        self.hear(signs_of(self.pid));
-        if self.since.elapsed() < self.limit {
-            return Ok(());
+    /// [`WaitError`]; after [`WaitError::Signal`] it can be waited on.
+    pub fn wait_to_read(&mut self, descriptor: impl AsFd) -> Result<(), WaitError> {
+        loop {
+            let mut polled = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut polled, PollTimeout::from(INTERVAL_MS)) {
+                Ok(0) => self.look()?,
+                Ok(_) => return Ok(()),
+                Err(Errno::EINTR) => return Err(WaitError::Signal),
+                Err(error) => return Err(WaitError::Poll(error)),
+            }
         }
-        let (pid, seconds) = (self.pid, self.limit.as_secs());
-        Err(format!(
-            "process {pid} has done nothing for {seconds} s: it hangs, or is stopped"
-        ))
+    }
+
+    /// Looks whether the process does something. Where nothing can be told, there is no silence.
+    fn look(&mut self) -> Result<(), WaitError> {
+        self.hear(self.pid.and_then(signs_of));
+        match self.pid {
+            Some(pid) if self.since.elapsed() >= self.limit => Err(WaitError::Silent {
+                pid,
+                seconds: self.limit.as_secs(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn hear(&mut self, signs: Option<Signs>) {
@@ -102,6 +139,7 @@ fn own_signs(pid: u32) -> Option<Signs> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::os::unix::net::UnixStream;
     use std::process::{Child, Command};
 
     use super::*;
@@ -124,7 +162,7 @@ mod tests {
     #[test]
     fn signs_of_life_end_silence() {
         let mut silence = Silence {
-            pid: 0,
+            pid: None,
             limit: LIMIT,
             last: Some([1, 2, 3]),
             since: Instant::now().checked_sub(LIMIT).unwrap(),
@@ -146,13 +184,16 @@ mod tests {
         while signs_of(busy.0.id()).unwrap() == first {
             assert!(started.elapsed() < LIMIT, "it does nothing");
         }
-        let mut silence = Silence::of(idle.0.id());
+        let mut silence = Silence::of(Some(idle.0.id()));
         silence.limit = Duration::from_secs(1);
-        // Once it has become what it is, nothing changes any more.
-        while silence.look().is_ok() {
-            assert!(started.elapsed() < LIMIT, "it does something");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let (ours, other) = UnixStream::pair().unwrap();
+        let error = silence.wait_to_read(&ours).unwrap_err();
+        assert!(
+            matches!(error, WaitError::Silent { pid, .. } if pid == idle.0.id()),
+            "{error}"
+        );
+        drop(other);
+        silence.wait_to_read(&ours).unwrap();
     }
 
     #[test]

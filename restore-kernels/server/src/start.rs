@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::message::RESERVED;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
-use hetckpt_ring::silence::Silence;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use hetckpt_ring::silence::{Silence, WaitError};
 
 use crate::choose_device::{choose, summaries};
 use crate::control::{Control, SocketFile};
@@ -29,8 +27,6 @@ use crate::state_files::StateFiles;
 
 /// How long the application may take to connect.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
-/// Milliseconds between two looks at a server that restores.
-const LOOK_INTERVAL_MS: u16 = 500;
 
 /// How long a server of the process that is to be restored has to leave.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
@@ -248,10 +244,10 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         .map_err(os("spawn"))?;
     let mut text = String::new();
     if let Some(mut stdout) = child.stdout.take() {
-        if let Err(reason) = wait_to_read(&stdout, child.id()) {
+        if let Err(error) = wait_to_read(&stdout, child.id()) {
             // A part of it that runs as another user ends with whoever restores the application.
             let _ = child.kill();
-            return Err(ServerError::Daemon(reason));
+            return Err(ServerError::Daemon(error.to_string()));
         }
         stdout.read_to_string(&mut text).map_err(os("read"))?;
     }
@@ -266,17 +262,12 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
 }
 
 /// Waits until `stdout` can be read, or has been closed; not for a process `pid` behind it that hangs, in a driver say.
-fn wait_to_read(stdout: &ChildStdout, pid: u32) -> Result<(), String> {
-    let mut silence = Silence::of(pid);
+fn wait_to_read(stdout: &ChildStdout, pid: u32) -> Result<(), WaitError> {
+    let mut silence = Silence::of(Some(pid));
     loop {
-        let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut polled, PollTimeout::from(LOOK_INTERVAL_MS)) {
-            Ok(0) => silence.look()?,
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.desc().to_owned()),
-        }
-        if polled[0].any().unwrap_or(false) {
-            return Ok(());
+        match silence.wait_to_read(stdout) {
+            Err(WaitError::Signal) => {}
+            result => return result,
         }
     }
 }
