@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::program::SPIN;
-use crate::sandbox::is_gone;
+use crate::sandbox::{Sandbox, is_gone};
 
 /// Exit codes of a program that a killed CRIU has left in code that it had injected: a trap, a fault.
 pub const INJECTED: [i32; 2] = [128 + 5, 128 + 11];
@@ -59,7 +59,7 @@ pub fn find(actors: &[Actor], processes: &[i32], command: i32, program: i32) -> 
 #[must_use]
 pub fn working_criu(processes: &[i32]) -> Option<i32> {
     let mut there = processes.iter().copied();
-    there.find(|&pid| is_criu(pid) && !is_criu(parent_of(pid)))
+    there.find(|&pid| is_criu(pid) && !is_criu(parent_of(pid)) && !is_left_by_criu(pid, processes))
 }
 
 /// True if `pid` is CRIU at its work, or a process that CRIU has not rebuilt yet.
@@ -78,6 +78,23 @@ pub fn is_call(pid: i32, program: &str, verbs: &[&str]) -> bool {
     words
         .windows(2)
         .any(|pair| pair[0].ends_with(program.as_bytes()) && is_verb(pair[1]))
+}
+
+/// True if `pid` is a helper that has stopped itself until CRIU goes on with it, and that CRIU is gone: the next command of ours that
+/// makes such a folder as it has ends it.
+#[must_use]
+pub fn is_left_by_criu(pid: i32, processes: &[i32]) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_stopped = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+    is_stopped && is_criu(pid) && !processes.contains(&parent_of(pid))
+}
+
+/// Waits until nothing of a test runs but what commands that were killed together with their CRIU have left of that.
+///
+/// # Errors
+/// If something still does after `limit`; it is named.
+pub fn wait_until_only_left_by_criu(sandbox: &Sandbox, limit: Duration) -> Result<()> {
+    sandbox.wait_until_none(limit, |pid, all| !is_left_by_criu(pid, all))
 }
 
 /// The program that all of this is tried on.

@@ -118,9 +118,18 @@ impl Sandbox {
     /// # Errors
     /// If something still does after `limit`; it is named.
     pub fn wait_until_empty(&self, limit: Duration) -> Result<()> {
+        self.wait_until_none(limit, |_, _| true)
+    }
+
+    /// As [`Self::wait_until_empty`], but for those, of all, that `counts` leaves out.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_until_none(&self, limit: Duration, counts: impl Fn(i32, &[i32]) -> bool) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
-            let left = self.processes();
+            let all = self.processes();
+            let left: Vec<i32> = all.iter().copied().filter(|&pid| counts(pid, &all)).collect();
             if left.is_empty() {
                 return Ok(());
             }

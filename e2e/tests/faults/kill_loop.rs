@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use hetckpt_e2e::actors::{Actor, find, names, strike};
+use hetckpt_e2e::actors::{Actor, find, is_left_by_criu, names, strike, wait_until_only_left_by_criu};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
@@ -178,9 +178,13 @@ impl<'a> Wanderer<'a> {
     /// True while somebody dumps or restores, or cleans up after it; who only stands in for the program does not.
     fn is_busy(&self) -> bool {
         let stand_ins: Vec<i32> = self.commands.iter().map(Running::pid).collect();
-        let there = names(&self.context.sandbox.processes());
-        let is_busy = |(pid, name): &(i32, String)| name == "criu" || (name == "hetckpt" && !stand_ins.contains(pid));
-        there.iter().any(is_busy)
+        let all = self.context.sandbox.processes();
+        let is_busy = |(pid, name): &(i32, String)| match &name[..] {
+            "criu" => !is_left_by_criu(*pid, &all),
+            "hetckpt" => !stand_ins.contains(pid),
+            _ => false,
+        };
+        names(&all).iter().any(is_busy)
     }
 
     fn killed_dump(&mut self, victims: &[Actor], delay: Duration) -> Result<bool> {
@@ -221,7 +225,8 @@ impl<'a> Wanderer<'a> {
         self.wait_until_restored_or_over(command)?;
         ensure!(fs::read(&archive)? == before, "the restore has changed the archive");
         if is_gone(self.pid) && !self.has_printed() {
-            sandbox.wait_until_empty(Duration::from_secs(20))?;
+            // The next restore ends what may be left of CRIU.
+            wait_until_only_left_by_criu(sandbox, Duration::from_secs(20))?;
         } else {
             fs::remove_file(&archive)?;
             self.archive = None;

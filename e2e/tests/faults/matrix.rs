@@ -131,10 +131,12 @@ impl<'a> Place<'a> {
         self.context.sandbox.path("timings")
     }
 
-    /// As [`Place::ensure_clean`]; but what a killed command line has written the next one removes.
+    /// As [`Place::ensure_clean`]; but what a killed command line has left the next one removes.
     fn ensure_over(&self, fault: Fault) -> Result<()> {
         match fault {
-            Killed(actors) if actors.contains(&Cli) => self.context.sandbox.wait_until_empty(Duration::from_secs(20)),
+            Killed(actors) if actors.contains(&Cli) => {
+                actors::wait_until_only_left_by_criu(&self.context.sandbox, Duration::from_secs(20))
+            }
             _ => self.ensure_clean(),
         }
     }

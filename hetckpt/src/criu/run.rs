@@ -12,7 +12,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::Pid;
-use procfs::process::Process;
+use procfs::ProcError;
+use procfs::process::{Process, Stat};
 
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
@@ -121,8 +122,32 @@ pub fn end_left(folder: &Path) {
 /// True if only such are left of a work in `folder` as have stopped themselves, which nobody will set going again.
 pub fn has_only_left_stopped(folder: &Path) -> bool {
     let left = at_work(folder);
-    let is_stopped = |process: &Process| process.stat().is_ok_and(|stat| matches!(stat.state, 'T' | 't'));
-    !left.is_empty() && left.iter().all(is_stopped)
+    let is_left = |process: &Process| process.stat().is_ok_and(|stat| is_stopped(&stat));
+    !left.is_empty() && left.iter().all(is_left)
+}
+
+/// As [`has_only_left_stopped`], for those who do not know whether a command of ours still waits for that CRIU: then its parent has our
+/// name, and whoever is left has been adopted.
+pub fn has_only_left_orphans(folder: &Path) -> bool {
+    let name_of =
+        |process: Result<Process, ProcError>| process.and_then(|process| process.stat()).map(|stat| stat.comm);
+    let Ok(own) = name_of(Process::myself()) else {
+        return false;
+    };
+    let left = at_work(folder);
+    let is_adopted = |parent: i32| {
+        left.iter().all(|process| process.pid != parent) && name_of(Process::new(parent)).is_ok_and(|name| name != own)
+    };
+    let is_left = |process: &Process| {
+        process
+            .stat()
+            .is_ok_and(|stat| is_stopped(&stat) && is_adopted(stat.ppid))
+    };
+    !left.is_empty() && left.iter().all(is_left)
+}
+
+fn is_stopped(stat: &Stat) -> bool {
+    matches!(stat.state, 'T' | 't')
 }
 
 /// CRIU and its helpers, which have its very arguments, with a work folder that is `folder` or in it. It is no other's.

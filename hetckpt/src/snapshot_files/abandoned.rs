@@ -11,11 +11,16 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 
+use crate::criu::run;
+
 /// Characters of the boot's id that names have.
 const BOOT_CHARACTERS: usize = 8;
+/// Times that a lock is tried whose holders have just been ended.
+const MAX_TRIES: usize = 100;
 
 /// Locks that this process holds, with the folders.
 static HELD: Mutex<Vec<(PathBuf, File)>> = Mutex::new(vec![]);
@@ -91,7 +96,25 @@ fn has_no_owner(path: &Path) -> Option<File> {
     let is_same = lock
         .metadata()
         .is_ok_and(|opened| (opened.dev(), opened.ino()) == (found.dev(), found.ino()));
-    (is_same && lock.try_lock().is_ok()).then_some(lock)
+    if !is_same {
+        return None;
+    }
+    if lock.try_lock().is_ok() {
+        return Some(lock);
+    }
+    // A CRIU that was killed together with its owner may have left helpers, which hold it for ever.
+    if !run::has_only_left_orphans(path) {
+        return None;
+    }
+    run::end_left(path);
+    for _ in 0..MAX_TRIES {
+        if lock.try_lock().is_ok() {
+            return Some(lock);
+        }
+        // One that ends lets go of its files a little later than of its name.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
 }
 
 /// Opens a folder and nothing else that anybody may have put in its place: a pipe would keep us waiting for a writer.
@@ -155,6 +178,40 @@ mod tests {
         child.wait().unwrap();
         assert!(is_there);
         until_removed(parent.path(), &folder);
+    }
+
+    /// A shell, one that stops itself and has the arguments and the locks of a helper of CRIU's.
+    const HELPER: [&str; 4] = ["-c", "kill -STOP $$; :", "criu", "-W"];
+
+    #[test]
+    fn what_a_killed_criu_has_left_goes_with_its_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = private_folder(parent.path(), "hetckpt-a-").unwrap().keep();
+        let mut criu = Command::new("sh")
+            .args(["-c", "sh \"$@\" & exit", "sh"])
+            .args(HELPER)
+            .arg(folder.join("images"))
+            .spawn()
+            .unwrap();
+        criu.wait().unwrap();
+        HELD.lock().unwrap().retain(|(path, _)| *path != folder);
+        until_removed(parent.path(), &folder);
+    }
+
+    #[test]
+    fn what_somebody_waits_for_keeps_its_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = private_folder(parent.path(), "hetckpt-a-").unwrap().keep();
+        let mut criu = Command::new("sh").args(HELPER).arg(&folder).spawn().unwrap();
+        HELD.lock().unwrap().retain(|(path, _)| *path != folder);
+        while !run::has_only_left_stopped(&folder) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(private_folder(parent.path(), "hetckpt-a-").unwrap());
+        let is_there = folder.exists();
+        criu.kill().unwrap();
+        criu.wait().unwrap();
+        assert!(is_there);
     }
 
     #[test]
