@@ -84,9 +84,9 @@ impl OpenClCapabilities {
             sub_group_sizes,
             il_version,
             has_compiler,
-            max_cooperative_blocks: match device.number(device_api::CL_DEVICE_TYPE) & device_api::CL_DEVICE_TYPE_CPU {
-                0 => device.number(device_api::CL_DEVICE_MAX_COMPUTE_UNITS),
-                _ => 1,
+            max_cooperative_blocks: match device.is_cpu() {
+                true => 1,
+                false => device.number(device_api::CL_DEVICE_MAX_COMPUTE_UNITS),
             },
             device_fences: device_fences(device),
         }

@@ -35,9 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use opencl3::device::{
-    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU,
-};
+use opencl3::device::{CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
 
 use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, LoadedKernel, Queue};
 use crate::error::DeviceError;
@@ -143,7 +141,7 @@ impl OpenClDevice {
         let limits = Limits {
             max_shared_bytes: description.max_shared_bytes,
             num_multiprocessors: description.num_multiprocessors,
-            is_cpu: id.number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU != 0,
+            is_cpu: id.is_cpu(),
             max_cooperative_blocks: capabilities.max_cooperative_blocks,
             max_stopped_bytes: MIN_STOPPED_BYTES.max(description.total_bytes / STOPPED_PART),
         };

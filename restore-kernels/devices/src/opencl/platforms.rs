@@ -166,6 +166,11 @@ impl DeviceId {
     pub fn text(self, what: u32) -> String {
         text(&self.bytes(what))
     }
+
+    /// True for a device that is the host's processor: it runs blocks to their end, one after another on each core.
+    pub fn is_cpu(self) -> bool {
+        self.number(device_api::CL_DEVICE_TYPE) & device_api::CL_DEVICE_TYPE_CPU != 0
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
