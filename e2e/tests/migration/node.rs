@@ -276,7 +276,7 @@ impl<'a> Node<'a> {
     /// Makes sure that nothing of any program is there.
     pub fn ensure_has_nothing(&self) -> Result<()> {
         // What a broken connection has left there goes when the break is noticed.
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let left: Vec<PathBuf> = ["part", "hetsnap", "json"]
                 .iter()
