@@ -125,7 +125,9 @@ pub fn names(processes: &[i32]) -> Vec<(i32, String)> {
     there.map(|pid| (pid, name(pid))).collect()
 }
 
-fn has_name(pid: i32, name: &str) -> bool {
+/// True if process `pid` is called `name`.
+#[must_use]
+pub fn has_name(pid: i32, name: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
 }
 

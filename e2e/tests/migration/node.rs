@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use hetckpt_e2e::actors::{Disk, is_call, names};
+use hetckpt_e2e::actors::{Disk, has_name, is_call, names};
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
@@ -243,7 +243,13 @@ impl<'a> Node<'a> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let is_ours = |pid: i32| {
-            pid == self.init || is_gone(pid) || is_call(pid, "sleep", &["1"]) || is_call(pid, "hetckpt", &["serve"])
+            pid == self.init
+                || is_gone(pid)
+                || is_call(pid, "sleep", &["1"])
+                || is_call(pid, "hetckpt", &["serve"])
+                // Who waits outside for what runs on it.
+                || has_name(pid, "unshare")
+                || has_name(pid, "nsenter")
         };
         pids.filter(|&pid| space_of(pid) == there && !is_ours(pid)).collect()
     }
@@ -322,9 +328,9 @@ impl Serve {
     }
 }
 
-/// The pid namespace of process `pid`.
+/// The network namespace of process `pid`: a restored program of a user has the node's, and a pid namespace of its own.
 fn space_of(pid: i32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+    fs::read_link(format!("/proc/{pid}/ns/net")).ok()
 }
 
 fn wait_until_none(there: impl Fn() -> Vec<i32>) -> Result<()> {
