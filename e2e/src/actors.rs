@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 use crate::program::SPIN;
 use crate::sandbox::{Sandbox, is_gone};
 
-/// Exit codes of a program that a killed CRIU has left in code that it had injected: a trap, a fault, or what comes
-/// of that code's answer to a CRIU that is gone.
+/// Exit codes of a program that a killed CRIU has left in code that it had injected: a trap, a fault, or a broken
+/// pipe, by which that code hands pages to CRIU.
 pub const INJECTED: [i32; 3] = [128 + 5, 128 + 11, 128 + 13];
 
 /// Who.

@@ -198,8 +198,8 @@ fn restore_beside_ps(context: &mut Context) -> Result<()> {
 
 fn two_restores(context: &mut Context, count: u32) -> Result<()> {
     let (mut rounds, mut times) = (0, 3);
+    let mut baseline = WORKERS.longer_baseline(times)?;
     while rounds < 2 * count {
-        let baseline = WORKERS.longer_baseline(times)?;
         let delay = match rounds {
             0 => Duration::ZERO,
             _ => context.random.moment(Duration::from_millis(400)),
@@ -207,15 +207,17 @@ fn two_restores(context: &mut Context, count: u32) -> Result<()> {
         let sandbox = Sandbox::new()?;
         let were_at_once = two_restores_once(&sandbox, &baseline, delay)
             .with_context(|| format!("round {rounds}: the second began after {delay:?}\n{}", sandbox.logs()))?;
-        match were_at_once {
-            true => rounds += 1,
-            // On a machine that has much else to do the program may be over too soon.
-            false => times += 1,
+        if were_at_once {
+            rounds += 1;
+            continue;
         }
+        // On a machine that has much else to do the program may be over too soon.
+        times += 1;
         ensure!(
             times < 10,
             "one program ends before the other is restored, however long it is"
         );
+        baseline = WORKERS.longer_baseline(times)?;
     }
     Ok(())
 }

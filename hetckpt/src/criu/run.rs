@@ -12,7 +12,6 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::Pid;
-use procfs::ProcError;
 use procfs::process::{Process, Stat};
 
 use crate::criu::locate::Criu;
@@ -121,29 +120,29 @@ pub fn end_left(folder: &Path) {
 
 /// True if only such are left of a work in `folder` as have stopped themselves, which nobody will set going again.
 pub fn has_only_left_stopped(folder: &Path) -> bool {
-    let left = at_work(folder);
-    let is_left = |process: &Process| process.stat().is_ok_and(|stat| is_stopped(&stat));
-    !left.is_empty() && left.iter().all(is_left)
+    has_only(&at_work(folder), is_stopped)
 }
 
 /// As [`has_only_left_stopped`], for those who do not know whether a command of ours still waits for that CRIU: then its parent has our
 /// name, and whoever is left has been adopted.
 pub fn has_only_left_orphans(folder: &Path) -> bool {
-    let name_of =
-        |process: Result<Process, ProcError>| process.and_then(|process| process.stat()).map(|stat| stat.comm);
-    let Ok(own) = name_of(Process::myself()) else {
+    let Ok(own) = Process::myself().and_then(|process| process.stat()) else {
         return false;
     };
     let left = at_work(folder);
-    let is_adopted = |parent: i32| {
-        left.iter().all(|process| process.pid != parent) && name_of(Process::new(parent)).is_ok_and(|name| name != own)
+    let is_adopted = |stat: &Stat| {
+        let parent = Process::new(stat.ppid).and_then(|process| process.stat());
+        parent.is_ok_and(|parent| parent.comm != own.comm && left.iter().all(|process| process.pid != parent.pid))
     };
-    let is_left = |process: &Process| {
-        process
-            .stat()
-            .is_ok_and(|stat| is_stopped(&stat) && is_adopted(stat.ppid))
-    };
-    !left.is_empty() && left.iter().all(is_left)
+    has_only(&left, |stat| is_stopped(stat) && is_adopted(stat))
+}
+
+/// True if `processes` are such, and there is one.
+fn has_only(processes: &[Process], such: impl Fn(&Stat) -> bool) -> bool {
+    !processes.is_empty()
+        && processes
+            .iter()
+            .all(|process| process.stat().is_ok_and(|stat| such(&stat)))
 }
 
 fn is_stopped(stat: &Stat) -> bool {
