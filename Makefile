@@ -17,7 +17,10 @@ export LLVM_SYS_221_PREFIX ?= /usr/lib/llvm-22
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-RELEASE := $(TARGET)/release
+# What users get is built by the profile `release`, what is only tested by `dev`: `make test` builds everything once.
+RELEASE_GOALS := build demo soak gpu-test bundle install install-criu-wrapper
+export PROFILE ?= $(if $(filter $(RELEASE_GOALS),$(MAKECMDGOALS)),release,dev)
+BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 PREFIX ?= /usr/local
 # Where the CRIU on PATH looks for plugins unless it is told: `install` puts a link to ours there.
 CRIU_PLUGIN_DIR ?= $(shell criu=$$(command -v criu) && echo "$${criu%/*/*}/lib/criu")
@@ -33,7 +36,7 @@ OPENCL_PREEMPTIONS ?= 1
 USER_TESTS ?= a_kernel_with_unfinished restores_one_archive_twice dumps_twice namespaces_ run_passes ps_lists preempt_persistent
 
 # The tree that runs: what `install` copies and what the end-to-end tests use.
-export HETCKPT_STAGE := $(TARGET)/stage
+export HETCKPT_STAGE := $(TARGET)/$(if $(filter release,$(PROFILE)),stage,stage-$(PROFILE))
 export HETCKPT_PROGRAMS := $(TARGET)/e2e/programs
 export HETCKPT_PTX := $(TARGET)/e2e/ptx
 
@@ -64,7 +67,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test user-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test user-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -72,14 +75,17 @@ help: ## this list
 setup: ## install what is missing to build and test: LLVM 22, CRIU >= 4.2, nvcc 13.0
 	@e2e/setup/prepare.sh
 
-build: setup ## build everything and stage it in target/stage
-	$(CARGO) build --release --workspace --locked
-	@$(MAKE) --no-print-directory stage
+build: staged ## build everything and stage it in target/stage
+
+# The same by PROFILE.
+staged: setup
+	$(CARGO) build --profile $(PROFILE) --workspace --locked
+	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
 
 # Copies only what changed, so that a running server keeps its file.
 stage:
 	@for pair in $(STAGED); do \
-		built=$(RELEASE)/$${pair%%:*} staged=$(HETCKPT_STAGE)/$${pair#*:}; \
+		built=$(BUILT)/$${pair%%:*} staged=$(HETCKPT_STAGE)/$${pair#*:}; \
 		cmp -s "$$built" "$$staged" || install -D "$$built" "$$staged"; \
 	done
 	@install -D -m 644 $(ICD_FILE) $(HETCKPT_STAGE)/$(STAGED_ICD)
@@ -104,7 +110,7 @@ $(PTX): $(HETCKPT_PTX)/%.ptx: e2e/programs/%.cu $(PROGRAM_HEADERS)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -ptx -arch=compute_80 $< -o $@
 
-demo: build programs ## stop a program in mid-kernel, dump it, restore it, compare
+demo: staged programs ## stop a program in mid-kernel, dump it, restore it, compare
 	e2e/demo.sh
 
 test: ## the whole check, as CI runs it; it must leave the tree as it was
@@ -135,14 +141,14 @@ scripts: setup
 unit: setup ## unit, golden and property tests
 	$(CARGO) test --workspace --exclude hetckpt-e2e --locked
 
-e2e-test: build programs ## end-to-end tests with the real CRIU
-	$(CARGO) test --release -p hetckpt-e2e --locked --no-fail-fast
+e2e-test: staged programs ## end-to-end tests with the real CRIU
+	$(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --no-fail-fast
 
-user-test: build programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
+user-test: staged programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
 	e2e/as-user.sh functional $(USER_TESTS)
 
 # Generated OpenCL C on the second implementation too: `unit` runs it on the first.
-opencl-test: build programs ## generated OpenCL C on a second implementation; random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
+opencl-test: staged programs ## generated OpenCL C on a second implementation; random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
 	@e2e/setup/install-intel-opencl.sh
 	@if [ -d $(HETCKPT_CACHE)/intel-opencl/vendors ]; then \
 		echo "on Intel's OpenCL runtime for CPUs"; \
@@ -154,15 +160,15 @@ opencl-test: build programs ## generated OpenCL C on a second implementation; ra
 	fi
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh
 
-soak: build programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
-	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture preempt
+soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
+	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test functional -- --nocapture preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
-	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --release -p hetckpt-e2e --locked --test soak -- --nocapture
-	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
-	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --release -p hetckpt-e2e --locked --test migration -- --nocapture migrate_ --skip amid
+	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test soak -- --nocapture
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test migration -- --nocapture migrate_ --skip amid
 	@# CRIU 4.1 takes no TCP connections on newer kernels, with or without the plugin.
 	@e2e/setup/install-criu.sh --prefix $(HETCKPT_CACHE)/criu-oldest --min 4.1 --suites trixie
-	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --release -p hetckpt-e2e --locked --test functional -- --nocapture \
+	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test functional -- --nocapture \
 		plain_criu rpc_ beside_a images_of ordinary_program catches_a_kernel --skip tcp_connection
 
 # Coverage for libFuzzer, by options of the stable compiler.
@@ -184,11 +190,11 @@ fuzz: ## fuzz parsers of bytes from outside, FUZZ_SECONDS=N each (600); what cra
 			-print_final_stats=1 -artifact_prefix=e2e/fuzz/corpus/$(t)/ \
 			$(TARGET)/fuzz/corpus/$(t) e2e/fuzz/corpus/$(t) $(FUZZ_SEEDS_$(t)) &&) true
 
-gpu-test: build programs ## acceptance run and measurements on a machine with an NVIDIA GPU
+gpu-test: staged programs ## acceptance run and measurements on a machine with an NVIDIA GPU
 	$(CARGO) build --release -p hetckpt-devices --examples --locked
 	e2e/gpu/accept.sh
 
-bundle: build programs ## pack the above for a machine with a GPU and without toolchains
+bundle: staged programs ## pack the above for a machine with a GPU and without toolchains
 	$(CARGO) build --release -p hetckpt-devices --examples --locked
 	e2e/gpu/bundle.sh $(TARGET)/hetckpt-bundle.tar.xz
 
@@ -198,7 +204,7 @@ fmt: ## format the Rust sources
 clean: ## remove what was built; downloads stay in the cache
 	$(CARGO) clean
 
-install: build ## copy the stage to PREFIX (/usr/local), below DESTDIR, and link the plugin to where CRIU looks (CRIU_PLUGIN_DIR)
+install: staged ## copy the stage to PREFIX (/usr/local), below DESTDIR, and link the plugin to where CRIU looks (CRIU_PLUGIN_DIR)
 	@for pair in $(STAGED); do \
 		install -D -s "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
 	done

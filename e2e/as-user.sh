@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 user=${HETCKPT_E2E_USER:-nobody}
 target=${CARGO_TARGET_DIR:-target}
-stage=${HETCKPT_STAGE:-$target/stage}
+stage=${HETCKPT_STAGE:-$target/stage-dev}
 programs=${HETCKPT_PROGRAMS:-$target/e2e/programs}
 criu=${HETCKPT_CRIU:-${HETCKPT_CACHE:-$HOME/.cache/hetckpt}/criu/bin/criu}
 
@@ -47,7 +47,7 @@ chown -R "$user" "$copy/home" "$copy/state"
 
 status=0
 for suite in "${suites[@]}"; do
-	binary=$("${CARGO:-cargo}" test --release --locked -p hetckpt-e2e --test "$suite" --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p' | tail -1)
+	binary=$("${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --locked -p hetckpt-e2e --test "$suite" --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p' | tail -1)
 	cp "$binary" "$copy/$suite"
 	chmod a+rx "$copy/$suite"
 	as_user=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups)
