@@ -477,6 +477,11 @@ pub enum Op {
         /// Scope.
         scope: Scope,
     },
+    /// `nanosleep`: the thread waits for about so long.
+    Nanosleep {
+        /// Nanoseconds, 32 bits; up to a millisecond.
+        duration: Operand,
+    },
     /// Warp-level operation.
     Warp {
         /// Operation.

@@ -37,7 +37,9 @@ impl Op {
         let f = &mut f;
         match self {
             Op::Alu { srcs, .. } | Op::Pack { srcs, .. } => srcs.iter().for_each(|s| operand(s, f)),
-            Op::Mov { src, .. } | Op::Unpack { src, .. } | Op::Cvt { src, .. } => operand(src, f),
+            Op::Mov { src, .. } | Op::Unpack { src, .. } | Op::Cvt { src, .. } | Op::Nanosleep { duration: src } => {
+                operand(src, f);
+            }
             Op::AddrOf { addr, .. } | Op::Load { addr, .. } => address(addr, f),
             Op::ReadSpecial { .. } | Op::Membar { .. } => {}
             Op::Setp { a, b, combine, .. } => {
@@ -86,7 +88,7 @@ impl Op {
             Op::Unpack { dsts, .. } | Op::Load { dsts, .. } => dsts.iter().flatten().copied().for_each(f),
             Op::Atom { dst, .. } => dst.iter().copied().for_each(f),
             Op::Warp { dst, dst_pred, .. } => dst.iter().chain(dst_pred).copied().for_each(f),
-            Op::Store { .. } | Op::Membar { .. } => {}
+            Op::Store { .. } | Op::Membar { .. } | Op::Nanosleep { .. } => {}
             Op::Opaque { defs, .. } => defs.iter().copied().for_each(f),
         }
     }
@@ -96,7 +98,12 @@ impl Op {
     pub fn has_side_effect(&self) -> bool {
         matches!(
             self,
-            Op::Store { .. } | Op::Atom { .. } | Op::Membar { .. } | Op::Warp { .. } | Op::Opaque { .. }
+            Op::Store { .. }
+                | Op::Atom { .. }
+                | Op::Membar { .. }
+                | Op::Nanosleep { .. }
+                | Op::Warp { .. }
+                | Op::Opaque { .. }
         )
     }
 }

@@ -20,6 +20,9 @@ use crate::{strip_mine_loops, unroll_with_exits};
 /// the memory lets it: about this much longer where all threads of a GPU stream through memory.
 const MEMORY_WORK: u32 = 16;
 
+/// Instructions that a `nanosleep` counts for. It takes up to a millisecond, so that a loop that sleeps polls each time.
+const SLEEP_WORK: u32 = 1 << 20;
+
 /// A loop of the kernel; index into the [`Nest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoopId(pub usize);
@@ -140,16 +143,15 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
 
 /// What a block costs, in instructions: those that wait for memory take as long as many others.
 fn work_of(block: &BasicBlock) -> u32 {
-    let waits = |op: &Op| match op {
-        Op::Load { space, .. } | Op::Store { space, .. } | Op::Atom { space, .. } => {
-            matches!(space, Space::Global | Space::Generic)
+    let work = block.insts.iter().map(|inst| match &inst.op {
+        Op::Load { space, .. } | Op::Store { space, .. } | Op::Atom { space, .. }
+            if matches!(space, Space::Global | Space::Generic) =>
+        {
+            MEMORY_WORK
         }
-        _ => false,
-    };
-    let work = block
-        .insts
-        .iter()
-        .map(|inst| if waits(&inst.op) { MEMORY_WORK } else { 1 });
+        Op::Nanosleep { .. } => SLEEP_WORK,
+        _ => 1,
+    });
     work.fold(1, u32::saturating_add)
 }
 

@@ -61,6 +61,7 @@ filetests! {
     strip_mine_plain: "strip_mine_loops/plain",
     strip_mine_register_step: "strip_mine_loops/register_step",
     strip_mine_predicate_read_elsewhere: "strip_mine_loops/predicate_read_elsewhere",
+    strip_mine_a_loop_that_sleeps: "strip_mine_loops/sleeps",
     unroll_small_loop: "unroll_with_exits/small_loop",
     count_down_nest: "count_down/nest",
     count_down_irreducible_two_entries: "count_down_irreducible/two_entries",

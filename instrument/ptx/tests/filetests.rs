@@ -73,6 +73,7 @@ cases! {
     calls
     carry_chains
     async_copy
+    nanosleep
     globals
     printing
     rejected

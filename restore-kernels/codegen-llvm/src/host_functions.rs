@@ -2,6 +2,7 @@
 //! The functions that generated code may call: listed one by one, so that code from a snapshot can reach nothing else.
 
 use std::ffi::c_void;
+use std::time::Duration;
 
 macro_rules! c_functions {
     ($($name:ident)*) => {
@@ -29,6 +30,12 @@ extern "C" fn globaltimer() -> u64 {
         .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// PTX ISA, "nanosleep": at most a millisecond. Whoever waits for other threads lets them have the processor.
+extern "C" fn nanosleep(nanoseconds: u32) -> u64 {
+    std::thread::sleep(Duration::from_nanos(nanoseconds.min(1_000_000).into()));
+    0
+}
+
 /// Names and addresses.
 pub fn all() -> Vec<(&'static str, *const c_void)> {
     let mut functions: Vec<(&'static str, *const c_void)> = C_FUNCTIONS
@@ -36,5 +43,6 @@ pub fn all() -> Vec<(&'static str, *const c_void)> {
         .map(|&(name, function)| (name, function as *const c_void))
         .collect();
     functions.push(("hetckpt_globaltimer", globaltimer as *const c_void));
+    functions.push(("hetckpt_nanosleep", nanosleep as *const c_void));
     functions
 }

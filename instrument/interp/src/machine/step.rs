@@ -44,7 +44,7 @@ fn instruction(world: &mut World<'_>, block: &mut Block, thread: usize, inst: &I
         Op::Load { .. } => access::load(world, block, thread, &inst.op),
         Op::Store { .. } => access::store(world, block, thread, &inst.op),
         Op::Atom { .. } => atomic::atom(world, block, thread, &inst.op),
-        Op::Membar { .. } | Op::Warp { .. } => Ok(()),
+        Op::Membar { .. } | Op::Nanosleep { .. } | Op::Warp { .. } => Ok(()),
         Op::Opaque { text, .. } => Err(Error::Unsupported(text.clone())),
         Op::ReadSpecial { dst, special } => {
             let value = special::read(world, block.linear, thread, *special);

@@ -57,6 +57,7 @@ pub(super) fn print(out: &mut String, inst: &Inst) {
             write!(out, "cvt.{d}.{s}{} {dst}, {}", mods_text(*mods), OperandText(*src))
         }
         Op::Load { .. } | Op::Store { .. } | Op::Atom { .. } | Op::Membar { .. } => memory(out, &inst.op),
+        Op::Nanosleep { duration } => write!(out, "nanosleep {}", OperandText(*duration)),
         Op::Warp { .. } => warp(out, &inst.op),
         Op::Opaque { text, uses, defs } => {
             write!(

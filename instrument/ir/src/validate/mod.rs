@@ -30,6 +30,7 @@ mod tests;
 use crate::entity::{BbId, Span};
 use crate::inst::{Inst, Op};
 use crate::kernel::Kernel;
+use crate::types::Type;
 pub use error::{Rule, ValidationError};
 use operand::Operands;
 
@@ -102,6 +103,7 @@ fn instruction(kernel: &Kernel, inst: &Inst) -> Result<(), Rule> {
         Op::Setp { .. } | Op::Set { .. } | Op::Selp { .. } => arithmetic::compare(operands, &inst.op),
         Op::Cvt { .. } => arithmetic::convert(operands, &inst.op),
         Op::AddrOf { .. } | Op::Load { .. } | Op::Store { .. } | Op::Atom { .. } => memory::access(operands, &inst.op),
+        Op::Nanosleep { duration } => operands.source(*duration, Type::U32),
         Op::Warp { .. } => meeting::warp(operands, &inst.op),
         Op::Membar { .. } | Op::Opaque { .. } => Ok(()),
     }

@@ -293,11 +293,14 @@ impl Generator {
                 addr: self.address(),
                 srcs: self.some(2, Self::operand),
             },
-            14 => match self.bool() {
-                true => Op::Membar {
+            14 => match self.below(3) {
+                0 => Op::Membar {
                     scope: self.pick::<Scope>("cta gpu sys"),
                 },
-                false => Op::Opaque {
+                1 => Op::Nanosleep {
+                    duration: self.operand(),
+                },
+                _ => Op::Opaque {
                     text: self.text(),
                     uses: self.some(3, Self::reg),
                     defs: self.some(3, Self::reg),

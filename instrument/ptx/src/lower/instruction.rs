@@ -1,10 +1,13 @@
 //! Opcode → family. One line per opcode group; the families' files know the rest.
 
-use hetckpt_ir::inst::AluOp;
+use hetckpt_ir::inst::{AluOp, Op};
+use hetckpt_ir::types::Type;
 
 use crate::ast::Instruction;
 use crate::error::Reason;
+use crate::lower::arithmetic::check_type;
 use crate::lower::kernel::KernelLowering;
+use crate::lower::modifiers::ModifierList;
 use crate::lower::{arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, memory, moves, warp};
 
 /// Lowers one instruction.
@@ -60,7 +63,8 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "ld" | "ldu" => memory::load(k, inst),
         "st" => memory::store(k, inst),
         "membar" | "fence" => memory::fence(k, inst),
-        "prefetch" | "prefetchu" | "applypriority" | "nanosleep" => Ok(()),
+        "prefetch" | "prefetchu" | "applypriority" => Ok(()),
+        "nanosleep" => nanosleep(k, inst),
         "atom" => atomic::atom(k, inst, true),
         "red" => atomic::atom(k, inst, false),
         "shfl" => warp::shuffle(k, inst),
@@ -81,6 +85,18 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "brx" => Err(Reason::Family("indirect branches")),
         _ => Err(Reason::Instruction),
     }
+}
+
+/// PTX ISA, "nanosleep".
+fn nanosleep<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let ty = list.ty()?;
+    list.finish()?;
+    check_type(ty, &[&[Type::U32]])?;
+    let [duration] = operands(inst, "1")?;
+    let duration = k.value(duration, Type::U32)?;
+    k.emit(Op::Nanosleep { duration });
+    Ok(())
 }
 
 /// Exactly `N` operands.

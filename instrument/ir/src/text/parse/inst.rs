@@ -54,6 +54,9 @@ pub(super) fn op(line: &mut Line<'_>, scope: &Scope) -> Result<Op, ParseError> {
         "membar" => Ok(Op::Membar {
             scope: line.suffix("a scope: .cta, .gpu or .sys")?,
         }),
+        "nanosleep" => Ok(Op::Nanosleep {
+            duration: operand(line, scope)?,
+        }),
         "warp" => warp(line, scope),
         "opaque" => opaque(line, scope),
         name => match AluOp::from_text_name(name) {

@@ -81,6 +81,11 @@ fn write_op(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
             f.put("fence seq_cst");
             Ok(())
         }
+        Op::Nanosleep { duration } => {
+            let duration = f.read(*duration, Type::U32);
+            f.call("i64", "hetckpt_nanosleep", &[format!("i32 {duration}")]);
+            Ok(())
+        }
         Op::Warp { .. } => Err(unsupported(inst, "a warp-level operation in the middle of a region")),
         Op::Opaque { text, .. } => Err(CodegenError::Opaque {
             text: text.clone(),

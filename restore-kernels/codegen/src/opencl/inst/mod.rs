@@ -86,6 +86,8 @@ impl Writer<'_> {
             } => self.convert((*dst_ty, *src_ty), *mods, *dst, *src)?,
             Op::Load { .. } | Op::Store { .. } | Op::Membar { .. } => self.memory(op)?,
             Op::Atom { .. } => self.atomic(op)?,
+            // OpenCL C has no way to wait.
+            Op::Nanosleep { .. } => {}
             // After the probe pass they stand alone, in blocks that regions end at.
             Op::Warp { .. } => return Err(self.malformed("warp-level operation")),
             Op::Opaque { text, .. } => return Err(self.no_form(format!("`{text}`"))),

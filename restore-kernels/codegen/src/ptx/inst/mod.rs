@@ -59,6 +59,10 @@ impl Writer<'_> {
             Op::Load { .. } | Op::Store { .. } | Op::Atom { .. } | Op::Membar { .. } => {
                 self.memory(&guard, &inst.op)?
             }
+            Op::Nanosleep { duration } => {
+                let duration = self.operand(Type::U32, *duration);
+                self.line(format_args!("{guard}nanosleep.u32 {duration}"));
+            }
             Op::Warp { .. } => self.warp(&guard, &inst.op)?,
             Op::Opaque { text, uses, defs } => {
                 // The longest number first, so that `$1` does not take the head of `$12`.
