@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "spin_work.h"
+#include "paced_work.h"
 
 static const Arguments *arguments_ptr;
 static std::atomic<uint32_t> threads_failed;
@@ -24,7 +24,7 @@ static void *run(void *argument)
     Worker &worker = *static_cast<Worker *>(argument);
     const Arguments &arguments = *arguments_ptr;
     const uint32_t way = worker.number % 9;
-    SpinWork work(worker.number, arguments["blocks"], arguments["iterations"]);
+    PacedWork work(worker.number, arguments["blocks"], arguments["iterations"]);
     cudaStream_t stream;
     cudaEvent_t event;
     CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
                                {"send-mib", 48, 1, 1024, "what the thread that sends much sends in each round"},
                                {"burst", 2000, 1, UINT32_MAX, "launches of the thread that launches in bursts"},
                                {"blocks", 8, 1, 1u << 20, "thread blocks"},
-                               {"iterations", 10000, 0, UINT64_MAX, "steps of each thread of a block in a launch"}});
+                               {"iterations", 10, 0, UINT64_MAX, "steps of each thread of a block in a launch"}});
     arguments_ptr = &arguments;
     std::vector<Worker> workers(arguments["threads"]);
     std::vector<pthread_t> threads(workers.size());

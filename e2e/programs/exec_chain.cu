@@ -1,7 +1,7 @@
 // Runs a kernel and then replaces itself by exec, time and again: each time the process has a new device server.
 #include <unistd.h>
 
-#include "spin_work.h"
+#include "paced_work.h"
 
 int main(int argc, char **argv)
 {
@@ -9,9 +9,9 @@ int main(int argc, char **argv)
                               {{"execs", 3, 0, 1000, "how often it is still to do so"},
                                {"wait", 1, 0, 1, "0: replaces itself while its kernel still runs"},
                                {"blocks", 16, 1, 1u << 20, "thread blocks"},
-                               {"iterations", 10000, 0, UINT64_MAX, "steps of each thread"}});
+                               {"iterations", 10, 0, UINT64_MAX, "steps of each thread"}});
     const uint64_t execs = arguments["execs"];
-    SpinWork work(static_cast<uint32_t>(execs), arguments["blocks"], arguments["iterations"]);
+    PacedWork work(static_cast<uint32_t>(execs), arguments["blocks"], arguments["iterations"]);
     work.launch(nullptr);
     arguments.progress("launched", execs);
     Digest digest;

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "spin_work.h"
+#include "paced_work.h"
 
 static void wait_ms(uint64_t milliseconds)
 {
@@ -35,7 +35,7 @@ static bool is_refused(void *parents_memory, const std::vector<uint32_t> &host, 
             fprintf(stderr, "call %zu in the child gave %d (%s)\n", i, results[i], cudaGetErrorString(results[i]));
             is_refused = false;
         }
-    spin<<<1, 1, 0, stream>>>(nullptr, 1);
+    paced<<<1, 1, 0, stream>>>(nullptr, 1);
     return is_refused && cudaGetLastError() == cudaErrorInitializationError;
 }
 
@@ -48,8 +48,8 @@ int main(int argc, char **argv)
                                {"forks", 1, 0, 1, "0: no children"},
                                {"blocks", 16, 1, 1u << 20, "thread blocks"},
                                {"launches", 4, 1, UINT32_MAX, "launches"},
-                               {"iterations", 10000, 0, UINT64_MAX, "steps of each thread in a launch"}});
-    SpinWork work(0, arguments["blocks"], arguments["iterations"]);
+                               {"iterations", 10, 0, UINT64_MAX, "steps of each thread in a launch"}});
+    PacedWork work(0, arguments["blocks"], arguments["iterations"]);
     uint32_t *pinned = nullptr;
     CHECK_CUDA(cudaMallocHost(&pinned, 4096));
     pinned[0] = 42;

@@ -2,8 +2,7 @@
 // then checks every word: for measuring how long dump and restore take.
 #include <algorithm>
 
-#include "program.h"
-#include "xorshift.h"
+#include "paced_work.h"
 
 // The word that belongs at `index`: a bijective mix, so no two words are equal and there is nothing to compress.
 __host__ __device__ inline uint64_t word_at(uint64_t index)
@@ -52,13 +51,16 @@ int main(int argc, char **argv)
                                {"mib", 64, 1, 1u << 20, "MiB of device memory"},
                                {"host-mib", 0, 0, 1u << 20, "MiB of the program's own memory"},
                                {"chunks", 4, 1, 1024, "allocations that share it"},
-                               {"blocks", 64, 1, 1u << 20, "thread blocks of 128 threads of the long kernel"},
+                               {"blocks", 64, 1, 1u << 20, "thread blocks of the long kernel"},
+                               {"sleeps", 0, 0, 1, "1: its threads, 2 a block, sleep 0.1 ms after each step; 0: 128 threads, no sleep"},
                                {"iterations", 10000, 0, UINT64_MAX, "steps of each thread of the long kernel"}});
     const uint64_t mib = arguments["gib"] ? arguments["gib"] * 1024 : arguments["mib"];
     const uint64_t num_chunks = arguments["chunks"], iterations = arguments["iterations"];
     const uint64_t words_per_chunk = std::max<uint64_t>((mib << 20) / sizeof(uint64_t) / num_chunks, 1);
     const uint32_t spin_blocks = arguments["blocks"];
-    constexpr uint32_t BLOCKS = 1024, THREADS = 256, SPIN_THREADS = 128;
+    const bool sleeps = arguments["sleeps"];
+    const uint32_t spin_threads = sleeps ? PacedWork::THREADS : 128;
+    constexpr uint32_t BLOCKS = 1024, THREADS = 256;
 
     std::vector<uint64_t> host((arguments["host-mib"] << 20) / sizeof(uint64_t));
     for (uint64_t i = 0; i < host.size(); ++i)
@@ -73,11 +75,11 @@ int main(int argc, char **argv)
     CHECK_CUDA(cudaDeviceSynchronize());
     arguments.progress("filled MiB:", mib);
 
-    std::vector<uint32_t> start(spin_blocks * SPIN_THREADS);
+    std::vector<uint32_t> start(spin_blocks * spin_threads);
     for (uint32_t i = 0; i < start.size(); ++i)
         start[i] = xorshift32_seed(i);
     DeviceArray<uint32_t> device_states(start);
-    spin<<<spin_blocks, SPIN_THREADS>>>(device_states.get(), iterations);
+    (sleeps ? paced : spin)<<<spin_blocks, spin_threads>>>(device_states.get(), iterations);
     CHECK_LAUNCH();
     arguments.progress("launched");
     const std::vector<uint32_t> states = device_states.to_host();

@@ -1,31 +1,36 @@
-// A piece of work that several programs share: xorshift steps in registers, checked against a jump of the same length.
+// A piece of work that several programs share: xorshift steps in registers, checked against a jump of the same length. Its threads
+// sleep between their steps, so that it takes as long on a busy machine and leaves the processor to others.
 #pragma once
 
 #include "program.h"
 #include "xorshift.h"
 
-__global__ void spin(uint32_t *states, uint64_t iterations)
+constexpr uint32_t SLEEP_NANOSECONDS = 100000;
+
+__global__ void paced(uint32_t *states, uint64_t iterations)
 {
     const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t state = states[thread];
-    for (uint64_t pass = 0; pass < iterations; ++pass)
+    for (uint64_t pass = 0; pass < iterations; ++pass) {
         state = xorshift32(state);
+        __nanosleep(SLEEP_NANOSECONDS);
+    }
     states[thread] = state;
 }
 
-// One launch of `spin` on its own stretch of seeds, so that no two pieces of work have the same result.
-class SpinWork {
+// One launch of `paced` on its own stretch of seeds, so that no two pieces of work have the same result.
+class PacedWork {
   public:
-    static constexpr uint32_t THREADS = 128;
+    static constexpr uint32_t THREADS = 2;
 
-    SpinWork(uint32_t number, uint32_t blocks, uint64_t iterations)
+    PacedWork(uint32_t number, uint32_t blocks, uint64_t iterations)
         : iterations_(iterations), start_(make_start(number, blocks)), device_(start_)
     {
     }
 
     void launch(cudaStream_t stream)
     {
-        spin<<<static_cast<uint32_t>(start_.size() / THREADS), THREADS, 0, stream>>>(device_.get(), iterations_);
+        paced<<<static_cast<uint32_t>(start_.size() / THREADS), THREADS, 0, stream>>>(device_.get(), iterations_);
         CHECK_LAUNCH();
         ++launches_;
     }

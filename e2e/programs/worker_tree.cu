@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "spin_work.h"
+#include "paced_work.h"
 
 // What a worker reports.
 struct Report {
@@ -71,7 +71,7 @@ static bool collect(const Child &child, Digest &digest)
 // Work of this process, cut into launches of which several are queued at a time.
 static bool work(uint32_t number, const Arguments &arguments, Digest &digest)
 {
-    SpinWork work(number, arguments["blocks"], arguments["iterations"]);
+    PacedWork work(number, arguments["blocks"], arguments["iterations"]);
     for (uint32_t launch = 0; launch < arguments["launches"]; ++launch)
         work.launch(nullptr);
     arguments.progress("launched", number);
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
                                {"adopts", 0, 0, 1, "1: the parent adopts orphans (PR_SET_CHILD_SUBREAPER)"},
                                {"blocks", 16, 1, 1u << 20, "thread blocks"},
                                {"launches", 4, 1, UINT32_MAX, "launches of each worker"},
-                               {"iterations", 10000, 0, UINT64_MAX, "steps of each thread in a launch"}});
+                               {"iterations", 10, 0, UINT64_MAX, "steps of each thread in a launch"}});
     if (arguments["adopts"] && prctl(PR_SET_CHILD_SUBREAPER, 1))
         return EXIT_ERROR;
     // Idle ones first: the others would hold a copy of the pipe that ends them.

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::program::SPIN;
+use crate::program::PACED;
 use crate::sandbox::{Sandbox, is_gone};
 
 /// Exit codes of a program that a killed CRIU has left in code that it had injected: a trap, a fault, or a broken
@@ -101,7 +101,7 @@ pub fn wait_until_only_left_by_criu(sandbox: &Sandbox, limit: Duration) -> Resul
 /// The program that all of this is tried on.
 fn spinning(processes: &[i32]) -> Option<i32> {
     let mut there = processes.iter().copied();
-    there.find(|&pid| has_name(pid, SPIN.name) && !is_gone(pid))
+    there.find(|&pid| has_name(pid, PACED.name) && !is_gone(pid))
 }
 
 /// Of several, the one that was started last.

@@ -1,12 +1,12 @@
 //! How long each program must be told to work so that its kernels are in flight for a second or so on this machine.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::baseline_file;
 use crate::hetckpt::PATIENCE;
 use crate::installation::Installation;
 use crate::job::Job;
@@ -77,8 +77,8 @@ pub fn until_long_enough<T>(
     bail!("{} keeps ending too early", program.name)
 }
 
-/// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once in this process,
-/// at a length found now or in an earlier run.
+/// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once for this build of it and of
+/// what runs it, now or in an earlier run of the tests.
 ///
 /// # Errors
 /// If the program does not pass its own check.
@@ -91,29 +91,30 @@ pub fn baseline(program: &Program) -> Result<Baseline> {
 /// # Errors
 /// As [`baseline`].
 pub fn baseline_on(device: &str, program: &Program) -> Result<Baseline> {
-    static FOUND: Mutex<BTreeMap<(String, String), Baseline>> = Mutex::new(BTreeMap::new());
-    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    type Slot = Arc<Mutex<Option<Baseline>>>;
+    static SLOTS: Mutex<BTreeMap<(String, String), Slot>> = Mutex::new(BTreeMap::new());
     let key = (device.to_owned(), format!("{program:?}"));
-    if let Some(baseline) = found.get(&key) {
+    let slot = {
+        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(key).or_default())
+    };
+    // Other programs are measured meanwhile, this one only once.
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(baseline) = &*slot {
         return Ok(baseline.clone());
     }
-    let baseline = find_baseline(device, program)?;
-    found.insert(key, baseline.clone());
-    Ok(baseline)
-}
-
-fn find_baseline(device: &str, program: &Program) -> Result<Baseline> {
     let wanted = wanted(program);
-    let key = format!("{} {device} {} ms of kernels", program.name, wanted.as_millis());
-    if let Some(length) = known().get(&key).copied() {
-        let run = uninterrupted_on(device, program, length)?;
-        if is_good(run.kernels, wanted) {
-            return Ok(run);
+    let kept = baseline_file::Key::new(device, program, wanted)?;
+    let baseline = match kept.read() {
+        Some(baseline) => baseline,
+        None => {
+            let baseline = calibrate(device, program, wanted)?;
+            kept.write(&baseline)?;
+            baseline
         }
-    }
-    let run = calibrate(device, program, wanted)?;
-    remember(&key, run.length)?;
-    Ok(run)
+    };
+    *slot = Some(baseline.clone());
+    Ok(baseline)
 }
 
 /// Runs `program` uninterrupted at `length`.
@@ -153,10 +154,10 @@ fn uninterrupted_on(device: &str, program: &Program, length: u64) -> Result<Base
     })
 }
 
-/// Lengthens the run until its kernels can be seen well, then takes the proportion.
+/// Lengthens the run until its kernels can be seen well, then takes the proportion. The first run translates the kernels, which would
+/// count as theirs: it never has the last word.
 fn calibrate(device: &str, program: &Program, wanted: Duration) -> Result<Baseline> {
     let mut length = program.shortest;
-    // The first run translates the kernels, which would count as theirs.
     uninterrupted_on(device, program, length)?;
     for _ in 0..20 {
         let run = uninterrupted_on(device, program, length)?;
@@ -180,23 +181,4 @@ fn calibrate(device: &str, program: &Program, wanted: Duration) -> Result<Baseli
         program.name,
         wanted
     )
-}
-
-/// Lengths found by earlier runs.
-fn known() -> BTreeMap<String, u64> {
-    let text = fs::read(file()).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
-}
-
-fn file() -> std::path::PathBuf {
-    Installation::get().state.join("calibration.json")
-}
-
-fn remember(key: &str, length: u64) -> Result<()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock();
-    let mut all = known();
-    all.insert(key.to_owned(), length);
-    fs::create_dir_all(&Installation::get().state)?;
-    fs::write(file(), serde_json::to_vec_pretty(&all)?).context("cannot keep the calibration")
 }

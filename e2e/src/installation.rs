@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -174,9 +174,21 @@ impl Requirement {
         devices.into_iter().any(is_opencl).then_some(Self::OpenclDevice)
     }
 
-    /// Why it is not met here, if so.
+    /// Why it is not met here, if so. Looked at once for all tests.
     #[must_use]
     pub fn missing(self) -> Option<String> {
+        static LOOKED_AT: Mutex<Vec<(Requirement, Option<String>)>> = Mutex::new(Vec::new());
+        let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = looked_at.iter().find(|(requirement, _)| *requirement == self);
+        if let Some((_, missing)) = known {
+            return missing.clone();
+        }
+        let missing = self.look();
+        looked_at.push((self, missing.clone()));
+        missing
+    }
+
+    fn look(self) -> Option<String> {
         let installation = Installation::get();
         match self {
             Self::Privileges => cannot_isolate().map(|why| format!("needs root, or user namespaces: {why}")),
@@ -189,7 +201,7 @@ impl Requirement {
                 Some(folder) => Some(format!("{} holds no {CUDA_PLUGIN}", folder.display())),
                 None => Some("CRIU was installed without its own plugins".to_owned()),
             },
-            Self::Programs if installation.programs.join("spin").is_file() => None,
+            Self::Programs if installation.programs.join("paced").is_file() => None,
             Self::Programs => Some(format!(
                 "{} holds no programs (needs nvcc)",
                 installation.programs.display()

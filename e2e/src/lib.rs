@@ -14,6 +14,7 @@ pub mod hetckpt;
 pub mod job;
 pub mod outside;
 pub mod calibration;
+mod baseline_file;
 pub mod plain_criu;
 pub mod criu_rpc;
 pub mod actors;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::hetckpt::{self, PATIENCE};
 use crate::installation::Installation;
 use crate::process::Running;
-use crate::program::SPIN;
+use crate::program::PACED;
 use crate::sandbox::Sandbox;
 
 /// A shell with `script` under `hetckpt run`, with a kernel running in a process below it, the shell's first job. Gives whoever stands in for it,
@@ -38,8 +38,11 @@ pub fn start(sandbox: &Sandbox, script: &str, stdout: Option<OwnedFd>) -> Result
     command.args(["-c", &format!("exec \"$@\" {redirection}"), "bash"]);
     command.arg(Installation::get().hetckpt());
     command.args(["run", "--device", &Installation::from_device(), "--pid-file"]);
-    let spin = Installation::get().programs.join(SPIN.name);
-    let script = format!("'{}' --iterations 1000000000000 >/dev/null &\n{script}", spin.display());
+    let paced = Installation::get().programs.join(PACED.name);
+    let script = format!(
+        "'{}' --iterations 1000000000000 >/dev/null &\n{script}",
+        paced.display()
+    );
     command.arg(&pid_file).args(["--", "bash", "-c", &script]);
     // A folder that other nodes have too.
     command.current_dir("/");

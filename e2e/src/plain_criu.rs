@@ -12,7 +12,7 @@ use crate::calibration::Baseline;
 use crate::hetckpt::PATIENCE;
 use crate::installation::Installation;
 use crate::process::{Outcome, Running};
-use crate::program::SPIN;
+use crate::program::PACED;
 use crate::sandbox::{Sandbox, is_gone};
 
 /// A program started with nothing but the shim on its library path, writing to the files `out` and `err`.
@@ -102,20 +102,20 @@ pub fn wait_for_kernel(sandbox: &Sandbox) -> Result<()> {
     Ok(())
 }
 
-/// The command line of [`SPIN`] that tells when it has launched its kernel.
+/// The command line of [`PACED`] that tells when it has launched its kernel.
 #[must_use]
-pub fn spin(length: u64) -> Vec<OsString> {
-    let mut command = SPIN.command(length);
+pub fn paced(length: u64) -> Vec<OsString> {
+    let mut command = PACED.command(length);
     command.push("--progress".into());
     command
 }
 
-/// [`SPIN`] of the given length, once its kernel runs.
+/// [`PACED`] of the given length, once its kernel runs.
 ///
 /// # Errors
 /// As [`Program::start`].
-pub fn start_spin(sandbox: &Sandbox, length: u64) -> Result<Program> {
-    Program::start(sandbox, &spin(length))
+pub fn start_paced(sandbox: &Sandbox, length: u64) -> Result<Program> {
+    Program::start(sandbox, &paced(length))
 }
 
 /// `criu VERB` with the image folder `images` of the sandbox and the plugins of `folder`.

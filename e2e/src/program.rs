@@ -92,13 +92,21 @@ pub const SPIN: Program = Program {
     ..program("spin", "iterations", 10_000)
 };
 
-/// [`SPIN`] beside a little device memory.
+/// One kernel whose threads sleep between their steps: it takes as long beside other work as by itself, and leaves the processor to
+/// that. For tests that want a kernel in flight, and do not care what it computes.
+pub const PACED: Program = Program {
+    longest: u64::MAX,
+    lasts: 2,
+    ..program("paced", "iterations", 20)
+};
+
+/// A kernel like that of [`PACED`] beside a little device memory.
 pub const MEMORY_HOG: Program = with(
     Program {
         longest: u64::MAX,
-        ..program("memory_hog", "iterations", 10_000)
+        ..program("memory_hog", "iterations", 20)
     },
-    &["--mib", "8"],
+    &["--mib", "8", "--sleeps", "1"],
 );
 
 /// Kernels that print.

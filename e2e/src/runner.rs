@@ -1,6 +1,5 @@
-//! Runs tests one after another and says of each, by name, whether it passed, failed or was skipped, and why.
-//!
-//! The built-in harness can neither skip a test at run time nor limit its time; both matter here.
+//! Runs end-to-end tests side by side, most of which wait most of the time, and then one by one those that must have the machine to
+//! themselves. `libtest_mimic` runs and reports; here is what it has not: requirements, a limit of time, what a test is given.
 
 #![allow(
     clippy::print_stdout,
@@ -14,6 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::installation::Requirement;
 use crate::random::{Random, seed};
@@ -22,26 +22,30 @@ use crate::user;
 
 /// Time after which a test has failed, and whatever it started is killed.
 const LIMIT: Duration = Duration::from_secs(300);
+/// Tests at a time for each processor: programs sleep or wait for CRIU's system calls more than they compute.
+const SLOTS_PER_PROCESSOR: usize = 3;
 
 /// What a test does.
-type Body = dyn Fn(&mut Context) -> Result<()>;
+type Body = dyn Fn(&mut Context) -> Result<()> + Send;
 
 /// A test.
 pub struct Test {
     name: String,
     needs: Vec<Requirement>,
     limit: Duration,
+    is_alone: bool,
     body: Box<Body>,
 }
 
 impl Test {
     /// A test that needs what every dump needs.
-    pub fn new(name: impl Into<String>, body: impl Fn(&mut Context) -> Result<()> + 'static) -> Self {
+    pub fn new(name: impl Into<String>, body: impl Fn(&mut Context) -> Result<()> + Send + 'static) -> Self {
         let needs = vec![Requirement::Privileges, Requirement::Criu, Requirement::Programs];
         Self {
             name: name.into(),
             needs,
             limit: LIMIT,
+            is_alone: false,
             body: Box::new(body),
         }
     }
@@ -66,6 +70,22 @@ impl Test {
         self.limit = LIMIT * times.max(1);
         self
     }
+
+    /// Runs while no other test does: because it measures, or looks at what all tests share.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.is_alone = true;
+        self
+    }
+
+    fn into_trial(self, seed: u64) -> Trial {
+        Trial::ignorable_test(self.name.clone(), move || {
+            if let Some(reason) = self.needs.iter().find_map(|need| need.missing()) {
+                return Ok(Completion::ignored_with(reason));
+            }
+            run(&self, seed).map(|()| Completion::Completed).map_err(Failed::from)
+        })
+    }
 }
 
 /// What a running test has.
@@ -78,19 +98,20 @@ pub struct Context {
 }
 
 impl Context {
-    /// Prints a line below the test's name.
+    /// Prints a line that begins with the test's name.
     pub fn note(&self, text: impl AsRef<str>) {
         println!("    {}: {}", self.name, text.as_ref());
     }
 }
 
-/// What the command line asks for.
+/// What the command line asks for. `libtest_mimic` takes one part of a name only.
 #[derive(Default)]
 struct Selection {
     filters: Vec<String>,
     skip: Vec<String>,
     exact: bool,
     list: bool,
+    slots: Option<usize>,
 }
 
 impl Selection {
@@ -102,7 +123,8 @@ impl Selection {
                 "--exact" => selection.exact = true,
                 "--list" => selection.list = true,
                 "--skip" => selection.skip.extend(arguments.next()),
-                "--test-threads" | "--format" | "--color" => drop(arguments.next()),
+                "--test-threads" => selection.slots = arguments.next().and_then(|number| number.parse().ok()),
+                "--format" | "--color" => drop(arguments.next()),
                 // Those of the built-in harness that change nothing here.
                 flag if flag.starts_with('-') => {}
                 filter => selection.filters.push(filter.to_owned()),
@@ -121,65 +143,55 @@ impl Selection {
         };
         !self.skip.iter().any(matches) && (self.filters.is_empty() || self.filters.iter().any(matches))
     }
+
+    /// Tests at a time.
+    fn slots(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.slots.unwrap_or_else(|| processors() * SLOTS_PER_PROCESSOR)
+    }
 }
 
-/// Runs those of `tests` that the command line names.
+/// Runs those tests of the `suites` that the command line names. A test is called by its suite and its own name.
 #[must_use]
-pub fn main(tests: Vec<Test>) -> ExitCode {
+pub fn main(suites: Vec<(&str, Vec<Test>)>) -> ExitCode {
     let selection = Selection::from_arguments();
-    let tests: Vec<Test> = tests.into_iter().filter(|test| selection.takes(&test.name)).collect();
-    if selection.list {
-        tests.iter().for_each(|test| println!("{}: test", test.name));
-        return ExitCode::SUCCESS;
-    }
+    let named = suites.into_iter().flat_map(|(suite, tests)| {
+        tests.into_iter().map(move |test| Test {
+            name: format!("{suite}::{}", test.name),
+            ..test
+        })
+    });
+    let tests = named.filter(|test| selection.takes(&test.name));
+    let (alone, together): (Vec<Test>, Vec<Test>) = tests.partition(|test| test.is_alone);
     if let Err(error) = user::find() {
         eprintln!("{error:#}");
         return ExitCode::FAILURE;
     }
     let seed = seed();
-    println!("\nrunning {} tests, HETCKPT_SEED={seed}", tests.len());
-    let (mut passed, mut skipped, mut failed) = (0, vec![], vec![]);
-    for test in &tests {
-        if let Some(reason) = test.needs.iter().find_map(|need| need.missing()) {
-            println!("test {} ... skipped: {reason}", test.name);
-            skipped.push(test.name.as_str());
+    println!("HETCKPT_SEED={seed}");
+    let mut has_failed = false;
+    for (tests, slots) in [(together, selection.slots()), (alone, 1)] {
+        if tests.is_empty() {
             continue;
         }
-        let started = Instant::now();
-        match run(test, seed) {
-            Ok(()) => {
-                println!("test {} ... ok ({:.1} s)", test.name, started.elapsed().as_secs_f64());
-                passed += 1;
-            }
-            Err(report) => {
-                println!(
-                    "test {} ... FAILED ({:.1} s)\n{report}",
-                    test.name,
-                    started.elapsed().as_secs_f64()
-                );
-                failed.push(test.name.as_str());
-            }
-        }
+        let arguments = Arguments {
+            list: selection.list,
+            test_threads: Some(slots),
+            ..Arguments::default()
+        };
+        let trials = tests.into_iter().map(|test| test.into_trial(seed)).collect();
+        has_failed |= libtest_mimic::run(&arguments, trials).has_failed();
     }
-    for (what, names) in [("skipped", &skipped), ("failed", &failed)] {
-        if !names.is_empty() {
-            println!("\n{what}: {}", names.join(", "));
-        }
-    }
-    println!(
-        "\ntest result: {passed} passed, {} failed, {} skipped",
-        failed.len(),
-        skipped.len()
-    );
-    if failed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
+    if has_failed {
         ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     }
 }
 
 /// Runs one test; what it left running is killed, also when its time is up.
 fn run(test: &Test, seed: u64) -> Result<(), String> {
+    let started = Instant::now();
     let sandbox = Sandbox::new().map_err(|error| format!("{error:#}"))?;
     let random = Random::for_test(seed, &test.name);
     let mut context = Context {
@@ -203,7 +215,10 @@ fn run(test: &Test, seed: u64) -> Result<(), String> {
         result
     });
     let report = match result {
-        Ok(Ok(())) => return Ok(()),
+        Ok(Ok(())) => {
+            context.note(format!("{:.1} s", started.elapsed().as_secs_f64()));
+            return Ok(());
+        }
         // Each cause on its own line; a backtrace would only lead into this file.
         Ok(Err(error)) => error
             .chain()
@@ -213,7 +228,8 @@ fn run(test: &Test, seed: u64) -> Result<(), String> {
         Err(_) => "it panicked (see above)".to_owned(),
     };
     Err(format!(
-        "{report}\nrepeat with HETCKPT_SEED={seed}\n{}",
+        "{report}\nafter {:.1} s; repeat with HETCKPT_SEED={seed}\n{}",
+        started.elapsed().as_secs_f64(),
         context.sandbox.logs()
     ))
 }

@@ -9,10 +9,10 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{self, SPIN};
+use hetckpt_e2e::program::{self, PACED};
 use hetckpt_e2e::runner::{Context, Test};
 
-use crate::ensure_failure;
+use super::ensure_failure;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -29,8 +29,8 @@ pub fn tests() -> Vec<Test> {
 
 /// An archive of a program in mid-kernel.
 fn good_archive(context: &Context) -> Result<PathBuf> {
-    let length = calibration::baseline(&SPIN)?.length;
-    let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
+    let length = calibration::baseline(&PACED)?.length;
+    let mut job = Job::start(&context.sandbox, &PACED.command(length))?;
     job.wait_for_kernel()?;
     Ok(job.dump()?.archive)
 }

@@ -10,14 +10,14 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{Program, SPIN, TEN};
+use hetckpt_e2e::program::{PACED, Program, TEN};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::dump_faults::script;
-use crate::ensure_failure;
+use super::dump_faults::script;
+use super::ensure_failure;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -74,7 +74,7 @@ fn kill_server(context: &Context, program: &Program) -> Result<()> {
 }
 
 fn server_dies_while_a_kernel_runs(context: &mut Context) -> Result<()> {
-    kill_server(context, &SPIN)
+    kill_server(context, &PACED)
 }
 
 fn server_dies_amid_many_launches(context: &mut Context) -> Result<()> {
@@ -102,12 +102,12 @@ fn ensure_server_leaves(context: &Context, job: Job<'_>, server: i32) -> Result<
 }
 
 fn program_is_killed(context: &mut Context) -> Result<()> {
-    let (job, server) = start_endless(context, &SPIN)?;
+    let (job, server) = start_endless(context, &PACED)?;
     ensure_server_leaves(context, job, server)
 }
 
 fn restored_program_is_killed(context: &mut Context) -> Result<()> {
-    let (job, _) = start_endless(context, &SPIN)?;
+    let (job, _) = start_endless(context, &PACED)?;
     let mut job = job.dump()?.restore()?;
     job.wait_for_kernel()?;
     let server = server_of(&mut job)?;
@@ -117,8 +117,8 @@ fn restored_program_is_killed(context: &mut Context) -> Result<()> {
 /// Of a restore: a device server is not told of it, and may not have begun, or may be ready for nobody.
 fn criu_is_killed_while_servers_start(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
-    let baseline = calibration::baseline(&SPIN)?;
-    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    let baseline = calibration::baseline(&PACED)?;
+    let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let dumped = job.dump()?;
     let server = Installation::get().stage.join("bin/hetckpt-server");

@@ -8,10 +8,10 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{NO_PTX, SPIN};
+use hetckpt_e2e::program::{NO_PTX, PACED};
 use hetckpt_e2e::runner::{Context, Test};
 
-use crate::ensure_failure;
+use super::ensure_failure;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -33,7 +33,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn run_on_a_device_that_is_not_there(context: &mut Context) -> Result<()> {
-    let outcome = Job::start_with(&context.sandbox, &SPIN.command(1), "cuda:9", |_| ())?.finish()?;
+    let outcome = Job::start_with(&context.sandbox, &PACED.command(1), "cuda:9", |_| ())?.finish()?;
     // The program meets a machine without that device, and says so in its own words.
     ensure!(outcome.code == 2, "the program was to give up: {}", outcome.text());
     ensure!(
@@ -45,8 +45,8 @@ fn run_on_a_device_that_is_not_there(context: &mut Context) -> Result<()> {
 }
 
 fn restore_on_a_device_that_is_not_there(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    let baseline = calibration::baseline(&PACED)?;
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let dumped = job.dump()?;
     for (detach, exit) in [(false, 125), (true, 3)] {

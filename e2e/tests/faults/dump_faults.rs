@@ -12,11 +12,11 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{MEMORY_HOG, SPIN};
+use hetckpt_e2e::program::{MEMORY_HOG, PACED};
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::Signal;
 
-use crate::ensure_failure;
+use super::ensure_failure;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -73,8 +73,8 @@ fn failed_dump_with_one_of(
     codes: &[&str],
     change: impl FnOnce(&mut Command),
 ) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    let baseline = calibration::baseline(&PACED)?;
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
     command.arg(archive);
@@ -152,9 +152,9 @@ fn criu_with_a_stopped_helper(context: &Context, others: &str) -> Result<PathBuf
 /// Nobody but the guardian is left to end the helper, which holds the guardian's pipe.
 fn both_are_killed_with_a_helper_stopped(context: &mut Context) -> Result<()> {
     let criu = criu_with_a_stopped_helper(context, "$PPID")?;
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let folder = sandbox.path("archives");
     fs::create_dir(&folder)?;
@@ -262,10 +262,10 @@ fn archives_name_is_taken(context: &mut Context) -> Result<()> {
 
 /// A signal that comes too late finds the dump done; one that comes in time undoes it.
 fn dump_is_interrupted(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let mut undone = 0;
     for wait_ms in [5, 15, 30, 45, 60, 100] {
-        let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+        let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
         job.wait_for_kernel()?;
         let archive = context.sandbox.path(&format!("{wait_ms}.hetsnap"));
         let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);

@@ -11,7 +11,7 @@ use hetckpt_e2e::actors::{Actor, find, is_left_by_criu, names, strike, wait_unti
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
 
@@ -131,12 +131,12 @@ impl<'a> Wanderer<'a> {
         let pid_file = sandbox.path("pid");
         // Of the program before.
         let _ = fs::remove_file(&pid_file);
-        let second = hetckpt_e2e::calibration::baseline(&SPIN)?.length;
+        let second = hetckpt_e2e::calibration::baseline(&PACED)?.length;
         let mut command = hetckpt::command(sandbox, ["run", "--device", &Installation::from_device(), "--pid-file"]);
         command
             .arg(&pid_file)
             .arg("--")
-            .args(SPIN.command(second * (kills / 4 + 1)));
+            .args(PACED.command(second * (kills / 4 + 1)));
         let running = Running::start(command)?;
         let text = || fs::read_to_string(&pid_file).unwrap_or_default();
         wait_until("the program has a process id", || Ok(text().ends_with('\n')))?;

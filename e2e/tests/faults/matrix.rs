@@ -15,7 +15,7 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::random::Random;
 use hetckpt_e2e::runner::{Context, Test};
 
@@ -226,7 +226,7 @@ fn counted(ends: &[End]) -> [usize; 3] {
 }
 
 fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
-    let length = calibration::baseline(&SPIN)?.length;
+    let length = calibration::baseline(&PACED)?.length;
     let mut ends = vec![];
     let mut misses = 0;
     let mut random = context.random.clone();
@@ -240,7 +240,7 @@ fn of_dump(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
             let disk = matches!(fault, DiskFull)
                 .then(|| Disk::mount(&place.archives))
                 .transpose()?;
-            let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
+            let mut job = Job::start(&context.sandbox, &PACED.command(length))?;
             job.wait_for_kernel()?;
             let mut dump = place.dump(job.pid())?;
             (delay, has_hit) = break_at_random(
@@ -378,10 +378,10 @@ fn of_restore(context: &mut Context, fault: Fault, repeats: u32) -> Result<()> {
 /// Dumps a program in mid-kernel; gives its process id.
 fn dumped(place: &Place<'_>) -> Result<i32> {
     let sandbox = &place.context.sandbox;
-    let length = calibration::baseline(&SPIN)?.length;
+    let length = calibration::baseline(&PACED)?.length;
     // On a machine that has much else to do the program may be over too soon.
     for times in 1..=ATTEMPTS {
-        let mut job = Job::start(sandbox, &SPIN.command(length * u64::from(times)))?;
+        let mut job = Job::start(sandbox, &PACED.command(length * u64::from(times)))?;
         job.wait_for_kernel()?;
         let pid = job.pid();
         let dump = place.dump(pid)?.wait(PATIENCE)?;

@@ -11,14 +11,13 @@ mod archive_faults;
 mod device_faults;
 mod death;
 
-use std::process::ExitCode;
-
 use anyhow::{Result, ensure};
 use hetckpt_e2e::process::Outcome;
-use hetckpt_e2e::runner;
+use hetckpt_e2e::runner::Test;
 use serde_json::Value;
 
-fn main() -> ExitCode {
+/// The tests.
+pub fn tests() -> Vec<Test> {
     let mut tests = dump_faults::tests();
     tests.extend(stopped_programs::tests());
     tests.extend(matrix::tests());
@@ -28,7 +27,7 @@ fn main() -> ExitCode {
     tests.extend(archive_faults::tests());
     tests.extend(device_faults::tests());
     tests.extend(death::tests());
-    runner::main(tests)
+    tests
 }
 
 /// Makes sure that `outcome` is the failure `code`, said once, with the exit code `exit`.

@@ -13,11 +13,11 @@ use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu::{
-    Program, criu, criu_command, ensure_dumped, ensure_ends_right, ensure_same, start_spin, wait_until_gone,
+    Program, criu, criu_command, ensure_dumped, ensure_ends_right, ensure_same, start_paced, wait_until_gone,
     wait_until_reaped,
 };
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 use nix::sys::signal::{Signal, kill};
@@ -103,7 +103,7 @@ fn moment(context: &mut Context, span: Duration) -> Duration {
 
 /// A program of half the usual length, so that many can be tried.
 fn baseline() -> Result<Baseline> {
-    calibration::uninterrupted(&SPIN, calibration::baseline(&SPIN)?.length / 2)
+    calibration::uninterrupted(&PACED, calibration::baseline(&PACED)?.length / 2)
 }
 
 /// How long `criu VERB` takes that is let be.
@@ -119,7 +119,7 @@ fn killed_dumps(context: &mut Context, rounds: u32) -> Result<()> {
     let mut span = Duration::ZERO;
     for round in 0..=rounds {
         let sandbox = Sandbox::new()?;
-        let program = start_spin(&sandbox, baseline.length)?;
+        let program = start_paced(&sandbox, baseline.length)?;
         let tree = program.pid().to_string();
         let arguments = ["--tree", tree.as_str()];
         if round == 0 {
@@ -167,7 +167,7 @@ fn killed_restores(context: &mut Context, rounds: u32) -> Result<()> {
     let baseline = baseline()?;
     let sandbox = Sandbox::new()?;
     let sandbox = &sandbox;
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let pid = program.pid();
     criu(sandbox, "dump", true, &["--tree", &pid.to_string()])?.success("criu dump")?;
     let sizes = Sizes::of(sandbox)?;

@@ -14,7 +14,7 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -62,7 +62,7 @@ struct Tally {
 }
 
 fn killed_at_random(context: &mut Context, count: u32) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let mut tally = Tally::default();
     for round in 0..count {
         let victim = [Victim::Dump, Victim::Criu, Victim::Both][round as usize % 3];
@@ -85,7 +85,7 @@ fn killed_once(
     tally: &mut Tally,
 ) -> Result<()> {
     let archive = context.sandbox.path("killed.hetsnap");
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let mut command = hetckpt::command(&context.sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
     command.arg(&archive);
@@ -138,12 +138,12 @@ fn killed_once(
 
 /// What a dump leaves when it is killed between the archive's appearance and the program's end, which no random moment hits.
 fn killed_behind_the_archive(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let archive = context.sandbox.path("x.hetsnap");
     fs::write(&archive, "as if it were one")?;
     let found = fs::metadata(&archive)?;
     for is_new in [false, true] {
-        let job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+        let job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
         let images = context.sandbox.path(".hetckpt-dump-x");
         fs::create_dir(&images)?;
         kill(Pid::from_raw(job.pid()), Signal::SIGSTOP)?;

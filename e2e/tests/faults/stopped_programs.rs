@@ -10,13 +10,13 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::dump_faults::script;
-use crate::ensure_failure;
+use super::dump_faults::script;
+use super::ensure_failure;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -30,8 +30,8 @@ pub fn tests() -> Vec<Test> {
 /// Starts a program and a dump of it with `criu dump` replaced by `dump`, a piece of shell script that kills `hetckpt dump`;
 /// the program must run on.
 fn killed_dump(context: &Context, dump: &str) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    let baseline = calibration::baseline(&PACED)?;
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let real = Installation::get().criu.display();
     let pid = job.pid();
@@ -81,8 +81,8 @@ fn dump_is_killed_before_criu_is_done(context: &mut Context) -> Result<()> {
 }
 
 fn program_stopped_by_its_user(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    let baseline = calibration::baseline(&PACED)?;
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let pid = job.pid();
     let ensure_stopped = |when: &str| -> Result<()> {

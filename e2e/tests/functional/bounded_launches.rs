@@ -9,7 +9,7 @@ use hetckpt_e2e::program::Program;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-use crate::preempt::check;
+use super::preempt::check;
 
 const DEVICE: &str = "opencl";
 

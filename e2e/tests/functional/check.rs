@@ -9,7 +9,7 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use serde_json::Value;
 
@@ -46,8 +46,8 @@ fn problems(context: &Context, archive: &Path, device: &str) -> Result<(Vec<Stri
 }
 
 fn says_what_is_missing(context: &mut Context) -> Result<()> {
-    let program = context.sandbox.path("spin");
-    fs::copy(Installation::get().programs.join(SPIN.name), &program)?;
+    let program = context.sandbox.path("paced");
+    fs::copy(Installation::get().programs.join(PACED.name), &program)?;
     let command: [OsString; 3] = [program.clone().into(), "--iterations".into(), ITERATIONS.into()];
     let mut job = Job::start(&context.sandbox, &command)?;
     job.wait_for_kernel()?;
@@ -72,9 +72,9 @@ fn says_what_is_missing(context: &mut Context) -> Result<()> {
     let id = note.context("no build id")? + 8;
     other_id[id] ^= 1;
     for (other, what) in [
-        (Some([&*content, b"more"].concat()), "spin has"),
-        (Some(other_id), "spin is another build"),
-        (None, "spin is missing"),
+        (Some([&*content, b"more"].concat()), "paced has"),
+        (Some(other_id), "paced is another build"),
+        (None, "paced is missing"),
     ] {
         match other {
             Some(other) => fs::write(&program, other)?,
@@ -91,7 +91,7 @@ fn says_what_is_missing(context: &mut Context) -> Result<()> {
     fs::write(&program, content)?;
     fs::set_permissions(
         &program,
-        fs::metadata(Installation::get().programs.join(SPIN.name))?.permissions(),
+        fs::metadata(Installation::get().programs.join(PACED.name))?.permissions(),
     )?;
 
     let damaged = context.sandbox.path("damaged.hetsnap");

@@ -8,7 +8,7 @@ use hetckpt_e2e::program::CLOCKS;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-use crate::opencl_refusals::compile_faulty_opencl;
+use super::opencl_refusals::compile_faulty_opencl;
 
 /// Milliseconds of each of the program's two waits.
 const WAIT: u64 = 1000;
@@ -40,7 +40,7 @@ fn dump_and_restore(context: &Context, from: &str, to: &str) -> Result<()> {
         let job = Job::start_with(&context.sandbox, &command, from, |_| ())?;
         job.wait_for_stderr(launch)?;
         let outcome = job.dump_in_mid_kernel()?.restore_on(to)?.finish()?;
-        crate::preempt::check(&CLOCKS, &expected, &outcome)?;
+        super::preempt::check(&CLOCKS, &expected, &outcome)?;
     }
     Ok(())
 }
@@ -58,9 +58,9 @@ fn status_is_told_late(sandbox: &Sandbox) -> Result<()> {
         })
     };
     let whole = start()?.finish()?;
-    crate::preempt::check(&CLOCKS, &expected, &whole)?;
+    super::preempt::check(&CLOCKS, &expected, &whole)?;
     let moved = start()?.dump_in_mid_kernel()?.restore_on("cpu")?.finish()?;
-    crate::preempt::check(&CLOCKS, &expected, &moved)?;
+    super::preempt::check(&CLOCKS, &expected, &moved)?;
     let logs = sandbox.logs();
     ensure!(!logs.contains("bounded length"), "its launches are cut: {logs}");
     Ok(())

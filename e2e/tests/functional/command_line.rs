@@ -7,7 +7,7 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{self, SPIN};
+use hetckpt_e2e::program::{self, PACED};
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -35,7 +35,7 @@ pub fn tests() -> Vec<Test> {
 fn run_passes_on_the_exit_code(context: &mut Context) -> Result<()> {
     let outcome = Job::start(
         &context.sandbox,
-        &program::command("spin", &["--no-such-argument", "1"]),
+        &program::command("paced", &["--no-such-argument", "1"]),
     )?
     .finish()?;
     ensure!(
@@ -59,10 +59,10 @@ fn run_passes_on_the_exit_code(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// A [`SPIN`] that runs for minutes if nobody ends it.
+/// A [`PACED`] that runs for minutes if nobody ends it.
 fn endless_spin<'a>(context: &'a Context) -> Result<Job<'a>> {
-    let length = calibration::baseline(&SPIN)?.length.saturating_mul(500);
-    let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
+    let length = calibration::baseline(&PACED)?.length.saturating_mul(500);
+    let mut job = Job::start(&context.sandbox, &PACED.command(length))?;
     job.wait_for_kernel()?;
     Ok(job)
 }
@@ -70,10 +70,10 @@ fn endless_spin<'a>(context: &'a Context) -> Result<Job<'a>> {
 /// Known before anything has been started: `run` prints nothing of the program's, and the archive can be restored after.
 fn file_that_cannot_be_written(context: &mut Context) -> Result<()> {
     let file = context.sandbox.path("no-such-folder").join("file");
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let mut run = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--pid-file"]);
-    run.arg(&file).arg("--").args(SPIN.command(baseline.length));
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    run.arg(&file).arg("--").args(PACED.command(baseline.length));
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let dumped = job.dump()?;
     let mut restore = hetckpt::command(&context.sandbox, ["restore", "--timings"]);
@@ -113,7 +113,7 @@ fn ps_lists_the_program(context: &mut Context) -> Result<()> {
     let row = job.wait_for_row("a running kernel", |row| row["running_kernels"] == 1)?;
     ensure!(row["state"] == "running", "{row}");
     ensure!(
-        row["command"].as_str().is_some_and(|command| command.contains("spin")),
+        row["command"].as_str().is_some_and(|command| command.contains("paced")),
         "{row}"
     );
     ensure!(row["allocated_bytes"].as_u64() >= Some(64 * 128 * 4), "{row}");
@@ -161,8 +161,8 @@ fn failures_as_json(context: &mut Context) -> Result<()> {
 
 /// A launch returns while its kernel runs, and waiting for it costs no processor time in the program.
 fn asynchronous_calls_return_at_once(context: &mut Context) -> Result<()> {
-    let length = calibration::baseline(&SPIN)?.length.saturating_mul(500);
-    let mut command = SPIN.command(length);
+    let length = calibration::baseline(&PACED)?.length.saturating_mul(500);
+    let mut command = PACED.command(length);
     command.push("--progress".into());
     let mut job = Job::start(&context.sandbox, &command)?;
     job.wait_for_stderr("launched")?;

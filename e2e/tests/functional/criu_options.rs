@@ -14,11 +14,11 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu::{
-    Program, criu, criu_command, ensure_dumped, ensure_ends_right, ensure_same, spin, start_spin, wait_for_kernel,
+    Program, criu, criu_command, ensure_dumped, ensure_ends_right, ensure_same, paced, start_paced, wait_for_kernel,
     wait_until_gone, with_shim,
 };
 use hetckpt_e2e::process::{Running, exit_code};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 use nix::fcntl::{Flock, FlockArg};
@@ -57,7 +57,7 @@ fn restore(sandbox: &Sandbox, options: &[&str]) -> Result<()> {
 
 /// A program that is dumped and left stopped.
 fn left_stopped(sandbox: &Sandbox, length: u64) -> Result<Program> {
-    let program = start_spin(sandbox, length)?;
+    let program = start_paced(sandbox, length)?;
     dump(sandbox, program.pid(), &["--leave-stopped"])?;
     // Not only until its kernels would have ended.
     std::thread::sleep(Duration::from_millis(200));
@@ -68,7 +68,7 @@ fn left_stopped(sandbox: &Sandbox, length: u64) -> Result<Program> {
 }
 
 fn leaves_stopped(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let program = left_stopped(sandbox, baseline.length)?;
     kill(Pid::from_raw(program.pid()), Signal::SIGCONT)?;
@@ -79,7 +79,7 @@ fn leaves_stopped(context: &mut Context) -> Result<()> {
 }
 
 fn restores_what_was_left_stopped(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let program = left_stopped(sandbox, baseline.length)?;
     let pid = program.pid();
@@ -91,9 +91,9 @@ fn restores_what_was_left_stopped(context: &mut Context) -> Result<()> {
 
 /// A shell leads the session and has the terminal; of its jobs one is taken, and comes back to another terminal.
 fn shell_job(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let words: Vec<String> = spin(baseline.length)
+    let words: Vec<String> = paced(baseline.length)
         .iter()
         .map(|word| format!("'{}'", word.to_string_lossy()))
         .collect();
@@ -138,10 +138,10 @@ fn on_a_terminal(command: &str) -> Command {
     script
 }
 
-/// [`SPIN`], which prints into `socket`, once its kernel runs.
+/// [`PACED`], which prints into `socket`, once its kernel runs.
 fn printing_into(sandbox: &Sandbox, length: u64, socket: OwnedFd) -> Result<Printing> {
     let mut setsid = Command::new("setsid");
-    setsid.args(spin(length));
+    setsid.args(paced(length));
     with_shim(sandbox, &mut setsid);
     setsid
         .stdin(Stdio::null())
@@ -178,7 +178,7 @@ impl Drop for Printing {
 fn keeps_a_tcp_connection(context: &mut Context) -> Result<()> {
     // The one way to keep packets out that needs no program.
     const OPTIONS: [&str; 3] = ["--tcp-established", "--network-lock", "nftables"];
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let theirs = TcpStream::connect(listener.local_addr()?)?;
@@ -199,7 +199,7 @@ fn keeps_a_tcp_connection(context: &mut Context) -> Result<()> {
 /// One that knows no connections, to a name.
 fn keeps_an_outside_socket(context: &mut Context) -> Result<()> {
     const OPTIONS: [&str; 1] = ["--ext-unix-sk"];
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let name = sandbox.path("outside.sock");
     let ours = UnixDatagram::bind(&name)?;
@@ -224,12 +224,12 @@ fn keeps_an_outside_socket(context: &mut Context) -> Result<()> {
 }
 
 fn keeps_a_file_lock(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let lock = sandbox.path("lock");
     let mut command = ["flock", "--no-fork"].map(OsString::from).to_vec();
     command.push(lock.clone().into());
-    command.extend(spin(baseline.length));
+    command.extend(paced(baseline.length));
     let program = Program::start(sandbox, &command)?;
     let pid = program.pid();
     let is_free = || -> Result<bool> { Ok(Flock::lock(File::open(&lock)?, FlockArg::LockExclusiveNonblock).is_ok()) };

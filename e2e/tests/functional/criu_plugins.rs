@@ -13,11 +13,11 @@ use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{AMDGPU_PLUGIN, CUDA_PLUGIN, Installation, Requirement};
 use hetckpt_e2e::plain_criu::{criu_command, ensure_ends_right};
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-use crate::other_plugins::{Ours, Tree, folder_with};
+use super::other_plugins::{Ours, Tree, folder_with};
 
 /// Answers what `cuda_plugin` asks, as NVIDIA's program does: whether it has the option `--action`; of a process that has CUDA, which of
 /// its threads is the driver's and how far that is; and nothing but an exit code of any other process. `HAS_CUDA` is the one that has
@@ -142,7 +142,7 @@ fn ensure_asked(sandbox: &Sandbox, verb: &str, mut expected: Vec<i32>) -> Result
 }
 
 fn all_work(context: &mut Context, ours: Ours, cuda: Cuda) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let folder = folder_with(sandbox, &plugins()?, ours)?;
     let tree = Tree::start(sandbox, baseline.length)?;
@@ -160,13 +160,13 @@ fn all_work(context: &mut Context, ours: Ours, cuda: Cuda) -> Result<()> {
 /// `cuda_plugin` in use says of processes without CUDA that all is done (up to CRIU 4.2.1 at least), so that ours, behind it, is not asked
 /// in time. One that leaves them to others must do no harm either.
 fn loses_no_state(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let folder = folder_with(sandbox, &plugins()?, Ours::Last)?;
     let tree = Tree::start(sandbox, baseline.length)?;
-    let (shell, spin) = (tree.shell.pid(), tree.spin);
+    let (shell, paced) = (tree.shell.pid(), tree.paced);
     let outcome = criu(sandbox, "dump", &folder, Cuda::None, &["--tree", &shell.to_string()])?;
-    ensure_asked(sandbox, "dump", vec![shell, spin])?;
+    ensure_asked(sandbox, "dump", vec![shell, paced])?;
     if outcome.code != 0 {
         return tree.ensure_refused(sandbox, &outcome, &baseline);
     }
@@ -178,17 +178,17 @@ fn loses_no_state(context: &mut Context) -> Result<()> {
 
 /// A tree with a process of either plugin. At the restore `cuda_plugin` comes first, and may say of our process too that all is done.
 fn restores(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let others = plugins()?;
     let [first, last] = [Ours::First, Ours::Last].map(|ours| folder_with(sandbox, &others, ours));
     let tree = Tree::start(sandbox, baseline.length)?;
-    let (shell, spin) = (tree.shell.pid(), tree.spin);
+    let (shell, paced) = (tree.shell.pid(), tree.paced);
     let cuda = Cuda::Of(shell);
     criu(sandbox, "dump", &first?, cuda, &["--tree", &shell.to_string()])?.success("criu dump")?;
     ensure_asked(sandbox, "dump", vec![shell])?;
     tree.ensure_dumped(sandbox)?;
     criu(sandbox, "restore", &last?, cuda, &["--restore-detached"])?.success("criu restore")?;
-    ensure_asked(sandbox, "restore", vec![shell, spin])?;
+    ensure_asked(sandbox, "restore", vec![shell, paced])?;
     ensure_ends_right(sandbox, shell, &baseline)
 }

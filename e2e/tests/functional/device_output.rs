@@ -6,7 +6,7 @@ use hetckpt_e2e::job::Job;
 use hetckpt_e2e::program::DEVICE_PRINTF;
 use hetckpt_e2e::runner::{Context, Test};
 
-use crate::preempt::check;
+use super::preempt::check;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {

@@ -10,9 +10,9 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
-use hetckpt_e2e::plain_criu::{ensure_same, start_spin};
+use hetckpt_e2e::plain_criu::{ensure_same, start_paced};
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use tempfile::TempDir;
@@ -85,9 +85,9 @@ impl Reach {
 }
 
 fn cannot_dump_or_pause(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let (sandbox, reach) = (&context.sandbox, Reach::new()?);
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let pid = program.pid();
     let word = pid.to_string();
     for runtime_dir in [sandbox.runtime_dir(), reach.own()] {
@@ -118,9 +118,9 @@ fn cannot_dump_or_pause(context: &mut Context) -> Result<()> {
 
 /// By the socket's place and permissions; where somebody has opened these, by who asks.
 fn cannot_connect(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let (sandbox, reach) = (&context.sandbox, Reach::new()?);
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let socket = sandbox.runtime_dir().join(format!("app-{}.sock", program.pid()));
     let mode = fs::metadata(&socket)?.permissions().mode() & 0o777;
     ensure!(mode == 0o600, "the socket has mode {mode:o}");

@@ -11,11 +11,11 @@ use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Dumped, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{self, Program, SPIN};
+use hetckpt_e2e::program::{self, PACED, Program};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-use crate::preempt::check;
+use super::preempt::check;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -41,13 +41,13 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// [`SPIN`], twice as long as a baseline, and its uninterrupted outcome.
+/// [`PACED`], twice as long as a baseline, and its uninterrupted outcome.
 fn long_spin() -> Result<Baseline> {
-    calibration::lasting(&SPIN, 2)
+    calibration::lasting(&PACED, 2)
 }
 
-fn start_spin<'a>(context: &'a Context, baseline: &Baseline) -> Result<Job<'a>> {
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+fn start_paced<'a>(context: &'a Context, baseline: &Baseline) -> Result<Job<'a>> {
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     Ok(job)
 }
@@ -63,7 +63,7 @@ fn ensure_mid_flight(dumped: &Dumped<'_>) -> Result<()> {
 
 fn dumps_twice_in_a_row(context: &mut Context) -> Result<()> {
     let baseline = long_spin()?;
-    let mut job = start_spin(context, &baseline)?;
+    let mut job = start_paced(context, &baseline)?;
     let first = job.dump_and_leave_running()?;
     let second = job.dump_and_leave_running()?;
     for archive in [&first, &second] {
@@ -74,40 +74,40 @@ fn dumps_twice_in_a_row(context: &mut Context) -> Result<()> {
             archive.display()
         );
     }
-    check(&SPIN, &baseline.outcome, &job.finish()?)
+    check(&PACED, &baseline.outcome, &job.finish()?)
 }
 
 fn left_running_then_dumped_later(context: &mut Context) -> Result<()> {
     let baseline = long_spin()?;
-    let mut job = start_spin(context, &baseline)?;
+    let mut job = start_paced(context, &baseline)?;
     job.dump_and_leave_running()?;
     std::thread::sleep(Duration::from_millis(300));
     let dumped = job.dump()?;
     ensure_mid_flight(&dumped)?;
-    check(&SPIN, &baseline.outcome, &dumped.restore()?.finish()?)
+    check(&PACED, &baseline.outcome, &dumped.restore()?.finish()?)
 }
 
 fn restores_an_archive_of_a_program_left_running(context: &mut Context) -> Result<()> {
     let baseline = long_spin()?;
-    let mut job = start_spin(context, &baseline)?;
+    let mut job = start_paced(context, &baseline)?;
     let archive = job.dump_and_leave_running()?;
     job.kill()?;
     let restored = hetckpt::restore(&context.sandbox, &archive, &Installation::to_device())?;
-    check(&SPIN, &baseline.outcome, &restored.wait(hetckpt::PATIENCE)?)
+    check(&PACED, &baseline.outcome, &restored.wait(hetckpt::PATIENCE)?)
 }
 
 fn restores_one_archive_twice(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
-    let dumped = start_spin(context, &baseline)?.dump()?;
+    let baseline = calibration::baseline(&PACED)?;
+    let dumped = start_paced(context, &baseline)?.dump()?;
     let archive = dumped.archive.clone();
-    check(&SPIN, &baseline.outcome, &dumped.restore()?.finish()?)?;
+    check(&PACED, &baseline.outcome, &dumped.restore()?.finish()?)?;
     let again = hetckpt::restore(&context.sandbox, &archive, &Installation::to_device())?;
-    check(&SPIN, &baseline.outcome, &again.wait(hetckpt::PATIENCE)?)
+    check(&PACED, &baseline.outcome, &again.wait(hetckpt::PATIENCE)?)
 }
 
 /// A kernel with barriers and shared memory goes through four archives.
 fn dumps_a_restored_program_again_and_again(context: &mut Context) -> Result<()> {
-    for program in [SPIN, Program::of_the_ten("persistent")?, Program::of_the_ten("scan")?] {
+    for program in [PACED, Program::of_the_ten("persistent")?, Program::of_the_ten("scan")?] {
         let (device, times) = (Installation::from_device(), 4 / u64::from(program.lasts));
         calibration::until_long_enough(&device, &program, times, |baseline| {
             four_archives(&context.sandbox, &program, baseline)
@@ -235,8 +235,8 @@ fn a_server_with_nothing_to_do_sleeps(context: &mut Context) -> Result<()> {
 }
 
 fn restores_detached(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
-    let job = start_spin(context, &baseline)?;
+    let baseline = calibration::baseline(&PACED)?;
+    let job = start_paced(context, &baseline)?;
     let dumped = job.dump()?;
     let device = Installation::to_device();
     let pid_file = context.sandbox.path("pid");
@@ -258,11 +258,11 @@ fn restores_detached(context: &mut Context) -> Result<()> {
 }
 
 fn dumps_a_shell_around_the_program(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let mut command: Vec<OsString> = ["sh", "-c", "\"$0\" \"$@\" --progress; exit 7"]
         .map(OsString::from)
         .to_vec();
-    command.extend(SPIN.command(baseline.length));
+    command.extend(PACED.command(baseline.length));
     let job = Job::start(&context.sandbox, &command)?;
     job.wait_for_stderr("launched")?;
     std::thread::sleep(Duration::from_millis(200));
@@ -280,12 +280,12 @@ fn dumps_a_shell_around_the_program(context: &mut Context) -> Result<()> {
 
 /// As programs that use HDF5 or SQLite hold them.
 fn file_locks(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let lock = context.sandbox.path("lock");
     let script = "exec 9>\"$0\"; flock 9; \"$@\" --progress";
     let mut command: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
     command.push(lock.clone().into());
-    command.extend(SPIN.command(baseline.length));
+    command.extend(PACED.command(baseline.length));
     let is_locked = || -> Result<bool> {
         let taken = Command::new("flock")
             .arg("--nonblock")

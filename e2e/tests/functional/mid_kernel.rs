@@ -63,7 +63,7 @@ fn dump_within_kernel(context: &mut Context, program: &Program) -> Result<Value>
         dumped.seconds("pause")
     ));
     let outcome = dumped.restore()?.finish()?;
-    crate::preempt::check(program, &baseline.outcome, &outcome)?;
+    super::preempt::check(program, &baseline.outcome, &outcome)?;
     Ok(kernel)
 }
 

@@ -11,7 +11,7 @@ use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
 
@@ -68,8 +68,8 @@ fn script(context: &Context, pid: i32, shell: &str, remote_hetckpt: &Path) -> Re
 
 /// A program in the middle of its work that would run for minutes.
 fn start(context: &Context) -> Result<Job<'_>> {
-    let length = calibration::baseline(&SPIN)?.length.saturating_mul(500);
-    let mut job = Job::start(&context.sandbox, &SPIN.command(length))?;
+    let length = calibration::baseline(&PACED)?.length.saturating_mul(500);
+    let mut job = Job::start(&context.sandbox, &PACED.command(length))?;
     job.wait_for_kernel()?;
     Ok(job)
 }

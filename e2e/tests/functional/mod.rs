@@ -34,11 +34,10 @@ mod opencl_refusals;
 mod opencl_check;
 mod bounded_launches;
 
-use std::process::ExitCode;
+use hetckpt_e2e::runner::Test;
 
-use hetckpt_e2e::runner;
-
-fn main() -> ExitCode {
+/// The tests.
+pub fn tests() -> Vec<Test> {
     let mut tests = mid_kernel::tests();
     tests.extend(life_cycle::tests());
     tests.extend(command_line::tests());
@@ -68,5 +67,5 @@ fn main() -> ExitCode {
     tests.extend(opencl_check::tests());
     tests.extend(bounded_launches::tests());
     tests.extend(preempt::tests());
-    runner::main(tests)
+    tests
 }

@@ -10,7 +10,7 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sys::signal::Signal;
 
@@ -25,7 +25,7 @@ pub fn tests() -> Vec<Test> {
 
 /// The process ids that both restored programs have are free in namespaces of their own.
 fn twice_at_once(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let pid_file = sandbox.path("pid");
     let device = Installation::from_device();
@@ -33,7 +33,7 @@ fn twice_at_once(context: &mut Context) -> Result<()> {
         sandbox,
         ["run", "--namespaces", "always", "--device", &device, "--pid-file"],
     );
-    command.arg(&pid_file).arg("--").args(SPIN.command(baseline.length));
+    command.arg(&pid_file).arg("--").args(PACED.command(baseline.length));
     let supervisor = Running::start(command)?;
     let started = std::time::Instant::now();
     let row = loop {
@@ -131,8 +131,8 @@ fn not_entered(context: &mut Context) -> Result<()> {
 /// does.
 fn clocks_stand_still(context: &mut Context) -> Result<()> {
     const AWAY: Duration = Duration::from_secs(2);
-    let baseline = calibration::lasting(&SPIN, 2)?;
-    let mut job = Job::start(&context.sandbox, &SPIN.command(baseline.length))?;
+    let baseline = calibration::lasting(&PACED, 2)?;
+    let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;
     let mut longest = Duration::ZERO;
     for round in 1..=2 {
         job.wait_for_kernel()?;
@@ -155,5 +155,5 @@ fn clocks_stand_still(context: &mut Context) -> Result<()> {
         }
     }
     let outcome = job.finish()?;
-    crate::preempt::check(&SPIN, &baseline.outcome, &outcome)
+    super::preempt::check(&PACED, &baseline.outcome, &outcome)
 }

@@ -15,7 +15,7 @@ use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use serde_json::Value;
 
-use crate::opencl_refusals::{compile_calls, compile_faulty_opencl};
+use super::opencl_refusals::{compile_calls, compile_faulty_opencl};
 
 /// Two kernels, of which the first is launched, and goes round `STEP` for ever; the other needs double precision.
 const KERNELS: &str = ".version 8.0\n.target sm_80\n.address_size 64

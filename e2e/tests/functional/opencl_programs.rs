@@ -78,7 +78,7 @@ fn dump_and_restore(context: &Context, program: &Program, device: &str) -> Resul
         );
         return Ok(());
     }
-    crate::preempt::check(program, &baseline.outcome, &outcome)
+    super::preempt::check(program, &baseline.outcome, &outcome)
 }
 
 fn is_restored(context: &mut Context, program: &Program) -> Result<()> {
@@ -97,7 +97,7 @@ fn is_dumped_twice(context: &mut Context, program: &Program) -> Result<()> {
     let job = Job::start(&context.sandbox, &program.command(baseline.length))?;
     let restored = dump_in_mid_kernel(context, job)?.restore()?;
     let outcome = dump_in_mid_kernel(context, restored)?.restore()?.finish()?;
-    crate::preempt::check(program, &baseline.outcome, &outcome)
+    super::preempt::check(program, &baseline.outcome, &outcome)
 }
 
 /// Without libclc a program can run up to its build, which then says what is missing.

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Requirement;
-use hetckpt_e2e::plain_criu::{Program, criu, ensure_same, start_spin, wait_until_gone};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::plain_criu::{Program, criu, ensure_same, start_paced, wait_until_gone};
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
 
@@ -75,9 +75,9 @@ fn pre_dumped(context: &mut Context) -> Result<()> {
 }
 
 fn refuses_device_state(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let outcome = criu(sandbox, "pre-dump", true, &["--tree", &program.pid().to_string()])?;
     let complaint = complaint(&sandbox.path("images"))?.unwrap_or_default();
     ensure!(

@@ -16,7 +16,7 @@ use hetckpt_e2e::plain_criu::{
     self, Program, criu_command, ensure_dumped, ensure_ends_right, ensure_same, wait_until_reaped,
 };
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
@@ -126,7 +126,7 @@ fn criu(sandbox: &Sandbox, verb: &str, folder: &Path, answers: Answers, more: &[
 /// A shell, and below it a program that has our device.
 pub struct Tree {
     pub shell: Program,
-    pub spin: i32,
+    pub paced: i32,
     has_device: bool,
 }
 
@@ -147,14 +147,14 @@ impl Tree {
     fn begin(sandbox: &Sandbox, length: u64, open: &str) -> Result<Self> {
         let script = format!("{open}\"$@\" 3<&-; exit $?");
         let mut command: Vec<OsString> = ["sh", "-c", &script, "sh"].map(OsString::from).to_vec();
-        command.extend(plain_criu::spin(length));
+        command.extend(plain_criu::paced(length));
         let shell = Program::start(sandbox, &command)?;
         let pid = shell.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-        let spin = children.trim().parse().context("the shell's child")?;
+        let paced = children.trim().parse().context("the shell's child")?;
         Ok(Self {
             shell,
-            spin,
+            paced,
             has_device: !open.is_empty(),
         })
     }
@@ -162,7 +162,7 @@ impl Tree {
     /// Makes sure that a dump has ended it and that its process ids are free.
     pub fn ensure_dumped(self, sandbox: &Sandbox) -> Result<()> {
         ensure_dumped(sandbox, self.shell)?;
-        wait_until_reaped(self.spin)
+        wait_until_reaped(self.paced)
     }
 
     /// Makes sure that the dump with `outcome` was refused by our plugin, which was not asked in time, and that all came to the right
@@ -173,7 +173,7 @@ impl Tree {
         let complaint = complaint.map_or("", |(_, complaint)| complaint);
         ensure!(
             outcome.code != 0
-                && complaint.contains(&format!("process {}", self.spin))
+                && complaint.contains(&format!("process {}", self.paced))
                 && complaint.contains("--libdir"),
             "{}: {complaint:?}",
             outcome.text()
@@ -204,18 +204,18 @@ fn ensure_asked(calls: &[String], call: &str, expected: &[i32]) -> Result<()> {
 }
 
 fn both_work(context: &mut Context, ours: Ours) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, ours)?;
     let tree = Tree::with_device(sandbox, baseline.length)?;
     if !tree.has_device {
         context.note(format!("there is no {DEVICE}: the other plugin has nothing of its own"));
     }
-    let (shell, spin) = (tree.shell.pid(), tree.spin);
+    let (shell, paced) = (tree.shell.pid(), tree.paced);
     // Those that ours answers for are not asked of a plugin behind it.
     let left = match ours {
         Ours::First => vec![shell],
-        Ours::Last => vec![shell, spin],
+        Ours::Last => vec![shell, paced],
     };
 
     criu(sandbox, "dump", &folder, Answers::None, &["--tree", &shell.to_string()])?.success("criu dump")?;
@@ -247,7 +247,7 @@ fn both_work(context: &mut Context, ours: Ours) -> Result<()> {
 
 /// Ours is not asked for its process by a CRIU whose first plugin has answered for it.
 fn refuses_to_lose_state(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, Ours::Last)?;
     let tree = Tree::with_device(sandbox, baseline.length)?;
@@ -257,21 +257,21 @@ fn refuses_to_lose_state(context: &mut Context) -> Result<()> {
 }
 
 fn restores_all_the_same(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, Ours::Last)?;
     let tree = Tree::with_device(sandbox, baseline.length)?;
-    let (shell, spin) = (tree.shell.pid(), tree.spin);
+    let (shell, paced) = (tree.shell.pid(), tree.paced);
     criu(sandbox, "dump", &folder, Answers::None, &["--tree", &shell.to_string()])?.success("criu dump")?;
     tree.ensure_dumped(sandbox)?;
     criu(sandbox, "restore", &folder, Answers::All, &["--restore-detached"])?.success("criu restore")?;
-    ensure_asked(&calls(sandbox, "restore")?, "resume_devices_late", &[shell, spin])?;
+    ensure_asked(&calls(sandbox, "restore")?, "resume_devices_late", &[shell, paced])?;
     ensure_ends_right(sandbox, shell, &baseline)
 }
 
 /// A restore without one of the plugins that the images need names it, before it has begun, and leaves them as they were.
 fn need_both(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let folder = folder(sandbox, Ours::First)?;
     let tree = Tree::with_device(sandbox, baseline.length)?;

@@ -14,7 +14,7 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::{Sandbox, kill_processes_of};
 use nix::sys::socket::getsockopt;
@@ -59,8 +59,8 @@ pub fn tests() -> Vec<Test> {
 /// Of a program that was started, and of one that was restored.
 fn few_privileges(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
-    let mut job = Job::start_with(sandbox, &SPIN.command(baseline.length), "cpu", |_| ())?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
+    let mut job = Job::start_with(sandbox, &PACED.command(baseline.length), "cpu", |_| ())?;
     job.wait_for_kernel()?;
     ensure_cannot_administrate(sandbox, job.pid())?;
     let restored = job.dump()?.restore_on("cpu")?;
@@ -178,9 +178,9 @@ fn restore_without_namespaces(sandbox: &Sandbox, open: &TempDir, images: &Path) 
 /// The program is root's here, so that CRIU needs no more than it has in containers.
 fn server_of_before(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let open = open_installation()?;
-    let mut job = Job::start_with(sandbox, &SPIN.command(baseline.length), "cpu", |_| ())?;
+    let mut job = Job::start_with(sandbox, &PACED.command(baseline.length), "cpu", |_| ())?;
     job.wait_for_kernel()?;
     let (archive, images) = (sandbox.path("dumped.hetsnap"), sandbox.path("images"));
     hetckpt::dump(sandbox, job.pid(), &archive, false)?.success("dump")?;
@@ -214,11 +214,11 @@ fn server_of_before(context: &mut Context) -> Result<()> {
     ensure_leaves_no_files(&socket)
 }
 
-/// Starts [`SPIN`] as the user nobody, with a folder `own` in `open` that is nobody's, with or without namespaces. Gives the file that tells
+/// Starts [`PACED`] as the user nobody, with a folder `own` in `open` that is nobody's, with or without namespaces. Gives the file that tells
 /// its process id.
 fn start_as_nobody(sandbox: &Sandbox, open: &TempDir, namespaces: &str) -> Result<(Running, PathBuf)> {
-    let program = open.path().join(SPIN.name);
-    fs::copy(Installation::get().programs.join(SPIN.name), &program)?;
+    let program = open.path().join(PACED.name);
+    fs::copy(Installation::get().programs.join(PACED.name), &program)?;
     let own = open.path().join("own");
     fs::create_dir(&own)?;
     chown(&own, Some(NOBODY), Some(NOBODY))?;

@@ -11,7 +11,7 @@ use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 
-use crate::opencl_refusals::compile;
+use super::opencl_refusals::compile;
 
 const PROGRAM: &str = include_str!("pinned_memory.c");
 

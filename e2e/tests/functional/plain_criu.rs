@@ -10,10 +10,10 @@ use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu::{
-    Program, criu, ensure_dumped, ensure_ends_right, ensure_same, start_spin, wait_until_gone,
+    Program, criu, ensure_dumped, ensure_ends_right, ensure_same, start_paced, wait_until_gone,
 };
 use hetckpt_e2e::process::Outcome;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use nix::sys::signal::{Signal, kill};
@@ -44,9 +44,9 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn dumps_and_restores(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let pid = program.pid();
     criu(sandbox, "dump", true, &["--tree", &pid.to_string()])?.success("criu dump")?;
     ensure_restores(sandbox, program, &baseline)
@@ -61,9 +61,9 @@ fn ensure_restores(sandbox: &Sandbox, program: Program, baseline: &Baseline) -> 
 }
 
 fn leaves_the_program_running(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     criu(
         sandbox,
         "dump",
@@ -76,9 +76,9 @@ fn leaves_the_program_running(context: &mut Context) -> Result<()> {
 }
 
 fn fails_loudly_without_the_plugin(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let outcome = criu(sandbox, "dump", false, &["--tree", &program.pid().to_string()])?;
     ensure!(
         outcome.code != 0,
@@ -133,17 +133,17 @@ fn ensure_refused(sandbox: &Sandbox, outcome: &Outcome, pid: i32, part: &str) ->
 }
 
 fn waits_for_a_starting_server(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = begin_slowly(sandbox, &SPIN.command(baseline.length), Duration::from_secs(1))?;
+    let program = begin_slowly(sandbox, &PACED.command(baseline.length), Duration::from_secs(1))?;
     criu(sandbox, "dump", true, &["--tree", &program.pid().to_string()])?.success("criu dump")?;
     ensure_restores(sandbox, program, &baseline)
 }
 
 fn refuses_a_slow_start(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = begin_slowly(sandbox, &SPIN.command(baseline.length), Duration::from_secs(8))?;
+    let program = begin_slowly(sandbox, &PACED.command(baseline.length), Duration::from_secs(8))?;
     let outcome = criu(sandbox, "dump", true, &["--tree", &program.pid().to_string()])?;
     ensure_refused(sandbox, &outcome, program.pid(), "is still starting")?;
     wait_until_gone(program.pid())?;
@@ -151,9 +151,9 @@ fn refuses_a_slow_start(context: &mut Context) -> Result<()> {
 }
 
 fn refuses_a_stopped_start(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = begin_slowly(sandbox, &SPIN.command(baseline.length), Duration::from_secs(1))?;
+    let program = begin_slowly(sandbox, &PACED.command(baseline.length), Duration::from_secs(1))?;
     let pid = Pid::from_raw(program.pid());
     kill(pid, Signal::SIGSTOP)?;
     let outcome = criu(sandbox, "dump", true, &["--tree", &program.pid().to_string()])?;
@@ -167,9 +167,9 @@ fn refuses_a_stopped_start(context: &mut Context) -> Result<()> {
 /// message and a program that runs on to its result.
 fn at_any_moment_of_the_start(context: &mut Context) -> Result<()> {
     const MOMENTS: u32 = 16;
-    let length = calibration::baseline(&SPIN)?.length / 2;
-    let command = SPIN.command(length);
-    let expected = calibration::uninterrupted(&SPIN, length)?;
+    let length = calibration::baseline(&PACED)?.length / 2;
+    let command = PACED.command(length);
+    let expected = calibration::uninterrupted(&PACED, length)?;
     let start = expected.duration.saturating_sub(expected.kernels) + expected.kernels / 4;
     let (mut restored, mut refused) = (0, 0);
     for moment in 0..MOMENTS {

@@ -13,7 +13,7 @@ use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
@@ -66,9 +66,9 @@ fn wrapped(sandbox: &Sandbox, arguments: &[&str]) -> Result<Command> {
 
 /// One of dump and restore through the wrapper, the other by CRIU alone.
 fn there_and_back(context: &mut Context, by_name_at_dump: bool) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = plain_criu::start_spin(sandbox, baseline.length)?;
+    let program = plain_criu::start_paced(sandbox, baseline.length)?;
     let pid = program.pid();
     let tree = pid.to_string();
     fs::create_dir_all(sandbox.path("images"))?;

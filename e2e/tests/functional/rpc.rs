@@ -9,8 +9,8 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::criu_rpc::{Kind, Options, Response, swrk};
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
-use hetckpt_e2e::plain_criu::{ensure_dumped, ensure_ends_right, ensure_same, no_plugins, start_spin};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::plain_criu::{ensure_dumped, ensure_ends_right, ensure_same, no_plugins, start_paced};
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -55,9 +55,9 @@ fn ensure_success(response: &Response, scripts: &[&str]) -> Result<()> {
 }
 
 fn dumps_and_restores(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let (sandbox, folder) = (&context.sandbox, Installation::get().plugin_folder());
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let pid = program.pid();
     let options = Options {
         pid: Some(pid),
@@ -89,9 +89,9 @@ fn end_of(pid: i32) -> Result<WaitStatus> {
 }
 
 fn leaves_the_program_running(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let (sandbox, folder) = (&context.sandbox, Installation::get().plugin_folder());
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let options = Options {
         pid: Some(program.pid()),
         leave_running: true,
@@ -105,9 +105,9 @@ fn leaves_the_program_running(context: &mut Context) -> Result<()> {
 
 /// Whoever refuses the dump, the answer says so and the program runs on.
 fn is_refused(context: &mut Context, folder: PathBuf, veto: Option<&str>) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = start_spin(sandbox, baseline.length)?;
+    let program = start_paced(sandbox, baseline.length)?;
     let options = Options {
         pid: Some(program.pid()),
         ..Options::default()

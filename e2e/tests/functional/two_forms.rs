@@ -13,7 +13,7 @@ use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::plain_criu;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
@@ -44,7 +44,7 @@ fn listing(folder: &Path) -> Result<BTreeMap<String, u64>> {
 
 /// Starts a program under `hetckpt run`, whose output goes into a pipe, and has plain CRIU dump it to `images`.
 fn dump_by_plain_criu(sandbox: &Sandbox, baseline: &Baseline) -> Result<i32> {
-    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let pid = job.pid();
     plain_criu::criu(sandbox, "dump", true, &["--tree", &pid.to_string()])?.success("criu dump")?;
@@ -66,7 +66,7 @@ fn unpack(sandbox: &Sandbox, archive: &Path, images: &Path) -> Result<Outcome> {
 }
 
 fn packs(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let pid = dump_by_plain_criu(sandbox, &baseline)?;
     let (images, archive) = (sandbox.path("images"), sandbox.path("packed.hetsnap"));
@@ -76,7 +76,7 @@ fn packs(context: &mut Context) -> Result<()> {
     let inspected = hetckpt::inspect(sandbox, &archive)?;
     ensure!(inspected["root_pid"] == pid, "{inspected}");
     let command: Vec<String> = serde_json::from_value(inspected["command"].clone())?;
-    let expected = SPIN.command(baseline.length);
+    let expected = PACED.command(baseline.length);
     ensure!(expected.iter().eq(command.iter().map(String::as_str)), "{command:?}");
     ensure!(
         inspected["processes"][0]["kernels_in_flight"][0].is_object(),
@@ -109,9 +109,9 @@ fn packs(context: &mut Context) -> Result<()> {
 }
 
 fn unpacks(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let program = plain_criu::start_spin(sandbox, baseline.length)?;
+    let program = plain_criu::start_paced(sandbox, baseline.length)?;
     let pid = program.pid();
     let archive = sandbox.path("dumped.hetsnap");
     hetckpt::dump(sandbox, pid, &archive, false)?.success("dump")?;
@@ -153,7 +153,7 @@ fn ensure_refused(outcome: &Outcome, code: &str, part: &str) -> Result<()> {
 }
 
 fn pack_refuses(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
     let pid = dump_by_plain_criu(sandbox, &baseline)?;
     let (images, archive) = (sandbox.path("images"), sandbox.path("packed.hetsnap"));
@@ -211,9 +211,9 @@ fn pack_refuses(context: &mut Context) -> Result<()> {
 }
 
 fn unpack_refuses(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&SPIN)?;
+    let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
-    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let archive = job.dump()?.archive;
     let folder = sandbox.path("folder");

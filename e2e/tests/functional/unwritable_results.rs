@@ -9,7 +9,7 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
@@ -34,8 +34,8 @@ fn to_full_disk(sandbox: &Sandbox, arguments: &[OsString]) -> Result<Outcome> {
 fn unwritable(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-    let length = calibration::baseline(&SPIN)?.length.saturating_mul(500);
-    let mut job = Job::start(sandbox, &SPIN.command(length))?;
+    let length = calibration::baseline(&PACED)?.length.saturating_mul(500);
+    let mut job = Job::start(sandbox, &PACED.command(length))?;
     job.wait_for_kernel()?;
     let pid = job.pid().to_string();
     let missing = sandbox.path("no-such-folder/job.hetsnap").into_os_string();

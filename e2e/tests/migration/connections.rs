@@ -14,8 +14,8 @@ use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::node::{Node, ip};
-use crate::source::{ensure_fails, migrate};
+use super::node::{Node, ip};
+use super::source::{ensure_fails, migrate};
 
 const TCP: &str = "--tcp-established";
 const UNIX: &str = "--ext-unix-sk";

@@ -9,8 +9,8 @@ use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::process::{Outcome, Running};
 use serde_json::Value;
 
-use crate::node::{DEPOT, Node};
-use crate::source::Source;
+use super::node::{DEPOT, Node};
+use super::source::Source;
 
 /// How a program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

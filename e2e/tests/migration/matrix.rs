@@ -15,13 +15,13 @@ use hetckpt_e2e::actors::{Actor, Disk, INJECTED, strike};
 use hetckpt_e2e::calibration::{self, Baseline};
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::{Program as TestProgram, SPIN};
+use hetckpt_e2e::program::{PACED, Program as TestProgram};
 use hetckpt_e2e::runner::{Context, Test};
 
-use crate::breaks::SERVE;
-use crate::ends::{End, ends_once};
-use crate::node::{DEPOT, Node, Serve};
-use crate::source::Source;
+use super::breaks::SERVE;
+use super::ends::{End, ends_once};
+use super::node::{DEPOT, Node, Serve};
+use super::source::Source;
 
 /// For how long who hangs does.
 const HANG: Duration = Duration::from_millis(1500);
@@ -32,7 +32,7 @@ const ATTEMPTS: u32 = 6;
 /// How often the time is halved within which the moment of the next try lies.
 const MOST_HALVINGS: u32 = 8;
 /// At work long enough to be found so, and no longer.
-const SHORT: TestProgram = TestProgram { lasts: 1, ..SPIN };
+const SHORT: TestProgram = TestProgram { lasts: 1, ..PACED };
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
 /// And of one whose standard output did not take its result.

@@ -16,8 +16,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::node::{Node, Serve};
-use crate::source::Source;
+use super::node::{Node, Serve};
+use super::source::Source;
 
 /// Most that may lie on the source's disk: the files that are carried, CRIU's log and small images.
 const MOST_SCRATCH_BYTES: u64 = 24 << 20;
@@ -102,7 +102,7 @@ fn filled<'a>(sandbox: &'a Sandbox, program: &Program) -> Result<Source<'a>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let row = hetckpt::ps_row(sandbox, source.pid)?.context("the program has ended")?;
-        if row["kernels"].to_string().contains("spin") {
+        if row["kernels"].to_string().contains("paced") {
             return Ok(source);
         }
         ensure!(Instant::now() < deadline, "its long kernel does not come to run: {row}");

@@ -13,12 +13,11 @@ mod ends;
 mod breaks;
 mod matrix;
 
-use std::process::ExitCode;
-
 use hetckpt_e2e::installation::Requirement;
-use hetckpt_e2e::runner;
+use hetckpt_e2e::runner::Test;
 
-fn main() -> ExitCode {
+/// The tests.
+pub fn tests() -> Vec<Test> {
     let mut tests = moves::tests();
     tests.extend(memory::tests());
     tests.extend(connections::tests());
@@ -26,6 +25,6 @@ fn main() -> ExitCode {
     tests.extend(strangers::tests());
     tests.extend(breaks::tests());
     tests.extend(matrix::tests());
-    let tests = tests.into_iter().map(|test| test.also_needs(Requirement::Mounting));
-    runner::main(tests.collect())
+    let on_nodes = |test: Test| test.also_needs(Requirement::Mounting);
+    tests.into_iter().map(on_nodes).collect()
 }

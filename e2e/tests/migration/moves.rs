@@ -7,13 +7,13 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::{Program, SPIN};
+use hetckpt_e2e::program::{PACED, Program};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::user;
 use serde_json::Value;
 
-use crate::node::Node;
-use crate::source::Source;
+use super::node::Node;
+use super::source::Source;
 
 /// The tests: one program in each, all ten if `HETCKPT_E2E_ALL_NODES` is set.
 pub fn tests() -> Vec<Test> {
@@ -74,9 +74,9 @@ fn several(context: &mut Context) -> Result<()> {
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", "cpu", "--keep"])?;
     // Long enough for all of them to run at a time.
-    let mut baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let mut baseline = calibration::baseline_on("cpu", &PACED)?;
     baseline.length *= 5;
-    let start = || Source::start_again(sandbox, &SPIN, "cpu", baseline.clone());
+    let start = || Source::start_again(sandbox, &PACED, "cpu", baseline.clone());
     let sources = [start()?, start()?, start()?];
     let migrations = sources
         .iter()

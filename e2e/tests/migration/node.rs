@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::authority::{Authority, Files};
+use super::authority::{Authority, Files};
 
 /// Where hetckpt is installed on the node.
 const PREFIX: &str = "/tmp/opt/hetckpt";

@@ -8,12 +8,12 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::user;
 
-use crate::node::{DEPOT, Node};
-use crate::source::{Source, ensure_fails};
+use super::node::{DEPOT, Node};
+use super::source::{Source, ensure_fails};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -33,7 +33,7 @@ fn no_room(context: &mut Context) -> Result<()> {
         chown {0} {DEPOT} /tmp/small",
         user::owner()
     ))?;
-    let start = || Source::start(sandbox, &SPIN, "cpu");
+    let start = || Source::start(sandbox, &PACED, "cpu");
     let source = start()?;
     let serve = node.serve(&["--device", "cpu"])?;
     ensure_fails(source.migrate(&node)?, "HK1009", &["larger than"])?;
@@ -61,7 +61,7 @@ fn lacks_something(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     // Many attempts: each is to find it at work.
-    let source = Source::start_again(sandbox, &SPIN, "cpu", calibration::lasting_on("cpu", &SPIN, 3)?)?;
+    let source = Source::start_again(sandbox, &PACED, "cpu", calibration::lasting_on("cpu", &PACED, 3)?)?;
     ensure_fails(source.migrate(&node)?, "HK1003", &["cannot be reached"])?;
     let serve = node.serve(&["--device", "cuda:7"])?;
     ensure_fails(source.migrate(&node)?, "HK0501", &["no device `cuda:7`"])?;
@@ -82,7 +82,7 @@ fn lacks_something(context: &mut Context) -> Result<()> {
     // Known only from the images: the program had been stopped, and runs on.
     let mut migrate = source.migrate(&node)?;
     migrate.args(["--bundle", "none"]);
-    ensure_fails(migrate, "HK0907", &["spin is missing"])?;
+    ensure_fails(migrate, "HK0907", &["paced is missing"])?;
     node.ensure_has_nothing()?;
     drop(serve);
     source.ensure_runs_on()
@@ -103,7 +103,7 @@ fn restore_fails(context: &mut Context) -> Result<()> {
     let serve = node.serve_as(&files, &["--device", "cpu"], |command| {
         command.env("HETCKPT_CRIU", "/tmp/in/criu");
     })?;
-    let source = Source::start(sandbox, &SPIN, "cpu")?;
+    let source = Source::start(sandbox, &PACED, "cpu")?;
     let outcome = Running::run(source.migrate(&node)?, PATIENCE)?;
     let held = node.held("hetsnap");
     let [archive] = &held[..] else {
@@ -133,7 +133,7 @@ fn interrupted(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;
     let serve = node.serve(&["--device", "cpu"])?;
-    let source = Source::start(sandbox, &SPIN, "cpu")?;
+    let source = Source::start(sandbox, &PACED, "cpu")?;
     let migration = Running::start(source.migrate(&node)?)?;
     // Its first sign.
     serve.wait_for("offered by")?;

@@ -12,8 +12,8 @@ use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program::Program;
 use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 
-use crate::authority::Files;
-use crate::node::Node;
+use super::authority::Files;
+use super::node::Node;
 
 /// A program under `hetckpt run`, with a kernel in flight.
 pub struct Source<'a> {

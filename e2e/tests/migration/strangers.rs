@@ -11,15 +11,15 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::authority::{Authority, Files};
-use crate::node::{Node, PORT};
-use crate::source::{Source, ensure_fails};
+use super::authority::{Authority, Files};
+use super::node::{Node, PORT};
+use super::source::{Source, ensure_fails};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -35,7 +35,7 @@ fn strangers(context: &mut Context) -> Result<()> {
     let node = Node::new(sandbox)?;
     let other = Authority::new(sandbox, "other")?;
     // Many attempts: each is to find it at work.
-    let source = Source::start_again(sandbox, &SPIN, "cpu", calibration::lasting_on("cpu", &SPIN, 3)?)?;
+    let source = Source::start_again(sandbox, &PACED, "cpu", calibration::lasting_on("cpu", &PACED, 3)?)?;
     let good = node.authority.sign("source")?;
     let serve = node.serve(&["--device", "cpu"])?;
 
@@ -184,7 +184,7 @@ fn nonsense(context: &mut Context) -> Result<()> {
     stream.read_to_end(&mut vec![]).ok();
     node.ensure_has_nothing()?;
 
-    let source = Source::start(sandbox, &SPIN, "cpu")?;
+    let source = Source::start(sandbox, &PACED, "cpu")?;
     Running::run(source.migrate(&node)?, PATIENCE)?.success("migrate, after all that")?;
     let records = node.wait_for(&["ended"])?;
     ensure!(records.len() == 1 && records[0].0["status"] == 0, "{records:?}");

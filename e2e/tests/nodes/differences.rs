@@ -11,13 +11,13 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use hetckpt_e2e::user;
 
-use crate::goes_on::{Application, dump};
-use crate::node::{Node, ensure_says};
+use super::goes_on::{Application, dump};
+use super::node::{Node, ensure_says};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -33,9 +33,9 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn working_folder(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let app = Application::new(sandbox, &PACED, baseline.length)?;
     let node = Node::new(sandbox)?;
     let folder = sandbox.path("work");
     let job = app.start(sandbox, "cpu", &folder)?;
@@ -60,9 +60,9 @@ fn working_folder(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Starts [`SPIN`] with its output in a file, and dumps it.
+/// Starts [`PACED`] with its output in a file, and dumps it.
 fn dumped_with_output(sandbox: &Sandbox, length: u64, output: &Path) -> Result<std::path::PathBuf> {
-    let program = SPIN.command(length);
+    let program = PACED.command(length);
     let words: Vec<String> = program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let line = format!("exec {} >{}", words.join(" "), output.display());
     let command: [OsString; 3] = ["sh".into(), "-c".into(), line.into()];
@@ -78,7 +78,7 @@ fn restore(sandbox: &Sandbox, archive: &Path, options: &[&str]) -> Result<Outcom
 }
 
 fn grown_output(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
     let output = sandbox.path("output.txt");
     let archive = dumped_with_output(sandbox, baseline.length, &output)?;
@@ -130,7 +130,7 @@ fn grown_output(context: &mut Context) -> Result<()> {
 }
 
 fn missing_output(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
     let output = sandbox.path("output.txt");
     let archive = dumped_with_output(sandbox, baseline.length, &output)?;
@@ -146,10 +146,10 @@ fn missing_output(context: &mut Context) -> Result<()> {
 
 /// Started by hand with the shim, in our session, as a script would start it.
 fn no_session_leader(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
     let installation = Installation::get();
-    let program = SPIN.command(baseline.length);
+    let program = PACED.command(baseline.length);
     let pid_file = sandbox.path("pid");
     // The session of whoever runs the tests may be that of another pid namespace, which CRIU refuses: so one of a shell.
     let mut command = Command::new("setsid");
@@ -198,9 +198,9 @@ fn terminal(context: &mut Context) -> Result<()> {
         context.note("skipped: there is no `script`");
         return Ok(());
     }
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let words: Vec<String> = SPIN
+    let words: Vec<String> = PACED
         .command(baseline.length)
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
@@ -266,7 +266,7 @@ fn make_cgroups(names: &[String]) -> Option<Vec<std::path::PathBuf>> {
 }
 
 fn cgroup(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
     let names = ["dump", "restore"].map(|name| format!("hetckpt-e2e-{}-{name}", std::process::id()));
     let Some(folders) = make_cgroups(&names) else {
@@ -274,7 +274,7 @@ fn cgroup(context: &mut Context) -> Result<()> {
         return Ok(());
     };
     let result = (|| {
-        let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+        let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
         job.wait_for_kernel()?;
         fs::write(folders[0].join("cgroup.procs"), job.pid().to_string())?;
         let (pid, archive, printed) = dump(sandbox, job, &[])?;
@@ -314,10 +314,10 @@ fn cgroup(context: &mut Context) -> Result<()> {
 
 /// Not the root's id is taken, but that of its child: by a program that was left running and of which only that is left.
 fn childs_id_in_use(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
     let command: [OsString; 3] = ["sh".into(), "-c".into(), {
-        let program = SPIN.command(baseline.length);
+        let program = PACED.command(baseline.length);
         let words: Vec<String> = program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         format!("{}; true", words.join(" ")).into()
     }];
@@ -343,7 +343,11 @@ fn childs_id_in_use(context: &mut Context) -> Result<()> {
     // The shell goes, its child stays.
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
     let refused = restore(sandbox, &archive, &[])?;
-    ensure_says(&refused, "HK0905", &[&format!("{child} (spin)"), "--namespaces always"])?;
+    ensure_says(
+        &refused,
+        "HK0905",
+        &[&format!("{child} (paced)"), "--namespaces always"],
+    )?;
     sandbox.kill_all();
     drop(job);
     Ok(())

@@ -10,13 +10,13 @@ use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job};
 use hetckpt_e2e::process::{Outcome, Running};
-use hetckpt_e2e::program::{Program, SPIN};
+use hetckpt_e2e::program::{PACED, Program};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use hetckpt_e2e::user;
 use serde_json::Value;
 
-use crate::node::{Node, PREFIX};
+use super::node::{Node, PREFIX};
 
 /// The tests: one program in each, all ten if `HETCKPT_E2E_ALL_NODES` is set.
 pub fn tests() -> Vec<Test> {
@@ -167,9 +167,9 @@ fn goes_on(context: &mut Context, program: &Program, from: &str, to: &str) -> Re
 
 /// Detached, seen by `ps`, dumped there, restored there again, dumped, and restored here.
 fn to_and_fro(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length * 2)?;
+    let app = Application::new(sandbox, &PACED, baseline.length * 2)?;
     let node = Node::new(sandbox)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let (pid, archive, _) = dump(sandbox, job, &[])?;
@@ -236,9 +236,9 @@ fn to_and_fro(context: &mut Context) -> Result<()> {
 
 /// The node has a C library, a loader, a C++ library and, where the shim was, a file, all of other content.
 fn other_libraries(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let app = Application::new(sandbox, &PACED, baseline.length)?;
     let node = Node::new(sandbox)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let loaded = mapped(job.pid())?;
@@ -281,9 +281,9 @@ fn other_libraries(context: &mut Context) -> Result<()> {
 
 /// The archive's other form carries the files too, and stays as it was.
 fn from_folder(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let app = Application::new(sandbox, &PACED, baseline.length)?;
     let node = Node::new(sandbox)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let (_, archive, printed) = dump(sandbox, job, &[])?;

@@ -6,16 +6,15 @@ mod goes_on;
 mod differences;
 mod refusals;
 
-use std::process::ExitCode;
-
 use hetckpt_e2e::installation::Requirement;
-use hetckpt_e2e::runner::{self, Test};
+use hetckpt_e2e::runner::Test;
 
-fn main() -> ExitCode {
+/// The tests.
+pub fn tests() -> Vec<Test> {
     let mut tests = goes_on::tests();
     tests.extend(differences::tests());
     tests.extend(refusals::tests());
     // Nodes are namespaces, which only root can make like that.
     let on_nodes = |test: Test| test.also_needs(Requirement::Mounting);
-    runner::main(tests.into_iter().map(on_nodes).collect())
+    tests.into_iter().map(on_nodes).collect()
 }

@@ -7,12 +7,12 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::SPIN;
+use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use serde_json::{Value, json};
 
-use crate::goes_on::{Application, dump};
-use crate::node::{Node, ensure_says};
+use super::goes_on::{Application, dump};
+use super::node::{Node, ensure_says};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -25,9 +25,9 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn nothing_carried(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let app = Application::new(sandbox, &PACED, baseline.length)?;
     let node = Node::new(sandbox)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let (_, archive, printed) = dump(sandbox, job, &["--bundle", "none"])?;
@@ -63,7 +63,7 @@ fn nothing_carried(context: &mut Context) -> Result<()> {
     Running::run(again, PATIENCE)?.success("dump --bundle missing")?;
     let between = restored.wait(PATIENCE)?.stdout;
     let files = hetckpt::inspect(sandbox, &second)?["files"].to_string();
-    ensure!(files.contains("app/spin") && files.contains("libcuda.so.1"), "{files}");
+    ensure!(files.contains("app/paced") && files.contains("libcuda.so.1"), "{files}");
     ensure!(!files.contains("libc.so.6"), "{files}");
     let at_node = node.send(&second)?;
     let outcome = node.restore(&at_node, "cpu", &[])?.wait(PATIENCE)?;
@@ -76,9 +76,9 @@ fn nothing_carried(context: &mut Context) -> Result<()> {
 }
 
 fn no_room(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let app = Application::new(sandbox, &PACED, baseline.length)?;
     let node = Node::new(sandbox)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let (_, archive, _) = dump(sandbox, job, &[])?;
@@ -106,9 +106,9 @@ fn position(bytes: &[u8], member: &str) -> Result<usize> {
 }
 
 fn damaged(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let app = Application::new(sandbox, &PACED, baseline.length)?;
     let node = Node::new(sandbox)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let (_, archive, _) = dump(sandbox, job, &[])?;
@@ -129,9 +129,9 @@ fn damaged(context: &mut Context) -> Result<()> {
 
 /// Lists that lead elsewhere, in a folder of images, are neither packed nor restored. (Those in archives: unit tests.)
 fn escaping(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SPIN)?;
+    let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;
-    let app = Application::new(sandbox, &SPIN, baseline.length)?;
+    let app = Application::new(sandbox, &PACED, baseline.length)?;
     let job = app.start(sandbox, "cpu", &sandbox.path(""))?;
     let (_, archive, _) = dump(sandbox, job, &[])?;
     let images = sandbox.path("images");

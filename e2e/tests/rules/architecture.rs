@@ -1,7 +1,5 @@
 //! Who may import whom, as ARCHITECTURE.md says it, against what `cargo metadata` finds.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

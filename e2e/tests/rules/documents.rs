@@ -1,7 +1,5 @@
 //! Documents that must agree with the code.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

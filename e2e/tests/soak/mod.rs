@@ -6,17 +6,16 @@
 mod resources;
 mod program;
 
-use std::process::ExitCode;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::program::MEMORY_HOG;
-use hetckpt_e2e::runner::{self, Context, Test};
+use hetckpt_e2e::runner::{Context, Test};
 
-use crate::program::{Attempt, Ran, Soaked};
-use crate::resources::{Resources, ensure_nothing_in};
+use self::program::{Attempt, Ran, Soaked};
+use self::resources::{Resources, ensure_nothing_in};
 
 /// Programs at once.
 const AT_ONCE: u64 = 8;
@@ -27,15 +26,17 @@ const TIMES: u64 = 1000;
 /// For how long something may be more than it was.
 const SETTLING: Duration = Duration::from_secs(3);
 
-fn main() -> ExitCode {
+/// The tests.
+pub fn tests() -> Vec<Test> {
     let cycles = num_cycles();
-    runner::main(vec![
+    vec![
         Test::new("one_program_again_and_again_leaves_nothing", move |context| {
             again_and_again(context, cycles)
         })
-        .times(1 + u32::try_from(cycles / 20).unwrap_or(u32::MAX)),
-        Test::new("eight_programs_at_once_leave_nothing", at_once),
-    ])
+        .times(1 + u32::try_from(cycles / 20).unwrap_or(u32::MAX))
+        .alone(),
+        Test::new("eight_programs_at_once_leave_nothing", at_once).alone(),
+    ]
 }
 
 /// `HETCKPT_SOAK_CYCLES`.

@@ -14,7 +14,7 @@ use hetckpt_e2e::sandbox::Sandbox;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::resources::{self, Resources};
+use super::resources::{self, Resources};
 
 /// Limit for each step. Eight programs share the machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);

@@ -13,8 +13,8 @@ use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-use crate::num_dumps;
-use crate::tree::{Baseline, CHILDREN_ONLY, THREADS, WORKERS, wait_for_kernels};
+use super::num_dumps;
+use super::tree::{Baseline, CHILDREN_ONLY, THREADS, WORKERS, wait_for_kernels};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {

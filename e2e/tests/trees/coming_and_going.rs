@@ -13,8 +13,8 @@ use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-use crate::num_dumps;
-use crate::tree::{ADOPTS, WORKERS, rows, script, wait_for_kernels};
+use super::num_dumps;
+use super::tree::{ADOPTS, WORKERS, rows, script, wait_for_kernels};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -60,8 +60,8 @@ fn one_storm(sandbox: &Sandbox, pause: Duration) -> Result<(u32, u32)> {
     let programs = Installation::get().programs.display().to_string();
     let text = format!(
         "i=0\nwhile [ $i -lt {PROGRAMS} ]; do\n\
-         {programs}/spin --iterations 3000 --blocks 16 & one=$!\n\
-         {programs}/fork_after_init --iterations 1000 --launches 1 --children 1 --child-ms 10 & two=$!\n\
+         {programs}/paced --iterations 20 --blocks 16 & one=$!\n\
+         {programs}/fork_after_init --iterations 10 --launches 1 --children 1 --child-ms 10 & two=$!\n\
          wait $one || exit 1\nwait $two || exit 1\ni=$((i + 1))\ndone\necho all done"
     );
     let command = [script(sandbox, "storm.sh", &text)?.into_os_string()];

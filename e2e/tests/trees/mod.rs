@@ -10,16 +10,15 @@ mod coming_and_going;
 mod one_process_fails;
 mod at_the_same_time;
 
-use std::process::ExitCode;
+use hetckpt_e2e::runner::Test;
 
-use hetckpt_e2e::runner;
-
-fn main() -> ExitCode {
+/// The tests.
+pub fn tests() -> Vec<Test> {
     let mut tests = whole_trees::tests();
     tests.extend(coming_and_going::tests());
     tests.extend(one_process_fails::tests());
     tests.extend(at_the_same_time::tests());
-    runner::main(tests)
+    tests
 }
 
 /// `HETCKPT_PREEMPTIONS`, as for random preemptions of single programs.

@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::tree::{WORKERS, script, wait_for_kernels};
+use super::tree::{WORKERS, script, wait_for_kernels};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {

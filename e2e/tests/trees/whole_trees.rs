@@ -9,8 +9,8 @@ use hetckpt_e2e::job::{Attempt, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-use crate::num_dumps;
-use crate::tree::{self, ALL, Baseline, Tree};
+use super::num_dumps;
+use super::tree::{self, ALL, Baseline, Tree};
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
