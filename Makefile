@@ -141,11 +141,11 @@ scripts: setup
 unit: setup ## unit, golden and property tests
 	$(CARGO) test --workspace --exclude hetckpt-e2e --locked
 
-e2e-test: staged programs ## end-to-end tests with the real CRIU
-	$(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --no-fail-fast
+e2e-test: staged programs ## end-to-end tests with the real CRIU, TESTS='PART_OF_A_NAME...'
+	$(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- $(TESTS)
 
 user-test: staged programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
-	e2e/as-user.sh functional $(USER_TESTS)
+	e2e/as-user.sh $(USER_TESTS)
 
 # Generated OpenCL C on the second implementation too: `unit` runs it on the first.
 opencl-test: staged programs ## generated OpenCL C on a second implementation; random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
@@ -161,14 +161,14 @@ opencl-test: staged programs ## generated OpenCL C on a second implementation; r
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh
 
 soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
-	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test functional -- --nocapture preempt
+	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
-	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test soak -- --nocapture
-	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test nodes -- --nocapture other_node
-	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test migration -- --nocapture migrate_ --skip amid
+	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- soak::
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- other_node
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- migration::migrate_ --skip amid
 	@# CRIU 4.1 takes no TCP connections on newer kernels, with or without the plugin.
 	@e2e/setup/install-criu.sh --prefix $(HETCKPT_CACHE)/criu-oldest --min 4.1 --suites trixie
-	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test functional -- --nocapture \
+	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- \
 		plain_criu rpc_ beside_a images_of ordinary_program catches_a_kernel --skip tcp_connection
 
 # Coverage for libFuzzer, by options of the stable compiler.

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Runs end-to-end tests as a user who is not root.
 #
-# usage: as-user.sh [SUITE [PART_OF_A_NAME...]]     (default: all that root is not needed for of functional, trees, faults, nodes
-#                                                    and migration)
+# usage: as-user.sh [PART_OF_A_NAME...]     (default: all that root is not needed for)
 #
 # HETCKPT_E2E_USER is the user (nobody). What the tests need is copied to where that user may read it; run as root, after
-# `make build programs`. Root builds the nodes and networks of the last two; what runs on them is the user's.
+# `make build programs`. Root builds the nodes and networks of the last two; what runs on them is the user's. The
+# suite soak is left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,13 +25,6 @@ if ! setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups \
 	exit 0
 fi
 
-if [ $# -gt 0 ]; then
-	suites=("$1")
-	shift
-else
-	suites=(functional trees faults nodes migration)
-fi
-
 # Not below /tmp, of which nodes have one of their own.
 copy=$(mktemp -d /var/tmp/hetckpt-user.XXXXXX)
 trap 'rm -rf "$copy"' EXIT
@@ -45,22 +38,25 @@ cp -r "$target/e2e/state/." "$copy/state" 2>/dev/null || true
 chmod -R a+rX "$copy"
 chown -R "$user" "$copy/home" "$copy/state"
 
-status=0
-for suite in "${suites[@]}"; do
-	binary=$("${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --locked -p hetckpt-e2e --test "$suite" --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p' | tail -1)
-	cp "$binary" "$copy/$suite"
-	chmod a+rx "$copy/$suite"
-	as_user=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups)
-	case $suite in
-	nodes | migration) as_user=(env HETCKPT_E2E_USER="$user") ;;
-	esac
+binary=$("${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --locked -p hetckpt-e2e --test e2e --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p' | tail -1)
+install -m 755 "$binary" "$copy/e2e"
+
+tests() { # ENVIRONMENT-OR-COMMAND... -- ARGUMENTS...: the tests below that
+	local as_user=()
+	while [ "$1" != -- ]; do as_user+=("$1") && shift; done
+	shift
 	(
 		cd "$copy/home"
 		exec env -u XDG_RUNTIME_DIR -u HETCKPT_RUNTIME_DIR -u HETCKPT_CACHE_DIR -u CARGO_TARGET_DIR \
 			HOME="$copy/home" PATH="$copy/stage/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
 			HETCKPT_STAGE="$copy/stage" HETCKPT_PROGRAMS="$copy/programs" HETCKPT_CRIU="$copy/criu/bin/criu" \
 			HETCKPT_E2E_STATE="$copy/state" \
-			"${as_user[@]}" "../$suite" "$@"
-	) || status=1
-done
+			"${as_user[@]}" "$copy/e2e" "$@"
+	)
+}
+
+status=0
+tests setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups -- \
+	--skip nodes:: --skip migration:: --skip soak:: "$@" || status=1
+tests HETCKPT_E2E_USER="$user" -- --skip functional:: --skip trees:: --skip faults:: --skip soak:: "$@" || status=1
 exit $status

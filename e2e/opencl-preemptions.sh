@@ -52,7 +52,7 @@ for from in "${ids[@]}"; do
 		[ "$from $to" != 'cpu cpu' ] || continue
 		echo "from $from to $to"
 		HETCKPT_E2E_STATE=$state HETCKPT_E2E_FROM=$from HETCKPT_E2E_TO=$to \
-			"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" -p hetckpt-e2e --locked --test functional -- "${tests[@]}" ||
+			"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" -p hetckpt-e2e --locked --test e2e -- "${tests[@]}" ||
 			failed+=("$from->$to")
 	done
 done

@@ -95,7 +95,7 @@ find_opencl() { # PART
 move() { # FROM TO PREEMPTIONS MILLISECONDS
 	say "each program $1 -> $2, $3 preemptions"
 	HETCKPT_E2E_FROM=$1 HETCKPT_E2E_TO=$2 HETCKPT_PREEMPTIONS=$3 HETCKPT_E2E_MILLISECONDS=$4 HETCKPT_E2E_IN_KERNEL=1 \
-		run_tests functional preempt_ || failed+=("$1 -> $2")
+		run_tests e2e preempt_ || failed+=("$1 -> $2")
 }
 
 moves() {
@@ -109,9 +109,9 @@ nodes() {
 	say "each program GPU -> CPU and CPU -> GPU, onto another node"
 	local -x HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cpu HETCKPT_E2E_ALL_NODES=1
 	# Short from the GPU, as the CPU has to end what that has begun; the GPU ends at once what the CPU has.
-	HETCKPT_E2E_MILLISECONDS=300 run_tests nodes _from_cuda_to_cpu || failed+=("nodes, GPU -> CPU")
-	HETCKPT_E2E_MILLISECONDS=1200 run_tests nodes _from_cpu_to_cuda || failed+=("nodes, CPU -> GPU")
-	run_tests nodes other_node_ --skip _from_c || failed+=("nodes, the CPU alone")
+	HETCKPT_E2E_MILLISECONDS=300 run_tests e2e --skip migration:: _from_cuda_to_cpu || failed+=("nodes, GPU -> CPU")
+	HETCKPT_E2E_MILLISECONDS=1200 run_tests e2e --skip migration:: _from_cpu_to_cuda || failed+=("nodes, CPU -> GPU")
+	run_tests e2e nodes::other_node_ --skip _from_c || failed+=("nodes, the CPU alone")
 }
 
 opencl() {
@@ -142,8 +142,8 @@ instructions() {
 }
 
 faults() {
-	HETCKPT_E2E_FROM=cuda run_tests faults || failed+=(faults)
-	HETCKPT_E2E_FROM=cuda run_tests functional --skip preempt_ || failed+=(functional)
+	HETCKPT_E2E_FROM=cuda run_tests e2e faults:: || failed+=(faults)
+	HETCKPT_E2E_FROM=cuda run_tests e2e functional:: --skip preempt_ || failed+=(functional)
 }
 
 # Sets `steps` to as many iterations of the spin program as take a second, in a launch that fills the GPU.

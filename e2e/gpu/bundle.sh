@@ -45,9 +45,9 @@ cp -r "$criu" "$bundle/criu"
 cp "$root/e2e/gpu/accept.sh" "$root/e2e/gpu/driver_checkpoint.c" "$bundle/"
 cp "$root/e2e/demo.sh" "$bundle/"
 (cd "$root" && cargo test --release --locked -p hetckpt-e2e --no-run --message-format json 2>/dev/null) |
-	sed -n 's/.*"executable":"\([^"]*\/\(functional\|faults\|nodes\)-[0-9a-f]*\)".*/\1 \2/p' |
+	sed -n 's/.*"executable":"\([^"]*\/\(e2e\)-[0-9a-f]*\)".*/\1 \2/p' |
 	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
-[ -x "$bundle/tests/functional" ] || die "the tests do not build"
+[ -x "$bundle/tests/e2e" ] || die "the tests do not build"
 (cd "$root" && cargo test --release --locked -p hetckpt-devices --test gpu_results -p hetckpt-codegen --test opencl_device \
 	--no-run --message-format json 2>/dev/null) |
 	sed -n 's/.*"executable":"\([^"]*\/\(gpu_results\|opencl_device\)-[0-9a-f]*\)".*/\1 \2/p' |

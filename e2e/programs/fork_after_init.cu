@@ -35,7 +35,7 @@ static bool is_refused(void *parents_memory, const std::vector<uint32_t> &host, 
             fprintf(stderr, "call %zu in the child gave %d (%s)\n", i, results[i], cudaGetErrorString(results[i]));
             is_refused = false;
         }
-    paced<<<1, 1, 0, stream>>>(nullptr, 1);
+    paced<<<1, 1, 0, stream>>>(nullptr, 1, nullptr);
     return is_refused && cudaGetLastError() == cudaErrorInitializationError;
 }
 

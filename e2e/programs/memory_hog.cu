@@ -79,7 +79,10 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < start.size(); ++i)
         start[i] = xorshift32_seed(i);
     DeviceArray<uint32_t> device_states(start);
-    (sleeps ? paced : spin)<<<spin_blocks, spin_threads>>>(device_states.get(), iterations);
+    if (sleeps)
+        paced<<<spin_blocks, spin_threads>>>(device_states.get(), iterations, hurry_on_signal());
+    else
+        spin<<<spin_blocks, spin_threads>>>(device_states.get(), iterations);
     CHECK_LAUNCH();
     arguments.progress("launched");
     const std::vector<uint32_t> states = device_states.to_host();

@@ -194,15 +194,34 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// If it is not.
-    pub fn dump_in_mid_kernel(mut self) -> Result<Dumped<'a>> {
-        self.wait_for_kernel()?;
-        let dumped = self.dump()?;
+    pub fn dump_in_mid_kernel(self) -> Result<Dumped<'a>> {
+        self.try_dump_in_mid_kernel()?
+            .context("the program ended before it could be dumped")
+    }
+
+    /// As [`Job::dump_in_mid_kernel`]; gives nothing if the program has come to its end before.
+    ///
+    /// # Errors
+    /// If the dump fails, or no kernel was caught part-way, although the program did not end by itself.
+    pub fn try_dump_in_mid_kernel(mut self) -> Result<Option<Dumped<'a>>> {
+        if let Err(error) = self.wait_for_kernel() {
+            if !self.has_ended()? {
+                return Err(error);
+            }
+            let outcome = self.finish()?;
+            ensure!(outcome.code == 0, "{}", outcome.text());
+            return Ok(None);
+        }
+        let dumped = match self.try_dump()? {
+            Attempt::Dumped(dumped) => dumped,
+            Attempt::Ended(_) => return Ok(None),
+        };
         let kernels = kernels_in_flight(&dumped.inspect()?);
         ensure!(
             kernels.iter().any(is_mid_flight),
             "no kernel was caught part-way: {kernels:?}"
         );
-        Ok(dumped)
+        Ok(Some(dumped))
     }
 
     /// As [`Job::dump`], for a program that may end meanwhile.
@@ -272,12 +291,24 @@ impl<'a> Job<'a> {
         Ok(archive)
     }
 
-    /// Waits for its end; the outcome holds all that it printed, since its very start.
+    /// Waits for its end, to which it may hurry; the outcome holds all that it printed, since its very start.
     ///
     /// # Errors
     /// If it does not end, or leaves something running.
     pub fn finish(self) -> Result<Outcome> {
-        let outcome = self.supervisor.wait(PATIENCE)?;
+        self.end_with(Running::wait)
+    }
+
+    /// As [`Job::finish`], of a run that is measured.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish_unhurried(self) -> Result<Outcome> {
+        self.end_with(Running::wait_unhurried)
+    }
+
+    fn end_with(self, wait: impl FnOnce(Running, Duration) -> Result<Outcome>) -> Result<Outcome> {
+        let outcome = wait(self.supervisor, PATIENCE)?;
         self.sandbox
             .wait_until_empty(Duration::from_secs(10))
             .context("after the program's end")?;

@@ -1,6 +1,7 @@
 //! A child process whose output is collected while it runs, and which cannot outlast its limit.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,6 +12,8 @@ use std::os::unix::process::ExitStatusExt;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::hurry;
 
 /// How a command ended, and what it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +120,8 @@ pub struct Running {
     stdout: Arc<Collected>,
     stderr: Arc<Collected>,
     started: Instant,
+    /// It is `hetckpt run` or `hetckpt restore`.
+    stands_in: bool,
     // They end with the last writer of the pipes, which may outlast the child.
     _pumps: [JoinHandle<()>; 2],
 }
@@ -127,6 +132,8 @@ impl Running {
     /// # Errors
     /// If it cannot be started.
     pub fn start(mut command: Command) -> Result<Self> {
+        let is_hetckpt = Path::new(command.get_program()).ends_with("hetckpt");
+        let stands_in = is_hetckpt && command.get_args().any(|word| word == "run" || word == "restore");
         let what = format!("{command:?}");
         let what = what.rsplit('/').next().unwrap_or(&what).replace('"', "");
         command
@@ -154,6 +161,7 @@ impl Running {
             stdout,
             stderr,
             started,
+            stands_in,
             _pumps: pumps,
         })
     }
@@ -225,12 +233,27 @@ impl Running {
         )
     }
 
-    /// Waits until it has ended and all its output is there.
+    /// Waits until it has ended and all its output is there. If it stands in for a program, that may hurry.
     ///
     /// # Errors
     /// If that takes longer than `limit`; it is killed then.
-    pub fn wait(mut self, limit: Duration) -> Result<Outcome> {
+    pub fn wait(self, limit: Duration) -> Result<Outcome> {
+        let hurries = self.stands_in;
+        self.wait_for_exit(limit, hurries)
+    }
+
+    /// As [`Running::wait`], of a program that is measured.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_unhurried(self, limit: Duration) -> Result<Outcome> {
+        self.wait_for_exit(limit, false)
+    }
+
+    fn wait_for_exit(mut self, limit: Duration, hurries: bool) -> Result<Outcome> {
+        const BETWEEN_SIGNALS: Duration = Duration::from_millis(250);
         let deadline = Instant::now() + limit;
+        let mut signal_at = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
                 break status;
@@ -244,6 +267,11 @@ impl Running {
                     self.what,
                     self.stderr.text()
                 );
+            }
+            if hurries && Instant::now() > signal_at {
+                // Again and again: of what is being restored nothing may be there yet.
+                hurry::descendants(self.pid());
+                signal_at = Instant::now() + BETWEEN_SIGNALS;
             }
             std::thread::sleep(Duration::from_millis(2));
         };

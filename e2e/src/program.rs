@@ -24,6 +24,9 @@ pub struct Program {
     /// How many times as long as others its kernels are in flight: more than one where tests do not care in which moment they
     /// find it at work, but it must be at work, on a busy machine too.
     pub lasts: u32,
+    /// True if its kernels sleep most of the time, so that their time is in proportion to its length and does not depend on other work,
+    /// and stop sleeping when it gets SIGUSR1 ([`crate::hurry`]).
+    pub sleeps: bool,
     /// True if it computes in floating point, so that its digest may differ between device kinds.
     pub is_float: bool,
 }
@@ -37,6 +40,7 @@ const fn program(name: &'static str, length: &'static str, shortest: u64) -> Pro
         shortest,
         longest: u32::MAX as u64,
         lasts: 1,
+        sleeps: false,
         is_float: false,
     }
 }
@@ -96,7 +100,8 @@ pub const SPIN: Program = Program {
 /// that. For tests that want a kernel in flight, and do not care what it computes.
 pub const PACED: Program = Program {
     longest: u64::MAX,
-    lasts: 2,
+    lasts: 5,
+    sleeps: true,
     ..program("paced", "iterations", 20)
 };
 
@@ -104,6 +109,8 @@ pub const PACED: Program = Program {
 pub const MEMORY_HOG: Program = with(
     Program {
         longest: u64::MAX,
+        lasts: 5,
+        sleeps: true,
         ..program("memory_hog", "iterations", 20)
     },
     &["--mib", "8", "--sleeps", "1"],

@@ -5,7 +5,7 @@ use std::fmt;
 /// A failure with all that a person, or a program reading `--json`, needs.
 ///
 /// The code's first two digits tell the stage: 05 devices, 06 pause and capture, 07 archive, 08 command line and host,
-/// 09 CRIU, 10 migration. All are listed in docs/errors.md (e2e/tests/documents.rs compares).
+/// 09 CRIU, 10 migration. All are listed in docs/errors.md (e2e/tests/rules/documents.rs compares).
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// `HK0801`.

@@ -11,7 +11,7 @@ use hetckpt_e2e::sandbox::Sandbox;
 use super::opencl_refusals::compile_faulty_opencl;
 
 /// Milliseconds of each of the program's two waits.
-const WAIT: u64 = 1000;
+const WAIT: u64 = 2500;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {

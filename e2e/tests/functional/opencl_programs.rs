@@ -48,9 +48,11 @@ fn runs(_: &mut Context, program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Dumps `job` and shows that a kernel was in the middle of its work.
-fn dump_in_mid_kernel<'a>(context: &Context, job: Job<'a>) -> Result<Dumped<'a>> {
-    let dumped = job.dump_in_mid_kernel()?;
+/// Dumps `job` and shows that a kernel was in the middle of its work; gives nothing if the program ended before.
+fn dump_in_mid_kernel<'a>(context: &Context, job: Job<'a>) -> Result<Option<Dumped<'a>>> {
+    let Some(dumped) = job.try_dump_in_mid_kernel()? else {
+        return Ok(None);
+    };
     let kernels = kernels_in_flight(&dumped.inspect()?);
     let names: Vec<String> = kernels.iter().map(|kernel| kernel["name"].to_string()).collect();
     context.note(format!(
@@ -58,27 +60,31 @@ fn dump_in_mid_kernel<'a>(context: &Context, job: Job<'a>) -> Result<Dumped<'a>>
         names.join(", "),
         dumped.seconds("pause")
     ));
-    Ok(dumped)
+    Ok(Some(dumped))
 }
 
 /// Dumps a run of `program` in mid-kernel and restores it on `device`.
 fn dump_and_restore(context: &Context, program: &Program, device: &str) -> Result<()> {
-    let baseline = calibration::baseline(program)?;
-    let mut command: Vec<OsString> = program.command(baseline.length);
-    command.push("--progress".into());
-    let job = Job::start(&context.sandbox, &command)?;
-    job.wait_for_stderr("launched")?;
-    let outcome = dump_in_mid_kernel(context, job)?.restore_on(device)?.finish()?;
-    let kind = |device: &str| device.split(':').next().map(str::to_owned);
-    if program.is_float && kind(device) != kind(&Installation::from_device()) {
-        ensure!(
-            outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
-            "it does not pass its own check: {}",
-            outcome.text()
-        );
-        return Ok(());
-    }
-    super::preempt::check(program, &baseline.outcome, &outcome)
+    calibration::until_long_enough(&Installation::from_device(), program, 1, |baseline| {
+        let mut command: Vec<OsString> = program.command(baseline.length);
+        command.push("--progress".into());
+        let job = Job::start(&context.sandbox, &command)?;
+        job.wait_for_stderr("launched")?;
+        let Some(dumped) = dump_in_mid_kernel(context, job)? else {
+            return Ok(None);
+        };
+        let outcome = dumped.restore_on(device)?.finish()?;
+        let kind = |device: &str| device.split(':').next().map(str::to_owned);
+        if program.is_float && kind(device) != kind(&Installation::from_device()) {
+            ensure!(
+                outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
+                "it does not pass its own check: {}",
+                outcome.text()
+            );
+            return Ok(Some(()));
+        }
+        super::preempt::check(program, &baseline.outcome, &outcome).map(Some)
+    })
 }
 
 fn is_restored(context: &mut Context, program: &Program) -> Result<()> {
@@ -89,15 +95,19 @@ fn is_restored_on_opencl(context: &mut Context, program: &Program) -> Result<()>
     dump_and_restore(context, program, "opencl")
 }
 
-/// What was restored is dumped again before it ends: it is long enough for the faster device.
+/// What was restored is dumped again before it ends: it is long enough for both.
 fn is_dumped_twice(context: &mut Context, program: &Program) -> Result<()> {
-    let first = calibration::baseline(program)?;
-    let second = calibration::baseline_on(&Installation::to_device(), program)?;
-    let baseline = if first.length < second.length { second } else { first };
-    let job = Job::start(&context.sandbox, &program.command(baseline.length))?;
-    let restored = dump_in_mid_kernel(context, job)?.restore()?;
-    let outcome = dump_in_mid_kernel(context, restored)?.restore()?.finish()?;
-    super::preempt::check(program, &baseline.outcome, &outcome)
+    calibration::until_long_enough(&Installation::from_device(), program, 1, |baseline| {
+        let job = Job::start(&context.sandbox, &program.command(baseline.length))?;
+        let Some(dumped) = dump_in_mid_kernel(context, job)? else {
+            return Ok(None);
+        };
+        let Some(dumped) = dump_in_mid_kernel(context, dumped.restore()?)? else {
+            return Ok(None);
+        };
+        let outcome = dumped.restore()?.finish()?;
+        super::preempt::check(program, &baseline.outcome, &outcome).map(Some)
+    })
 }
 
 /// Without libclc a program can run up to its build, which then says what is missing.

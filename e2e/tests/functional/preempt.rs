@@ -25,6 +25,7 @@ const GRID_BARRIER: Program = Program {
     shortest: 1000,
     longest: u32::MAX as u64,
     lasts: 1,
+    sleeps: false,
     is_float: false,
 };
 

@@ -39,7 +39,6 @@ pub fn tests() -> Vec<Test> {
 const fn holding(arguments: &'static [&'static str]) -> Program {
     Program {
         arguments,
-        lasts: 2,
         ..MEMORY_HOG
     }
 }
@@ -54,8 +53,8 @@ enum Memory {
 impl Memory {
     fn program(self) -> Program {
         match self {
-            Self::Own => holding(&["--mib", "8", "--host-mib", "200"]),
-            Self::Devices => holding(&["--mib", "200", "--host-mib", "8"]),
+            Self::Own => holding(&["--mib", "8", "--host-mib", "200", "--sleeps", "1"]),
+            Self::Devices => holding(&["--mib", "200", "--host-mib", "8", "--sleeps", "1"]),
         }
     }
 
@@ -115,7 +114,14 @@ fn past_the_disk(context: &mut Context) -> Result<()> {
     let given = |variable: &str, default: &str| std::env::var(variable).unwrap_or(default.to_owned());
     let own = given("HETCKPT_MEMORY_MIB", "200");
     let devices = given("HETCKPT_DEVICE_MEMORY_MIB", "100");
-    let arguments = ["--mib", devices.clone().leak(), "--host-mib", own.clone().leak()];
+    let arguments = [
+        "--mib",
+        devices.clone().leak(),
+        "--host-mib",
+        own.clone().leak(),
+        "--sleeps",
+        "1",
+    ];
     let program = holding(Vec::from(arguments).leak());
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,8 +16,12 @@ use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::sandbox::Sandbox;
 use serde_json::Value;
 
-/// What a run is to take, so that a random moment lies within its kernels rather than in its start.
-const WANTED: Duration = Duration::from_millis(2500);
+/// What a run is to take beside its start, so that a random moment lies within its kernels.
+const WANTED: Duration = Duration::from_millis(4000);
+/// Steps of a run that is measured first.
+const SHORT: u64 = 4;
+/// Steps of the longest.
+const MOST_STEPS: u64 = 4000;
 
 /// A tree of processes.
 #[derive(Clone, Copy, Debug)]
@@ -163,33 +167,31 @@ impl Tree {
         Job::start(sandbox, &self.command(sandbox, length)?)
     }
 
-    /// Runs it uninterrupted, as long as the tests want it to; once for each test program.
+    /// Runs it uninterrupted, as long as the tests want it to; once for each tree.
     ///
     /// # Errors
     /// If it does not end well.
     pub fn baseline(&self) -> Result<Baseline> {
-        static KNOWN: Mutex<BTreeMap<&str, Baseline>> = Mutex::new(BTreeMap::new());
-        let known = KNOWN
-            .lock()
-            .map_err(|_| anyhow::anyhow!("another test panicked"))?
-            .get(self.name)
-            .cloned();
-        if let Some(baseline) = known {
-            return Ok(baseline);
+        type Slot = Arc<Mutex<Option<Baseline>>>;
+        static SLOTS: Mutex<BTreeMap<&str, Slot>> = Mutex::new(BTreeMap::new());
+        let slot = {
+            let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(slots.entry(self.name).or_default())
+        };
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(baseline) = &*slot {
+            return Ok(baseline.clone());
         }
-        let mut baseline = self.uninterrupted(4)?;
-        for _ in 0..12 {
-            let ratio = WANTED.as_secs_f64() / baseline.duration.as_secs_f64();
-            if ratio < 2.0 {
-                break;
-            }
-            // Much of a short run is its start, so the proportion alone would not get there, or far beyond.
-            let factor = if ratio > 4.0 { 4 } else { 2 };
-            baseline = self.uninterrupted(baseline.length * factor)?;
-        }
-        if let Ok(mut known) = KNOWN.lock() {
-            known.insert(self.name, baseline.clone());
-        }
+        // Much of a run is its start, which other work makes longer: only what each step adds is in proportion.
+        let [short, long] = [SHORT, SHORT * 8].map(|length| self.uninterrupted(length));
+        let (short, long) = (short?, long?);
+        let added = long
+            .duration
+            .saturating_sub(short.duration)
+            .max(Duration::from_millis(50));
+        let steps = WANTED.as_secs_f64() / added.as_secs_f64() * (long.length - short.length) as f64;
+        let baseline = self.uninterrupted((steps as u64).clamp(SHORT, MOST_STEPS))?;
+        *slot = Some(baseline.clone());
         Ok(baseline)
     }
 
@@ -204,7 +206,7 @@ impl Tree {
     fn uninterrupted(&self, length: u64) -> Result<Baseline> {
         let sandbox = Sandbox::new()?;
         let started = Instant::now();
-        let outcome = self.start(&sandbox, length)?.finish()?;
+        let outcome = self.start(&sandbox, length)?.finish_unhurried()?;
         ensure!(
             outcome.code == 0 && outcome.stdout.ends_with("PASS\n") && outcome.stderr.is_empty(),
             "an uninterrupted run of {} (length {length}): {}\n{}",
