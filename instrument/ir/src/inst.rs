@@ -427,7 +427,8 @@ pub enum Op {
         /// Source.
         src: Operand,
     },
-    /// Load of one, two or four elements.
+    /// Load of one, two, four or eight elements: one access, aligned to its size, of which another thread sees all or nothing if
+    /// it is no longer than 16 bytes.
     Load {
         /// State space.
         space: Space,
@@ -440,7 +441,7 @@ pub enum Op {
         /// Address of the first element.
         addr: Address,
     },
-    /// Store of one, two or four elements.
+    /// Store of one, two, four or eight elements; one access as [`Op::Load`] is.
     Store {
         /// State space.
         space: Space,

@@ -25,3 +25,4 @@ mod memory;
 mod meeting;
 #[path = "../../../codegen/tests/opencl_device/contended.rs"]
 mod contended;
+mod litmus;
