@@ -234,6 +234,66 @@ fn guarded_expansions_leave_the_result_alone() {
     assert_eq!(execute(&ptx, 1, 0, &[], &[0; 4]), [77, 78, 79, 6]);
 }
 
+/// A subtraction adds the complement and one, so its flag says that it did not borrow.
+#[test]
+fn mixed_carry_chains_share_one_flag() {
+    let ptx = kernel(
+        "ld.global.u32 %r1, [%rd1];
+        ld.global.u64 %rd2, [%rd1+8];
+        ld.global.u32 %r2, [%rd1+16];
+        ld.global.u64 %rd3, [%rd1+24];
+        sub.cc.u32 %r3, %r1, %r2;
+        addc.u32 %r4, 0, 0;
+        add.cc.u32 %r3, %r1, %r2;
+        subc.u32 %r5, 0, 0;
+        sub.cc.u32 %r3, %r1, %r2;
+        addc.cc.u32 %r6, %r1, %r2;
+        subc.cc.u32 %r7, %r1, %r2;
+        addc.u32 %r8, 0, 0;
+        sub.cc.u64 %rd4, %rd2, %rd3;
+        addc.u64 %rd5, 0, 0;
+        add.cc.u64 %rd4, %rd2, %rd3;
+        subc.u64 %rd6, 0, 0;
+        st.global.v4.u32 [%rd1+32], {%r4, %r5, %r6, %r7};
+        st.global.u32 [%rd1+48], %r8;
+        st.global.u32 [%rd1+52], %rd5;
+        st.global.u64 [%rd1+56], %rd6;",
+    );
+    // Sum and carry out of `a + b + carry`, of `bits` bits.
+    let add = |a: u128, b: u128, carry: u128, bits: u32| {
+        let sum = a + b + carry;
+        (sum & ((1 << bits) - 1), sum >> bits)
+    };
+    for a in interesting() {
+        for b in interesting() {
+            let mut input = [words(a), words(b)].concat();
+            input.resize(16, 0);
+            let (a32, b32) = (a & u128::from(u32::MAX), b & u128::from(u32::MAX));
+            let (a64, b64) = (a >> 64, b >> 64);
+            let (ones32, ones64) = (u128::from(u32::MAX), u128::from(u64::MAX));
+            let (_, no_borrow) = add(a32, ones32 - b32, 1, 32);
+            let (_, carry) = add(a32, b32, 0, 32);
+            let (sum, sum_carry) = add(a32, b32, no_borrow, 32);
+            let (difference, last) = add(a32, ones32 - b32, sum_carry, 32);
+            let (_, no_borrow64) = add(a64, ones64 - b64, 1, 64);
+            let (_, carry64) = add(a64, b64, 0, 64);
+            let expected = [
+                no_borrow,
+                add(0, ones32, carry, 32).0,
+                sum,
+                difference,
+                last,
+                no_borrow64,
+                add(0, ones64, carry64, 64).0 & ones32,
+                add(0, ones64, carry64, 64).0 >> 32,
+            ];
+            let output = execute(&ptx, 1, 0, &[], &input);
+            let got: Vec<u128> = output[8..16].iter().map(|&word| word.into()).collect();
+            assert_eq!(got, expected, "{input:x?}");
+        }
+    }
+}
+
 #[test]
 fn calls_pass_scalars_and_structures() {
     let ptx = ".func (.param .b32 result) weigh(.param .b32 x, .param .align 4 .b8 pair[8])

@@ -2,6 +2,9 @@
 //!
 //! hetIR has no condition code: the carry flag becomes a predicate register of the kernel like any other, so that it is
 //! saved at a resume point between two links of a chain.
+//!
+//! As on NVIDIA's GPUs, a subtraction is the addition of the complement and one: it sets the flag if it does *not* borrow, and
+//! `subc` borrows if the flag is not set. Chains of additions or of subtractions alone cannot tell, mixed ones can.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Modifiers, Op, Operand};
@@ -75,12 +78,12 @@ impl Link {
         let carry = k.carry_flag();
         let carry_in = self.uses_carry.then(|| {
             let value = k.scratch(width_of(self.ty));
-            let (one, zero) = (Operand::Imm(1), Operand::Imm(0));
+            let if_set = u64::from(!self.is_subtraction);
             k.emit_unguarded(Op::Selp {
                 ty: self.ty,
                 dst: value,
-                a: one,
-                b: zero,
+                a: Operand::Imm(if_set),
+                b: Operand::Imm(1 - if_set),
                 pred: carry,
             });
             Operand::Reg(value)
@@ -89,10 +92,14 @@ impl Link {
         if !self.sets_carry {
             return sum;
         }
-        // Each step carries by itself: an addition if it comes out below an addend, a subtraction if it takes more than
-        // there is. At most one of the two does.
+        // Each step carries by itself: an addition if it comes out below an addend, of which at most one of the two does; a
+        // subtraction if it takes no more than there is, which both must.
         let (first_op, sum_op) = (Operand::Reg(first), Operand::Reg(sum));
-        let first_step = if self.is_subtraction { (a, b) } else { (first_op, a) };
+        let (cmp, both, first_step) = if self.is_subtraction {
+            (Comparison::Ge, BoolOp::And, (a, b))
+        } else {
+            (Comparison::Lt, BoolOp::Or, (first_op, a))
+        };
         let second_step = carry_in.map(|c| {
             if self.is_subtraction {
                 (first_op, c)
@@ -101,11 +108,12 @@ impl Link {
             }
         });
         match second_step {
-            None => less(k, self.ty, first_step, carry, None, true),
+            None => compare(k, (cmp, self.ty), first_step, carry, None, true),
             Some(second_step) => {
                 let carried = k.scratch(Width::Pred);
-                less(k, self.ty, first_step, carried, None, false);
-                less(k, self.ty, second_step, carry, Some((BoolOp::Or, carried, false)), true);
+                compare(k, (cmp, self.ty), first_step, carried, None, false);
+                let combine = Some((both, carried, false));
+                compare(k, (cmp, self.ty), second_step, carry, combine, true);
             }
         }
         sum
@@ -124,16 +132,16 @@ fn alu(k: &mut KernelLowering<'_, '_>, op: AluOp, ty: Type, a: Operand, b: Opera
     dst
 }
 
-fn less(
+fn compare(
     k: &mut KernelLowering<'_, '_>,
-    ty: Type,
+    (cmp, ty): (Comparison, Type),
     (a, b): (Operand, Operand),
     dst: RegId,
     combine: Option<(BoolOp, RegId, bool)>,
     guarded: bool,
 ) {
     let op = Op::Setp {
-        cmp: Comparison::Lt,
+        cmp,
         ty,
         ftz: false,
         dst,
