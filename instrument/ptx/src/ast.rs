@@ -11,8 +11,18 @@ pub(crate) struct Module<'a> {
     pub(crate) variables: Vec<Variable<'a>>,
     /// `.entry` and `.func`, prototypes included, in order.
     pub(crate) functions: Vec<Function<'a>>,
-    /// Syntax errors outside of bodies.
+    /// Declarations that do not follow the grammar, but tell what they declare.
+    pub(crate) broken: Vec<Broken<'a>>,
+    /// Other syntax errors outside of bodies.
     pub(crate) errors: Vec<SyntaxError>,
+}
+
+/// A declaration that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Broken<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) is_entry: bool,
+    pub(crate) error: SyntaxError,
 }
 
 /// State space of a declaration.

@@ -11,16 +11,6 @@ pub enum Error {
         /// At least one.
         errors: Vec<SyntaxError>,
     },
-    /// A module variable that cannot be laid out.
-    #[error("line {line}: variable `{name}`: {reason}")]
-    Variable {
-        /// Line of the declaration.
-        line: u32,
-        /// Name of the variable.
-        name: String,
-        /// What is wrong with it.
-        reason: Reason,
-    },
     /// The text is larger than [`crate::MAX_TEXT_BYTES`].
     #[error(
         "PTX text of {size_bytes} bytes, more than {} are not accepted",
@@ -99,6 +89,14 @@ pub enum Reason {
     /// A name that nothing declares.
     #[error("`{0}` is not declared")]
     Undeclared(String),
+    /// A variable or function of the module whose declaration cannot be read or laid out.
+    #[error("`{name}` cannot be used: {why}")]
+    Declaration {
+        /// What is declared.
+        name: String,
+        /// Line of the declaration, and what is wrong with it.
+        why: String,
+    },
     /// A name declared twice in one scope.
     #[error("`{0}` is declared twice")]
     Redeclared(String),

@@ -9,6 +9,8 @@ pub(crate) enum Token<'a> {
     Dot(&'a str),
     /// Integer constant; hexadecimal, octal, binary or decimal.
     Int(u64),
+    /// The same with `U` behind it.
+    Unsigned(u64),
     /// `0f…`: bits of a single.
     F32(u32),
     /// `0d…` or a decimal float: bits of a double.
@@ -30,6 +32,7 @@ impl Token<'_> {
             Token::Ident(s) | Token::Bad(s) => format!("`{s}`"),
             Token::Dot(s) => format!("`.{s}`"),
             Token::Int(n) => format!("`{n}`"),
+            Token::Unsigned(n) => format!("`{n}U`"),
             Token::F32(bits) => format!("`0f{bits:08X}`"),
             Token::F64(bits) => format!("`0d{bits:016X}`"),
             Token::Str(_) => "a string".to_owned(),
@@ -194,7 +197,8 @@ fn integer_or_bits<'a>(word: &str) -> Option<Token<'a>> {
         "0d" | "0D" if rest.len() == 16 => return u64::from_str_radix(rest, 16).ok().map(Token::F64),
         _ => {}
     }
-    let digits = word.strip_suffix('U').unwrap_or(word);
+    let unsigned = word.strip_suffix('U');
+    let digits = unsigned.unwrap_or(word);
     let rest = digits.get(2..).unwrap_or_default();
     let parsed = match prefix {
         "0x" | "0X" => u64::from_str_radix(rest, 16),
@@ -203,7 +207,14 @@ fn integer_or_bits<'a>(word: &str) -> Option<Token<'a>> {
         _ => digits.parse(),
     };
     // `from_str_radix` takes a sign, but no word holds one.
-    parsed.ok().map(Token::Int)
+    let is_unsigned = unsigned.is_some();
+    parsed.ok().map(|value| {
+        if is_unsigned {
+            Token::Unsigned(value)
+        } else {
+            Token::Int(value)
+        }
+    })
 }
 
 #[cfg(test)]
@@ -251,7 +262,7 @@ mod tests {
         assert_eq!(
             tokens("0x1FU 017 0b101 42 0f3F800000 0d3FF0000000000000 9.0 1.5e-3 18446744073709551615"),
             [
-                Token::Int(31),
+                Token::Unsigned(31),
                 Token::Int(15),
                 Token::Int(5),
                 Token::Int(42),

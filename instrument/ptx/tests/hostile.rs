@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use hetckpt_ir::module::Module;
-use hetckpt_ptx::{Error, Reason, lower_module};
+use hetckpt_ptx::{Error, lower_module};
 
 fn kernel(body: &str) -> String {
     format!(".version 9.0\n.target sm_80\n.address_size 64\n.entry k()\n{{\n{body}\n}}\n")
@@ -60,30 +60,32 @@ fn huge_variables_are_refused() {
     assert!(reasons(&shared)[0].contains("more than 1073741824"));
     let shared = kernel(".shared .align 1073741824 .b8 x[1];\nret;");
     assert!(reasons(&shared)[0].contains("an alignment of 1073741824"));
-    let global = ".global .b64 x[4294967296][4294967296];";
-    assert!(matches!(
-        lower_module(global),
-        Err(Error::Variable {
-            reason: Reason::Limit { .. },
-            ..
-        })
-    ));
-    let global = ".global .b64 x[][4294967296][4294967296][4294967296] = {{1}, {2}};";
-    assert!(matches!(
-        lower_module(global),
-        Err(Error::Variable {
-            reason: Reason::Limit { .. },
-            ..
-        })
-    ));
-    let global = ".global .b8 x[2] = {1, 2, 3};";
-    assert!(matches!(
-        lower_module(global),
-        Err(Error::Variable {
-            reason: Reason::Initialiser(_),
-            ..
-        })
-    ));
+    for (global, why) in [
+        (".global .b64 x[4294967296][4294967296];", "line 1: a variable of"),
+        (
+            ".global .b64 x[][4294967296][4294967296][4294967296] = {{1}, {2}};",
+            "line 1: ",
+        ),
+        (
+            ".global .b8 x[2] = {1, 2, 3};",
+            "line 1: its initialiser is larger than the variable",
+        ),
+    ] {
+        let text = format!("{global}{}", kernel(".reg .b64 %rd<2>;\nmov.u64 %rd1, x;"));
+        let reasons = reasons(&text);
+        let expected = format!("line 7, `mov.u64`: `x` cannot be used: {why}");
+        assert!(reasons[0].contains(&expected), "{reasons:?}");
+    }
+}
+
+#[test]
+fn long_chains_of_variables_that_cannot_be_used_are_fast() {
+    let mut text = ".global .u64 x50000 = 1 / 0;\n".to_owned();
+    for n in (0..50_000).rev() {
+        text += &format!(".global .u64 x{n} = x{};\n", n + 1);
+    }
+    text += &kernel(".reg .b64 %rd<2>;\nmov.u64 %rd1, x0;");
+    assert!(reasons(&text)[0].contains("it holds the address of `x1`, which cannot be used either"));
 }
 
 #[test]

@@ -1,19 +1,20 @@
 //! `.global` and `.const` variables with their initialisers (PTX ISA, "Initializers").
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use hetckpt_ir::module::Global;
 
 use crate::ast::{Const, DeclSpace, Init, Module, Variable};
-use crate::error::{Error, Reason};
+use crate::error::Reason;
 use crate::lower::ModuleNames;
 use crate::lower::layout::{element_bytes, size_and_align};
 
 /// Opaque handle types, which are no memory; a kernel that uses one is rejected where it does.
 pub(crate) const HANDLE_TYPES: [&str; 3] = ["texref", "samplerref", "surfref"];
 
-/// Lowers the module's variables, in the order of the text.
-pub(crate) fn lower_globals(ast: &Module<'_>, names: &ModuleNames<'_, '_>) -> Result<Vec<Global>, Error> {
+/// Lowers the module's variables, in the order of the text. Those that cannot be laid out, and those that hold an address of one of
+/// them, are left out and noted in `names`.
+pub(crate) fn lower_globals<'a>(ast: &Module<'a>, names: &mut ModuleNames<'_, 'a>) -> Vec<Global> {
     let mut globals = Vec::new();
     let mut done = HashSet::new();
     for variable in &ast.variables {
@@ -29,14 +30,37 @@ pub(crate) fn lower_globals(ast: &Module<'_>, names: &ModuleNames<'_, '_>) -> Re
         if !defining || !done.insert(variable.name) {
             continue;
         }
-        let global = lower_global(variable, names).map_err(|reason| Error::Variable {
-            line: variable.line,
-            name: variable.name.to_owned(),
-            reason,
-        })?;
-        globals.push(global);
+        match lower_global(variable, names) {
+            Ok(global) => globals.push((variable.name, global)),
+            Err(reason) => {
+                let why = format!("line {}: {reason}", variable.line);
+                names.broken.entry(variable.name).or_insert(why);
+            }
+        }
     }
-    Ok(globals)
+    spread(&globals, names);
+    globals.retain(|(name, _)| !names.broken.contains_key(name));
+    globals.into_iter().map(|(_, global)| global).collect()
+}
+
+/// Notes variables that hold addresses of those that cannot be used.
+fn spread<'a>(globals: &[(&'a str, Global)], names: &mut ModuleNames<'_, 'a>) {
+    let mut holders: HashMap<&str, Vec<&'a str>> = HashMap::new();
+    for (name, global) in globals {
+        for (_, target, _) in &global.relocations {
+            holders.entry(target).or_default().push(name);
+        }
+    }
+    let mut work: Vec<&str> = names.broken.keys().copied().collect();
+    while let Some(target) = work.pop() {
+        for name in holders.remove(target).unwrap_or_default() {
+            if !names.broken.contains_key(name) {
+                let why = format!("it holds the address of `{target}`, which cannot be used either");
+                names.broken.insert(name, why);
+                work.push(name);
+            }
+        }
+    }
 }
 
 fn lower_global(variable: &Variable<'_>, names: &ModuleNames<'_, '_>) -> Result<Global, Reason> {
@@ -144,7 +168,8 @@ impl<'m> Image<'m, '_> {
 
     fn address(&mut self, offset: u64, name: &'m str, addend: i64, mask: Option<u64>) -> Result<(), Reason> {
         self.put(offset, 0)?;
-        let is_variable = self.names.variables.contains_key(name);
+        // Of those that cannot be used, `spread` tells.
+        let is_variable = self.names.variables.contains_key(name) || self.names.broken.contains_key(name);
         if !is_variable && !self.names.functions.contains_key(name) {
             return Err(Reason::Undeclared(name.to_owned()));
         }

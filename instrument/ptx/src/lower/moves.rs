@@ -205,6 +205,7 @@ pub(super) fn call<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
         [ast::Operand::Name(name, None)] => (&[], name, &[]),
         _ => return Err(Reason::Family("indirect calls")),
     };
+    k.names.check(name)?;
     let Some(callee) = k.names.functions.get(name).copied() else {
         return Err(if k.register_named(name).is_some() {
             Reason::Family("indirect calls")

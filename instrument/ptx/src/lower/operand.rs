@@ -242,6 +242,7 @@ impl<'a> KernelLowering<'_, 'a> {
         if let Some(symbol) = self.scopes.iter().rev().find_map(|s| s.symbol(name)) {
             return Ok(Place::Own(symbol));
         }
+        self.names.check(name)?;
         let Some(variable) = self.names.variables.get(name).copied() else {
             return Err(match self.names.functions.contains_key(name) {
                 true => Reason::Family("addresses of functions"),

@@ -1,7 +1,8 @@
 //! `.entry` and `.func`: header, performance directives, body (PTX ISA, "Kernel and Function Directives").
 
 use super::{MAX_ERRORS, Parsed, Parser};
-use crate::ast::{Function, Registers, Statement, Variable};
+use crate::ast::{Broken, Function, Module, Registers, Statement, Variable};
+use crate::error::SyntaxError;
 use crate::token::Token;
 
 /// Deepest nesting of `{ }` in a body.
@@ -9,7 +10,7 @@ const MAX_SCOPES: u32 = 64;
 
 impl<'a> Parser<'a> {
     /// A function with its linkage already read.
-    pub(super) fn function(&mut self) -> Parsed<Function<'a>> {
+    pub(super) fn function(&mut self, module: &mut Module<'a>) -> Parsed<()> {
         let line = self.line;
         let is_entry = self.dot("`.entry` or `.func`")? == "entry";
         // `.attribute(.unified(…))` may stand between.
@@ -17,13 +18,20 @@ impl<'a> Parser<'a> {
             self.advance();
             self.skip_parentheses()?;
         }
-        let results = if !is_entry && self.at(b'(') {
-            self.parameters()?
-        } else {
-            Vec::new()
-        };
+        let (mut results, mut params, mut broken) = (Vec::new(), Vec::new(), None);
+        if !is_entry && self.at(b'(') {
+            match self.parameters() {
+                Ok(all) => results = all,
+                Err(error) => broken = Some(self.skip_to_name(error)?),
+            }
+        }
         let name = self.ident("a function's name")?;
-        let params = if self.at(b'(') { self.parameters()? } else { Vec::new() };
+        if broken.is_none() && self.at(b'(') {
+            match self.parameters() {
+                Ok(all) => params = all,
+                Err(error) => broken = Some(error),
+            }
+        }
         let mut function = Function {
             line,
             name,
@@ -34,6 +42,30 @@ impl<'a> Parser<'a> {
             body: None,
             errors: Vec::new(),
         };
+        if broken.is_none() {
+            self.directives(&mut function)?;
+            if self.eat(b';') {
+                module.functions.push(function);
+                return Ok(());
+            }
+            match self.expect(b'{', "`{` or `;`") {
+                Ok(()) => {
+                    let body = self.body(&mut function)?;
+                    function.body = Some(body);
+                    module.functions.push(function);
+                    return Ok(());
+                }
+                Err(error) => broken = Some(error),
+            }
+        }
+        if let Some(error) = broken {
+            let error = self.skip_function(error)?;
+            module.broken.push(Broken { name, is_entry, error });
+        }
+        Ok(())
+    }
+
+    fn directives(&mut self, function: &mut Function<'a>) -> Parsed<()> {
         while let Token::Dot(directive) = self.token {
             let line = self.line;
             self.advance();
@@ -44,13 +76,44 @@ impl<'a> Parser<'a> {
             let numbers = self.numbers()?;
             function.directives.push((directive, numbers, line));
         }
-        if self.eat(b';') {
-            return Ok(function);
+        Ok(())
+    }
+
+    /// Skips to a function's name behind results that could not be read; gives `error` back, as a failure if there is none.
+    fn skip_to_name(&mut self, error: SyntaxError) -> Parsed<SyntaxError> {
+        loop {
+            match self.token {
+                Token::End | Token::Punct(b'{' | b'}' | b';') => return Err(error),
+                Token::Punct(b')') if matches!(self.next.0, Token::Ident(_)) => {
+                    self.advance();
+                    return Ok(error);
+                }
+                _ => {
+                    self.advance();
+                }
+            }
         }
-        self.expect(b'{', "`{` or `;`")?;
-        let body = self.body(&mut function)?;
-        function.body = Some(body);
-        Ok(function)
+    }
+
+    /// Skips the rest of a function; gives `error` back, as a failure if the text or another declaration comes first.
+    fn skip_function(&mut self, error: SyntaxError) -> Parsed<SyntaxError> {
+        loop {
+            match self.token {
+                Token::End | Token::Punct(b'}') | Token::Dot("entry" | "func" | "visible" | "extern" | "weak") => {
+                    return Err(error);
+                }
+                Token::Punct(b';') => {
+                    self.advance();
+                    return Ok(error);
+                }
+                Token::Punct(b'{') => {
+                    return if self.skip_braces() { Ok(error) } else { Err(error) };
+                }
+                _ => {
+                    self.advance();
+                }
+            }
+        }
     }
 
     fn skip_parentheses(&mut self) -> Parsed<()> {
@@ -76,9 +139,17 @@ impl<'a> Parser<'a> {
             if let Token::Dot("reg") = self.token {
                 self.advance();
                 let line = self.line;
-                let ty = self.dot("a type")?;
+                let mut ty = self.dot("a type")?;
+                let vector = match ty {
+                    "v2" => 2,
+                    "v4" => 4,
+                    _ => 1,
+                };
+                if vector > 1 {
+                    ty = self.dot("a type")?;
+                }
                 let name = self.ident("a register")?;
-                all.push(register_parameter(line, name, ty));
+                all.push(register_parameter(line, name, ty, vector));
             } else {
                 all.push(self.parameter()?);
             }
@@ -91,7 +162,7 @@ impl<'a> Parser<'a> {
 
     fn numbers(&mut self) -> Parsed<Vec<u64>> {
         let mut numbers = Vec::new();
-        while let Token::Int(value) = self.token {
+        while let Token::Int(value) | Token::Unsigned(value) = self.token {
             numbers.push(value);
             self.advance();
             if !self.eat(b',') {
@@ -150,9 +221,9 @@ impl<'a> Parser<'a> {
             Token::Dot("loc" | "file") => self.skip_line(line),
             Token::Dot("pragma" | "branchtargets" | "calltargets" | "callprototype") => self.skip_statement(),
             Token::Dot(_) => {
-                for variable in self.variables(false)? {
-                    statements.push(Statement::Variable(variable));
-                }
+                let mut variables = Vec::new();
+                self.variables(false, &mut variables)?;
+                statements.extend(variables.into_iter().map(Statement::Variable));
                 self.expect(b';', "`;`")?;
             }
             Token::Ident(name) if self.next.0 == Token::Punct(b':') => {
@@ -189,13 +260,13 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn register_parameter<'a>(line: u32, name: &'a str, ty: &'a str) -> Variable<'a> {
+fn register_parameter<'a>(line: u32, name: &'a str, ty: &'a str, vector: u64) -> Variable<'a> {
     Variable {
         line,
         name,
         space: crate::ast::DeclSpace::Param,
         ty,
-        vector: 1,
+        vector,
         align: None,
         dims: Vec::new(),
         init: None,

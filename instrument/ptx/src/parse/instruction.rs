@@ -55,7 +55,7 @@ impl<'a> Parser<'a> {
                 self.advance();
                 self.address()
             }
-            Token::Punct(b'!') => {
+            Token::Punct(b'!') if matches!(self.next.0, Token::Ident(_)) => {
                 self.advance();
                 Ok(Operand::Not(self.ident("a predicate")?))
             }

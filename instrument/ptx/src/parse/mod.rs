@@ -1,11 +1,12 @@
 //! Tokens to AST. Recovers at `;` in bodies and at the next declaration outside, so that all errors are found at once.
+//! A declaration outside that cannot be read, but whose name can, concerns those only who use the name.
 
 mod constant;
 mod variable;
 mod function;
 mod instruction;
 
-use crate::ast::Module;
+use crate::ast::{Broken, Module};
 use crate::error::SyntaxError;
 use crate::token::{Lexer, Token};
 
@@ -35,6 +36,8 @@ pub(crate) struct Parser<'a> {
     token: Token<'a>,
     line: u32,
     next: (Token<'a>, u32),
+    /// What the declaration being read declares, once that is known.
+    declared: Option<&'a str>,
 }
 
 impl<'a> Parser<'a> {
@@ -47,6 +50,7 @@ impl<'a> Parser<'a> {
             token,
             line,
             next,
+            declared: None,
         }
     }
 
@@ -100,7 +104,7 @@ impl<'a> Parser<'a> {
     }
 
     fn int(&mut self, expected: &'static str) -> Parsed<u64> {
-        if let Token::Int(value) = self.token {
+        if let Token::Int(value) | Token::Unsigned(value) = self.token {
             self.advance();
             Ok(value)
         } else {
@@ -115,8 +119,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips `{ … }`, nested ones included.
-    fn skip_braces(&mut self) {
+    /// Skips `{ … }`, nested ones included; false if the text ends before.
+    fn skip_braces(&mut self) -> bool {
         let mut depth = 0u32;
         while self.token != Token::End {
             match self.advance() {
@@ -124,12 +128,13 @@ impl<'a> Parser<'a> {
                 Token::Punct(b'}') => {
                     depth = depth.saturating_sub(1);
                     if depth == 0 {
-                        return;
+                        return true;
                     }
                 }
                 _ => {}
             }
         }
+        false
     }
 
     /// Skips to the next token that can start a module-level declaration; at least one token.
@@ -138,7 +143,9 @@ impl<'a> Parser<'a> {
         loop {
             match self.token {
                 Token::End => return,
-                Token::Punct(b'{') => self.skip_braces(),
+                Token::Punct(b'{') => {
+                    self.skip_braces();
+                }
                 Token::Dot(
                     "entry" | "func" | "global" | "const" | "visible" | "extern" | "weak" | "file" | "section",
                 ) => return,
@@ -175,7 +182,9 @@ impl<'a> Parser<'a> {
                 module.address_size = Some((self.int("32 or 64")?, line));
             }
             "file" | "loc" => self.skip_line(line),
-            "section" => self.skip_braces(),
+            "section" => {
+                self.skip_braces();
+            }
             "pragma" | "alias" => self.skip_statement(),
             _ => self.declaration(module)?,
         }
@@ -205,17 +214,41 @@ impl<'a> Parser<'a> {
             is_extern |= linkage == "extern";
             self.advance();
         }
-        match self.token {
-            Token::Dot("entry" | "func") => {
-                let function = self.function()?;
-                module.functions.push(function);
+        if let Token::Dot("entry" | "func") = self.token {
+            return self.function(module);
+        }
+        self.declared = None;
+        let result = self.variables(is_extern, &mut module.variables);
+        let result = result.and_then(|()| self.expect(b';', "`;`"));
+        match (result, self.declared) {
+            (Err(error), Some(name)) if self.skip_variable() => {
+                let is_entry = false;
+                module.broken.push(Broken { name, is_entry, error });
+                Ok(())
             }
-            _ => {
-                let mut variables = self.variables(is_extern)?;
-                self.expect(b';', "`;`")?;
-                module.variables.append(&mut variables);
+            (result, _) => result,
+        }
+    }
+
+    /// Skips to behind the `;` of a variable, or to the next declaration; false if the text ends before.
+    fn skip_variable(&mut self) -> bool {
+        loop {
+            match self.token {
+                Token::End => return false,
+                Token::Punct(b'{') => {
+                    self.skip_braces();
+                }
+                Token::Punct(b';') => {
+                    self.advance();
+                    return true;
+                }
+                Token::Dot("entry" | "func" | "visible" | "extern" | "weak" | "common" | "file" | "section") => {
+                    return true;
+                }
+                _ => {
+                    self.advance();
+                }
             }
         }
-        Ok(())
     }
 }

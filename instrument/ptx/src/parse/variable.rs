@@ -17,13 +17,13 @@ struct Prefix<'a> {
 
 impl<'a> Parser<'a> {
     /// `.space .align n .type name[dims] = init, name…` without the `;`.
-    pub(super) fn variables(&mut self, is_extern: bool) -> Parsed<Vec<Variable<'a>>> {
+    pub(super) fn variables(&mut self, is_extern: bool, all: &mut Vec<Variable<'a>>) -> Parsed<()> {
         let prefix = self.prefix()?;
-        let mut all = vec![self.declarator(&prefix, is_extern)?];
+        all.push(self.declarator(&prefix, is_extern)?);
         while self.eat(b',') {
             all.push(self.declarator(&prefix, is_extern)?);
         }
-        Ok(all)
+        Ok(())
     }
 
     /// One parameter of a function.
@@ -39,7 +39,11 @@ impl<'a> Parser<'a> {
             Token::Dot("shared" | "shared::cta") => DeclSpace::Shared,
             Token::Dot("local") => DeclSpace::Local,
             Token::Dot("param") => DeclSpace::Param,
-            _ => return self.error("a state space"),
+            _ => {
+                let error = self.error("a state space");
+                self.name_ahead();
+                return error;
+            }
         };
         self.advance();
         let mut prefix = Prefix {
@@ -57,13 +61,28 @@ impl<'a> Parser<'a> {
                 // `.ptr .global .align 16` after a parameter's type says what it points to, not where it lies.
                 "ptr" => self.pointer_attributes()?,
                 "attribute" => self.attribute()?,
-                _ => prefix.ty = word,
+                _ if prefix.ty.is_empty() => prefix.ty = word,
+                _ => {
+                    let error = self.error("a type and no more");
+                    self.name_ahead();
+                    return error;
+                }
             }
         }
         if prefix.ty.is_empty() {
             return self.error("a type");
         }
         Ok(prefix)
+    }
+
+    /// Notes the name of a declaration that cannot be read up to it.
+    fn name_ahead(&mut self) {
+        while let Token::Dot(_) | Token::Int(_) = self.token {
+            self.advance();
+        }
+        if let Token::Ident(name) = self.token {
+            self.declared = Some(name);
+        }
     }
 
     fn pointer_attributes(&mut self) -> Parsed<()> {
@@ -83,7 +102,7 @@ impl<'a> Parser<'a> {
             match self.token {
                 Token::Punct(b'(') => depth += 1,
                 Token::Punct(b')') => depth = depth.saturating_sub(1),
-                Token::Dot(_) | Token::Int(_) | Token::Ident(_) | Token::Punct(b',') => {}
+                Token::Dot(_) | Token::Int(_) | Token::Unsigned(_) | Token::Ident(_) | Token::Punct(b',') => {}
                 _ => return self.error("`)`"),
             }
             self.advance();
@@ -96,6 +115,7 @@ impl<'a> Parser<'a> {
     fn declarator(&mut self, prefix: &Prefix<'a>, is_extern: bool) -> Parsed<Variable<'a>> {
         let line = self.line;
         let name = self.ident("a variable's name")?;
+        self.declared = Some(name);
         let mut dims = Vec::new();
         while self.eat(b'[') {
             if self.eat(b']') {
@@ -143,7 +163,7 @@ impl<'a> Parser<'a> {
             }
             return Ok(Init::List(list));
         }
-        if let (Token::Int(mask), Token::Punct(b'(')) = (self.token, self.next.0) {
+        if let (Token::Int(mask) | Token::Unsigned(mask), Token::Punct(b'(')) = (self.token, self.next.0) {
             self.advance();
             self.advance();
             let address = self.symbol_address(Some(mask))?;
