@@ -259,6 +259,22 @@ pub trait Device: Send + Sync {
     /// [`DeviceError::Driver`].
     fn fill(&self, dst: u64, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<(), DeviceError>;
 
+    /// Makes mapped memory zero.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn zero(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        // Small enough for devices that fill while kernels run only by copies.
+        const PIECE_BYTES: u64 = 1 << 20;
+        let mut at = 0;
+        while at < size_bytes {
+            let piece = PIECE_BYTES.min(size_bytes - at);
+            self.fill(addr + at, piece, Fill::U8(0), piece, 1)?;
+            at += piece;
+        }
+        Ok(())
+    }
+
     /// Builds and loads a program.
     ///
     /// # Errors

@@ -3,6 +3,14 @@
 //! Addresses are chosen here, lowest free first, the same way on every device. Large allocations have a mapping of
 //! their own; small ones share mappings of [`GRANULARITY`] bytes. A mapping goes when its last allocation is freed,
 //! except for one spare shared mapping, so that a program that allocates and frees in a loop does not map each time.
+//!
+//! # Room
+//! Programs read a little before their first allocation or behind their last one, and are used to find something there,
+//! because NVIDIA's driver maps by [`GRANULARITY`]. So that much is mapped before all mappings and behind the last. This
+//! *room* is no mapping: it is zero, no copy reaches it, no limit counts it, and no archive has it; a restore makes it anew.
+//! What is allocated behind the last mapping takes the room there for its beginning, and new room follows it. So nothing
+//! has to be unmapped, which waits for running kernels. Archives from before there was room have a mapping where the room
+//! before all mappings lies; they keep it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +23,8 @@ use hetckpt_state::allocation::{Allocation, Mapping, Owner};
 pub const ALIGN_BYTES: u64 = 512;
 /// From this size on an allocation has its own mapping.
 const OWN_MAPPING_BYTES: u64 = 1 << 20;
+/// Where the first mapping can lie: behind the room.
+const FIRST_MAPPING: u64 = DEVICE_BASE + GRANULARITY;
 /// End of the address range: what every device can reserve.
 const DEVICE_END: u64 = DEVICE_BASE + (4 << 40);
 
@@ -26,14 +36,27 @@ pub struct DeviceMemory {
     mappings: BTreeMap<u64, MappedRange>,
     /// First address → allocation.
     allocations: BTreeMap<u64, Allocation>,
+    /// There is room at [`DEVICE_BASE`].
+    has_room_before: bool,
+    /// Where the room behind the last mapping lies, if there is any.
+    room_behind: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct MappedRange {
     size_bytes: u64,
+    /// Its beginning was room, so the device has mapped [`GRANULARITY`] bytes and the others one by one.
+    is_split: bool,
     /// Shared by small allocations.
     is_shared: bool,
     num_allocations: u64,
+}
+
+impl MappedRange {
+    /// Size of what the device has mapped first.
+    fn first_bytes(&self) -> u64 {
+        if self.is_split { GRANULARITY } else { self.size_bytes }
+    }
 }
 
 impl DeviceMemory {
@@ -45,10 +68,12 @@ impl DeviceMemory {
             limit_bytes,
             mappings: BTreeMap::new(),
             allocations: BTreeMap::new(),
+            has_room_before: false,
+            room_behind: None,
         }
     }
 
-    /// Bytes mapped on the device.
+    /// Bytes mapped on the device for allocations.
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.values().map(|m| m.size_bytes).sum()
@@ -123,9 +148,7 @@ impl DeviceMemory {
         if range.num_allocations > 0 || (range.is_shared && !has_spare) {
             return Ok(true);
         }
-        let size_bytes = range.size_bytes;
-        self.mappings.remove(&start);
-        self.device.unmap(start, size_bytes).map(|()| true)
+        self.remove_mapping(start).map(|()| true)
     }
 
     /// Frees all that `owner` owns.
@@ -149,10 +172,16 @@ impl DeviceMemory {
     /// Frees everything and unmaps it.
     pub fn clear(&mut self) {
         self.allocations.clear();
+        let mut result = Ok(());
         for (addr, range) in std::mem::take(&mut self.mappings) {
-            if let Err(error) = self.device.unmap(addr, range.size_bytes) {
-                tracing::warn!(%error, "device memory cannot be unmapped");
-            }
+            result = result.and(self.unmap(addr, &range, 0));
+        }
+        let before = std::mem::take(&mut self.has_room_before).then_some(DEVICE_BASE);
+        for room in before.into_iter().chain(self.room_behind.take()) {
+            result = result.and(self.device.unmap(room, GRANULARITY));
+        }
+        if let Err(error) = result {
+            tracing::warn!(%error, "device memory cannot be unmapped");
         }
     }
 
@@ -224,6 +253,7 @@ impl DeviceMemory {
             self.device.map(mapping.addr, mapping.size_bytes).map_err(Some)?;
             let range = MappedRange {
                 size_bytes: mapping.size_bytes,
+                is_split: false,
                 is_shared: false,
                 num_allocations: 0,
             };
@@ -241,6 +271,7 @@ impl DeviceMemory {
             range.is_shared = is_small && range.size_bytes == GRANULARITY;
             self.allocations.insert(allocation.addr, *allocation);
         }
+        self.make_room();
         Ok(())
     }
 
@@ -272,12 +303,12 @@ impl DeviceMemory {
                 free_bytes,
             });
         }
-        let mut addr = DEVICE_BASE;
+        let mut addr = FIRST_MAPPING;
         for (&start, range) in &self.mappings {
-            if start - addr >= size_bytes {
+            if start.saturating_sub(addr) >= size_bytes {
                 break;
             }
-            addr = start + range.size_bytes;
+            addr = addr.max(start + range.size_bytes);
         }
         if DEVICE_END - addr < size_bytes {
             return Err(DeviceError::OutOfMemory {
@@ -285,16 +316,86 @@ impl DeviceMemory {
                 free_bytes,
             });
         }
-        self.device.map(addr, size_bytes)?;
+        let begins_with_room = self.room_behind == Some(addr);
+        if begins_with_room {
+            self.device.zero(addr, GRANULARITY)?;
+            if size_bytes > GRANULARITY {
+                self.device.map(addr + GRANULARITY, size_bytes - GRANULARITY)?;
+            }
+            self.room_behind = None;
+        } else {
+            self.device.map(addr, size_bytes)?;
+        }
         self.mappings.insert(
             addr,
             MappedRange {
                 size_bytes,
+                is_split: begins_with_room && size_bytes > GRANULARITY,
                 is_shared,
                 num_allocations: 0,
             },
         );
+        self.make_room();
         Ok(addr)
+    }
+
+    /// Where the last mapping ends.
+    fn end(&self) -> u64 {
+        let last = self.mappings.last_key_value();
+        last.map_or(FIRST_MAPPING, |(&start, range)| start + range.size_bytes)
+    }
+
+    /// Maps the room that is not there; a device that has no memory left for it goes without.
+    fn make_room(&mut self) {
+        let map = |addr: u64| {
+            let mapped = self.device.map(addr, GRANULARITY);
+            if let Err(error) = &mapped {
+                tracing::debug!(%error, "no room beside allocations");
+            }
+            mapped.is_ok()
+        };
+        let has_room_before = self.has_room_before || (!self.mappings.contains_key(&DEVICE_BASE) && map(DEVICE_BASE));
+        let end = self.end();
+        let room_behind = self
+            .room_behind
+            .or_else(|| (DEVICE_END - end >= GRANULARITY && map(end)).then_some(end));
+        self.has_room_before = has_room_before;
+        self.room_behind = room_behind;
+    }
+
+    /// Removes a mapping; if it was the last one, the room behind it moves to where the mappings end now.
+    fn remove_mapping(&mut self, start: u64) -> Result<(), DeviceError> {
+        let Some(range) = self.mappings.remove(&start) else {
+            return Ok(());
+        };
+        let end = self.end();
+        if start < end {
+            return self.unmap(start, &range, 0);
+        }
+        let mut result = match self.room_behind.take() {
+            Some(room) => self.device.unmap(room, GRANULARITY),
+            None => Ok(()),
+        };
+        let becomes_room =
+            start == end && range.first_bytes() == GRANULARITY && self.device.zero(start, GRANULARITY).is_ok();
+        self.room_behind = becomes_room.then_some(start);
+        result = result.and(self.unmap(start, &range, if becomes_room { GRANULARITY } else { 0 }));
+        self.make_room();
+        result
+    }
+
+    /// Unmaps a mapping but for the first `keep_bytes`: none, or all that the device has mapped first.
+    fn unmap(&self, start: u64, range: &MappedRange, keep_bytes: u64) -> Result<(), DeviceError> {
+        let first_bytes = range.first_bytes();
+        let mut result = Ok(());
+        if keep_bytes < first_bytes {
+            result = self.device.unmap(start, first_bytes);
+        }
+        if first_bytes < range.size_bytes {
+            let rest = self.device.unmap(start + first_bytes, range.size_bytes - first_bytes);
+            result = result.and(rest);
+        }
+        result
     }
 }
 
@@ -308,9 +409,21 @@ mod tests {
 
     use super::*;
 
+    /// Memory of the device.
+    const TOTAL_BYTES: u64 = 72 << 20;
+
     /// Only keeps account of mappings.
     #[derive(Default)]
     struct Maps(Mutex<BTreeMap<u64, u64>>);
+
+    impl Maps {
+        /// True if all of the range is mapped.
+        fn has(&self, addr: u64, size_bytes: u64) -> bool {
+            let maps = self.0.lock().unwrap();
+            let mut granules = (addr..addr + size_bytes).step_by(usize::try_from(GRANULARITY).unwrap());
+            granules.all(|at| maps.range(..=at).next_back().is_some_and(|(&a, &s)| at < a + s))
+        }
+    }
 
     fn unused() -> DeviceError {
         DeviceError::Driver {
@@ -340,6 +453,9 @@ mod tests {
             assert!(addr.is_multiple_of(GRANULARITY) && size_bytes.is_multiple_of(GRANULARITY) && size_bytes > 0);
             let mut maps = self.0.lock().unwrap();
             assert!(maps.iter().all(|(&a, &s)| addr + size_bytes <= a || a + s <= addr));
+            if maps.values().sum::<u64>() + size_bytes > TOTAL_BYTES {
+                return Err(unused());
+            }
             maps.insert(addr, size_bytes);
             Ok(())
         }
@@ -362,8 +478,10 @@ mod tests {
         fn copy(&self, _: u64, _: u64, _: u64) -> Result<(), DeviceError> {
             Err(unused())
         }
-        fn fill(&self, _: u64, _: u64, _: Fill, _: u64, _: u64) -> Result<(), DeviceError> {
-            Err(unused())
+        fn fill(&self, dst: u64, _: u64, value: Fill, size_bytes: u64, rows: u64) -> Result<(), DeviceError> {
+            assert_eq!((value, rows), (Fill::U8(0), 1));
+            assert!(self.has(dst / GRANULARITY * GRANULARITY, size_bytes));
+            Ok(())
         }
         fn load(&self, _: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
             Err(unused())
@@ -397,8 +515,93 @@ mod tests {
         let (a, b, c, d) = run();
         assert_eq!(
             (a, b, c, d),
-            (DEVICE_BASE, DEVICE_BASE + GRANULARITY, DEVICE_BASE + ALIGN_BYTES, a)
+            (
+                FIRST_MAPPING,
+                FIRST_MAPPING + GRANULARITY,
+                FIRST_MAPPING + ALIGN_BYTES,
+                a
+            )
         );
+    }
+
+    /// A memory on a device that can be asked what is mapped.
+    fn on(maps: &Arc<Maps>) -> DeviceMemory {
+        DeviceMemory::new(Arc::clone(maps) as _, 64 << 20)
+    }
+
+    fn assert_room(memory: &DeviceMemory, maps: &Maps) {
+        assert!(maps.has(memory.end(), GRANULARITY), "behind {:x?}", memory.mappings());
+        if let Some(first) = memory.mappings().first() {
+            assert!(maps.has(DEVICE_BASE, GRANULARITY));
+            assert!(first.addr == DEVICE_BASE || !memory.contains(DEVICE_BASE, 1));
+        }
+        assert!(!memory.contains(memory.end(), 1));
+        let mapped: u64 = maps.0.lock().unwrap().values().sum();
+        let rooms = u64::from(memory.has_room_before) + u64::from(memory.room_behind.is_some());
+        assert_eq!(mapped, memory.mapped_bytes() + rooms * GRANULARITY);
+    }
+
+    #[test]
+    fn there_is_room_before_the_first_allocation_and_behind_the_last() {
+        let maps = Arc::new(Maps::default());
+        let mut memory = on(&maps);
+        let sizes = [100, 1 << 20, 5 << 20, 3 << 20, 700, 9 << 20];
+        let mut live = Vec::new();
+        for size in sizes {
+            live.push(memory.allocate(size, Owner::Program).unwrap());
+            assert_room(&memory, &maps);
+        }
+        // Not in an archive, and there again after a restore.
+        let (mappings, allocations) = (memory.mappings(), memory.allocations());
+        assert!(
+            mappings
+                .iter()
+                .all(|m| m.addr >= FIRST_MAPPING && m.addr + m.size_bytes <= memory.end())
+        );
+        let restored_maps = Arc::new(Maps::default());
+        let mut restored = on(&restored_maps);
+        assert!(restored.restore(&mappings, &allocations).is_ok());
+        assert_room(&restored, &restored_maps);
+        for at in [5, 3, 0, 4, 1, 2] {
+            memory.free(live[at]).unwrap();
+            restored.free(live[at]).unwrap();
+            assert_room(&memory, &maps);
+            assert_room(&restored, &restored_maps);
+        }
+        memory.clear();
+        assert!(maps.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn archives_without_room_before_their_first_mapping_are_restored_as_they_are() {
+        let maps = Arc::new(Maps::default());
+        let mut memory = on(&maps);
+        let mapping = Mapping {
+            addr: DEVICE_BASE,
+            size_bytes: 2 * GRANULARITY,
+        };
+        let allocation = Allocation {
+            addr: DEVICE_BASE,
+            size_bytes: 3 << 20,
+            owner: Owner::Program,
+        };
+        assert!(memory.restore(&[mapping], &[allocation]).is_ok());
+        assert_room(&memory, &maps);
+        let next = memory.allocate(2 << 20, Owner::Program).unwrap();
+        assert_eq!(next, DEVICE_BASE + 2 * GRANULARITY);
+        assert!(memory.free(DEVICE_BASE).unwrap());
+        assert_eq!(memory.allocate(100, Owner::Program).unwrap(), FIRST_MAPPING);
+        assert_room(&memory, &maps);
+    }
+
+    #[test]
+    fn a_device_without_memory_for_room_still_gives_all_of_its_own() {
+        let maps = Arc::new(Maps::default());
+        let mut memory = DeviceMemory::new(Arc::clone(&maps) as _, TOTAL_BYTES - GRANULARITY);
+        let all = memory.allocate(TOTAL_BYTES - GRANULARITY, Owner::Program).unwrap();
+        assert_eq!(memory.room_behind, None);
+        assert!(memory.free(all).unwrap());
+        assert_room(&memory, &maps);
     }
 
     #[test]

@@ -73,6 +73,31 @@ impl MappedRanges {
         Ok(())
     }
 
+    /// Makes whole pages of what is mapped zero, and gives their memory back until they are used again.
+    pub fn zero(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let failed = |reason: String| DeviceError::Driver {
+            call: "madvise",
+            reason,
+        };
+        let ranges = self.lock();
+        let holds = |(&start, &size): (&u64, &u64)| addr - start <= size && size_bytes <= size - (addr - start);
+        if !ranges.range(..=addr).next_back().is_some_and(holds) {
+            return Err(failed(format!("nothing is mapped at {addr:#x}")));
+        }
+        // SAFETY: a part of a private mapping of this device, whose content is to be zero.
+        let result = unsafe {
+            libc::madvise(
+                ptr::without_provenance_mut(addr as usize),
+                size_bytes as usize,
+                libc::MADV_DONTNEED,
+            )
+        };
+        match result {
+            0 => Ok(()),
+            _ => Err(failed(std::io::Error::last_os_error().to_string())),
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, u64>> {
         self.ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -190,6 +190,10 @@ impl Device for CpuDevice {
         Ok(())
     }
 
+    fn zero(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.memory.zero(addr, size_bytes)
+    }
+
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
         Ok(Arc::new(CpuKernel::load(
             &self.generator,

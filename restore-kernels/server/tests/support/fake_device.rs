@@ -80,15 +80,28 @@ impl Shared {
 
     fn with<T>(&self, addr: u64, size: usize, f: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
         let mut memory = self.memory.lock().unwrap();
-        let (&start, bytes) = memory
-            .range_mut(..=addr)
-            .next_back()
-            .ok_or_else(|| driver("not mapped"))?;
-        let offset = usize::try_from(addr - start).unwrap();
-        bytes
-            .get_mut(offset..offset + size)
-            .map(f)
-            .ok_or_else(|| driver("beyond the mapping"))
+        // A range may reach from one mapping into the next.
+        let mut bytes = Vec::with_capacity(size);
+        while bytes.len() < size {
+            let at = addr + bytes.len() as u64;
+            let (&start, mapping) = memory.range(..=at).next_back().ok_or_else(|| driver("not mapped"))?;
+            let rest = mapping.get(usize::try_from(at - start).unwrap()..).unwrap_or(&[]);
+            if rest.is_empty() {
+                return Err(driver("beyond the mapping"));
+            }
+            bytes.extend_from_slice(&rest[..rest.len().min(size - bytes.len())]);
+        }
+        let result = f(&mut bytes);
+        let mut done = 0;
+        while done < size {
+            let at = addr + done as u64;
+            let (&start, mapping) = memory.range_mut(..=at).next_back().unwrap();
+            let rest = &mut mapping[usize::try_from(at - start).unwrap()..];
+            let length = rest.len().min(size - done);
+            rest[..length].copy_from_slice(&bytes[done..done + length]);
+            done += length;
+        }
+        Ok(result)
     }
 
     fn add(&self, addr: u64) -> Result<(), DeviceError> {
