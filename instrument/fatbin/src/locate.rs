@@ -1,4 +1,4 @@
-//! What an image is, and which PTX in it a device takes.
+//! What an image is, and which PTX in it a device takes, or whether it has machine code for the device.
 
 use crate::decompress;
 use crate::entry::{Entry, FATBIN_MAGIC, Kind, entries};
@@ -74,15 +74,55 @@ pub fn find_ptx(image: &[u8], device: u32) -> Result<FoundPtx, FatbinError> {
                 .filter(|entry| entry.kind == Kind::Ptx && suits(entry, device))
                 .max_by_key(|e| rank(e));
             let archs = |kind| all.iter().filter(|e| e.kind == kind).map(|e| e.arch).collect();
-            let best = best.ok_or_else(|| none(archs(Kind::Ptx), archs(Kind::Cubin)))?;
-            let options = best.options.trim().to_owned();
-            Ok(FoundPtx {
-                text: decompress::ptx(best)?,
-                arch: Some(best.arch),
-                options,
-            })
+            found(best.ok_or_else(|| none(archs(Kind::Ptx), archs(Kind::Cubin)))?)
         }
     }
+}
+
+/// The PTX in an image for the lowest architecture above `device`, where [`find_ptx`] finds none. What is made of it for another
+/// device than NVIDIA's does not know the difference; PTX for one architecture or family alone is not meant for any other.
+///
+/// # Errors
+/// As [`find_ptx`].
+pub fn find_newer_ptx(image: &[u8], device: u32) -> Result<FoundPtx, FatbinError> {
+    if image_kind(image)? != ImageKind::Fatbin {
+        return find_ptx(image, device);
+    }
+    let all = entries(image)?;
+    let is_newer = |entry: &&Entry<'_>| {
+        let is_bound = entry.is_arch_specific || entry.is_family_specific;
+        entry.kind == Kind::Ptx && entry.arch > device && !is_bound
+    };
+    match all.iter().filter(is_newer).min_by_key(|entry| entry.arch) {
+        None => find_ptx(image, device),
+        Some(entry) => found(entry),
+    }
+}
+
+/// Whether the image has machine code that a GPU of compute capability `device` (times ten plus minor) runs: made for the same
+/// major and no higher minor number, or, where it is for one architecture alone (`sm_90a`), for exactly this one. Of a bare
+/// cubin only the driver knows.
+///
+/// # Errors
+/// What is wrong with the image.
+pub fn has_cubin(image: &[u8], device: u32) -> Result<bool, FatbinError> {
+    match image_kind(image)? {
+        ImageKind::Ptx => Ok(false),
+        ImageKind::Cubin => Ok(true),
+        ImageKind::Fatbin => {
+            let fits = |entry: &Entry<'_>| entry.arch / 10 == device / 10 && suits(entry, device);
+            let all = entries(image)?;
+            Ok(all.iter().any(|entry| entry.kind == Kind::Cubin && fits(entry)))
+        }
+    }
+}
+
+fn found(entry: &Entry<'_>) -> Result<FoundPtx, FatbinError> {
+    Ok(FoundPtx {
+        text: decompress::ptx(entry)?,
+        arch: Some(entry.arch),
+        options: entry.options.trim().to_owned(),
+    })
 }
 
 fn suits(entry: &Entry<'_>, device: u32) -> bool {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::entry::{Compression, FATBIN_MAGIC, Kind, entries};
 use crate::error::FatbinError;
-use crate::locate::{ImageKind, find_ptx, image_kind};
+use crate::locate::{ImageKind, find_newer_ptx, find_ptx, has_cubin, image_kind};
 
 struct Piece {
     kind: u16,
@@ -140,6 +140,49 @@ fn takes_architecture_specific_ptx_only_on_that_device() {
     let bytes = fatbin(&[plain(1, 80, ".version 8.0"), special]);
     assert_eq!(find_ptx(&bytes, 90).unwrap().arch, Some(90));
     assert_eq!(find_ptx(&bytes, 100).unwrap().arch, Some(80));
+}
+
+#[test]
+fn machine_code_fits_the_same_major_and_no_higher_minor_number() {
+    let of = |archs: &[u32]| fatbin(&archs.iter().map(|&a| plain(2, a, "\x7fELF")).collect::<Vec<_>>());
+    assert!(has_cubin(&of(&[75, 80, 120]), 86).unwrap());
+    assert!(has_cubin(&of(&[90]), 90).unwrap());
+    assert!(!has_cubin(&of(&[75, 86, 89, 100]), 80).unwrap());
+    assert!(!has_cubin(&of(&[80]), 90).unwrap());
+    assert!(!has_cubin(&fatbin(&[zstd_piece(90, TEXT)]), 90).unwrap());
+    let flagged = |arch, flag| {
+        let mut piece = plain(2, arch, "\x7fELF");
+        piece.flags |= flag;
+        fatbin(&[piece])
+    };
+    let (arch_specific, family) = (0x10_0000, 0x20_0000);
+    assert!(has_cubin(&flagged(90, arch_specific), 90).unwrap());
+    assert!(!has_cubin(&flagged(100, arch_specific), 103).unwrap());
+    assert!(has_cubin(&flagged(100, family), 103).unwrap());
+    assert!(has_cubin(b"\x7fELF\x02\x01", 90).unwrap(), "the driver looks");
+    assert!(!has_cubin(TEXT.as_bytes(), 90).unwrap());
+}
+
+#[test]
+fn newer_ptx_is_the_lowest_above_and_none_that_is_bound_to_its_device() {
+    let bytes = fatbin(&[
+        zstd_piece(121, ".version 9.1"),
+        zstd_piece(120, TEXT),
+        plain(2, 90, "\x7fELF"),
+    ]);
+    assert!(find_ptx(&bytes, 90).is_err());
+    assert_eq!(find_newer_ptx(&bytes, 90).unwrap().arch, Some(120));
+    for flag in [0x10_0000, 0x20_0000] {
+        let mut bound = zstd_piece(100, TEXT);
+        bound.flags |= flag;
+        let error = find_newer_ptx(&fatbin(&[bound]), 90).unwrap_err();
+        assert!(matches!(error, FatbinError::NoPtx { device: 90, .. }), "{error}");
+    }
+    assert_eq!(find_newer_ptx(TEXT.as_bytes(), 75).unwrap().text, TEXT);
+    assert_eq!(
+        find_newer_ptx(&fatbin(&[plain(1, 80, TEXT)]), 90).unwrap().arch,
+        Some(80)
+    );
 }
 
 #[test]

@@ -117,6 +117,9 @@ pub struct OpaqueKernel {
     pub name: String,
     /// Offset and size of each parameter.
     pub params: Vec<(u32, u32)>,
+    /// For which compute capability (times ten plus minor) the PTX was that it was made from: programs choose by that how to
+    /// launch it.
+    pub ptx_version: u32,
     /// The kernel; launched like any other, but a pause does not reach it.
     pub kernel: Arc<dyn LoadedKernel>,
 }

@@ -15,6 +15,7 @@ pub mod memory_file;
 pub mod pinned;
 pub mod generate;
 pub mod kernels;
+pub mod kernel_names;
 pub mod modules;
 pub mod queues;
 pub mod start_points;

@@ -8,7 +8,7 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::decompress::payload;
 use hetckpt_fatbin::entry::{Kind, entries};
 use hetckpt_fatbin::error::FatbinError;
-use hetckpt_fatbin::locate::{ImageKind, find_ptx, image_kind};
+use hetckpt_fatbin::locate::{FoundPtx, ImageKind, find_newer_ptx, find_ptx, has_cubin, image_kind};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
@@ -16,6 +16,7 @@ use hetckpt_state::allocation::Owner;
 use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
 
 use crate::cuda_result;
+use crate::kernel_names;
 use crate::kernels::{Builder, KernelCode, Source};
 use crate::memory::DeviceMemory;
 
@@ -37,6 +38,17 @@ impl LoadFailure {
             result,
             log: log.to_string(),
         }
+    }
+}
+
+impl LoadFailure {
+    /// With names of kernels that cannot be had therefore.
+    fn naming(mut self, parts: &[Vec<u8>]) -> Self {
+        let kernels = kernel_names::describe(parts);
+        if !kernels.is_empty() {
+            self.log = format!("{}; {kernels}", self.log);
+        }
+        self
     }
 }
 
@@ -69,15 +81,24 @@ pub struct Modules {
     arriving: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
 }
 
-/// PTX texts of an image for a device of compute capability `capability` (times ten plus minor).
-fn choose_ptx(image: &[u8], capability: u32) -> Result<String, LoadFailure> {
-    find_ptx(image, capability).map(|found| found.text).map_err(|error| {
-        let result = match error {
-            FatbinError::NoPtx { .. } => cuda_result::NO_BINARY_FOR_GPU,
-            _ => cuda_result::INVALID_IMAGE,
-        };
-        LoadFailure::new(result, error)
-    })
+/// The PTX texts of a module's parts, each found by `find`; or, if there is none, why.
+fn choose_ptx(
+    parts: &[Vec<u8>],
+    find: impl Fn(&[u8]) -> Result<FoundPtx, FatbinError>,
+) -> Result<Vec<String>, LoadFailure> {
+    let mut texts = Vec::new();
+    let mut lacking = LoadFailure::new(cuda_result::INVALID_IMAGE, "the module is empty");
+    for part in parts {
+        match find(part) {
+            Ok(found) => texts.push(found.text),
+            // Device-linked programs bring libraries along that they do not use.
+            Err(error @ FatbinError::NoPtx { .. }) => {
+                lacking = LoadFailure::new(cuda_result::NO_BINARY_FOR_GPU, error);
+            }
+            Err(error) => return Err(LoadFailure::new(cuda_result::INVALID_IMAGE, error)),
+        }
+    }
+    if texts.is_empty() { Err(lacking) } else { Ok(texts) }
 }
 
 /// `.target` of a PTX text, times ten plus minor.
@@ -206,22 +227,21 @@ impl LoadedModule {
         builder: &Builder,
         memory: &mut DeviceMemory,
     ) -> Result<Self, LoadFailure> {
-        let mut ptx = Vec::new();
-        let mut lacking = None;
-        for part in parts {
-            match choose_ptx(part, capability) {
-                Ok(text) => ptx.push(text),
-                // Device-linked programs bring libraries along that they do not use.
-                Err(failure) if failure.result == cuda_result::NO_BINARY_FOR_GPU => {
-                    lacking = Some(failure);
+        let ptx = match choose_ptx(parts, |part| find_ptx(part, capability)) {
+            Ok(ptx) => ptx,
+            Err(lacking) if lacking.result == cuda_result::NO_BINARY_FOR_GPU => {
+                // As the driver would: machine code that fits rather than nothing.
+                let fits = |part: &&Vec<u8>| has_cubin(part, capability).unwrap_or(false);
+                let machine_code: Vec<&[u8]> = parts.iter().filter(fits).map(Vec::as_slice).collect();
+                if let Some(module) = Self::opaque(&machine_code, builder) {
+                    return Ok(module);
                 }
-                Err(failure) => return Err(failure),
+                // What a program has for newer GPUs only does the same on a device that is none of NVIDIA's, or whose driver
+                // does not take the machine code: our own generator writes its code. The driver would refuse.
+                choose_ptx(parts, |part| find_newer_ptx(part, capability)).map_err(|_| lacking.naming(parts))?
             }
-        }
-        if ptx.is_empty() {
-            let empty = || LoadFailure::new(cuda_result::INVALID_IMAGE, "the module is empty");
-            return Self::opaque(parts, builder).ok_or_else(|| lacking.unwrap_or_else(empty));
-        }
+            Err(failure) => return Err(failure.naming(parts)),
+        };
         let modules = lower(&ptx)?;
         let mut addresses = BTreeMap::new();
         let mut globals = Vec::new();
@@ -256,7 +276,8 @@ impl LoadedModule {
                 let log = "a module without PTX runs only on the kind of device that it was captured on";
                 LoadFailure::new(cuda_result::NO_BINARY_FOR_GPU, log)
             };
-            let module = Self::opaque(&state.machine_code, builder).ok_or_else(refuse)?;
+            let machine_code: Vec<&[u8]> = state.machine_code.iter().map(Vec::as_slice).collect();
+            let module = Self::opaque(&machine_code, builder).ok_or_else(refuse)?;
             return module.checked(state);
         }
         let modules = lower(&state.ptx)?;
@@ -277,12 +298,12 @@ impl LoadedModule {
     }
 
     /// The module from machine code, if the device takes any.
-    fn opaque(parts: &[Vec<u8>], builder: &Builder) -> Option<Self> {
+    fn opaque(parts: &[&[u8]], builder: &Builder) -> Option<Self> {
         let mut description = ModuleDescription::default();
         let mut kernels = Vec::new();
         let mut globals = Vec::new();
         let mut machine_code = Vec::new();
-        for part in parts {
+        for &part in parts {
             let module = match builder.device.load_opaque(part) {
                 Ok(module) => module,
                 Err(error) => {
@@ -290,7 +311,7 @@ impl LoadedModule {
                     continue;
                 }
             };
-            machine_code.push(part.clone());
+            machine_code.push(part.to_vec());
             for kernel in module.kernels {
                 tracing::info!(kernel = %kernel.name, "has no PTX: it can be stopped only at its end");
                 let attributes = kernel.kernel.attributes();
@@ -305,7 +326,7 @@ impl LoadedModule {
                     local_bytes: attributes.local_bytes,
                     max_threads_per_block: attributes.max_threads_per_block,
                     num_registers: attributes.num_registers,
-                    ptx_version: 0,
+                    ptx_version: kernel.ptx_version,
                     refused: None,
                 });
                 kernels.push(Arc::new(KernelCode::new(

@@ -18,7 +18,7 @@ use hetckpt_server::control::{Control, SocketFile};
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
 use support::fake_device::Shared;
-use support::{Server, start, start_blind, start_with_deadline};
+use support::{Server, start, start_blind, start_with_deadline, start_without_machine_code};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
 
@@ -406,6 +406,63 @@ fn what_stops_of_its_own_accord_can_be_captured() {
 
 /// The first bytes of a cubin.
 const MACHINE_CODE: &[u8] = b"\x7fELF and so on";
+
+/// A fat binary of these entries: kind (1 PTX, 2 machine code), compute capability, flags and content.
+fn fatbin(entries: &[(u16, u32, u64, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for &(kind, arch, flags, content) in entries {
+        let padded = content.len().next_multiple_of(8);
+        let mut header = vec![0_u8; 64];
+        header[..2].copy_from_slice(&kind.to_le_bytes());
+        header[4..8].copy_from_slice(&64_u32.to_le_bytes());
+        header[8..16].copy_from_slice(&(padded as u64).to_le_bytes());
+        header[28..32].copy_from_slice(&arch.to_le_bytes());
+        header[40..48].copy_from_slice(&flags.to_le_bytes());
+        body.extend(header);
+        body.extend(content);
+        body.resize(body.len() + padded - content.len(), 0);
+    }
+    let mut image = vec![0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0];
+    image.extend((body.len() as u64).to_le_bytes());
+    image.extend(body);
+    image
+}
+
+const PTX: &[u8] = include_bytes!("data/count.ptx");
+
+#[test]
+fn machine_code_that_fits_is_taken_where_the_ptx_does_not() {
+    let (app, _server) = start();
+    let both = fatbin(&[(2, 80, 0, b"\x7fELF"), (2, 90, 0, b"\x7fELF"), (1, 120, 0, PTX)]);
+    let module = app.load_image(&both);
+    assert_eq!(module.kernels[0].name, "machine");
+    // Programs choose by it how to launch.
+    assert_eq!(module.kernels[0].ptx_version, 90);
+    let ptx_suits = fatbin(&[(2, 90, 0, b"\x7fELF"), (1, 80, 0, PTX)]);
+    assert_eq!(app.load_image(&ptx_suits).kernels[0].name, "count");
+}
+
+#[test]
+fn newer_ptx_is_taken_where_no_machine_code_can_be() {
+    let none_fits = fatbin(&[(2, 80, 0, b"\x7fELF"), (2, 100, 0, b"\x7fELF"), (1, 120, 0, PTX)]);
+    let fits = fatbin(&[(2, 90, 0, b"\x7fELF"), (1, 120, 0, PTX)]);
+    for ((app, _server), image) in [(start(), &none_fits), (start_without_machine_code(), &fits)] {
+        assert_eq!(app.load_image(image).kernels[0].name, "count");
+    }
+}
+
+#[test]
+fn a_refused_module_is_told_with_its_kernels() {
+    const ARCH_SPECIFIC: u64 = 0x10_0000;
+    let (app, _server) = start();
+    let image = fatbin(&[(1, 100, ARCH_SPECIFIC, PTX), (2, 80, 0, b"\x7fELF")]);
+    let (result, log) = app.try_load(&image).unwrap_err();
+    assert_eq!(result, 209);
+    assert!(
+        log.contains("compute capability 90") && log.ends_with("kernels: `count`"),
+        "{log}"
+    );
+}
 
 #[test]
 fn pause_waits_for_machine_code_and_runs_none_behind_a_stopped_kernel() {

@@ -160,6 +160,7 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
     Ok(OpaqueKernel {
         name,
         params,
+        ptx_version: attribute(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
         kernel: Arc::new(own),
     })
 }

@@ -32,6 +32,8 @@ pub struct Shared {
     driver: Mutex<()>,
     /// Threads that a block may have; 0: as many as anywhere.
     max_threads: u32,
+    /// It takes no machine code.
+    needs_ptx: bool,
     /// Additions made, for tests that wait for progress.
     pub additions: AtomicU64,
 }
@@ -65,6 +67,14 @@ impl Shared {
     pub fn narrow(max_threads: u32) -> Self {
         Self {
             max_threads,
+            ..Self::default()
+        }
+    }
+
+    /// One that runs only what has PTX.
+    pub fn without_machine_code() -> Self {
+        Self {
+            needs_ptx: true,
             ..Self::default()
         }
     }
@@ -332,6 +342,9 @@ impl Device for FakeDevice {
         }))
     }
     fn load_opaque(&self, _: &[u8]) -> Result<OpaqueModule, DeviceError> {
+        if self.0.needs_ptx {
+            return Err(driver("no machine code here"));
+        }
         let kernel = Loaded {
             point: 0,
             counter: 0,
@@ -342,6 +355,7 @@ impl Device for FakeDevice {
         let kernel = OpaqueKernel {
             name: "machine".to_owned(),
             params,
+            ptx_version: 90,
             kernel: Arc::new(kernel),
         };
         Ok(OpaqueModule {

@@ -130,6 +130,11 @@ pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
     start_on(Shared::new(false), pause_deadline)
 }
 
+/// A server whose device runs only what has PTX.
+pub fn start_without_machine_code() -> (App, Server) {
+    start_on(Shared::without_machine_code(), Duration::from_secs(60))
+}
+
 fn start_on(shared: Shared, pause_deadline: Duration) -> (App, Server) {
     let (ring, memory) = Producer::create().unwrap();
     let producer = Producer::new(memory, Box::new(|| true));
@@ -174,12 +179,21 @@ impl App {
     }
 
     pub fn load_image(&self, image: &[u8]) -> ModuleDescription {
+        self.try_load(image).unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// Loads an image, or gives the result and the words with which it is refused.
+    pub fn try_load(&self, image: &[u8]) -> Result<ModuleDescription, (u32, String)> {
         let module = ModuleId(1);
         let data = self.producer.payload(image).unwrap();
         self.send(Command::ModuleData { module, part: 0, data });
-        let Reply::ModuleLoaded { description_bytes, .. } = self.call(Command::ModuleLoad { module }) else {
+        let answer = self.producer.call(Command::ModuleLoad { module }).unwrap();
+        let Reply::ModuleLoaded { description_bytes, log } = answer.reply else {
             panic!()
         };
+        if answer.result != 0 {
+            return Err((answer.result, log));
+        }
         let chunk = self.producer.take_chunk().unwrap();
         let length = usize::try_from(description_bytes).unwrap();
         let command = Command::ModuleDescribe {
@@ -190,7 +204,7 @@ impl App {
         self.call(command);
         let mut bytes = vec![0; description_bytes as usize];
         chunk.read(0, &mut bytes);
-        ModuleDescription::decode(&bytes).unwrap()
+        Ok(ModuleDescription::decode(&bytes).unwrap())
     }
 
     pub fn malloc(&self, size_bytes: u64) -> u64 {
