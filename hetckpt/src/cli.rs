@@ -38,8 +38,8 @@ use crate::namespaces::Choice;
     the clang with which OpenCL programs are built (default: the one on PATH),\n                         \
     and its libclc, a file\n  \
     HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \
-    if set to warn or more, the program's stderr tells which CUDA functions\n                         \
-    are missing\n  \
+    at warn and more the program's stderr tells, once each, which CUDA functions,\n                         \
+    modules and kernels it asked for and did not get\n  \
     HETCKPT_PAUSE_TIMEOUT  seconds that kernels have to stop where a request sets no limit, as in\n                         \
     a plain `criu dump` (default: 5)\n  \
     HETCKPT_SILENCE_LIMIT  seconds for which a device server may do nothing while its state is written or\n                         \

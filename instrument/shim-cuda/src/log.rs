@@ -1,13 +1,14 @@
-//! What the shim has to say. To the program's stderr only if `HETCKPT_LOG` is set, or where the program cannot go on.
+//! What the shim has to say, to the program's stderr: what a program did not get, since many ignore the result that tells
+//! them. `HETCKPT_LOG` makes it less (`error`, `off`) or more (`debug`).
 
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 static LEVEL: LazyLock<Level> = LazyLock::new(|| match std::env::var("HETCKPT_LOG").as_deref() {
-    Err(_) | Ok("" | "off" | "0" | "error") => Level::Quiet,
+    Ok("off" | "0" | "error") => Level::Quiet,
     Ok(text) if text.contains("debug") || text.contains("trace") => Level::Everything,
-    Ok(_) => Level::Notes,
+    Ok(_) | Err(_) => Level::Notes,
 });
 
 static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
@@ -19,12 +20,24 @@ enum Level {
     Everything,
 }
 
-/// Says that the program looked for something that is not implemented, once for each. The runtime looks for all there
-/// is, so this is said only to who wants to hear everything (`HETCKPT_LOG=debug`).
+/// Says that the CUDA runtime looked for something that is not implemented, once for each. It looks for all there is, so this
+/// is said only to who wants to hear everything (`HETCKPT_LOG=debug`).
 pub fn looked_for(what: &str) {
-    if *LEVEL >= Level::Everything && is_first(what) {
-        write(&format!("{what} is not implemented"));
+    detail(&format!("{what} is not implemented"));
+}
+
+/// Says something that matters to few, once (`HETCKPT_LOG=debug`).
+pub fn detail(text: &str) {
+    if *LEVEL >= Level::Everything && is_first(text) {
+        write(text);
     }
+}
+
+/// Says that the program itself looked for a function that is not implemented, once for each.
+pub fn not_found(what: &str) {
+    note(&format!(
+        "{what} is not implemented; the program asked for it and did not get it"
+    ));
 }
 
 /// Says that the program used something that is not implemented, once for each.
@@ -35,6 +48,13 @@ pub fn not_implemented(what: &str) {
 /// Says something worth knowing, once.
 pub fn note(text: &str) {
     if *LEVEL >= Level::Notes && is_first(text) {
+        write(text);
+    }
+}
+
+/// Says something worth knowing, once for each `subject`, which can be told in many ways.
+pub fn note_of(subject: &str, text: &str) {
+    if *LEVEL >= Level::Notes && is_first(subject) {
         write(text);
     }
 }

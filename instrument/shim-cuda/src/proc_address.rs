@@ -1,4 +1,11 @@
 //! `cuGetProcAddress`: names and versions to entry points.
+//!
+//! # What is not implemented
+//! Programs look whether they get a function in order to know whether there is one, so they get none. The CUDA runtime looks
+//! for all there are when it starts, and never again: for one that it has not got, each call of its own that needs it fails
+//! with "needs a newer driver", and nobody learns which. So the runtime gets a function that says its name and fails with
+//! `CUDA_ERROR_NOT_SUPPORTED`. It is known by asking without a place for the status (seen with 12.1 to 13.5). Functions for
+//! graphics are left out.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -50,10 +57,43 @@ static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock:
     map
 });
 
+static STUBS: LazyLock<HashMap<&'static str, Pointer>> = LazyLock::new(|| {
+    let is_graphics = |name: &str| {
+        ["cuGraphics", "cuGL", "cuEGL", "cuVDPAU"]
+            .iter()
+            .any(|p| name.starts_with(p))
+    };
+    let all = api::not_implemented_table::STUBS.iter().copied();
+    all.filter(|(name, _)| !is_graphics(name)).collect()
+});
+
+/// Who looks for a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// The CUDA runtime, as it starts.
+    Runtime,
+    /// The program, which goes by what it gets.
+    Program,
+}
+
+/// The newest signature of `name` that is not newer than `version`, or what stands in for it.
+pub fn find_for(asker: Asker, name: &str, version: u32, wants_per_thread: bool) -> Found {
+    match (find(name, version, wants_per_thread), asker) {
+        (Found::Unknown, Asker::Runtime) => {
+            log::looked_for(name);
+            STUBS.get(name).map_or(Found::Unknown, |stub| Found::Pointer(stub.0))
+        }
+        (Found::Unknown, Asker::Program) => {
+            log::not_found(name);
+            Found::Unknown
+        }
+        (found, _) => found,
+    }
+}
+
 /// The newest signature of `name` that is not newer than `version`.
-pub fn find(name: &str, version: u32, wants_per_thread: bool) -> Found {
+fn find(name: &str, version: u32, wants_per_thread: bool) -> Found {
     let Some(all) = BY_NAME.get(name) else {
-        log::looked_for(name);
         return Found::Unknown;
     };
     let has_per_thread = all.iter().any(|entry| entry.is_per_thread);
@@ -140,6 +180,31 @@ mod tests {
     fn tells_unknown_from_too_new() {
         assert!(matches!(find("cuNoSuchThing", 13000, false), Found::Unknown));
         assert!(matches!(find("cuLibraryLoadData", 11000, false), Found::TooNew));
+    }
+
+    #[test]
+    fn only_the_runtime_gets_a_function_that_says_what_is_missing() {
+        for name in [
+            "cuMemAdvise",
+            "cuStreamBeginCapture",
+            "cuTexObjectCreate",
+            "cuGraphAddNode",
+        ] {
+            assert!(
+                matches!(find_for(Asker::Program, name, 13000, false), Found::Unknown),
+                "{name}"
+            );
+            let Found::Pointer(stub) = find_for(Asker::Runtime, name, 13000, false) else {
+                panic!("{name}");
+            };
+            assert!(!stub.is_null());
+        }
+        for name in ["cuGraphicsMapResources", "cuNoSuchThing"] {
+            assert!(
+                matches!(find_for(Asker::Runtime, name, 13000, false), Found::Unknown),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use crate::export_tables::{self, Address};
 use crate::log;
 use crate::pointers::{In, Out, Text};
-use crate::proc_address::{self, Found};
+use crate::proc_address::{self, Asker, Found};
 use crate::result::{CuResult, Outcome};
 use crate::result_table;
 use crate::session;
@@ -69,12 +69,17 @@ fn describe(
 }
 
 fn proc_address_plain((): (), name: Text, pointer: Out<Address>, version: u32, flags: u64) -> Outcome {
-    look_up(name, pointer, version, flags)?;
+    look_up(Asker::Program, name, pointer, version, flags)?;
     Ok(())
 }
 
 fn proc_address((): (), name: Text, pointer: Out<Address>, version: u32, flags: u64, status: Out<u32>) -> Outcome {
-    status.set_if_wanted(look_up(name, pointer, version, flags)?);
+    let asker = if status.is_null() {
+        Asker::Runtime
+    } else {
+        Asker::Program
+    };
+    status.set_if_wanted(look_up(asker, name, pointer, version, flags)?);
     Ok(())
 }
 
@@ -98,13 +103,13 @@ fn proc_address_per_thread(
 }
 
 /// An unknown function is no error: the pointer is NULL and the status says why.
-fn look_up(name: Text, pointer: Out<Address>, version: u32, flags: u64) -> Outcome<u32> {
+fn look_up(asker: Asker, name: Text, pointer: Out<Address>, version: u32, flags: u64) -> Outcome<u32> {
     let name = name.get()?;
     if name.is_empty() {
         pointer.set(Address(std::ptr::null()))?;
         return Ok(STATUS_UNKNOWN);
     }
-    let (address, status) = match proc_address::find(name, version, flags & FLAG_PER_THREAD != 0) {
+    let (address, status) = match proc_address::find_for(asker, name, version, flags & FLAG_PER_THREAD != 0) {
         Found::Pointer(address) => (address, STATUS_FOUND),
         Found::TooNew => (std::ptr::null(), STATUS_TOO_NEW),
         Found::Unknown => (std::ptr::null(), STATUS_UNKNOWN),

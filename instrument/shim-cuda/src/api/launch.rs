@@ -10,6 +10,7 @@ use crate::library::Kernel;
 use crate::log;
 use crate::pointers::{HostMemory, In};
 use crate::result::{CuResult, Outcome};
+use crate::result_table;
 use crate::session::Session;
 
 use super::kernel::find;
@@ -152,7 +153,7 @@ fn launch_with_config(
                 return Err(CuResult::NOT_SUPPORTED);
             }
             ATTRIBUTE_CLUSTER_DIMENSION => {}
-            other => log::note(&format!("launch attribute {other} is ignored")),
+            other => log::detail(&format!("launch attribute {other} is ignored")),
         }
     }
     let LaunchConfig {
@@ -193,7 +194,8 @@ fn run(current: &Current, request: &Request) -> Outcome {
         request,
         description.max_threads_per_block,
         description.static_shared_bytes,
-    )?;
+    )
+    .inspect_err(|result| note_refusal(&kernel.name, request, *result))?;
     let params = pack(&description.params, request.params, request.extra)?;
     let command = Command::Launch(LaunchCommand {
         stream,
@@ -209,6 +211,24 @@ fn run(current: &Current, request: &Request) -> Outcome {
     } else {
         session.send(command)
     }
+}
+
+/// Says which kernel was not launched: many programs do not look at the result of a launch.
+fn note_refusal(kernel: &str, request: &Request, result: CuResult) {
+    let name =
+        result_table::describe(result.0).map_or_else(String::new, |(name, _)| name.to_string_lossy().into_owned());
+    let Request {
+        grid,
+        block,
+        dynamic_shared_bytes: shared,
+        ..
+    } = request;
+    let text = format!(
+        "kernel {kernel} was not launched: {name} ({}), for {grid:?} blocks of {block:?} threads with {shared} bytes of dynamic \
+         shared memory each",
+        result.0
+    );
+    log::note_of(&format!("launch of {kernel}"), &text);
 }
 
 /// Refuses what the device that the program sees could not run.

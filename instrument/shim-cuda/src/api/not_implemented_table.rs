@@ -1,5 +1,9 @@
 //! Names that programs linked to `libcuda.so.1` need in order to start, and that answer "not supported" when called.
-//! `cuGetProcAddress` does not know them, so that the CUDA runtime reports them in its own way.
+//! `cuGetProcAddress` gives them to the CUDA runtime alone ([`crate::proc_address`]).
+
+use std::ffi::c_void;
+
+use crate::proc_address::Pointer;
 
 macro_rules! not_implemented {
     ($($name:ident)*) => {
@@ -10,6 +14,9 @@ macro_rules! not_implemented {
                 crate::guard::not_implemented(stringify!($name))
             }
         )*
+
+        /// All of them, by name.
+        pub static STUBS: &[(&str, Pointer)] = &[$((stringify!($name), Pointer($name as *const c_void)),)*];
     };
 }
 
