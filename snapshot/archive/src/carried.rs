@@ -1,12 +1,15 @@
 //! Files of the node that an archive carries: one zstd frame each, told by the hash of their content.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::manifest::CarriedFile;
-use crate::member::{HashingWriter, PIECE_BYTES, copy_in_pieces};
+use crate::member::{HashingReader, HashingWriter, copy_in_pieces};
+use crate::pack::Packer;
+use crate::stream::Compression;
+use crate::unpack::{UnpackError, Unpacker};
 
 /// Little is gained by more: these are programs and libraries.
 const LEVEL: i32 = 1;
@@ -40,12 +43,13 @@ pub fn pack(mut input: File, path: &str, member: &str, out: &Path) -> io::Result
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
     }
-    let mut encoder = zstd::Encoder::new(BufWriter::new(File::create_new(out)?), LEVEL)?;
-    encoder.include_checksum(true)?;
-    let mut hashed = HashingWriter::new(&mut encoder);
-    copy_in_pieces(&mut input, &mut hashed)?;
+    let mut packer = Packer::new(Compression {
+        level: LEVEL,
+        threads: 1,
+    });
+    let mut hashed = HashingReader::new(&mut input);
+    packer.compress(&mut hashed, &mut File::create_new(out)?)?;
     let (size_bytes, hash) = hashed.finish();
-    encoder.finish()?.flush()?;
     Ok(CarriedFile {
         path: path.to_owned(),
         member: member.to_owned(),
@@ -67,37 +71,22 @@ pub fn unpack(file: &CarriedFile, packed: &Path, target: &Path) -> Result<(), Ca
     let damaged = || CarriedError::Damaged {
         path: file.path.clone(),
     };
-    let input = BufReader::new(File::open(packed).map_err(|e| io(packed, e))?);
-    let decoder = zstd::Decoder::with_buffer(input)
-        .map_err(|e| io(packed, e))?
-        .single_frame();
+    let mut input = File::open(packed).map_err(|e| io(packed, e))?;
+    let mut unpacker = Unpacker::new().map_err(|e| io(packed, e))?;
     let mut out = HashingWriter::new(File::create_new(target).map_err(|e| io(target, e))?);
-    // A byte more than there ought to be: what is longer has another hash.
-    let copied = copy(&mut decoder.take(file.size_bytes.saturating_add(1)), &mut out);
+    let unpacked = unpacker.decompress(&mut input, &mut out, file.size_bytes);
     let (size, hash) = out.finish();
-    let result = match copied {
-        Ok(()) if size == file.size_bytes && hash.to_hex().as_str() == file.blake3 => Ok(()),
-        Ok(()) | Err(None) => Err(damaged()),
-        Err(Some(e)) => Err(io(target, e)),
+    let result = match unpacked {
+        Ok(_) if size == file.size_bytes && hash.to_hex().as_str() == file.blake3 => Ok(()),
+        Ok(_) | Err(UnpackError::Content(_)) => Err(damaged()),
+        Err(UnpackError::Read(e)) => Err(io(packed, e)),
+        Err(UnpackError::Write(e)) => Err(io(target, e)),
     };
     if result.is_err() {
         // The first failure is the one to tell.
         let _ = std::fs::remove_file(target);
     }
     result
-}
-
-/// Copies all; an error of the input is `None`, one of the output is told.
-fn copy(input: &mut impl Read, out: &mut impl Write) -> Result<(), Option<io::Error>> {
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match input.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(n) => out.write_all(&buffer[..n]).map_err(Some)?,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(None),
-        }
-    }
 }
 
 /// True if the file at `path` has the content of `file`.
@@ -111,13 +100,7 @@ pub fn is_same(file: &CarriedFile, path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let mut hashed = HashingWriter::new(io::sink());
-    let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(file.size_bytes).unwrap_or(PIECE_BYTES).max(1))];
-    loop {
-        match input.read(&mut buffer)? {
-            0 => break,
-            n => hashed.write_all(&buffer[..n])?,
-        }
-    }
+    copy_in_pieces(&mut input, &mut hashed)?;
     Ok(hashed.finish().1.to_hex().as_str() == file.blake3)
 }
 

@@ -5,6 +5,9 @@
 
 pub mod manifest;
 pub mod member;
+mod pack;
+mod unpack;
+mod room;
 pub mod chunk;
 pub mod memory_file;
 pub mod carried;

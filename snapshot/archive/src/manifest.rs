@@ -102,6 +102,17 @@ pub struct MemberEntry {
     pub blake3: String,
 }
 
+impl MemberEntry {
+    /// Name of the file that it was made from: without the `.zst` of what was compressed here.
+    #[must_use]
+    pub fn raw_name(&self) -> &str {
+        match self.encoding {
+            Encoding::Zstd => self.name.strip_suffix(".zst").unwrap_or(&self.name),
+            Encoding::Stored => &self.name,
+        }
+    }
+}
+
 /// How a member is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

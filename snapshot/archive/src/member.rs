@@ -77,6 +77,37 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
+/// Passes bytes on as they are read, counting and hashing them.
+pub(crate) struct HashingReader<R> {
+    inner: R,
+    hasher: blake3::Hasher,
+    count: u64,
+}
+
+impl<R: Read> HashingReader<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self {
+            inner,
+            hasher: blake3::Hasher::new(),
+            count: 0,
+        }
+    }
+
+    /// Number of bytes and their hash.
+    pub(crate) fn finish(self) -> (u64, blake3::Hash) {
+        (self.count, self.hasher.finalize())
+    }
+}
+
+impl<R: Read> Read for HashingReader<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        update(&mut self.hasher, &buf[..n]);
+        self.count += n as u64;
+        Ok(n)
+    }
+}
+
 /// Size of the pieces in which members are moved: large enough for all processors to hash one together.
 pub const PIECE_BYTES: usize = 8 << 20;
 
@@ -89,46 +120,54 @@ pub fn update(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     }
 }
 
+/// A buffer for bytes on their way: small for what is small, as large as [`PIECE_BYTES`] for what is large. It is to be kept.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    bytes: Vec<u8>,
+    /// Bytes of the latest piece.
+    filled: usize,
+}
+
+impl Pieces {
+    /// Bytes of the first piece.
+    pub(crate) const FIRST_BYTES: usize = 1 << 20;
+
+    /// The next bytes of `input`: as many as fit, fewer only at its end, none behind it.
+    pub(crate) fn fill(&mut self, input: &mut impl Read) -> io::Result<&[u8]> {
+        let size = self.bytes.len();
+        if size < PIECE_BYTES && self.filled == size {
+            let larger = if size == 0 { Self::FIRST_BYTES } else { PIECE_BYTES };
+            // New rather than longer: what it holds is of no use.
+            self.bytes = vec![0; larger];
+        }
+        self.filled = 0;
+        while self.filled < self.bytes.len() {
+            match input.read(&mut self.bytes[self.filled..]) {
+                Ok(0) => break,
+                Ok(n) => self.filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(&self.bytes[..self.filled])
+    }
+}
+
 /// Copies all of `input` to `out` in large pieces; returns the number of bytes.
 ///
 /// # Errors
 /// As reading and writing.
 pub fn copy_in_pieces(input: &mut impl Read, out: &mut impl Write) -> io::Result<u64> {
-    let mut buffer = vec![0u8; PIECE_BYTES];
+    let mut pieces = Pieces::default();
     let mut total = 0;
     loop {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match input.read(&mut buffer[filled..]) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        out.write_all(&buffer[..filled])?;
-        total += filled as u64;
-        if filled < buffer.len() {
+        let piece = pieces.fill(input)?;
+        if piece.is_empty() {
             return Ok(total);
         }
+        out.write_all(piece)?;
+        total += piece.len() as u64;
     }
-}
-
-/// Hash of the next `size` bytes of `reader`; the reader must hold at least that many.
-///
-/// # Errors
-/// `UnexpectedEof` if it holds fewer.
-pub fn hash_exact(reader: &mut impl Read, size: u64) -> io::Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    let mut left = size;
-    let mut buf = vec![0u8; PIECE_BYTES.min(usize::try_from(size).unwrap_or(PIECE_BYTES))];
-    while left > 0 {
-        let want = usize::try_from(left.min(buf.len() as u64)).unwrap_or(buf.len());
-        reader.read_exact(&mut buf[..want])?;
-        update(&mut hasher, &buf[..want]);
-        left -= want as u64;
-    }
-    Ok(hasher.finalize())
 }
 
 #[cfg(test)]

@@ -1,24 +1,41 @@
 //! Opens an archive and takes members out of it. Every byte is hostile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::carried::CarriedError;
 use crate::error::ArchiveError;
 use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
-use crate::manifest::{Encoding, FORMAT, FORMAT_VERSION, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
-use crate::member::{HashingWriter, PIECE_BYTES, TAR_BLOCK, copy_in_pieces, is_safe_name, update};
+use crate::manifest::{
+    CarriedFile, Encoding, FORMAT, FORMAT_VERSION, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry,
+};
+use crate::member::{HashingReader, HashingWriter, Pieces, TAR_BLOCK, is_safe_name};
+use crate::room;
+use crate::unpack::{UnpackError, Unpacker};
 
 /// An archive whose manifest was read and checked; members are checked as they are taken out.
-#[derive(Debug)]
 pub struct Archive {
     path: PathBuf,
+    file: File,
     manifest: Manifest,
     manifest_hash: String,
     /// Offset of each member's bytes, in the manifest's order.
     offsets: Vec<u64>,
+    /// Kept from one member to the next.
+    unpacker: Mutex<Option<Box<Unpacker>>>,
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Archive {
@@ -62,14 +79,21 @@ impl Archive {
             _ => return Err(reader.damaged("it has no manifest hash at its end")),
         }
         let manifest_hash = blake3::hash(&text).to_hex().to_string();
-        if reader.bytes(position + TAR_BLOCK, 64)? != manifest_hash.as_bytes() {
+        // With its padding: what is cut off there is not whole.
+        if !reader
+            .bytes(position + TAR_BLOCK, TAR_BLOCK)?
+            .starts_with(manifest_hash.as_bytes())
+        {
             return Err(reader.damaged("the manifest does not have its hash"));
         }
+        let file = reader.file;
         Ok(Self {
             path: path.to_owned(),
+            file,
             manifest,
             manifest_hash,
             offsets,
+            unpacker: Mutex::new(None),
         })
     }
 
@@ -112,37 +136,126 @@ impl Archive {
     /// Writes a member's raw bytes to `out`, checking its hash and length.
     ///
     /// # Errors
-    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; `out` then holds an unusable part.
+    /// [`ArchiveError::Damaged`]; [`ArchiveError::Io`], of the archive that cannot be read or of `out`, which goes by the member's name then.
+    /// `out` then holds an unusable part.
     pub fn extract(&self, offset: u64, member: &MemberEntry, out: &mut impl Write) -> Result<(), ArchiveError> {
-        let mut file = open_file(&self.path)?;
-        let io_error = |source| ArchiveError::Io {
-            action: "read",
-            path: self.path.clone(),
-            source,
-        };
+        self.unpack(offset, member, out, Path::new(member.raw_name()))
+    }
+
+    /// As [`Archive::extract`]; `target` is what errors call `out`.
+    fn unpack(
+        &self,
+        offset: u64,
+        member: &MemberEntry,
+        out: &mut impl Write,
+        target: &Path,
+    ) -> Result<(), ArchiveError> {
+        let mut input = self.stored(offset, member);
+        let unpacked = self.with_unpacker(|unpacker| match member.encoding {
+            Encoding::Stored => unpacker.copy(&mut input, out, member.raw_bytes),
+            Encoding::Zstd => unpacker.decompress(&mut input, out, member.raw_bytes),
+        })?;
         let damaged = |what: &str| ArchiveError::Damaged {
             path: self.path.clone(),
             what: format!("member `{}` {what}", member.name),
         };
-        file.seek(SeekFrom::Start(offset)).map_err(io_error)?;
-        let mut hashed = HashingReader {
-            inner: file.take(member.stored_bytes),
-            hasher: blake3::Hasher::new(),
-        };
-        let mut counted = HashingWriter::new(out);
-        let copied = match member.encoding {
-            Encoding::Stored => copy_in_pieces(&mut hashed, &mut counted).map(drop).map_err(io_error),
-            Encoding::Zstd => decompress(&mut hashed, &mut counted, member.raw_bytes)
-                .map_err(|e| damaged(&format!("cannot be decompressed: {e}"))),
+        let bad_content = match unpacked {
+            Ok(size) if size == member.raw_bytes => None,
+            Ok(_) => Some("has another length than the manifest says".to_owned()),
+            Err(UnpackError::Content(what)) => Some(what),
+            Err(UnpackError::Read(source)) => return Err(self.read_error(source)),
+            Err(UnpackError::Write(source)) => {
+                let (action, path) = ("write", target.to_owned());
+                return Err(ArchiveError::Io { action, path, source });
+            }
         };
         // A wrong hash is the better explanation of a member that does not decompress.
-        io::copy(&mut hashed, &mut io::sink()).map_err(io_error)?;
-        if hashed.hasher.finalize().to_hex().as_str() != member.blake3 {
+        io::copy(&mut input, &mut io::sink()).map_err(|e| self.read_error(e))?;
+        if input.finish().1.to_hex().as_str() != member.blake3 {
             return Err(damaged("does not have its hash"));
         }
-        copied?;
-        if counted.finish().0 != member.raw_bytes {
-            return Err(damaged("has another length than the manifest says"));
+        bad_content.map_or(Ok(()), |what| Err(damaged(&what)))
+    }
+
+    /// A member's bytes as they are stored.
+    fn stored(&self, offset: u64, member: &MemberEntry) -> HashingReader<Stored<'_>> {
+        HashingReader::new(Stored {
+            file: &self.file,
+            position: offset,
+            left: member.stored_bytes,
+        })
+    }
+
+    /// Makes sure that every member is what a restore takes: it has its hash, and unpacked its length; so have the carried files.
+    ///
+    /// # Errors
+    /// As [`Archive::extract`], for the first that is not.
+    pub fn verify(&self) -> Result<(), ArchiveError> {
+        for (offset, member) in self.members() {
+            self.extract(offset, member, &mut io::sink())?;
+        }
+        let members: BTreeMap<&str, _> = self.members().map(|found| (&*found.1.name, found)).collect();
+        for file in &self.manifest.files {
+            let Some(&(offset, member)) = members.get(&*file.member) else {
+                continue;
+            };
+            self.verify_carried(file, self.stored(offset, member))?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a file can be taken out of its member's bytes, as [`crate::carried::unpack`] does.
+    fn verify_carried(&self, file: &CarriedFile, mut stored: HashingReader<Stored<'_>>) -> Result<(), ArchiveError> {
+        let mut out = HashingWriter::new(io::sink());
+        let unpacked = self.with_unpacker(|unpacker| unpacker.decompress(&mut stored, &mut out, file.size_bytes))?;
+        let (size, hash) = out.finish();
+        match unpacked {
+            Ok(_) if size == file.size_bytes && hash.to_hex().as_str() == file.blake3 => Ok(()),
+            Err(UnpackError::Read(source)) => Err(self.read_error(source)),
+            _ => Err(ArchiveError::Damaged {
+                path: self.path.clone(),
+                what: CarriedError::Damaged {
+                    path: file.path.clone(),
+                }
+                .to_string(),
+            }),
+        }
+    }
+
+    fn with_unpacker<T>(&self, work: impl FnOnce(&mut Unpacker) -> T) -> Result<T, ArchiveError> {
+        let kept = lock(&self.unpacker).take();
+        let mut unpacker = match kept {
+            Some(unpacker) => unpacker,
+            None => Box::new(Unpacker::new().map_err(|e| self.read_error(e))?),
+        };
+        let result = work(&mut unpacker);
+        *lock(&self.unpacker) = Some(unpacker);
+        Ok(result)
+    }
+
+    fn read_error(&self, source: io::Error) -> ArchiveError {
+        ArchiveError::Io {
+            action: "read",
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    /// Makes sure that every member has its hash: enough where what was stored has just been written.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Damaged`] for the first that has not, [`ArchiveError::Io`].
+    pub fn verify_stored(&self) -> Result<(), ArchiveError> {
+        let mut pieces = Pieces::default();
+        for (offset, member) in self.members() {
+            let mut stored = self.stored(offset, member);
+            while !pieces.fill(&mut stored).map_err(|e| self.read_error(e))?.is_empty() {}
+            if stored.finish().1.to_hex().as_str() != member.blake3 {
+                return Err(ArchiveError::Damaged {
+                    path: self.path.clone(),
+                    what: format!("member `{}` does not have its hash", member.name),
+                });
+            }
         }
         Ok(())
     }
@@ -151,46 +264,54 @@ impl Archive {
     /// Returns the number of raw bytes.
     ///
     /// # Errors
-    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`].
+    /// As [`Archive::extract_where`].
     pub fn extract_all(&self, prefix: &str, folder: &Path) -> Result<u64, ArchiveError> {
-        let mut total = 0;
-        for (offset, member) in self.members() {
-            let Some(name) = member.name.strip_prefix(prefix) else {
-                continue;
-            };
-            let name = match member.encoding {
-                Encoding::Zstd => name.strip_suffix(".zst").unwrap_or(name),
-                Encoding::Stored => name,
-            };
-            let path = folder.join(name);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent).map_err(|source| ArchiveError::Io {
-                    action: "create",
-                    path: parent.to_owned(),
-                    source,
-                })?;
+        self.extract_where(folder, |name| name.strip_prefix(prefix))
+    }
+
+    /// Writes the members for which `place` gives a name, of their own without `.zst`, under that name into `folder` (mode 0600).
+    /// Returns the number of raw bytes.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; also, before anything is written, if there is no room for all of them.
+    pub fn extract_where(&self, folder: &Path, place: impl Fn(&str) -> Option<&str>) -> Result<u64, ArchiveError> {
+        let io_error = |action, path: &Path, source| ArchiveError::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        };
+        let wanted: Vec<_> = self
+            .members()
+            .filter_map(|(offset, member)| Some((offset, member, place(member.raw_name())?)))
+            .collect();
+        let total = wanted.iter().map(|(_, member, _)| member.raw_bytes).sum();
+        fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
+        room::ensure(folder, total).map_err(|e| io_error("write", folder, e))?;
+        let mut parent = folder.to_owned();
+        for (offset, member, name) in wanted {
+            if !is_safe_name(name) {
+                let name = name.to_owned();
+                return Err(ArchiveError::BadMemberName { name });
             }
-            let file = OpenOptions::new()
+            let path = folder.join(name);
+            if let Some(above) = path.parent().filter(|above| *above != parent) {
+                fs::create_dir_all(above).map_err(|e| io_error("create", above, e))?;
+                parent = above.to_owned();
+            }
+            let mut file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
                 .mode(0o600)
                 .open(&path)
-                .map_err(|source| ArchiveError::Io {
-                    action: "create",
-                    path: path.clone(),
-                    source,
-                })?;
-            let mut out = io::BufWriter::with_capacity(1 << 20, file);
-            self.extract(offset, member, &mut out)?;
-            out.flush().map_err(|source| ArchiveError::Io {
-                action: "write",
-                path: path.clone(),
-                source,
-            })?;
-            total += member.raw_bytes;
+                .map_err(|e| io_error("create", &path, e))?;
+            self.unpack(offset, member, &mut file, &path)?;
         }
         Ok(total)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open_file(path: &Path) -> Result<File, ArchiveError> {
@@ -201,25 +322,19 @@ fn open_file(path: &Path) -> Result<File, ArchiveError> {
     })
 }
 
-/// Decompresses one frame, refusing to write more than `limit` bytes.
-fn decompress(input: &mut impl Read, out: &mut impl Write, limit: u64) -> io::Result<()> {
-    let mut decoder = zstd::Decoder::with_buffer(BufReader::with_capacity(PIECE_BYTES, input))?.single_frame();
-    let copied = copy_in_pieces(&mut (&mut decoder).take(limit), out)?;
-    if copied == limit && decoder.read(&mut [0u8])? != 0 {
-        return Err(io::Error::other("it holds more than the manifest says"));
-    }
-    Ok(())
+/// The stored bytes of a member.
+struct Stored<'a> {
+    file: &'a File,
+    position: u64,
+    left: u64,
 }
 
-struct HashingReader<R> {
-    inner: R,
-    hasher: blake3::Hasher,
-}
-
-impl<R: Read> Read for HashingReader<R> {
+impl Read for Stored<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(buf)?;
-        update(&mut self.hasher, &buf[..n]);
+        let most = buf.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let n = self.file.read_at(&mut buf[..most], self.position)?;
+        self.position += n as u64;
+        self.left -= n as u64;
         Ok(n)
     }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use crate::error::ArchiveError;
 use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
 use crate::manifest::{Encoding, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
-use crate::member::{HashingWriter, PIECE_BYTES, TAR_BLOCK, copy_in_pieces, is_safe_name, tar_header, tar_padding};
+use crate::member::{HashingWriter, TAR_BLOCK, is_safe_name, tar_header, tar_padding};
+use crate::pack::Packer;
 
 /// Most bytes of the manifest that a member with a short name takes.
 const MEMBER_BYTES: u64 = 512;
@@ -46,7 +47,7 @@ pub struct ArchiveStream<S> {
     sink: S,
     /// What errors call the sink.
     target: PathBuf,
-    compression: Compression,
+    packer: Packer,
     /// Room of the manifest.
     reserved: u64,
     /// Where the next member's header goes.
@@ -97,7 +98,7 @@ impl<S: Write + Seek> ArchiveStream<S> {
         Ok(Self {
             sink,
             target: target.to_owned(),
-            compression,
+            packer: Packer::new(compression),
             reserved: room,
             position: TAR_BLOCK + room,
             raw_bytes: 0,
@@ -161,9 +162,9 @@ impl<S: Write + Seek> ArchiveStream<S> {
             progress,
         };
         match encoding {
-            Encoding::Stored => copy_in_pieces(&mut input, &mut out)?,
-            Encoding::Zstd => compress(&mut input, &mut out, self.compression)?,
-        };
+            Encoding::Stored => self.packer.copy(&mut input, &mut out)?,
+            Encoding::Zstd => self.packer.compress(&mut input, &mut out)?,
+        }
         out.flush()?;
         let raw_bytes = input.count;
         let (stored_bytes, hash) = out.finish();
@@ -224,21 +225,6 @@ impl<S: Write + Seek> ArchiveStream<S> {
             source,
         }
     }
-}
-
-fn compress(input: &mut impl Read, out: &mut impl Write, compression: Compression) -> io::Result<u64> {
-    let mut encoder = zstd::Encoder::new(io::BufWriter::with_capacity(PIECE_BYTES, out), compression.level)?;
-    encoder.include_checksum(true)?;
-    let threads = match compression.threads {
-        0 => std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
-        n => n,
-    };
-    if threads > 1 {
-        encoder.multithread(threads)?;
-    }
-    let copied = copy_in_pieces(input, &mut encoder)?;
-    encoder.finish()?.flush()?;
-    Ok(copied)
 }
 
 /// Counts what is read and reports it.

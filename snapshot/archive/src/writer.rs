@@ -11,8 +11,8 @@ use tempfile::NamedTempFile;
 use crate::error::ArchiveError;
 use crate::file_id::FileId;
 use crate::manifest::{Encoding, Manifest};
+use crate::reader::Archive;
 use crate::stream::{ArchiveStream, Compression, Written, room_for};
-use crate::verify;
 
 /// A file that is to become a member.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ pub fn write(
     let written = write_to(temporary.as_file_mut(), target, manifest, sources, options, progress)?;
     temporary.as_file().sync_all().map_err(|e| io_error("write", e))?;
     options.go_on(target)?;
-    verify::verify(temporary.path())?;
+    Archive::open(temporary.path())?.verify_stored()?;
     if let Some(path) = options.id_file {
         let noted = FileId::of(temporary.as_file()).and_then(|id| fs::write(path, id.to_string()));
         noted.map_err(|e| io_error("write", e))?;

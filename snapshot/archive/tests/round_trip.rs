@@ -1,6 +1,8 @@
 //! Archives written and read back, and damaged in every way that a disk or a person can.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
+mod forged;
+
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,28 +10,13 @@ use std::process::Command;
 
 use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::file_id::FileId;
-use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT_VERSION, Manifest};
 use hetckpt_archive::member::{tar_header, tar_padding};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify::verify;
 use hetckpt_archive::writer::{self, ArchiveName, Options, Source};
 
-fn manifest() -> Manifest {
-    Manifest {
-        format: FORMAT.into(),
-        format_version: FORMAT_VERSION,
-        written_by: "test".into(),
-        root_pid: 42,
-        command: vec!["app".into(), "--n=1".into()],
-        criu_version: "4.2".into(),
-        created_unix: 1,
-        clocks: None,
-        processes: vec![serde_json::json!({"pid": 42})],
-        stdio: vec!["/dev/null".into(); 3],
-        files: vec![],
-        members: vec![],
-    }
-}
+use forged::manifest;
 
 fn sources(folder: &Path) -> Vec<Source> {
     let mut noise = 1u32;

@@ -1,0 +1,19 @@
+//! Is there room for what is to be unpacked?
+
+use std::io;
+use std::path::Path;
+
+/// Makes sure that `needed_bytes` fit into the folder.
+///
+/// # Errors
+/// [`io::ErrorKind::StorageFull`], with both numbers, if they do not.
+pub(crate) fn ensure(folder: &Path, needed_bytes: u64) -> io::Result<()> {
+    let found = rustix::fs::statvfs(folder)?;
+    let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    // Some file systems do not tell their size.
+    if found.f_blocks == 0 || needed_bytes <= free_bytes {
+        return Ok(());
+    }
+    let text = format!("{needed_bytes} bytes are needed, {free_bytes} are free");
+    Err(io::Error::new(io::ErrorKind::StorageFull, text))
+}
