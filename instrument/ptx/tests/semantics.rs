@@ -393,6 +393,35 @@ fn generic_addresses_reach_their_spaces() {
     assert_eq!(execute(ptx, 32, 0, &[], &[0; 32]), expected);
 }
 
+/// As LLVM writes an offset into something aligned.
+#[test]
+fn an_offset_may_be_ored_to_a_generic_address() {
+    let ptx = ".entry k(.param .u64 buffer)
+        {
+            .local .align 8 .b8 __local_depot0[16];
+            .reg .b32 %r<6>;
+            .reg .b64 %SP;
+            .reg .b64 %SPL;
+            .reg .b64 %rd<8>;
+            mov.u64 %SPL, __local_depot0;
+            cvta.local.u64 %SP, %SPL;
+            ld.param.u64 %rd1, [buffer];
+            mov.u32 %r1, %tid.x;
+            mov.u32 %r2, 0x40302010;
+            st.u32 [%SP+8], %r2;
+            and.b32 %r3, %r1, 3;
+            cvt.u64.u32 %rd2, %r3;
+            add.u64 %rd3, %SP, 8;
+            or.b64 %rd4, %rd3, %rd2;
+            ld.u8 %r4, [%rd4];
+            mul.wide.u32 %rd5, %r1, 4;
+            add.s64 %rd6, %rd1, %rd5;
+            st.u32 [%rd6], %r4;
+            ret;
+        }";
+    assert_eq!(execute(ptx, 6, 0, &[], &[0; 6]), [0x10, 0x20, 0x30, 0x40, 0x10, 0x20]);
+}
+
 #[test]
 fn dynamic_shared_memory_follows_the_static_part() {
     let ptx = ".extern .shared .align 16 .b8 dynamic[];

@@ -2,9 +2,9 @@
 //!
 //! hetIR has no generic addresses of shared and local memory: offsets of one segment must not be mistaken for another's
 //! on any device. So the front end finds out what each generic access reaches. An address comes from shared or local
-//! memory only through `cvta.shared` and `cvta.local`; it is followed through moves, additions and selections, register
-//! by register (nvcc's registers are nearly in SSA form, so the order of writes hardly matters). Everything else is
-//! global. An address of shared or local memory that is stored, compared with a global one or computed with otherwise
+//! memory only through `cvta.shared` and `cvta.local`; it is followed through moves, additions (LLVM writes some as `or`)
+//! and selections, register by register (nvcc's registers are nearly in SSA form, so the order of writes hardly
+//! matters). Everything else is global. An address of shared or local memory that is stored, compared with a global one or computed with otherwise
 //! has left the kernel's sight, and the kernel is rejected; so what comes out of memory is global too.
 
 use hetckpt_ir::entity::RegId;
@@ -160,7 +160,7 @@ impl Spaces {
             Op::Mov { src, .. } => self.operand(src),
             Op::Selp { a, b, .. } => self.operand(a) | self.operand(b),
             Op::Alu {
-                op: AluOp::Add | AluOp::Sub,
+                op: AluOp::Add | AluOp::Or | AluOp::Sub,
                 srcs,
                 ..
             } => {
@@ -179,7 +179,12 @@ impl Spaces {
         let mut escapes = false;
         let mut note = |operand: &Operand| escapes |= self.operand(operand) & SEGMENTS != 0;
         match &inst.op {
-            Op::Mov { .. } | Op::Selp { .. } | Op::Alu { op: AluOp::Add, .. } | Op::Load { .. } => {}
+            Op::Mov { .. } | Op::Selp { .. } | Op::Load { .. } => {}
+            // LLVM writes `or` for an offset below the alignment, which offsets of a segment have as generic addresses do.
+            Op::Alu {
+                op: AluOp::Add | AluOp::Or,
+                ..
+            } => {}
             Op::Alu {
                 op: AluOp::Sub, srcs, ..
             } => srcs.iter().skip(1).for_each(note),
