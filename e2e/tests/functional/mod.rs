@@ -29,6 +29,7 @@ mod connections;
 mod pinned_memory;
 mod unwritable_results;
 mod other_users;
+mod opencl_language;
 mod opencl_programs;
 mod opencl_refusals;
 mod opencl_check;
@@ -62,6 +63,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(pinned_memory::tests());
     tests.extend(unwritable_results::tests());
     tests.extend(other_users::tests());
+    tests.extend(opencl_language::tests());
     tests.extend(opencl_programs::tests());
     tests.extend(opencl_refusals::tests());
     tests.extend(opencl_check::tests());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::buffer::Memory;
 use crate::cuda::{CudaResult, Driver, Launch, Rows, Stream};
-use crate::program::Executable;
+use crate::executable::Executable;
 
 /// Something for the device. It keeps what it is about: fields that are only held begin with an underscore.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The compiler: clang as a process of its own, with libclc, from OpenCL C to LLVM IR and from there to PTX.
 //!
-//! Two steps, because the IR says what PTX does not: types, names and address spaces of kernels' arguments.
+//! Two steps, because the IR says what PTX does not: types, names and address spaces of kernels' arguments. Programs that are
+//! compiled and linked apart are bitcode in between; an empty program that is compiled with it is the linker.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -17,13 +17,18 @@ use crate::device_printf;
 /// Functions that the library lacks.
 const PRELUDE: &str = include_str!("prelude.cl");
 const TARGET: &str = "--target=nvptx64--nvidiacl";
+/// For older processors clang puts rotations together from shifts; this is the oldest that has instructions for them and that
+/// every clang has.
+const PROCESSOR: [&str; 4] = ["-Xclang", "-target-cpu", "-Xclang", "sm_50"];
 /// OpenCL C's functions for that target, as libclc's packages install them.
 const LIBRARY: &str = "clc/nvptx64--nvidiacl.bc";
 /// All is inlined: a kernel's parameters, of which the launch's offset is one, are known only in the kernel.
 const INLINE_THRESHOLD: &str = "-inline-threshold=1000000";
 
-/// Name of a function that has a kernel's body, before the kernel's.
-const BODY: &str = "@__clang_ocl_kern_imp_";
+/// The file of a source with headers. Nobody has a header with this name.
+const SOURCE: &str = "hetckpt-program.cl";
+/// What a file of bitcode begins with.
+const BITCODE: &[u8] = b"BC\xc0\xde";
 
 /// A compiler with its library.
 #[derive(Debug)]
@@ -106,55 +111,179 @@ impl Toolchain {
     ///
     /// # Errors
     /// The compiler's log, if it fails.
-    pub fn compile(&self, source: &str, options: &[String]) -> Result<Compiled, String> {
-        let mut to_ir = Command::new(&self.clang);
-        to_ir.args([TARGET, "-x", "cl"]);
-        if !options.iter().any(|option| option.starts_with("-cl-std=")) {
-            to_ir.arg("-cl-std=CL1.2");
-        }
-        to_ir.args(["-cl-kernel-arg-info", "-Xclang", "-finclude-default-header"]);
-        to_ir
-            .args(["-Xclang", "-mlink-bitcode-file", "-Xclang"])
-            .arg(&self.library);
-        to_ir.args(["-O3", "-mllvm", INLINE_THRESHOLD, "-S", "-emit-llvm"]);
-        // An older libclc has another data layout; that is no fault of the source, which may be built with -Werror.
-        to_ir.args(["-Wno-unknown-warning-option", "-Wno-linker-warnings"]);
-        to_ir.args(options).args(["-", "-o", "-"]);
-        let (ir, mut log) = run(to_ir, &format!("{}{PRELUDE}{source}", device_printf::definitions()))?;
+    pub fn build(&self, source: &str, options: &[String]) -> Result<Compiled, String> {
+        let mut to_ir = self.command(options);
+        self.link_library(&mut to_ir);
+        to_ir.args(["-S", "-emit-llvm", "-", "-o", "-"]);
+        self.to_ptx(run(to_ir, with_prelude(source).as_bytes())?)
+    }
 
-        let mut to_ptx = Command::new(&self.clang);
-        to_ptx.args([TARGET, "-x", "ir", "-O3", "-mllvm", INLINE_THRESHOLD]);
-        to_ptx.args(["-S", "-", "-o", "-"]);
-        let (ptx, more) =
-            run(to_ptx, &with_bodies_in_kernels(&ir)).map_err(|more| format!("{log}{}", without_trace(&more)))?;
+    /// Compiles `source` to bitcode; gives the compiler's log too. `headers` are what it may include, by name and text.
+    ///
+    /// # Errors
+    /// The compiler's log, if it fails.
+    pub fn compile(
+        &self,
+        source: &str,
+        options: &[String],
+        headers: &[(PathBuf, String)],
+    ) -> Result<(Vec<u8>, String), String> {
+        let folder = Folder::new()?;
+        for (name, text) in headers {
+            folder.add(name, text.as_bytes())?;
+        }
+        // What is handed over comes before what lies in folders: in brackets because this is the first one, in quotes because the
+        // source lies there too.
+        folder.add(Path::new(SOURCE), with_prelude(source).as_bytes())?;
+        let before = format!("-I{}", folder.path().display());
+        let mut command = self.command(&[&[before], options].concat());
+        command
+            .args(["-c", "-emit-llvm", "-o", "-"])
+            .arg(folder.path().join(SOURCE));
+        run(command, b"")
+    }
+
+    /// Links bitcode to bitcode.
+    ///
+    /// # Errors
+    /// The linker's log, if it fails.
+    pub fn link(&self, objects: &[&[u8]], options: &[String]) -> Result<(Vec<u8>, String), String> {
+        let (folder, mut command) = self.linker(objects, options)?;
+        command.args(["-c", "-emit-llvm", "-", "-o", "-"]);
+        let linked = run(command, b"\n");
+        drop(folder);
+        linked
+    }
+
+    /// Links bitcode and the library to what a device is given.
+    ///
+    /// # Errors
+    /// The linker's or compiler's log, if it fails.
+    pub fn link_all(&self, objects: &[&[u8]], options: &[String]) -> Result<Compiled, String> {
+        let (folder, mut command) = self.linker(objects, options)?;
+        self.link_library(&mut command);
+        command.args(["-S", "-emit-llvm", "-", "-o", "-"]);
+        let linked = run(command, b"\n");
+        drop(folder);
+        self.to_ptx(linked?)
+    }
+
+    /// clang with an OpenCL C program for input, as far as all compilations have it in common.
+    fn command(&self, options: &[String]) -> Command {
+        let mut command = Command::new(&self.clang);
+        command.args([TARGET, "-x", "cl"]).args(PROCESSOR);
+        if !options.iter().any(|option| option.starts_with("-cl-std=")) {
+            command.arg("-cl-std=CL1.2");
+        }
+        command.args(["-cl-kernel-arg-info", "-Xclang", "-finclude-default-header"]);
+        command.args(["-O3", "-mllvm", INLINE_THRESHOLD]);
+        // An older libclc has another data layout; that is no fault of the source, which may be built with -Werror.
+        command.args(["-Wno-unknown-warning-option", "-Wno-linker-warnings"]);
+        command.args(options);
+        command
+    }
+
+    fn link_library(&self, command: &mut Command) {
+        link_bitcode(command, &self.library);
+    }
+
+    /// clang with an empty program for input and objects to link, which lie in the folder.
+    fn linker(&self, objects: &[&[u8]], options: &[String]) -> Result<(Folder, Command), String> {
+        let folder = Folder::new()?;
+        let mut command = self.command(options);
+        for (number, object) in objects.iter().enumerate() {
+            let name = PathBuf::from(format!("{number}.bc"));
+            folder.add(&name, object)?;
+            link_bitcode(&mut command, &folder.path().join(name));
+        }
+        Ok((folder, command))
+    }
+
+    /// From IR, and what has been said so far, to PTX.
+    fn to_ptx(&self, (ir, mut log): (Vec<u8>, String)) -> Result<Compiled, String> {
+        let ir = text_of(ir);
+        let mut command = Command::new(&self.clang);
+        command.args([TARGET, "-x", "ir"]).args(PROCESSOR);
+        command.args(["-O3", "-mllvm", INLINE_THRESHOLD, "-S", "-", "-o", "-"]);
+        let (ptx, more) = run(command, with_all_in_kernels(&ir).as_bytes())
+            .map_err(|more| format!("{log}{}", without_trace(&more)))?;
         log.push_str(&more);
-        Ok(Compiled { ir, ptx, log })
+        Ok(Compiled {
+            ir,
+            ptx: text_of(ptx),
+            log,
+        })
     }
 }
 
-/// The IR with kernels' bodies inlined in the next step. Since LLVM 21 a kernel only calls a function that has its body, and which
-/// must not be inlined.
-fn with_bodies_in_kernels(ir: &str) -> Cow<'_, str> {
-    if !ir.contains(BODY) {
-        return ir.into();
+fn link_bitcode(command: &mut Command, file: &Path) {
+    command.args(["-Xclang", "-mlink-bitcode-file", "-Xclang"]).arg(file);
+}
+
+fn with_prelude(source: &str) -> String {
+    format!("{}{PRELUDE}{source}", device_printf::definitions())
+}
+
+/// A folder of files for the compiler, gone with this.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        let made = tempfile::Builder::new().prefix("hetckpt-opencl-").tempdir();
+        made.map(Self)
+            .map_err(|e| format!("error: no folder for the compiler can be made: {e}\n"))
     }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Adds a file; `name` has no parts but ordinary ones.
+    fn add(&self, name: &Path, content: &[u8]) -> Result<(), String> {
+        let path = self.path().join(name);
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        made.and_then(|()| std::fs::write(&path, content))
+            .map_err(|e| format!("error: cannot write {} for the compiler: {e}\n", path.display()))
+    }
+}
+
+/// The IR with all that kernels call inlined in the next step: their parameters, one of which the launch's offset is, are known in
+/// no other function. So a kernel that another one calls may be inlined, and other functions are nobody's but the kernels'. Since
+/// LLVM 21 a kernel only calls a function that has its body.
+fn with_all_in_kernels(ir: &str) -> String {
+    const NOT_INTERNAL: [&str; 6] = [
+        "dso_local ",
+        "weak ",
+        "weak_odr ",
+        "linkonce ",
+        "linkonce_odr ",
+        "hidden ",
+    ];
     let mut out = String::with_capacity(ir.len());
     for line in ir.lines() {
-        let is_body = line.starts_with("define ") && line.contains(BODY) && !line.contains("_kernel void @");
-        match line.strip_prefix("define dso_local ").filter(|_| is_body) {
-            Some(function) => out.extend(["define internal ", function]),
+        match line
+            .strip_prefix("define ")
+            .filter(|_| !line.contains("_kernel void @"))
+        {
+            Some(mut function) => {
+                while let Some(rest) = NOT_INTERNAL.iter().find_map(|word| function.strip_prefix(word)) {
+                    function = rest;
+                }
+                let is_private = function.starts_with("internal ") || function.starts_with("private ");
+                out.extend(["define ", if is_private { "" } else { "internal " }, function]);
+            }
             None if line.starts_with("attributes #") => out.push_str(&line.replace(" noinline ", " ")),
             None => out.push_str(line),
         }
         out.push('\n');
     }
-    out.into()
+    out
 }
 
 /// Runs the compiler on `input`; gives its output and what it said.
 ///
 /// Files in memory take the place of pipes: a compiler that ends before it has read all would end the program too, by SIGPIPE.
-fn run(mut command: Command, input: &str) -> Result<(String, String), String> {
+fn run(mut command: Command, input: &[u8]) -> Result<(Vec<u8>, String), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let ended = exchange(&mut command, input).map_err(|e| format!("cannot run {name}: {e}\n"))?;
     match (ended.status, ended.log.is_empty()) {
@@ -172,20 +301,20 @@ fn run(mut command: Command, input: &str) -> Result<(String, String), String> {
 struct Ended {
     /// None if the program ignores SIGCHLD or has waited for the process itself: then nobody knows any more.
     status: Option<ExitStatus>,
-    out: String,
+    out: Vec<u8>,
     log: String,
 }
 
 impl Ended {
-    /// True if what it has written shows no failure. Text that is cut off is refused by whoever reads it next.
+    /// True if what it has written shows no failure. What is cut off is refused by whoever reads it next.
     fn has_result(&self) -> bool {
-        self.out.ends_with('\n') && !self.log.contains("error:")
+        (self.out.ends_with(b"\n") || self.out.starts_with(BITCODE)) && !self.log.contains("error:")
     }
 }
 
-fn exchange(command: &mut Command, input: &str) -> io::Result<Ended> {
+fn exchange(command: &mut Command, input: &[u8]) -> io::Result<Ended> {
     let mut given = file_in_memory()?;
-    given.write_all(input.as_bytes())?;
+    given.write_all(input)?;
     given.rewind()?;
     let (out, log) = (file_in_memory()?, file_in_memory()?);
     command.stdin(given).stdout(out.try_clone()?).stderr(log.try_clone()?);
@@ -196,8 +325,8 @@ fn exchange(command: &mut Command, input: &str) -> io::Result<Ended> {
     };
     Ok(Ended {
         status,
-        out: text_of(out)?,
-        log: text_of(log)?,
+        out: bytes_of(out)?,
+        log: text_of(bytes_of(log)?),
     })
 }
 
@@ -205,11 +334,16 @@ fn file_in_memory() -> io::Result<File> {
     Ok(memfd_create(c"hetckpt-compiler", MFdFlags::MFD_CLOEXEC)?.into())
 }
 
-fn text_of(mut file: File) -> io::Result<String> {
+fn bytes_of(mut file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
+}
+
+/// What is not UTF-8 is replaced.
+fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
 /// Of a failure inside the compiler, what it could not do; not its stack.
@@ -223,22 +357,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_get_their_bodies_back() {
-        let kernel =
-            "define dso_local ptx_kernel void @k() #0 {\n  call void @__clang_ocl_kern_imp_k() #2\n  ret void\n}\n";
-        let ir = format!(
-            "{kernel}define dso_local void @__clang_ocl_kern_imp_k() #1 {{\n}}\n\
-             attributes #0 = {{ convergent noinline \"a\"=\"b\" }}\n@text = constant [10 x i8] c\" noinline \"\n"
-        );
-        assert_eq!(
-            with_bodies_in_kernels(&ir),
-            format!(
-                "{kernel}define internal void @__clang_ocl_kern_imp_k() #1 {{\n}}\n\
-                 attributes #0 = {{ convergent \"a\"=\"b\" }}\n@text = constant [10 x i8] c\" noinline \"\n"
-            )
-        );
-        let older = "define dso_local spir_kernel void @k() #0 {\n}\nattributes #0 = { convergent noinline }\n";
-        assert_eq!(with_bodies_in_kernels(older), older);
+    fn all_is_inlined_into_kernels() {
+        let kernel = "define dso_local ptx_kernel void @k() #0 {\n  call void @f() #2\n  ret void\n}\n";
+        let text = "@text = constant [10 x i8] c\" noinline \"\n";
+        for linkage in [
+            "",
+            "dso_local ",
+            "internal ",
+            "weak_odr dso_local ",
+            "linkonce_odr hidden ",
+        ] {
+            let ir = format!(
+                "{kernel}define {linkage}void @f() #1 {{\n}}\n\
+                 attributes #0 = {{ convergent noinline \"a\"=\"b\" }}\n{text}"
+            );
+            assert_eq!(
+                with_all_in_kernels(&ir),
+                format!(
+                    "{kernel}define internal void @f() #1 {{\n}}\n\
+                     attributes #0 = {{ convergent \"a\"=\"b\" }}\n{text}"
+                )
+            );
+        }
     }
 
     /// What signals do is the process's, so both are one test.
@@ -249,7 +389,7 @@ mod tests {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
-            run(command, &"x\n".repeat(1 << 20))
+            run(command, "x\n".repeat(1 << 20).as_bytes())
         };
         let set = |which, handler| {
             // SAFETY: no handler is a function.

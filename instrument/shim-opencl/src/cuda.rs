@@ -19,6 +19,9 @@ use crate::status::{Outcome, Status};
 pub struct CudaError(pub u32);
 
 impl CudaError {
+    const INVALID_VALUE: Self = Self(1);
+    /// A module that is not what it must be.
+    pub const INVALID_IMAGE: Self = Self(200);
     const INVALID_SOURCE: Self = Self(300);
     const NOT_SUPPORTED: Self = Self(801);
 }
@@ -92,6 +95,7 @@ functions! {
     unload b"cuModuleUnload\0" (u64);
     function b"cuModuleGetFunction\0" (*mut u64, u64, *const c_char);
     function_attribute b"cuFuncGetAttribute\0" (*mut i32, i32, u64);
+    function_param b"cuFuncGetParamInfo\0" (u64, u64, *mut u64, *mut u64);
     launch b"cuLaunchKernel\0" (u64, u32, u32, u32, u32, u32, u32, u32, u64, *const *const u8, *const u64);
     stream_create b"cuStreamCreate\0" (*mut u64, u32);
     stream_destroy b"cuStreamDestroy_v2\0" (u64);
@@ -368,6 +372,24 @@ impl Driver {
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
+    /// Sizes of a kernel's parameters.
+    pub fn param_bytes(&self, function: Function) -> CudaResult<Vec<usize>> {
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut size) = (0, 0);
+            let index = sizes.len() as u64;
+            let asked = self.current(|f| {
+                // SAFETY: the places for the answers are ours.
+                check(unsafe { (f.function_param)(function.0, index, &raw mut offset, &raw mut size) })
+            });
+            match asked {
+                Ok(()) => sizes.push(usize::try_from(size).map_err(|_| CudaError::INVALID_VALUE)?),
+                Err(CudaError::INVALID_VALUE) => return Ok(sizes),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
     /// Launches.
     pub fn launch(&self, launch: &Launch, stream: Stream) -> CudaResult {
         let params: Vec<*const u8> = launch.params.iter().map(|param| param.as_ptr()).collect();
@@ -375,7 +397,7 @@ impl Driver {
         let (function, shared) = (launch.function.0, launch.shared_bytes);
         let (params, none) = (params.as_ptr(), std::ptr::null());
         self.current(|f| {
-            // SAFETY: a pointer for each parameter, to as many bytes as it has: both come from the same PTX.
+            // SAFETY: a pointer for each parameter, to as many bytes as the library says that it has.
             check(unsafe { (f.launch)(function, gx, gy, gz, bx, by, bz, shared, stream.0, params, none) })
         })
     }

@@ -220,17 +220,16 @@ fn abilities(name: u32) -> Option<Bytes> {
         0x1011..=0x1015 | 0x1040 | 0x1041 => bytes(0_usize),
         0x101B => bytes(DENORMALS | INF_NAN | TO_NEAREST | FMA),
         0x1032 => bytes(DOUBLE_REQUIRED),
-        0x1033 => bytes(0_u64), // HALF_FP_CONFIG
-        0x1026 => bytes(true),  // ENDIAN_LITTLE
-        0x1027 => bytes(true),  // AVAILABLE
-        0x1028 => bytes(compiler::is_available()),
-        0x103E => bytes(false),              // LINKER_AVAILABLE
-        0x1029 => bytes(1_u64),              // EXECUTION_CAPABILITIES: kernels
-        0x102A => bytes(3_u64),              // QUEUE_PROPERTIES: out of order, profiling
-        0x1043 => bytes(0_u32),              // PARTITION_MAX_SUB_DEVICES
-        0x1044 | 0x1046 => bytes([0_usize]), // partitions
-        0x1045 => bytes(0_u64),              // PARTITION_AFFINITY_DOMAIN
-        0x1048 => bytes(true),               // PREFERRED_INTEROP_USER_SYNC
+        0x1033 => bytes(0_u64),                             // HALF_FP_CONFIG
+        0x1026 => bytes(true),                              // ENDIAN_LITTLE
+        0x1027 => bytes(true),                              // AVAILABLE
+        0x1028 | 0x103E => bytes(compiler::is_available()), // and LINKER_AVAILABLE
+        0x1029 => bytes(1_u64),                             // EXECUTION_CAPABILITIES: kernels
+        0x102A => bytes(3_u64),                             // QUEUE_PROPERTIES: out of order, profiling
+        0x1043 => bytes(0_u32),                             // PARTITION_MAX_SUB_DEVICES
+        0x1044 | 0x1046 => bytes([0_usize]),                // partitions
+        0x1045 => bytes(0_u64),                             // PARTITION_AFFINITY_DOMAIN
+        0x1048 => bytes(true),                              // PREFERRED_INTEROP_USER_SYNC
         _ => return None,
     })
 }

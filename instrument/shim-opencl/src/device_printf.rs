@@ -34,7 +34,7 @@ pub fn definitions() -> String {
     let mut argument = |from: &str, to: &str| {
         let _ = writeln!(
             text,
-            "static inline __attribute__((overloadable, always_inline)) {to} __hetckpt_argument({from} value) {{ return ({to})value; }}"
+            "inline __attribute__((overloadable, always_inline)) {to} __hetckpt_argument({from} value) {{ return ({to})value; }}"
         );
     };
     for (from, to) in PROMOTIONS {

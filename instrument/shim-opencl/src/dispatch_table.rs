@@ -8,7 +8,8 @@ use crate::unsupported::{
     five_arguments, map_image, no_memory_object, no_operation, no_sampler, nothing, three_arguments, two_arguments,
 };
 use crate::{
-    buffer, context, device, event, icd, kernel, launch, map, marker, platform, program, queue, transfer, unsupported,
+    buffer, context, device, event, icd, kernel, launch, map, marker, platform, program, queue, separate_compilation,
+    transfer, unsupported,
 };
 
 /// The address of an entry point.
@@ -129,8 +130,8 @@ static TABLE: &[Entry] = table![
     device::clReleaseDevice,
     unsupported::clCreateImage,
     program::clCreateProgramWithBuiltInKernels,
-    program::clCompileProgram,
-    program::clLinkProgram,
+    separate_compilation::clCompileProgram,
+    separate_compilation::clLinkProgram,
     platform::clUnloadPlatformCompiler,
     kernel::clGetKernelArgInfo,
     transfer::clEnqueueFillBuffer,

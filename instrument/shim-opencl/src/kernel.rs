@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::buffer::Memory;
 use crate::device::attribute;
+use crate::executable::{Code, Executable};
 use crate::handles::{self, Handle, Identity, Object};
 use crate::info::{Query, bytes};
 use crate::metadata::Space;
 use crate::pointers::{In, Out, Text};
-use crate::program::{Code, Executable, Program};
+use crate::program::Program;
 use crate::status::{Outcome, Status};
 use crate::{cuda, device};
 

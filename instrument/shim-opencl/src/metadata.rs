@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use bincode::{Decode, Encode};
+
 /// A kernel as its source declares it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Declaration {
     /// Its name.
     pub name: String,
@@ -16,7 +18,7 @@ pub struct Declaration {
 }
 
 /// An argument as its source declares it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Argument {
     /// Where a pointer points; of a value it is private.
     pub space: Space,
@@ -29,7 +31,7 @@ pub struct Argument {
 }
 
 /// Where a pointer points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Space {
     /// Nowhere: a value.
     Private,

@@ -4,6 +4,12 @@
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadOption(pub String);
 
+impl std::fmt::Display for BadOption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "error: unknown or incomplete build option `{}`", self.0)
+    }
+}
+
 /// Options that the compiler takes as they are.
 const PASSED_ON: &[&str] = &[
     "-cl-single-precision-constant",
@@ -45,6 +51,42 @@ pub fn read(options: &str) -> Result<Vec<String>, BadOption> {
             read.push(word);
         } else if !known(WITHOUT_EFFECT) {
             return Err(BadOption(word));
+        }
+    }
+    Ok(read)
+}
+
+/// What the linker is told.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// Whether to make a library.
+    pub is_library: bool,
+    /// The compiler's arguments.
+    pub arguments: Vec<String>,
+}
+
+/// Reads options for `clLinkProgram`.
+///
+/// # Errors
+/// If there is an option that it does not have.
+pub fn read_for_linking(options: &str) -> Result<LinkOptions, BadOption> {
+    const OF_MATHS: &[&str] = &[
+        "-cl-denorms-are-zero",
+        "-cl-no-signed-zeros",
+        "-cl-unsafe-math-optimizations",
+        "-cl-finite-math-only",
+        "-cl-fast-relaxed-math",
+    ];
+    let mut read = LinkOptions::default();
+    for word in split(options)? {
+        match &*word {
+            "-create-library" => read.is_library = true,
+            // Whoever links with a library may say how, always.
+            "-enable-link-options" => {}
+            // So the specification has it here.
+            "-cl-no-signed-zeroes" => read.arguments.push("-cl-no-signed-zeros".to_owned()),
+            known if OF_MATHS.contains(&known) => read.arguments.push(word),
+            _ => return Err(BadOption(word)),
         }
     }
     Ok(read)
@@ -96,6 +138,17 @@ mod tests {
                 "-cl-std=CL1.1"
             ]
         );
+    }
+
+    #[test]
+    fn the_linker_has_options_of_its_own() {
+        let read = read_for_linking("-create-library -enable-link-options -cl-no-signed-zeroes").unwrap();
+        assert!(read.is_library);
+        assert_eq!(read.arguments, ["-cl-no-signed-zeros"]);
+        assert_eq!(read_for_linking(""), Ok(LinkOptions::default()));
+        for bad in ["-DA", "-cl-std=CL1.1", "-cl-mad-enable"] {
+            assert_eq!(read_for_linking(bad), Err(BadOption(bad.to_owned())));
+        }
     }
 
     #[test]

@@ -39,6 +39,14 @@ impl<T: Copy> Out<T> {
         }
     }
 
+    /// Where the address points that is stored here.
+    ///
+    /// # Errors
+    /// If this is NULL.
+    pub fn indirect<U>(self, index: usize) -> Outcome<Out<U>> {
+        In(self.0.cast::<*mut U>().cast_const()).nth(index).map(Out)
+    }
+
     /// For callers of ours who want nothing.
     pub fn none() -> Self {
         Self(std::ptr::null_mut())
@@ -117,6 +125,11 @@ impl Text {
     /// The text; what is not UTF-8 is replaced.
     pub fn get(self) -> Outcome<String> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+
+    /// The text; NULL is an empty one.
+    pub fn or_empty(self) -> Outcome<String> {
+        if self.is_null() { Ok(String::new()) } else { self.get() }
     }
 
     /// The first `length` bytes.

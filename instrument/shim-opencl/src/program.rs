@@ -1,26 +1,22 @@
-//! Programs: OpenCL C built into a module of the driver's.
+//! Programs: OpenCL C or a binary, built into a module of the driver's.
 
-use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::compiler;
+use crate::binary::{Binary, kind};
 use crate::context::Context;
-use crate::cuda::{self, Driver, Function, Module};
 use crate::device;
+use crate::executable::{self, Code, Executable, Failure};
 use crate::handles::{self, Handle, Identity, Object};
 use crate::info::{Query, bytes};
-use crate::metadata::{self, Declaration};
 use crate::options;
 use crate::pointers::{Callback, In, ObjectFn, Out, Text};
-use crate::ptx_text;
 use crate::status::{Outcome, Status};
 
 entry_points! {
     object clCreateProgramWithSource(context: Handle, count: u32, texts: In<Text>, lengths: In<usize>) => create;
     object clCreateProgramWithBinary
-        (context: Handle, count: u32, devices: In<Handle>, lengths: In<usize>, binaries: In<usize>,
+        (context: Handle, count: u32, devices: In<Handle>, lengths: In<usize>, binaries: In<In<u8>>,
          binary_status: Out<Status>) => create_with_binary;
     object clCreateProgramWithBuiltInKernels
         (context: Handle, count: u32, devices: In<Handle>, names: Text) => create_with_built_in_kernels;
@@ -28,12 +24,6 @@ entry_points! {
     status clReleaseProgram(program: Handle) => handles::release::<Program>;
     status clBuildProgram
         (program: Handle, count: u32, devices: In<Handle>, options: Text, notify: Option<ObjectFn>, data: usize) => build;
-    status clCompileProgram
-        (program: Handle, count: u32, devices: In<Handle>, options: Text, num_headers: u32, headers: In<Handle>,
-         names: In<Text>, notify: usize, data: usize) => compile;
-    object clLinkProgram
-        (context: Handle, count: u32, devices: In<Handle>, options: Text, num_programs: u32, programs: In<Handle>,
-         notify: usize, data: usize) => link;
     status clGetProgramInfo(program: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) => info;
     status clGetProgramBuildInfo
         (program: Handle, device: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) => build_info;
@@ -58,8 +48,6 @@ mod name {
 const BUILD_NONE: i32 = -1;
 const BUILD_ERROR: i32 = -2;
 const BUILD_SUCCESS: i32 = 0;
-const BINARY_TYPE_NONE: u32 = 0;
-const BINARY_TYPE_EXECUTABLE: u32 = 4;
 
 /// A program.
 #[derive(Debug)]
@@ -67,10 +55,31 @@ pub struct Program {
     identity: Identity,
     /// Its context.
     pub context: Arc<Context>,
-    source: String,
+    /// What it was made of.
+    pub origin: Origin,
     build: Mutex<Build>,
     /// Kernels made of it that are still there.
     pub num_kernels: AtomicUsize,
+}
+
+/// What a program was made of.
+#[derive(Debug)]
+pub enum Origin {
+    /// OpenCL C.
+    Source(String),
+    /// A binary.
+    Binary(Arc<Binary>),
+    /// Other programs.
+    Linked,
+}
+
+impl Origin {
+    fn binary(&self) -> Option<Arc<Binary>> {
+        match self {
+            Self::Binary(binary) => Some(binary.clone()),
+            Self::Source(_) | Self::Linked => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -78,53 +87,42 @@ struct Build {
     status: i32,
     options: String,
     log: String,
+    binary: Option<Arc<Binary>>,
     executable: Option<Arc<Executable>>,
 }
 
-/// What a build gives.
+/// What a build gave.
 #[derive(Debug)]
-pub struct Executable {
-    module: Module,
-    /// In the source's order.
-    pub kernels: Vec<Arc<Code>>,
-}
-
-/// A kernel as built.
-#[derive(Debug)]
-pub struct Code {
-    /// As declared.
-    pub declaration: Declaration,
-    /// Sizes of its arguments.
-    pub argument_bytes: Vec<usize>,
-    /// The driver's.
-    pub function: Function,
-    /// Most work-items of a group.
-    pub max_group: usize,
-    /// Local memory declared in it.
-    pub local_bytes: u64,
-    /// Private memory of a work-item.
-    pub private_bytes: u64,
+pub struct Built {
+    /// What others can have of it.
+    pub binary: Arc<Binary>,
+    /// What kernels are made of; objects and libraries have none.
+    pub executable: Option<Executable>,
+    /// The compiler's log.
+    pub log: String,
 }
 
 handles::object!(Program, INVALID_PROGRAM);
 
-impl Drop for Executable {
-    fn drop(&mut self) {
-        if let Ok(driver) = cuda::driver() {
-            // A lost device has lost it too.
-            let _ = driver.unload(self.module);
-        }
-    }
-}
-
-/// Numbers of `CUfunction_attribute`.
-mod attribute {
-    pub const MAX_THREADS: i32 = 0;
-    pub const SHARED_BYTES: i32 = 1;
-    pub const LOCAL_BYTES: i32 = 3;
-}
-
 impl Program {
+    /// A program that is not built yet.
+    pub fn add(context: Arc<Context>, origin: Origin) -> Arc<Self> {
+        let build = Build {
+            status: BUILD_NONE,
+            options: String::new(),
+            log: String::new(),
+            binary: origin.binary(),
+            executable: None,
+        };
+        handles::add(1, |identity| Self {
+            identity,
+            context,
+            origin,
+            build: Mutex::new(build),
+            num_kernels: AtomicUsize::new(0),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Build> {
         self.build.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,67 +131,58 @@ impl Program {
     pub fn executable(&self) -> Outcome<Arc<Executable>> {
         self.lock().executable.clone().ok_or(Status::INVALID_PROGRAM_EXECUTABLE)
     }
-}
 
-/// Why there is no executable: the status and the text for the log.
-type Failure = (Status, String);
+    /// The binary that the last build gave, or that it was made of.
+    pub fn binary(&self) -> Option<Arc<Binary>> {
+        self.lock().binary.clone()
+    }
 
-impl Executable {
-    /// Builds `source`; gives the compiler's log too.
-    fn build(source: &str, options: &[String]) -> Result<(Self, String), Failure> {
-        let failure = |log: String| (Status::BUILD_PROGRAM_FAILURE, log);
-        let toolchain =
-            compiler::toolchain().map_err(|reason| (Status::COMPILER_NOT_AVAILABLE, format!("{reason}\n")))?;
-        let compiled = toolchain.compile(source, options).map_err(failure)?;
-        let declared = metadata::read(&compiled.ir);
-        let prepared = ptx_text::prepare(&compiled.ptx, &declared)
-            .map_err(|reason| failure(format!("{}{reason}", compiled.log)))?;
-        let driver = cuda::driver().map_err(|status| (status, String::new()))?;
-        let text = CString::new(prepared.ptx).map_err(|_| failure("the program has a NUL in it\n".to_owned()))?;
-        let module = driver.load(&text).map_err(|(e, reason)| {
-            failure(format!(
-                "{}the device refuses it (CUDA error {}): {reason}\n",
-                compiled.log, e.0
-            ))
-        })?;
-        // From here on the module is unloaded when this goes.
-        let mut executable = Self {
-            module,
-            kernels: Vec::new(),
+    /// What the compiler said at the last build.
+    pub fn log(&self) -> String {
+        self.lock().log.clone()
+    }
+
+    /// Notes what became of a build with these options.
+    pub fn finish(&self, options: String, result: Result<Built, Failure>) -> Outcome {
+        let mut build = self.lock();
+        build.options = options;
+        let (outcome, executable) = match result {
+            Ok(built) => {
+                build.status = BUILD_SUCCESS;
+                build.log = built.log;
+                build.binary = Some(built.binary);
+                (Ok(()), built.executable.map(Arc::new))
+            }
+            Err((status, log)) => {
+                build.status = BUILD_ERROR;
+                build.log = log;
+                build.binary = self.origin.binary();
+                (Err(status), None)
+            }
         };
-        for declaration in declared {
-            let name = declaration.name.clone();
-            let code = Code::find(driver, module, declaration, &prepared.param_bytes);
-            let refused = |e: cuda::CudaError| {
-                let reason = "cannot be built for the device; standard error says why";
-                failure(format!(
-                    "{}kernel `{name}` {reason} (CUDA error {})\n",
-                    compiled.log, e.0
-                ))
-            };
-            executable.kernels.push(Arc::new(code.map_err(refused)?));
+        let gone = std::mem::replace(&mut build.executable, executable);
+        drop(build);
+        drop(gone);
+        outcome
+    }
+
+    /// Refuses to build it anew while there are kernels of it.
+    pub fn check_no_kernels(&self) -> Outcome {
+        if self.num_kernels.load(Ordering::Relaxed) > 0 {
+            return Err(Status::INVALID_OPERATION);
         }
-        Ok((executable, compiled.log))
+        Ok(())
     }
 }
 
-impl Code {
-    fn find(
-        driver: &Driver,
-        module: Module,
-        declaration: Declaration,
-        param_bytes: &BTreeMap<String, Vec<usize>>,
-    ) -> cuda::CudaResult<Self> {
-        let function = driver.function(module, &declaration.name)?;
-        Ok(Self {
-            argument_bytes: param_bytes.get(&declaration.name).cloned().unwrap_or_default(),
-            function,
-            max_group: driver.function_attribute(function, attribute::MAX_THREADS)? as usize,
-            local_bytes: u64::from(driver.function_attribute(function, attribute::SHARED_BYTES)?),
-            private_bytes: u64::from(driver.function_attribute(function, attribute::LOCAL_BYTES)?),
-            declaration,
-        })
-    }
+/// An image loaded; `log` is the compiler's.
+pub fn built(image: crate::binary::Image, log: String, status: Status) -> Result<Built, Failure> {
+    let executable = Executable::load(&image, status).map_err(|(status, reason)| (status, format!("{log}{reason}")))?;
+    Ok(Built {
+        binary: Arc::new(Binary::Executable(image)),
+        executable: Some(executable),
+        log,
+    })
 }
 
 fn create(context: Handle, count: u32, texts: In<Text>, lengths: In<usize>) -> Outcome<Handle> {
@@ -217,38 +206,42 @@ fn create(context: Handle, count: u32, texts: In<Text>, lengths: In<usize>) -> O
     // A length may count the NUL.
     source.retain(|&byte| byte != 0);
     let source = String::from_utf8_lossy(&source).into_owned();
-    let build = Build {
-        status: BUILD_NONE,
-        options: String::new(),
-        log: String::new(),
-        executable: None,
-    };
-    let program = handles::add(1, |identity| Program {
-        identity,
-        context,
-        source,
-        build: Mutex::new(build),
-        num_kernels: AtomicUsize::new(0),
-    });
-    Ok(program.handle())
+    Ok(Program::add(context, Origin::Source(source)).handle())
 }
 
-/// Binaries are never given out, so whatever this is, it is not one of ours.
+/// There is one device, so all binaries but the last are for nothing; yet all must be right.
 fn create_with_binary(
     context: Handle,
     count: u32,
     devices: In<Handle>,
     lengths: In<usize>,
-    binaries: In<usize>,
+    binaries: In<In<u8>>,
     binary_status: Out<Status>,
 ) -> Outcome<Handle> {
-    handles::get::<Context>(context)?;
-    if count == 0 || lengths.is_null() || binaries.is_null() {
+    let context = handles::get::<Context>(context)?;
+    if count == 0 || devices.is_null() || lengths.is_null() || binaries.is_null() {
         return Err(Status::INVALID_VALUE);
     }
     device::check_list(count, devices)?;
-    binary_status.set(Status::INVALID_BINARY);
-    Err(Status::INVALID_BINARY)
+    let mut found = Err(Status::INVALID_VALUE);
+    let mut statuses = Vec::new();
+    for index in 0..count as usize {
+        let read = read_binary(binaries.nth(index)?, lengths.nth(index)?);
+        statuses.push(read.as_ref().err().copied().unwrap_or(Status::SUCCESS));
+        found = read;
+    }
+    binary_status.set_all(&statuses);
+    match statuses.into_iter().find(|&status| status != Status::SUCCESS) {
+        Some(status) => Err(status),
+        None => Ok(Program::add(context, Origin::Binary(Arc::new(found?))).handle()),
+    }
+}
+
+fn read_binary(bytes: In<u8>, length: usize) -> Outcome<Binary> {
+    if length == 0 || bytes.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    Binary::read(&bytes.all(length)?).map_err(|_| Status::INVALID_BINARY)
 }
 
 fn create_with_built_in_kernels(context: Handle, count: u32, devices: In<Handle>, _names: Text) -> Outcome<Handle> {
@@ -270,74 +263,49 @@ fn build(
     if notify.is_none() && data != 0 {
         return Err(Status::INVALID_VALUE);
     }
-    if program.num_kernels.load(Ordering::Relaxed) > 0 {
-        return Err(Status::INVALID_OPERATION);
-    }
-    let options = if options.is_null() {
-        String::new()
-    } else {
-        options.get()?
+    program.check_no_kernels()?;
+    let options = options.or_empty()?;
+    let result = match &program.origin {
+        Origin::Source(source) => build_source(source, &options),
+        Origin::Binary(binary) => build_binary(binary, &options)?,
+        Origin::Linked => return Err(Status::INVALID_OPERATION),
     };
-    let result = match options::read(&options) {
-        Ok(options) => Executable::build(&program.source, &options),
-        Err(bad) => Err((
-            Status::INVALID_BUILD_OPTIONS,
-            format!("error: unknown or incomplete build option `{}`\n", bad.0),
-        )),
-    };
-    let mut build = program.lock();
-    build.options = options;
-    let (outcome, gone) = match result {
-        Ok((executable, log)) => {
-            build.status = BUILD_SUCCESS;
-            build.log = log;
-            (Ok(()), build.executable.replace(Arc::new(executable)))
-        }
-        Err((status, log)) => {
-            build.status = BUILD_ERROR;
-            build.log = log;
-            (Err(status), build.executable.take())
-        }
-    };
-    drop(build);
-    drop(gone);
+    let outcome = program.finish(options, result);
     if let Some(function) = notify {
         Callback { function, data }.call(program.handle().0);
     }
     outcome
 }
 
-#[allow(clippy::too_many_arguments, reason = "OpenCL's signature")]
-fn compile(
-    program: Handle,
-    count: u32,
-    devices: In<Handle>,
-    _options: Text,
-    _num_headers: u32,
-    _headers: In<Handle>,
-    _names: In<Text>,
-    _notify: usize,
-    _data: usize,
-) -> Outcome {
-    handles::get::<Program>(program)?;
-    device::check_list(count, devices)?;
-    Err(Status::COMPILER_NOT_AVAILABLE)
+/// Reads options; `status` is that of bad ones.
+pub fn read_options(options: &str, status: Status) -> Result<Vec<String>, Failure> {
+    options::read(options).map_err(|bad| (status, bad.to_string()))
 }
 
-#[allow(clippy::too_many_arguments, reason = "OpenCL's signature")]
-fn link(
-    context: Handle,
-    count: u32,
-    devices: In<Handle>,
-    _options: Text,
-    _num_programs: u32,
-    _programs: In<Handle>,
-    _notify: usize,
-    _data: usize,
-) -> Outcome<Handle> {
-    handles::get::<Context>(context)?;
-    device::check_list(count, devices)?;
-    Err(Status::LINKER_NOT_AVAILABLE)
+fn build_source(source: &str, options: &str) -> Result<Built, Failure> {
+    const FAILURE: Status = Status::BUILD_PROGRAM_FAILURE;
+    let options = read_options(options, Status::INVALID_BUILD_OPTIONS)?;
+    let toolchain = executable::toolchain(Status::COMPILER_NOT_AVAILABLE)?;
+    let compiled = toolchain.build(source, &options).map_err(|log| (FAILURE, log))?;
+    built(executable::image(&compiled, FAILURE)?, compiled.log, FAILURE)
+}
+
+/// Loads an executable; of options there are none left to take effect.
+///
+/// # Errors
+/// If the binary is no executable.
+fn build_binary(binary: &Arc<Binary>, options: &str) -> Outcome<Result<Built, Failure>> {
+    let Binary::Executable(image) = &**binary else {
+        return Err(Status::INVALID_BINARY);
+    };
+    Ok(read_options(options, Status::INVALID_BUILD_OPTIONS).and_then(|_| {
+        let executable = Executable::load(image, Status::BUILD_PROGRAM_FAILURE)?;
+        Ok(Built {
+            binary: binary.clone(),
+            executable: Some(executable),
+            log: String::new(),
+        })
+    }))
 }
 
 fn info(program: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
@@ -352,18 +320,31 @@ fn info(program: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize
         name::CONTEXT => bytes(program.context.handle()),
         name::NUM_DEVICES => bytes(1_u32),
         name::DEVICES => bytes(device::handle()),
-        name::SOURCE => bytes(&*program.source),
-        // No binary: nothing goes where the pointers to binaries point.
-        name::BINARY_SIZES => bytes(0_usize),
-        name::BINARIES => {
-            size.set(size_of::<usize>());
-            return Ok(());
-        }
+        name::SOURCE => match &program.origin {
+            Origin::Source(source) => bytes(&**source),
+            Origin::Binary(_) | Origin::Linked => bytes(""),
+        },
+        name::BINARY_SIZES => bytes(program.binary().map_or(0, |binary| binary.to_bytes().len())),
+        name::BINARIES => return give_binary(&program, room, value, size),
         name::NUM_KERNELS => bytes(names()?.len()),
         name::KERNEL_NAMES => bytes(names()?.join(";")),
         _ => return Err(Status::INVALID_VALUE),
     };
     Query { room, value, size }.give(found)
+}
+
+/// The value is a list of addresses, where the binaries go: here one, and nothing where it is NULL or there is no binary.
+fn give_binary(program: &Program, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
+    if !value.is_null() {
+        if room < size_of::<usize>() {
+            return Err(Status::INVALID_VALUE);
+        }
+        if let Some(binary) = program.binary() {
+            value.indirect::<u8>(0)?.set_all(&binary.to_bytes());
+        }
+    }
+    size.set(size_of::<usize>());
+    Ok(())
 }
 
 fn build_info(program: Handle, device: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
@@ -374,8 +355,7 @@ fn build_info(program: Handle, device: Handle, name: u32, room: usize, value: Ou
         name::BUILD_STATUS => bytes(build.status),
         name::BUILD_OPTIONS => bytes(&*build.options),
         name::BUILD_LOG => bytes(&*build.log),
-        name::BINARY_TYPE if build.executable.is_some() => bytes(BINARY_TYPE_EXECUTABLE),
-        name::BINARY_TYPE => bytes(BINARY_TYPE_NONE),
+        name::BINARY_TYPE => bytes(build.binary.as_ref().map_or(kind::NONE, |binary| binary.kind())),
         _ => return Err(Status::INVALID_VALUE),
     };
     Query { room, value, size }.give(found)

@@ -5,8 +5,10 @@
 //!   address is added.
 //! * Constant memory becomes global memory: a `__constant` argument is a buffer, and the driver API gives those out in
 //!   global memory only.
+//! * Rotations by a variable that LLVM puts together from shifts get their distance masked, which LLVM 14 and 15 forget: PTX's
+//!   shifts by more than the width give 0.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::device_printf::VPRINTF;
 use crate::metadata::{Declaration, Space};
@@ -20,15 +22,6 @@ pub const LOCAL_ALIGNMENT: usize = 16;
 
 const LOCAL: &str = "hetckpt_opencl_local";
 
-/// PTX for the driver API.
-#[derive(Debug)]
-pub struct Prepared {
-    /// The text.
-    pub ptx: String,
-    /// Sizes of each kernel's own parameters.
-    pub param_bytes: BTreeMap<String, Vec<usize>>,
-}
-
 /// Where in the text a line is.
 enum Place {
     /// Outside of any function.
@@ -41,25 +34,36 @@ enum Place {
     Function(String),
 }
 
-/// Prepares `ptx`, whose kernels are `declared`.
+/// Prepares `ptx`, whose kernels are `declared`, for the driver API.
 ///
 /// # Errors
 /// What the text asks for that there is not, for the build log.
-pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> {
+pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, String> {
     let mut out = String::with_capacity(ptx.len() + 1024);
-    let mut param_bytes = BTreeMap::new();
+    let mut found = BTreeSet::new();
     let mut missing = Vec::new();
     let mut place = Place::Module;
     for line in ptx.lines() {
         let line = line.replace(".const", ".global");
+        let line = with_masked_distance(&line).unwrap_or(line);
         let mut next = None;
         match &mut place {
             Place::Module => {
-                if let Some(kernel) = line.strip_prefix(".visible .entry ").or(line.strip_prefix(".entry ")) {
-                    next = Some(Place::Params {
-                        kernel: kernel.trim_end_matches(['(', ')', ' ']).to_owned(),
-                        lines: Vec::new(),
-                    });
+                if let Some(head) = line.strip_prefix(".visible .entry ").or(line.strip_prefix(".entry ")) {
+                    let kernel = head.trim_end_matches(['(', ')', ' ']).to_owned();
+                    // Without parameters both brackets may be in this line.
+                    let has_end = line.ends_with("()");
+                    out.push_str(line.trim_end_matches(')'));
+                    out.push('\n');
+                    place = if has_end {
+                        out.push_str(&end_of_params(&[], &kernel, declared)?);
+                        found.insert(kernel.clone());
+                        Place::Kernel(kernel)
+                    } else {
+                        let lines = Vec::new();
+                        Place::Params { kernel, lines }
+                    };
+                    continue;
                 } else if line.starts_with(".extern .func") {
                     missing.extend(Some(function_name(&line)).filter(|name| name != VPRINTF));
                 } else if line.contains(".func ") {
@@ -74,15 +78,8 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> 
             Place::Params { kernel, lines } => {
                 let text = line.trim().trim_end_matches(',');
                 if text == ")" {
-                    let declaration = declared.iter().find(|declaration| declaration.name == *kernel);
-                    declaration.map_or(Ok(()), |kernel| check_names(&lines[..], kernel))?;
-                    param_bytes.insert(kernel.clone(), lines.iter().map(|line| size_of_param(line)).collect());
-                    lines.push(format!(".param .align 8 .b8 {NDRANGE}[{NDRANGE_BYTES}]"));
-                    out.push_str(&format!("\t{}\n)\n", lines.join(",\n\t")));
-                    if let Some([x, y, z]) = declaration.and_then(|declaration| declaration.required_group) {
-                        // The compiler leaves it to us, and the driver's can spend registers accordingly.
-                        out.push_str(&format!(".reqntid {x}, {y}, {z}\n"));
-                    }
+                    out.push_str(&end_of_params(lines, kernel, declared)?);
+                    found.insert(kernel.clone());
                     next = Some(Place::Kernel(kernel.clone()));
                 } else if !text.is_empty() {
                     lines.push(text.to_owned());
@@ -123,9 +120,49 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<Prepared, String> 
         return Err(missing.iter().map(error).collect());
     }
     let mut names = declared.iter().map(|declaration| &declaration.name);
-    match names.find(|name| !param_bytes.contains_key(*name)) {
+    match names.find(|name| !found.contains(*name)) {
         Some(name) => Err(format!("error: kernel `{name}` is not found in the compiler's PTX\n")),
-        None => Ok(Prepared { ptx: out, param_bytes }),
+        None => Ok(out),
+    }
+}
+
+/// A kernel's parameters, one more than it has, and what follows them.
+fn end_of_params(lines: &[String], kernel: &str, declared: &[Declaration]) -> Result<String, String> {
+    let declaration = declared.iter().find(|declaration| declaration.name == kernel);
+    declaration.map_or(Ok(()), |kernel| check_names(lines, kernel))?;
+    let own: String = lines.iter().map(|line| format!("\t{line},\n")).collect();
+    let mut end = format!("{own}\t.param .align 8 .b8 {NDRANGE}[{NDRANGE_BYTES}]\n)\n");
+    if let Some([x, y, z]) = declaration.and_then(|declaration| declaration.required_group) {
+        // The compiler leaves it to us, and the driver's can spend registers accordingly.
+        end.push_str(&format!(".reqntid {x}, {y}, {z}\n"));
+    }
+    Ok(end)
+}
+
+/// A line of a rotation by a register, as LLVM puts it together in a scope of its own from `%lhs`, `%rhs` and, for what is left of
+/// the width, `%amt2`; with the distance masked.
+///
+/// # Source
+/// LLVM 14, `NVPTXInstrInfo.td`, `ROTL64reg_sw` and its like.
+fn with_masked_distance(line: &str) -> Option<String> {
+    let text = line.trim().strip_suffix(';')?;
+    let (instruction, operands) = text.split_once('\t')?;
+    let operands: Vec<&str> = operands.split(", ").collect();
+    let [to, from, distance] = operands[..] else {
+        return None;
+    };
+    if !distance.starts_with('%') || distance == "%amt2" {
+        return None;
+    }
+    match (instruction.trim_end(), to, from) {
+        (shift @ ("shl.b32" | "shr.b32" | "shl.b64" | "shr.b64"), "%lhs", value) => {
+            let most = if shift.ends_with("64") { 63 } else { 31 };
+            Some(format!(
+                "\tand.b32 \t%amt2, {distance}, {most};\n\t{shift} \t%lhs, {value}, %amt2;"
+            ))
+        }
+        (minus @ ("sub.u32" | "sub.s32"), "%amt2", width) => Some(format!("\t{minus} \t%amt2, {width}, %amt2;")),
+        _ => None,
     }
 }
 
@@ -136,18 +173,6 @@ fn function_name(line: &str) -> String {
         None => line.rsplit(' ').next().unwrap_or_default(),
     };
     after.trim_matches(['(', ')', ' ', '\t', ';']).to_owned()
-}
-
-/// Size of what a line `.param .u32 name` or `.param .align 8 .b8 name[24]` declares.
-fn size_of_param(line: &str) -> usize {
-    if let Some((_, count)) = line.split_once('[') {
-        return count.trim_end_matches(']').parse().unwrap_or(0);
-    }
-    let bits = line.split_whitespace().find_map(|word| {
-        let digits = word.strip_prefix('.')?.strip_prefix(['u', 's', 'b', 'f'])?;
-        digits.parse::<usize>().ok()
-    });
-    bits.unwrap_or(0) / 8
 }
 
 /// Shows that each `__local` argument of `kernel` has the name by which its loads are found.
@@ -246,19 +271,10 @@ mod tests {
                  \tld.param.{load} \t%rd1, [k_param_0];\n\tld.param.{load} \t%rd2, [k_param_1];\n\tret;\n}}\n"
             );
             let prepared = prepare(&text, &[kernel(&[Space::Global, Space::Local])]).unwrap();
-            assert_eq!(prepared.param_bytes["k"], [8, 8]);
-            assert_eq!(prepared.ptx.matches("add.s64 %rd2, %rd2, %hetckpt").count(), 1);
-            assert!(!prepared.ptx.contains("add.s64 %rd1"));
-            assert!(
-                prepared
-                    .ptx
-                    .contains(".address_size 64\n.extern .shared .align 16 .b8 hetckpt_opencl_local[];")
-            );
-            assert!(
-                prepared
-                    .ptx
-                    .contains(" k_param_1,\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)\n{")
-            );
+            assert_eq!(prepared.matches("add.s64 %rd2, %rd2, %hetckpt").count(), 1);
+            assert!(!prepared.contains("add.s64 %rd1"));
+            assert!(prepared.contains(".address_size 64\n.extern .shared .align 16 .b8 hetckpt_opencl_local[];"));
+            assert!(prepared.contains(" k_param_1,\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)\n{"));
         }
     }
 
@@ -283,7 +299,7 @@ mod tests {
         );
         // One that is not used is not loaded; others' names may end alike.
         let prepared = prepare(&text("k_param_0", "mov.b64 \t%rd1, other_k_param_0;"), &local).unwrap();
-        assert!(!prepared.ptx.contains("add.s64"));
+        assert!(!prepared.contains("add.s64"));
     }
 
     #[test]
@@ -291,7 +307,7 @@ mod tests {
         let text = format!(
             "{HEAD}.visible .func f\n(\n\t.param .b64 f_param_0\n)\n;\n.visible .entry k(\n\n)\n{{\n\tret;\n}}\n"
         );
-        assert!(prepare(&text, &[kernel(&[])]).unwrap().ptx.contains(NDRANGE));
+        assert!(prepare(&text, &[kernel(&[])]).unwrap().contains(NDRANGE));
         let other = Declaration {
             name: "other".to_owned(),
             ..Declaration::default()
@@ -300,19 +316,44 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_declarations() {
-        let text = format!(
-            "{HEAD}.visible .entry k(\n\t.param .u8 k_param_0,\n\t.param .align 16 .b8 k_param_1[48],\n\
-             \t.param .f64 k_param_2,\n\t.param .u16 k_param_3\n)\n{{\n\tret;\n}}\n.visible .entry e(\n\n)\n{{\n\tret;\n}}\n"
-        );
-        let prepared = prepare(&text, &[]).unwrap();
-        assert_eq!(prepared.param_bytes["k"], [1, 48, 8, 2]);
-        assert!(prepared.param_bytes["e"].is_empty());
-        assert!(
-            prepared
-                .ptx
-                .contains(".visible .entry e(\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)")
-        );
+    fn kernels_without_parameters_get_one() {
+        // As LLVM 14 writes it, and as LLVM 22 does.
+        for brackets in ["()", "(\n\n)"] {
+            let text =
+                format!("{HEAD}.visible .entry k{brackets}\n{{\n\tret;\n}}\n.entry other{brackets}\n{{\n\tret;\n}}\n");
+            let prepared = prepare(&text, &[kernel(&[])]).unwrap();
+            assert_eq!(
+                prepared.split_once("local[];\n").unwrap().1.trim_start(),
+                ".visible .entry k(\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)\n{\n\tret;\n}\n\
+                 .entry other(\n\t.param .align 8 .b8 hetckpt_ndrange[32]\n)\n{\n\tret;\n}\n"
+            );
+        }
+    }
+
+    #[test]
+    fn rotations_by_a_register_have_their_distance_masked() {
+        let text = |first: &str, minus: &str, second: &str, distance: &str| {
+            format!(
+                "{HEAD}.visible .entry k(\n\n)\n{{\n\t{{\n\t.reg .b64 %lhs;\n\t.reg .b64 %rhs;\n\t.reg .u32 %amt2;\n\
+                 \t{first} \t%lhs, %rd1, {distance};\n\t{minus}, {distance};\n\t{second} \t%rhs, %rd1, %amt2;\n\
+                 \tadd.u64 \t%rd2, %lhs, %rhs;\n\t}}\n}}\n"
+            )
+        };
+        for (first, minus, second, most) in [
+            ("shl.b64", "sub.u32 \t%amt2, 64", "shr.b64", 63),
+            ("shr.b64", "sub.u32 \t%amt2, 64", "shl.b64", 63),
+            ("shl.b32", "sub.s32 \t%amt2, 32", "shr.b32", 31),
+        ] {
+            let prepared = prepare(&text(first, minus, second, "%r3"), &[kernel(&[])]).unwrap();
+            let expected = format!(
+                "\tand.b32 \t%amt2, %r3, {most};\n\t{first} \t%lhs, %rd1, %amt2;\n\t{minus}, %amt2;\n\
+                 \t{second} \t%rhs, %rd1, %amt2;\n\tadd.u64 \t%rd2, %lhs, %rhs;\n"
+            );
+            assert!(prepared.contains(&expected), "{prepared}");
+        }
+        // Later versions mask it themselves.
+        let masked = text("shl.b64", "sub.u32 \t%amt2, 64", "shr.b64", "%amt2");
+        assert!(!prepare(&masked, &[kernel(&[])]).unwrap().contains("and.b32"));
     }
 
     #[test]
@@ -322,12 +363,7 @@ mod tests {
             required_group: Some([8, 4, 1]),
             ..kernel(&[])
         };
-        assert!(
-            prepare(&text, &[declared])
-                .unwrap()
-                .ptx
-                .contains(")\n.reqntid 8, 4, 1\n{")
-        );
+        assert!(prepare(&text, &[declared]).unwrap().contains(")\n.reqntid 8, 4, 1\n{"));
     }
 
     #[test]
@@ -337,8 +373,8 @@ mod tests {
              \tld.const.f32 \t%f4, [%rd21];\n}}\n"
         );
         let prepared = prepare(&text, &[kernel(&[Space::Constant])]).unwrap();
-        assert!(prepared.ptx.contains(".visible .global .align 4 .b8 t[4]"));
-        assert!(prepared.ptx.contains("ld.global.f32 \t%f4"));
+        assert!(prepared.contains(".visible .global .align 4 .b8 t[4]"));
+        assert!(prepared.contains("ld.global.f32 \t%f4"));
     }
 
     #[test]
