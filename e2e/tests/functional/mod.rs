@@ -26,6 +26,7 @@ mod intruders;
 mod device_output;
 mod clocks;
 mod connections;
+mod way_back;
 mod pinned_memory;
 mod unwritable_results;
 mod other_users;
@@ -60,6 +61,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(device_output::tests());
     tests.extend(clocks::tests());
     tests.extend(connections::tests());
+    tests.extend(way_back::tests());
     tests.extend(pinned_memory::tests());
     tests.extend(unwritable_results::tests());
     tests.extend(other_users::tests());

@@ -15,6 +15,7 @@ use hetckpt_archive::carried;
 use hetckpt_archive::manifest::{CarriedFile, Manifest};
 
 use crate::check::build_id;
+use crate::check::process_files::{self, Fate};
 use crate::cli::Adaptation;
 use crate::criu::needs::{NeededFile, Needs, Role};
 use crate::criu::rewrite::Change;
@@ -44,6 +45,7 @@ struct Complaints {
     files: BTreeSet<String>,
     outputs: BTreeSet<String>,
     working_folders: BTreeSet<String>,
+    process_files: BTreeSet<String>,
 }
 
 /// Compares all of them, and plans what to do about those that differ, as far as `adaptation` allows it.
@@ -57,6 +59,10 @@ pub fn examine(needs: &Needs, manifest: &Manifest, adaptation: &Adaptation) -> (
     let mut seen = BTreeSet::new();
     for file in &needs.files {
         if !seen.insert((&file.regular.name, file.role)) || plan.replaced.values().any(|p| p == file.path()) {
+            continue;
+        }
+        if let Some(fate) = process_files::fate(file.path(), &needs.processes, &needs.pids) {
+            plan.examine_process_file(file, &fate, &mut complaints);
             continue;
         }
         match (file.role, carried.get(&*file.regular.name)) {
@@ -73,6 +79,14 @@ pub fn examine(needs: &Needs, manifest: &Manifest, adaptation: &Adaptation) -> (
     let paths: BTreeSet<&Path> = needs.files.iter().map(NeededFile::path).collect();
     let findings = plan.findings(paths.len(), &complaints);
     (plan, findings)
+}
+
+/// Takes out what an archive carries: whatever is at its path by then, a restore goes on with it.
+pub fn leave_out_carried(needs: &mut Needs, manifest: &Manifest) {
+    let carried: BTreeSet<&[u8]> = manifest.files.iter().map(|file| file.path.as_bytes()).collect();
+    let is_carried =
+        |file: &NeededFile| matches!(file.role, Role::Mapped | Role::Other) && carried.contains(&*file.regular.name);
+    needs.files.retain(|file| !is_carried(file));
 }
 
 impl Plan {
@@ -98,6 +112,19 @@ impl Plan {
             let change = self.changes.entry(file.regular.name.clone()).or_default();
             change.mode = Some(found.mode());
         }
+    }
+
+    /// A file of one of the processes that the restore is to make.
+    fn examine_process_file(&mut self, file: &NeededFile, fate: &Fate, complaints: &mut Complaints) {
+        let name = file.path().display();
+        let complaint = match fate {
+            Fate::ComesBack(like) => match fs::metadata(like) {
+                Ok(found) => return self.accept_mode(file, &found),
+                Err(e) => format!("{name} cannot come back: {}", absent(like, &e)),
+            },
+            Fate::IsLost(why) => format!("{name} cannot come back: {why}"),
+        };
+        complaints.process_files.insert(complaint);
     }
 
     fn examine_folder(&mut self, file: &NeededFile, complaints: &mut BTreeSet<String>) {
@@ -160,6 +187,11 @@ impl Plan {
                 "files",
                 &complaints.files,
                 "put the files of the machine where the program was dumped at the same paths, or have the dump carry them (`hetckpt dump --bundle all`)",
+            ),
+            (
+                "process-files",
+                &complaints.process_files,
+                "dump the program when it does not have that open",
             ),
             (
                 "output-files",

@@ -7,6 +7,7 @@ mod kernels;
 mod connections;
 pub mod files;
 mod processes;
+mod process_files;
 mod processor;
 mod room;
 mod terminal;
@@ -14,6 +15,7 @@ mod user;
 
 use std::path::Path;
 
+use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::verify;
 
 use crate::cli::{Adaptation, Check, Outside};
@@ -137,15 +139,46 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     finding::refusal(&findings).map_or(Ok(()), Err)
 }
 
+/// Makes sure, before a program is ended that stands still with its `images` dumped, that nothing is known to stand against a restore on
+/// this very machine.
+///
+/// What only the restore can know is not looked at: device, terminal and room are those that it is given. Nor are process ids, which are the
+/// program's own until it has ended. What options of a restore overcome does not count.
+pub fn require_way_back(images: &Path, manifest: &Manifest, outside: Outside) -> Result<(), Failure> {
+    let mut needs = needs::read(images)
+        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+    files::leave_out_carried(&mut needs, manifest);
+    let adaptation = Adaptation {
+        own_stdio: true,
+        rewind_outputs: true,
+        ..Adaptation::default()
+    };
+    let allowed = Allowed {
+        adaptation: &adaptation,
+        outside,
+    };
+    let (_, findings) = of_whatever_restore(&needs, manifest, &allowed);
+    finding::refusal(&findings).map_or(Ok(()), |failure| {
+        Err(failure.note("an archive of the program as it is now could not be restored, so it was not ended"))
+    })
+}
+
 /// What depends on neither CRIU nor the device.
 fn of_this_machine(snapshot: &Snapshot, needs: &Needs, allowed: &Allowed<'_>) -> (files::Plan, Vec<Finding>) {
     let mut findings = vec![processes::examine(needs)];
-    findings.push(user::examine(needs));
     findings.extend(terminal::examine(needs));
-    findings.extend(connections::examine(needs, allowed.outside));
-    let (plan, of_files) = files::examine(needs, snapshot.manifest(), allowed.adaptation);
-    findings.extend(of_files);
+    let (plan, of_any) = of_whatever_restore(needs, snapshot.manifest(), allowed);
+    findings.extend(of_any);
     findings.push(room::examine(snapshot, plan.lacking_bytes()));
+    (plan, findings)
+}
+
+/// What holds also while the program itself is still there.
+fn of_whatever_restore(needs: &Needs, manifest: &Manifest, allowed: &Allowed<'_>) -> (files::Plan, Vec<Finding>) {
+    let mut findings = vec![user::examine(needs)];
+    findings.extend(connections::examine(needs, allowed.outside));
+    let (plan, of_files) = files::examine(needs, manifest, allowed.adaptation);
+    findings.extend(of_files);
     (plan, findings)
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::capture::{self, Parts, Request, Times};
+use crate::check;
 use crate::cli::{Dump, Guard};
 use crate::diagnostic::Failure;
 use crate::dump_lock::DumpLock;
@@ -139,6 +140,7 @@ fn dump_stopped(
         outside: options.outside,
     };
     let mut captured = capture::capture(&request, signals, None)?;
+    check::require_way_back(images, &captured.manifest, options.outside)?;
     let archiving = Instant::now();
     let mut progress = output::byte_progress("archiving", snapshot_files::total_bytes(&captured.sources));
     let interrupting = Interrupting::new(signals);

@@ -25,6 +25,8 @@ const REMAP_IMAGE: &str = "remap-fpath.img";
 pub struct Needs {
     /// Ids of processes and threads.
     pub pids: BTreeSet<u32>,
+    /// Ids of processes that had not ended.
+    pub processes: BTreeSet<u32>,
     /// The root of the tree leads its session.
     pub leads_session: bool,
     /// Files with a path.
@@ -105,6 +107,7 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
         if core.has_ended() {
             continue;
         }
+        needs.processes.insert(pid);
         needs.pids.extend(process.threads);
         let credentials = core.thread.and_then(|thread| thread.credentials);
         needs.users.extend(credentials.map(|credentials| credentials.uid));
