@@ -179,7 +179,7 @@ pub enum Command {
     /// at the parts of the installation; at the device: whether it is of a kind on which the kernels can go on, has the memory, takes blocks as
     /// large as theirs, and, of an OpenCL device, has the features that they need (double precision, for example); at the
     /// processor, which must have all that the program may have found where it started (needs a snapshot that `hetckpt
-    /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at the terminal; at the files that the program had open or mapped:
+    /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at terminals and their numbers; at the files that the program had open or mapped:
     /// those that the archive carries may be missing or others, the rest must be there with the same size, mode and build id;
     /// at its working folder; at the room for what a restore unpacks.
     ///

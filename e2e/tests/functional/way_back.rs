@@ -7,15 +7,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
-    vec![Test::new(
-        "files_of_its_own_processes_come_back_or_the_program_is_not_ended",
-        process_files,
-    )]
+    vec![
+        Test::new(
+            "files_of_its_own_processes_come_back_or_the_program_is_not_ended",
+            process_files,
+        ),
+        Test::new("a_terminal_of_its_own_comes_back_without_any_other", own_terminal),
+    ]
 }
 
 /// A shell on the CPU device; it has done `begin`, and when the file `go` is there it does `end`.
@@ -71,5 +75,72 @@ fn process_files(context: &mut Context) -> Result<()> {
     let_go(context)?;
     let outcome = restored.finish()?.success("the restored program")?;
     ensure!(outcome.stdout == "mapped\n", "{}", outcome.text());
+    Ok(())
+}
+
+/// Makes a pseudo-terminal, and a process that answers on its other end what it is told here.
+const WITH_TERMINAL: &str = r#"
+    use constant { UNLOCK => 0x40045431, NUMBER => 0x80045430, TAKE => 0x540e };
+    $| = 1;
+    open(my $master, "+<", "/dev/ptmx") or die;
+    ioctl($master, UNLOCK, my $no = pack("i", 0)) and ioctl($master, NUMBER, my $number = pack("i", 0)) or die;
+    my $path = "/dev/pts/" . unpack("i", $number);
+    open(my $slave, "+<", $path) or die;
+    if (!fork) {
+        close $master;
+        syscall(112);
+        ioctl($slave, TAKE, 0);
+        while (sysread $slave, my $word, 99) { syswrite $slave, "got $word"; }
+        exit;
+    }
+    close $slave;
+    while (my $word = <STDIN>) {
+        syswrite $master, $word;
+        my $heard = "";
+        sysread $master, $heard, 99, length $heard or die until $heard =~ /(got \w+)\r/;
+        $heard =~ /(got \w+)\r/ and print "$1\n";
+    }
+"#;
+
+/// Two processes of one tree, with a pseudo-terminal between them.
+fn own_terminal(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    fs::write(sandbox.path("with-terminal"), WITH_TERMINAL)?;
+    let begin = format!(
+        "coproc perl '{}'\nask() {{ echo $1 >&${{COPROC[1]}}; read -r line <&${{COPROC[0]}}; echo $line; }}\nask one",
+        sandbox.path("with-terminal").display()
+    );
+    let job = start(context, &begin, "ask two; kill $COPROC_PID; wait")?;
+    let dumped = job.dump()?;
+
+    // Whatever is given the terminal's number, `script` for one, stands in the way.
+    let check = || hetckpt::run(sandbox, [OsString::from("check"), (&dumped.archive).into()]);
+    let mut taken = vec![];
+    let refusal = loop {
+        let outcome = check()?;
+        if outcome.stdout.contains("HK0908") {
+            break outcome;
+        }
+        ensure!(taken.len() < 64, "no number is in use: {}", outcome.text());
+        taken.push(fs::File::options().read(true).write(true).open("/dev/ptmx")?);
+    };
+    ensure!(refusal.stdout.contains("in use here: /dev/pts/"), "{}", refusal.text());
+    let options: &[&str] = match nix::unistd::geteuid().is_root() {
+        true => &["--namespaces", "always"],
+        false => {
+            taken.clear();
+            &[]
+        }
+    };
+    let mut command = hetckpt::command(sandbox, ["restore", "--device", "cpu"]);
+    command.args(options).arg(&dumped.archive);
+    let restored = Running::start(command)?;
+    let_go(context)?;
+    let outcome = restored.wait(PATIENCE)?;
+    ensure!(
+        dumped.printed + &outcome.stdout == "got one\ngot two\n",
+        "{}",
+        outcome.text()
+    );
     Ok(())
 }

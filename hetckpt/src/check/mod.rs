@@ -128,8 +128,8 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let mut findings = doctor::to_restore();
     findings.extend(of_this_machine(snapshot, &needs, &wanted.allowed).1);
     let ids_are_free = wanted.ids_come_free || wanted.allowed.adaptation.namespaces.is_wanted();
-    findings.retain(|finding| finding.check != processes::CHECK || !ids_are_free);
-    if needs.has_terminal {
+    findings.retain(|finding| ![processes::CHECK, terminal::NUMBERS].contains(&finding.check) || !ids_are_free);
+    if needs.terminals.is_outside {
         findings.push(terminal::refuse());
     }
     if !wanted.any_processor {

@@ -226,9 +226,65 @@ pub struct MemfdInode {
 /// An open terminal.
 #[derive(Clone, PartialEq, Message)]
 pub struct Terminal {
+    /// Its [`TerminalInfo`].
+    #[prost(uint32, tag = "2")]
+    pub info_id: u32,
     /// The [`Regular`] that it was at the dump.
     #[prost(uint32, optional, tag = "6")]
     pub file_id: Option<u32>,
+}
+
+/// An end of a terminal.
+#[derive(Clone, PartialEq, Message)]
+pub struct TerminalInfo {
+    /// Its id in the images.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// What it is.
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    /// Session whose terminal it is.
+    #[prost(uint32, tag = "6")]
+    pub sid: u32,
+    /// Number of its device at the dump.
+    #[prost(uint32, tag = "8")]
+    pub device: u32,
+    /// If it is of a pseudo-terminal.
+    #[prost(message, optional, tag = "12")]
+    pub pseudo: Option<PseudoTerminal>,
+}
+
+/// A pseudo-terminal.
+#[derive(Clone, PartialEq, Message)]
+pub struct PseudoTerminal {
+    /// `N` in `/dev/pts/N`.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+}
+
+impl TerminalInfo {
+    /// Kind of an end of a pseudo-terminal.
+    pub const PSEUDO: u32 = 1;
+    /// Kind of `/dev/tty`.
+    pub const OF_SESSION: u32 = 4;
+
+    /// The pseudo-terminal's number, if it is of one.
+    pub fn number(&self) -> Option<u32> {
+        self.pseudo
+            .as_ref()
+            .filter(|_| self.kind == Self::PSEUDO)
+            .map(|pseudo| pseudo.number)
+    }
+
+    /// True of the end that was had by opening `/dev/ptmx`.
+    pub fn is_master(&self) -> bool {
+        const PTMX: (u32, u32) = (5, 2);
+        let (major, minor) = (
+            (self.device >> 8) & 0xfff,
+            (self.device & 0xff) | ((self.device >> 12) & 0xfff00),
+        );
+        self.kind == Self::PSEUDO && (major, minor) == PTMX
+    }
 }
 
 /// An open or mapped file that has a path.

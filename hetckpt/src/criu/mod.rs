@@ -3,6 +3,7 @@
 pub mod locate;
 pub mod images;
 pub mod image_messages;
+pub mod terminals;
 pub mod needs;
 pub mod rewrite;
 pub mod plugin_option;

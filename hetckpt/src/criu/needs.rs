@@ -11,12 +11,16 @@ use std::path::Path;
 
 use crate::criu::image_messages::{
     Core, FileEntry, Fs, IS_OF_PLUGIN, IS_OUTSIDE, IS_PRIVATE_FILE, InetSocket, Mm, PstreeEntry, Regular, Remap,
-    UnixSocket,
+    TerminalInfo, UnixSocket,
 };
 use crate::criu::images::{CORE_MAGIC, FILES_MAGIC, Images, MM_MAGIC, PSTREE_MAGIC, first};
+use crate::criu::terminals::Terminals;
 
 const REMAP_MAGIC: u32 = 0x5913_3954;
 const FS_MAGIC: u32 = 0x5140_3912;
+const TERMINALS_MAGIC: u32 = 0x5945_3036;
+/// Terminals, if there are any.
+const TERMINALS_IMAGE: &str = "tty-info.img";
 /// Files whose paths did not lead to them.
 const REMAP_IMAGE: &str = "remap-fpath.img";
 
@@ -31,8 +35,8 @@ pub struct Needs {
     pub leads_session: bool,
     /// Files with a path.
     pub files: Vec<NeededFile>,
-    /// A process has a terminal open.
-    pub has_terminal: bool,
+    /// Terminals.
+    pub terminals: Terminals,
     /// The users, by number, whose processes they were.
     pub users: BTreeSet<u32>,
     /// TCP connections.
@@ -122,12 +126,16 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
     // One entry stands for both where they are the same; a root is not to become another folder.
     stood_in.retain(|id| !roots.contains(id));
     let files: Vec<FileEntry> = images.entries("files.img", FILES_MAGIC)?;
-    let terminals: Vec<_> = files.iter().filter_map(|file| file.terminal.as_ref()).collect();
-    needs.has_terminal = !terminals.is_empty();
+    let described: Vec<TerminalInfo> = match images.has(TERMINALS_IMAGE) {
+        true => images.entries(TERMINALS_IMAGE, TERMINALS_MAGIC)?,
+        false => vec![],
+    };
+    needs.terminals = Terminals::among(&files, &described);
     needs.connections = connections(&files)?;
     needs.outside_sockets = outside_sockets(&files);
     // A terminal is not opened by the name that it had.
-    let terminals: BTreeSet<u32> = terminals.into_iter().filter_map(|terminal| terminal.file_id).collect();
+    let terminals = files.iter().filter_map(|file| file.terminal.as_ref());
+    let terminals: BTreeSet<u32> = terminals.filter_map(|terminal| terminal.file_id).collect();
     let remapped: BTreeSet<u32> = remapped.into_iter().map(|remap| remap.id).collect();
     let is_needed = |file: &Regular| {
         let is_elsewhere = terminals.contains(&file.id) || remapped.contains(&file.id);

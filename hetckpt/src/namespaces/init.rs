@@ -73,7 +73,28 @@ fn isolate(folder: &Path) -> Result<(), (&'static str, rustix::io::Errno)> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(os("mount /proc"))?;
     mount_bind(folder, runtime_dir()).map_err(os("mount the job's runtime directory"))?;
+    number_terminals_anew();
     Ok(())
+}
+
+/// Gives the job pseudo-terminals of its own, so that all their numbers are free. Linux lets root alone do so: else the machine's stay.
+fn number_terminals_anew() {
+    const FOLDER: &str = "/dev/pts";
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    if mount(
+        "devpts",
+        FOLDER,
+        "devpts",
+        flags,
+        Some(c"newinstance,mode=0620,ptmxmode=0666"),
+    )
+    .is_ok()
+        && !Path::new("/dev/ptmx").is_symlink()
+        && mount_bind("/dev/pts/ptmx", "/dev/ptmx").is_err()
+    {
+        // Opened there, a terminal would be one of the machine's, and its other end here missing.
+        let _ = unmount(FOLDER, UnmountFlags::DETACH);
+    }
 }
 
 /// Moves what device servers had to say from the job's folder to the user's runtime directory: process ids within are the same in

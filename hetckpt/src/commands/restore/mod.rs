@@ -199,7 +199,7 @@ fn run_criu(
     if !options.any_processor && images.join("cpuinfo.img").exists() {
         arguments.push("--cpu-cap=ins".into());
     }
-    if restorable.needs.has_terminal || !restorable.needs.leads_session {
+    if restorable.needs.terminals.is_outside || !restorable.needs.leads_session {
         arguments.push("--shell-job".into());
     }
     if !restorable.needs.connections.is_empty() {
@@ -219,7 +219,7 @@ fn run_criu(
         work_folder: scratch,
         arguments: &arguments,
         environment: &environment,
-        needs_terminal: restorable.needs.has_terminal,
+        needs_terminal: restorable.needs.terminals.is_outside,
         failure_code: "HK0904",
     };
     let before = target::children();
