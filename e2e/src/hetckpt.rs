@@ -31,12 +31,12 @@ pub fn run<I: AsRef<OsStr>>(sandbox: &Sandbox, arguments: impl IntoIterator<Item
     Running::run(command(sandbox, arguments), PATIENCE)
 }
 
-/// `hetckpt dump --pid PID -o FILE --json`, whatever its outcome.
+/// `hetckpt dump --force --pid PID -o FILE --json`, whatever its outcome.
 ///
 /// # Errors
 /// If it cannot be started or does not end.
 pub fn dump(sandbox: &Sandbox, pid: i32, archive: &Path, leave_running: bool) -> Result<Outcome> {
-    let mut command = command(sandbox, ["dump", "--json", "--pid", &pid.to_string(), "-o"]);
+    let mut command = command(sandbox, ["dump", "--json", "--force", "--pid", &pid.to_string(), "-o"]);
     command.arg(archive);
     if leave_running {
         command.arg("--leave-running");

@@ -269,6 +269,10 @@ pub struct Dump {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
+    /// Replace a file that has the archive's name. Nothing but a regular file is replaced.
+    #[arg(long)]
+    pub force: bool,
+
     /// Let the program run on after the dump.
     #[arg(long)]
     pub leave_running: bool,
@@ -423,6 +427,10 @@ pub struct Pack {
     /// Archive to write; it appears under this name only when it is complete.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+
+    /// Replace a file that has the archive's name. Nothing but a regular file is replaced.
+    #[arg(long)]
+    pub force: bool,
 
     /// Print what was done as JSON.
     #[arg(long)]

@@ -25,6 +25,7 @@ mod supervise;
 mod namespaces;
 mod server_client;
 mod archive_error;
+mod archive_name;
 mod snapshot_files;
 mod snapshot;
 mod module_addresses;

@@ -112,7 +112,10 @@ impl<'a> Place<'a> {
     }
 
     fn dump(&self, pid: i32) -> Result<Running> {
-        let mut command = hetckpt::command(&self.context.sandbox, ["dump", "--pid", &pid.to_string(), "-o"]);
+        let mut command = hetckpt::command(
+            &self.context.sandbox,
+            ["dump", "--force", "--pid", &pid.to_string(), "-o"],
+        );
         command.arg(self.archive()).env("TMPDIR", &self.temporary);
         Running::start(command)
     }

@@ -31,7 +31,7 @@ pub fn tests() -> Vec<Test> {
 
 fn dump(sandbox: &Sandbox, pid: i32, options: &[&str]) -> Result<(PathBuf, Outcome)> {
     let archive = sandbox.path("job.hetsnap");
-    let mut command = hetckpt::command(sandbox, ["dump", "--pid", &pid.to_string(), "--output"]);
+    let mut command = hetckpt::command(sandbox, ["dump", "--force", "--pid", &pid.to_string(), "--output"]);
     command.arg(&archive).args(options);
     Ok((archive, Running::run(command, PATIENCE)?))
 }

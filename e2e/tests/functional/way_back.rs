@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
@@ -18,6 +19,7 @@ pub fn tests() -> Vec<Test> {
             "files_of_its_own_processes_come_back_or_the_program_is_not_ended",
             process_files,
         ),
+        Test::new("an_archive_replaces_only_files_and_only_if_told", taken_names),
         Test::new("a_terminal_of_its_own_comes_back_without_any_other", own_terminal),
     ]
 }
@@ -142,5 +144,44 @@ fn own_terminal(context: &mut Context) -> Result<()> {
         "{}",
         outcome.text()
     );
+    Ok(())
+}
+
+/// By `dump` and by `pack`; whatever was there stays as it was.
+fn taken_names(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let job = start(context, ":", ":")?;
+    let pid = job.pid().to_string();
+    let [file, link] = ["old.hetsnap", "link.hetsnap"].map(|name| sandbox.path(name));
+    fs::write(&file, "somebody's")?;
+    std::os::unix::fs::symlink(&file, &link)?;
+    let dump = |archive: &Path, options: &[&str]| {
+        let mut command = hetckpt::command(sandbox, ["dump", "--json", "--leave-running", "--pid", &pid, "-o"]);
+        command.arg(archive).args(options);
+        Running::run(command, PATIENCE)
+    };
+    let images = sandbox.path("no-images");
+    for options in [&[][..], &["--force"]] {
+        for archive in [&file, &link] {
+            if archive == &file && !options.is_empty() {
+                continue;
+            }
+            let mut pack = hetckpt::command(sandbox, ["pack", "--json", "-o"]);
+            pack.arg(archive).arg(&images).args(options);
+            for refused in [dump(archive, options)?, Running::run(pack, PATIENCE)?] {
+                let said: serde_json::Value = serde_json::from_str(&refused.stdout).with_context(|| refused.text())?;
+                ensure!(
+                    refused.code == 1 && said["error"]["code"] == "HK0707",
+                    "{}",
+                    refused.text()
+                );
+            }
+        }
+    }
+    ensure!(fs::read_to_string(&file)? == "somebody's" && link.is_symlink());
+    dump(&file, &["--force"])?.success("dump --force")?;
+    hetckpt::inspect(sandbox, &file)?;
+    let_go(context)?;
+    job.finish()?.success("the program")?;
     Ok(())
 }

@@ -86,7 +86,7 @@ impl Application {
 pub fn dump(sandbox: &Sandbox, job: Job<'_>, options: &[&str]) -> Result<(i32, PathBuf, String)> {
     let pid = job.pid();
     let archive = sandbox.path("job.hetsnap");
-    let mut command = hetckpt::command(sandbox, ["dump", "--pid", &pid.to_string(), "-o"]);
+    let mut command = hetckpt::command(sandbox, ["dump", "--force", "--pid", &pid.to_string(), "-o"]);
     command.arg(&archive).args(options);
     Running::run(command, PATIENCE)?.success("dump")?;
     Ok((pid, archive, job.finish()?.stdout))

@@ -130,7 +130,9 @@ impl<'a> Soaked<'a> {
 
     /// Dumps it, unless it has come to its right end by itself.
     pub fn try_dump(self) -> Result<Attempt<'a>> {
-        let mut command = self.place.command(&["dump", "--pid", &self.pid.to_string(), "-o"]);
+        let mut command = self
+            .place
+            .command(&["dump", "--force", "--pid", &self.pid.to_string(), "-o"]);
         command.arg(self.place.archive());
         let dump = Running::run(command, PATIENCE)?;
         let ended = self.supervisor.wait(PATIENCE);

@@ -9,6 +9,7 @@ use hetckpt_archive::writer::{self, ArchiveName};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::archive_name;
 use crate::capture::{self, Parts, Request, Times};
 use crate::check;
 use crate::cli::{Dump, Guard};
@@ -28,10 +29,11 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let start = Instant::now();
+    let name = archive_name::find(&options.output, options.force)
+        .map_err(|failure| failure.state("the program runs on; no archive was written"))?;
     let target = Target::find(options.pid)?;
     let _lock = DumpLock::take(&target.tree())?;
     let parts = Parts::find().map_err(|failure| failure.state(runs_on(&target)))?;
-    let name = ArchiveName::find(&options.output);
     let images = image_folder(&options.output).map_err(|failure| failure.state(runs_on(&target)))?;
 
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.

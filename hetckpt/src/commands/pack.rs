@@ -4,17 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hetckpt_archive::writer::{self, ArchiveName};
+use hetckpt_archive::writer;
 use serde_json::json;
 
 use crate::cli::Pack;
 use crate::diagnostic::Failure;
 use crate::interrupting::Interrupting;
 use crate::supervise::HeldSignals;
-use crate::{output, snapshot, snapshot_files};
+use crate::{archive_name, output, snapshot, snapshot_files};
 
 /// Packs the images.
 pub fn run(options: Pack) -> anyhow::Result<ExitCode> {
+    let name = archive_name::find(&options.output, options.force)?;
     let (images, manifest) = snapshot::of_images(&options.images)?;
     let sources = snapshot_files::sources(&images).map_err(|why| snapshot::no_dump(&options.images, why))?;
     require_outside(&options.output, &images)?;
@@ -24,7 +25,7 @@ pub fn run(options: Pack) -> anyhow::Result<ExitCode> {
     let interrupting = Interrupting::new(&signals);
     let mut progress = output::byte_progress("packing", snapshot_files::total_bytes(&sources));
     let size = writer::write(
-        &ArchiveName::find(&options.output),
+        &name,
         manifest,
         &sources,
         writer::Options {
