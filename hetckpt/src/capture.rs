@@ -27,7 +27,7 @@ use crate::snapshot_files::{self, Origin};
 use crate::stopped_tree::{self, StoppedTree};
 use crate::supervise::HeldSignals;
 use crate::target::Target;
-use crate::{criu, namespaces, output};
+use crate::{criu, namespaces, obstacles, output};
 
 /// What a capture is done with.
 pub struct Parts {
@@ -126,6 +126,7 @@ pub fn capture<'a>(
 ) -> Result<Captured<'a>, Failure> {
     let (target, images) = (request.target, request.images);
     ensure_may_take_connections(request.outside)?;
+    obstacles::look(&target.tree())?;
     let mut times = Times::default();
     // While the program still runs: this takes a while.
     let mut packing = Packing::new(images, request.bundle, target.pid);

@@ -18,6 +18,7 @@ mod target;
 mod runtime_folder;
 mod dump_lock;
 mod stopped_tree;
+mod obstacles;
 mod capture;
 mod migration;
 mod result_file;

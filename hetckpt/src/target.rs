@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use procfs::process::Process;
+use procfs::process::{Process, Stat};
 
 use crate::diagnostic::Failure;
 use crate::namespaces::pids;
@@ -35,6 +35,10 @@ impl Target {
         }
         ensure_is_ours(&process)?;
         if !runs_under_shim(&process) {
+            // One that has no memory any more has no environment that would tell.
+            if process.stat().map_or(true, |stat| is_ending(&stat)) {
+                return Err(no_such(pid).note("it is just ending"));
+            }
             let pid = pids::called(pid);
             return Err(Failure::new("HK0802", format!("process {pid} was not started under hetckpt"))
                 .note("its CUDA calls go to a driver, or it makes none; the device state cannot be reached from outside")
@@ -174,9 +178,61 @@ pub fn is_gone(pid: i32) -> bool {
         .map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
 }
 
+/// True of a process that has ended, or that cannot but end: it has no memory, or is about to give it back.
+fn is_ending(stat: &Stat) -> bool {
+    const PF_EXITING: u32 = 0x4;
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    let has_no_memory = stat.vsize == 0 && stat.flags & PF_KTHREAD == 0;
+    matches!(stat.state, 'Z' | 'X') || stat.flags & PF_EXITING != 0 || has_no_memory
+}
+
+/// True if process `pid` has ended, or is ending: then this waits for its end, two seconds at most.
+pub fn has_ended_or_ends(pid: i32) -> bool {
+    let ends = || {
+        Process::new(pid)
+            .and_then(|p| p.stat())
+            .map_or(true, |stat| is_ending(&stat))
+    };
+    ends() && wait_until(|| is_gone(pid))
+}
+
 /// What a file descriptor of a process is open on; empty if it is closed.
 pub fn link_target(pid: i32, fd: i32) -> String {
     fs::read_link(PathBuf::from(format!("/proc/{pid}/fd/{fd}")))
         .map(|path| path.to_string_lossy().into_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use procfs::FromRead;
+
+    use super::*;
+
+    fn stat(state: char, flags: u32, vsize: u64) -> Stat {
+        let line = format!(
+            "7 (a) {state} 1 7 7 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 9 {vsize} 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
+        );
+        Stat::from_read(line.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_process_without_memory_is_ending() {
+        assert!(!is_ending(&stat('R', 0x0040_0000, 4096)));
+        assert!(is_ending(&stat('R', 0x0040_0004, 4096)));
+        assert!(is_ending(&stat('D', 0x0040_0000, 0)));
+        assert!(is_ending(&stat('Z', 0, 0)));
+        assert!(!is_ending(&stat('S', 0x0020_8040, 0)), "a thread of Linux's own");
+    }
+
+    #[test]
+    fn the_ended_are_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(wait_until(|| has_ended_or_ends(pid)));
+        child.wait().unwrap();
+        assert!(has_ended_or_ends(pid));
+        assert!(!has_ended_or_ends(i32::try_from(std::process::id()).unwrap()));
+    }
 }

@@ -11,6 +11,8 @@ use hetckpt_e2e::job::Job;
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -19,6 +21,7 @@ pub fn tests() -> Vec<Test> {
             "files_of_its_own_processes_come_back_or_the_program_is_not_ended",
             process_files,
         ),
+        Test::new("what_criu_does_not_take_is_named_and_how_to_be_rid_of_it", obstacles),
         Test::new("an_archive_replaces_only_files_and_only_if_told", taken_names),
         Test::new("a_terminal_of_its_own_comes_back_without_any_other", own_terminal),
     ]
@@ -183,5 +186,45 @@ fn taken_names(context: &mut Context) -> Result<()> {
     hetckpt::inspect(sandbox, &file)?;
     let_go(context)?;
     job.finish()?.success("the program")?;
+    Ok(())
+}
+
+/// A tracer, seen before CRIU runs, then a removed file with another name, which CRIU tells of.
+fn obstacles(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let [first, second, traced] = ["first", "second", "traced"].map(|name| sandbox.path(name).display().to_string());
+    // The child has its parent trace it (PTRACE_TRACEME).
+    let begin = format!(
+        "echo x >{first}; exec 3<{first}; ln {first} {second}; rm {first}
+        perl -e 'syscall(101, 0, 0, 0, 0); $| = 1; print \"$$\\n\"; sleep 600' >{traced} &
+        until [ -s {traced} ]; do read -rt 0.05 <> <(:); done"
+    );
+    let job = start(context, &begin, "wait; read -r x <&3; echo $x")?;
+    let archive = sandbox.path("job.hetsnap");
+    let refused = |code: &str, words: &str, help: &str| -> Result<()> {
+        let outcome = hetckpt::dump(sandbox, job.pid(), &archive, false)?;
+        let said = [code, words, help, "runs on"]
+            .iter()
+            .all(|part| outcome.stderr.contains(part));
+        ensure!(outcome.code == 1 && said && !archive.exists(), "{}", outcome.text());
+        Ok(())
+    };
+    refused("HK0912", "is traced by process", "detach the debugger")?;
+    let processes = sandbox.processes();
+    let is_traced = |pid: &&i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status
+            .lines()
+            .any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+    };
+    let child = processes.iter().find(is_traced).context("nobody is traced")?;
+    kill(Pid::from_raw(*child), Signal::SIGKILL)?;
+    while !is_gone(*child) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    refused("HK0903", "removed but has another name", "ln OTHER-NAME NAME")?;
+    let_go(context)?;
+    let outcome = job.finish()?.success("the program")?;
+    ensure!(outcome.stdout == "x\n", "{}", outcome.text());
     Ok(())
 }

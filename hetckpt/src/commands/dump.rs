@@ -81,7 +81,7 @@ fn runs_on(target: &Target) -> String {
 
 /// What a failed dump leaves: the program, unless that has ended by itself, for which reason the dump may have failed.
 fn after_failure(target: &Target, failure: Failure) -> Failure {
-    if !target::is_gone(target.pid) {
+    if !target::has_ended_or_ends(target.pid) {
         return failure.state(runs_on(target));
     }
     Failure::new(

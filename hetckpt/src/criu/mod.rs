@@ -12,5 +12,6 @@ pub mod device_streams;
 pub mod server_access;
 pub mod page_protocol;
 pub mod page_server;
+pub mod complaint;
 pub mod run;
 pub mod tcp_lock;

@@ -14,6 +14,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::Pid;
 use procfs::process::{Process, Stat};
 
+use crate::criu::complaint;
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
 
@@ -66,15 +67,13 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
     for (name, value) in call.environment {
         command.env(name, value);
     }
-    let failed = |reason: String| Failure::new(call.failure_code, format!("criu {} failed: {reason}", call.verb));
-    let (status, said) = run_to_end(command, call.work_folder).map_err(|e| failed(e.to_string()))?;
+    let failed = |reason: &str| complaint::failure(call.failure_code, call.verb, reason);
+    let (status, said) = run_to_end(command, call.work_folder).map_err(|e| failed(&e.to_string()))?;
     if status.success() {
         return Ok(());
     }
     let reason = first_error(&log).unwrap_or_else(|| format!("{status}"));
-    let help = way_out(&reason);
-    let mut failure = failed(reason);
-    failure.help = help.map(str::to_owned);
+    let mut failure = failed(&reason);
     for line in said.lines().filter(|l| l.contains("hetgpu")).take(4) {
         failure = failure.note(line.trim().to_owned());
     }
@@ -159,42 +158,6 @@ fn at_work(folder: &Path) -> Vec<Process> {
         words.windows(2).any(|pair| pair[0] == b"-W" && is_folder(pair[1]))
     };
     processes.filter(is_at_work).collect()
-}
-
-/// What helps against what CRIU says, where it is known.
-fn way_out(reason: &str) -> Option<&'static str> {
-    const WAYS: [(&str, &str); 7] = [
-        (
-            "--tcp-established",
-            "take the program's TCP connections along: --tcp-established (as root), or dump it when it has none",
-        ),
-        (
-            "--ext-unix-sk",
-            "if they are datagram sockets, have them connected again at the restore: --ext-unix-sk; others must be closed before",
-        ),
-        (
-            "Can't get rlimit",
-            "for programs of other users CRIU needs CAP_SYS_RESOURCE: give it to this container, or dump the program as its user",
-        ),
-        (
-            "half of stream unix connection",
-            "only datagram sockets can be connected again: dump the program together with the process at the other end, or when it has no such socket",
-        ),
-        (
-            "name-less external socket",
-            "the socket at the other end has no name by which it could be found again: dump the program together with that process",
-        ),
-        (
-            "Locking connection failed using nftables",
-            "Linux needs nf_tables for this (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET); `criu check --feature network_lock_nftables` tells",
-        ),
-        (
-            "Failed to lock TCP connection",
-            "Linux needs nf_tables for this (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET); `criu check --feature network_lock_nftables` tells",
-        ),
-    ];
-    let found = WAYS.iter().find(|(words, _)| reason.contains(words));
-    found.map(|&(_, help)| help)
 }
 
 /// The first line in a CRIU log that tells what went wrong: our plugin's words before CRIU's own.

@@ -183,7 +183,7 @@ fn after_failure(target: &Target, failure: Failure) -> Failure {
     if failure.state.is_some() {
         return failure;
     }
-    if !target::is_gone(target.pid) {
+    if !target::has_ended_or_ends(target.pid) {
         return failure.state(format!("the program (pid {}) runs on here", target.called()));
     }
     Failure::new(
