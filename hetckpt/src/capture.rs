@@ -138,7 +138,7 @@ pub fn capture<'a>(
     server_client::ensure_outside(&holds, &target.tree())?;
     let pausing = Instant::now();
     times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
-    output::detail(format!("kernels stopped after {:?}", pausing.elapsed()));
+    output::detail(format!("kernels stopped after {}", output::duration(pausing.elapsed())));
     ensure_not_interrupted(signals, "the dump")?;
 
     output::progress("dumping processes");

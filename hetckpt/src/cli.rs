@@ -2,6 +2,7 @@
 
 mod differences;
 mod hidden;
+mod number;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,7 +25,8 @@ use crate::namespaces::Choice;
 #[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run`, `restore` and `criu` \
-    pass on the program's own status and use 125 for failures of their own.\n\nEnvironment:\n  \
+    pass on the program's own status and use 125 for failures of their own, `run` 126 for \
+    a program that cannot be started and 127 for one that is not there.\n\nEnvironment:\n  \
     HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda,\n                         cuda:N, opencl, opencl:PLATFORM[:DEVICE])\n  \
     HETCKPT_CRIU           the criu program (default: the one on PATH, else in /usr/local/sbin,\n                         \
     /usr/sbin, /sbin or /opt/criu/bin)\n  \
@@ -245,8 +247,8 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Choice::Auto)]
     pub namespaces: Choice,
 
-    /// The program and its arguments.
-    #[arg(last = true, required = true, num_args = 1.., value_name = "CMD")]
+    /// The program and its arguments. All that follows the program is its own.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1.., value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
@@ -262,7 +264,7 @@ pub struct Ps {
 #[derive(Debug, Args)]
 pub struct Dump {
     /// Process to dump, with all its children.
-    #[arg(long, value_name = "PID")]
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
     pub pid: i32,
 
     /// Archive to write; it appears under this name only when it is complete.
@@ -278,7 +280,7 @@ pub struct Dump {
     pub leave_running: bool,
 
     /// Longest time to wait for kernels to stop.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
     pub pause_timeout: u32,
 
     /// Which of the files that the program maps (itself, hetckpt's driver library, its shared libraries) go into the archive, for
@@ -337,7 +339,7 @@ pub struct Restore {
 #[derive(Debug, Args)]
 pub struct Migrate {
     /// Process to move, with all its children.
-    #[arg(long, value_name = "PID")]
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
     pub pid: i32,
 
     /// Node to move it to (port 7473 if none is named).
@@ -353,7 +355,7 @@ pub struct Migrate {
     pub files: Files,
 
     /// Longest time to wait for kernels to stop.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
     pub pause_timeout: u32,
 
     /// Which of the files that the program maps are sent with it, as for `dump`.
@@ -369,7 +371,7 @@ pub struct Migrate {
     pub scratch: Option<PathBuf>,
 
     /// How long to try to reach the target again if the connection breaks once the program is the target's.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(value_parser = number::long, long, value_name = "SECONDS", default_value_t = 60)]
     pub patience: u64,
 
     /// Print what was done and how long it took as JSON.
@@ -465,23 +467,23 @@ pub struct CriuOptions {
 #[derive(Debug, Args)]
 pub struct Pause {
     /// Process whose kernels to stop, with those of its children.
-    #[arg(long, value_name = "PID")]
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
     pub pid: i32,
 
     /// How long to hold them.
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    #[arg(value_parser = number::long, long, value_name = "MS", default_value_t = 0)]
     pub hold_ms: u64,
 
     /// How often to do it.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = number::count, long, value_name = "N", default_value_t = 1)]
     pub repeat: u32,
 
     /// Time between letting go and the next pause.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
+    #[arg(value_parser = number::long, long, value_name = "MS", default_value_t = 50)]
     pub interval_ms: u64,
 
     /// Longest time to wait for kernels to stop.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
     pub pause_timeout: u32,
 
     /// Print JSON.

@@ -20,6 +20,8 @@ pub struct Failure {
     pub help: Option<String>,
     /// This machine or program cannot do it at all.
     pub unsupported: bool,
+    /// The exit status, where it is not the verb's own for failures.
+    pub exit: Option<u8>,
 }
 
 impl Failure {
@@ -32,6 +34,7 @@ impl Failure {
             state: None,
             help: None,
             unsupported: false,
+            exit: None,
         }
     }
 
@@ -50,6 +53,12 @@ impl Failure {
     /// Says what to do.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// Gives it an exit status of its own.
+    pub fn exit(mut self, status: u8) -> Self {
+        self.exit = Some(status);
         self
     }
 

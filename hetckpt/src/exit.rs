@@ -1,5 +1,5 @@
 //! Exit codes: 0 done, 1 failed, 2 usage, 3 not supported here; `run`, `restore` and `criu` pass on the program's own code
-//! and use 125 for our own failures, as `env` and `timeout` do.
+//! and use 125 for our own failures, `run` 126 and 127 for a program that cannot be started or is not there, as `env` and `timeout` do.
 
 use std::process::ExitCode;
 
@@ -17,6 +17,11 @@ pub const UNSUPPORTED: u8 = 3;
 /// `run`, `restore` or `criu` failed before the program could say anything.
 pub const OWN_FAILURE: u8 = 125;
 
+/// `run` could not start the program, which is there.
+pub const NOT_RUN: u8 = 126;
+/// `run` has found no such program.
+pub const NOT_FOUND: u8 = 127;
+
 /// Code for a failure of ours under `command`.
 pub fn own_failure_code(command: &Command) -> u8 {
     match command {
@@ -30,6 +35,11 @@ pub fn own_failure_code(command: &Command) -> u8 {
         Command::Restore(options) if !options.detach => OWN_FAILURE,
         _ => FAILED,
     }
+}
+
+/// The status that a failure has of its own.
+pub fn own_status(error: &anyhow::Error) -> Option<u8> {
+    error.downcast_ref::<Failure>()?.exit
 }
 
 /// True if the failure is of the kind "not supported here".

@@ -107,6 +107,14 @@ pub fn report(findings: &[Finding], as_json: bool) -> ExitCode {
         output::json(&json!({ "problems": problems, "warnings": warnings, "checks": findings }));
     } else {
         findings.iter().map(line).for_each(output::line);
+        output::line(match (problems, warnings) {
+            (0, 0) => "all is well".to_owned(),
+            (0, _) => output::counted(warnings, "warning"),
+            (_, 0) => output::counted(problems, "problem"),
+            _ => [(problems, "problem"), (warnings, "warning")]
+                .map(|(n, one)| output::counted(n, one))
+                .join(", "),
+        });
     }
     match problems {
         0 => ExitCode::SUCCESS,

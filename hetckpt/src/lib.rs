@@ -67,10 +67,10 @@ pub fn run() -> ExitCode {
             if is_json {
                 output::json_failure(&error);
             }
-            ExitCode::from(if exit::is_unsupported(&error) && own_failure == exit::FAILED {
-                exit::UNSUPPORTED
-            } else {
-                own_failure
+            ExitCode::from(match exit::own_status(&error) {
+                Some(status) => status,
+                None if exit::is_unsupported(&error) && own_failure == exit::FAILED => exit::UNSUPPORTED,
+                None => own_failure,
             })
         }
     }

@@ -9,12 +9,15 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::json;
 
 use crate::diagnostic::Failure;
 
 static VERBOSITY: AtomicU8 = AtomicU8::new(0);
+/// The last second of the year 9999.
+const LAST_MOMENT: u64 = 253_402_300_799;
 /// Why a result could not be written.
 static LOST: OnceLock<ErrorKind> = OnceLock::new();
 
@@ -24,15 +27,28 @@ pub fn set_verbosity(level: u8) {
 }
 
 /// `text` without what a terminal would obey: names of programs and kernels are whatever others have put into an archive, and messages of a
-/// device server may be another user's.
+/// device server may be another user's. Lines stay lines.
 fn printable(text: &str) -> String {
-    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let obeyed = |c: char| is_obeyed(c) && !matches!(c, '\n' | '\t');
     text.chars().map(|c| if obeyed(c) { ' ' } else { c }).collect()
 }
 
-/// A line of a result. Once one could not be written, no other is: what a verb has to put away and its exit status do not depend on
-/// who reads.
+/// True for what moves the cursor, ends a line, or changes the order in which a line is shown (Unicode Standard Annex 9, "Directional
+/// Formatting Characters"): text with it can look like another line.
+fn is_obeyed(c: char) -> bool {
+    let reorders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || reorders || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// A line of a result, whatever `text` holds. Once one could not be written, no other is: what a verb has to put away and its exit
+/// status do not depend on who reads.
 pub fn line(text: impl AsRef<str>) {
+    let text = text.as_ref().chars();
+    lines(text.map(|c| if is_obeyed(c) { ' ' } else { c }).collect::<String>());
+}
+
+/// As [`line`], of several lines in one text.
+pub fn lines(text: impl AsRef<str>) {
     if LOST.get().is_some() {
         return;
     }
@@ -52,7 +68,7 @@ pub fn is_lost() -> bool {
 
 /// A value as JSON on stdout.
 pub fn json(value: &serde_json::Value) {
-    line(serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()));
+    lines(serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()));
 }
 
 /// A remark for the person watching.
@@ -144,9 +160,57 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
+/// A length of time for people: `33.9 ms`, `2.4 s`.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        _ if seconds < 1e-3 => format!("{:.0} µs", seconds * 1e6),
+        _ if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+/// A moment for people, in UTC: `2026-03-01 12:30:00 UTC`.
+pub fn moment(seconds_since_1970: u64) -> String {
+    let moment = UNIX_EPOCH.checked_add(Duration::from_secs(seconds_since_1970));
+    // A year that has more than four digits cannot be told like that.
+    let text = moment.filter(|_| seconds_since_1970 <= LAST_MOMENT);
+    text.map_or_else(
+        || format!("{seconds_since_1970} s after 1970"),
+        |moment| {
+            format!(
+                "{} UTC",
+                humantime::format_rfc3339_seconds(moment)
+                    .to_string()
+                    .replace('T', " ")
+                    .trim_end_matches('Z')
+            )
+        },
+    )
+}
+
+/// `count` things by name: `1 pause`, `2 pauses`.
+pub fn counted(count: usize, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantities_read_well() {
+        assert_eq!(duration(Duration::from_nanos(33_907_542)), "33.9 ms");
+        assert_eq!(duration(Duration::from_micros(12)), "12 µs");
+        assert_eq!(duration(Duration::from_millis(2449)), "2.4 s");
+        assert_eq!(counted(1, "pause"), "1 pause");
+        assert_eq!(counted(0, "pause"), "0 pauses");
+        assert_eq!(moment(1_772_368_200), "2026-03-01 12:30:00 UTC");
+        assert_eq!(moment(u64::MAX), format!("{} s after 1970", u64::MAX));
+    }
 
     #[test]
     fn terminals_have_nothing_to_obey() {
@@ -154,5 +218,6 @@ mod tests {
             printable("a\u{1b}]0;title\u{7}\tb\nc\r\u{9b}d\u{e9}"),
             "a ]0;title \tb\nc  d\u{e9}"
         );
+        assert_eq!(printable("cpu\u{202e}gnp\u{2066}"), "cpu gnp ");
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
@@ -21,6 +21,7 @@ use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::namespaces::{self, descriptors, privileges};
 use crate::result_file::ResultFile;
+use crate::{exit, output};
 
 /// Environment variable that tells a process, and `dump`, that it was started under hetckpt: the shim's path.
 pub const MARK: &str = "HETCKPT_SHIM";
@@ -115,12 +116,22 @@ impl HeldSignals {
     }
 }
 
+/// Nobody has said anything to who waits for the program here.
+fn remark_on_kill(pid: i32) {
+    output::note(format!(
+        "process {pid} was killed, as a dump does with a program that it has stored"
+    ));
+}
+
 /// Waits for a child of ours and gives the exit status a shell would.
 pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
     loop {
         match waitpid(Pid::from_raw(pid), None) {
             Ok(WaitStatus::Exited(_, code)) => return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
             Ok(WaitStatus::Signaled(_, signal, _)) => {
+                if signal == Signal::SIGKILL {
+                    remark_on_kill(pid);
+                }
                 return Ok(ExitCode::from(u8::try_from(128 + signal as i32).unwrap_or(1)));
             }
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -255,7 +266,10 @@ pub fn run(
     held.pass_to(pid);
     let status = child.wait().map_err(cannot)?;
     relays.into_iter().for_each(Relay::finish);
-    Ok(crate::exit::from_wait_status(status))
+    if status.signal() == Some(Signal::SIGKILL as i32) {
+        remark_on_kill(pid);
+    }
+    Ok(exit::from_wait_status(status))
 }
 
 /// Has the OpenCL loader find our ICD and no other: a vendor's driver in the program could not be dumped.
@@ -299,7 +313,11 @@ pub fn launch(command: &[OsString], is_inside: bool) -> Failure {
         return Failure::new("HK0804", "cannot prepare the program for its namespaces").note(e.to_string());
     }
     let error = Command::new(program).args(arguments).exec();
-    Failure::new("HK0804", format!("cannot run {}", program.to_string_lossy())).note(error.to_string())
+    let failure = Failure::new("HK0804", format!("cannot run {}", program.to_string_lossy())).note(error.to_string());
+    match error.kind() {
+        io::ErrorKind::NotFound => failure.exit(exit::NOT_FOUND),
+        _ => failure.exit(exit::NOT_RUN),
+    }
 }
 
 fn prepend(folder: &Path, path: Option<&OsStr>) -> OsString {

@@ -115,6 +115,25 @@ fn ask(installation: &Installation, argument: &str) -> Result<Vec<Value>, Failur
     serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
 }
 
+/// Makes sure that `wanted` is a device of this machine. The server is asked only where a look does not do: a driver takes its time to
+/// start, and the program's own server will start it anyway.
+pub fn require(installation: &Installation, wanted: &str) -> Result<(), Failure> {
+    let gpus = || std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
+    let is_there = match wanted.strip_prefix("cuda") {
+        _ if wanted == "auto" || wanted == "cpu" => true,
+        Some("") => gpus() > 0,
+        Some(number) => number
+            .strip_prefix(':')
+            .and_then(|n| n.parse().ok())
+            .is_some_and(|n: usize| n < gpus()),
+        None => false,
+    };
+    match is_there {
+        true => Ok(()),
+        false => require_among(&list(installation)?, wanted),
+    }
+}
+
 /// True if `wanted` is the device `id`, whose last numbers may be left out if they are 0.
 pub fn is_called(id: &str, wanted: &str) -> bool {
     std::iter::successors(Some(id), |id| id.strip_suffix(":0")).any(|name| name == wanted)

@@ -57,6 +57,7 @@ fn print(manifest: &Manifest, summaries: &[Summary]) {
     let raw: u64 = manifest.members.iter().map(|m| m.raw_bytes).sum();
     output::line(format!("command      {}", manifest.command.join(" ")));
     output::line(format!("root process {}", manifest.root_pid));
+    output::line(format!("dumped       {}", output::moment(manifest.created_unix)));
     let criu_version = match manifest.criu_version.as_str() {
         "" => "of unknown version",
         version => version,
@@ -76,14 +77,19 @@ fn print(manifest: &Manifest, summaries: &[Summary]) {
         0 => output::line("files        none carried"),
         count => output::line(format!("files        {count} carried, {} raw", output::bytes(carried))),
     }
-    for file in &manifest.files {
-        output::line(format!("  {} ({})", file.path, output::bytes(file.size_bytes)));
-    }
     if summaries.is_empty() {
         output::line("no process had made a CUDA call");
     }
     for summary in summaries {
         print_process(summary);
+    }
+    // Last: a program may have loaded a hundred libraries.
+    if !manifest.files.is_empty() {
+        output::line("");
+        output::line("carried files");
+    }
+    for file in &manifest.files {
+        output::line(format!("  {} ({})", file.path, output::bytes(file.size_bytes)));
     }
 }
 
@@ -97,9 +103,9 @@ fn print_process(summary: &Summary) {
     output::line(format!("  sees          {}", summary.virtual_device));
     output::line(format!("  restorable on {}", summary.restorable_on.join(", ")));
     output::line(format!(
-        "  device memory {} in {} allocations, {} stored",
+        "  device memory {} in {}, {} stored",
         output::bytes(summary.allocated_bytes),
-        summary.allocations.len(),
+        output::counted(summary.allocations.len(), "allocation"),
         output::bytes(summary.stored_bytes)
     ));
     output::line(format!(

@@ -29,7 +29,7 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
     let wanted = |kernel: &str| options.name.as_ref().is_none_or(|name| kernel.contains(name.as_str()));
     let mut shown = 0;
     for kernel in module.kernels.iter().filter(|k| wanted(&k.name)) {
-        output::line(stage(options.stage, &module, kernel)?);
+        output::lines(stage(options.stage, &module, kernel)?);
         shown += 1;
     }
     let rejected: Vec<_> = module.rejected.iter().filter(|k| wanted(&k.name)).collect();

@@ -54,8 +54,8 @@ pub fn run(options: Pause) -> anyhow::Result<ExitCode> {
         }));
     } else {
         output::line(format!(
-            "{} pauses: p50 {:.3} ms, p99 {:.3} ms, longest {:.3} ms",
-            latencies.len(),
+            "{}: p50 {:.3} ms, p99 {:.3} ms, longest {:.3} ms",
+            output::counted(latencies.len(), "pause"),
             percentile(50),
             percentile(99),
             percentile(100)

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::cli::{Launch, Run};
+use crate::commands::devices;
 use crate::install::Installation;
 use crate::namespaces::create::{Job, run_inside};
 use crate::supervise;
@@ -17,6 +18,7 @@ pub fn run(options: Run) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let installation = Installation::find()?;
+    devices::require(&installation, &options.device)?;
     Ok(supervise::run(
         &installation,
         &options.device,
