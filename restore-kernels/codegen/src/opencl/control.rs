@@ -8,6 +8,7 @@ use hetckpt_ir::inst::{Guard, Op};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Width;
 
+use super::divisions::Divisions;
 use super::structure::{Cut, Route, Structure, Surroundings};
 use super::writer::{DEEPEST_NESTING, Writer};
 use super::{Error, names};
@@ -30,7 +31,7 @@ pub(super) enum Work {
     Body(BbId, Surroundings),
     /// The end of a nested statement.
     Close,
-    /// A barrier at the end of a loop.
+    /// A barrier at the end of a loop or of a way.
     Fence,
     /// `} else {`.
     Else,
@@ -76,6 +77,9 @@ impl Writer<'_> {
 
     fn tree(&mut self, id: BbId, around: Surroundings, stack: &mut Vec<Work>) {
         self.label(id);
+        if self.divisions.as_ref().is_some_and(|d| d.begins_with_barrier(id)) {
+            self.plain_line("block_barrier();");
+        }
         if !self.structure.is_header(id) {
             stack.push(Work::Body(id, around));
             return;
@@ -268,10 +272,13 @@ impl Writer<'_> {
             }
             (Route::Here(a), Route::Here(b)) => {
                 self.open(format_args!("if ({yes})"));
-                stack.extend([Work::Close, Work::Tree(b, around), Work::Else, Work::Tree(a, around)]);
+                stack.push(Work::Close);
+                self.push_way(from, b, around, stack);
+                stack.push(Work::Else);
+                self.push_way(from, a, around, stack);
             }
-            (Route::Here(here), Route::Next) => self.enclose_rest(&yes, here, &no, around, stack),
-            (Route::Next, Route::Here(here)) => self.enclose_rest(&no, here, &yes, around, stack),
+            (Route::Here(here), Route::Next) => self.enclose_rest(from, (&yes, here, &no), around, stack),
+            (Route::Next, Route::Here(here)) => self.enclose_rest(from, (&no, here, &yes), around, stack),
             (Route::Here(here), other) => {
                 self.leave_if(&no, other);
                 stack.push(Work::Tree(here, around));
@@ -300,8 +307,25 @@ impl Writer<'_> {
         stack.extend([Work::Tree(other, around), Work::Close, Work::Tree(ending, around)]);
     }
 
+    /// A way inside a statement. Before it joins the others at a barrier, where the whole block goes the same way, it has one of its
+    /// own ([`super::rejoins`]).
+    fn push_way(&self, from: BbId, way: BbId, around: Surroundings, stack: &mut Vec<Work>) {
+        let is_fenced =
+            |d: &Divisions| d.is_uniform(from) && around.next.is_some_and(|next| d.begins_with_barrier(next));
+        if self.divisions.as_ref().is_some_and(is_fenced) {
+            stack.push(Work::Fence);
+        }
+        stack.push(Work::Tree(way, around));
+    }
+
     /// `if (condition) { here }`; deep inside, a jump over it instead.
-    fn enclose_rest(&mut self, yes: &str, here: BbId, no: &str, around: Surroundings, stack: &mut Vec<Work>) {
+    fn enclose_rest(
+        &mut self,
+        from: BbId,
+        (yes, here, no): (&str, BbId, &str),
+        around: Surroundings,
+        stack: &mut Vec<Work>,
+    ) {
         let next = around.next.filter(|_| self.depth > DEEPEST_NESTING);
         if let Some(next) = next.filter(|next| around.continues_to != Some(*next)) {
             self.jump_over(no, next);
@@ -311,7 +335,8 @@ impl Writer<'_> {
             stack.push(Work::Tree(here, around));
         } else {
             self.open(format_args!("if ({yes})"));
-            stack.extend([Work::Close, Work::Tree(here, around)]);
+            stack.push(Work::Close);
+            self.push_way(from, here, around, stack);
         }
     }
 

@@ -23,6 +23,7 @@ use hetckpt_ir::inst::{Address, AddressBase, Inst, Op, Ordering, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
+use super::rejoins::Ways;
 use super::structure::{Cut, Structure};
 use crate::ptx::chunks::chunked_loop;
 
@@ -43,6 +44,8 @@ pub(super) struct Divisions {
     /// Places where all threads meet, by basic block.
     is_meeting: Vec<bool>,
     joins: Vec<Option<BbId>>,
+    /// A barrier begins these basic blocks.
+    is_rejoin: Vec<bool>,
     /// Headers of loops in which threads meet on some ways only.
     fenced: BTreeSet<BbId>,
     /// Barriers at which the block looks whether it is to stop, by basic block.
@@ -70,6 +73,7 @@ impl Divisions {
             partings: BTreeMap::new(),
             uniformity,
             is_meeting: kernel.blocks.iter().map(is_meeting).collect(),
+            is_rejoin: vec![false; kernel.blocks.len()],
             joins: ids.map(|id| post_dominators.immediate(id)).collect(),
             fenced: BTreeSet::new(),
             looks: barriers_that_look(kernel, &cfg, &dominators, &forest),
@@ -83,20 +87,96 @@ impl Divisions {
                 divisions.fenced.insert(each.header);
             }
         }
-        for &branch in cfg.reverse_post_order() {
-            if !divisions.is_uniform(branch) && divisions.decides_meetings(&cfg, branch) {
-                let parting = divisions.parting(kernel, &cfg, branch)?;
-                divisions.partings.insert(branch, parting);
+        // Each rejoin is one more place where all threads meet.
+        loop {
+            divisions.find_partings(kernel, &cfg, &dominators)?;
+            let found = divisions.rejoins(kernel, &cfg);
+            let known = divisions.is_rejoin.clone();
+            if found
+                .iter()
+                .zip(&known)
+                .all(|(is_found, is_known)| *is_known || !is_found)
+            {
+                break;
             }
+            divisions.is_rejoin = found.iter().zip(&known).map(|(a, b)| *a || *b).collect();
         }
-        let joining = divisions.partings.iter().filter(|(_, p)| **p != Parting::Ends);
-        for (&branch, _) in joining {
-            let inside = divisions.decided(&cfg, branch);
-            if inside.iter().any(|block| divisions.partings.contains_key(block)) {
-                return None;
-            }
+        if divisions.is_rejoin_of_nested_latch() {
+            return None;
         }
         Some(divisions)
+    }
+
+    /// Finds the branches that part threads; `None` if they do so in a way that has no form.
+    fn find_partings(&mut self, kernel: &Kernel, cfg: &Cfg, dominators: &Dominators) -> Option<()> {
+        self.partings.clear();
+        for &branch in cfg.reverse_post_order() {
+            if !self.is_uniform(branch) && self.decides_meetings(cfg, dominators, branch) {
+                let parting = self.parting(kernel, (cfg, dominators), branch)?;
+                self.partings.insert(branch, parting);
+            }
+        }
+        let mut joining = self.partings.iter().filter(|(_, p)| **p != Parting::Ends);
+        let is_alone = |branch: BbId| {
+            let inside = self.decided(cfg, branch);
+            !inside.iter().any(|block| self.partings.contains_key(block))
+        };
+        joining.all(|(&branch, _)| is_alone(branch)).then_some(())
+    }
+
+    /// Where ways on which all threads meet join others ([`super::rejoins`]).
+    fn rejoins(&self, kernel: &Kernel, cfg: &Cfg) -> Vec<bool> {
+        let ends = |id: &BbId| self.partings.get(id) == Some(&Parting::Ends);
+        let ids = (0u32..).map(BbId).take(kernel.blocks.len());
+        let loses_threads: Vec<bool> = ids.map(|id| ends(&id)).collect();
+        let ways = Ways {
+            kernel,
+            walked: &self.walked(kernel, cfg),
+            is_meeting: &self.is_meeting,
+            loses_threads: &loses_threads,
+            is_uniform: &|id| self.is_uniform(id),
+        };
+        ways.rejoins()
+    }
+
+    /// The ways that all threads of a block walk: along both ways of a branch that parts them, one after the other.
+    fn walked(&self, kernel: &Kernel, cfg: &Cfg) -> Cfg {
+        let ids = (0u32..).map(BbId).take(cfg.num_blocks());
+        let mut successors: Vec<Vec<BbId>> = ids.map(|id| cfg.successors(id).to_vec()).collect();
+        for (&branch, parting) in &self.partings {
+            let ways = cfg.successors(branch);
+            match *parting {
+                Parting::Ends => successors[branch.index()].retain(|&way| !is_bare_end(&kernel.blocks[way.index()])),
+                Parting::Joins(join) => {
+                    let ways: Vec<BbId> = ways.iter().copied().filter(|way| *way != join).collect();
+                    successors[branch.index()] = ways[..1.min(ways.len())].to_vec();
+                    let [first, second] = ways[..] else { continue };
+                    let inside = reached(cfg, first, |_, to| to == join);
+                    for block in inside.into_iter().chain([first]) {
+                        for to in &mut successors[block.index()] {
+                            if *to == join {
+                                *to = second;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Cfg::from_edges(successors)
+    }
+
+    /// True if a loop before whose header a barrier stands is gone round from inside another loop: C has no way there but past the
+    /// barrier.
+    fn is_rejoin_of_nested_latch(&self) -> bool {
+        self.forest.iter().any(|(id, each)| {
+            let is_nested = |latch: &BbId| self.forest.innermost(*latch) != Some(id);
+            self.is_rejoin[each.header.index()] && each.latches.iter().any(is_nested)
+        })
+    }
+
+    /// True if a barrier begins a basic block, before the loop that it may head.
+    pub fn begins_with_barrier(&self, block: BbId) -> bool {
+        self.is_rejoin[block.index()]
     }
 
     /// What the branch at the end of a block does, if it parts threads before they meet.
@@ -179,38 +259,59 @@ impl Divisions {
     /// Blocks that control may come to after a branch and before the ways join.
     fn decided(&self, cfg: &Cfg, branch: BbId) -> Vec<BbId> {
         let join = self.join(branch);
-        let mut reached = Vec::new();
-        let mut work = cfg.successors(branch).to_vec();
-        while let Some(block) = work.pop() {
-            if Some(block) != join && !reached.contains(&block) {
-                reached.push(block);
-                work.extend_from_slice(cfg.successors(block));
-            }
+        reached(cfg, branch, |_, to| Some(to) == join)
+    }
+
+    fn decides_meetings(&self, cfg: &Cfg, dominators: &Dominators, branch: BbId) -> bool {
+        if cfg.successors(branch).len() < 2 {
+            return false;
         }
-        reached
-    }
-
-    fn decides_meetings(&self, cfg: &Cfg, branch: BbId) -> bool {
+        let join = self.join(branch);
+        // The barrier of a rejoin stands before the loop that the block may head.
+        let is_end = |from, to| Some(to) == join || dominators.dominates(to, from);
         let decided = self.decided(cfg, branch);
-        cfg.successors(branch).len() > 1 && decided.iter().any(|block| self.is_meeting[block.index()])
+        decided.iter().any(|block| self.is_meeting[block.index()])
+            || (self.is_rejoin.contains(&true)
+                && reached(cfg, branch, is_end)
+                    .iter()
+                    .any(|block| self.is_rejoin[block.index()]))
     }
 
-    fn parting(&self, kernel: &Kernel, cfg: &Cfg, branch: BbId) -> Option<Parting> {
+    fn parting(&self, kernel: &Kernel, (cfg, dominators): (&Cfg, &Dominators), branch: BbId) -> Option<Parting> {
         let join = self.join(branch);
         let is_end = |id: BbId| is_bare_end(&kernel.blocks[id.index()]);
         let ends = cfg.successors(branch).iter().any(|&way| is_end(way));
         if ends && join.is_none_or(is_end) {
-            return self.forest.innermost(branch).is_none().then_some(Parting::Ends);
+            // No other way leads to what those who are left walk through.
+            let after = reached(cfg, branch, |_, _| false);
+            let is_own = after.iter().all(|&id| is_end(id) || dominators.dominates(branch, id));
+            return (is_own && self.forest.innermost(branch).is_none()).then_some(Parting::Ends);
         }
         let join = join?;
         let inside = self.decided(cfg, branch);
         let is_fine = inside.iter().all(|&id| {
             let block = &kernel.blocks[id.index()];
             let meets_lanes_only = !self.is_meeting[id.index()] || is_exchange(block);
-            id != branch && meets_lanes_only && !self.decides_meetings(cfg, id)
+            let is_own = id != branch && dominators.dominates(branch, id);
+            is_own && meets_lanes_only && !self.decides_meetings(cfg, dominators, id)
         });
         is_fine.then_some(Parting::Joins(join))
     }
+}
+
+/// Blocks that control comes to from the end of a block, without going along a way that `is_end` holds for.
+fn reached(cfg: &Cfg, from: BbId, is_end: impl Fn(BbId, BbId) -> bool) -> Vec<BbId> {
+    let (mut is_reached, mut reached) = (vec![false; cfg.num_blocks()], Vec::new());
+    let mut work = vec![from];
+    while let Some(block) = work.pop() {
+        for &to in cfg.successors(block) {
+            if !is_end(block, to) && !std::mem::replace(&mut is_reached[to.index()], true) {
+                reached.push(to);
+                work.push(to);
+            }
+        }
+    }
+    reached
 }
 
 /// A way through which only some threads go, while all walk along it.

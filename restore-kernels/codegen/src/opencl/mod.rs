@@ -33,6 +33,7 @@ mod kept;
 mod landing;
 mod masks;
 mod names;
+mod rejoins;
 mod renewal;
 mod rounds;
 mod start;

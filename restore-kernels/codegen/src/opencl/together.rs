@@ -2,7 +2,8 @@
 //! written as they are, without [`super::rounds`].
 //!
 //! Each barrier, warp-level operation and probe is a barrier of OpenCL C. At probes and at one barrier of each long loop that
-//! has no probe the block looks at the pause word, through its first thread, and may leave a slot and end. Threads that go
+//! has no probe the block looks at the pause word, through its first thread, and may leave a slot and end. Where ways with
+//! such a place join others there are more barriers ([`super::rejoins`]). Threads that go
 //! on from a slot may be out of step, so continuations go in rounds.
 //!
 //! # Source

@@ -29,4 +29,5 @@ mod predicate;
 mod memory;
 mod meeting;
 mod contended;
+mod uniform_branches;
 mod programs;

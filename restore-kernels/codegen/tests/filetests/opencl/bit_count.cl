@@ -325,7 +325,9 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
             }
             block_barrier();
         }
+        block_barrier();
     }
+    block_barrier();
     d76 = d1; // line 125
     d77 = d12 << 2; // line 126
     d78 = d76 + d77; // line 127

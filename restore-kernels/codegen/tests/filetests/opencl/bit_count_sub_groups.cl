@@ -367,7 +367,9 @@ __kernel __attribute__((intel_reqd_sub_group_size(32))) void hetckpt__Z9bit_coun
             }
             block_barrier();
         }
+        block_barrier();
     }
+    block_barrier();
     d76 = d1; // line 125
     d77 = d12 << 2; // line 126
     d78 = d76 + d77; // line 127
