@@ -157,7 +157,7 @@ pub fn generate(
         together::LANE_BYTES
     };
     let arguments = arguments(kernel, &words, lane_bytes);
-    let entry = format!("hetckpt_{}", names::identifier(&kernel.name));
+    let entry = format!("hetckpt_{}", names::short_identifier(&kernel.name));
 
     let requires = requirements(kernel, &helpers, &body);
     let mut text = String::with_capacity(body.len() + helpers.len() + 2048);

@@ -122,9 +122,14 @@ pub(super) fn label(region: Option<ResumePointId>, id: BbId) -> String {
     }
 }
 
-/// A PTX name as a C identifier.
-pub(super) fn identifier(name: &str) -> String {
+/// The most characters of a PTX name in an identifier: PoCL names files by its kernels.
+const MAX_CHARACTERS: usize = 64;
+
+/// The beginning of a PTX name as a C identifier. Names of templates have thousands of characters; a program has one kernel,
+/// so nothing depends on the rest.
+pub(super) fn short_identifier(name: &str) -> String {
     name.chars()
+        .take(MAX_CHARACTERS)
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect()
 }
@@ -145,5 +150,10 @@ mod tests {
         assert_eq!(float_constant(0xbf00_0000), "(-0.5f)");
         assert_eq!(float_constant(0x7f80_0000), "as_float(0x7f800000u)");
         assert_eq!(double_constant(0x3ff0_0000_0000_0000), "1.0");
+    }
+    #[test]
+    fn shortens_identifiers() {
+        assert_eq!(short_identifier("$a.b%c_9"), "_a_b_c_9");
+        assert_eq!(short_identifier(&"x".repeat(4000)), "x".repeat(64));
     }
 }

@@ -30,4 +30,5 @@ mod memory;
 mod meeting;
 mod contended;
 mod uniform_branches;
+mod long_names;
 mod programs;
