@@ -1,7 +1,7 @@
 #!/bin/bash
 # The acceptance run on a machine with an NVIDIA GPU.
 #
-#   accept.sh [--dry-run] [PART...]        PART: moves nodes opencl instructions faults pause probes memory (all of them)
+#   accept.sh [--dry-run] [PART...]        PART: moves nodes opencl instructions faults pause probes memory limits (all of them)
 #
 #   moves         each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
 #   nodes         each of them GPU -> CPU and back, onto another node (mount, network and UTS namespaces of its own)
@@ -11,6 +11,7 @@
 #   pause         100 pauses of a kernel of more than 20 s; the driver's own checkpoint lock on the same program
 #   probes        what the probes cost, kernel by kernel
 #   memory        dump and restore of a program that holds 4 GiB of device memory
+#   limits        blocks as large as the original kernel's registers allow, and what the program is told of them
 #
 # Works in the source tree after `make build programs`, or from a bundle (bundle.sh). Measurements go to standard
 # output and, where OUT names a folder, as JSON lines to $OUT/accept.jsonl. Needs root, gcc for the driver's lock.
@@ -24,11 +25,11 @@ for argument in "$@"; do
 	case $argument in
 	--dry-run) dry_run=1 ;;
 	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
-	moves | nodes | opencl | instructions | faults | pause | probes | memory) parts+=("$argument") ;;
+	moves | nodes | opencl | instructions | faults | pause | probes | memory | limits) parts+=("$argument") ;;
 	*) die "unknown argument $argument (see --help)" ;;
 	esac
 done
-[ ${#parts[@]} != 0 ] || parts=(moves nodes opencl instructions faults pause probes memory)
+[ ${#parts[@]} != 0 ] || parts=(moves nodes opencl instructions faults pause probes memory limits)
 if [ -n "$dry_run" ]; then
 	echo "would run: ${parts[*]}"
 	exit
@@ -212,6 +213,28 @@ memory() {
 		record "{\"what\": \"4 GiB\", \"round\": $round, \"dump_s\": $(number "$work/dump" total), \"pause_s\": $(number "$work/dump" pause), \"capture_s\": $(number "$work/dump" capture), \"archive_s\": $(number "$work/dump" archive), \"restore_s\": $(number "$work/restore" total), \"archive_bytes\": $(number "$work/dump" archive_bytes)}"
 		rm "$work/hog.hetsnap"
 	done
+}
+
+limits() {
+	say "blocks of 1024 threads, which the probed kernel has too many registers for; the same without hetckpt"
+	local program=("$HETCKPT_PROGRAMS/full_blocks" --iterations 20000000 --progress) supervisor
+	local under=("$hetckpt" run --device cuda --pid-file "$work/pid" --)
+	"${program[@]}" >"$work/native" 2>"$work/native.err" || failed+=("limits: the program without hetckpt")
+	"${under[@]}" "${program[@]}" >"$work/out" 2>"$work/err" || failed+=("limits: the program")
+	cat "$work/native" "$work/native.err" "$work/out" "$work/err"
+	cmp "$work/native" "$work/out" || failed+=("limits: the results differ")
+	cmp <(grep registers "$work/native.err") <(grep registers "$work/err") || failed+=("limits: the attributes differ")
+	say "the same, dumped in mid-kernel and restored"
+	"${under[@]}" "${program[@]}" >"$work/out" 2>"$work/err" &
+	supervisor=$!
+	until grep -q launched "$work/err"; do sleep 0.05; done
+	sleep 2
+	"$hetckpt" dump --pid "$(cat "$work/pid")" -o "$work/full.hetsnap" || failed+=("limits: dump")
+	wait "$supervisor" || true
+	"$hetckpt" restore "$work/full.hetsnap" --device cuda >"$work/out" || failed+=("limits: restore")
+	cat "$work/out"
+	cmp "$work/native" "$work/out" || failed+=("limits: the restored program's result differs")
+	rm -f "$work/full.hetsnap"
 }
 
 for part in "${parts[@]}"; do "$part"; done

@@ -68,6 +68,15 @@ pub enum Code {
     OpenClC(OpenClProgram),
 }
 
+/// What has to have room on a multiprocessor at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Room {
+    /// Threads a block.
+    pub threads: u32,
+    /// Blocks.
+    pub blocks: u32,
+}
+
 /// A program ready to be loaded.
 #[derive(Clone, Debug)]
 pub struct LoadRequest {
@@ -283,6 +292,25 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`DeviceError::Build`].
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError>;
+
+    /// True if the registers that code takes limit how large blocks are and how many fit a multiprocessor. What probes need
+    /// can make it too many then.
+    fn has_registers(&self) -> bool {
+        false
+    }
+
+    /// True if the registers of `kernel` leave `room`.
+    fn leaves_room(&self, _kernel: &dyn LoadedKernel, _room: Room) -> bool {
+        true
+    }
+
+    /// As [`Device::load`], with so few registers that they leave `room`; what does not fit into them lies in local memory.
+    ///
+    /// # Errors
+    /// [`DeviceError::Build`], also if there is no such code.
+    fn load_leaving_room(&self, request: &LoadRequest, _room: Room) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+        self.load(request)
+    }
 
     /// Loads machine code made for this very kind of device (a fatbin or a cubin). The default has no use for any.
     ///

@@ -11,6 +11,7 @@ use hetckpt_state::queue::Place;
 
 use crate::cuda_result as cu;
 use crate::error::ServerError;
+use crate::launch::room_of;
 use crate::modules::LoadedModule;
 use crate::queues::{Event, LaunchSpec, Pending, Queues, Stream, Work};
 use crate::session::{Session, lock};
@@ -145,6 +146,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
         lock(&session.modules).unbuilt(id.module.0)
     };
     let params = Arc::from(params.as_slice());
+    let room = room_of(&*session.device, grid, block, cooperative);
     let command = Some(Command::Launch(launch));
     let kernel = Some(kernel);
     Ok(Work::Start(Arc::new(LaunchSpec {
@@ -154,6 +156,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
         block,
         dynamic_shared_bytes,
         cooperative,
+        room,
         params,
         command,
     })))

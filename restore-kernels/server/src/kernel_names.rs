@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn names_some_kernels_of_text_and_of_machine_code() {
         let ptx = b".version 8.0\n.visible .entry a(\n.param .u64 p)\n{}\n.entry b (){}\n.entry c(){}\n".to_vec();
-        assert_eq!(describe(&[ptx.clone()]), "kernels: `a`, `b`, `c`");
+        assert_eq!(describe(std::slice::from_ref(&ptx)), "kernels: `a`, `b`, `c`");
         let cubin = b"\x7fELF\0.shstrtab\0.text.saxpy\0.rela.text.saxpy\0.nv.info.saxpy\0".to_vec();
-        assert_eq!(describe(&[cubin.clone()]), "kernels: `saxpy`");
+        assert_eq!(describe(std::slice::from_ref(&cubin)), "kernels: `saxpy`");
         assert_eq!(describe(&[cubin, ptx]), "kernels: `saxpy`, `a`, `b`, …");
         assert_eq!(describe(&[b"\x7fELF\0.text.\x1b[2J\0".to_vec()]), "");
         assert_eq!(describe(&[b"nonsense".to_vec(), Vec::new()]), "");

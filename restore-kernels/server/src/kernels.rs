@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_devices::device::{Device, KernelAttributes, LoadedKernel, OpaqueKernel};
+use hetckpt_devices::device::{Device, KernelAttributes, LoadRequest, LoadedKernel, OpaqueKernel, Room};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_probes::options::Options;
 
@@ -31,7 +31,12 @@ pub struct ProbedKernel {
     pub layout: ThreadStateLayout,
     builder: Builder,
     built: Mutex<Built>,
+    roomy: Mutex<Roomy>,
 }
+
+/// Programs with fewer registers than their compiler would take, by their resume points and what they leave room for. Where
+/// there can be none, the other one, which the device then refuses to launch.
+type Roomy = HashMap<(Option<StartPoints>, Room), Arc<dyn LoadedKernel>>;
 
 /// The ordinary program under `None`; continuations by their resume points.
 type Built = HashMap<Option<StartPoints>, BuildResult<Arc<dyn LoadedKernel>>>;
@@ -50,7 +55,60 @@ impl ProbedKernel {
             layout,
             builder,
             built: Mutex::new(HashMap::new()),
+            roomy: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// True if building for `points` so that it leaves `room` would return at once.
+    #[must_use]
+    pub fn is_built_leaving(&self, points: Option<&StartPoints>, room: Room) -> bool {
+        match self.known(&lock(&self.built), points) {
+            None => false,
+            Some(Err(_)) => true,
+            Some(Ok(loaded)) => {
+                self.builder.device.leaves_room(&**loaded, room)
+                    || lock(&self.roomy).contains_key(&(points.cloned(), room))
+            }
+        }
+    }
+
+    /// As [`Self::build`]; if registers do not leave `room` for what is to be launched, and `is_wanted` says that they should,
+    /// with fewer.
+    ///
+    /// # Errors
+    /// As [`Self::build`].
+    pub fn build_leaving(
+        &self,
+        points: Option<&StartPoints>,
+        room: Room,
+        is_wanted: impl FnOnce() -> bool,
+    ) -> BuildResult<Arc<dyn LoadedKernel>> {
+        let ordinary = self.build(points)?;
+        let device = &self.builder.device;
+        if device.leaves_room(&*ordinary, room) {
+            return Ok(ordinary);
+        }
+        let key = (points.cloned(), room);
+        if let Some(known) = lock(&self.roomy).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let load = |request: LoadRequest| device.load_leaving_room(&request, room).map_err(|e| e.to_string());
+        let built = if is_wanted() {
+            self.request(points).and_then(load)
+        } else {
+            Ok(Arc::clone(&ordinary))
+        };
+        let loaded = built.unwrap_or_else(|reason| {
+            tracing::warn!(kernel = %self.kernel.name, ?room, %reason, "cannot be built with fewer registers");
+            ordinary
+        });
+        tracing::debug!(kernel = %self.kernel.name, ?room, attributes = ?loaded.attributes(), "built to leave room");
+        Ok(Arc::clone(lock(&self.roomy).entry(key).or_insert(loaded)))
+    }
+
+    fn request(&self, points: Option<&StartPoints>) -> BuildResult<LoadRequest> {
+        let start = points.map_or(Start::Whole, Start::Listed);
+        self.builder.generator.request(&self.kernel, &self.layout, start)
     }
 
     /// True if building for `points` would return at once.
@@ -68,12 +126,8 @@ impl ProbedKernel {
             return known.clone();
         }
         let started = std::time::Instant::now();
-        let start = points.map_or(Start::Whole, Start::Listed);
-        let result = self
-            .builder
-            .generator
-            .request(&self.kernel, &self.layout, start)
-            .and_then(|request| self.builder.device.load(&request).map_err(|e| e.to_string()));
+        let load = |request: LoadRequest| self.builder.device.load(&request).map_err(|e| e.to_string());
+        let result = self.request(points).and_then(load);
         let name = &self.kernel.name;
         match &result {
             Ok(_) => tracing::debug!(kernel = %name, ?points, elapsed = ?started.elapsed(), "built"),
@@ -120,6 +174,7 @@ pub struct KernelCode {
     source: Source,
     builder: Builder,
     probed: OnceLock<BuildResult<Arc<ProbedKernel>>>,
+    original: OnceLock<BuildResult<Arc<dyn LoadedKernel>>>,
 }
 
 impl KernelCode {
@@ -131,7 +186,20 @@ impl KernelCode {
             source,
             builder,
             probed: OnceLock::new(),
+            original: OnceLock::new(),
         }
+    }
+
+    /// The kernel without probes, as the program would have it: only to be asked what it needs.
+    ///
+    /// It is made from hetIR too, and not from the program's own PTX, whose whole module would have to be compiled for it.
+    fn original(&self, kernel: &Kernel) -> BuildResult<Arc<dyn LoadedKernel>> {
+        let build = || {
+            let layout = ThreadStateLayout::new(kernel);
+            let request = self.builder.generator.request(kernel, &layout, Start::Whole)?;
+            self.builder.device.load(&request).map_err(|e| e.to_string())
+        };
+        self.original.get_or_init(build).clone()
     }
 
     /// Size of the parameter buffer, or why the kernel cannot be run.
@@ -161,6 +229,33 @@ impl KernelCode {
         self.probed.get_or_init(probe).clone()
     }
 
+    /// True if [`Self::build_leaving`] would return at once.
+    #[must_use]
+    pub fn is_built_leaving(&self, room: Room) -> bool {
+        match (&self.source, self.probed.get()) {
+            (Source::HetIr(_), Some(Ok(probed))) => probed.is_built_leaving(None, room),
+            _ => self.is_built(),
+        }
+    }
+
+    /// As [`Self::build`], with registers that leave `room` if those of the original do: a probed kernel is launched wherever
+    /// the original would be.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn build_leaving(&self, room: Room) -> BuildResult<BuiltProgram> {
+        let Source::HetIr(kernel) = &self.source else {
+            return self.build();
+        };
+        let probed = self.probed(kernel)?;
+        let can_original = || {
+            let original = self.original(kernel);
+            original.is_ok_and(|original| self.builder.device.leaves_room(&*original, room))
+        };
+        let loaded = probed.build_leaving(None, room, can_original)?;
+        Ok((Some(probed), loaded))
+    }
+
     /// True if [`Self::build`] would return at once.
     #[must_use]
     pub fn is_built(&self) -> bool {
@@ -187,11 +282,14 @@ impl KernelCode {
         }
     }
 
-    /// Attributes once built.
+    /// What the kernel needs and allows, without what probes add: programs reckon with it.
     ///
     /// # Errors
     /// In words.
     pub fn attributes(&self) -> BuildResult<KernelAttributes> {
-        Ok(self.build()?.1.attributes())
+        match &self.source {
+            Source::HetIr(kernel) if self.builder.device.has_registers() => Ok(self.original(kernel)?.attributes()),
+            _ => Ok(self.build()?.1.attributes()),
+        }
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
-use hetckpt_devices::device::{Blocks, Launch, LoadedKernel, Outcome, Queue, RunningLaunch};
+use hetckpt_devices::device::{Blocks, Device, Launch, LoadedKernel, Outcome, Queue, Room, RunningLaunch};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::reply::Reply;
 
 use crate::cuda_result;
-use crate::kernels::ProbedKernel;
+use crate::kernels::{BuildResult, ProbedKernel};
 use crate::queues::{InFlight, Item, LaunchSpec, Pending, Queues, Stopped, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
@@ -65,11 +65,11 @@ fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
                 .kernel
                 .as_ref()
                 .ok_or_else(|| refuse("its module is gone".to_owned()))?;
-            let (probed, loaded) = kernel.build().map_err(refuse)?;
+            let (probed, loaded) = kernel.build_leaving(spec.room).map_err(refuse)?;
             Ok((probed, launch_of(spec, loaded, Blocks::All)))
         }
         Work::Resume(stopped) => {
-            let loaded = stopped.probed.build(stopped.points.as_ref()).map_err(refuse)?;
+            let loaded = build_stopped(stopped).map_err(refuse)?;
             let blocks = match stopped.points {
                 None => Blocks::All,
                 Some(_) => Blocks::Rest(Arc::clone(&stopped.grid)),
@@ -83,6 +83,28 @@ fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
     }
 }
 
+/// The program with which a stopped launch goes on. It has run before, so it has to.
+///
+/// # Errors
+/// In words.
+pub fn build_stopped(stopped: &Stopped) -> BuildResult<Arc<dyn LoadedKernel>> {
+    let (points, room) = (stopped.points.as_ref(), stopped.spec.room);
+    stopped.probed.build_leaving(points, room, || true)
+}
+
+/// What a launch has to have room for on a multiprocessor of `device`: one block, or of a cooperative launch its share.
+#[must_use]
+pub fn room_of(device: &dyn Device, grid: [u32; 3], block: [u32; 3], cooperative: bool) -> Room {
+    let threads = block.iter().fold(1, |product: u32, &n| product.saturating_mul(n));
+    let blocks = if cooperative && device.has_registers() {
+        let share = num_blocks(grid).div_ceil(u64::from(device.describe().num_multiprocessors.max(1)));
+        u32::try_from(share).unwrap_or(u32::MAX)
+    } else {
+        1
+    };
+    Room { threads, blocks }
+}
+
 /// Builds what the item needs; takes as long as the compiler does.
 pub fn build(item: &Item) {
     // A failure is remembered where it happened and reported by the launch.
@@ -92,9 +114,10 @@ pub fn build(item: &Item) {
                 // Whether it can be built is for its own launch to say.
                 let _ = other.build();
             }
-            spec.kernel.as_ref().and_then(|k| k.build().err())
+            let kernel = spec.kernel.as_ref();
+            kernel.and_then(|k| k.build_leaving(spec.room).err())
         }
-        Work::Resume(stopped) => stopped.probed.build(stopped.points.as_ref()).err(),
+        Work::Resume(stopped) => build_stopped(stopped).err(),
         Work::Command { .. } | Work::AwaitHostFunction(_) => None,
     };
     if let Some(reason) = failed {

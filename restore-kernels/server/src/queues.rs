@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_devices::device::{Queue, RunningLaunch};
+use hetckpt_devices::device::{Queue, Room, RunningLaunch};
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_state::queue::Place;
 
@@ -37,6 +37,8 @@ pub struct LaunchSpec {
     pub dynamic_shared_bytes: u32,
     /// All blocks resident together.
     pub cooperative: bool,
+    /// What has to have room on a multiprocessor.
+    pub room: Room,
     /// Parameter buffer.
     pub params: Arc<[u8]>,
     /// The command, to be held back again.
@@ -455,8 +457,11 @@ impl Item {
     #[must_use]
     pub fn is_built(&self) -> Option<bool> {
         match &self.work {
-            Work::Start(spec) => Some(spec.kernel.as_ref().is_none_or(|k| k.is_built())),
-            Work::Resume(stopped) => Some(stopped.probed.is_built(stopped.points.as_ref())),
+            Work::Start(spec) => Some(spec.kernel.as_ref().is_none_or(|k| k.is_built_leaving(spec.room))),
+            Work::Resume(stopped) => {
+                let (points, room) = (stopped.points.as_ref(), stopped.spec.room);
+                Some(stopped.probed.is_built_leaving(points, room))
+            }
             Work::Command { .. } | Work::AwaitHostFunction(_) => None,
         }
     }

@@ -196,6 +196,7 @@ fn items(
                     block: run.block,
                     dynamic_shared_bytes: run.dynamic_shared_bytes,
                     cooperative: run.cooperative,
+                    room: launch::room_of(&*session.device, run.grid, run.block, run.cooperative),
                     params: Arc::from(run.params.as_slice()),
                     command: None,
                 };
@@ -232,7 +233,7 @@ fn build_stopped(queues: &Queues) -> Result<(), ServerError> {
     let results: Vec<Result<(), ServerError>> = std::thread::scope(|scope| {
         let build = |stopped: &Stopped| {
             let kernel = stopped.probed.kernel.name.clone();
-            let built = stopped.probed.build(stopped.points.as_ref());
+            let built = launch::build_stopped(stopped);
             built
                 .map(drop)
                 .map_err(|reason| ServerError::Rebuild { kernel, reason })

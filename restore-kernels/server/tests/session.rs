@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hetckpt_ring::command::{Command, EventId, Rows, StreamId};
+use hetckpt_ring::command::{Command, EventId, KernelId, ModuleId, Rows, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, MAX_FDS, listen};
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
@@ -18,7 +18,7 @@ use hetckpt_server::control::{Control, SocketFile};
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
 use support::fake_device::Shared;
-use support::{Server, start, start_blind, start_with_deadline, start_without_machine_code};
+use support::{Server, start, start_blind, start_with_deadline, start_with_registers, start_without_machine_code};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
 
@@ -405,6 +405,73 @@ fn what_stops_of_its_own_accord_can_be_captured() {
 }
 
 /// The first bytes of a cubin.
+#[test]
+fn probed_kernels_are_launched_wherever_the_original_would_be() {
+    let (app, server) = start_with_registers(256, 1024);
+    app.load();
+    let out = app.malloc(4096);
+    let tight = || server.device.tight_programs.load(std::sync::atomic::Ordering::SeqCst);
+    app.count_in(DEFAULT, out, [2, 256], 3, false);
+    assert_eq!(app.words(DEFAULT, out, 2), [3; 2]);
+    assert_eq!(tight(), 0, "there was no need");
+    for _ in 0..2 {
+        app.count_in(DEFAULT, out, [2, 1024], 3, false);
+    }
+    assert_eq!(app.words(DEFAULT, out, 2), [9; 2]);
+    assert_eq!(tight(), 1, "built once");
+    // Blocks that wait for one another: three on the one multiprocessor.
+    app.count_in(DEFAULT, out, [3, 200], 1, true);
+    assert_eq!(app.words(DEFAULT, out, 3), [10, 10, 1]);
+    assert_eq!(tight(), 2);
+    // What the program is told is the original's.
+    let kernel = KernelId {
+        module: ModuleId(1),
+        index: 0,
+    };
+    let Reply::KernelAttributes(told) = app.call(Command::KernelAttributes { kernel }) else {
+        panic!()
+    };
+    assert_eq!(told.max_threads_per_block, 1024);
+    assert_eq!(app.producer.fault(), 0);
+}
+
+#[test]
+fn what_the_original_could_not_be_launched_with_is_refused() {
+    let (app, server) = start_with_registers(256, 512);
+    app.load();
+    let out = app.malloc(64);
+    app.count_in(DEFAULT, out, [1, 513], 1, false);
+    let answer = app
+        .producer
+        .call(Command::StreamSynchronize { stream: DEFAULT })
+        .unwrap();
+    assert_eq!(answer.result, 701);
+    assert_eq!(
+        server.device.tight_programs.load(std::sync::atomic::Ordering::SeqCst),
+        0
+    );
+}
+
+#[test]
+fn a_stopped_launch_goes_on_with_blocks_as_large_as_they_were() {
+    let (app, server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    app.count_in(DEFAULT, out, [2, 1024], 300, false);
+    server.wait_additions(20);
+    server.pause();
+    let dir = tempfile::tempdir().unwrap();
+    server.capture(dir.path());
+    drop(server);
+    // Where continuations take more registers than the program that was captured.
+    let server = Server::restore_on(dir.path(), &app, Shared::with_registers(64, 0));
+    assert_eq!(app.words(DEFAULT, out, 2), [300; 2]);
+    assert_eq!(
+        server.device.tight_programs.load(std::sync::atomic::Ordering::SeqCst),
+        1
+    );
+}
+
 const MACHINE_CODE: &[u8] = b"\x7fELF and so on";
 
 /// A fat binary of these entries: kind (1 PTX, 2 machine code), compute capability, flags and content.

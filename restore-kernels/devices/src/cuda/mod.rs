@@ -11,6 +11,7 @@ mod module;
 mod opaque;
 mod pausing;
 mod queue;
+mod registers;
 mod shared_base;
 mod transfer;
 
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, OpaqueModule, Queue};
+use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, OpaqueModule, Queue, Room};
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
 use driver::DriverError;
@@ -27,6 +28,7 @@ use memory::Memory;
 use module::{Builder, LoadedCuda};
 use pausing::Pausing;
 use queue::CudaQueue;
+use registers::Multiprocessor;
 use transfer::Transfers;
 
 pub use library::DRIVER_VARIABLE;
@@ -34,6 +36,8 @@ pub use library::DRIVER_VARIABLE;
 /// Numbers of device attributes (`CUdevice_attribute`) that are looked at here.
 mod attribute {
     pub const MAX_THREADS_PER_BLOCK: u32 = 1;
+    pub const MAX_THREADS_PER_MULTIPROCESSOR: u32 = 39;
+    pub const MAX_REGISTERS_PER_MULTIPROCESSOR: u32 = 82;
     pub const NUM_MULTIPROCESSORS: u32 = 16;
     pub const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
     pub const COMPUTE_CAPABILITY_MINOR: u32 = 76;
@@ -60,6 +64,7 @@ struct Limits {
     max_threads_per_block: u32,
     max_shared_bytes: u32,
     num_multiprocessors: u32,
+    multiprocessor: Multiprocessor,
 }
 
 /// What the device's queues and launches share.
@@ -185,6 +190,10 @@ impl CudaDevice {
                 max_threads_per_block: description.max_threads_per_block,
                 max_shared_bytes: description.max_shared_bytes,
                 num_multiprocessors: description.num_multiprocessors,
+                multiprocessor: Multiprocessor {
+                    registers: get(attribute::MAX_REGISTERS_PER_MULTIPROCESSOR).cast_unsigned(),
+                    threads: get(attribute::MAX_THREADS_PER_MULTIPROCESSOR).cast_unsigned(),
+                },
             },
             transfers,
             memory: Memory::default(),
@@ -320,6 +329,35 @@ impl Device for CudaDevice {
         };
         self.inner.context.enter()?;
         Ok(Arc::new(LoadedCuda(Arc::new(self.builder.load(request, ptx)?))))
+    }
+
+    fn has_registers(&self) -> bool {
+        true
+    }
+
+    fn leaves_room(&self, kernel: &dyn LoadedKernel, room: Room) -> bool {
+        let attributes = kernel.attributes();
+        let most = self.inner.limits.multiprocessor.most(room);
+        room.threads <= attributes.max_threads_per_block && attributes.num_registers <= most
+    }
+
+    fn load_leaving_room(&self, request: &LoadRequest, room: Room) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+        let fault = |log: String| DeviceError::Build {
+            kernel: request.name.clone(),
+            device: self.description.id.clone(),
+            log,
+        };
+        let Code::Ptx(ptx) = &request.code else {
+            return Err(fault("a CUDA device takes PTX".into()));
+        };
+        self.inner.context.enter()?;
+        let most = self.inner.limits.multiprocessor.most(room);
+        let kernel = LoadedCuda(Arc::new(self.builder.load_with(request, ptx, most)?));
+        if !self.leaves_room(&kernel, room) {
+            let taken = kernel.attributes().num_registers;
+            return Err(fault(format!("it takes {taken} registers where there are {most}")));
+        }
+        Ok(Arc::new(kernel))
     }
 
     fn load_opaque(&self, image: &[u8]) -> Result<OpaqueModule, DeviceError> {

@@ -82,29 +82,46 @@ pub(super) struct Builder {
 
 impl Builder {
     pub fn load(&self, request: &LoadRequest, ptx: &str) -> Result<CudaKernel, DeviceError> {
+        let mut built = self.build(request, ptx, None)?;
+        if let Some(fewer) = fewer_registers(built.2.num_registers)
+            && let Ok(tight) = self.build(request, ptx, Some(fewer))
+            && tight.2.local_bytes <= built.2.local_bytes
+        {
+            built = tight;
+        }
+        Ok(CudaKernel::new(request, ptx, built))
+    }
+
+    /// As [`Self::load`], with `registers` at most.
+    pub fn load_with(&self, request: &LoadRequest, ptx: &str, registers: u32) -> Result<CudaKernel, DeviceError> {
+        Ok(CudaKernel::new(
+            request,
+            ptx,
+            self.build(request, ptx, Some(registers))?,
+        ))
+    }
+
+    fn build(&self, request: &LoadRequest, ptx: &str, max_registers: Option<u32>) -> Result<BuiltModule, DeviceError> {
         let fault = |log: String| DeviceError::Build {
             kernel: request.name.clone(),
             device: self.device.clone(),
             log,
         };
         let name = CString::new(request.name.as_str()).map_err(|e| fault(e.to_string()))?;
-        let build = |max_registers| {
-            let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
-            let loaded = driver::cuModuleLoadDataEx(ptx, max_registers);
-            let module = Module(loaded.map_err(|(e, log)| if log.is_empty() { refused(e) } else { fault(log) })?);
-            let function = driver::cuModuleGetFunction(module.0, &name).map_err(refused)?;
-            let attributes = attributes(function, request).map_err(refused)?;
-            Ok::<_, DeviceError>((module, function, attributes))
-        };
-        let mut built = build(None)?;
-        if let Some(fewer) = fewer_registers(built.2.num_registers)
-            && let Ok(tight) = build(Some(fewer))
-            && tight.2.local_bytes <= built.2.local_bytes
-        {
-            built = tight;
-        }
-        let (module, function, attributes) = built;
-        Ok(CudaKernel {
+        let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
+        let loaded = driver::cuModuleLoadDataEx(ptx, max_registers);
+        let module = Module(loaded.map_err(|(e, log)| if log.is_empty() { refused(e) } else { fault(log) })?);
+        let function = driver::cuModuleGetFunction(module.0, &name).map_err(refused)?;
+        let attributes = attributes(function, request).map_err(refused)?;
+        Ok((module, function, attributes))
+    }
+}
+
+type BuiltModule = (Module, CUfunction, KernelAttributes);
+
+impl CudaKernel {
+    fn new(request: &LoadRequest, ptx: &str, (module, function, attributes): BuiltModule) -> Self {
+        Self {
             attributes,
             is_block_list: ptx.starts_with(BLOCK_LIST_MARK),
             columns: crate::control::register_columns(&request.layout),
@@ -115,7 +132,7 @@ impl Builder {
                 ..request.clone()
             },
             _module: module,
-        })
+        }
     }
 }
 

@@ -32,6 +32,10 @@ pub struct Shared {
     driver: Mutex<()>,
     /// Threads that a block may have; 0: as many as anywhere.
     max_threads: u32,
+    /// Threads that a block of a probed and of an original kernel may have for want of registers; 0: as many as anywhere.
+    registers_for: (u32, u32),
+    /// Programs built with fewer registers.
+    pub tight_programs: AtomicU64,
     /// It takes no machine code.
     needs_ptx: bool,
     /// Additions made, for tests that wait for progress.
@@ -67,6 +71,14 @@ impl Shared {
     pub fn narrow(max_threads: u32) -> Self {
         Self {
             max_threads,
+            ..Self::default()
+        }
+    }
+
+    /// One on which probes cost registers, so that blocks can have only so many threads: probed and original.
+    pub fn with_registers(probed: u32, original: u32) -> Self {
+        Self {
+            registers_for: (probed, original),
             ..Self::default()
         }
     }
@@ -132,12 +144,14 @@ struct Loaded {
     bytes_per_thread: usize,
     /// Machine code: no pause reaches it.
     is_opaque: bool,
+    /// Threads that its registers leave room for.
+    max_threads: u32,
 }
 
 impl LoadedKernel for Loaded {
     fn attributes(&self) -> KernelAttributes {
         KernelAttributes {
-            max_threads_per_block: 1024,
+            max_threads_per_block: self.max_threads,
             ..KernelAttributes::default()
         }
     }
@@ -184,6 +198,16 @@ impl Queue for FakeQueue {
         })
     }
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        let (threads, max) = (
+            launch.block.iter().product::<u32>(),
+            launch.kernel.attributes().max_threads_per_block,
+        );
+        if threads > max {
+            return Err(DeviceError::Launch {
+                kernel: "count".to_owned(),
+                reason: format!("{threads} threads; registers are enough for {max}"),
+            });
+        }
         let running = Running {
             outcome: Mutex::new(None),
             done: AtomicBool::new(false),
@@ -327,6 +351,17 @@ impl Device for FakeDevice {
             running = self.0.ended.wait(running).unwrap();
         }
         drop(running);
+        let or_all = |threads| if threads == 0 { 1024 } else { threads };
+        if request.layout.live.is_empty() {
+            // The original, which nobody launches.
+            return Ok(Arc::new(Loaded {
+                point: 0,
+                counter: 0,
+                bytes_per_thread: 0,
+                is_opaque: true,
+                max_threads: or_all(self.0.registers_for.1),
+            }));
+        }
         // A 32-bit register that is live at the first resume point after the entry: the last column of that width.
         let live = request.layout.live_at(ResumePointId(1));
         let columns = live.iter().filter_map(|r: RegId| request.layout.column(r));
@@ -339,6 +374,22 @@ impl Device for FakeDevice {
             counter: counter as usize,
             bytes_per_thread: request.layout.bytes_per_thread as usize,
             is_opaque: false,
+            max_threads: or_all(self.0.registers_for.0),
+        }))
+    }
+    fn has_registers(&self) -> bool {
+        self.0.registers_for != (0, 0)
+    }
+    fn leaves_room(&self, kernel: &dyn LoadedKernel, room: Room) -> bool {
+        room.threads * room.blocks <= kernel.attributes().max_threads_per_block
+    }
+    fn load_leaving_room(&self, request: &LoadRequest, room: Room) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
+        self.0.tight_programs.fetch_add(1, Ordering::SeqCst);
+        let loaded = self.load(request)?;
+        let loaded = loaded.as_any().downcast_ref::<Loaded>().unwrap();
+        Ok(Arc::new(Loaded {
+            max_threads: room.threads * room.blocks,
+            ..*loaded
         }))
     }
     fn load_opaque(&self, _: &[u8]) -> Result<OpaqueModule, DeviceError> {
@@ -350,6 +401,7 @@ impl Device for FakeDevice {
             counter: 0,
             bytes_per_thread: 0,
             is_opaque: true,
+            max_threads: 1024,
         };
         let params = vec![(0, 8), (8, 4)];
         let kernel = OpaqueKernel {

@@ -130,6 +130,11 @@ pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
     start_on(Shared::new(false), pause_deadline)
 }
 
+/// A server whose device has registers for blocks of so many threads, of a probed and of an original kernel.
+pub fn start_with_registers(probed: u32, original: u32) -> (App, Server) {
+    start_on(Shared::with_registers(probed, original), Duration::from_secs(60))
+}
+
 /// A server whose device runs only what has PTX.
 pub fn start_without_machine_code() -> (App, Server) {
     start_on(Shared::without_machine_code(), Duration::from_secs(60))
@@ -227,6 +232,11 @@ impl App {
     }
 
     pub fn count(&self, stream: StreamId, out: u64, blocks: u32, times: u32) {
+        self.count_in(stream, out, [blocks, 2], times, false);
+    }
+
+    /// Launches a grid of blocks and threads a block.
+    pub fn count_in(&self, stream: StreamId, out: u64, [blocks, threads]: [u32; 2], times: u32, cooperative: bool) {
         let mut params = out.to_le_bytes().to_vec();
         params.extend_from_slice(&times.to_le_bytes());
         self.send(Command::Launch(LaunchCommand {
@@ -236,9 +246,9 @@ impl App {
                 index: 0,
             },
             grid: [blocks, 1, 1],
-            block: [2, 1, 1],
+            block: [threads, 1, 1],
             dynamic_shared_bytes: 0,
-            cooperative: false,
+            cooperative,
             params,
         }));
     }
