@@ -14,7 +14,7 @@ use hetckpt_ring::version::PROTOCOL_VERSION;
 use hetckpt_state::codec::{self, CodecError};
 use hetckpt_state::names::{memory_file, state_file};
 use hetckpt_state::process::ProcessState;
-use hetckpt_state::queue::{StreamState, Work as StateWork};
+use hetckpt_state::queue::{Work as StateWork, WorkItem};
 
 use crate::capture::of_chunk_error;
 use crate::choose_device::Chosen;
@@ -27,7 +27,7 @@ use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, W
 use crate::session::{Session, lock};
 use crate::start_points::StartPoints;
 use crate::state_files::{MAX_FILE_BYTES, StateFiles};
-use crate::thread_state::grid_from_state;
+use crate::thread_state::{grid_from_state, memory_bytes};
 
 fn damaged(what: impl ToString) -> ServerError {
     ServerError::Damaged(what.to_string())
@@ -70,11 +70,11 @@ pub fn read_state(files: &StateFiles) -> Result<ProcessState, ServerError> {
 ///
 /// # Errors
 /// Any [`ServerError`]: nothing has touched the application.
-pub fn restore(files: &StateFiles, state: &ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
+pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
     let started = Instant::now();
     let virtual_device = crate::virtual_device::from_state(&state.virtual_device);
     let session = Session::new(files.pid(), chosen.device, chosen.generator, virtual_device);
-    fill_memory(files, &session, state)?;
+    fill_memory(files, &session, &state)?;
     let memory_at = started.elapsed();
     {
         let mut modules = lock(&session.modules);
@@ -86,7 +86,7 @@ pub fn restore(files: &StateFiles, state: &ProcessState, chosen: Chosen) -> Resu
             modules.add_data(part.module, part.part, &part.bytes);
         }
     }
-    let queues = rebuild_queues(&session, state)?;
+    let queues = rebuild_queues(&session, &mut state)?;
     build_stopped(&queues)?;
     check_stopped(&session, &queues)?;
     *lock(&session.queues) = queues;
@@ -121,18 +121,57 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
     .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))
 }
 
-fn rebuild_queues(session: &Session, state: &ProcessState) -> Result<Queues, ServerError> {
+/// Memory that can be had without taking it from others.
+fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_end_matches("kB").trim().parse::<u64>().ok()
+    };
+    // Where the system does not tell, it is tried.
+    let available = kib("MemAvailable:").map(|n| n.saturating_add(kib("SwapFree:").unwrap_or(0)));
+    available.map_or(u64::MAX, |n| n.saturating_mul(1024))
+}
+
+/// Makes sure that what the blocks of stopped launches grow to has room, before any of them does.
+fn ensure_room(
+    pid: u32,
+    state: &ProcessState,
+    kernels: &[Arc<ProbedKernel>],
+    available_bytes: u64,
+) -> Result<(), ServerError> {
+    let work = state.streams.iter().flat_map(|stream| &stream.work);
+    let runs = work.filter_map(|item| match &item.work {
+        StateWork::Resume { run, .. } => Some(run),
+        _ => None,
+    });
+    let needed_bytes = runs.fold(0u64, |sum, run| {
+        let probed = kernels.get(usize::try_from(run.probed_kernel).unwrap_or(usize::MAX));
+        sum.saturating_add(probed.map_or(0, |p| memory_bytes(run, &p.kernel, &p.layout)))
+    });
+    if needed_bytes <= available_bytes {
+        return Ok(());
+    }
+    let text = format!("stopped blocks take {needed_bytes} bytes of memory, of which {available_bytes} are available");
+    Err(ServerError::File {
+        path: state_file(pid).into(),
+        source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, text),
+    })
+}
+
+fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues, ServerError> {
     let mut kernels = Vec::new();
     for stored in &state.probed_kernels {
         let kernel =
             hetckpt_ir::text::parse::kernel(&stored.text).map_err(|e| damaged(format!("{}: {e}", stored.name)))?;
         kernels.push(Arc::new(ProbedKernel::new(kernel, session.builder.clone())));
     }
+    ensure_room(session.app_pid, state, &kernels, available_memory())?;
     let mut queues = Queues::new(Duration::from_nanos(state.clock_ns));
     queues.is_paused = true;
     queues.fault = state.fault;
     queues.host_functions_done = state.host_functions_done.iter().copied().collect();
-    for stored in &state.streams {
+    for stored in std::mem::take(&mut state.streams) {
         let mut stream = Stream::new(stored.non_blocking, stored.priority);
         stream.is_destroyed = stored.is_destroyed;
         stream.submitted = stored.submitted;
@@ -140,8 +179,9 @@ fn rebuild_queues(session: &Session, state: &ProcessState) -> Result<Queues, Ser
         if stored.submitted.checked_sub(stored.completed) != Some(stored.work.len() as u64) {
             return Err(damaged(format!("stream {} has lost work", stored.id)));
         }
-        stream.queue = items(session, state, stored, &kernels)?.into();
-        queues.streams.insert(stored.id, stream);
+        let id = stored.id;
+        stream.queue = items(session, state, stored.work, &kernels)?.into();
+        queues.streams.insert(id, stream);
     }
     for p in &state.pending {
         let envelope = Envelope::decode(&p.command).map_err(damaged)?;
@@ -164,27 +204,27 @@ fn rebuild_queues(session: &Session, state: &ProcessState) -> Result<Queues, Ser
 fn items(
     session: &Session,
     state: &ProcessState,
-    stored: &StreamState,
+    work: Vec<WorkItem>,
     kernels: &[Arc<ProbedKernel>],
 ) -> Result<Vec<Item>, ServerError> {
-    let item = |stored: &hetckpt_state::queue::WorkItem| {
-        let (work, reply) = match &stored.work {
+    let item = |stored: WorkItem| {
+        let (work, reply) = match stored.work {
             StateWork::Command { envelope, data } => {
-                let Envelope { reply, command } = Envelope::decode(envelope).map_err(damaged)?;
+                let Envelope { reply, command } = Envelope::decode(&envelope).map_err(damaged)?;
                 if matches!(command, Command::Launch(_)) && data.is_some() {
                     return Err(damaged("a launch with data"));
                 }
-                let work = work_of(session, command, data.clone())
+                let work = work_of(session, command, data)
                     .map_err(|result| damaged(format!("a launch that cannot be made (CUresult {result})")))?;
                 (work, reply)
             }
-            StateWork::Resume { run, reply } => {
+            StateWork::Resume { mut run, reply } => {
                 let at = usize::try_from(run.probed_kernel).unwrap_or(usize::MAX);
                 let (Some(probed), Some(text)) = (kernels.get(at), state.probed_kernels.get(at)) else {
                     return Err(damaged("a launch without a kernel"));
                 };
-                let grid =
-                    grid_from_state(run, &probed.kernel, &probed.layout, &text.resume_points).map_err(damaged)?;
+                let grid = grid_from_state(&mut run, &probed.kernel, &probed.layout, &text.resume_points);
+                let grid = grid.map_err(damaged)?;
                 if run.params.len() < usize::try_from(probed.kernel.param_bytes()).unwrap_or(usize::MAX) {
                     return Err(damaged("a launch with too few parameters"));
                 }
@@ -208,15 +248,15 @@ fn items(
                 };
                 (Work::Resume(stopped), reply.map(SlotId))
             }
-            StateWork::AwaitHostFunction(id) => (Work::AwaitHostFunction(*id), None),
+            StateWork::AwaitHostFunction(id) => (Work::AwaitHostFunction(id), None),
         };
         Ok(Item {
             work,
-            after: stored.after.clone(),
+            after: stored.after,
             reply,
         })
     };
-    stored.work.iter().map(item).collect()
+    work.into_iter().map(item).collect()
 }
 
 /// Builds the continuations of all stopped launches, at once on several threads.

@@ -96,7 +96,7 @@ fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerErr
     let path = socket_path(&runtime, options.pid);
     let rebuild = || {
         rights::reduce(false)?;
-        restore(&files, &read_state(&files)?, choose(options.device)?)
+        restore(&files, read_state(&files)?, choose(options.device)?)
     };
     let Some(user) = run_as::other_user(files.server_user()?) else {
         let session = rebuild()?;

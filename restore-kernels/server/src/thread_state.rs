@@ -127,12 +127,27 @@ fn ranges(threads: &[u32]) -> Vec<(u32, u32)> {
     ranges
 }
 
+/// Memory that the blocks of a stopped launch take as devices take them: columns have room for all threads of a block, also
+/// for those that have finished, of which the state has nothing.
+#[must_use]
+pub fn memory_bytes(run: &KernelRun, kernel: &Kernel, layout: &ThreadStateLayout) -> u64 {
+    let Some(shape) = BlockShape::new(kernel, run.block, run.dynamic_shared_bytes) else {
+        return 0;
+    };
+    let a_thread = size_of::<u32>() as u64 + u64::from(layout.bytes_per_thread);
+    let a_block = size_of::<PausedBlock>() as u64
+        + u64::from(shape.num_threads) * a_thread
+        + shape.shared_bytes
+        + shape.local_bytes;
+    a_block.saturating_mul(run.stopped.len() as u64)
+}
+
 /// A stopped block as devices take it.
 ///
 /// # Errors
 /// [`MisfitError`].
 pub fn from_state(
-    block: &StoppedBlock,
+    block: StoppedBlock,
     layout: &ThreadStateLayout,
     points: &[ResumePointRegisters],
     shape: BlockShape,
@@ -186,17 +201,17 @@ pub fn from_state(
         block: block.block,
         resume_points,
         registers,
-        shared: block.shared.clone(),
-        local: block.local.clone(),
+        shared: block.shared,
+        local: block.local,
     })
 }
 
-/// What is left of a launch, as devices take it.
+/// What is left of a launch, as devices take it; its blocks are taken out of `run`, so that they are there only once.
 ///
 /// # Errors
 /// [`MisfitError`].
 pub fn grid_from_state(
-    run: &KernelRun,
+    run: &mut KernelRun,
     kernel: &Kernel,
     layout: &ThreadStateLayout,
     points: &[ResumePointRegisters],
@@ -211,8 +226,9 @@ pub fn grid_from_state(
     let shape = BlockShape::new(kernel, run.block, run.dynamic_shared_bytes).ok_or(MisfitError::Size(0))?;
     let num_blocks = run.num_blocks();
     let mut next = 0;
-    let mut paused = Vec::with_capacity(run.stopped.len());
-    for block in &run.stopped {
+    let stopped = std::mem::take(&mut run.stopped);
+    let mut paused = Vec::with_capacity(stopped.len());
+    for block in stopped {
         if block.block < next || block.block >= num_blocks {
             return Err(MisfitError::Block(block.block));
         }
@@ -282,7 +298,30 @@ mod tests {
         assert_eq!(state.groups.len(), 2);
         assert_eq!(state.groups[1].threads, [(0, 2), (4, 5)]);
         let shape = BlockShape::new(&kernel, [6, 1, 1], 0).unwrap();
-        assert_eq!(from_state(&state, &layout, &points, shape), Ok(block));
+        assert_eq!(from_state(state, &layout, &points, shape), Ok(block));
+    }
+
+    #[test]
+    fn memory_of_blocks_is_known_before_they_are_made() {
+        let (kernel, layout, points) = kernel();
+        let state = to_state(&block(&layout, &points), &layout, &points);
+        let mut run = KernelRun {
+            probed_kernel: 0,
+            grid: [5, 1, 1],
+            block: [6, 1, 1],
+            dynamic_shared_bytes: 0,
+            cooperative: false,
+            params: vec![],
+            stopped: vec![state],
+            not_started: vec![(3, 5)],
+            in_step: false,
+        };
+        let expected = memory_bytes(&run, &kernel, &layout);
+        let grid = grid_from_state(&mut run, &kernel, &layout, &points).unwrap();
+        let block = &grid.paused[0];
+        let taken = size_of::<PausedBlock>() + 4 * block.resume_points.len() + block.registers.len();
+        assert_eq!(expected, taken as u64);
+        assert!(run.stopped.is_empty(), "there only once");
     }
 
     #[test]
@@ -293,7 +332,7 @@ mod tests {
         let refused = |change: fn(&mut StoppedBlock)| {
             let mut changed = state.clone();
             change(&mut changed);
-            from_state(&changed, &layout, &points, shape).unwrap_err()
+            from_state(changed, &layout, &points, shape).unwrap_err()
         };
         assert_eq!(refused(|b| b.groups[1].threads[1].1 = 7), MisfitError::Threads(2));
         assert_eq!(refused(|b| b.groups[1].threads[1] = (1, 2)), MisfitError::Threads(2));

@@ -16,6 +16,8 @@ use hetckpt_ring::reply::Reply;
 use hetckpt_ring::runtime_dir::socket_path;
 use hetckpt_server::control::{Control, SocketFile};
 use hetckpt_state::names::description_file;
+use hetckpt_state::process::ProcessState;
+use hetckpt_state::queue::Work;
 use hetckpt_state::summary::Description;
 use support::fake_device::Shared;
 use support::{Server, start, start_blind, start_with_deadline, start_with_registers, start_without_machine_code};
@@ -469,6 +471,37 @@ fn a_stopped_launch_goes_on_with_blocks_as_large_as_they_were() {
     assert_eq!(
         server.device.tight_programs.load(std::sync::atomic::Ordering::SeqCst),
         1
+    );
+}
+
+#[test]
+fn stopped_blocks_that_memory_cannot_hold_are_refused_before_they_are_made() {
+    let (app, server) = start();
+    app.load();
+    let out = app.malloc(4096);
+    app.count(DEFAULT, out, 2, 300);
+    server.wait_additions(20);
+    server.pause();
+    let dir = tempfile::tempdir().unwrap();
+    server.capture(dir.path());
+    drop(server);
+    // A little of a state can stand for a lot of memory.
+    let swell = |state: &mut ProcessState| {
+        let work = state.streams.iter_mut().flat_map(|stream| &mut stream.work);
+        for item in work {
+            if let Work::Resume { run, .. } = &mut item.work {
+                run.dynamic_shared_bytes = u32::MAX;
+                run.stopped = vec![run.stopped[0].clone(); 4096];
+            }
+        }
+    };
+    let refused = Server::rebuild_from(dir.path(), Shared::new(false), swell)
+        .err()
+        .unwrap();
+    let text = refused.to_string();
+    assert!(
+        text.contains("bytes of memory") && text.contains("are available"),
+        "{text}"
     );
 }
 

@@ -25,6 +25,7 @@ use hetckpt_server::generate::Generator;
 use hetckpt_server::session::Session;
 use hetckpt_server::state_files::StateFiles;
 use hetckpt_server::{capture, pause, reader, restore, virtual_device};
+use hetckpt_state::process::ProcessState;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 const PID: u32 = 4242;
@@ -101,10 +102,20 @@ impl Server {
 
     /// A server from the files in `dir` that waits for its application.
     pub fn rebuild(dir: &Path, shared: Shared) -> Result<Self, ServerError> {
+        Self::rebuild_from(dir, shared, |_| {})
+    }
+
+    /// The same from a state that has been changed.
+    pub fn rebuild_from(
+        dir: &Path,
+        shared: Shared,
+        change: impl FnOnce(&mut ProcessState),
+    ) -> Result<Self, ServerError> {
         let files = StateFiles::open(dir, PID)?;
-        let state = restore::read_state(&files)?;
+        let mut state = restore::read_state(&files)?;
+        change(&mut state);
         let (chosen, device) = chosen(shared);
-        let session = restore::restore(&files, &state, chosen)?;
+        let session = restore::restore(&files, state, chosen)?;
         Ok(Self { session, device })
     }
 
