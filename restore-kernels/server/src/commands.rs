@@ -431,7 +431,9 @@ fn module_describe(session: &Session, reply: Option<SlotId>, module: u64, offset
 
 fn kernel_attributes(session: &Session, reply: Option<SlotId>, module: u64, index: u32) {
     let kernel = lock(&session.modules).kernel(module, index);
-    let (result, body) = match kernel.map(|k| k.attributes()) {
+    let is_running = || lock(&session.queues).streams.values().any(|s| !s.in_flight.is_empty());
+    let may_load = session.device.loads_while_running() || !is_running();
+    let (result, body) = match kernel.map(|k| k.attributes(may_load)) {
         None => (cu::INVALID_HANDLE, Reply::Nothing),
         Some(Err(_)) => (cu::NOT_SUPPORTED, Reply::Nothing),
         Some(Ok(a)) => {

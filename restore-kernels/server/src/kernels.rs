@@ -282,13 +282,20 @@ impl KernelCode {
         }
     }
 
-    /// What the kernel needs and allows, without what probes add: programs reckon with it.
+    /// What the kernel needs and allows, without what probes add: programs reckon with it. Where the original cannot be loaded
+    /// now (`may_load`), because that would wait for a running kernel, which perhaps waits for the program, it is what the
+    /// probed one needs, if that is loaded.
     ///
     /// # Errors
     /// In words.
-    pub fn attributes(&self) -> BuildResult<KernelAttributes> {
+    pub fn attributes(&self, may_load: bool) -> BuildResult<KernelAttributes> {
         match &self.source {
-            Source::HetIr(kernel) if self.builder.device.has_registers() => Ok(self.original(kernel)?.attributes()),
+            Source::HetIr(kernel)
+                if self.builder.device.has_registers()
+                    && (may_load || self.original.get().is_some() || !self.is_built()) =>
+            {
+                Ok(self.original(kernel)?.attributes())
+            }
             _ => Ok(self.build()?.1.attributes()),
         }
     }

@@ -20,7 +20,10 @@ use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::Work;
 use hetckpt_state::summary::Description;
 use support::fake_device::Shared;
-use support::{Server, start, start_blind, start_with_deadline, start_with_registers, start_without_machine_code};
+use support::{
+    Server, start, start_blind, start_with_deadline, start_with_registers, start_with_registers_loading_alone,
+    start_without_machine_code,
+};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
 
@@ -435,6 +438,31 @@ fn probed_kernels_are_launched_wherever_the_original_would_be() {
     };
     assert_eq!(told.max_threads_per_block, 1024);
     assert_eq!(app.producer.fault(), 0);
+}
+
+#[test]
+fn attributes_are_told_while_a_kernel_runs() {
+    let (app, server) = start_with_registers_loading_alone(256, 1024);
+    app.load();
+    let out = app.malloc(64);
+    app.count(DEFAULT, out, 1, 5000);
+    server.wait_additions(1);
+    let threads = || {
+        let kernel = KernelId {
+            module: ModuleId(1),
+            index: 0,
+        };
+        match app.call(Command::KernelAttributes { kernel }) {
+            Reply::KernelAttributes(told) => told.max_threads_per_block,
+            other => panic!("{other:?}"),
+        }
+    };
+    // The original cannot be loaded now, and the kernel may wait for the program.
+    assert_eq!(threads(), 256);
+    let so_far = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(so_far < 5000, "{so_far}");
+    assert_eq!(app.words(DEFAULT, out, 1), [5000]);
+    assert_eq!(threads(), 1024);
 }
 
 #[test]

@@ -83,6 +83,14 @@ impl Shared {
         }
     }
 
+    /// The same, whose driver loads no code while kernels run.
+    pub fn with_registers_loading_alone(probed: u32, original: u32) -> Self {
+        Self {
+            loads_alone: true,
+            ..Self::with_registers(probed, original)
+        }
+    }
+
     /// One that runs only what has PTX.
     pub fn without_machine_code() -> Self {
         Self {

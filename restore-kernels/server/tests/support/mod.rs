@@ -146,6 +146,12 @@ pub fn start_with_registers(probed: u32, original: u32) -> (App, Server) {
     start_on(Shared::with_registers(probed, original), Duration::from_secs(60))
 }
 
+/// The same, where code is loaded only while nothing runs.
+pub fn start_with_registers_loading_alone(probed: u32, original: u32) -> (App, Server) {
+    let shared = Shared::with_registers_loading_alone(probed, original);
+    start_on(shared, Duration::from_secs(60))
+}
+
 /// A server whose device runs only what has PTX.
 pub fn start_without_machine_code() -> (App, Server) {
     start_on(Shared::without_machine_code(), Duration::from_secs(60))
