@@ -1,8 +1,11 @@
 //! The manifest: the archive's first member, JSON, readable without this program.
 
+use hetckpt_state::bounded;
+use hetckpt_state::summary::{Description, DescriptionError};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use crate::limits::MAX_PATH_BYTES;
+use crate::limits::{MAX_MEMBERS, MAX_PATH_BYTES, MAX_STDIO, MAX_TEXT_BYTES, MAX_WORD_BYTES, MAX_WORDS};
 use crate::member::is_safe_name;
 
 /// Name of the manifest's member.
@@ -18,31 +21,77 @@ pub const FORMAT_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Always [`FORMAT`].
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub format: String,
     /// Version of the format; a reader refuses a greater one.
     pub format_version: u32,
     /// Version of the program that wrote it.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub written_by: String,
     /// Process that was dumped, as seen in its own pid namespace; the root of the tree.
     pub root_pid: i32,
     /// Command line of the root process.
+    #[serde(deserialize_with = "bounded::texts::<_, MAX_WORDS, MAX_WORD_BYTES>")]
     pub command: Vec<String>,
     /// Version of the CRIU that made the process images.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub criu_version: String,
     /// Seconds from the Unix epoch.
     pub created_unix: u64,
     /// One entry for each process with device state: what its device server said of it.
-    pub processes: Vec<serde_json::Value>,
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>")]
+    pub processes: Vec<DescriptionText>,
     /// What stdin, stdout and stderr of the root process were open on (`/proc/PID/fd/N` targets).
+    #[serde(deserialize_with = "bounded::texts::<_, MAX_STDIO, MAX_TEXT_BYTES>")]
     pub stdio: Vec<String>,
     /// Files of the node that the archive carries, for nodes that lack them. Archives of earlier versions have none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>"
+    )]
     pub files: Vec<CarriedFile>,
     /// What the processes' clocks showed, where CRIU has not written that into its images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
     /// All members but the manifest and its hash, in the order they are stored.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>")]
     pub members: Vec<MemberEntry>,
+}
+
+/// The description of a process's device state, as the text that it is: another version may say something else.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DescriptionText(Box<RawValue>);
+
+impl DescriptionText {
+    /// Takes a text that is JSON, whatever it says.
+    ///
+    /// # Errors
+    /// If it is no JSON.
+    pub fn new(text: String) -> serde_json::Result<Self> {
+        RawValue::from_string(text).map(Self)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// What it says.
+    ///
+    /// # Errors
+    /// [`DescriptionError`].
+    pub fn parse(&self) -> Result<Description, DescriptionError> {
+        Description::parse(self.text().as_bytes())
+    }
+}
+
+impl PartialEq for DescriptionText {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
 }
 
 /// Clocks that count from the machine's start, or from what stands for that in the processes' time namespace, nanoseconds.
@@ -58,14 +107,17 @@ pub struct Clocks {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedFile {
     /// Where it was: an absolute path.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub path: String,
     /// Its member, whose bytes are one zstd frame.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub member: String,
     /// Its size, bytes.
     pub size_bytes: u64,
     /// Its kind and permissions (`st_mode`).
     pub mode: u32,
     /// BLAKE3 hash of its content, in hexadecimal.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub blake3: String,
 }
 
@@ -91,6 +143,7 @@ pub fn is_plain_path(path: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberEntry {
     /// Name in the tar.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub name: String,
     /// Bytes as stored.
     pub stored_bytes: u64,
@@ -99,6 +152,7 @@ pub struct MemberEntry {
     /// How it is stored.
     pub encoding: Encoding,
     /// BLAKE3 hash of the stored bytes, in hexadecimal.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub blake3: String,
 }
 

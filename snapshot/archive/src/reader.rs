@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::carried::CarriedError;
 use crate::error::ArchiveError;
-use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
-use crate::manifest::{
-    CarriedFile, Encoding, FORMAT, FORMAT_VERSION, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry,
-};
+use crate::limits::MAX_MANIFEST_BYTES;
+use crate::manifest::{CarriedFile, Encoding, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
 use crate::member::{HashingReader, HashingWriter, Pieces, TAR_BLOCK, is_safe_name};
+use crate::opening::Opening;
 use crate::room;
 use crate::unpack::{UnpackError, Unpacker};
 
@@ -55,6 +54,9 @@ impl Archive {
         }
         if manifest_size > MAX_MANIFEST_BYTES {
             return Err(reader.damaged("the manifest is too large"));
+        }
+        if manifest_size > size {
+            return Err(reader.damaged("it is truncated"));
         }
         let text = reader.bytes(TAR_BLOCK, manifest_size)?;
         let manifest = reader.parse_manifest(&text)?;
@@ -273,7 +275,8 @@ impl Archive {
     /// Returns the number of raw bytes.
     ///
     /// # Errors
-    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; also, before anything is written, if there is no room for all of them.
+    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; also, before anything is written, if two are to have one name, and if there is no room for
+    /// all of them.
     pub fn extract_where(&self, folder: &Path, place: impl Fn(&str) -> Option<&str>) -> Result<u64, ArchiveError> {
         let io_error = |action, path: &Path, source| ArchiveError::Io {
             action,
@@ -284,15 +287,21 @@ impl Archive {
             .members()
             .filter_map(|(offset, member)| Some((offset, member, place(member.raw_name())?)))
             .collect();
+        let mut names = BTreeSet::new();
+        if let Some((_, member, _)) = wanted
+            .iter()
+            .find(|(_, _, name)| !is_safe_name(name) || !names.insert(*name))
+        {
+            return Err(ArchiveError::Damaged {
+                path: self.path.clone(),
+                what: format!("member `{}` has no place of its own", member.name),
+            });
+        }
         let total = wanted.iter().map(|(_, member, _)| member.raw_bytes).sum();
         fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
         room::ensure(folder, total).map_err(|e| io_error("write", folder, e))?;
         let mut parent = folder.to_owned();
         for (offset, member, name) in wanted {
-            if !is_safe_name(name) {
-                let name = name.to_owned();
-                return Err(ArchiveError::BadMemberName { name });
-            }
             let path = folder.join(name);
             if let Some(above) = path.parent().filter(|above| *above != parent) {
                 fs::create_dir_all(above).map_err(|e| io_error("create", above, e))?;
@@ -336,127 +345,5 @@ impl Read for Stored<'_> {
         self.position += n as u64;
         self.left -= n as u64;
         Ok(n)
-    }
-}
-
-/// A file that is being opened as an archive.
-struct Opening<'a> {
-    path: &'a Path,
-    file: File,
-}
-
-impl Opening<'_> {
-    fn io(&self, source: io::Error) -> ArchiveError {
-        match source.kind() {
-            io::ErrorKind::UnexpectedEof => self.damaged("it is truncated"),
-            _ => ArchiveError::Io {
-                action: "read",
-                path: self.path.to_owned(),
-                source,
-            },
-        }
-    }
-
-    fn not_an_archive(&self, reason: &str) -> ArchiveError {
-        ArchiveError::NotAnArchive {
-            path: self.path.to_owned(),
-            reason: reason.to_owned(),
-        }
-    }
-
-    fn damaged(&self, what: &str) -> ArchiveError {
-        ArchiveError::Damaged {
-            path: self.path.to_owned(),
-            what: what.to_owned(),
-        }
-    }
-
-    fn bytes(&mut self, offset: u64, size: u64) -> Result<Vec<u8>, ArchiveError> {
-        let mut bytes = Vec::new();
-        self.file.seek(SeekFrom::Start(offset)).map_err(|e| self.io(e))?;
-        (&mut self.file)
-            .take(size)
-            .read_to_end(&mut bytes)
-            .map_err(|e| self.io(e))?;
-        if bytes.len() as u64 == size {
-            Ok(bytes)
-        } else {
-            Err(self.damaged("it is truncated"))
-        }
-    }
-
-    /// Name and size of the member whose header stands at `offset`; `None` at the end mark or the end of the file.
-    fn header(&mut self, offset: u64) -> Result<Option<(String, u64)>, ArchiveError> {
-        self.file.seek(SeekFrom::Start(offset)).map_err(|e| self.io(e))?;
-        let mut header = tar::Header::new_old();
-        let mut filled = 0;
-        while filled < TAR_BLOCK as usize {
-            match self
-                .file
-                .read(&mut header.as_mut_bytes()[filled..])
-                .map_err(|e| self.io(e))?
-            {
-                0 => break,
-                n => filled += n,
-            }
-        }
-        if filled == 0 || header.as_bytes().iter().all(|&b| b == 0) {
-            return Ok(None);
-        }
-        let sum: u32 = header
-            .as_bytes()
-            .iter()
-            .enumerate()
-            .map(|(i, &b)| if (148..156).contains(&i) { 32 } else { u32::from(b) })
-            .sum();
-        let parsed = match (header.cksum(), header.entry_size(), header.path_bytes()) {
-            (Ok(cksum), Ok(size), name) if cksum == sum && filled == TAR_BLOCK as usize => {
-                String::from_utf8(name.into_owned()).ok().map(|name| (name, size))
-            }
-            _ => None,
-        };
-        match parsed {
-            Some(parsed) => Ok(Some(parsed)),
-            None if offset == 0 => Err(self.not_an_archive("it is no tar file")),
-            None => Err(self.damaged(&format!("the tar header at byte {offset} is wrong"))),
-        }
-    }
-
-    fn parse_manifest(&self, text: &[u8]) -> Result<Manifest, ArchiveError> {
-        let value: serde_json::Value =
-            serde_json::from_slice(text).map_err(|e| self.damaged(&format!("the manifest is no JSON: {e}")))?;
-        if value.get("format").and_then(|f| f.as_str()) != Some(FORMAT) {
-            return Err(self.not_an_archive("its manifest is of another format"));
-        }
-        // The version is read before the rest, which a newer version may have changed.
-        let found = value
-            .get("format_version")
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0);
-        if found > u64::from(FORMAT_VERSION) {
-            let found = u32::try_from(found).unwrap_or(u32::MAX);
-            return Err(ArchiveError::NewerVersion {
-                path: self.path.to_owned(),
-                found,
-                supported: FORMAT_VERSION,
-            });
-        }
-        let manifest: Manifest =
-            serde_json::from_value(value).map_err(|e| self.damaged(&format!("the manifest is wrong: {e}")))?;
-        if manifest.members.len() > MAX_MEMBERS {
-            return Err(self.damaged("it lists too many members"));
-        }
-        if let Some(member) = manifest.members.iter().find(|m| !is_safe_name(&m.name)) {
-            return Err(self.damaged(&format!("member name `{}` is not allowed", member.name.escape_debug())));
-        }
-        let members: BTreeSet<&str> = manifest.members.iter().map(|member| &*member.name).collect();
-        let mut paths = BTreeSet::new();
-        for file in &manifest.files {
-            if !file.is_safe() || !members.contains(&*file.member) || !paths.insert(&file.path) {
-                let path = file.path.escape_debug();
-                return Err(self.damaged(&format!("carried file `{path}` is not allowed")));
-            }
-        }
-        Ok(manifest)
     }
 }

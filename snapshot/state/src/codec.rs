@@ -8,6 +8,11 @@
 //! | 12 | 4 | 0 |
 //! | 16 | … | [`ProcessState`], bincode 2, standard configuration |
 
+use std::io::{self, BufReader, Read};
+
+use bincode::error::DecodeError;
+
+use crate::budget::Budget;
 use crate::names::FORMAT_VERSION;
 use crate::process::ProcessState;
 use crate::queue::Work;
@@ -15,9 +20,10 @@ use crate::queue::Work;
 /// First bytes of the binary form.
 pub const MAGIC: [u8; 8] = *b"hetstate";
 const HEADER_BYTES: usize = 16;
-/// Bytes in memory per encoded byte, at most: a length in a damaged file cannot ask for more. (The smallest encoding of
-/// the largest element takes 5 bytes for 96.)
-const EXPANSION: usize = 32;
+/// What a state may take in memory beyond its size: its lists take more there than encoded. Real ones take a small part of it.
+const SPARE_BYTES: u64 = 192 << 20;
+/// What no state can exceed that has no more bytes: none takes more than 32 in memory.
+const SURELY_WITHIN_BYTES: usize = 6 << 20;
 
 /// Why a state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +46,7 @@ pub enum CodecError {
     #[error("{bytes} bytes follow the state")]
     TrailingBytes {
         /// How many.
-        bytes: usize,
+        bytes: u64,
     },
     /// A stopped launch that cannot be: damaged input, or the program's fault.
     #[error(
@@ -60,6 +66,14 @@ pub enum CodecError {
         /// Of what.
         what: &'static str,
     },
+    /// Lists that take far more in memory than their bytes: hostile input.
+    #[error("the state's {size_bytes} bytes would take more than {memory_bytes} in memory")]
+    TooLarge {
+        /// Its size.
+        size_bytes: u64,
+        /// What it may take.
+        memory_bytes: u64,
+    },
     /// A bug in this program.
     #[error("the state cannot be encoded")]
     Encode(#[source] bincode::error::EncodeError),
@@ -68,7 +82,7 @@ pub enum CodecError {
 /// The binary form of `state`.
 ///
 /// # Errors
-/// [`CodecError::Encode`]; [`CodecError::Launch`] and [`CodecError::Sizes`] if it could not be read.
+/// [`CodecError::Encode`]; [`CodecError::Launch`], [`CodecError::Sizes`] and [`CodecError::TooLarge`] if it could not be read.
 pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
     validate(state)?;
     let mut bytes = Vec::with_capacity(4096);
@@ -76,6 +90,14 @@ pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bincode::encode_into_std_write(state, &mut bytes, bincode::config::standard()).map_err(CodecError::Encode)?;
+    if bytes.len() > SURELY_WITHIN_BYTES {
+        let size_bytes = bytes.len() as u64;
+        decode_within(
+            &bytes[HEADER_BYTES..],
+            size_bytes,
+            Budget::trial(memory_bytes(size_bytes), size_bytes),
+        )?;
+    }
     Ok(bytes)
 }
 
@@ -84,8 +106,16 @@ pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
 /// # Errors
 /// All but [`CodecError::Encode`]; never panics, whatever the bytes.
 pub fn decode(bytes: &[u8]) -> Result<ProcessState, CodecError> {
-    let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or(CodecError::NotAState)?;
-    if !header.starts_with(&MAGIC) {
+    decode_from(bytes, bytes.len() as u64)
+}
+
+/// As [`decode`], from `input`, which is to give `size_bytes`. It takes little more memory than that: [`memory_bytes`].
+///
+/// # Errors
+/// As [`decode`]; [`CodecError::Decode`] also if `input` fails.
+pub fn decode_from(mut input: impl Read, size_bytes: u64) -> Result<ProcessState, CodecError> {
+    let mut header = [0; HEADER_BYTES];
+    if input.read_exact(&mut header).is_err() || !header.starts_with(&MAGIC) {
         return Err(CodecError::NotAState);
     }
     let mut version = [0; 4];
@@ -97,9 +127,34 @@ pub fn decode(bytes: &[u8]) -> Result<ProcessState, CodecError> {
             known: FORMAT_VERSION,
         });
     }
-    let (state, used) = decode_limited(body).map_err(CodecError::Decode)?;
-    match body.len().saturating_sub(used) {
-        0 => validate(&state).map(|()| state),
+    let body = BufReader::new(input.take(size_bytes.saturating_sub(HEADER_BYTES as u64)));
+    let state = decode_within(body, size_bytes, Budget::new(memory_bytes(size_bytes), size_bytes))?;
+    validate(&state).map(|()| state)
+}
+
+/// Most bytes that a state of `size_bytes` may take in memory.
+#[must_use]
+pub fn memory_bytes(size_bytes: u64) -> u64 {
+    size_bytes.saturating_add(SPARE_BYTES)
+}
+
+fn decode_within(mut body: impl Read, size_bytes: u64, budget: Budget) -> Result<ProcessState, CodecError> {
+    // A second net, for what is decoded without regard to the budget.
+    let config = bincode::config::standard().with_limit::<{ 1 << 42 }>();
+    let state = bincode::decode_from_std_read_with_context(&mut body, config, budget);
+    let state = state.map_err(|error| match error {
+        DecodeError::LimitExceeded => CodecError::TooLarge {
+            size_bytes,
+            memory_bytes: memory_bytes(size_bytes),
+        },
+        error => CodecError::Decode(error),
+    })?;
+    let rest = io::copy(&mut body, &mut io::sink()).map_err(|inner| {
+        let additional = 0;
+        CodecError::Decode(DecodeError::Io { inner, additional })
+    })?;
+    match rest {
+        0 => Ok(state),
         bytes => Err(CodecError::TrailingBytes { bytes }),
     }
 }
@@ -126,22 +181,6 @@ fn validate(state: &ProcessState) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// bincode's limit is a constant, so the smallest sufficient one of a few is taken.
-fn decode_limited(body: &[u8]) -> Result<(ProcessState, usize), bincode::error::DecodeError> {
-    const SMALL: usize = 16 << 20;
-    const MEDIUM: usize = 1 << 30;
-    const LARGE: usize = 1 << 38;
-    let config = bincode::config::standard();
-    let needed = body.len().saturating_mul(EXPANSION);
-    if needed <= SMALL {
-        bincode::decode_from_slice(body, config.with_limit::<SMALL>())
-    } else if needed <= MEDIUM {
-        bincode::decode_from_slice(body, config.with_limit::<MEDIUM>())
-    } else {
-        bincode::decode_from_slice(body, config.with_limit::<LARGE>())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -150,6 +189,7 @@ mod tests {
     use crate::allocation::{Allocation, Mapping, Owner};
     use crate::kernel_run::{KernelRun, ProbedKernel};
     use crate::memory_index::{ChunkRef, MemoryIndex, Piece};
+    use crate::module::ModuleState;
     use crate::process::CaptureDevice;
     use crate::queue::{Place, StreamState, WorkItem};
     use crate::summary::Summary;
@@ -322,6 +362,71 @@ mod tests {
         state.mappings = vec![state.mappings[0]; 2];
         state.mappings[0].size_bytes = u64::MAX;
         assert!(matches!(encode(&state), Err(CodecError::Sizes { what: "mappings" })));
+    }
+
+    /// The encoding of a state that ends with `count` events, of four bytes each, but has only so many that are `present`.
+    fn with_events(count: u64, present: usize) -> Vec<u8> {
+        let mut state = example();
+        state.memory = MemoryIndex::default();
+        let mut bytes = encode(&state).unwrap();
+        // The lists of events, chunks and pieces, all of them empty.
+        bytes.truncate(bytes.len() - 3);
+        bytes.push(253);
+        bytes.extend(count.to_le_bytes());
+        bytes.extend([1, 0, 0, 0].repeat(present));
+        bytes.extend([0, 0]);
+        bytes
+    }
+
+    #[test]
+    fn few_bytes_do_not_ask_for_much_memory() {
+        let few = with_events(1000, 1000);
+        assert_eq!(decode(&few).unwrap().events.len(), 1000);
+        for (count, present) in [(10_000_000, 10_000_000), (10_000_000, 1), (u64::MAX, 1), (1 << 58, 1)] {
+            let bytes = with_events(count, present);
+            let allocated = allocation_counter::measure(|| {
+                let error = decode(&bytes).unwrap_err();
+                assert!(matches!(error, CodecError::TooLarge { .. }), "{error:?}");
+            });
+            assert!(allocated.bytes_max < bytes.len() as u64 + (256 << 20), "{allocated:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_take_the_memory_that_they_have() {
+        let mut state = example();
+        state.modules = vec![ModuleState {
+            id: 1,
+            ptx: vec!["x".repeat(40 << 20)],
+            machine_code: vec![vec![7; 60 << 20]],
+            globals: vec![],
+            kernels: vec!["k".into()],
+        }];
+        let bytes = encode(&state).unwrap();
+        let allocated = allocation_counter::measure(|| assert!(decode(&bytes).unwrap() == state));
+        assert!(allocated.bytes_max < bytes.len() as u64 + (8 << 20), "{allocated:?}");
+        // More than there are.
+        let cut = &bytes[..bytes.len() / 2];
+        assert!(matches!(
+            decode(cut),
+            Err(CodecError::Decode(_) | CodecError::TooLarge { .. })
+        ));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_not_written() {
+        let mut state = example();
+        let event = crate::queue::EventState {
+            id: 1,
+            timing: false,
+            latest: None,
+            time_ns: None,
+        };
+        state.events = vec![event; 5_000_000];
+        let error = encode(&state).unwrap_err();
+        assert!(matches!(error, CodecError::TooLarge { .. }), "{error:?}");
+        state.events.truncate(1_600_000);
+        encode(&state).unwrap();
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! # Source
 //! CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": sizes of grids and blocks.
 
-use bincode::{Decode, Encode};
+use bincode::Encode;
 
+use crate::budget::decode_fields;
 use crate::thread::{ResumePointRegisters, StoppedBlock};
 
 /// Most blocks of a grid, x first.
@@ -23,7 +24,7 @@ pub fn is_launch_shape(grid: [u32; 3], block: [u32; 3]) -> bool {
 }
 
 /// A probed kernel that some launch is stopped in; kept as text, so that any target can be generated from it again.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct ProbedKernel {
     /// Mangled name.
     pub name: String,
@@ -32,6 +33,12 @@ pub struct ProbedKernel {
     /// What is saved at each resume point, by ascending number.
     pub resume_points: Vec<ResumePointRegisters>,
 }
+
+decode_fields!(ProbedKernel {
+    name: text,
+    text: text,
+    resume_points: list,
+});
 
 impl ProbedKernel {
     /// Static shared memory of a block in bytes, as the head of the text says it; 0 if it says nothing.
@@ -50,7 +57,7 @@ impl ProbedKernel {
 }
 
 /// A stopped launch: blocks that are neither stopped nor not started have finished.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct KernelRun {
     /// Index of its kernel in [`crate::process::ProcessState::probed_kernels`].
     pub probed_kernel: u32,
@@ -72,6 +79,18 @@ pub struct KernelRun {
     /// control flow is the same for all of them.
     pub in_step: bool,
 }
+
+decode_fields!(KernelRun {
+    probed_kernel: value,
+    grid: value,
+    block: value,
+    dynamic_shared_bytes: value,
+    cooperative: value,
+    params: bytes,
+    stopped: list,
+    not_started: list,
+    in_step: value,
+});
 
 impl KernelRun {
     /// True if its sizes can be, and no blocks are listed that it cannot have.

@@ -4,6 +4,8 @@
 //! it; the command line shows its [`summary`]. The binary form is bincode 2 (little-endian, variable-length integers)
 //! behind a fixed header, see [`codec`].
 
+pub mod bounded;
+mod budget;
 pub mod allocation;
 pub mod codec;
 pub mod kernel_run;

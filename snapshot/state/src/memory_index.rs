@@ -1,18 +1,24 @@
 //! Where the content of device memory lies in the memory file.
 
+use crate::budget::decode_fields;
 use bincode::{Decode, Encode};
 
 /// Size of a chunk of device memory in bytes, before compression; the last one of a mapping may be shorter.
 pub const CHUNK_BYTES: u64 = 4 << 20;
 
 /// Index of the memory file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode)]
 pub struct MemoryIndex {
     /// Chunks by ascending address. Mapped memory that no chunk covers is zero.
     pub chunks: Vec<ChunkRef>,
     /// Pieces of the memory file; chunks of equal content share one.
     pub pieces: Vec<Piece>,
 }
+
+decode_fields!(MemoryIndex {
+    chunks: list,
+    pieces: list,
+});
 
 /// A chunk of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -1,9 +1,10 @@
 //! Modules that the process loaded.
 
-use bincode::{Decode, Encode};
+use crate::budget::decode_fields;
+use bincode::Encode;
 
 /// A loaded module.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct ModuleState {
     /// Handle, as the process uses it.
     pub id: u64,
@@ -17,8 +18,16 @@ pub struct ModuleState {
     pub kernels: Vec<String>,
 }
 
+decode_fields!(ModuleState {
+    id: value,
+    ptx: texts,
+    machine_code: byte_lists,
+    globals: list,
+    kernels: texts,
+});
+
 /// A module variable.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct GlobalState {
     /// Mangled name.
     pub name: String,
@@ -28,8 +37,14 @@ pub struct GlobalState {
     pub size_bytes: u64,
 }
 
+decode_fields!(GlobalState {
+    name: text,
+    addr: value,
+    size_bytes: value,
+});
+
 /// A part of a module that the process is still sending.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct ArrivingPart {
     /// Handle of the module.
     pub module: u64,
@@ -38,3 +53,9 @@ pub struct ArrivingPart {
     /// What has come so far.
     pub bytes: Vec<u8>,
 }
+
+decode_fields!(ArrivingPart {
+    module: value,
+    part: value,
+    bytes: bytes,
+});

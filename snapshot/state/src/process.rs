@@ -1,8 +1,9 @@
 //! All that is known of one process at the moment it was stopped.
 
-use bincode::{Decode, Encode};
+use bincode::Encode;
 
 use crate::allocation::{Allocation, Mapping, PinnedMemory};
+use crate::budget::decode_fields;
 use crate::kernel_run::ProbedKernel;
 use crate::memory_index::MemoryIndex;
 use crate::module::{ArrivingPart, ModuleState};
@@ -10,7 +11,7 @@ use crate::queue::{EventState, PendingCommand, StreamState};
 use crate::virtual_device::VirtualDevice;
 
 /// State of one process.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct ProcessState {
     /// Process id at capture.
     pub pid: u32,
@@ -48,8 +49,28 @@ pub struct ProcessState {
     pub memory: MemoryIndex,
 }
 
+decode_fields!(ProcessState {
+    pid: value,
+    ring_version: value,
+    captured_on: part,
+    virtual_device: part,
+    fault: value,
+    clock_ns: value,
+    mappings: list,
+    allocations: list,
+    pinned: list,
+    modules: list,
+    arriving: list,
+    probed_kernels: list,
+    streams: list,
+    pending: list,
+    host_functions_done: list,
+    events: list,
+    memory: part,
+});
+
 /// A device as a snapshot remembers it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct CaptureDevice {
     /// `cpu`, `cuda` or `opencl`.
     pub kind: String,
@@ -58,3 +79,9 @@ pub struct CaptureDevice {
     /// Driver or compiler.
     pub driver: String,
 }
+
+decode_fields!(CaptureDevice {
+    kind: text,
+    name: text,
+    driver: text,
+});

@@ -1,11 +1,14 @@
 //! Streams, events and what waits in them.
 
+use bincode::de::Decoder;
+use bincode::error::{AllowedEnumVariants, DecodeError};
 use bincode::{Decode, Encode};
 
+use crate::budget::{self, Budget, decode_fields};
 use crate::kernel_run::KernelRun;
 
 /// A stream of the process and what it still has to do.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct StreamState {
     /// Handle, as the process uses it; 0 is the legacy default stream.
     pub id: u64,
@@ -23,6 +26,16 @@ pub struct StreamState {
     pub work: Vec<WorkItem>,
 }
 
+decode_fields!(StreamState {
+    id: value,
+    non_blocking: value,
+    priority: value,
+    is_destroyed: value,
+    submitted: value,
+    completed: value,
+    work: list,
+});
+
 /// A place in a stream: reached when so many of its items are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Place {
@@ -33,7 +46,7 @@ pub struct Place {
 }
 
 /// Something a stream still has to do.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct WorkItem {
     /// What.
     pub work: Work,
@@ -41,8 +54,13 @@ pub struct WorkItem {
     pub after: Vec<Place>,
 }
 
+decode_fields!(WorkItem {
+    work: part,
+    after: list,
+});
+
 /// What a stream has to do.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub enum Work {
     /// A command that was held back.
     Command {
@@ -62,14 +80,40 @@ pub enum Work {
     AwaitHostFunction(u64),
 }
 
+impl Decode<Budget> for Work {
+    fn decode<D: Decoder<Context = Budget>>(decoder: &mut D) -> Result<Self, DecodeError> {
+        match u32::decode(decoder)? {
+            0 => Ok(Self::Command {
+                envelope: budget::bytes(decoder)?,
+                data: budget::optional_bytes(decoder)?,
+            }),
+            1 => Ok(Self::Resume {
+                run: budget::boxed(decoder)?,
+                reply: budget::value(decoder)?,
+            }),
+            2 => budget::value(decoder).map(Self::AwaitHostFunction),
+            found => Err(DecodeError::UnexpectedVariant {
+                type_name: "Work",
+                allowed: &AllowedEnumVariants::Range { min: 0, max: 2 },
+                found,
+            }),
+        }
+    }
+}
+
 /// A command that waits for places in streams but is in none: a synchronise, a free.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct PendingCommand {
     /// An envelope in the words of the ring.
     pub command: Vec<u8>,
     /// Places that must be reached first.
     pub after: Vec<Place>,
 }
+
+decode_fields!(PendingCommand {
+    command: bytes,
+    after: list,
+});
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::allocation::Owner;
+use crate::bounded;
 use crate::kernel_run::{KernelRun, ProbedKernel};
+use crate::names::FORMAT_VERSION;
 use crate::process::ProcessState;
 use crate::queue::Work;
 
@@ -16,6 +18,45 @@ const RESUME_POINT_BYTES: u64 = 64;
 /// Points of one kernel at which threads stand that are reckoned with.
 const RESUME_POINTS: u64 = 1024;
 
+/// Largest description that is read, bytes.
+pub const MAX_DESCRIPTION_BYTES: u64 = 64 << 20;
+/// Most files of a process beside its description.
+const MAX_FILES: usize = 16;
+/// Longest name of a file, a device or a kind of device, bytes.
+const MAX_NAME_BYTES: usize = 4096;
+/// Most kinds of devices.
+const MAX_KINDS: usize = 16;
+/// Most allocations: more do not fit into a description.
+const MAX_ALLOCATIONS: usize = 1 << 20;
+/// Most kernels in flight.
+const MAX_KERNELS: usize = 1 << 16;
+/// Most resume points of a kernel at which threads stand.
+const MAX_RESUME_POINTS: usize = 1 << 16;
+/// Longest mangled name of a kernel, bytes.
+const MAX_KERNEL_NAME_BYTES: usize = 1 << 20;
+
+/// Why a description cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DescriptionError {
+    /// It is none, or damaged: its text is not what it ought to be (input).
+    #[error("the description of a process's device state makes no sense")]
+    Text(#[from] serde_json::Error),
+    /// It is longer than any can be (input).
+    #[error("the description of a process's device state has {size_bytes} bytes, {MAX_DESCRIPTION_BYTES} at most")]
+    TooLong {
+        /// Its length.
+        size_bytes: u64,
+    },
+    /// Written by another version (input).
+    #[error("the description has format version {found}, this program reads version {known}")]
+    Version {
+        /// Version found.
+        found: u32,
+        /// Version known here.
+        known: u32,
+    },
+}
+
 /// The description file, readable as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
@@ -24,6 +65,7 @@ pub struct Description {
     /// What was captured.
     pub summary: Summary,
     /// The other files of this process.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_FILES>")]
     pub members: Vec<MemberFile>,
     /// As whom its device server ran, by its own account; missing in what older versions wrote. Root believes
     /// [`crate::names::user_file`] instead, where there is one.
@@ -44,10 +86,12 @@ pub struct ServerUser {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberFile {
     /// Name, in the same directory.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
     pub name: String,
     /// Size in bytes.
     pub size_bytes: u64,
     /// BLAKE3 in hexadecimal. Of the memory file's pieces only the index has hashes; there it is empty.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
     pub blake3: String,
 }
 
@@ -57,12 +101,16 @@ pub struct Summary {
     /// Process id at capture.
     pub pid: u32,
     /// Kind of the device it was captured on: `cpu`, `cuda` or `opencl`.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
     pub captured_on_kind: String,
     /// Its name.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
     pub captured_on: String,
     /// Name of the device that the process sees.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
     pub virtual_device: String,
     /// Allocations of the program.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_ALLOCATIONS>")]
     pub allocations: Vec<AllocationSummary>,
     /// Bytes allocated by the program.
     pub allocated_bytes: u64,
@@ -81,8 +129,10 @@ pub struct Summary {
     /// Commands held back behind stopped kernels.
     pub num_held_commands: u64,
     /// Kernels stopped part-way.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_KERNELS>")]
     pub kernels_in_flight: Vec<KernelSummary>,
     /// Device kinds that it can be restored on.
+    #[serde(deserialize_with = "bounded::texts::<_, MAX_KINDS, MAX_NAME_BYTES>")]
     pub restorable_on: Vec<String>,
     /// What a device must offer.
     pub requires: Requirements,
@@ -101,6 +151,7 @@ pub struct AllocationSummary {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelSummary {
     /// Mangled name.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_KERNEL_NAME_BYTES>")]
     pub name: String,
     /// Stream it runs in.
     pub stream: u64,
@@ -115,6 +166,7 @@ pub struct KernelSummary {
     /// Blocks not started.
     pub blocks_not_started: u64,
     /// Threads stopped at each resume point.
+    #[serde(deserialize_with = "bounded::map::<_, _, _, MAX_RESUME_POINTS>")]
     pub resume_points: BTreeMap<u32, u64>,
     /// Threads of paused blocks that have finished.
     pub threads_finished: u64,
@@ -136,6 +188,29 @@ pub struct Requirements {
 }
 
 impl Description {
+    /// Reads a description's text. Its version is looked at before the rest, which another version may have changed. It takes at most a few
+    /// times the memory of the text.
+    ///
+    /// # Errors
+    /// [`DescriptionError`].
+    pub fn parse(text: &[u8]) -> Result<Self, DescriptionError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format_version: u32,
+        }
+
+        let size_bytes = text.len() as u64;
+        if size_bytes > MAX_DESCRIPTION_BYTES {
+            return Err(DescriptionError::TooLong { size_bytes });
+        }
+        let Head { format_version: found } = serde_json::from_slice(text)?;
+        if found != FORMAT_VERSION {
+            let known = FORMAT_VERSION;
+            return Err(DescriptionError::Version { found, known });
+        }
+        Ok(serde_json::from_slice(text)?)
+    }
+
     /// Bytes that it takes at most as text with indentation, inside of a list, of a process with `num_allocations` that has kernels with these
     /// `names` in flight. A kernel whose threads stand at more than [`RESUME_POINTS`] of its points may take more.
     #[must_use]
@@ -272,6 +347,51 @@ mod tests {
                 "{num_allocations}, {num_kernels}: {} of {most}",
                 text.len()
             );
+        }
+    }
+
+    #[test]
+    fn descriptions_are_read_back_and_their_version_first() {
+        let described = Description {
+            format_version: FORMAT_VERSION,
+            ..largest(10, 2)
+        };
+        let text = serde_json::to_vec(&described).unwrap();
+        assert_eq!(Description::parse(&text).unwrap(), described);
+        let newer = format!("{{\"format_version\": {}, \"summary\": 7}}", FORMAT_VERSION + 1);
+        let error = Description::parse(newer.as_bytes()).unwrap_err();
+        assert!(matches!(error, DescriptionError::Version { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn hostile_descriptions_take_little_memory() {
+        let described = Description {
+            format_version: FORMAT_VERSION,
+            ..largest(0, 0)
+        };
+        let text = serde_json::to_string(&described).unwrap();
+        let replaced = |field: &str, element: &str, open: &str, close: &str| {
+            let (before, after) = text.split_once(&format!("\"{field}\":[")).unwrap();
+            let (_, after) = after.split_once(']').unwrap();
+            let count = (20 << 20) / (element.len() + 1);
+            let elements = vec![element; count].join(",");
+            format!("{before}\"{field}\":{open}{elements}{close}{after}")
+        };
+        for hostile in [
+            replaced("allocations", "[0,0]", "[", "]"),
+            replaced("restorable_on", "\"\"", "[", "]"),
+            replaced(
+                "kernels_in_flight",
+                "[\"\",0,[0,0,0],[0,0,0],0,0,0,{\"1\":1},0]",
+                "[",
+                "]",
+            ),
+            replaced("members", "[\"\",0,\"\"]", "[", "]"),
+            replaced("allocations", "{\"\":[[]]}", "[", "]"),
+            replaced("allocations", "[[[[]]]]", "[", "],\"allocations\":[]"),
+        ] {
+            let allocated = allocation_counter::measure(|| drop(Description::parse(hostile.as_bytes())));
+            assert!(allocated.bytes_max < 96 << 20, "{allocated:?}: {}", &hostile[..200]);
         }
     }
 

@@ -4,16 +4,22 @@
 //! live at its resume point, each as one array over the group's threads (structure of arrays). Which registers these
 //! are, and how wide, stands once per kernel in [`ResumePointRegisters`].
 
-use bincode::{Decode, Encode};
+use crate::budget::decode_fields;
+use bincode::Encode;
 
 /// Registers saved at one resume point of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct ResumePointRegisters {
     /// The resume point's number in the probed kernel.
     pub resume_point: u32,
     /// Number and width in bytes (1, 2, 4, 8) of each register, in the order in which a group stores them.
     pub registers: Vec<(u32, u8)>,
 }
+
+decode_fields!(ResumePointRegisters {
+    resume_point: value,
+    registers: list,
+});
 
 impl ResumePointRegisters {
     /// Bytes saved for one thread.
@@ -28,7 +34,7 @@ impl ResumePointRegisters {
 /// # Shape
 /// With `n` threads, register `i` of the resume point's list takes `n * width` bytes; thread `j` of the group (in
 /// ascending order) is element `j`.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct ThreadGroup {
     /// Where they go on.
     pub resume_point: u32,
@@ -37,6 +43,12 @@ pub struct ThreadGroup {
     /// Register arrays, one after another.
     pub registers: Vec<u8>,
 }
+
+decode_fields!(ThreadGroup {
+    resume_point: value,
+    threads: list,
+    registers: bytes,
+});
 
 impl ThreadGroup {
     /// Number of threads in the group.
@@ -50,7 +62,7 @@ impl ThreadGroup {
 }
 
 /// A block stopped part-way. Threads in no group have finished.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct StoppedBlock {
     /// Linear index in the grid: `x + nx * (y + ny * z)`.
     pub block: u64,
@@ -61,3 +73,10 @@ pub struct StoppedBlock {
     /// Local frames, one after another in thread order.
     pub local: Vec<u8>,
 }
+
+decode_fields!(StoppedBlock {
+    block: value,
+    groups: list,
+    shared: bytes,
+    local: bytes,
+});

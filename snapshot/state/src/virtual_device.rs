@@ -1,10 +1,11 @@
 //! The device that the process sees, fixed at its first call.
 
-use bincode::{Decode, Encode};
+use crate::budget::decode_fields;
+use bincode::Encode;
 use serde::{Deserialize, Serialize};
 
 /// The virtual device.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Serialize, Deserialize)]
 pub struct VirtualDevice {
     /// Name.
     pub name: String,
@@ -15,6 +16,13 @@ pub struct VirtualDevice {
     /// Device attributes (`CUdevice_attribute`) by ascending number.
     pub attributes: Vec<(u32, i32)>,
 }
+
+decode_fields!(VirtualDevice {
+    name: text,
+    uuid: value,
+    total_bytes: value,
+    attributes: list,
+});
 
 impl VirtualDevice {
     /// An attribute's value; `None` if the device has no such attribute.

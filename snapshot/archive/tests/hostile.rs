@@ -1,0 +1,256 @@
+//! Archives made to take memory, room or time. What they make us allocate is counted: at most 256 MiB beyond what is taken out of them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod forged;
+
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::manifest::{Encoding, Manifest};
+use hetckpt_archive::member::tar_header;
+use hetckpt_archive::packed_state::{self, PackedStateError};
+use hetckpt_archive::reader::Archive;
+use hetckpt_state::codec::CodecError;
+
+use forged::{manifest, member, write, write_text};
+
+const MOST_BYTES: u64 = 256 << 20;
+/// Just below what a manifest may have.
+const MANIFEST_BYTES: usize = 63 << 20;
+
+/// The text of a manifest in which the list `field` is nothing but `element`, and as long as can be.
+fn filled(field: &str, element: &str) -> Vec<u8> {
+    let mut text = serde_json::to_value(manifest()).unwrap();
+    let list = vec![element; MANIFEST_BYTES / (element.len() + 1)].join(",");
+    text.as_object_mut().unwrap().remove(field);
+    let rest = serde_json::to_string(&text).unwrap();
+    format!("{{\"{field}\":[{list}],{}", rest.strip_prefix('{').unwrap()).into_bytes()
+}
+
+/// Opens an archive that has the manifest `text`, and sees what that takes.
+fn open_with(folder: &Path, text: &[u8], what: &str) -> Result<Archive, ArchiveError> {
+    let path = folder.join("a.hetsnap");
+    write_text(&path, text, &[]);
+    let mut opened = None;
+    let allocated = allocation_counter::measure(|| opened = Some(Archive::open(&path)));
+    assert!(allocated.bytes_max < MOST_BYTES, "{what}: {allocated:?}");
+    opened.unwrap()
+}
+
+#[test]
+fn the_largest_manifests_take_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    for (field, element) in [
+        ("processes", "{\"\":0}"),
+        ("command", "\"\""),
+        ("members", "[\"\",0,0,\"zstd\",\"\"]"),
+    ] {
+        let opened = open_with(folder.path(), &filled(field, element), field);
+        assert!(matches!(opened, Err(ArchiveError::Damaged { .. })), "{field}");
+    }
+    // One process, whose description is a list of the smallest things that take most.
+    let list = vec!["{\"\":0}"; MANIFEST_BYTES / 7].join(",");
+    let opened = open_with(folder.path(), &filled_once("processes", &list), "one process").unwrap();
+    let allocated = allocation_counter::measure(|| drop(opened.manifest().processes[0].parse()));
+    assert!(allocated.bytes_max < MOST_BYTES, "{allocated:?}");
+    // A text that must be put together.
+    let text = format!("\"{}\\n\"", "x".repeat(MANIFEST_BYTES));
+    let opened = open_with(folder.path(), &filled_once("command", &text), "one word");
+    assert!(matches!(opened, Err(ArchiveError::Damaged { .. })));
+}
+
+fn filled_once(field: &str, element: &str) -> Vec<u8> {
+    let mut text = serde_json::to_value(manifest()).unwrap();
+    text.as_object_mut().unwrap().remove(field);
+    let rest = serde_json::to_string(&text).unwrap();
+    let element = match field {
+        "processes" => format!("[{element}]"),
+        _ => element.to_owned(),
+    };
+    format!("{{\"{field}\":[{element}],{}", rest.strip_prefix('{').unwrap()).into_bytes()
+}
+
+/// A zstd frame of zeros: `num_blocks` blocks of 128 KiB, of four bytes each. Its header says that it holds `said_bytes`.
+fn frame_of_zeros(num_blocks: usize, said_bytes: u64) -> Vec<u8> {
+    const RLE: u32 = 1 << 1;
+    const LAST: u32 = 1;
+    const BLOCK_BYTES: u32 = 128 << 10;
+    // Eight bytes of length, a window of 128 KiB, no checksum.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 7 << 3];
+    frame.extend(said_bytes.to_le_bytes());
+    for at in 1..=num_blocks {
+        let last = if at == num_blocks { LAST } else { 0 };
+        frame.extend(&(BLOCK_BYTES << 3 | RLE | last).to_le_bytes()[..3]);
+        frame.push(0);
+    }
+    frame
+}
+
+/// Counts what it takes.
+struct Counting(u64);
+
+impl Write for Counting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_member_unpacks_to_what_the_manifest_says_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.hetsnap");
+    let size_bytes = 4096 * (128 << 10);
+    let frame = frame_of_zeros(4096, size_bytes);
+    for (said_bytes, most_bytes) in [(size_bytes, size_bytes), (5_000_000, 5_000_000), (0, 0)] {
+        write(
+            &path,
+            manifest(),
+            vec![member("criu/x.zst", Encoding::Zstd, said_bytes, frame.clone())],
+        );
+        let archive = Archive::open(&path).unwrap();
+        let (offset, member) = archive.members().next().unwrap();
+        let mut out = Counting(0);
+        let allocated = allocation_counter::measure(|| {
+            let unpacked = archive.extract(offset, member, &mut out);
+            assert_eq!(unpacked.is_ok(), said_bytes == size_bytes);
+        });
+        assert!(out.0 <= most_bytes, "{} bytes", out.0);
+        assert!(allocated.bytes_max < 32 << 20, "{allocated:?}");
+    }
+}
+
+#[test]
+fn a_length_that_no_member_can_have_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.hetsnap");
+    let frame = frame_of_zeros(1, 128 << 10);
+    for (encoding, raw_bytes) in [
+        (Encoding::Zstd, 1 << 40),
+        (Encoding::Zstd, u64::MAX),
+        (Encoding::Stored, frame.len() as u64 + 1),
+        (Encoding::Stored, u64::MAX),
+    ] {
+        write(
+            &path,
+            manifest(),
+            vec![member("criu/x.zst", encoding, raw_bytes, frame.clone())],
+        );
+        let error = Archive::open(&path).unwrap_err();
+        assert!(error.to_string().contains("cannot have the length"), "{error}");
+    }
+}
+
+#[test]
+fn two_members_of_one_name_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.hetsnap");
+    let packed = zstd::encode_all(&b"x"[..], 1).unwrap();
+    let stored = |name| member(name, Encoding::Stored, 1, b"x".to_vec());
+    for second in [
+        stored("criu/x.img"),
+        member("criu/x.img.zst", Encoding::Zstd, 1, packed.clone()),
+    ] {
+        write(&path, manifest(), vec![stored("criu/x.img"), second]);
+        let error = Archive::open(&path).unwrap_err();
+        assert!(error.to_string().contains("there are two members"), "{error}");
+    }
+}
+
+#[test]
+fn room_is_looked_at_before_anything_is_unpacked() {
+    const STORED_BYTES: u64 = 1 << 40;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.hetsnap");
+    // A hole, which takes no room here.
+    let mut first = member("criu/a.img", Encoding::Stored, 1, b"x".to_vec()).0;
+    let mut second = member("criu/b.img.zst", Encoding::Zstd, 0, vec![]).0;
+    (second.stored_bytes, second.raw_bytes) = (STORED_BYTES, STORED_BYTES << 15);
+    first.blake3 = blake3::hash(b"x").to_hex().to_string();
+    let members = vec![first, second];
+    let text = serde_json::to_vec(&Manifest { members, ..manifest() }).unwrap();
+    write_text(&path, &text, &[("criu/a.img", b"x".to_vec())]);
+    let mut file = File::options().read(true).write(true).open(&path).unwrap();
+    // Over the hash's header, which comes again behind the hole.
+    let at = fs::metadata(&path).unwrap().len() - 2048;
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(tar_header("criu/b.img.zst", STORED_BYTES).unwrap().as_bytes())
+        .unwrap();
+    let hash = blake3::hash(&text).to_hex().to_string() + "\n";
+    file.set_len(at + 512 + STORED_BYTES + 2048).unwrap();
+    file.seek(SeekFrom::Start(at + 512 + STORED_BYTES)).unwrap();
+    file.write_all(tar_header("manifest.blake3", 65).unwrap().as_bytes())
+        .unwrap();
+    file.write_all(hash.as_bytes()).unwrap();
+
+    let archive = Archive::open(&path).unwrap();
+    let out = folder.path().join("out");
+    match archive.extract_all("criu/", &out).unwrap_err() {
+        ArchiveError::Io {
+            action: "write",
+            path,
+            source,
+        } => {
+            assert_eq!((path, source.kind()), (out.clone(), io::ErrorKind::StorageFull));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    // What there is room for is taken out.
+    archive
+        .extract_where(&out, |name| (name == "criu/a.img").then_some("a"))
+        .unwrap();
+    assert_eq!(fs::read(out.join("a")).unwrap(), b"x");
+}
+
+/// The error of unpacking a state, which takes little memory.
+fn state_error(packed: &[u8]) -> PackedStateError {
+    let mut error = None;
+    let allocated = allocation_counter::measure(|| error = packed_state::unpack(packed).err());
+    assert!(allocated.bytes_max < 1 << 20, "{allocated:?}");
+    error.unwrap()
+}
+
+#[test]
+fn a_state_takes_no_more_memory_than_it_is() {
+    let mut head = b"hetstate".to_vec();
+    head.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+    // A state of a gibibyte that is small and has zeros behind.
+    let zeros = io::Read::take(io::repeat(0), 1 << 30);
+    let mut encoder = zstd::Encoder::new(vec![], 1).unwrap();
+    encoder.set_pledged_src_size(Some((1 << 30) + 16)).unwrap();
+    io::copy(&mut io::Read::chain(&head[..], zeros), &mut encoder).unwrap();
+    let packed = encoder.finish().unwrap();
+    assert!(packed.len() < 100_000);
+    let error = state_error(&packed);
+    assert!(
+        matches!(error, PackedStateError::Codec(CodecError::TrailingBytes { .. })),
+        "{error:?}"
+    );
+    // What says that it is larger than it can be, or not how large it is.
+    for said_bytes in [4 << 30, 1 << 40, u64::MAX - 3] {
+        let error = state_error(&frame_of_zeros(10, said_bytes));
+        assert!(
+            matches!(error, PackedStateError::Size { size_bytes, .. } if size_bytes == said_bytes),
+            "{error:?}"
+        );
+    }
+    for unsaid in [
+        zstd::encode_all(&head[..], 1).unwrap(),
+        vec![],
+        b"no frame at all".to_vec(),
+    ] {
+        assert!(matches!(state_error(&unsaid), PackedStateError::NotAFrame));
+    }
+    // Another length than the header says.
+    for said_bytes in [0, 1, 128 << 10] {
+        let error = state_error(&frame_of_zeros(2, said_bytes));
+        assert!(matches!(error, PackedStateError::Codec(_)), "{error:?}");
+    }
+}
