@@ -1,14 +1,15 @@
 //! A snapshot to be restored or packed, in whichever of its two forms it is given.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::packed_state::{self, PackedStateError};
 use hetckpt_archive::reader::Archive;
-use hetckpt_state::codec;
 use hetckpt_state::names::state_file;
 use hetckpt_state::process::ProcessState;
 
@@ -18,8 +19,6 @@ use crate::diagnostic::Failure;
 use crate::snapshot_files::{self, Origin};
 use crate::{archive_error, criu};
 
-/// Most bytes of a process's state on its device.
-const MAX_STATE_BYTES: u64 = 16 << 30;
 /// How far into a log CRIU's version is looked for.
 const LOG_LINES: usize = 50;
 
@@ -119,13 +118,15 @@ impl Snapshot {
 }
 
 fn unpacked_state(packed: &[u8]) -> Result<ProcessState, Failure> {
-    let bad =
-        |why: String| Failure::new("HK0702", "the archive describes a process in a way that makes no sense").note(why);
-    let mut bytes = vec![];
-    zstd::stream::read::Decoder::new(packed)
-        .and_then(|decoder| decoder.take(MAX_STATE_BYTES).read_to_end(&mut bytes))
-        .map_err(|e| bad(e.to_string()))?;
-    codec::decode(&bytes).map_err(|e| bad(e.to_string()))
+    packed_state::unpack(packed).map_err(|error| match error {
+        PackedStateError::Memory { .. } => Failure::new("HK0704", error.to_string())
+            .help("free memory, or look at the snapshot on a machine that has more"),
+        error => {
+            let note = error.source().map(ToString::to_string);
+            let failure = Failure::new("HK0702", "the archive describes a process in a way that makes no sense");
+            failure.note(note.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")))
+        }
+    })
 }
 
 fn new_folder(parent: &Path, name: &str) -> Result<PathBuf, Failure> {

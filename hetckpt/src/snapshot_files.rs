@@ -3,13 +3,13 @@
 
 mod abandoned;
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{Clocks, Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::manifest::{Clocks, DescriptionText, Encoding, FORMAT, FORMAT_VERSION, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::writer::Source;
 use hetckpt_state::names::state_file;
@@ -161,15 +161,14 @@ pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manif
 }
 
 /// The description of a process's device state, once it is sure that the files it describes are there, or were `streamed`, in full length.
-fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<serde_json::Value, String> {
+fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<DescriptionText, String> {
     let path = images.join(name);
     let found = fs::symlink_metadata(&path).map_err(|e| format!("{name}: {e}"))?;
     if !found.is_file() || found.len() > MAX_DESCRIPTION_BYTES {
         return Err(format!("{name} describes no device state"));
     }
-    let text = fs::read(&path).map_err(|e| format!("{name}: {e}"))?;
-    let value: serde_json::Value = serde_json::from_slice(&text).map_err(|e| format!("{name}: {e}"))?;
-    let described: Description = serde_json::from_value(value.clone()).map_err(|e| format!("{name}: {e}"))?;
+    let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
+    let described = Description::parse(text.as_bytes()).map_err(|e| format!("{name}: {}", cause(&e)))?;
     for file in &described.members {
         if !file.name.starts_with(DEVICE_FILE) || file.name.contains('/') {
             return Err(format!("{name} names a file that is none of its own"));
@@ -184,25 +183,20 @@ fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<serde_json
             return Err(format!("{} has {size} of {} bytes", file.name, file.size_bytes));
         }
     }
-    Ok(value)
+    DescriptionText::new(text).map_err(|e| format!("{name}: {e}"))
 }
 
-/// Unpacks CRIU's images but those of memory into `folder`, which is empty. Each is checked against its hash.
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Unpacks CRIU's images but those of memory into `folder`, which is empty, if there is room for them. Each is checked against its hash.
 pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
-    for (offset, member) in archive.members() {
-        let name = member.name.strip_prefix(CRIU_PREFIX);
-        let Some(name) = name.filter(|name| !name.starts_with(MEMORY_IMAGE) && !name.contains('/')) else {
-            continue;
-        };
-        let path = folder.join(name.strip_suffix(".zst").unwrap_or(name));
-        let mut file = File::create_new(&path).map_err(|source| ArchiveError::Io {
-            action: "create",
-            path,
-            source,
-        })?;
-        archive.extract(offset, member, &mut file)?;
-    }
-    Ok(())
+    let unpacked = archive.extract_where(folder, |name| {
+        let name = name.strip_prefix(CRIU_PREFIX)?;
+        (!name.starts_with(MEMORY_IMAGE) && !name.contains('/')).then_some(name)
+    });
+    unpacked.map(drop)
 }
 
 /// The state of process `pid` on its device, as it is packed in an archive.
@@ -213,10 +207,10 @@ pub fn packed_state(archive: &Archive, pid: u32) -> Result<Vec<u8>, ArchiveError
     Ok(packed)
 }
 
-/// Unpacks an archive into `folder`, which is empty. Each member is checked against its hash.
+/// Unpacks an archive into `folder`, which is empty, if there is room for all of it. Each member is checked against its hash.
 pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
-    let images = archive.extract_all(CRIU_PREFIX, folder)?;
-    let devices = archive.extract_all(DEVICE_PREFIX, folder)?;
-    let carried = archive.extract_all(carried::PREFIX, folder)?;
-    Ok(images.saturating_add(devices).saturating_add(carried))
+    const PREFIXES: [&str; 3] = [CRIU_PREFIX, DEVICE_PREFIX, carried::PREFIX];
+    archive.extract_where(folder, |name| {
+        PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))
+    })
 }

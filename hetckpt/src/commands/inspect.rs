@@ -1,11 +1,12 @@
 //! `hetckpt inspect`: what an archive holds.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify;
-use hetckpt_state::summary::{Description, KernelSummary, Summary};
+use hetckpt_state::summary::{DescriptionError, KernelSummary, Summary};
 use serde_json::json;
 
 use crate::cli::Inspect;
@@ -42,14 +43,13 @@ pub fn run(options: Inspect) -> anyhow::Result<ExitCode> {
 
 /// The device servers' summaries in a manifest.
 pub fn summaries(manifest: &Manifest) -> Result<Vec<Summary>, Failure> {
-    manifest
-        .processes
-        .iter()
-        .map(|value| serde_json::from_value::<Description>(value.clone()).map(|description| description.summary))
-        .collect::<Result<_, _>>()
-        .map_err(|e| {
-            Failure::new("HK0702", "the archive describes a process in a way that makes no sense").note(e.to_string())
-        })
+    let descriptions = manifest.processes.iter().map(|text| text.parse());
+    let summaries = descriptions.map(|described| described.map(|described| described.summary));
+    summaries.collect::<Result<_, _>>().map_err(|error| match error {
+        DescriptionError::Version { .. } => Failure::new("HK0703", error.to_string()).unsupported(),
+        error => Failure::new("HK0702", "the archive describes a process in a way that makes no sense")
+            .note(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
+    })
 }
 
 fn print(manifest: &Manifest, summaries: &[Summary]) {
