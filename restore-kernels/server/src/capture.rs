@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_archive::chunk::{ChunkError, write_memory};
+use hetckpt_archive::packed_state;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_ring::version::PROTOCOL_VERSION;
 use hetckpt_state::allocation::PinnedMemory;
-use hetckpt_state::codec;
 use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
 use hetckpt_state::memory_index::MemoryIndex;
 use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file};
@@ -31,7 +31,6 @@ use crate::thread_state::{resume_point_registers, to_state};
 
 /// How long the reader of the ring has to empty it.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
-const STATE_LEVEL: i32 = 1;
 
 /// What was written.
 pub struct Captured {
@@ -74,12 +73,11 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         .map_err(|error| of_chunk_error(error, &memory_name))?;
     let memory_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
 
-    let encoded = codec::encode(&state).map_err(|e| ServerError::Damaged(e.to_string()))?;
+    let compressed = packed_state::pack(&state).map_err(|e| ServerError::Damaged(e.to_string()))?;
     let in_file = |source| ServerError::File {
         path: PathBuf::from(&state_name),
         source,
     };
-    let compressed = zstd::bulk::compress(&encoded, STATE_LEVEL).map_err(in_file)?;
     create(&state_name)?.write_all(&compressed).map_err(in_file)?;
 
     let description = Description {
@@ -109,7 +107,7 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         elapsed = ?started.elapsed(),
         memory_bytes,
         stored_bytes = state.memory.stored_bytes(),
-        state_bytes = encoded.len(),
+        state_bytes = compressed.len(),
         "captured"
     );
     Ok(Captured {

@@ -3,15 +3,15 @@
 //! Everything that can fail happens here, before the application runs: files checked, device memory mapped and filled,
 //! kernels in flight rebuilt for the device, and their blocks found not to be too large for it.
 
-use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_archive::chunk::read_memory;
+use hetckpt_archive::packed_state::{self, PackedStateError};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_ring::version::PROTOCOL_VERSION;
-use hetckpt_state::codec::{self, CodecError};
+use hetckpt_state::codec::CodecError;
 use hetckpt_state::names::{memory_file, state_file};
 use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::{Work as StateWork, WorkItem};
@@ -26,7 +26,7 @@ use crate::modules::LoadedModule;
 use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, Work};
 use crate::session::{Session, lock};
 use crate::start_points::StartPoints;
-use crate::state_files::{MAX_FILE_BYTES, StateFiles};
+use crate::state_files::StateFiles;
 use crate::thread_state::{grid_from_state, memory_bytes};
 
 fn damaged(what: impl ToString) -> ServerError {
@@ -47,11 +47,12 @@ pub fn read_state(files: &StateFiles) -> Result<ProcessState, ServerError> {
             "{name} does not have the hash that its description gives"
         )));
     }
-    let mut bytes = Vec::new();
-    let decoder = zstd::stream::read::Decoder::new(compressed.as_slice()).map_err(damaged)?;
-    decoder.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(damaged)?;
-    let state = codec::decode(&bytes).map_err(|error| match error {
-        CodecError::Version { found, known } => ServerError::Version { found, known },
+    let state = packed_state::unpack(&compressed).map_err(|error| match error {
+        PackedStateError::Codec(CodecError::Version { found, known }) => ServerError::Version { found, known },
+        error @ PackedStateError::Memory { .. } => ServerError::File {
+            path: name.into(),
+            source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
+        },
         error => damaged(error),
     })?;
     if state.ring_version != PROTOCOL_VERSION {

@@ -5,14 +5,12 @@ use std::io::{ErrorKind, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file, user_file};
-use hetckpt_state::summary::{Description, ServerUser};
+use hetckpt_archive::limits::MAX_STATE_BYTES;
+use hetckpt_state::names::{description_file, memory_file, state_file, user_file};
+use hetckpt_state::summary::{Description, DescriptionError, MAX_DESCRIPTION_BYTES, ServerUser};
 use nix::unistd::geteuid;
 
 use crate::error::ServerError;
-
-/// Largest state file that is read, compressed and decompressed.
-pub const MAX_FILE_BYTES: u64 = 16 << 30;
 
 struct StateFile {
     path: PathBuf,
@@ -35,12 +33,15 @@ impl StateFile {
         }
     }
 
-    fn read(&self) -> Result<Vec<u8>, ServerError> {
-        let mut bytes = Vec::new();
+    /// Its bytes, and one more than `most_bytes` if it is longer.
+    fn read(&self, most_bytes: u64) -> Result<Vec<u8>, ServerError> {
         let mut file = &self.file;
+        let size_bytes = file.metadata().map_or(0, |found| found.len().min(most_bytes));
+        // A list that grows takes twice as much for a while.
+        let mut bytes = Vec::with_capacity(usize::try_from(size_bytes).unwrap_or(0));
         let read = file
             .rewind()
-            .and_then(|()| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
+            .and_then(|()| file.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes));
         let of = |source| ServerError::File {
             path: self.path.clone(),
             source,
@@ -106,21 +107,11 @@ impl StateFiles {
     /// # Errors
     /// [`ServerError::File`], [`ServerError::Damaged`], [`ServerError::Version`].
     pub fn description(&self) -> Result<Description, ServerError> {
-        let damaged = |what: String| ServerError::Damaged(what);
-        let json = self.description.read()?;
-        // The version first: what follows may have changed since.
-        let value: serde_json::Value = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
-        let found = value.get("format_version").and_then(serde_json::Value::as_u64);
-        let found = found
-            .and_then(|v| u32::try_from(v).ok())
-            .ok_or_else(|| damaged("no format version".to_owned()))?;
-        if found != FORMAT_VERSION {
-            return Err(ServerError::Version {
-                found,
-                known: FORMAT_VERSION,
-            });
-        }
-        serde_json::from_value(value).map_err(|e| damaged(e.to_string()))
+        Description::parse(&self.description.read(MAX_DESCRIPTION_BYTES)?).map_err(|error| match error {
+            DescriptionError::Version { found, known } => ServerError::Version { found, known },
+            DescriptionError::Text(error) => ServerError::Damaged(error.to_string()),
+            error => ServerError::Damaged(error.to_string()),
+        })
     }
 
     /// As whom its device server ran: what whoever dumped has witnessed; what the server said of itself in files of older versions,
@@ -133,7 +124,7 @@ impl StateFiles {
             return Ok(self.description()?.server_user);
         };
         file.ensure_of_root()?;
-        let user = serde_json::from_slice(&file.read()?);
+        let user = serde_json::from_slice(&file.read(MAX_DESCRIPTION_BYTES)?);
         user.map(Some).map_err(|e| ServerError::Damaged(e.to_string()))
     }
 
@@ -142,7 +133,7 @@ impl StateFiles {
     /// # Errors
     /// [`ServerError::File`].
     pub fn state(&self) -> Result<Vec<u8>, ServerError> {
-        self.state.read()
+        self.state.read(MAX_STATE_BYTES)
     }
 
     /// Device memory, from its start.
