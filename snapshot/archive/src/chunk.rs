@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -176,9 +177,16 @@ pub fn read_piece<E: std::error::Error + 'static>(
     if u64::from(piece.raw_bytes) > CHUNK_BYTES || piece.stored_bytes > piece.raw_bytes {
         return Err(ChunkError::Index { addr });
     }
+    let end = piece.offset_bytes.checked_add(u64::from(piece.stored_bytes));
+    if end.is_none_or(|end| i64::try_from(end).is_err()) {
+        return Err(ChunkError::Index { addr });
+    }
     let mut stored = vec![0; piece.stored_bytes as usize];
     file.read_exact_at(&mut stored, piece.offset_bytes)
-        .map_err(ChunkError::File)?;
+        .map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => ChunkError::Index { addr },
+            _ => ChunkError::File(error),
+        })?;
     let raw = if piece.stored_bytes == piece.raw_bytes {
         stored
     } else {
@@ -201,23 +209,40 @@ pub fn read_memory<E: std::error::Error + Send + 'static>(
     index: &MemoryIndex,
     write: impl Fn(u64, &[u8]) -> Result<(), E> + Sync,
 ) -> Result<(), ChunkError<E>> {
-    in_parallel(index.chunks.len(), |at, _| {
-        let chunk = &index.chunks[at];
-        let addr = chunk.addr;
-        let piece = index
-            .pieces
-            .get(chunk.piece as usize)
-            .ok_or(ChunkError::Index { addr })?;
-        let inside = |m: &Mapping| {
-            let offset = addr.checked_sub(m.addr)?;
-            (offset.checked_add(u64::from(piece.raw_bytes))? <= m.size_bytes).then_some(())
-        };
-        if !mappings.iter().any(|m| inside(m).is_some()) {
-            return Err(ChunkError::Index { addr });
-        }
+    let places = places(mappings, index)?;
+    in_parallel(places.len(), |at, _| {
+        let (addr, piece) = places[at];
         let raw = read_piece(file, piece, addr)?;
         write(addr, &raw).map_err(|source| ChunkError::Device { addr, source })
     })
+}
+
+/// Where each piece goes, once it is sure that all of them lie inside the mappings and no byte is written twice: else a few pieces could keep
+/// us writing for ever.
+fn places<'a, E: std::error::Error + 'static>(
+    mappings: &[Mapping],
+    index: &'a MemoryIndex,
+) -> Result<Vec<(u64, &'a Piece)>, ChunkError<E>> {
+    let mut mappings = mappings.to_vec();
+    mappings.sort_by_key(|mapping| mapping.addr);
+    let mut places = Vec::with_capacity(index.chunks.len());
+    let mut done = 0;
+    for &ChunkRef { addr, piece } in &index.chunks {
+        let piece = index.pieces.get(piece as usize);
+        let place = piece.filter(|_| addr >= done).and_then(|piece| {
+            let mapping = mappings.get(
+                mappings
+                    .partition_point(|mapping| mapping.addr <= addr)
+                    .checked_sub(1)?,
+            )?;
+            let end = (addr - mapping.addr).checked_add(u64::from(piece.raw_bytes))?;
+            (end <= mapping.size_bytes).then_some(piece)
+        });
+        let piece = place.ok_or(ChunkError::Index { addr })?;
+        done = addr.saturating_add(u64::from(piece.raw_bytes));
+        places.push((addr, piece));
+    }
+    Ok(places)
 }
 
 #[cfg(test)]
@@ -322,6 +347,28 @@ mod tests {
             let result = read_memory(&file, &mappings, &index, |_, _| Ok::<(), Infallible>(()));
             assert!(matches!(result, Err(ChunkError::Hash { .. })), "{result:?}");
             file.write_all_at(&byte, at).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_index_that_contradicts_itself_is_refused() {
+        let (file, mappings, index) = written(&memory());
+        let changes: [fn(&mut MemoryIndex); 7] = [
+            // The same memory twice, or all over again.
+            |index| index.chunks.insert(1, index.chunks[0]),
+            |index| index.chunks[1].addr = index.chunks[0].addr + 1,
+            |index| index.chunks.extend(index.chunks.clone()),
+            |index| index.chunks.swap(0, 1),
+            // What the file does not have.
+            |index| index.pieces[0].offset_bytes = 1 << 40,
+            |index| index.pieces[0].offset_bytes = u64::MAX,
+            |index| index.chunks[0].piece = 1000,
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut index = index.clone();
+            change(&mut index);
+            let result = read_memory(&file, &mappings, &index, |_, _| Ok::<(), Infallible>(()));
+            assert!(matches!(result, Err(ChunkError::Index { .. })), "{i}: {result:?}");
         }
     }
 
