@@ -204,11 +204,17 @@ fmt: ## format the Rust sources
 clean: ## remove what was built; downloads stay in the cache
 	$(CARGO) clean
 
-install: staged ## copy the stage to PREFIX (/usr/local), below DESTDIR, and link the plugin to where CRIU looks (CRIU_PLUGIN_DIR)
+install: staged ## copy the stage, and the private CRIU if there is one, to PREFIX (/usr/local), below DESTDIR; link the plugin to where CRIU looks (CRIU_PLUGIN_DIR)
 	@for pair in $(STAGED); do \
 		install -D -s "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
 	done
 	@install -D -m 644 "$(HETCKPT_STAGE)/$(STAGED_ICD)" "$(DESTDIR)$(PREFIX)/$(STAGED_ICD)"
+	@# That of `setup` lies in a folder of who builds, which others may not read.
+	@if [ -x "$(HETCKPT_CACHE)/criu/bin/criu" ]; then \
+		install -d "$(DESTDIR)$(PREFIX)/lib/hetckpt/criu"; \
+		cp -rT --no-preserve=ownership "$(HETCKPT_CACHE)/criu" "$(DESTDIR)$(PREFIX)/lib/hetckpt/criu"; \
+		chmod -R a+rX "$(DESTDIR)$(PREFIX)/lib/hetckpt/criu"; \
+	fi
 	@if [ -n "$(CRIU_PLUGIN_DIR)" ] && [ "$(CRIU_PLUGIN_DIR)" != "$(PREFIX)/lib/criu" ]; then \
 		install -d "$(DESTDIR)$(CRIU_PLUGIN_DIR)"; \
 		ln -sf "$(PREFIX)/lib/criu/hetgpu_plugin.so" "$(DESTDIR)$(CRIU_PLUGIN_DIR)/"; \

@@ -28,8 +28,8 @@ use crate::namespaces::Choice;
     pass on the program's own status and use 125 for failures of their own, `run` 126 for \
     a program that cannot be started and 127 for one that is not there.\n\nEnvironment:\n  \
     HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda,\n                         cuda:N, opencl, opencl:PLATFORM[:DEVICE])\n  \
-    HETCKPT_CRIU           the criu program (default: the one on PATH, else in /usr/local/sbin,\n                         \
-    /usr/sbin, /sbin or /opt/criu/bin)\n  \
+    HETCKPT_CRIU           the criu program (default: the one installed with hetckpt, else on PATH,\n                         \
+    else in /usr/local/sbin, /usr/sbin, /sbin or /opt/criu/bin)\n  \
     HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
     HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs, `*app-PID.log`\n                         \
     (default: root /run/hetckpt, others $XDG_RUNTIME_DIR/hetckpt or\n                         \

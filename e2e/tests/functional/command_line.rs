@@ -48,13 +48,29 @@ fn run_passes_on_the_exit_code(context: &mut Context) -> Result<()> {
         "its words are missing: {}",
         outcome.text()
     );
-    let mut missing = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--"]);
-    missing.arg(context.sandbox.path("no-such-program"));
-    let outcome = Running::run(missing, hetckpt::PATIENCE)?;
+    // As `env` has it.
+    let folder = context.sandbox.path("");
+    for (program, code) in [(folder.join("no-such-program"), 127), (folder, 126)] {
+        let mut cannot_run = hetckpt::command(&context.sandbox, ["run", "--device", "cpu"]);
+        cannot_run.arg(program);
+        let outcome = Running::run(cannot_run, hetckpt::PATIENCE)?;
+        ensure!(
+            outcome.code == code && outcome.stderr.contains("HK0804"),
+            "the exit code was to be {code}: {}",
+            outcome.text()
+        );
+    }
+    let mut elsewhere = hetckpt::command(&context.sandbox, ["run", "--device", "gpu", "touch"]);
+    elsewhere.arg(context.sandbox.path("touched"));
+    let outcome = Running::run(elsewhere, hetckpt::PATIENCE)?;
     ensure!(
-        outcome.code == 125 && outcome.stderr.contains("HK0804"),
-        "{}",
+        outcome.code == 125 && outcome.stderr.contains("HK0501") && outcome.stderr.contains("there are: cpu"),
+        "a device that is not there was to be refused with what there is: {}",
         outcome.text()
+    );
+    ensure!(
+        !context.sandbox.path("touched").exists(),
+        "the program was started on a device that is not there"
     );
     Ok(())
 }
@@ -102,9 +118,9 @@ fn run_passes_on_signals(context: &mut Context) -> Result<()> {
 fn restore_passes_on_signals(context: &mut Context) -> Result<()> {
     let mut job = endless_spin(context)?.dump()?.restore()?;
     job.wait_for_kernel()?;
-    job.supervisor().signal(Signal::SIGUSR1)?;
+    job.supervisor().signal(Signal::SIGUSR2)?;
     let outcome = job.finish()?;
-    ensure!(outcome.code == 128 + 10, "it was to end by SIGUSR1: {}", outcome.text());
+    ensure!(outcome.code == 128 + 12, "it was to end by SIGUSR2: {}", outcome.text());
     Ok(())
 }
 
@@ -116,7 +132,7 @@ fn ps_lists_the_program(context: &mut Context) -> Result<()> {
         row["command"].as_str().is_some_and(|command| command.contains("paced")),
         "{row}"
     );
-    ensure!(row["allocated_bytes"].as_u64() >= Some(64 * 128 * 4), "{row}");
+    ensure!(row["allocated_bytes"].as_u64() >= Some(64 * 2 * 4), "{row}");
     job.kill()?;
     let rows = hetckpt::run(&context.sandbox, ["ps", "--json"])?.success("ps")?;
     ensure!(

@@ -68,6 +68,13 @@ fn nothing_wrong(context: &mut Context) -> Result<()> {
     let printed = hetckpt::run(sandbox, ["doctor"])?.success("doctor")?;
     let lines: Vec<&str> = printed.stdout.lines().collect();
     let count = report["checks"].as_array().map_or(0, Vec::len);
+    let (last, lines) = lines.split_last().context("it says nothing")?;
+    let expected = if report["warnings"] == 0 {
+        "all is well"
+    } else {
+        "warning"
+    };
+    ensure!(last.contains(expected), "the last line was to sum up: {last}");
     ensure!(
         lines.len() == count
             && lines

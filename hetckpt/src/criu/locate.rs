@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::diagnostic::Failure;
+use crate::install::Installation;
 
 /// Oldest version that works: kernels from 6.13 on need it, and so do plugins named in the inventory.
 pub const MIN_VERSION: (u32, u32) = (4, 1);
@@ -30,7 +31,8 @@ pub fn is_asked() -> bool {
 }
 
 impl Criu {
-    /// `$HETCKPT_CRIU`, else the first `criu` on PATH and in the system's sbin directories that is no wrapper of ours.
+    /// `$HETCKPT_CRIU`, else the one that was installed with hetckpt, else the first `criu` on PATH and in the system's sbin directories
+    /// that is no wrapper of ours.
     pub fn find() -> Result<Self, Failure> {
         let (program, answer) = find_any()?;
         check(program, &answer)
@@ -100,8 +102,11 @@ fn check(program: PathBuf, answer: &str) -> Result<Criu, Failure> {
 fn candidates() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/criu/bin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(system)
+    let with_us = Installation::find()
+        .ok()
+        .map(|found| found.library_folder.join("criu/bin"));
+    let folders = with_us.into_iter().chain(std::env::split_paths(&path)).chain(system);
+    folders
         .map(|folder| folder.join("criu"))
         .filter(|file| is_program(file))
         .collect()
