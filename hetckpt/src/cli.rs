@@ -414,7 +414,20 @@ pub struct Serve {
     #[arg(long, value_name = "BYTES")]
     pub max_size: Option<u64>,
 
-    /// Most connections at a time; others are turned away.
+    /// Most bytes of all archives in the folder together (default: no limit but what is free).
+    #[arg(long, value_parser = number::long, value_name = "BYTES")]
+    pub quota: Option<u64>,
+
+    /// Remove a program that was received and verified if its source has not said for so long whose it is (default: never).
+    /// A source that has ended the program and cannot reach this node all that time loses it.
+    #[arg(long, value_parser = number::long, value_name = "SECONDS")]
+    pub expire: Option<u64>,
+
+    /// Longest time for a source to say nothing but that it is at work.
+    #[arg(long, value_parser = number::long, value_name = "SECONDS", default_value_t = 600)]
+    pub working_limit: u64,
+
+    /// Most programs that are received at a time; others are refused.
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub connections: usize,
 }

@@ -3,7 +3,6 @@
 use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::cli::Serve;
@@ -11,20 +10,12 @@ use crate::diagnostic::Failure;
 use crate::install::Installation;
 use crate::migration::depot::Depot;
 use crate::migration::launch::Launcher;
-use crate::migration::{receive, tls};
+use crate::migration::slots::Slots;
+use crate::migration::{expire, receive, tls};
 use crate::output;
 
 /// Rest after a connection that could not be taken, for want of descriptors as a rule.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// A connection that is counted until it ends.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// Listens until it is killed.
 pub fn run(options: Serve) -> anyhow::Result<ExitCode> {
@@ -38,25 +29,19 @@ pub fn run(options: Serve) -> anyhow::Result<ExitCode> {
     };
     let listener = TcpListener::bind(&options.listen).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    let most = options.connections;
+    let slots = Slots::new(options.connections);
     let launcher = Arc::new(Launcher { depot, options });
     launcher.take_up();
+    expire::start(&launcher);
     output::note(format!("listening on {address}"));
-    let num_connections = Arc::new(AtomicUsize::new(0));
     loop {
-        let Ok((stream, peer)) = listener.accept() else {
+        let accepted = listener.accept();
+        let slotted = accepted.and_then(|(stream, _)| slots.caller(&stream).map(|caller| (stream, caller)));
+        let Ok((stream, caller)) = slotted else {
             std::thread::sleep(PAUSE);
             continue;
         };
-        let counted = Counted(Arc::clone(&num_connections));
-        if num_connections.fetch_add(1, Ordering::AcqRel) >= most {
-            output::note(format!("{peer}: turned away, {most} connections are open"));
-            continue;
-        }
-        let (tls, launcher) = (Arc::clone(&tls), Arc::clone(&launcher));
-        std::thread::spawn(move || {
-            let _counted = counted;
-            receive::answer(stream, &tls, &launcher);
-        });
+        let (tls, launcher, slots) = (Arc::clone(&tls), Arc::clone(&launcher), Arc::clone(&slots));
+        std::thread::spawn(move || receive::answer(stream, &tls, &launcher, caller, &slots));
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::PROTOCOL;
 use super::message::{MAX_DATA_BYTES, MAX_MESSAGE_BYTES, Message, plain};
+use super::tls::KeyHash;
 use crate::diagnostic::Failure;
 
 /// Longest time for a frame, and for a peer to say that it is still at it.
@@ -46,8 +47,14 @@ pub enum Frame<'a> {
 pub struct Channel {
     transport: Box<dyn Transport>,
     peer: String,
+    /// The other end's key, where this end asked for it.
+    key: Option<KeyHash>,
     buffer: Vec<u8>,
     has_sent_data: bool,
+    /// By when all that is under way must be over, whatever else holds.
+    until: Option<Instant>,
+    /// Longest time for the peer to say nothing but that it is at work.
+    working_limit: Option<Duration>,
 }
 
 /// A channel whose end several threads have, each for a frame at a time.
@@ -67,9 +74,39 @@ impl Channel {
         Self {
             transport,
             peer: peer.to_owned(),
+            key: None,
             buffer: vec![],
             has_sent_data: false,
+            until: None,
+            working_limit: None,
         }
+    }
+
+    /// To the one that has `key`.
+    pub fn of(mut self, key: KeyHash) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The other end's key, where this end asked for it.
+    pub fn key(&self) -> Option<&KeyHash> {
+        self.key.as_ref()
+    }
+
+    /// Sets, or takes away, a moment by which all must be over.
+    pub fn set_until(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+
+    /// Limits the time for which the peer may say nothing but that it is at work.
+    pub fn set_working_limit(&mut self, limit: Duration) {
+        self.working_limit = Some(limit);
+    }
+
+    /// When a frame that begins now must be over.
+    fn frame_limit(&self) -> Instant {
+        let limit = Instant::now() + FRAME_LIMIT;
+        self.until.map_or(limit, |until| until.min(limit))
     }
 
     /// What the other end is called.
@@ -103,7 +140,7 @@ impl Channel {
             protocol: PROTOCOL,
             written_by: env!("CARGO_PKG_VERSION").to_owned(),
         })?;
-        let limit = Instant::now() + FRAME_LIMIT;
+        let limit = self.frame_limit();
         let (kind, length) = self.header(limit)?;
         if kind != KIND_MESSAGE {
             return Err(self.not_understood("it does not begin with its version"));
@@ -156,7 +193,7 @@ impl Channel {
         frame.push(kind);
         frame.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
         parts.iter().for_each(|part| frame.extend_from_slice(part));
-        self.transport.set_limit(Instant::now() + FRAME_LIMIT);
+        self.transport.set_limit(self.frame_limit());
         let written = self.transport.write_all(&frame).and_then(|()| self.transport.flush());
         written.map_err(|error| {
             // It may have said why before it closed the connection.
@@ -204,8 +241,9 @@ impl Channel {
         go_on: &mut dyn FnMut() -> Result<(), Failure>,
         take: impl FnOnce(Frame<'_>) -> T,
     ) -> Result<T, Failure> {
+        let mut at_work_since = None;
         loop {
-            let limit = Instant::now() + FRAME_LIMIT;
+            let limit = self.frame_limit();
             let (kind, length) = self.header(limit)?;
             let content = self.content(length, limit)?;
             if kind == KIND_DATA {
@@ -219,11 +257,24 @@ impl Channel {
             let message = serde_json::from_slice(&content);
             self.buffer = content;
             match message {
-                Ok(Message::Working) => go_on()?,
+                Ok(Message::Working) => {
+                    let since = *at_work_since.get_or_insert_with(Instant::now);
+                    if self.working_limit.is_some_and(|limit| since.elapsed() > limit) {
+                        return Err(self.at_work_too_long());
+                    }
+                    go_on()?;
+                }
                 Ok(message) => return Ok(take(Frame::Message(message))),
                 Err(e) => return Err(self.not_understood(plain(&e.to_string()))),
             }
         }
+    }
+
+    fn at_work_too_long(&self) -> Failure {
+        let limit = self.working_limit.unwrap_or_default().as_secs();
+        Failure::new("HK1006", format!("the connection to {} was given up", self.peer))
+            .note(format!("it has said nothing but that it is at work for {limit} s"))
+            .help("`serve --working-limit` allows more")
     }
 
     /// The next message.

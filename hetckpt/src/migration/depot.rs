@@ -14,11 +14,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use hetckpt_archive::verify;
 use serde::{Deserialize, Serialize};
 
 use super::message::{Report, is_id};
+use super::tls::KeyHash;
 use crate::archive_error;
 use crate::diagnostic::Failure;
 use crate::result_file::PREFIX as RESULT_PREFIX;
@@ -75,6 +77,9 @@ pub struct Record {
     pub root_pid: i32,
     /// Its command line.
     pub command: Vec<String>,
+    /// The node that has sent it, which alone may say whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<KeyHash>,
 }
 
 /// The folder. One `serve` has it.
@@ -82,8 +87,17 @@ pub struct Record {
 pub struct Depot {
     folder: PathBuf,
     _lock: File,
-    /// Snapshots that are on their way, and whether the source has withdrawn them meanwhile. Held while records change.
-    receiving: Mutex<BTreeMap<String, bool>>,
+    /// Snapshots that are on their way. Held while records change.
+    receiving: Mutex<BTreeMap<String, Arriving>>,
+}
+
+/// A snapshot that is on its way.
+#[derive(Debug)]
+struct Arriving {
+    /// The node that sends it.
+    owner: Option<KeyHash>,
+    /// It has withdrawn it meanwhile.
+    is_withdrawn: bool,
 }
 
 /// What a release meets.
@@ -213,12 +227,43 @@ impl Depot {
             .help(format!("make room in {}", self.folder.display()))
     }
 
-    fn receiving(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+    fn receiving(&self) -> MutexGuard<'_, BTreeMap<String, Arriving>> {
         self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to receive the snapshot `id`.
-    pub fn begin(&self, id: &str) -> Result<Incoming<'_>, Failure> {
+    /// Bytes of all archives, those on their way too.
+    pub fn archive_bytes(&self) -> u64 {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let archives = entries.filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            name.ends_with(".hetsnap") || name.ends_with(".part")
+        });
+        archives
+            .filter_map(|entry| entry.metadata().ok())
+            .map(|found| found.len())
+            .sum()
+    }
+
+    /// Removes what was prepared `after` so long a time before `now`, and has not been released. Gives the ids.
+    pub fn expire(&self, now: SystemTime, after: Duration) -> Vec<String> {
+        let _one_at_a_time = self.receiving();
+        let is_over = |id: &str| {
+            let since = fs::metadata(self.file(id, "json")).and_then(|found| found.modified());
+            since.is_ok_and(|since| now.duration_since(since).is_ok_and(|age| age > after))
+        };
+        let records = self.records().into_iter();
+        let expired = records.filter(|(id, record)| record.state == State::Prepared && is_over(id));
+        expired.map(|(id, _)| id).inspect(|id| self.remove(id)).collect()
+    }
+
+    fn remove(&self, id: &str) {
+        // The record first: an archive alone is nobody's.
+        let _ = fs::remove_file(self.file(id, "json"));
+        let _ = fs::remove_file(self.file(id, "hetsnap"));
+    }
+
+    /// Begins to receive the snapshot `id` from the node `owner`.
+    pub fn begin(&self, id: &str, owner: Option<KeyHash>) -> Result<Incoming<'_>, Failure> {
         let path = self.file(id, "part");
         if !is_id(id) || self.record(id).is_some() {
             return Err(Failure::new(
@@ -233,7 +278,11 @@ impl Depot {
             .mode(0o600)
             .open(&path)
             .map_err(|e| self.cannot_write(&path, &e))?;
-        self.receiving().insert(id.to_owned(), false);
+        let arriving = Arriving {
+            owner,
+            is_withdrawn: false,
+        };
+        self.receiving().insert(id.to_owned(), arriving);
         Ok(Incoming {
             depot: self,
             id: id.to_owned(),
@@ -242,10 +291,11 @@ impl Depot {
         })
     }
 
-    /// The source has ended the program: it is this node's.
-    pub fn release(&self, id: &str) -> Result<Release, Failure> {
+    /// The source has ended the program: it is this node's. What another node has sent is as unknown to `caller` as what nobody has.
+    pub fn release(&self, id: &str, caller: Option<&KeyHash>) -> Result<Release, Failure> {
         let _one_at_a_time = self.receiving();
-        let Some(record) = self.record(id).filter(|_| !self.file(id, "part").exists()) else {
+        let record = self.record(id).filter(|_| !self.file(id, "part").exists());
+        let Some(record) = record.filter(|record| is_of(record.owner.as_ref(), caller)) else {
             return Ok(Release::Unknown);
         };
         if record.state != State::Prepared {
@@ -257,22 +307,27 @@ impl Depot {
     }
 
     /// The program goes on at the source: what there is of it is removed, or will be when it has come. False if it was released before.
-    pub fn withdraw(&self, id: &str) -> bool {
+    /// Of what another node than `caller` has sent nothing is removed.
+    pub fn withdraw(&self, id: &str, caller: Option<&KeyHash>) -> bool {
         let mut receiving = self.receiving();
-        if let Some(is_withdrawn) = receiving.get_mut(id) {
-            *is_withdrawn = true;
+        let arriving = receiving.get_mut(id);
+        if let Some(arriving) = arriving.filter(|arriving| is_of(arriving.owner.as_ref(), caller)) {
+            arriving.is_withdrawn = true;
         }
-        match self.record(id) {
+        match self.record(id).filter(|record| is_of(record.owner.as_ref(), caller)) {
             Some(record) if record.state != State::Prepared => false,
             Some(_) => {
-                // The record first: an archive alone is nobody's.
-                let _ = fs::remove_file(self.file(id, "json"));
-                let _ = fs::remove_file(self.file(id, "hetsnap"));
+                self.remove(id);
                 true
             }
             None => true,
         }
     }
+}
+
+/// True if `caller` is the node that has sent a snapshot; records that name none are of a version that noted none.
+fn is_of(owner: Option<&KeyHash>, caller: Option<&KeyHash>) -> bool {
+    owner.is_none_or(|owner| caller == Some(owner))
 }
 
 /// An archive on its way in. It is removed when this is dropped, unless [`Incoming::prepare`] has succeeded.
@@ -309,7 +364,7 @@ impl Incoming<'_> {
     /// Gives the archive its name: from now on it outlives us, until its source has said whose the program is. Gives its path.
     pub fn prepare(self, record: &Record) -> Result<PathBuf, Failure> {
         let receiving = self.depot.receiving();
-        if receiving.get(&self.id) != Some(&false) {
+        if receiving.get(&self.id).is_none_or(|arriving| arriving.is_withdrawn) {
             return Err(Failure::new("HK1006", "the source has taken the program back"));
         }
         let path = self.depot.file(&self.id, "hetsnap");

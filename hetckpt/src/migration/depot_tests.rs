@@ -6,6 +6,7 @@ fn record(state: State) -> Record {
         state,
         root_pid: 7,
         command: vec!["app".into()],
+        owner: None,
     }
 }
 
@@ -19,7 +20,7 @@ fn prepared(folder: &Path) -> (Depot, String) {
 /// The number of one more.
 fn prepare(depot: &Depot) -> String {
     let id = new_id().unwrap();
-    let incoming = depot.begin(&id).unwrap();
+    let incoming = depot.begin(&id, None).unwrap();
     incoming.take(3, b"def").unwrap();
     incoming.take(0, b"abc").unwrap();
     let path = incoming.prepare(&record(State::Prepared)).unwrap();
@@ -34,9 +35,9 @@ fn what_is_prepared_outlives_us_and_is_released_once() {
     drop(depot);
     let depot = Depot::open(folder.path()).unwrap();
     assert_eq!(depot.records(), [(id.clone(), record(State::Prepared))]);
-    assert_eq!(depot.release(&id).unwrap(), Release::Now);
-    assert_eq!(depot.release(&id).unwrap(), Release::Before);
-    assert!(!depot.withdraw(&id), "it is started by now");
+    assert_eq!(depot.release(&id, None).unwrap(), Release::Now);
+    assert_eq!(depot.release(&id, None).unwrap(), Release::Before);
+    assert!(!depot.withdraw(&id, None), "it is started by now");
     assert_eq!(depot.record(&id).unwrap().state, State::Released);
     assert!(depot.file(&id, "hetsnap").exists());
 }
@@ -45,8 +46,8 @@ fn what_is_prepared_outlives_us_and_is_released_once() {
 fn what_is_withdrawn_is_gone_and_cannot_be_released() {
     let folder = tempfile::tempdir().unwrap();
     let (depot, id) = prepared(folder.path());
-    assert!(depot.withdraw(&id) && depot.withdraw(&id));
-    assert_eq!(depot.release(&id).unwrap(), Release::Unknown);
+    assert!(depot.withdraw(&id, None) && depot.withdraw(&id, None));
+    assert_eq!(depot.release(&id, None).unwrap(), Release::Unknown);
     assert_eq!(depot.records(), []);
     assert!(!depot.file(&id, "hetsnap").exists());
 }
@@ -56,10 +57,10 @@ fn what_is_withdrawn_while_it_comes_is_never_prepared() {
     let folder = tempfile::tempdir().unwrap();
     let depot = Depot::open(folder.path()).unwrap();
     let id = new_id().unwrap();
-    let incoming = depot.begin(&id).unwrap();
-    assert!(depot.withdraw(&id));
+    let incoming = depot.begin(&id, None).unwrap();
+    assert!(depot.withdraw(&id, None));
     assert!(incoming.prepare(&record(State::Prepared)).is_err());
-    assert_eq!(depot.release(&id).unwrap(), Release::Unknown);
+    assert_eq!(depot.release(&id, None).unwrap(), Release::Unknown);
     let left: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .flatten()
@@ -73,12 +74,12 @@ fn what_was_not_received_to_its_end_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let (depot, kept) = prepared(folder.path());
     let id = new_id().unwrap();
-    drop(depot.begin(&id).unwrap());
+    drop(depot.begin(&id, None).unwrap());
     assert!(!depot.file(&id, "part").exists());
     // As if we had been killed before the archive got its name.
     fs::write(depot.file(&id, "part"), "x").unwrap();
     depot.write(&id, &record(State::Prepared)).unwrap();
-    assert_eq!(depot.release(&id).unwrap(), Release::Unknown);
+    assert_eq!(depot.release(&id, None).unwrap(), Release::Unknown);
     drop(depot);
     let depot = Depot::open(folder.path()).unwrap();
     assert_eq!(depot.records(), [(kept, record(State::Prepared))]);
@@ -91,8 +92,8 @@ fn one_uses_a_folder_and_names_do_not_lead_out_of_it() {
     let depot = Depot::open(folder.path()).unwrap();
     assert_eq!(&*Depot::open(folder.path()).unwrap_err().code, "HK1002");
     for id in ["", "../x", "serve"] {
-        assert!(depot.begin(id).is_err());
-        assert_eq!(depot.release(id).unwrap(), Release::Unknown);
+        assert!(depot.begin(id, None).is_err());
+        assert_eq!(depot.release(id, None).unwrap(), Release::Unknown);
         assert!(depot.record(id).is_none());
     }
 }
@@ -131,4 +132,38 @@ fn what_was_killed_as_it_wrote_leaves_nothing() {
     drop(depot);
     let _depot = Depot::open(folder.path()).unwrap();
     assert!(other.exists() && !record.exists());
+}
+
+#[test]
+fn only_the_node_that_has_sent_it_says_whose_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let depot = Depot::open(folder.path()).unwrap();
+    let [owner, other] = ["a", "b"].map(|key| KeyHash(key.to_owned()));
+    let id = new_id().unwrap();
+    let incoming = depot.begin(&id, Some(owner.clone())).unwrap();
+    // A stranger's word changes nothing while it comes, nor when it is here.
+    assert!(depot.withdraw(&id, Some(&other)));
+    let owned = Record {
+        owner: Some(owner.clone()),
+        ..record(State::Prepared)
+    };
+    incoming.prepare(&owned).unwrap();
+    assert!(depot.withdraw(&id, Some(&other)) && depot.withdraw(&id, None));
+    assert_eq!(depot.release(&id, Some(&other)).unwrap(), Release::Unknown);
+    assert_eq!(depot.release(&id, Some(&owner)).unwrap(), Release::Now);
+}
+
+#[test]
+fn what_nobody_releases_expires() {
+    let folder = tempfile::tempdir().unwrap();
+    let (depot, released) = prepared(folder.path());
+    depot.release(&released, None).unwrap();
+    let forgotten = prepare(&depot);
+    let (now, hour) = (SystemTime::now(), Duration::from_secs(3600));
+    assert_eq!(depot.archive_bytes(), 12);
+    assert!(depot.expire(now, hour).is_empty());
+    assert_eq!(depot.expire(now + 2 * hour, hour), std::slice::from_ref(&forgotten));
+    assert!(depot.record(&forgotten).is_none() && !depot.file(&forgotten, "hetsnap").exists());
+    assert_eq!(depot.record(&released).unwrap().state, State::Released);
+    assert_eq!(depot.archive_bytes(), 6);
 }

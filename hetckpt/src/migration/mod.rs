@@ -13,8 +13,10 @@ pub mod sending;
 pub mod source;
 pub mod handover;
 pub mod depot;
-pub mod receive;
 pub mod launch;
+pub mod slots;
+pub mod receive;
+pub mod expire;
 
 /// Version of the protocol. Both sides must have the same.
 pub const PROTOCOL: u32 = 1;

@@ -12,38 +12,70 @@ use super::depot::{Incoming, Record, Release, State};
 use super::launch::Launcher;
 use super::message::{Message, Offer, Report, plain};
 use super::sink::too_large;
-use super::{source, tls};
+use super::slots::Slots;
+use super::tls::KeyHash;
+use super::{slots, source, tls};
 use crate::check;
 use crate::cli::Outside;
 use crate::diagnostic::Failure;
 use crate::output;
 use crate::snapshot::Snapshot;
 
-/// Longest time for a caller to show who it is.
-const GREETING_LIMIT: Duration = Duration::from_secs(10);
+/// Longest time for a caller to show who it is and to say what it wants.
+const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether a released program runs.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// After so many bytes it is looked again whether all archives keep within the quota.
+const QUOTA_STEP_BYTES: u64 = 16 << 20;
 
 /// Hears a caller out.
-pub fn answer(stream: TcpStream, tls: &tls::Server, launcher: &Arc<Launcher>) {
+pub fn answer(
+    stream: TcpStream,
+    tls: &tls::Server,
+    launcher: &Arc<Launcher>,
+    caller: slots::Caller,
+    slots: &Arc<Slots>,
+) {
     let peer = stream
         .peer_addr()
         .map_or("somebody".to_owned(), |address| address.to_string());
-    if let Err(failure) = converse(stream, &peer, tls, launcher) {
+    if let Err(failure) = converse(stream, &peer, tls, launcher, caller, slots) {
         let notes: String = failure.notes.iter().map(|note| format!(" ({})", plain(note))).collect();
         output::note(format!("{peer}: [{}] {}{notes}", failure.code, plain(&failure.message)));
     }
 }
 
-fn converse(stream: TcpStream, peer: &str, tls: &tls::Server, launcher: &Arc<Launcher>) -> Result<(), Failure> {
-    let mut channel = tls.greet(stream, peer, Instant::now() + GREETING_LIMIT)?;
-    let result = channel.agree().and_then(|()| match channel.receive()? {
-        Message::Offer(offer) => receive(&mut channel, &offer, launcher),
+fn converse(
+    stream: TcpStream,
+    peer: &str,
+    tls: &tls::Server,
+    launcher: &Arc<Launcher>,
+    caller: slots::Caller,
+    slots: &Arc<Slots>,
+) -> Result<(), Failure> {
+    let until = Instant::now() + GREETING_LIMIT;
+    let mut channel = tls.greet(stream, peer, until)?;
+    channel.set_working_limit(Duration::from_secs(launcher.options.working_limit));
+    channel.set_until(Some(until));
+    let said = channel.agree().and_then(|()| channel.receive());
+    channel.set_until(None);
+    drop(caller);
+    let result = said.and_then(|said| match said {
+        Message::Offer(offer) => {
+            let _slot = slots.program().ok_or_else(|| busy(launcher.options.connections))?;
+            receive(&mut channel, &offer, launcher)
+        }
         Message::Released { id } => released(&mut channel, &id, launcher),
         Message::Withdrawn { id } => withdrawn(&mut channel, &id, launcher),
         other => Err(channel.unexpected(&other)),
     });
     result.inspect_err(|failure| channel.refuse(failure))
+}
+
+fn busy(most: usize) -> Failure {
+    Failure::new("HK1010", "the target is busy")
+        .note(format!("it receives {most} programs already"))
+        .help("try again in a moment, or raise `serve --connections`")
 }
 
 /// Takes a program in, as far as its source goes with it.
@@ -70,16 +102,22 @@ fn receive(channel: &mut Channel, offer: &Offer, launcher: &Arc<Launcher>) -> Re
         channel.peer()
     ));
     channel.while_working(|| check::offer(offer, &wanted))?;
-    let limit_bytes = room(launcher.depot.folder()).min(options.max_size.unwrap_or(u64::MAX));
-    let incoming = launcher.depot.begin(&offer.id)?;
+    let quota_left = options
+        .quota
+        .map(|quota| quota.saturating_sub(launcher.depot.archive_bytes()));
+    let limit_bytes = room(launcher.depot.folder())
+        .min(options.max_size.unwrap_or(u64::MAX))
+        .min(quota_left.unwrap_or(u64::MAX));
+    let owner = channel.key().cloned();
+    let incoming = launcher.depot.begin(&offer.id, owner.clone())?;
     channel.send(&Message::Accept { limit_bytes })?;
-    let Some((size_bytes, manifest_hash)) = take_archive(channel, &incoming, offer, limit_bytes)? else {
+    let Some((size_bytes, manifest_hash)) = take_archive(channel, &incoming, offer, limit_bytes, launcher)? else {
         output::note(format!("{}: taken back by its source", offer.id));
         return Ok(());
     };
     let path = channel.while_working(|| {
         incoming.verify(size_bytes, &manifest_hash)?;
-        let record = examine(&incoming.path, &wanted)?;
+        let record = examine(&incoming.path, &wanted, owner)?;
         incoming.prepare(&record)
     })?;
     output::note(format!("{}: prepared, {}", offer.id, output::bytes(size_bytes)));
@@ -105,14 +143,27 @@ fn take_archive(
     incoming: &Incoming<'_>,
     offer: &Offer,
     limit_bytes: u64,
+    launcher: &Launcher,
 ) -> Result<Option<(u64, String)>, Failure> {
+    let mut look_at = QUOTA_STEP_BYTES;
+    let mut taken = 0;
+    // Others are received at the same time.
+    let mut keeps_within_quota = |more: u64| {
+        taken += more;
+        if taken < look_at {
+            return true;
+        }
+        look_at = taken + QUOTA_STEP_BYTES;
+        let quota = launcher.options.quota;
+        quota.is_none_or(|quota| launcher.depot.archive_bytes() <= quota)
+    };
     loop {
         let said = channel.receive_frame(|frame| match frame {
             Frame::Data(position, bytes) => {
                 let is_within = position
                     .checked_add(bytes.len() as u64)
                     .is_some_and(|end| end <= limit_bytes);
-                match is_within {
+                match is_within && keeps_within_quota(bytes.len() as u64) {
                     true => incoming.take(position, bytes).map(|()| None),
                     false => Err(too_large("this node", limit_bytes)),
                 }
@@ -132,7 +183,7 @@ fn take_archive(
 }
 
 /// Makes sure that the archive can be restored here, as far as can be told.
-fn examine(path: &Path, wanted: &check::Wanted<'_>) -> Result<Record, Failure> {
+fn examine(path: &Path, wanted: &check::Wanted<'_>, owner: Option<KeyHash>) -> Result<Record, Failure> {
     let snapshot = Snapshot::open(path)?;
     check::accept(&snapshot, wanted)?;
     let manifest = snapshot.manifest();
@@ -140,12 +191,13 @@ fn examine(path: &Path, wanted: &check::Wanted<'_>) -> Result<Record, Failure> {
         state: State::Prepared,
         root_pid: manifest.root_pid,
         command: manifest.command.clone(),
+        owner,
     })
 }
 
 /// The program is ours: it is started, if it has not been, and the source learns what becomes of it.
 fn released(channel: &mut Channel, id: &str, launcher: &Arc<Launcher>) -> Result<(), Failure> {
-    match launcher.depot.release(id)? {
+    match launcher.depot.release(id, channel.key())? {
         Release::Unknown => return channel.send(&Message::Forgotten),
         Release::Before => {}
         Release::Now => {
@@ -176,7 +228,7 @@ fn not_running(reason: Report, launcher: &Launcher, id: &str) -> Message {
 }
 
 fn withdrawn(channel: &mut Channel, id: &str, launcher: &Launcher) -> Result<(), Failure> {
-    if !launcher.depot.withdraw(id) {
+    if !launcher.depot.withdraw(id, channel.key()) {
         return Err(channel.not_understood("it takes back what it has released"));
     }
     output::note(format!("{}: taken back by its source", plain(id)));

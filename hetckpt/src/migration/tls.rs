@@ -12,7 +12,7 @@ use clap::Args;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned, version};
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +135,7 @@ impl Client {
                 .complete_io(&mut stream.sock)
                 .map_err(|e| handshake_failed(name, &e))?;
         }
+        require_protocol(stream.conn.alpn_protocol(), name)?;
         Ok(Channel::new(Box::new(stream), name))
     }
 }
@@ -174,9 +175,35 @@ impl Server {
                 return Err(handshake_failed(peer, &e));
             }
         }
-        Ok(Channel::new(Box::new(stream), peer))
+        require_protocol(stream.conn.alpn_protocol(), peer)?;
+        let key = key_of(stream.conn.peer_certificates().unwrap_or_default());
+        let key = key.ok_or_else(|| refused(peer, "it shows no certificate that can be read".to_owned()))?;
+        Ok(Channel::new(Box::new(stream), peer).of(key))
     }
 }
+
+/// Makes sure that both ends mean this protocol: TLS itself goes on with an end that names none.
+fn require_protocol(agreed: Option<&[u8]>, peer: &str) -> Result<(), Failure> {
+    match agreed == Some(ALPN) {
+        true => Ok(()),
+        false => Err(refused(
+            peer,
+            "it does not say that it means to migrate (ALPN)".to_owned(),
+        )),
+    }
+}
+
+/// The key that the certificate at the chain's end is for, as a hash: a node that renews its certificate stays the same node.
+fn key_of(chain: &[CertificateDer<'_>]) -> Option<KeyHash> {
+    let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
+    let key = certificate.subject_public_key_info();
+    Some(KeyHash(blake3::hash(&key).to_hex().to_string()))
+}
+
+/// Which node a caller is: a hash of its public key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyHash(pub String);
 
 impl<C, S> Transport for StreamOwned<C, Timed>
 where
