@@ -119,6 +119,9 @@ impl Writer<'_> {
         self.plain_line(format_args!("if (!now[{}]) break;", word::LEFT));
         self.leave_rounds();
         self.go_on(meetings)?;
+        // So that the loop has one way back: LLVM makes a loop inside another of one in which some ways leave the variable as it was,
+        // and PoCL takes that for one that all threads go round together.
+        self.plain_line("point += zero;");
         self.close();
         self.between_regions = false;
         self.land()

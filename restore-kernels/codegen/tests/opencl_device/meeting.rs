@@ -313,3 +313,33 @@ st.global.u32 [%rd2+16], %r11;",
         [NUM_THREADS, 1, 1],
     );
 }
+
+/// Some lanes ask who is there: those that have come the same way. The others have ended or have not.
+#[test]
+fn lanes_that_ask_who_is_there() {
+    for condition in [
+        "and.b32 %r8, %r1, 3;\nsetp.eq.u32 %p1, %r8, 0;",
+        "setp.ge.u32 %p1, %r1, 16;",
+        "and.b32 %r8, %r1, 32;\nsetp.eq.u32 %p1, %r8, 0;",
+    ] {
+        for dimensions in [[NUM_THREADS, 1, 1], [33, 1, 1]] {
+            check(
+                &format!(
+                    "mov.u32 %r10, 7;
+{condition}
+@%p1 bra JOIN;
+activemask.b32 %r10;
+shfl.sync.idx.b32 %r11, %r5, 1, 31, %r10;
+st.global.u32 [%rd2+4], %r11;
+JOIN:
+st.global.u32 [%rd2], %r10;"
+                ),
+                dimensions,
+            );
+            check(
+                &format!("{condition}\n@%p1 bra END;\nactivemask.b32 %r10;\nst.global.u32 [%rd2], %r10;\nEND:"),
+                dimensions,
+            );
+        }
+    }
+}

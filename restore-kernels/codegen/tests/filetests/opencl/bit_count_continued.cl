@@ -539,6 +539,7 @@ __kernel void hetckpt__Z9bit_countPKjPjS1_jj(
                 break;
             }
         }
+        point += zero;
     }
     if (landing == 1) {
         block_barrier();

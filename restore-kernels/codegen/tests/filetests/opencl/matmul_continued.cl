@@ -574,6 +574,7 @@ bb13_from_5:;
             case 1: if (!now[1]) { point = 2; } break;
             case 3: if (!now[1]) { point = 4; } break; // line 154
         }
+        point += zero;
     }
     if (landing == 1) {
         block_barrier();

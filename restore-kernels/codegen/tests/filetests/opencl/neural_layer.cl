@@ -339,5 +339,6 @@ __kernel void hetckpt__Z10dense_reluPKfS0_S0_Pfj(
             case 15: if (!now[1]) { point = 16; } break; // line 136
             case 1: if (!now[1]) { point = 2; } break; // line 66
         }
+        point += zero;
     }
 }

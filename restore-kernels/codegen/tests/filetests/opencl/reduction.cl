@@ -432,5 +432,6 @@ __kernel void hetckpt__Z13reduce_valuesPKjPyjj(
             case 3: if (!now[1]) { point = 4; } break; // line 90
             case 1: if (!now[1]) { point = 2; } break; // line 72
         }
+        point += zero;
     }
 }
