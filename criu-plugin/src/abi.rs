@@ -23,6 +23,7 @@ const NUM_SLOTS: usize = 15;
 mod hook {
     pub const DUMP_UNIX_SK: usize = 0;
     pub const RESTORE_UNIX_SK: usize = 1;
+    pub const RESTORE_EXT_FILE: usize = 3;
     pub const RESUME_DEVICES_LATE: usize = 9;
     pub const PAUSE_DEVICES: usize = 10;
     pub const CHECKPOINT_DEVICES: usize = 11;
@@ -63,6 +64,7 @@ pub static CR_PLUGIN_DESC: Descriptor = Descriptor {
         let mut hooks = [std::ptr::null(); NUM_SLOTS];
         hooks[hook::DUMP_UNIX_SK] = hooks::dump_unix_sk as *const c_void;
         hooks[hook::RESTORE_UNIX_SK] = hooks::restore_unix_sk as *const c_void;
+        hooks[hook::RESTORE_EXT_FILE] = hooks::restore_ext_file as *const c_void;
         hooks[hook::RESUME_DEVICES_LATE] = hooks::resume_devices_late as *const c_void;
         hooks[hook::PAUSE_DEVICES] = hooks::pause_devices as *const c_void;
         hooks[hook::CHECKPOINT_DEVICES] = hooks::checkpoint_devices as *const c_void;

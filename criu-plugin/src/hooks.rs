@@ -1,5 +1,5 @@
 //! The hooks, in the order in which CRIU calls them. At dump: `init`, `pause_devices` for each process, then (all frozen)
-//! `checkpoint_devices` for each, `dump_unix_sk` for each socket, `exit`. At restore: `init`, `restore_unix_sk` in the
+//! `checkpoint_devices` for each, `dump_unix_sk` for each socket, `exit`. At restore: `init`, `restore_unix_sk` and `restore_ext_file` in the
 //! children, `resume_devices_late` for each process, `exit`. At pre-dump: `init` and `pause_devices` only.
 
 #![allow(unsafe_code, reason = "CRIU lends descriptors by number")]
@@ -13,7 +13,7 @@ use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::server_start::owns_ring;
 
 use crate::guard::guard;
-use crate::{client, host, log, restore, user};
+use crate::{client, eventfds, host, log, restore, threads, user};
 
 const STAGE_PRE_DUMP: c_int = 1;
 const STAGE_RESTORE: c_int = 2;
@@ -130,6 +130,7 @@ fn pause(pid: u32) -> Result<(), String> {
 pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
     guard("checkpoint_devices", || {
         let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
+        threads::note(pid)?;
         if !client::is_connected(pid) || client::became_another_program(pid) {
             client::ensure_no_server(pid)?;
             return client::ensure_not_bereft(pid).map(|()| None);
@@ -197,13 +198,22 @@ pub extern "C" fn restore_unix_sk(inode: c_int) -> c_int {
     })
 }
 
+/// Makes a file of the process being restored that was left to a plugin.
+pub extern "C" fn restore_ext_file(id: c_int) -> c_int {
+    guard("restore_ext_file", || {
+        Ok(eventfds::make(id.cast_unsigned())?.map(IntoRawFd::into_raw_fd))
+    })
+}
+
 /// The process is rebuilt and frozen: its server gets the ring and runs the kernels on. CRIU ignores a failure here, so a
 /// process whose device cannot be resumed is ended: that is the one way to make the restore fail.
 pub extern "C" fn resume_devices_late(pid: c_int) -> c_int {
     guard("resume_devices_late", || {
-        let Some(pid) = u32::try_from(pid).ok().filter(|&pid| client::is_connected(pid)) else {
+        let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
+        threads::set(pid);
+        if !client::is_connected(pid) {
             return Ok(None);
-        };
+        }
         restore::attach(pid).inspect_err(|_| restore::end_process(pid))?;
         client::note_done(pid);
         Ok(Some(0))

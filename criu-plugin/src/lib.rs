@@ -11,4 +11,6 @@ mod host;
 mod hooks;
 mod client;
 mod user;
+mod eventfds;
+mod threads;
 mod restore;

@@ -27,7 +27,7 @@ use crate::snapshot_files::{self, Origin};
 use crate::stopped_tree::{self, StoppedTree};
 use crate::supervise::HeldSignals;
 use crate::target::Target;
-use crate::{criu, namespaces, obstacles, output};
+use crate::{criu, namespaces, not_kept, obstacles, output};
 
 /// What a capture is done with.
 pub struct Parts {
@@ -114,6 +114,8 @@ pub struct Captured<'a> {
     pub sources: Vec<Source>,
     /// How long it took.
     pub times: Times,
+    /// What it has and a restore will not give back, a sentence each.
+    pub not_kept: Vec<String>,
 }
 
 /// Stops the program and captures it. After a failure it runs on.
@@ -170,6 +172,8 @@ pub fn capture<'a>(
         criu::rewrite::attach_memfds(images)
             .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
     }
+    criu::eventfds::keep_semaphores(images, &target.tree())
+        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
     finish_packing(packing, images)?;
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
@@ -183,6 +187,7 @@ pub fn capture<'a>(
         manifest,
         sources,
         times,
+        not_kept: not_kept::of(&target.tree()),
     })
 }
 

@@ -19,6 +19,7 @@ mod runtime_folder;
 mod dump_lock;
 mod stopped_tree;
 mod obstacles;
+mod not_kept;
 mod capture;
 mod migration;
 mod result_file;

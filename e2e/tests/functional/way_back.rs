@@ -22,6 +22,10 @@ pub fn tests() -> Vec<Test> {
             process_files,
         ),
         Test::new("what_criu_does_not_take_is_named_and_how_to_be_rid_of_it", obstacles),
+        Test::new(
+            "semaphores_and_settings_of_threads_are_kept_and_the_rest_is_named",
+            settings,
+        ),
         Test::new("an_archive_replaces_only_files_and_only_if_told", taken_names),
         Test::new("a_terminal_of_its_own_comes_back_without_any_other", own_terminal),
     ]
@@ -226,5 +230,43 @@ fn obstacles(context: &mut Context) -> Result<()> {
     let_go(context)?;
     let outcome = job.finish()?.success("the program")?;
     ensure!(outcome.stdout == "x\n", "{}", outcome.text());
+    Ok(())
+}
+
+/// An eventfd that counts down by one, timer slack; and a personality, which nobody keeps.
+fn settings(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let program = r#"
+        $| = 1;
+        my $eventfd = syscall(290, 3, 1);
+        syscall(157, 29, 123456, 0, 0);
+        syscall(135, 0x0040000);
+        print "ready\n";
+        <STDIN>;
+        open(my $counter, "<&=", $eventfd) or die;
+        my @counts = map { sysread $counter, my $count, 8; unpack "Q", $count } 1 .. 3;
+        open(my $slack, "<", "/proc/self/timerslack_ns") or die;
+        print "@counts ", <$slack>;
+    "#;
+    fs::write(sandbox.path("program"), program)?;
+    let begin = format!(
+        "coproc perl '{}'\nread -r line <&${{COPROC[0]}}",
+        sandbox.path("program").display()
+    );
+    let job = start(
+        context,
+        &begin,
+        "echo >&${COPROC[1]}; read -r line <&${COPROC[0]}; echo $line; wait",
+    )?;
+    let dumped = job.dump()?;
+    ensure!(
+        dumped.report["not_kept"].to_string().contains("personality of process"),
+        "{}",
+        dumped.report
+    );
+    let restored = dumped.restore_on("cpu")?;
+    let_go(context)?;
+    let outcome = restored.finish()?.success("the restored program")?;
+    ensure!(outcome.stdout == "1 1 1 123456\n", "{}", outcome.text());
     Ok(())
 }

@@ -38,7 +38,12 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
 
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
     let signals = HeldSignals::hold()?;
-    let Dumped { size, times, archive } = dump_stopped(&options, &target, &parts, &name, images.path(), &signals)
+    let Dumped {
+        size,
+        times,
+        archive,
+        not_kept,
+    } = dump_stopped(&options, &target, &parts, &name, images.path(), &signals)
         .map_err(|failure| after_failure(&target, failure))?;
     if options.json {
         output::json(&json!({
@@ -46,6 +51,7 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
             "archive": options.output.to_string_lossy(),
             "archive_bytes": size,
             "left_running": options.leave_running,
+            "not_kept": not_kept,
             "seconds": {
                 "pause": times.pause.as_secs_f64(),
                 "capture": times.capture.as_secs_f64(),
@@ -65,6 +71,9 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
             options.output.display(),
             output::bytes(size)
         ));
+        for sentence in not_kept {
+            output::note(format!("a restore does not give back: {sentence}"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -116,6 +125,8 @@ struct Dumped {
     times: Times,
     /// How long the archive took.
     archive: Duration,
+    /// What a restore will not give back.
+    not_kept: Vec<String>,
 }
 
 /// From the pause to the program's end; after a failure the program runs on.
@@ -168,5 +179,6 @@ fn dump_stopped(
         size,
         times: captured.times,
         archive,
+        not_kept: std::mem::take(&mut captured.not_kept),
     })
 }

@@ -133,6 +133,9 @@ pub struct FileEntry {
     /// If it is a socket of IP.
     #[prost(message, optional, tag = "4")]
     pub inet: Option<InetSocket>,
+    /// If it is an eventfd.
+    #[prost(message, optional, tag = "8")]
+    pub eventfd: Option<EventFd>,
     /// If it is a unix socket.
     #[prost(message, optional, tag = "16")]
     pub unix: Option<UnixSocket>,
@@ -199,6 +202,17 @@ pub struct UnixSocket {
     /// Its path, or after a zero byte its abstract name, with a zero byte behind it.
     #[prost(bytes = "vec", tag = "11")]
     pub name: Vec<u8>,
+}
+
+/// An open eventfd.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct EventFd {
+    /// How it was opened (`O_*`).
+    #[prost(uint32, tag = "2")]
+    pub flags: u32,
+    /// What a reader would find.
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
 }
 
 /// An open memfd.

@@ -6,6 +6,7 @@ pub mod image_messages;
 pub mod terminals;
 pub mod needs;
 pub mod rewrite;
+pub mod eventfds;
 pub mod plugin_option;
 pub mod memory_taker;
 pub mod device_streams;

@@ -1,4 +1,5 @@
 //! Changes some fields in CRIU's images, and nothing else: the paths that they have for files, and whose memory a memfd's mapping is.
+//! (What eventfds become is said in `eventfds.rs`.)
 //!
 //! With other paths, files that a node lacks, or has in another version, can lie elsewhere: nothing of the node's is covered or replaced, and CRIU,
 //! the device server and all other programs keep the node's own libraries. A mount namespace would do the former, not the
@@ -45,7 +46,7 @@ pub fn files(folder: &Path, changes: &BTreeMap<Vec<u8>, Change>) -> Result<Vec<u
 }
 
 /// The image `name` of the kind `magic` in `folder`, with each message changed.
-fn changed(
+pub(super) fn changed(
     folder: &Path,
     name: &str,
     magic: u32,
@@ -138,16 +139,16 @@ pub fn replace(folder: &Path, changes: &BTreeMap<Vec<u8>, Change>) -> Result<(),
 
 /// A field of a message.
 #[derive(Clone, Copy)]
-struct Field<'a> {
-    number: usize,
+pub(super) struct Field<'a> {
+    pub(super) number: usize,
     /// All its bytes.
-    whole: &'a [u8],
+    pub(super) whole: &'a [u8],
     /// What is in it, if it has a length.
-    content: Option<&'a [u8]>,
+    pub(super) content: Option<&'a [u8]>,
 }
 
 /// The fields of `message`; `None` if it is none.
-fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
+pub(super) fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
     let varint = |rest: &mut &[u8]| prost::decode_length_delimiter(rest).ok();
     let mut rest = message;
     let mut fields = vec![];
@@ -176,12 +177,12 @@ fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
     Some(fields)
 }
 
-fn put_varint(value: usize, out: &mut Vec<u8>) {
+pub(super) fn put_varint(value: usize, out: &mut Vec<u8>) {
     // A vector grows as it is written to.
     let _ = prost::encode_length_delimiter(value, out);
 }
 
-fn put_content(number: usize, content: &[u8], out: &mut Vec<u8>) {
+pub(super) fn put_content(number: usize, content: &[u8], out: &mut Vec<u8>) {
     put_varint(number << 3 | 2, out);
     put_varint(content.len(), out);
     out.extend(content);

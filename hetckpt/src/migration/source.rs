@@ -138,6 +138,9 @@ pub fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
     let outcome = handover.release(Some(channel), wanted.patience);
     output::progress_done();
     let times = captured.times;
+    for sentence in &captured.not_kept {
+        output::note(format!("the target does not give back: {sentence}"));
+    }
     // The guardian leaves with it.
     drop(captured);
     match outcome {
