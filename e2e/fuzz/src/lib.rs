@@ -6,27 +6,37 @@
     reason = "a claim that does not hold is to end the target"
 )]
 
+use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use hetckpt::parsers::{self, Channel, Frame, MAX_DATA_BYTES, Message, Transport};
-use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::chunk::read_memory;
+use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest, MemberEntry};
+use hetckpt_archive::member::{tar_header, tar_padding};
+use hetckpt_archive::packed_state;
 use hetckpt_archive::reader::Archive;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::text::{parse, print};
 use hetckpt_ring::command::Envelope;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::ModuleDescription;
+use hetckpt_state::allocation::Mapping;
+use hetckpt_state::memory_index::{ChunkRef, MemoryIndex, Piece};
 use hetckpt_state::summary::Summary;
 
 /// A target: its name, which is its corpus's and its program's, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 15] = [
     ("archive", archive),
+    ("forged_archive", forged_archive),
+    ("packed_state", packed_state),
+    ("device_memory", device_memory),
     ("manifest", manifest),
     ("process_state", process_state),
     ("ring_command", ring_command),
@@ -60,6 +70,157 @@ pub fn archive(data: &[u8]) {
         let _ = archive.extract_all("", &out);
         // Nothing may appear beside the folder.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
+
+/// An archive whose hashes and headers are right, whatever its members are: what is verified is what can be taken out.
+pub fn forged_archive(data: &[u8]) {
+    const NAMES: [&str; 8] = [
+        "criu/a.img.zst",
+        "criu/a.img",
+        "criu/b.zst",
+        "device/m",
+        "device/m.zst.zst",
+        "files/f.zst",
+        ".zst",
+        "x/.zst",
+    ];
+    let mut data = Bytes(data);
+    let mut members = vec![];
+    let mut bytes = vec![];
+    while let (Some([name, encoding]), Some(raw), Some(size), true) =
+        (data.take(), data.take(), data.take(), members.len() < 8)
+    {
+        let stored = data.rest(usize::from(u16::from_le_bytes(size)));
+        let name = NAMES[usize::from(name) % NAMES.len()];
+        let (encoding, raw_bytes) = match encoding % 3 {
+            0 => (Encoding::Stored, stored.len() as u64),
+            1 => (Encoding::Stored, u64::from(u16::from_le_bytes(raw))),
+            _ => (Encoding::Zstd, u64::from(u16::from_le_bytes(raw))),
+        };
+        members.push(MemberEntry {
+            name: name.to_owned(),
+            stored_bytes: stored.len() as u64,
+            raw_bytes,
+            encoding,
+            blake3: blake3::hash(stored).to_hex().to_string(),
+        });
+        put_member(&mut bytes, name, stored);
+    }
+    let manifest = Manifest {
+        format: FORMAT.to_owned(),
+        format_version: FORMAT_VERSION,
+        written_by: String::new(),
+        root_pid: 1,
+        command: vec![],
+        criu_version: String::new(),
+        created_unix: 0,
+        processes: vec![],
+        stdio: vec![],
+        files: vec![],
+        clocks: None,
+        members,
+    };
+    let text = serde_json::to_vec(&manifest).unwrap();
+    let mut archive = vec![];
+    put_member(&mut archive, "manifest.json", &text);
+    archive.extend(bytes);
+    let hash = blake3::hash(&text).to_hex().to_string() + "\n";
+    put_member(&mut archive, "manifest.blake3", hash.as_bytes());
+
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("a.hetsnap"), folder.path().join("out"));
+    fs::write(&file, archive).unwrap();
+    let verified = hetckpt_archive::verify::verify(&file).map(drop);
+    let taken_out = Archive::open(&file).and_then(|archive| archive.extract_all("", &out));
+    assert_eq!(verified.is_ok(), taken_out.is_ok(), "{verified:?}, {taken_out:?}");
+    if let Ok(total) = taken_out {
+        let sizes = manifest.members.iter().map(|member| {
+            let size = fs::metadata(out.join(member.raw_name())).unwrap().len();
+            assert_eq!(size, member.raw_bytes, "{}", member.name);
+            size
+        });
+        assert_eq!(sizes.sum::<u64>(), total);
+    }
+}
+
+fn put_member(archive: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    let size = bytes.len() as u64;
+    archive.extend(tar_header(name, size).unwrap().as_bytes());
+    archive.extend(bytes);
+    archive.resize(archive.len() + tar_padding(size), 0);
+}
+
+/// The file of a process's state.
+pub fn packed_state(data: &[u8]) {
+    if let Ok(state) = packed_state::unpack(data) {
+        let packed = packed_state::pack(&state).unwrap();
+        assert_eq!(packed_state::unpack(&packed).unwrap(), state);
+    }
+}
+
+/// Device memory: an index of chunks and pieces, and behind it the memory file. Nothing is written twice, or elsewhere than where
+/// memory is mapped.
+pub fn device_memory(data: &[u8]) {
+    const BASE: u64 = 0x2000_0000_0000;
+    const MAPPING: Mapping = Mapping {
+        addr: BASE,
+        size_bytes: 1 << 20,
+    };
+    let mut data = Bytes(data);
+    let [num_chunks, num_pieces] = data.take().unwrap_or_default();
+    let mut index = MemoryIndex::default();
+    for _ in 0..num_chunks {
+        let Some([a, b, c, piece]) = data.take() else { return };
+        index.chunks.push(ChunkRef {
+            addr: BASE + u64::from(u32::from_le_bytes([a, b, c, 0])),
+            piece: u32::from(piece),
+        });
+    }
+    for _ in 0..num_pieces {
+        let (Some(offset), Some(stored), Some(raw)) = (data.take(), data.take(), data.take()) else {
+            return;
+        };
+        index.pieces.push(Piece {
+            offset_bytes: u64::from(u16::from_le_bytes(offset)),
+            stored_bytes: u32::from(u16::from_le_bytes(stored)),
+            raw_bytes: u32::from_le_bytes(raw),
+            hash: [0; 32],
+        });
+    }
+    // What is stored as it is has its hash.
+    for piece in &mut index.pieces {
+        let from = usize::try_from(piece.offset_bytes).unwrap();
+        let stored = data.0.get(from..from + piece.stored_bytes as usize);
+        piece.hash = *blake3::hash(stored.unwrap_or_default()).as_bytes();
+    }
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(data.0).unwrap();
+    let written = AtomicU64::new(0);
+    let _ = read_memory(&file, &[MAPPING], &index, |addr, bytes| {
+        let end = addr + bytes.len() as u64;
+        assert!(addr >= BASE && end <= BASE + MAPPING.size_bytes);
+        written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok::<(), Infallible>(())
+    });
+    assert!(written.into_inner() <= MAPPING.size_bytes);
+}
+
+/// What is left of a target's bytes.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    /// So many, or as many as there are.
+    fn rest(&mut self, most: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(most.min(self.0.len()));
+        self.0 = rest;
+        taken
     }
 }
 
