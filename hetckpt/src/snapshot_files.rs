@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::carried;
 use crate::criu::device_streams::Sizes;
+use crate::output;
 
 /// Prefix of CRIU's images in the archive.
 const CRIU_PREFIX: &str = "criu/";
@@ -192,11 +193,11 @@ fn cause(error: &dyn std::error::Error) -> String {
 
 /// Unpacks CRIU's images but those of memory into `folder`, which is empty, if there is room for them. Each is checked against its hash.
 pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
-    let unpacked = archive.extract_where(folder, |name| {
+    fn place(name: &str) -> Option<&str> {
         let name = name.strip_prefix(CRIU_PREFIX)?;
         (!name.starts_with(MEMORY_IMAGE) && !name.contains('/')).then_some(name)
-    });
-    unpacked.map(drop)
+    }
+    archive.extract_where(folder, place, &mut |_| ()).map(drop)
 }
 
 /// The state of process `pid` on its device, as it is packed in an archive.
@@ -209,8 +210,13 @@ pub fn packed_state(archive: &Archive, pid: u32) -> Result<Vec<u8>, ArchiveError
 
 /// Unpacks an archive into `folder`, which is empty, if there is room for all of it. Each member is checked against its hash.
 pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
-    const PREFIXES: [&str; 3] = [CRIU_PREFIX, DEVICE_PREFIX, carried::PREFIX];
-    archive.extract_where(folder, |name| {
-        PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))
-    })
+    fn place(name: &str) -> Option<&str> {
+        let prefixes = [CRIU_PREFIX, DEVICE_PREFIX, carried::PREFIX];
+        prefixes.into_iter().find_map(|prefix| name.strip_prefix(prefix))
+    }
+    let total = archive
+        .members()
+        .map(|(_, member)| member.raw_bytes)
+        .fold(0, u64::saturating_add);
+    archive.extract_where(folder, place, &mut output::byte_progress("unpacking", total))
 }

@@ -268,16 +268,21 @@ impl Archive {
     /// # Errors
     /// As [`Archive::extract_where`].
     pub fn extract_all(&self, prefix: &str, folder: &Path) -> Result<u64, ArchiveError> {
-        self.extract_where(folder, |name| name.strip_prefix(prefix))
+        self.extract_where(folder, |name| name.strip_prefix(prefix), &mut |_| ())
     }
 
     /// Writes the members for which `place` gives a name, of their own without `.zst`, under that name into `folder` (mode 0600).
-    /// Returns the number of raw bytes.
+    /// `progress` is told, now and then, how many raw bytes have been written. Returns their number.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; also, before anything is written, if two are to have one name, and if there is no room for
     /// all of them.
-    pub fn extract_where(&self, folder: &Path, place: impl Fn(&str) -> Option<&str>) -> Result<u64, ArchiveError> {
+    pub fn extract_where(
+        &self,
+        folder: &Path,
+        place: impl Fn(&str) -> Option<&str>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64, ArchiveError> {
         let io_error = |action, path: &Path, source| ArchiveError::Io {
             action,
             path: path.to_owned(),
@@ -301,6 +306,7 @@ impl Archive {
         fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
         room::ensure(folder, total).map_err(|e| io_error("write", folder, e))?;
         let mut parent = folder.to_owned();
+        let mut told = Told::new(progress);
         for (offset, member, name) in wanted {
             let path = folder.join(name);
             if let Some(above) = path.parent().filter(|above| *above != parent) {
@@ -313,9 +319,55 @@ impl Archive {
                 .mode(0o600)
                 .open(&path)
                 .map_err(|e| io_error("create", &path, e))?;
-            self.unpack(offset, member, &mut file, &path)?;
+            self.unpack(offset, member, &mut told.as_to(&mut file), &path)?;
         }
         Ok(total)
+    }
+}
+
+/// Bytes that are written, and whoever wants to know of them.
+struct Told<'a> {
+    progress: &'a mut dyn FnMut(u64),
+    written: u64,
+    /// At how many bytes it is told again.
+    tell_at: u64,
+}
+
+/// A file of which is told.
+struct ToldFile<'t, 'a> {
+    told: &'t mut Told<'a>,
+    file: &'t mut File,
+}
+
+impl<'a> Told<'a> {
+    const STEP_BYTES: u64 = 4 << 20;
+
+    fn new(progress: &'a mut dyn FnMut(u64)) -> Self {
+        Self {
+            progress,
+            written: 0,
+            tell_at: Self::STEP_BYTES,
+        }
+    }
+
+    fn as_to<'t>(&'t mut self, file: &'t mut File) -> ToldFile<'t, 'a> {
+        ToldFile { told: self, file }
+    }
+}
+
+impl Write for ToldFile<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.told.written += count as u64;
+        if self.told.written >= self.told.tell_at {
+            self.told.tell_at = self.told.written + Told::STEP_BYTES;
+            (self.told.progress)(self.told.written);
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 
