@@ -24,6 +24,10 @@ BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 PREFIX ?= /usr/local
 # Where the CRIU on PATH looks for plugins unless it is told: `install` puts a link to ours there.
 CRIU_PLUGIN_DIR ?= $(shell criu=$$(command -v criu) && echo "$${criu%/*/*}/lib/criu")
+# Says how long what follows its first argument has taken.
+STAGE := e2e/stage.sh
+# The end-to-end tests of `test-fast`.
+FAST_TESTS ?= catches_a_kernel_with_unfinished preempt_scan opencl_program_is_restored_on_an_opencl_device/cl_matmul restores_detached
 # Random preemptions of each program in `make soak`.
 PREEMPTIONS ?= 50
 # Dumps and restores of one program in `make soak`.
@@ -67,7 +71,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build staged stage programs program-files demo test check fmt-check clippy doc scripts unit e2e-test user-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc scripts unit e2e-test user-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -82,6 +86,11 @@ staged: setup
 	$(CARGO) build --profile $(PROFILE) --workspace --locked
 	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
 
+# All that tests need, tests included.
+built: setup
+	$(CARGO) build --profile $(PROFILE) --workspace --all-targets --locked
+	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
+
 # Copies only what changed, so that a running server keeps its file.
 stage:
 	@for pair in $(STAGED); do \
@@ -90,10 +99,14 @@ stage:
 	done
 	@install -D -m 644 $(ICD_FILE) $(HETCKPT_STAGE)/$(STAGED_ICD)
 
-programs: setup ## compile the CUDA and OpenCL test programs, and the former's PTX
+programs: setup ## compile the CUDA and OpenCL test programs
 	@$(MAKE) --no-print-directory program-files
 
-program-files: $(PROGRAMS) $(PTX) $(OPENCL_PROGRAMS)
+program-files: $(PROGRAMS) $(OPENCL_PROGRAMS)
+	@:
+
+# For measurements on GPUs.
+ptx-files: $(PTX)
 	@:
 
 $(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c $(wildcard e2e/opencl-programs/*.h)
@@ -113,18 +126,30 @@ $(PTX): $(HETCKPT_PTX)/%.ptx: e2e/programs/%.cu $(PROGRAM_HEADERS)
 demo: staged programs ## stop a program in mid-kernel, dump it, restore it, compare
 	e2e/demo.sh
 
+# docs/testing.md says what belongs into which tier, and how long each stage takes.
 test: ## the whole check, as CI runs it; it must leave the tree as it was
 	@mkdir -p $(TARGET)
 	@git status --porcelain >$(TARGET)/status-before-test
-	$(MAKE) check
-	$(MAKE) unit
-	$(MAKE) e2e-test
-	$(MAKE) user-test
-	$(MAKE) opencl-test
+	@$(STAGE) formatting $(MAKE) fmt-check scripts
+	@$(STAGE) building $(MAKE) -j2 built program-files
+	@$(STAGE) 'unit tests' $(MAKE) unit
+	@# Compilers keep the processors busy, which end-to-end tests mostly do not.
+	@$(STAGE) 'lints and end-to-end tests' $(MAKE) -j2 --output-sync=target lints e2e-test
+	@$(STAGE) 'as another user' $(MAKE) user-test
+	@$(STAGE) 'OpenCL devices' $(MAKE) opencl-test
 	@git status --porcelain | diff $(TARGET)/status-before-test - || \
 		{ echo 'the tests left the files above in the tree' >&2; exit 1; }
 
-check: fmt-check clippy doc scripts ## formatting, lints, documentation, shell scripts
+test-fast: ## formatting, lints, unit tests, one dump and restore on each kind of device
+	@$(STAGE) formatting $(MAKE) fmt-check scripts
+	@$(STAGE) building $(MAKE) -j2 built program-files
+	@$(STAGE) lints $(MAKE) clippy
+	@$(STAGE) 'unit tests' $(MAKE) unit
+	@$(STAGE) 'a dump and restore on each kind of device' $(MAKE) e2e-test TESTS='$(FAST_TESTS)'
+
+check: fmt-check scripts lints ## formatting, lints, documentation, shell scripts
+
+lints: clippy doc
 
 fmt-check:
 	$(CARGO) fmt --all --check
@@ -139,7 +164,8 @@ scripts: setup
 	shellcheck $(SCRIPTS)
 
 unit: setup ## unit, golden and property tests
-	$(CARGO) test --workspace --exclude hetckpt-e2e --locked
+	$(CARGO) test --workspace --exclude hetckpt-e2e --locked --no-fail-fast
+	$(CARGO) test -p hetckpt-e2e --lib --test rules --locked
 
 e2e-test: staged programs ## end-to-end tests with the real CRIU, TESTS='PART_OF_A_NAME...'
 	$(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- $(TESTS)
@@ -190,11 +216,11 @@ fuzz: ## fuzz parsers of bytes from outside, FUZZ_SECONDS=N each (600); what cra
 			-print_final_stats=1 -artifact_prefix=e2e/fuzz/corpus/$(t)/ \
 			$(TARGET)/fuzz/corpus/$(t) e2e/fuzz/corpus/$(t) $(FUZZ_SEEDS_$(t)) &&) true
 
-gpu-test: staged programs ## acceptance run and measurements on a machine with an NVIDIA GPU
+gpu-test: staged programs ptx-files ## acceptance run and measurements on a machine with an NVIDIA GPU
 	$(CARGO) build --release -p hetckpt-devices --examples --locked
 	e2e/gpu/accept.sh
 
-bundle: staged programs ## pack the above for a machine with a GPU and without toolchains
+bundle: staged programs ptx-files ## pack the above for a machine with a GPU and without toolchains
 	$(CARGO) build --release -p hetckpt-devices --examples --locked
 	e2e/gpu/bundle.sh $(TARGET)/hetckpt-bundle.tar.xz
 
