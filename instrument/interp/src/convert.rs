@@ -87,9 +87,11 @@ fn float_to_float(to: Type, from: Type, mods: Modifiers, bits: u64) -> u64 {
     saturate(result, to, mods.sat)
 }
 
-/// Between `f32` and `f64` what is not a number keeps its sign and payload, made quiet; flushing forgets the payload.
+/// Between `f64` and shorter formats, and from `bf16` to `f32`, what is not a number keeps its sign and payload, made quiet;
+/// flushing forgets the payload.
 fn carried_nan(to: Type, from: Type, mods: Modifiers, bits: u64) -> Option<u64> {
     const LOST: u32 = 52 - 23;
+    const LOST_OF_HALF: u32 = 52 - 10;
     match (from, to) {
         (Type::F32, Type::F64) => {
             let bits = if mods.ftz { 0x7fff_ffff } else { bits };
@@ -97,6 +99,10 @@ fn carried_nan(to: Type, from: Type, mods: Modifiers, bits: u64) -> Option<u64> 
             Some(sign | 0x7ff8 << 48 | (bits & 0x007f_ffff) << LOST)
         }
         (Type::F64, Type::F32) => Some(bits >> 63 << 31 | 0x7fc0_0000 | (bits >> LOST & 0x007f_ffff)),
+        (Type::F16, Type::F64) => Some(bits >> 15 << 63 | 0x7ff8 << 48 | (bits & 0x3ff) << LOST_OF_HALF),
+        (Type::F64, Type::F16) => Some(bits >> 63 << 15 | 0x7e00 | (bits >> LOST_OF_HALF & 0x3ff)),
+        // Only moved.
+        (Type::Bf16, Type::F32) => Some(bits << 16),
         _ => None,
     }
 }

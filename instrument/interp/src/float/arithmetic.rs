@@ -2,7 +2,10 @@
 //!
 //! # Source
 //! PTX ISA 9.0, "Floating-Point Instructions", "Half Precision Floating-Point Instructions". The `.approx` functions are
-//! computed in `f64` and rounded, so they are at least as exact as PTX asks.
+//! computed in `f64` and rounded, so they are at least as exact as PTX asks, except where NVIDIA's devices are simply something else:
+//! [`approximate`].
+
+use std::f64::consts::{PI, TAU};
 
 use hetckpt_ir::inst::{AluOp, Modifiers, Rounding};
 use hetckpt_ir::types::Type;
@@ -36,6 +39,11 @@ fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
         AluOp::Min | AluOp::Max => return Some(saturate(extreme(op, src(0), src(1), ty), ty, mods.sat)),
         _ => {}
     }
+    if mods.approx
+        && let Some(result) = approximate(op, ty, mods, &[src(0), src(1)])
+    {
+        return Some(result);
+    }
     let x = |i: usize| decode(src(i), ty);
     let result = match op {
         AluOp::Add => exact::add(x(0), x(1)),
@@ -68,10 +76,52 @@ fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
     let bits = if ty == Type::F64 {
         let [a, b, c] = [x(0), x(1), x(2)];
         directed(op, [a, b, c], rounding).unwrap_or(result.value).to_bits()
+    } else if mods.ftz && result.to_odd().abs() < smallest_normal(ty) {
+        // What is too small before it is rounded stays zero, even if rounding would bring it up to the smallest normal number.
+        encode(0.0f64.copysign(result.to_odd()), ty, rounding)
     } else {
         encode(result.to_odd(), ty, rounding)
     };
-    Some(saturate(flush(bits, ty, mods.ftz), ty, mods.sat))
+    Some(saturate(bits, ty, mods.sat))
+}
+
+/// The results of `.approx` forms that are not the function's value rounded, as NVIDIA's devices have them.
+fn approximate(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64; 2]) -> Option<u64> {
+    /// 1 / 2π in single precision.
+    const TURNS: u64 = 0x3e22_f983;
+    let [a, b] = srcs.map(|bits| decode(bits, ty));
+    match (op, ty) {
+        // `a * (1 / b)`, where a reciprocal that is subnormal is zero.
+        (AluOp::Div, Type::F32) if b.is_finite() && b.abs() > 2f64.powi(126) => {
+            let product = a * 0.0f64.copysign(b);
+            Some(encode(product, ty, Rounding::Rn))
+        }
+        // The argument is turned into turns, rounded to zero. For most arguments that keeps within PTX's error of the value
+        // itself; beyond 100π little is left of it. What then is too small is zero.
+        (AluOp::Sin | AluOp::Cos, Type::F32) => {
+            let turns = decode(encode(a * decode(TURNS, ty), ty, Rounding::Rz), ty);
+            let angle = if turns.abs() < smallest_normal(ty) {
+                0.0f64.copysign(a)
+            } else if a.abs() <= 100.0 * PI {
+                a
+            } else {
+                (turns - turns.round()) * TAU
+            };
+            let value = if op == AluOp::Sin { angle.sin() } else { angle.cos() };
+            Some(encode(value, ty, Rounding::Rn))
+        }
+        // Of the operand's and the result's words only the high one counts.
+        (AluOp::Rcp | AluOp::Rsqrt, Type::F64) if mods.ftz => {
+            let high = |bits: u64| flush(bits & !0xffff_ffff, ty, true);
+            let a = f64::from_bits(high(srcs[0]));
+            let value = if op == AluOp::Rcp { 1.0 / a } else { 1.0 / a.sqrt() };
+            Some(match value.is_nan() {
+                true => 0x7ff8 << 48,
+                false => high(flush(value.to_bits(), ty, true) + 0x8000_0000),
+            })
+        }
+        _ => None,
+    }
 }
 
 /// The result of `f64` rounded in a direction; `None` where the host's own is right.
@@ -109,16 +159,20 @@ fn sign_bit(ty: Type) -> u64 {
 
 /// Subnormal numbers become zero, with their sign; only for types that have `.ftz`.
 pub(crate) fn flush(bits: u64, ty: Type, ftz: bool) -> u64 {
-    let smallest_normal = match ty {
-        Type::F32 => f64::from(f32::MIN_POSITIVE),
-        Type::F16 => 2f64.powi(-14),
-        Type::F64 => f64::MIN_POSITIVE,
-        _ => return bits,
-    };
-    if ftz && decode(bits, ty).abs() < smallest_normal {
+    if ftz && decode(bits, ty).abs() < smallest_normal(ty) {
         bits & sign_bit(ty)
     } else {
         bits
+    }
+}
+
+/// Below it numbers are subnormal; zero for types that have no `.ftz`.
+fn smallest_normal(ty: Type) -> f64 {
+    match ty {
+        Type::F32 => f64::from(f32::MIN_POSITIVE),
+        Type::F16 => 2f64.powi(-14),
+        Type::F64 => f64::MIN_POSITIVE,
+        _ => 0.0,
     }
 }
 

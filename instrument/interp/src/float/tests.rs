@@ -298,3 +298,58 @@ fn special_values_are_the_devices() {
     let wide = |bits| convert(Type::F64, Type::F32, Modifiers::default(), bits).unwrap();
     assert_eq!(wide(0xffac_7144), 0xfffd_8e28_8000_0000);
 }
+
+/// The device looks at a result before it rounds it.
+#[test]
+fn results_that_round_up_to_the_smallest_normal_number_are_flushed() {
+    let ftz = Modifiers {
+        ftz: true,
+        ..Modifiers::default()
+    };
+    let (smallest, below_one) = (0x0080_0000, 0x3f7f_ffff);
+    assert_eq!(
+        f32_op(AluOp::Mul, Modifiers::default(), &[smallest, below_one]),
+        smallest
+    );
+    assert_eq!(f32_op(AluOp::Mul, ftz, &[smallest, below_one]), 0);
+    assert_eq!(f32_op(AluOp::Mul, ftz, &[0x8080_0000, below_one]), 0x8000_0000);
+    assert_eq!(f32_op(AluOp::Mul, ftz, &[smallest, 0x3f80_0000]), smallest);
+    assert_eq!(f32_op(AluOp::Fma, ftz, &[smallest, below_one, 0]), 0);
+    assert_eq!(f32_op(AluOp::Div, ftz, &[smallest, 0x3f80_0001]), 0);
+    let half = |op, srcs: &[u64]| evaluate(op, Type::F16, ftz, srcs).unwrap();
+    assert_eq!(half(AluOp::Fma, &[0x0400, 0x3bff, 0]), 0);
+    assert_eq!(half(AluOp::Mul, &[0x0400, 0x3c00]), 0x0400);
+}
+
+#[test]
+fn approximate_functions_have_the_devices_special_cases() {
+    let approx = Modifiers {
+        approx: true,
+        ..Modifiers::default()
+    };
+    let (two_to_127, infinity, nan) = (0x7f00_0000, 0x7f80_0000, 0x7fff_ffff);
+    assert_eq!(f32_op(AluOp::Div, approx, &[two_to_127, two_to_127]), 0);
+    assert_eq!(f32_op(AluOp::Div, approx, &[0xff00_0000, two_to_127]), 0x8000_0000);
+    assert_eq!(f32_op(AluOp::Div, approx, &[infinity, two_to_127]), nan);
+    assert_eq!(f32_op(AluOp::Div, approx, &[0x7e80_0000, 0x7e80_0000]), 0x3f80_0000);
+    assert_eq!(
+        f32_op(AluOp::Sin, approx, &[0x8000_0001]),
+        0x8000_0000,
+        "a subnormal operand"
+    );
+    assert_eq!(f32_op(AluOp::Cos, approx, &[1]), 0x3f80_0000);
+    assert_eq!(
+        f32_op(AluOp::Cos, approx, &[0x4e6e_6b28]),
+        0x3f80_0000,
+        "a billion has no fraction of turns"
+    );
+    assert_eq!(f32_op(AluOp::Sin, approx, &[infinity]), nan);
+    let gross = Modifiers { ftz: true, ..approx };
+    let f64_op = |op, a: u64| evaluate(op, Type::F64, gross, &[a]).unwrap();
+    assert_eq!(f64_op(AluOp::Rcp, 3.0f64.to_bits()), 0x3fd5_5555 << 32, "no low word");
+    assert_eq!(f64_op(AluOp::Rcp, 1), f64::INFINITY.to_bits());
+    assert_eq!(f64_op(AluOp::Rcp, 1 << 63 | 1), f64::NEG_INFINITY.to_bits());
+    assert_eq!(f64_op(AluOp::Rcp, f64::MAX.to_bits()), 0);
+    assert_eq!(f64_op(AluOp::Rsqrt, 4.0f64.to_bits() | 1), 0.5f64.to_bits());
+    assert_eq!(f64_op(AluOp::Rsqrt, 1 << 63), f64::NEG_INFINITY.to_bits());
+}

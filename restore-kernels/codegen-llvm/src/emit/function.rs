@@ -8,6 +8,7 @@ use hetckpt_ir::inst::{Inst, Op, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
+use super::float_facts::{FloatFacts, Form};
 use super::types::{bits, int, int_of_bits, llvm, width_bits};
 
 /// An LLVM value as an operand is written: `%v12`, `7`, `bitcast (i32 … to float)`.
@@ -23,6 +24,8 @@ pub struct FunctionText<'k> {
     pub body: String,
     /// Functions used.
     pub declarations: BTreeSet<String>,
+    /// What single-precision registers hold.
+    pub facts: &'k FloatFacts,
     /// For each register, true if it lives in a float or double variable.
     is_float: Vec<bool>,
     next_name: u32,
@@ -30,9 +33,10 @@ pub struct FunctionText<'k> {
 
 impl<'k> FunctionText<'k> {
     /// An empty function for a region of `kernel`.
-    pub fn new(kernel: &'k Kernel) -> Self {
+    pub fn new(kernel: &'k Kernel, facts: &'k FloatFacts) -> Self {
         Self {
             kernel,
+            facts,
             prologue: String::new(),
             body: String::new(),
             declarations: BTreeSet::new(),
@@ -93,10 +97,25 @@ impl<'k> FunctionText<'k> {
         }
     }
 
-    /// Reads a register as a value of `ty`, cut or zero-extended where the widths differ.
+    /// Reads a register as a value of `ty`, cut or zero-extended where the widths differ. The bits of what is not a number are the
+    /// GPU's unless `ty` is `f32`; [`Self::read_bits`] has them there too.
     pub fn read_reg(&mut self, reg: RegId, ty: Type) -> Value {
+        let value = self.load(reg);
+        let value = if ty == Type::F32 {
+            value
+        } else {
+            self.settle_register(reg, value)
+        };
+        self.stored_as(reg, value, ty)
+    }
+
+    fn load(&mut self, reg: RegId) -> Value {
         let storage = self.storage(reg);
-        let value = self.def(format!("load {storage}, ptr %r{}", reg.0));
+        self.def(format!("load {storage}, ptr %r{}", reg.0))
+    }
+
+    fn stored_as(&mut self, reg: RegId, value: Value, ty: Type) -> Value {
+        let storage = self.storage(reg);
         if storage == llvm(ty) {
             return value;
         }
@@ -104,6 +123,37 @@ impl<'k> FunctionText<'k> {
         let raw = self.cast_bits(value, storage, int_of_bits(from));
         let sized = self.resize(raw, from, bits(ty), false);
         self.cast_bits(sized, int(ty), llvm(ty))
+    }
+
+    /// The register's value with the GPU's form if it is a result that is not a number.
+    fn settle_register(&mut self, reg: RegId, value: Value) -> Value {
+        let flag = self.is_result(Operand::Reg(reg));
+        if flag == "false" {
+            return value;
+        }
+        let storage = self.storage(reg);
+        let single = self.cast_bits(value, storage, "float");
+        let settled = self.settle_if(&flag, &single);
+        self.cast_bits(settled, "float", storage)
+    }
+
+    /// Whether an operand of 32 bits holds a result, as an `i1`.
+    pub fn is_result(&mut self, operand: Operand) -> Value {
+        let Operand::Reg(reg) = operand else {
+            return "false".to_owned();
+        };
+        match self.facts.form(reg) {
+            Form::Bits => "false".to_owned(),
+            Form::Results => "true".to_owned(),
+            Form::Either => self.def(format!("load i1, ptr %n{}", reg.0)),
+        }
+    }
+
+    /// Notes whether a register holds a result.
+    fn set_is_result(&mut self, reg: RegId, flag: &str) {
+        if self.facts.form(reg) == Form::Either {
+            self.put(format!("store i1 {flag}, ptr %n{}", reg.0));
+        }
     }
 
     /// Reads an operand as a value of `ty`.
@@ -114,8 +164,58 @@ impl<'k> FunctionText<'k> {
         }
     }
 
+    /// As [`Self::read`], for an instruction that looks at the bits.
+    pub fn read_bits(&mut self, operand: Operand, ty: Type) -> Value {
+        match operand {
+            Operand::Reg(reg) if ty == Type::F32 => {
+                let value = self.load(reg);
+                let value = self.settle_register(reg, value);
+                self.stored_as(reg, value, ty)
+            }
+            _ => self.read(operand, ty),
+        }
+    }
+
+    /// Writes a result of single-precision arithmetic.
+    pub fn write_result(&mut self, reg: RegId, value: Value) {
+        self.write_copy(reg, Type::F32, value, "true");
+    }
+
+    /// A single-precision number in the GPU's form, if it is not a number.
+    pub fn settle(&mut self, value: &str) -> Value {
+        self.settle_if("true", value)
+    }
+
+    /// The same if the `i1` `flag` holds. That it hardly ever does, LLVM is told, and makes a branch of it where it does not vectorise.
+    fn settle_if(&mut self, flag: &str, value: &str) -> Value {
+        let is_nan = self.def(format!("fcmp uno float {value}, 0.0"));
+        let changes = if flag == "true" {
+            is_nan
+        } else {
+            self.def(format!("and i1 {is_nan}, {flag}"))
+        };
+        let nan = constant(0x7fff_ffff, Type::F32);
+        self.def(format!("select i1 {changes}, float {nan}, float {value}, !prof !32"))
+    }
+
+    /// As [`Self::settle`], of a root. All on integers: LLVM compares a root's operand instead of it, and then takes the processor's
+    /// form for the GPU's.
+    pub fn settle_root(&mut self, value: &str) -> Value {
+        let bits = self.def(format!("bitcast float {value} to i32"));
+        let magnitude = self.def(format!("shl i32 {bits}, 1"));
+        let is_nan = self.def(format!("icmp ugt i32 {magnitude}, {}", 0xff00_0000u32));
+        let settled = self.def(format!("select i1 {is_nan}, i32 {}, i32 {bits}", 0x7fff_ffff));
+        self.def(format!("bitcast i32 {settled} to float"))
+    }
+
     /// Writes a value of `ty` to a register; a wider register gets it sign- or zero-extended, as `ty` says.
     pub fn write(&mut self, reg: RegId, ty: Type, value: Value) {
+        self.write_copy(reg, ty, value, "false");
+    }
+
+    /// As [`Self::write`], of a value that is a single-precision result if the `i1` `is_result` holds.
+    pub fn write_copy(&mut self, reg: RegId, ty: Type, value: Value, is_result: &str) {
+        self.set_is_result(reg, is_result);
         let storage = self.storage(reg);
         let to = width_bits(self.kernel.width(reg));
         let value = if storage == llvm(ty) {

@@ -5,6 +5,7 @@
 
 mod types;
 mod function;
+mod float_facts;
 mod directed;
 mod region;
 mod inst;
@@ -14,11 +15,13 @@ use std::fmt::Write as _;
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, ResumePointId};
 use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::{Kernel, ResumePointKind};
 
+use self::float_facts::FloatFacts;
 use crate::error::CodegenError;
 
 /// LLVM IR of a program and what was found out on the way.
@@ -60,13 +63,14 @@ pub fn module(program: &Program) -> Result<LlvmModule, CodegenError> {
     check_ids(program)?;
     let layout = ThreadStateLayout::new(kernel);
     let starts = plan_regions(program)?;
+    let facts = FloatFacts::new(kernel, &entered(program, &layout));
     let mut declarations = BTreeSet::new();
     let mut text = format!(
         "; kernel {}\nsource_filename = \"hetckpt\"\n",
         kernel.name.escape_default()
     );
     for &(point, block) in &starts {
-        let function = region::write(kernel, &layout, point, block)?;
+        let function = region::write(kernel, &layout, &facts, (point, block))?;
         text.push_str(&function.text);
         declarations.extend(function.declarations);
     }
@@ -81,6 +85,21 @@ pub fn module(program: &Program) -> Result<LlvmModule, CodegenError> {
         regions: starts.iter().map(|(point, _)| point.0).collect(),
         layout,
     })
+}
+
+/// Registers that have values where threads enter the kernel in its midst.
+fn entered(program: &Program, layout: &ThreadStateLayout) -> RegSet {
+    let mut entered = RegSet::with_capacity(program.kernel.registers.len());
+    for (point, _) in program
+        .entries
+        .iter()
+        .filter(|(point, _)| *point != Kernel::ENTRY_POINT)
+    {
+        if let Some(live) = layout.live.get(point.index()) {
+            entered.union_with(live);
+        }
+    }
+    entered
 }
 
 /// Start points that need a function: the program's entries and the points after the barriers and warp-level operations

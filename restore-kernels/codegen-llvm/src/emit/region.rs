@@ -16,6 +16,7 @@ use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
+use super::float_facts::{FloatFacts, Form};
 use super::function::FunctionText;
 use super::inst;
 use super::types::int_of_bits;
@@ -111,11 +112,11 @@ done:
 pub fn write(
     kernel: &Kernel,
     layout: &ThreadStateLayout,
-    point: ResumePointId,
-    block: BbId,
+    facts: &FloatFacts,
+    (point, block): (ResumePointId, BbId),
 ) -> Result<RegionText, CodegenError> {
     let mut region = Region {
-        f: FunctionText::new(kernel),
+        f: FunctionText::new(kernel, facts),
         kernel,
         layout,
     };
@@ -131,6 +132,9 @@ pub fn write(
     for (i, width) in kernel.registers.iter().enumerate() {
         let storage = f.storage(hetckpt_ir::entity::RegId(u32::try_from(i).unwrap_or(u32::MAX)));
         let _ = writeln!(text, "  %r{i} = alloca {storage}, align {}", width.size_bytes());
+        if is_either(facts, i) {
+            let _ = writeln!(text, "  %n{i} = alloca i1");
+        }
     }
     for (name, ty, offset) in FIELDS {
         let _ = writeln!(text, "  %{name}.at = getelementptr inbounds i8, ptr %ctx, i64 {offset}");
@@ -191,6 +195,9 @@ impl Region<'_> {
                 "0"
             };
             self.f.put(format!("store {storage} {zero}, ptr %r{i}"));
+            if is_either(self.f.facts, i) {
+                self.f.put(format!("store i1 false, ptr %n{i}"));
+            }
         }
         if self.kernel.local.size_bytes > 0 {
             let offset = self.f.def(format!("mul i64 %t64, {}", self.kernel.local.size_bytes));
@@ -312,6 +319,12 @@ impl Region<'_> {
         }
         Ok(())
     }
+}
+
+/// True if the register has a flag.
+fn is_either(facts: &FloatFacts, reg: usize) -> bool {
+    let reg = hetckpt_ir::entity::RegId(u32::try_from(reg).unwrap_or(u32::MAX));
+    facts.form(reg) == Form::Either
 }
 
 fn bits_of(width: Width) -> Type {

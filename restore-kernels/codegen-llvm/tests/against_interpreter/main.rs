@@ -1,5 +1,5 @@
 //! Arithmetic of compiled code against the reference interpreter, operation by operation, on edge cases and random
-//! operands. What is not a number must be one on both sides; its payload is left open.
+//! operands. What is not a number has the GPU's bits; of `f64` alone they are left open.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -11,5 +11,6 @@ mod float;
 mod directed;
 mod convert;
 mod modifiers;
+mod edges;
 mod predicate;
 mod memory;

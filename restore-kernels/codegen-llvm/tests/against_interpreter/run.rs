@@ -16,6 +16,9 @@ pub const APPROXIMATION: f64 = 1e-6;
 /// Below this magnitude the error is relative to it.
 pub const NEAR_ZERO: f64 = 1e-6;
 
+/// True if what is not a number has PTX's bits in all formats but `f64`.
+pub const HAS_CANONICAL_NANS: bool = true;
+
 /// True if the result of this name is the same on every device of this kind.
 pub const fn is_defined(_name: &str) -> bool {
     true

@@ -17,6 +17,8 @@ mod directed;
 mod convert;
 #[path = "../../../codegen-llvm/tests/against_interpreter/modifiers.rs"]
 mod modifiers;
+#[path = "../../../codegen-llvm/tests/against_interpreter/edges.rs"]
+mod edges;
 #[path = "../../../codegen-llvm/tests/against_interpreter/predicate.rs"]
 mod predicate;
 #[path = "../../../codegen-llvm/tests/against_interpreter/memory.rs"]

@@ -3,7 +3,9 @@
 //!
 //! The GPU's results lie in `data`, so that no GPU is needed. `HETCKPT_TEST_CUDA=N` takes those of GPU `N` instead, and
 //! `HETCKPT_RECORD=FOLDER` keeps them there: do that, with an empty `data` for the folder, where the instruction tests have changed.
+//! Those of `edges` are skipped, by name, as long as no GPU's lie there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "tests that are skipped say so")]
 
 mod run;
 mod recorded;
@@ -19,6 +21,8 @@ mod integer;
 mod float;
 #[path = "../../../codegen-llvm/tests/against_interpreter/convert.rs"]
 mod convert;
+#[path = "../../../codegen-llvm/tests/against_interpreter/edges.rs"]
+mod edges;
 #[path = "../../../codegen-llvm/tests/against_interpreter/predicate.rs"]
 mod predicate;
 #[path = "../../../codegen-llvm/tests/against_interpreter/memory.rs"]

@@ -1,7 +1,7 @@
 //! Results kept in files: 64-bit words, little-endian, zstd-compressed, under the hash of what was computed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hetckpt_abi::program::Program;
 use hetckpt_ir::text::print;
@@ -18,10 +18,19 @@ pub fn key(program: &Program, dimensions: [u32; 3], operands: &[u64]) -> String 
     hash.finalize().to_hex()[..16].to_owned()
 }
 
+fn file(key: &str) -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gpu_results/data");
+    Path::new(folder).join(format!("{key}.zst"))
+}
+
+/// True if something was recorded under `key`.
+pub fn exists(key: &str) -> bool {
+    file(key).exists()
+}
+
 /// What was recorded under `key`.
 pub fn read(key: &str, output: &mut [u64]) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gpu_results/data");
-    let file = Path::new(folder).join(format!("{key}.zst"));
+    let file = file(key);
     let packed = fs::read(&file).unwrap_or_else(|e| {
         panic!(
             "{}: {e}\nno GPU's results are there for this kernel; tests/gpu_results/main.rs says how to record them",

@@ -74,8 +74,9 @@ pub fn write(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> 
         _ => return Err(unsupported(inst, format!("atom.{op:?}.{}", ty.name()))),
     };
     let value = f.read(srcs[0], ty);
-    let old = if name == "fadd" && ty == Type::F32 && *space != Space::Shared {
-        add_flushed(f, &at, value, ordering, scopes)
+    let old = if name == "fadd" && ty == Type::F32 {
+        let words = (ordering, scopes);
+        add_single(f, &at, value, words, *space != Space::Shared)
     } else {
         f.def(format!(
             "atomicrmw {name} ptr {at}, {} {value} {ordering}, align {align}{scopes}",
@@ -88,17 +89,25 @@ pub fn write(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> 
     Ok(())
 }
 
-/// Adds as `.ftz` says, tried until no other thread came between; yields what was there, as it was.
-fn add_flushed(f: &mut FunctionText<'_>, at: &Value, value: Value, ordering: &str, scopes: &str) -> Value {
-    let value = flush(f, Type::F32, value);
+/// Adds, as `.ftz` says if `ftz`, tried until no other thread came between; yields what was there, as it was.
+fn add_single(
+    f: &mut FunctionText<'_>,
+    at: &Value,
+    value: Value,
+    (ordering, scopes): (&str, &str),
+    ftz: bool,
+) -> Value {
+    let flushed = |f: &mut FunctionText<'_>, value: Value| if ftz { flush(f, Type::F32, value) } else { value };
+    let value = flushed(f, value);
     let (again, done) = (f.label(), f.label());
     f.put(format!("br label %{again}"));
     f.begin(&again);
     let bits = f.def(format!("load atomic i32, ptr {at} monotonic, align 4{scopes}"));
     let old = f.cast_bits(bits.clone(), "i32", "float");
-    let addend = flush(f, Type::F32, old.clone());
+    let addend = flushed(f, old.clone());
     let sum = f.def(format!("fadd float {addend}, {value}"));
-    let sum = flush(f, Type::F32, sum);
+    let sum = flushed(f, sum);
+    let sum = f.settle(&sum);
     let new = f.cast_bits(sum, "float", "i32");
     let pair = f.def(format!(
         "cmpxchg ptr {at}, i32 {bits}, i32 {new} {ordering} monotonic, align 4{scopes}"

@@ -3,7 +3,7 @@
 use hetckpt_ir::inst::{BoolOp, Comparison, Inst, Op, Operand};
 use hetckpt_ir::types::Type;
 
-use super::float::flush;
+use super::float::read_flushed;
 use super::unsupported;
 use crate::emit::function::{FunctionText, Value, constant};
 use crate::emit::types::llvm;
@@ -92,11 +92,7 @@ fn compare(
     if matches!(ty, Type::F16x2 | Type::Bf16x2 | Type::Pred) {
         return Err(unsupported(inst, format!("setp on {}", ty.name())));
     }
-    let (mut a, mut b) = (f.read(a, ty), f.read(b, ty));
-    if ftz {
-        a = flush(f, ty, a);
-        b = flush(f, ty, b);
-    }
+    let (a, b) = (read_flushed(f, a, ty, ftz), read_flushed(f, b, ty, ftz));
     let (kind, name) = if ty.is_float() {
         ("fcmp", float_name(cmp))
     } else {

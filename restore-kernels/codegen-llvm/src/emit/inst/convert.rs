@@ -4,7 +4,7 @@ use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Inst, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::Type;
 
-use super::float::{flush, saturate};
+use super::float::{flush, read_flushed, saturate};
 use super::{half, unsupported};
 use crate::emit::directed;
 use crate::emit::function::{FunctionText, Value};
@@ -28,7 +28,16 @@ pub fn cvt(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
     if !is_scalar(to) || !is_scalar(from) {
         return Err(unsupported(inst, format!("cvt.{}.{}", to.name(), from.name())));
     }
-    let value = f.read(*src, from);
+    let value = match (from, to) {
+        // What is not a number keeps its bits, which flushing forgets.
+        (Type::F32, Type::F64) if !mods.ftz => f.read_bits(*src, from),
+        (Type::F32, Type::F64) => {
+            let value = read_flushed(f, *src, from, true);
+            f.settle(&value)
+        }
+        // Between numbers single precision alone has `.ftz`.
+        _ => read_flushed(f, *src, from, mods.ftz && (from == Type::F32 || !to.is_float())),
+    };
     let value = match (from.is_float(), to.is_float()) {
         (false, false) => int_to_int(f, to, from, mods.sat, value),
         (false, true) => {
@@ -41,7 +50,16 @@ pub fn cvt(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
         (true, false) => float_to_int(f, to, from, mods, value),
         (true, true) => float_to_float(f, to, from, mods, value),
     };
-    f.write(*dst, to, value);
+    match (to, from) {
+        // These carry what is not a number over; all others make the GPU's own of it.
+        (Type::F32, Type::F64 | Type::Bf16) | (_, Type::F64) => f.write(*dst, to, value),
+        (Type::F32, _) => f.write_result(*dst, value),
+        (Type::F16 | Type::Bf16, _) if from.is_float() => {
+            let value = half::settle(f, to, value);
+            f.write(*dst, to, value);
+        }
+        _ => f.write(*dst, to, value),
+    }
     Ok(())
 }
 
@@ -121,7 +139,6 @@ fn round_to_integral(f: &mut FunctionText<'_>, ty: Type, rounding: Rounding, val
 /// Always clamped to the result's range (PTX ISA, "cvt": "float-to-integer conversions"). NaN gives 0, but the top bit
 /// alone where the source is f64 or the result has 64 bits.
 fn float_to_int(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers, value: Value) -> Value {
-    let value = if mods.ftz { flush(f, from, value) } else { value };
     let rounded = match mods.rounding.unwrap_or(Rounding::Rzi) {
         Rounding::Rz | Rounding::Rzi => value.clone(),
         other => round_to_integral(f, from, other, &value),
@@ -142,7 +159,6 @@ fn float_to_int(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers,
 
 fn float_to_float(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers, value: Value) -> Value {
     let flushes = |ty: Type| mods.ftz && ty == Type::F32;
-    let value = if flushes(from) { flush(f, from, value) } else { value };
     let value = match bits(from).cmp(&bits(to)) {
         _ if from == to => match mods.rounding {
             Some(rounding) => round_to_integral(f, from, rounding, &value),

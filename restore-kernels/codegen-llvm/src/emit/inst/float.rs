@@ -1,13 +1,15 @@
 //! Floating-point arithmetic (PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions").
 //!
 //! No fast-math flag is ever set, so LLVM contracts, reorders and approximates nothing: only `fma` is fused. The
-//! `.approx` functions are computed by the C library or the processor, to better than PTX's error bounds.
+//! `.approx` functions are computed by the C library or the processor, to better than PTX's error bounds ([`super::approx`] has those
+//! that are something else on GPUs). What is not a number gets the GPU's form as [`crate::emit::float_facts`] says; double
+//! precision has the processor's, which is the GPU's too.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, Inst, Modifiers, Operand};
 use hetckpt_ir::types::Type;
 
-use super::{half, unsupported};
+use super::{approx, half, unsupported};
 use crate::emit::directed;
 use crate::emit::function::{FunctionText, Value, constant};
 use crate::emit::types::{llvm, suffix};
@@ -23,23 +25,53 @@ pub fn write(
     dst: RegId,
     srcs: &[Operand],
 ) -> Result<(), CodegenError> {
-    let mut args = Vec::new();
-    for src in srcs {
-        let value = f.read(*src, ty);
-        args.push(if mods.ftz { flush(f, ty, value) } else { value });
+    if op == AluOp::Copysign {
+        return copysign(f, ty, dst, srcs);
     }
+    let args: Vec<Value> = srcs.iter().map(|src| read_flushed(f, *src, ty, mods.ftz)).collect();
     let element = match ty {
         Type::Bf16x2 => Some(Type::Bf16),
         // Vectors of `half` are LLVM's, except where their results are not PTX's.
-        Type::F16x2 if op == AluOp::Fma => Some(Type::F16),
+        Type::F16x2 if op == AluOp::Fma || (op == AluOp::Mul && mods.ftz) => Some(Type::F16),
         _ => None,
     };
     let value = match element {
         Some(element) => element_wise(f, inst, op, ty, element, mods, &args)?,
         None => scalar(f, inst, op, ty, mods, &args)?,
     };
+    match ty {
+        Type::F32 if op == AluOp::Sqrt => {
+            let value = f.settle_root(&value);
+            f.write_result(dst, value);
+        }
+        Type::F32 => f.write_result(dst, value),
+        Type::F64 => f.write(dst, ty, value),
+        _ => {
+            let value = half::settle(f, ty, value);
+            f.write(dst, ty, value);
+        }
+    }
+    Ok(())
+}
+
+/// PTX: the sign of the first operand, the magnitude of the second. Bits, whatever they mean.
+fn copysign(f: &mut FunctionText<'_>, ty: Type, dst: RegId, srcs: &[Operand]) -> Result<(), CodegenError> {
+    let t = llvm(ty);
+    let (sign, magnitude) = (f.read_bits(srcs[0], ty), f.read_bits(srcs[1], ty));
+    let name = format!("llvm.copysign.{}", suffix(ty));
+    let value = f.call(t, &name, &[format!("{t} {magnitude}"), format!("{t} {sign}")]);
     f.write(dst, ty, value);
     Ok(())
+}
+
+/// An operand, flushed if `ftz` says so and it may need it.
+pub fn read_flushed(f: &mut FunctionText<'_>, operand: Operand, ty: Type, ftz: bool) -> Value {
+    let value = f.read(operand, ty);
+    if !ftz || (ty == Type::F32 && f.facts.never_subnormal(operand)) {
+        value
+    } else {
+        flush(f, ty, value)
+    }
 }
 
 fn element_wise(
@@ -73,11 +105,15 @@ fn scalar(
     args: &[Value],
 ) -> Result<Value, CodegenError> {
     if op == AluOp::Fma && matches!(ty, Type::F16 | Type::Bf16) {
-        let value = half::fma(f, ty, args);
-        let value = if mods.ftz { flush(f, ty, value) } else { value };
+        let value = half::fma(f, ty, args, mods.ftz);
         return Ok(if mods.sat { saturate(f, ty, value) } else { value });
     }
-    let is_bit_operation = matches!(op, AluOp::Abs | AluOp::Neg | AluOp::Copysign);
+    if mods.approx
+        && let Some(value) = approx::write(f, op, ty, mods, args)
+    {
+        return Ok(value);
+    }
+    let is_bit_operation = matches!(op, AluOp::Abs | AluOp::Neg);
     if ty == Type::Bf16 && !is_bit_operation {
         // One rounding to 24 bits and one to 8 are as good as one for these operations.
         let wide: Vec<Value> = args.iter().map(|a| half::widen_bf16(f, a)).collect();
@@ -86,8 +122,92 @@ fn scalar(
         return Ok(half::narrow_bf16(f, &value, None));
     }
     let value = operation(f, inst, op, ty, mods, args)?;
-    let value = if mods.ftz { flush(f, ty, value) } else { value };
+    let value = if mods.ftz {
+        flush_result(f, op, ty, mods, args, value)
+    } else {
+        value
+    };
     Ok(if mods.sat { saturate(f, ty, value) } else { value })
+}
+
+/// `.ftz` on a result, which the GPU judges before it rounds it: what is less than the smallest normal number stays zero even where
+/// rounding would bring it up to that. Only a product or quotient can be between.
+fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, args: &[Value], value: Value) -> Value {
+    match (op, ty) {
+        // Results of flushed operands.
+        (AluOp::Min | AluOp::Max | AluOp::Abs | AluOp::Neg, _) => value,
+        (AluOp::Mul, Type::F16) => {
+            let wide: Vec<Value> = args.iter().map(|a| half::widen(f, ty, a)).collect();
+            // Exact.
+            let product = f.def(format!("fmul float {}, {}", wide[0], wide[1]));
+            half::flush_if_tiny(f, ty, &product, value)
+        }
+        (AluOp::Mul | AluOp::Div, Type::F32) if !mods.approx && !mods.full => {
+            // The sign of `|a * b| - smallest`, or of `|a| - |b| * smallest`, which a fused operation has even where its value
+            // is too small for anything but a zero.
+            let smallest = constant(SMALLEST_SINGLE, ty);
+            let minus = f.def(format!("fneg float {smallest}"));
+            let (a, b) = (unary(f, "fabs", ty, &args[0]), unary(f, "fabs", ty, &args[1]));
+            let b = if op == AluOp::Div {
+                f.def(format!("fneg float {b}"))
+            } else {
+                b
+            };
+            let terms = if op == AluOp::Div {
+                [b, smallest.clone(), a]
+            } else {
+                [a, b, minus]
+            };
+            let typed: Vec<String> = terms.iter().map(|t| format!("float {t}")).collect();
+            let difference = f.call("float", "llvm.fma.f32", &typed);
+            let difference = f.cast_bits(difference, "float", "i32");
+            let is_less = f.def(format!("icmp slt i32 {difference}, 0"));
+            // It has a sign where it is not a number, too.
+            let magnitude = unary(f, "fabs", ty, &value);
+            let may_be = f.def(format!("fcmp ole float {magnitude}, {smallest}"));
+            let is_tiny = f.def(format!("and i1 {is_less}, {may_be}"));
+            zero_if(f, ty, &is_tiny, value)
+        }
+        (AluOp::Fma, Type::F32) => {
+            let is_tiny = is_tiny_sum(f, args);
+            zero_if(f, ty, &is_tiny, value)
+        }
+        _ => flush(f, ty, value),
+    }
+}
+
+/// True if `a * b + c` is less than the smallest normal number, but for what a precision of 24 bits rounds up to it: done again
+/// in a range where such numbers are normal. Where an operand overflows there, the sum is not that small, or zero.
+///
+/// The last 2^-25 below the smallest normal number are so taken for it, which GPUs flush. To tell would take double precision,
+/// which halves the speed of kernels that consist of these instructions.
+fn is_tiny_sum(f: &mut FunctionText<'_>, args: &[Value]) -> Value {
+    /// 2^60, and 2^60 times the smallest normal number.
+    const SCALE: u64 = 0x5d80_0000;
+    const SCALED_SMALLEST: u64 = 0x1e80_0000;
+    let scale = constant(SCALE, Type::F32);
+    let a = f.def(format!("fmul float {}, {scale}", args[0]));
+    let c = f.def(format!("fmul float {}, {scale}", args[2]));
+    let typed = [a, args[1].clone(), c].map(|t| format!("float {t}"));
+    let scaled = f.call("float", "llvm.fma.f32", &typed);
+    let magnitude = unary(f, "fabs", Type::F32, &scaled);
+    let smallest = constant(SCALED_SMALLEST, Type::F32);
+    f.def(format!("fcmp olt float {magnitude}, {smallest}"))
+}
+
+/// Bits of 2^-126, the smallest normal number of single precision.
+const SMALLEST_SINGLE: u64 = 0x0080_0000;
+
+/// Zero with the sign of `value`, or `value`.
+pub fn zero_if(f: &mut FunctionText<'_>, ty: Type, condition: &str, value: Value) -> Value {
+    let t = llvm(ty);
+    let kind = if ty == Type::F16x2 { "<2 x i1>" } else { "i1" };
+    let zero = f.call(
+        t,
+        &format!("llvm.copysign.{}", suffix(ty)),
+        &[format!("{t} {}", constant(0, ty)), format!("{t} {value}")],
+    );
+    f.def(format!("select {kind} {condition}, {t} {zero}, {t} {value}"))
 }
 
 fn operation(
@@ -117,11 +237,6 @@ fn operation(
         AluOp::Max => numeric_extreme(f, ty, true, &args[0], &args[1]),
         AluOp::Abs => unary(f, "fabs", ty, &args[0]),
         AluOp::Neg => f.def(format!("fneg {t} {}", args[0])),
-        AluOp::Copysign => {
-            // PTX: the sign of the first operand, the magnitude of the second.
-            let name = format!("llvm.copysign.{}", suffix(ty));
-            f.call(t, &name, &[format!("{t} {}", args[1]), format!("{t} {}", args[0])])
-        }
         AluOp::Sin | AluOp::Cos | AluOp::Lg2 | AluOp::Ex2 | AluOp::Tanh => {
             transcendental(f, op, ty, &args[0]).ok_or_else(|| unsupported(inst, format!("{op:?} on {}", ty.name())))?
         }
@@ -141,7 +256,7 @@ fn one(ty: Type) -> Value {
     }
 }
 
-fn unary(f: &mut FunctionText<'_>, name: &str, ty: Type, a: &str) -> Value {
+pub fn unary(f: &mut FunctionText<'_>, name: &str, ty: Type, a: &str) -> Value {
     f.call(
         llvm(ty),
         &format!("llvm.{name}.{}", suffix(ty)),
@@ -210,21 +325,14 @@ fn transcendental(f: &mut FunctionText<'_>, op: AluOp, ty: Type, a: &str) -> Opt
 /// `.ftz`: a subnormal becomes zero of the same sign. Single and half precision have it, in conversions the former alone.
 pub fn flush(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
     let smallest = match ty {
-        Type::F32 => 0x0080_0000,
+        Type::F32 => SMALLEST_SINGLE,
         Type::F16 => 0x0400,
         Type::F16x2 => 0x0400_0400,
         _ => return value,
     };
-    let t = llvm(ty);
-    let condition = if ty == Type::F16x2 { "<2 x i1>" } else { "i1" };
     let magnitude = unary(f, "fabs", ty, &value);
-    let is_tiny = f.def(format!("fcmp olt {t} {magnitude}, {}", constant(smallest, ty)));
-    let zero = f.call(
-        t,
-        &format!("llvm.copysign.{}", suffix(ty)),
-        &[format!("{t} {}", constant(0, ty)), format!("{t} {value}")],
-    );
-    f.def(format!("select {condition} {is_tiny}, {t} {zero}, {t} {value}"))
+    let is_tiny = f.def(format!("fcmp olt {} {magnitude}, {}", llvm(ty), constant(smallest, ty)));
+    zero_if(f, ty, &is_tiny, value)
 }
 
 /// `.sat`: clamped to [0, 1]; NaN becomes 0.

@@ -9,7 +9,9 @@
 use hetckpt_ir::inst::Rounding;
 use hetckpt_ir::types::Type;
 
-use crate::emit::function::{FunctionText, Value};
+use super::float::{unary, zero_if};
+use crate::emit::function::{FunctionText, Value, constant};
+use crate::emit::types::llvm;
 
 /// A `bfloat` as `float`; exact.
 pub fn widen_bf16(f: &mut FunctionText<'_>, value: &str) -> Value {
@@ -97,8 +99,39 @@ pub fn double_to_odd_float(f: &mut FunctionText<'_>, value: &str) -> Value {
     to_odd(f, value, None)
 }
 
-/// `a * b + c`, rounded once.
-pub fn fma(f: &mut FunctionText<'_>, ty: Type, args: &[Value]) -> Value {
+/// What is not a number in the GPU's form: all ones but the sign. For `f16`, `bf16` and their pairs.
+pub fn settle(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
+    let (t, kind) = match ty {
+        Type::F16x2 | Type::Bf16x2 => ("<2 x i16>", "<2 x i1>"),
+        _ => ("i16", "i1"),
+    };
+    let infinity = if matches!(ty, Type::F16 | Type::F16x2) {
+        0x7c00
+    } else {
+        0x7f80
+    };
+    let all = |word: u32| match t {
+        "i16" => word.to_string(),
+        _ => format!("<i16 {word}, i16 {word}>"),
+    };
+    let bits = f.cast_bits(value, llvm(ty), t);
+    let magnitude = f.def(format!("and {t} {bits}, {}", all(0x7fff)));
+    let is_nan = f.def(format!("icmp ugt {t} {magnitude}, {}", all(infinity)));
+    let settled = f.def(format!("select {kind} {is_nan}, {t} {}, {t} {bits}", all(0x7fff)));
+    f.cast_bits(settled, t, llvm(ty))
+}
+
+/// `.ftz`: zero with the sign of `value` if `exact`, which it was rounded from, is less than the smallest normal number. Of `f16` only.
+pub fn flush_if_tiny(f: &mut FunctionText<'_>, ty: Type, exact: &str, value: Value) -> Value {
+    /// 2^-14 in single precision.
+    const SMALLEST: u64 = 0x3880_0000;
+    let magnitude = unary(f, "fabs", Type::F32, exact);
+    let is_tiny = f.def(format!("fcmp olt float {magnitude}, {}", constant(SMALLEST, Type::F32)));
+    zero_if(f, ty, &is_tiny, value)
+}
+
+/// `a * b + c`, rounded once; flushed if `ftz` says so and the type is `f16`.
+pub fn fma(f: &mut FunctionText<'_>, ty: Type, args: &[Value], ftz: bool) -> Value {
     let wide: Vec<Value> = args
         .iter()
         .map(|a| {
@@ -115,5 +148,10 @@ pub fn fma(f: &mut FunctionText<'_>, ty: Type, args: &[Value]) -> Value {
     let product_error = f.def(format!("fsub double {product}, {product_part}"));
     let error = f.def(format!("fadd double {product_error}, {c_error}"));
     let odd = to_odd(f, &sum, Some(&error));
-    narrow(f, ty, &odd)
+    let value = narrow(f, ty, &odd);
+    if ftz && ty == Type::F16 {
+        flush_if_tiny(f, ty, &odd, value)
+    } else {
+        value
+    }
 }

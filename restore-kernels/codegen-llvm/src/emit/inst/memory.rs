@@ -186,7 +186,7 @@ pub fn store(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> 
     }
     let at = pointer(f, inst, space, addr)?;
     let scopes = scopes(space);
-    let values: Vec<Value> = srcs.iter().map(|s| f.read(*s, ty)).collect();
+    let values: Vec<Value> = srcs.iter().map(|s| f.read_bits(*s, ty)).collect();
     let access = Access::new(space, ty, *ordering, true, values.len());
     for (piece, values) in (0..).zip(values.chunks(access.piece_len)) {
         let to = element_pointer(f, &at, piece * access.piece_bytes());

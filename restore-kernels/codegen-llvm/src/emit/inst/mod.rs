@@ -5,15 +5,18 @@ mod integer;
 mod bit_field;
 mod float;
 mod half;
+mod approx;
 mod convert;
 mod compare;
 mod memory;
 mod atomic;
 mod special;
 
+use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Guard, Inst, Op};
 use hetckpt_ir::types::Type;
 
+use super::float_facts::Form;
 use super::function::FunctionText;
 use crate::error::CodegenError;
 
@@ -52,8 +55,9 @@ fn write_op(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
             srcs,
         } => alu::write(f, inst, *op, *ty, *mods, *dst, srcs),
         Op::Mov { ty, dst, src } => {
-            let value = f.read(*src, *ty);
-            f.write(*dst, *ty, value);
+            let ty = as_float(f, *dst, *ty);
+            let (value, is_result) = (f.read(*src, ty), f.is_result(*src));
+            f.write_copy(*dst, ty, value, &is_result);
             Ok(())
         }
         Op::Pack { ty, dst, srcs } => convert::pack(f, inst, *ty, *dst, srcs),
@@ -66,11 +70,18 @@ fn write_op(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
         Op::Setp { .. } => compare::setp(f, inst),
         Op::Set { .. } => compare::set(f, inst),
         Op::Selp { ty, dst, a, b, pred } => {
-            let (a, b) = (f.read(*a, *ty), f.read(*b, *ty));
+            let ty = as_float(f, *dst, *ty);
+            let flags = (f.is_result(*a), f.is_result(*b));
+            let (a, b) = (f.read(*a, ty), f.read(*b, ty));
             let pred = f.read_reg(*pred, Type::Pred);
-            let llvm = super::types::llvm(*ty);
+            let is_result = if flags.0 == flags.1 {
+                flags.0
+            } else {
+                f.def(format!("select i1 {pred}, i1 {}, i1 {}", flags.0, flags.1))
+            };
+            let llvm = super::types::llvm(ty);
             let value = f.def(format!("select i1 {pred}, {llvm} {a}, {llvm} {b}"));
-            f.write(*dst, *ty, value);
+            f.write_copy(*dst, ty, value, &is_result);
             Ok(())
         }
         Op::Cvt { .. } => convert::cvt(f, inst),
@@ -92,6 +103,11 @@ fn write_op(f: &mut FunctionText<'_>, inst: &Inst) -> Result<(), CodegenError> {
             span: inst.span,
         }),
     }
+}
+
+/// The type to copy with: results as what they are, so that nobody looks at their bits.
+fn as_float(f: &FunctionText<'_>, dst: RegId, ty: Type) -> Type {
+    if f.facts.form(dst) == Form::Bits { ty } else { Type::F32 }
 }
 
 /// The error for something without code.
