@@ -14,7 +14,7 @@ use crate::error::CodegenError;
 use crate::tables;
 
 /// Version of the code this generator makes; part of the key of cached objects, so every change of output raises it.
-pub const GENERATOR_VERSION: u32 = 4;
+pub const GENERATOR_VERSION: u32 = 5;
 
 /// A compiled program.
 #[derive(Clone, Debug)]

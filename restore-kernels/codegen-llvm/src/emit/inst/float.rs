@@ -131,7 +131,7 @@ fn scalar(
 }
 
 /// `.ftz` on a result, which the GPU judges before it rounds it: what is less than the smallest normal number stays zero even where
-/// rounding would bring it up to that. Only a product or quotient can be between.
+/// rounding would bring it up to that. Sums alone are exact there, and need no such care.
 fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, args: &[Value], value: Value) -> Value {
     match (op, ty) {
         // Results of flushed operands.
@@ -142,30 +142,18 @@ fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, 
             let product = f.def(format!("fmul float {}, {}", wide[0], wide[1]));
             half::flush_if_tiny(f, ty, &product, value)
         }
-        (AluOp::Mul | AluOp::Div, Type::F32) if !mods.approx && !mods.full => {
-            // The sign of `|a * b| - smallest`, or of `|a| - |b| * smallest`, which a fused operation has even where its value
-            // is too small for anything but a zero.
-            let smallest = constant(SMALLEST_SINGLE, ty);
-            let minus = f.def(format!("fneg float {smallest}"));
+        (AluOp::Mul, Type::F32) => {
+            // In a range where nothing is too small for the difference from the smallest normal number.
+            let scaled = f.def(format!("fmul float {}, {}", args[0], constant(SCALE, ty)));
+            let (a, b) = (unary(f, "fabs", ty, &scaled), unary(f, "fabs", ty, &args[1]));
+            let minus_smallest = constant(SCALED_SMALLEST | 1 << 31, ty);
+            let is_tiny = is_negative_sum(f, &a, &b, &minus_smallest);
+            zero_if(f, ty, &is_tiny, value)
+        }
+        (AluOp::Div, Type::F32) if !mods.approx && !mods.full => {
+            // |a| - |b| * smallest, whose last bit is that of a subnormal number.
             let (a, b) = (unary(f, "fabs", ty, &args[0]), unary(f, "fabs", ty, &args[1]));
-            let b = if op == AluOp::Div {
-                f.def(format!("fneg float {b}"))
-            } else {
-                b
-            };
-            let terms = if op == AluOp::Div {
-                [b, smallest.clone(), a]
-            } else {
-                [a, b, minus]
-            };
-            let typed: Vec<String> = terms.iter().map(|t| format!("float {t}")).collect();
-            let difference = f.call("float", "llvm.fma.f32", &typed);
-            let difference = f.cast_bits(difference, "float", "i32");
-            let is_less = f.def(format!("icmp slt i32 {difference}, 0"));
-            // It has a sign where it is not a number, too.
-            let magnitude = unary(f, "fabs", ty, &value);
-            let may_be = f.def(format!("fcmp ole float {magnitude}, {smallest}"));
-            let is_tiny = f.def(format!("and i1 {is_less}, {may_be}"));
+            let is_tiny = is_negative_sum(f, &b, &constant(SMALLEST_SINGLE | 1 << 31, ty), &a);
             zero_if(f, ty, &is_tiny, value)
         }
         (AluOp::Fma, Type::F32) => {
@@ -176,15 +164,19 @@ fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, 
     }
 }
 
+/// True if the fused `a * b + c` is less than zero.
+fn is_negative_sum(f: &mut FunctionText<'_>, a: &str, b: &str, c: &str) -> Value {
+    let typed = [a, b, c].map(|t| format!("float {t}"));
+    let sum = f.call("float", "llvm.fma.f32", &typed);
+    f.def(format!("fcmp olt float {sum}, 0.0"))
+}
+
 /// True if `a * b + c` is less than the smallest normal number, but for what a precision of 24 bits rounds up to it: done again
 /// in a range where such numbers are normal. Where an operand overflows there, the sum is not that small, or zero.
 ///
 /// The last 2^-25 below the smallest normal number are so taken for it, which GPUs flush. To tell would take double precision,
 /// which halves the speed of kernels that consist of these instructions.
 fn is_tiny_sum(f: &mut FunctionText<'_>, args: &[Value]) -> Value {
-    /// 2^60, and 2^60 times the smallest normal number.
-    const SCALE: u64 = 0x5d80_0000;
-    const SCALED_SMALLEST: u64 = 0x1e80_0000;
     let scale = constant(SCALE, Type::F32);
     let a = f.def(format!("fmul float {}, {scale}", args[0]));
     let c = f.def(format!("fmul float {}, {scale}", args[2]));
@@ -195,6 +187,9 @@ fn is_tiny_sum(f: &mut FunctionText<'_>, args: &[Value]) -> Value {
     f.def(format!("fcmp olt float {magnitude}, {smallest}"))
 }
 
+/// Bits of 2^60, and of 2^60 times the smallest normal number. Where an operand overflows by that, the result is not small.
+const SCALE: u64 = 0x5d80_0000;
+const SCALED_SMALLEST: u64 = 0x1e80_0000;
 /// Bits of 2^-126, the smallest normal number of single precision.
 const SMALLEST_SINGLE: u64 = 0x0080_0000;
 
