@@ -9,3 +9,4 @@ mod compile;
 mod spirv;
 mod errors;
 mod requirements;
+mod vectors;

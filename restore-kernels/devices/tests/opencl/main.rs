@@ -16,3 +16,4 @@ mod memory;
 mod launching;
 mod pausing;
 mod slices;
+mod litmus;

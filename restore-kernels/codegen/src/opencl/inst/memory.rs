@@ -1,6 +1,7 @@
 //! Loads, stores, fences and addresses (PTX ISA, "Data Movement and Conversion Instructions").
 //!
 //! Generic addresses are global ones: hetIR has shared and local addresses only where the space is known.
+//! Vectors of up to 8 bytes that are volatile or have an order are one access.
 
 use hetckpt_ir::inst::{Address, AddressBase, Op, Ordering, Scope};
 use hetckpt_ir::types::{Space, Type, Width};
@@ -19,7 +20,9 @@ impl Writer<'_> {
                 dsts,
                 addr,
             } => {
-                let place = self.place(*space, *ty, *ordering, dsts.len(), addr)?;
+                let whole = whole(*space, *ty, *ordering, dsts.len());
+                let (place_ty, elements) = whole.map_or((*ty, dsts.len()), |whole| (whole, 1));
+                let place = self.place(*space, place_ty, *ordering, elements, addr)?;
                 match dsts.as_slice() {
                     [None] => {}
                     [Some(dst)] => {
@@ -27,10 +30,21 @@ impl Writer<'_> {
                         self.assign(*dst, value);
                     }
                     _ => {
-                        let mut lines = vec![format!("const {} v = {place};", vector(*ty, dsts.len()))];
+                        let read = match whole {
+                            Some(whole) => names::unsigned(whole.size_bytes()).to_owned(),
+                            None => vector(*ty, dsts.len()),
+                        };
+                        let element = |i: usize| match whole {
+                            Some(_) => {
+                                let part = names::unsigned(ty.size_bytes());
+                                format!("({part})(v >> {})", 8 * ty.size_bytes() as usize * i)
+                            }
+                            None => format!("v.s{i}"),
+                        };
+                        let mut lines = vec![format!("const {read} v = {place};")];
                         for (i, dst) in dsts.iter().enumerate() {
                             if let Some(dst) = dst {
-                                let value = extended(*ty, &format!("v.s{i}"));
+                                let value = extended(*ty, &element(i));
                                 lines.push(self.assignment(*dst, value));
                             }
                         }
@@ -54,10 +68,18 @@ impl Writer<'_> {
                 if *space == Space::Param {
                     return Err(self.malformed("store to a parameter"));
                 }
-                let place = self.place(*space, *ty, *ordering, srcs.len(), addr)?;
+                let whole = whole(*space, *ty, *ordering, srcs.len());
+                let (place_ty, elements) = whole.map_or((*ty, srcs.len()), |whole| (whole, 1));
+                let place = self.place(*space, place_ty, *ordering, elements, addr)?;
                 let values: Vec<String> = srcs.iter().map(|&s| self.bits(*ty, s)).collect();
                 match values.as_slice() {
                     [value] => self.line(format_args!("{place} = {value};")),
+                    values if whole.is_some() => {
+                        let parts = (0u32..).zip(values);
+                        let parts = parts.map(|(i, value)| format!("(ulong){value} << {}", 8 * ty.size_bytes() * i));
+                        let parts: Vec<String> = parts.collect();
+                        self.line(format_args!("{place} = {};", parts.join(" | ")));
+                    }
                     _ => {
                         let vector = vector(*ty, srcs.len());
                         self.line(format_args!("{place} = ({vector})({});", values.join(", ")));
@@ -142,6 +164,20 @@ impl Writer<'_> {
             .position(|p| i64::from(p.offset) == offset && p.size_bytes == ty.size_bytes())?;
         (params[index].align_bytes == params[index].size_bytes).then(|| format!("params.param_{index}"))
     }
+}
+
+/// The type as which a vector that others may look at meanwhile is read and written in one access: up to 8 bytes, the widest
+/// that OpenCL C has for certain. PTX takes such a vector for one access for each element; programs count on what GPUs do.
+fn whole(space: Space, ty: Type, ordering: Ordering, elements: usize) -> Option<Type> {
+    let is_seen = has_order(space) && !matches!(ordering, Ordering::Weak | Ordering::NonCoherent);
+    let bytes = ty.size_bytes() as usize * elements;
+    let whole = match bytes {
+        2 => Type::B16,
+        4 => Type::B32,
+        8 => Type::B64,
+        _ => return None,
+    };
+    (is_seen && elements > 1).then_some(whole)
 }
 
 /// Spaces whose accesses other threads can see.
