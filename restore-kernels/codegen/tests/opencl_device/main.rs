@@ -31,4 +31,5 @@ mod meeting;
 mod contended;
 mod uniform_branches;
 mod long_names;
+mod approximations;
 mod programs;

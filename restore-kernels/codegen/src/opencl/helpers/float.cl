@@ -317,3 +317,37 @@ static ushort ptx_round_bf16(ptx_inexact x, uint rounding)
 {
     return (ushort)ptx_narrow_f64(as_ulong(ptx_to_odd(x)), 7, 8, rounding);
 }
+
+// PTX says what it is of infinity; PoCL 3.1's own is less than 1 there.
+static float ptx_tanh(float a)
+{
+    return fabs(a) > 16.0f ? copysign(1.0f, a) : tanh(a);
+}
+
+// The argument in turns, rounded to zero.
+static float ptx_turns(float a)
+{
+    const float by = as_float(0x3e22f983u), turns = a * by, lost = fma(a, by, -turns);
+    return (turns > 0 && lost < 0) || (turns < 0 && lost > 0) ? as_float(as_uint(turns) - 1) : turns;
+}
+
+// Beyond 100 times pi little is left of the argument in turns, and what is too small then is zero.
+static float ptx_sin_approx(float a)
+{
+    const float turns = ptx_turns(a);
+    if (fabs(turns) < as_float(0x800000u)) return copysign(0.0f, a);
+    return fabs(a) <= 314.15927f ? sin(a) : sinpi(2.0f * (turns - rint(turns)));
+}
+
+static float ptx_cos_approx(float a)
+{
+    const float turns = ptx_turns(a);
+    if (fabs(turns) < as_float(0x800000u)) return 1.0f;
+    return fabs(a) <= 314.15927f ? cos(a) : cospi(2.0f * (turns - rint(turns)));
+}
+
+// The dividend by the divisor's reciprocal, which is zero where it would be subnormal.
+static float ptx_div_approx(float a, float b)
+{
+    return fabs(b) > as_float(0x7e800000u) && !isinf(b) ? a * copysign(0.0f, b) : a / b;
+}

@@ -4,8 +4,9 @@
 //! error of its rounding and rounded once more; for `f64`, operands are scaled, so that this error is always a `double`.
 //! Halves are computed in `float`, or, where rounding twice shows, in `double`.
 //! `.ftz` and `.sat` are written out, so they hold on devices that keep subnormal numbers; what is not a number is one,
-//! but its payload is the device's. `.approx` functions are C's: most are more exact, while quotients and roots, unless the
-//! program has others that must be exact, are off by up to 2.5 and 3 units in the last place where PTX allows 2 and 1.
+//! but its payload is the device's. `.approx` functions are C's but for a few operands: most are more exact, while
+//! quotients and roots, unless the program has others that must be exact, are off by up to 2.5 and 3 units in the last
+//! place where PTX allows 2 and 1.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand, Rounding};
@@ -96,7 +97,8 @@ impl Writer<'_> {
                 let result = if is_exact && (rounding != 0 || rounds_twice) {
                     inexact(op, &x, ty).map(|value| format!("ptx_round_{name}({value}, {rounding})"))
                 } else {
-                    nearest(op, &x, ty).map(|value| match ty {
+                    let value = approximate(op, &x, ty, mods).or_else(|| nearest(op, &x, ty));
+                    value.map(|value| match ty {
                         Type::F64 => format!("as_ulong({value})"),
                         Type::F32 => format!("as_uint({value})"),
                         _ => format!("ptx_{name}_from_f32({value})"),
@@ -189,6 +191,19 @@ fn nearest(op: AluOp, x: &[String], ty: Type) -> Option<String> {
         AluOp::Lg2 => format!("log2({})", x(0)?),
         AluOp::Ex2 => format!("exp2({})", x(0)?),
         AluOp::Tanh => format!("tanh({})", x(0)?),
+        _ => return None,
+    })
+}
+
+/// What `.approx` gives where PTX, or what all of NVIDIA's devices do, is simply something else than the function's value, and
+/// where drivers are known to be wrong; `None` for the rest.
+fn approximate(op: AluOp, x: &[String], ty: Type, mods: Modifiers) -> Option<String> {
+    let x = |i: usize| x.get(i);
+    Some(match (op, ty) {
+        (AluOp::Tanh, Type::F32 | Type::F16 | Type::Bf16) => format!("ptx_tanh({})", x(0)?),
+        (AluOp::Sin, Type::F32) => format!("ptx_sin_approx({})", x(0)?),
+        (AluOp::Cos, Type::F32) => format!("ptx_cos_approx({})", x(0)?),
+        (AluOp::Div, Type::F32) if mods.approx => format!("ptx_div_approx({}, {})", x(0)?, x(1)?),
         _ => return None,
     })
 }
