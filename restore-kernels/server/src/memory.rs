@@ -23,6 +23,8 @@ use hetckpt_state::allocation::{Allocation, Mapping, Owner};
 pub const ALIGN_BYTES: u64 = 512;
 /// From this size on an allocation has its own mapping.
 const OWN_MAPPING_BYTES: u64 = 1 << 20;
+/// What room takes before and behind.
+pub const ROOM_BYTES: u64 = 2 * GRANULARITY;
 /// Where the first mapping can lie: behind the room.
 const FIRST_MAPPING: u64 = DEVICE_BASE + GRANULARITY;
 /// End of the address range: what every device can reserve.
@@ -591,6 +593,15 @@ mod tests {
         assert_eq!(next, DEVICE_BASE + 2 * GRANULARITY);
         assert!(memory.free(DEVICE_BASE).unwrap());
         assert_eq!(memory.allocate(100, Owner::Program).unwrap(), FIRST_MAPPING);
+        assert_room(&memory, &maps);
+    }
+
+    #[test]
+    fn a_program_can_have_all_but_the_room_in_one() {
+        let maps = Arc::new(Maps::default());
+        let mut memory = DeviceMemory::new(Arc::clone(&maps) as _, TOTAL_BYTES - ROOM_BYTES);
+        let addr = memory.allocate(memory.free_bytes(), Owner::Program).unwrap();
+        assert_eq!(addr + TOTAL_BYTES - ROOM_BYTES, memory.end());
         assert_room(&memory, &maps);
     }
 

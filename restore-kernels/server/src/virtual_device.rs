@@ -7,6 +7,8 @@
 use hetckpt_devices::device::DeviceDescription;
 use hetckpt_ring::message::VirtualDevice;
 
+use crate::memory::ROOM_BYTES;
+
 /// Attributes of the emulated device, except the number of multiprocessors.
 const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (1, 1024), // threads a block
@@ -112,7 +114,8 @@ pub fn of_device(device: &DeviceDescription) -> VirtualDevice {
     VirtualDevice {
         name: format!("hetckpt virtual GPU ({})", device.name),
         uuid: *b"hetckpt-virtual0",
-        total_bytes: device.total_bytes,
+        // Programs may ask for all of it at once.
+        total_bytes: device.total_bytes.saturating_sub(ROOM_BYTES),
         attributes,
     }
 }
