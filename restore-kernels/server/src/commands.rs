@@ -406,7 +406,7 @@ fn module_load(session: &Session, reply: Option<SlotId>, module: u64) {
             (cu::SUCCESS, length, String::new())
         }
         Err(failure) => {
-            tracing::warn!(result = failure.result, log = %failure.log, "module refused");
+            modules.tell(&failure);
             (failure.result, 0, failure.log)
         }
     };

@@ -1,6 +1,6 @@
 //! Modules: from the images that the application hands over to bound hetIR kernels and variables in device memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hetckpt_devices::device::{Device, Fill};
@@ -20,6 +20,8 @@ use crate::kernel_names;
 use crate::kernels::{Builder, KernelCode, Source};
 use crate::memory::DeviceMemory;
 
+/// Most different refusals that are logged.
+const MAX_TOLD: usize = 1000;
 /// Most kernels of a module that are built when the first of them is launched.
 const MAX_BUILT_TOGETHER: usize = 32;
 
@@ -79,6 +81,8 @@ pub struct LoadedModule {
 pub struct Modules {
     loaded: BTreeMap<u64, LoadedModule>,
     arriving: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
+    /// Refusals that have been logged.
+    told: HashSet<String>,
 }
 
 /// The PTX texts of a module's parts, each found by `find`; or, if there is none, why.
@@ -146,6 +150,13 @@ impl Modules {
                 bytes: bytes.clone(),
             })
             .collect()
+    }
+
+    /// Logs a refusal, once.
+    pub fn tell(&mut self, failure: &LoadFailure) {
+        if self.told.len() < MAX_TOLD && self.told.insert(failure.log.clone()) {
+            tracing::warn!(result = failure.result, log = %failure.log, "module refused");
+        }
     }
 
     /// A loaded module.
