@@ -109,7 +109,6 @@ impl StateFiles {
     pub fn description(&self) -> Result<Description, ServerError> {
         Description::parse(&self.description.read(MAX_DESCRIPTION_BYTES)?).map_err(|error| match error {
             DescriptionError::Version { found, known } => ServerError::Version { found, known },
-            DescriptionError::Text(error) => ServerError::Damaged(error.to_string()),
             error => ServerError::Damaged(error.to_string()),
         })
     }

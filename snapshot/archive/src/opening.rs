@@ -1,6 +1,6 @@
 //! An archive's outer form, as it is opened: tar headers and the manifest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -106,7 +106,7 @@ impl Opening<'_> {
             format_version: u64,
         }
 
-        let wrong = |e: serde_json::Error| self.damaged(&format!("the manifest is wrong: {e}"));
+        let wrong = |e: serde_json::Error| self.damaged(&format!("the manifest is wrong: {}", bounded::message(&e)));
         let head: Head = serde_json::from_slice(text).map_err(wrong)?;
         if head.format != FORMAT {
             return Err(self.not_an_archive("its manifest is of another format"));
@@ -125,7 +125,7 @@ impl Opening<'_> {
 
     /// Makes sure that no name leads elsewhere or stands twice, and no size is one that cannot be.
     fn ensure_possible(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
-        let mut members = BTreeSet::new();
+        let mut members = BTreeMap::new();
         let mut unpacked = BTreeSet::new();
         let mut total_bytes = 0u64;
         for member in &manifest.members {
@@ -133,7 +133,7 @@ impl Opening<'_> {
             if !is_safe_name(&member.name) || !is_safe_name(member.raw_name()) {
                 return Err(self.damaged(&format!("member name `{name}` is not allowed")));
             }
-            if !members.insert(&*member.name) || !unpacked.insert(member.raw_name()) {
+            if members.insert(&*member.name, member).is_some() || !unpacked.insert(member.raw_name()) {
                 return Err(self.damaged(&format!("there are two members `{name}`")));
             }
             let is_possible = match member.encoding {
@@ -151,7 +151,11 @@ impl Opening<'_> {
         }
         let mut paths = BTreeSet::new();
         for file in &manifest.files {
-            if !file.is_safe() || !members.contains(&*file.member) || !paths.insert(&file.path) {
+            // Each has a member of its own, or a small one could be unpacked time and again.
+            let is_possible = members.remove(&*file.member).is_some_and(|member| {
+                file.is_safe() && file.size_bytes <= member.raw_bytes.saturating_mul(MAX_EXPANSION)
+            });
+            if !is_possible || !paths.insert(&file.path) {
                 let path = file.path.escape_debug();
                 return Err(self.damaged(&format!("carried file `{path}` is not allowed")));
             }

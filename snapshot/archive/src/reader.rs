@@ -47,7 +47,11 @@ impl Archive {
             path,
             file: open_file(path)?,
         };
-        let size = reader.file.metadata().map_err(|e| reader.io(e))?.len();
+        let found = reader.file.metadata().map_err(|e| reader.io(e))?;
+        if !found.is_file() {
+            return Err(reader.not_an_archive("it is no regular file"));
+        }
+        let size = found.len();
         let (name, manifest_size) = reader.header(0)?.ok_or_else(|| reader.not_an_archive("it is empty"))?;
         if name != MANIFEST_NAME {
             return Err(reader.not_an_archive("its first member is not the manifest"));
@@ -376,7 +380,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn open_file(path: &Path) -> Result<File, ArchiveError> {
-    File::open(path).map_err(|source| ArchiveError::Io {
+    // A pipe that nobody writes to is not waited for.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    opened.map_err(|source| ArchiveError::Io {
         action: "open",
         path: path.to_owned(),
         source,

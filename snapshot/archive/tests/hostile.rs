@@ -1,4 +1,5 @@
-//! Archives made to take memory, room or time. What they make us allocate is counted: at most 256 MiB beyond what is taken out of them.
+//! Archives made to take memory, room or time. What they make us allocate is counted: in proportion to the length of their manifests, 256 MiB at
+//! most beyond what is taken out of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod forged;
@@ -8,7 +9,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{Encoding, Manifest};
+use hetckpt_archive::manifest::{CarriedFile, Encoding, Manifest};
 use hetckpt_archive::member::tar_header;
 use hetckpt_archive::packed_state::{self, PackedStateError};
 use hetckpt_archive::reader::Archive;
@@ -16,11 +17,11 @@ use hetckpt_state::codec::CodecError;
 
 use forged::{manifest, member, write, write_text};
 
-const MOST_BYTES: u64 = 256 << 20;
-/// Just below what a manifest may have.
-const MANIFEST_BYTES: usize = 63 << 20;
+/// A third of what a manifest may have, and of what it may take.
+const MANIFEST_BYTES: usize = 21 << 20;
+const MOST_BYTES: u64 = (256 << 20) / 3;
 
-/// The text of a manifest in which the list `field` is nothing but `element`, and as long as can be.
+/// The text of a manifest in which the list `field` is nothing but `element`, of [`MANIFEST_BYTES`].
 fn filled(field: &str, element: &str) -> Vec<u8> {
     let mut text = serde_json::to_value(manifest()).unwrap();
     let list = vec![element; MANIFEST_BYTES / (element.len() + 1)].join(",");
@@ -40,7 +41,7 @@ fn open_with(folder: &Path, text: &[u8], what: &str) -> Result<Archive, ArchiveE
 }
 
 #[test]
-fn the_largest_manifests_take_little_memory() {
+fn large_manifests_take_little_memory() {
     let folder = tempfile::tempdir().unwrap();
     for (field, element) in [
         ("processes", "{\"\":0}"),
@@ -160,6 +161,64 @@ fn two_members_of_one_name_are_refused() {
         write(&path, manifest(), vec![stored("criu/x.img"), second]);
         let error = Archive::open(&path).unwrap_err();
         assert!(error.to_string().contains("there are two members"), "{error}");
+    }
+}
+
+#[test]
+fn a_carried_file_has_a_member_of_its_own_and_a_length_that_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.hetsnap");
+    let packed = zstd::encode_all(&b"x"[..], 1).unwrap();
+    let file = |path: &str, size_bytes| CarriedFile {
+        path: path.into(),
+        member: "files/x.zst".into(),
+        size_bytes,
+        mode: 0o100_755,
+        blake3: blake3::hash(b"x").to_hex().to_string(),
+    };
+    for (files, is_allowed) in [
+        (vec![file("/a", 1)], true),
+        (vec![file("/a", 1), file("/b", 1)], false),
+        (vec![file("/a", 1 << 40)], false),
+        (vec![file("/a", u64::MAX)], false),
+    ] {
+        let stored = member("files/x.zst", Encoding::Stored, packed.len() as u64, packed.clone());
+        write(&path, Manifest { files, ..manifest() }, vec![stored]);
+        assert_eq!(Archive::open(&path).is_ok(), is_allowed);
+    }
+}
+
+#[test]
+fn what_a_manifest_says_wrongly_is_told_in_few_plain_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.hetsnap");
+    write(
+        &path,
+        manifest(),
+        vec![member("device/x", Encoding::Stored, 1, b"x".to_vec())],
+    );
+    let text = serde_json::to_string(Archive::open(&path).unwrap().manifest()).unwrap();
+    let hostile = format!("\"\\u001b]0;{}\\u202e\"", "x".repeat(1 << 20));
+    for field in ["stored", "device/x", "test", "hetckpt-snapshot"] {
+        let changed = text.replacen(&format!("\"{field}\""), &hostile, 1);
+        assert_ne!(changed, text);
+        write_text(&path, changed.as_bytes(), &[("device/x", b"x".to_vec())]);
+        let error = Archive::open(&path).unwrap_err().to_string();
+        assert!(
+            error.len() < 1000 && !error.contains(char::is_control),
+            "{field}: {error:.1000}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_is_no_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    for path in [&*pipe, folder.path(), Path::new("/dev/zero")] {
+        let error = Archive::open(path).unwrap_err();
+        assert!(matches!(error, ArchiveError::NotAnArchive { .. }), "{error:?}");
     }
 }
 

@@ -6,6 +6,21 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+/// Most characters of a message about a text that is not what it ought to be.
+const MESSAGE_CHARS: usize = 200;
+
+/// What is wrong with a text, in words that are fit to print: parsers repeat what they have found, however long and whatever is in it.
+#[must_use]
+pub fn message(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let mut message: String = text.chars().take(MESSAGE_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MESSAGE_CHARS).is_some() {
+        message.push('…');
+    }
+    // Quotes need no escape where nobody parses it.
+    message.replace("\\\"", "\"").replace("\\'", "'")
+}
+
 /// A list of at most `MOST` elements, for `#[serde(deserialize_with)]`.
 ///
 /// # Errors
@@ -132,5 +147,27 @@ impl<const MOST: usize> Visitor<'_> for Text<MOST> {
             true => Err(E::invalid_length(text.len(), &self)),
             false => Ok(text.to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_short_and_fit_to_print() {
+        #[derive(Debug, serde::Deserialize)]
+        enum Known {
+            One,
+        }
+
+        let hostile = format!("\"\\u001b[2J\\u202e{}\"", "x".repeat(1 << 20));
+        let found = message(&serde_json::from_str::<Known>(&hostile).unwrap_err());
+        assert!(found.starts_with("unknown variant `\\u{1b}[2J\\u{202e}xxx"), "{found}");
+        assert!(found.len() < 300, "{}", found.len());
+        let found = message(&serde_json::from_str::<u32>("\"a\"").unwrap_err());
+        assert_eq!(found, "invalid type: string \"a\", expected u32 at line 1 column 3");
+        assert!(matches!(serde_json::from_str("\"One\"").unwrap(), Known::One));
     }
 }

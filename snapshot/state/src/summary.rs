@@ -39,8 +39,11 @@ const MAX_KERNEL_NAME_BYTES: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum DescriptionError {
     /// It is none, or damaged: its text is not what it ought to be (input).
-    #[error("the description of a process's device state makes no sense")]
-    Text(#[from] serde_json::Error),
+    #[error("the description of a process's device state makes no sense: {why}")]
+    Text {
+        /// What is wrong with it, fit to print.
+        why: String,
+    },
     /// It is longer than any can be (input).
     #[error("the description of a process's device state has {size_bytes} bytes, {MAX_DESCRIPTION_BYTES} at most")]
     TooLong {
@@ -203,12 +206,15 @@ impl Description {
         if size_bytes > MAX_DESCRIPTION_BYTES {
             return Err(DescriptionError::TooLong { size_bytes });
         }
-        let Head { format_version: found } = serde_json::from_slice(text)?;
+        let wrong = |e: serde_json::Error| DescriptionError::Text {
+            why: bounded::message(&e),
+        };
+        let Head { format_version: found } = serde_json::from_slice(text).map_err(wrong)?;
         if found != FORMAT_VERSION {
             let known = FORMAT_VERSION;
             return Err(DescriptionError::Version { found, known });
         }
-        Ok(serde_json::from_slice(text)?)
+        serde_json::from_slice(text).map_err(wrong)
     }
 
     /// Bytes that it takes at most as text with indentation, inside of a list, of a process with `num_allocations` that has kernels with these
