@@ -73,6 +73,9 @@ pub enum Command {
     /// with it. Where user namespaces are not allowed, it runs without them, and this is said.
     Run(Run),
     /// List programs that can be dumped.
+    ///
+    /// Those are the user's own that have made a CUDA call. Root is shown those of other users too, unless HETCKPT_RUNTIME_DIR names a folder: then only
+    /// those whose device servers have their sockets there.
     Ps(Ps),
     /// Stop a program, wherever its kernels are, and store it in an archive.
     ///

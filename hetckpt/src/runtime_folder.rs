@@ -3,7 +3,10 @@
 //! Where it is the program's environment tells (`hetckpt_ring::runtime_dir`), not ours. CRIU's plugin, the guardian and all else that a dump starts
 //! must look there too, so this very command is run again, with that directory named.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +19,7 @@ use crate::diagnostic::Failure;
 use crate::{server_client, target};
 
 /// Names the runtime directory, for us and for whoever we start.
-const VARIABLE: &str = "HETCKPT_RUNTIME_DIR";
+pub const VARIABLE: &str = "HETCKPT_RUNTIME_DIR";
 
 /// Runs this command again with the runtime directory of the tree of `pid`, if that is not ours.
 ///
@@ -59,6 +62,25 @@ fn named_by(pid: i32) -> Option<PathBuf> {
     let uid = process.status().ok()?.euid;
     let environment = process.environ().ok()?;
     Some(runtime_dir_of(uid, |name| environment.get(OsStr::new(name)).cloned()))
+}
+
+/// The runtime directories of other users' device servers, and of such as have been started with others than `own`. A folder is a server's only if it is
+/// the same user's: what calls itself a server may name any.
+pub fn of_others(own: &Path) -> BTreeSet<PathBuf> {
+    const SERVER: &str = "hetckpt-server";
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    // Linux keeps 15 bytes of a name.
+    let servers = processes.filter(|process| {
+        process
+            .stat()
+            .is_ok_and(|stat| SERVER.starts_with(&stat.comm) || stat.comm.starts_with(SERVER))
+    });
+    let folder_of = |process: Process| {
+        let folder = named_by(process.pid)?;
+        let (found, user) = (fs::symlink_metadata(&folder).ok()?, process.status().ok()?.euid);
+        (found.is_dir() && found.uid() == user && folder != own).then_some(folder)
+    };
+    servers.filter_map(folder_of).collect()
 }
 
 fn is_served(pid: i32, folder: &Path) -> bool {

@@ -10,12 +10,13 @@ use hetckpt_ring::runtime_dir::{list_servers, runtime_dir, socket_path};
 use hetckpt_ring::server_start::{has_let_go, wait_until_started};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::geteuid;
 use procfs::process::Process;
 use serde::Serialize;
 
 use crate::diagnostic::Failure;
 use crate::namespaces::{create, pids};
-use crate::output;
+use crate::{output, runtime_folder};
 
 /// How much longer than the kernels a server has to answer that they did not stop.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
@@ -24,6 +25,9 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 const STATUS_LIMIT: Duration = Duration::from_secs(30);
 /// The same in a list of all: one that does not answer is not to keep the others from being listed.
 const LIST_LIMIT: Duration = Duration::from_secs(5);
+
+/// After which time no more servers of other users are asked: they may be anything.
+const OTHERS_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a server may take to say that it has heard that its program is gone.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
@@ -48,6 +52,8 @@ pub struct Row {
     pub running_kernels: usize,
     /// Their names.
     pub kernels: Vec<String>,
+    /// The user that it runs as, by number.
+    pub user: Option<u32>,
     /// Command line.
     pub command: String,
 }
@@ -106,15 +112,37 @@ fn status(socket: &mut ControlSocket, pid: i32, limit: Duration) -> Result<Serve
     }
 }
 
-/// All programs of this user with a device server, in namespaces of their own or not.
+/// All programs of this user with a device server, in namespaces of their own or not; for root, unless a runtime directory is named,
+/// those of others too.
 pub fn all() -> Result<Vec<Row>, Failure> {
     let own = runtime_dir();
     let mut rows = rows_in(&own, false)?;
-    for job in create::folders(&own.join(create::JOBS)) {
-        rows.extend(rows_in(&job, true)?);
+    rows.extend(rows_of_jobs(&own)?);
+    if geteuid().is_root() && std::env::var_os(runtime_folder::VARIABLE).is_none() {
+        let asked = Instant::now();
+        for folder in runtime_folder::of_others(&own) {
+            if asked.elapsed() > OTHERS_LIMIT {
+                output::note(format!(
+                    "servers in {} and others were not asked: some do not answer",
+                    folder.display()
+                ));
+                break;
+            }
+            rows.extend(rows_in(&folder, true)?);
+            rows.extend(rows_of_jobs(&folder)?);
+        }
     }
     rows.sort_by_key(|row| row.pid);
+    rows.dedup_by_key(|row| row.pid);
     Ok(rows)
+}
+
+fn rows_of_jobs(folder: &Path) -> Result<Vec<Row>, Failure> {
+    let jobs = create::folders(&folder.join(create::JOBS));
+    jobs.iter().try_fold(vec![], |mut rows, job| {
+        rows.extend(rows_in(job, true)?);
+        Ok(rows)
+    })
 }
 
 /// That one does not answer keeps nobody from listing the others.
@@ -159,9 +187,12 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
         if let Some((app, server)) = seen {
             (status.app_pid, status.server_pid) = (app, server);
         }
-        let command = i32::try_from(status.app_pid)
+        let process = i32::try_from(status.app_pid)
             .ok()
-            .and_then(|pid| Process::new(pid).and_then(|p| p.cmdline()).ok())
+            .and_then(|pid| Process::new(pid).ok());
+        let command = process
+            .as_ref()
+            .and_then(|process| process.cmdline().ok())
             .unwrap_or_default()
             .join(" ");
         rows.push(Row {
@@ -172,6 +203,9 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
             allocated_bytes: status.memory_bytes,
             running_kernels: status.kernels.len(),
             kernels: status.kernels,
+            user: process
+                .and_then(|process| process.status().ok())
+                .map(|status| status.euid),
             command,
         });
     }

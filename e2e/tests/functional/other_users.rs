@@ -44,6 +44,11 @@ pub fn tests() -> Vec<Test> {
         )
         .also_needs(Requirement::Root),
         Test::new(
+            "root_sees_programs_of_other_users_and_hears_as_whom_it_dumps_them",
+            seen_by_root,
+        )
+        .also_needs(Requirement::Root),
+        Test::new(
             "what_root_restores_has_a_server_of_the_user_it_had_before",
             server_of_before,
         )
@@ -371,4 +376,44 @@ fn of_another_user(context: &mut Context) -> Result<()> {
     let ended = restored.wait(PATIENCE)?;
     ensure!(ended.code == 128 + 9, "{}", ended.text());
     ensure_leaves_no_files(&socket)
+}
+
+/// In namespaces of its own the program has no privileges that would count outside; a dump is made as its user, who may not run root's CRIU.
+fn seen_by_root(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let open = open_installation()?;
+    let _end = End(open.path().join("own/run"));
+    let (mut job, pid_file) = start_as_nobody(sandbox, &open, "always")?;
+    let pid = wait_for_pid(&mut job, &pid_file, |_| true)?;
+    let started = Instant::now();
+    loop {
+        let mut ps = hetckpt::command(sandbox, ["ps", "--json"]);
+        ps.env_remove("HETCKPT_RUNTIME_DIR");
+        let rows: Vec<Value> = serde_json::from_str(&Running::run(ps, PATIENCE)?.success("ps")?.stdout)?;
+        if let Some(row) = rows.iter().find(|row| row["pid"] == pid) {
+            ensure!(row["user"] == NOBODY, "{row}");
+            break;
+        }
+        ensure!(started.elapsed() < PATIENCE, "root does not see it: {rows:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    for set in ["CapInh:\t", "CapPrm:\t", "CapAmb:\t"] {
+        ensure!(status.contains(&format!("{set}0000000000000000")), "{status}");
+    }
+    let hidden = sandbox.path("of-root");
+    fs::create_dir(&hidden)?;
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700))?;
+    let mut dump = hetckpt::command(sandbox, ["dump", "--pid", &pid.to_string(), "-o"]);
+    dump.arg(hidden.join("x.hetsnap"))
+        .env("HETCKPT_CRIU", hidden.join("criu"));
+    let refused = Running::run(dump, PATIENCE)?;
+    ensure!(
+        refused.code == 1
+            && refused.stderr.contains("HK0901")
+            && refused.stderr.contains(&format!("in namespaces of user {NOBODY}")),
+        "{}",
+        refused.text()
+    );
+    Ok(())
 }

@@ -16,7 +16,7 @@ use crate::cli::{Dump, Guard};
 use crate::diagnostic::Failure;
 use crate::dump_lock::DumpLock;
 use crate::interrupting::Interrupting;
-use crate::namespaces::enter;
+use crate::namespaces::{self, enter};
 use crate::output;
 use crate::snapshot_files;
 use crate::stopped_tree;
@@ -33,8 +33,9 @@ pub fn run(options: Dump) -> anyhow::Result<ExitCode> {
         .map_err(|failure| failure.state("the program runs on; no archive was written"))?;
     let target = Target::find(options.pid)?;
     let _lock = DumpLock::take(&target.tree())?;
-    let parts = Parts::find().map_err(|failure| failure.state(runs_on(&target)))?;
-    let images = image_folder(&options.output).map_err(|failure| failure.state(runs_on(&target)))?;
+    let cannot_begin = |failure: Failure| namespaces::with_user(failure).state(runs_on(&target));
+    let parts = Parts::find().map_err(cannot_begin)?;
+    let images = image_folder(&options.output).map_err(cannot_begin)?;
 
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
     let signals = HeldSignals::hold()?;

@@ -10,7 +10,7 @@ use crate::cli::Migrate;
 use crate::diagnostic::Failure;
 use crate::dump_lock::DumpLock;
 use crate::migration::source::{self, Move};
-use crate::namespaces::enter;
+use crate::namespaces::{self, enter};
 use crate::supervise::HeldSignals;
 use crate::target::Target;
 use crate::{output, snapshot_files};
@@ -25,7 +25,9 @@ pub fn run(options: Migrate) -> anyhow::Result<ExitCode> {
     let signals = HeldSignals::hold()?;
     let target = Target::find(options.pid)?;
     let _lock = DumpLock::take(&target.tree())?;
-    let runs_on = |failure: Failure| failure.state(format!("the program (pid {}) runs on here", target.called()));
+    let runs_on = |failure: Failure| {
+        namespaces::with_user(failure).state(format!("the program (pid {}) runs on here", target.called()))
+    };
     let parts = Parts::find().map_err(runs_on)?;
     let folder = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let scratch = std::path::absolute(&folder)

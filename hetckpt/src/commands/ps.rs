@@ -14,14 +14,31 @@ pub fn run(options: Ps) -> anyhow::Result<ExitCode> {
         output::json(&json!(rows));
         return Ok(ExitCode::SUCCESS);
     }
+    // Of users there is something to tell only where there are several.
+    let own = nix::unistd::geteuid().as_raw();
+    let has_others = rows.iter().any(|row| row.user != Some(own));
+    let user = |text: String| {
+        if has_others {
+            format!("{text:>8} ")
+        } else {
+            String::new()
+        }
+    };
     output::line(format!(
-        "{:>8} {:<10} {:<8} {:>10} {:>8}  {}",
-        "PID", "DEVICE", "STATE", "MEMORY", "KERNELS", "COMMAND"
+        "{:>8} {}{:<10} {:<8} {:>10} {:>8}  {}",
+        "PID",
+        user("USER".to_owned()),
+        "DEVICE",
+        "STATE",
+        "MEMORY",
+        "KERNELS",
+        "COMMAND"
     ));
     for row in &rows {
         output::line(format!(
-            "{:>8} {:<10} {:<8} {:>10} {:>8}  {}",
+            "{:>8} {}{:<10} {:<8} {:>10} {:>8}  {}",
             row.pid,
+            user(row.user.map_or_else(|| "?".to_owned(), |user| user.to_string())),
             row.device,
             row.state,
             output::bytes(row.allocated_bytes),

@@ -81,6 +81,12 @@ pub struct Credentials {
     /// Its user.
     #[prost(uint32, tag = "1")]
     pub uid: u32,
+    /// Capabilities that programs of certain files get, in words of 32 bits, the lowest first.
+    #[prost(uint32, repeated, packed = "false", tag = "9")]
+    pub inheritable: Vec<u32>,
+    /// Capabilities that it may use, likewise.
+    #[prost(uint32, repeated, packed = "false", tag = "10")]
+    pub permitted: Vec<u32>,
 }
 
 /// What only processes have.

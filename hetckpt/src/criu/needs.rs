@@ -39,6 +39,10 @@ pub struct Needs {
     pub terminals: Terminals,
     /// The users, by number, whose processes they were.
     pub users: BTreeSet<u32>,
+    /// Their capabilities, those of all together, by number of the bit.
+    pub permitted: u64,
+    /// Those that they hand on to certain programs, likewise.
+    pub inheritable: u64,
     /// TCP connections.
     pub connections: BTreeSet<Connection>,
     /// Names of unix sockets of processes outside of the tree that it has connected sockets of its own to: paths, or after a zero byte
@@ -114,7 +118,11 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
         needs.processes.insert(pid);
         needs.pids.extend(process.threads);
         let credentials = core.thread.and_then(|thread| thread.credentials);
-        needs.users.extend(credentials.map(|credentials| credentials.uid));
+        if let Some(credentials) = credentials {
+            needs.users.insert(credentials.uid);
+            needs.permitted |= capabilities(&credentials.permitted);
+            needs.inheritable |= capabilities(&credentials.inheritable);
+        }
         let mm: Mm = first(&images, &format!("mm-{pid}.img"), MM_MAGIC)?;
         mapped.insert(u64::from(mm.exe_file_id));
         let private = mm.areas.iter().filter(|area| area.status & IS_PRIVATE_FILE != 0);
@@ -146,6 +154,12 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
         needs.files.push(NeededFile { regular, role });
     }
     Ok(needs)
+}
+
+/// Bits in words, the lowest word first.
+fn capabilities(words: &[u32]) -> u64 {
+    let both = words.iter().take(2).rev();
+    both.fold(0, |bits, &word| bits << 32 | u64::from(word))
 }
 
 /// The TCP connections among `files`: what CRIU takes for such.

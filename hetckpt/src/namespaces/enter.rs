@@ -69,6 +69,9 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
         .env_remove(away::AWAY)
         .env(INSIDE, "1")
         .env(pids::CALLED, format!("{inner} {pid}"));
+    if becomes_user {
+        command.env(super::AS_ANOTHER, "1");
+    }
     for name in RUNTIME_DIR_VARIABLES {
         match environment.get(OsStr::new(name)) {
             Some(value) => command.env(name, value),

@@ -27,8 +27,31 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use hetckpt_ring::runtime_dir::runtime_dir;
 
+use crate::diagnostic::Failure;
+
 /// In the environment of commands that run within a job's namespaces.
 pub const INSIDE: &str = "HETCKPT_INSIDE";
+
+/// In the environment of commands that root gave and that run as another user, whose the namespaces are.
+pub const AS_ANOTHER: &str = "HETCKPT_AS_ANOTHER";
+
+/// Adds to what fails for want of rights, or of a file, as whom it was tried, if that is not who gave the command.
+pub fn with_user(failure: Failure) -> Failure {
+    if std::env::var_os(AS_ANOTHER).is_none() {
+        return failure;
+    }
+    let user = nix::unistd::geteuid();
+    let failure = failure.note(format!(
+        "the program runs in namespaces of user {user}, so this is done as that user: what only root may enter cannot be used"
+    ));
+    match &*failure.code {
+        "HK0901" => failure.help(format!(
+            "install CRIU where user {user} may run it too, as /usr/local/sbin/criu, and name it in HETCKPT_CRIU if it is elsewhere"
+        )),
+        "HK0704" => failure.help(format!("name a file in a folder that user {user} may write to, and move it afterwards")),
+        _ => failure,
+    }
+}
 
 /// Whether a program gets namespaces of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

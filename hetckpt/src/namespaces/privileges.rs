@@ -1,5 +1,6 @@
 //! What a process may do within a user namespace.
 
+use nix::unistd::geteuid;
 use rustix::io;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, configure_capability_in_ambient_set,
@@ -24,7 +25,18 @@ pub fn hand_on() -> io::Result<()> {
     Ok(())
 }
 
-/// Hands nothing on any more.
+/// Hands nothing on any more. What was for handing on is not to be the program's either: it would go into its snapshot, and with that
+/// to where it counts outside of the namespace.
 pub fn keep() -> io::Result<()> {
-    clear_ambient_capability_set()
+    clear_ambient_capability_set()?;
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    set_capabilities(
+        None,
+        CapabilitySets {
+            inheritable: CapabilitySet::empty(),
+            ..capabilities(None)?
+        },
+    )
 }
