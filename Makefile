@@ -36,6 +36,8 @@ SOAK_CYCLES ?= 100
 FUZZ_SECONDS ?= 600
 # The same on OpenCL devices, for each direction in `make opencl-test`.
 OPENCL_PREEMPTIONS ?= 1
+# `--all`: in every direction; none: in a covering set of them.
+OPENCL_DIRECTIONS ?=
 # End-to-end tests that `user-test` runs; none: all.
 USER_TESTS ?= a_kernel_with_unfinished restores_one_archive_twice dumps_twice namespaces_ run_passes ps_lists preempt_persistent
 
@@ -184,11 +186,11 @@ opencl-test: staged programs ## generated OpenCL C on a second implementation; r
 		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
 		$(CARGO) test -p hetckpt-devices --test opencl --locked; \
 	fi
-	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh
+	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 
 soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- preempt
-	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20
+	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- soak::
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- other_node
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- migration::migrate_ --skip amid

@@ -1,14 +1,22 @@
 #!/bin/bash
-# Random preemptions to, from and between the OpenCL devices of this machine and the CPU: every ordered pair of devices but
-# from the CPU to itself. Used by `make opencl-test`, which sets what the end-to-end tests want.
+# Random preemptions to, from and between the OpenCL devices of this machine and the CPU. Used by `make opencl-test`, which sets what the
+# end-to-end tests want.
 #
-#   opencl-preemptions.sh [PROGRAM…]     of these test programs only (vector_add, scan, …)
+#   opencl-preemptions.sh [--all] [PROGRAM…]     of these test programs only (vector_add, scan, …)
+#
+#   --all   every ordered pair of devices but from the CPU to itself; else from the CPU to each, from each to the CPU, and a ring
+#           through the OpenCL devices (one alone: to itself)
 #
 #   HETCKPT_PREEMPTIONS   of each program in each direction (1)
 #
 # Beside the registered OpenCL devices it takes Intel's, if install-intel-opencl.sh has installed it.
 set -euo pipefail
 
+all_pairs=
+if [ "${1:-}" = --all ]; then
+	all_pairs=1
+	shift
+fi
 export HETCKPT_PREEMPTIONS=${HETCKPT_PREEMPTIONS:-1}
 # Few blocks, so that an OpenCL device that is a CPU takes no longer than ours.
 export HETCKPT_E2E_SMALL=1
@@ -36,10 +44,22 @@ if [ ${#devices[@]} = 0 ]; then
 fi
 printf '%s\n' "${devices[@]}"
 
-ids=(cpu)
+ids=()
 for device in "${devices[@]}"; do
 	ids+=("${device%%$'\t'*}")
 done
+ways=()
+if [ -n "$all_pairs" ]; then
+	for from in cpu "${ids[@]}"; do
+		for to in cpu "${ids[@]}"; do
+			[ "$from $to" = 'cpu cpu' ] || ways+=("$from $to")
+		done
+	done
+else
+	for i in "${!ids[@]}"; do
+		ways+=("cpu ${ids[i]}" "${ids[i]} cpu" "${ids[i]} ${ids[(i + 1) % ${#ids[@]}]}")
+	done
+fi
 tests=("${@/#/preempt_}")
 if [ ${#tests[@]} = 0 ]; then
 	tests=(preempt)
@@ -47,14 +67,12 @@ if [ ${#tests[@]} = 0 ]; then
 	[ "$HETCKPT_PREEMPTIONS" -gt 1 ] || tests+=(--skip preempt_cl_)
 fi
 failed=()
-for from in "${ids[@]}"; do
-	for to in "${ids[@]}"; do
-		[ "$from $to" != 'cpu cpu' ] || continue
-		echo "from $from to $to"
-		HETCKPT_E2E_STATE=$state HETCKPT_E2E_FROM=$from HETCKPT_E2E_TO=$to \
-			"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" -p hetckpt-e2e --locked --test e2e -- "${tests[@]}" ||
-			failed+=("$from->$to")
-	done
+for way in "${ways[@]}"; do
+	read -r from to <<<"$way"
+	echo "from $from to $to"
+	HETCKPT_E2E_STATE=$state HETCKPT_E2E_FROM=$from HETCKPT_E2E_TO=$to \
+		"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" -p hetckpt-e2e --locked --test e2e -- "${tests[@]}" ||
+		failed+=("$from->$to")
 done
 if [ ${#failed[@]} != 0 ]; then
 	echo "failed: ${failed[*]}" >&2

@@ -24,6 +24,9 @@ done
 root=$(dirname "$(dirname "$(dirname "$(realpath "$0")")")")
 target=${CARGO_TARGET_DIR:-$root/target}
 stage=${HETCKPT_STAGE:-$target/stage}
+profile=${PROFILE:-release}
+built=$target/$profile
+[ "$profile" != dev ] || built=$target/debug
 programs=${HETCKPT_PROGRAMS:-$target/e2e/programs}
 criu=$(dirname "$(dirname "$(realpath "${HETCKPT_CRIU:-$HOME/.cache/hetckpt/criu/bin/criu}")")")
 for needed in "$stage/bin/hetckpt" "$programs/spin" "$criu/bin/criu" "$criu/root"; do
@@ -44,16 +47,16 @@ find "$bundle/stage" "$bundle/programs" -type f -exec strip --strip-unneeded {} 
 cp -r "$criu" "$bundle/criu"
 cp "$root/e2e/gpu/accept.sh" "$root/e2e/gpu/driver_checkpoint.c" "$bundle/"
 cp "$root/e2e/demo.sh" "$bundle/"
-(cd "$root" && cargo test --release --locked -p hetckpt-e2e --no-run --message-format json 2>/dev/null) |
+(cd "$root" && cargo test --profile "$profile" --locked -p hetckpt-e2e --no-run --message-format json 2>/dev/null) |
 	sed -n 's/.*"executable":"\([^"]*\/\(e2e\)-[0-9a-f]*\)".*/\1 \2/p' |
 	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
 [ -x "$bundle/tests/e2e" ] || die "the tests do not build"
-(cd "$root" && cargo test --release --locked -p hetckpt-devices --test gpu_results -p hetckpt-codegen --test opencl_device \
+(cd "$root" && cargo test --profile "$profile" --locked -p hetckpt-devices --test gpu_results -p hetckpt-codegen --test opencl_device \
 	--no-run --message-format json 2>/dev/null) |
 	sed -n 's/.*"executable":"\([^"]*\/\(gpu_results\|opencl_device\)-[0-9a-f]*\)".*/\1 \2/p' |
 	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
-(cd "$root" && cargo build --release --locked -q -p hetckpt-devices --example cuda_trial)
-install -s "$target/release/examples/cuda_trial" "$bundle/tests/"
+(cd "$root" && cargo build --profile "$profile" --locked -q -p hetckpt-devices --example cuda_trial)
+install -s "$built/examples/cuda_trial" "$bundle/tests/"
 cp -r "${HETCKPT_PTX:-$target/e2e/ptx}" "$bundle/ptx"
 tar -C "$work" -c hetckpt-bundle | xz -T0 -3 >"$output"
 say "$output: $(du -h "$output" | cut -f 1)"

@@ -46,8 +46,10 @@ pub struct Row {
     pub device: String,
     /// `running` or `paused`.
     pub state: &'static str,
-    /// Device memory in use.
+    /// Device memory that the program has asked for.
     pub allocated_bytes: u64,
+    /// Device memory in use for that: whole pages of the device.
+    pub memory_bytes: u64,
     /// Kernels in flight.
     pub running_kernels: usize,
     /// Their names.
@@ -200,7 +202,8 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
             server_pid: status.server_pid,
             device: status.device,
             state: if status.is_paused { "paused" } else { "running" },
-            allocated_bytes: status.memory_bytes,
+            allocated_bytes: status.allocated_bytes,
+            memory_bytes: status.memory_bytes,
             running_kernels: status.kernels.len(),
             kernels: status.kernels,
             user: process

@@ -231,7 +231,7 @@ fn describe(target: &Target, id: &str) -> Result<Offer, Failure> {
         pid_space: pid_space(),
         device_bytes: rows
             .filter(|row| is_ours(row.pid))
-            .map(|row| row.allocated_bytes)
+            .map(|row| row.memory_bytes)
             .collect(),
         estimated_bytes,
         has_terminal: target

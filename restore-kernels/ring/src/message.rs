@@ -128,8 +128,11 @@ pub struct ServerStatus {
     pub device: String,
     /// Its name.
     pub device_name: String,
-    /// Device memory in use, bytes.
+    /// Device memory in use, bytes: whole pages of the device.
     pub memory_bytes: u64,
+    /// What the program has asked for of it, bytes.
+    #[serde(default)]
+    pub allocated_bytes: u64,
     /// True while kernels are held.
     pub is_paused: bool,
     /// Kernels in flight.

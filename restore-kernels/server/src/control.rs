@@ -296,9 +296,10 @@ impl Control {
     fn status(&self) -> ServerStatus {
         let session = &self.session;
         let description = session.device.describe();
-        let (memory_bytes, num_allocations) = {
+        let (memory_bytes, allocated_bytes, num_allocations) = {
             let memory = lock(&session.memory);
-            (memory.mapped_bytes(), memory.num_allocations())
+            let allocated = memory.allocated_bytes();
+            (memory.mapped_bytes(), allocated, memory.num_allocations())
         };
         let is_paused = pause::is_held(session);
         let queues = lock(&session.queues);
@@ -317,6 +318,7 @@ impl Control {
             device: description.id,
             device_name: description.name,
             memory_bytes,
+            allocated_bytes,
             is_paused,
             kernels: running.chain(stopped).collect(),
             num_queued: queues.num_queued(),

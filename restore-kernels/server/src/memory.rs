@@ -227,6 +227,15 @@ impl DeviceMemory {
         self.allocations.len() as u64
     }
 
+    /// What the program has asked for, bytes.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocations
+            .values()
+            .map(|allocation| allocation.size_bytes)
+            .fold(0, u64::saturating_add)
+    }
+
     /// Everything allocated, by ascending address.
     #[must_use]
     pub fn allocations(&self) -> Vec<Allocation> {
