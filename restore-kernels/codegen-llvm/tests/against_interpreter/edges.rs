@@ -255,7 +255,10 @@ fn what_is_not_a_number_is_canonical_only_where_it_was_calculated() {
         bench.push(Op::Alu {
             op,
             ty: if op == AluOp::Xor { Type::B32 } else { ty },
-            mods: NONE,
+            mods: Modifiers {
+                rounding: (op == AluOp::Sqrt).then_some(Rounding::Rn),
+                ..NONE
+            },
             dst,
             srcs,
         });
