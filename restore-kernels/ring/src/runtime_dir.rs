@@ -1,7 +1,8 @@
 //! Where servers' sockets and logs are.
 //!
-//! `$HETCKPT_RUNTIME_DIR`, else `/run/hetckpt` for root, else `$XDG_RUNTIME_DIR/hetckpt`, else `/tmp/hetckpt-<uid>`;
-//! mode 0700, owned by the user.
+//! `$HETCKPT_RUNTIME_DIR`, else `/run/hetckpt` for root, else `$XDG_RUNTIME_DIR/hetckpt`, else `/run/user/<uid>/hetckpt` where the user has a
+//! session, else `/tmp/hetckpt-<uid>`; mode 0700, owned by the user. Somebody else can make the last one first: then it is
+//! `$HOME/.hetckpt-run`.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -27,7 +28,28 @@ pub fn runtime_dir_of(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> 
     if let Some(dir) = given("XDG_RUNTIME_DIR") {
         return dir.join("hetckpt");
     }
-    PathBuf::from(format!("/tmp/hetckpt-{uid}"))
+    let home = given("HOME").map(|home| home.join(".hetckpt-run"));
+    of_user(uid, Path::new("/run/user"), Path::new("/tmp"), home)
+}
+
+/// That of a user whose environment names none; `home` is for where somebody else has taken its name in `shared`.
+fn of_user(uid: u32, sessions: &Path, shared: &Path, home: Option<PathBuf>) -> PathBuf {
+    let owner = |path: &Path| {
+        std::fs::symlink_metadata(path)
+            .ok()
+            .filter(std::fs::Metadata::is_dir)
+            .map(|found| found.uid())
+    };
+    let session = sessions.join(uid.to_string());
+    if owner(&session) == Some(uid) {
+        return session.join("hetckpt");
+    }
+    let named = shared.join(format!("hetckpt-{uid}"));
+    let is_free = std::fs::symlink_metadata(&named).is_err();
+    match home {
+        Some(home) if !is_free && owner(&named) != Some(uid) => home,
+        _ => named,
+    }
 }
 
 /// Makes the runtime directory if need be, and sees to it that it is ours alone.
@@ -90,12 +112,36 @@ pub fn list_servers(dir: &Path) -> Vec<u32> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_name_that_somebody_else_has_taken_denies_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::fs::metadata(folder.path()).unwrap().uid();
+        let [sessions, shared] = ["sessions", "shared"].map(|name| folder.path().join(name));
+        let home = || Some(PathBuf::from("/home/x/.hetckpt-run"));
+        let of = |uid| of_user(uid, &sessions, &shared, home());
+        let (mine, other) = (shared.join(format!("hetckpt-{own}")), shared.join("hetckpt-4711"));
+        assert_eq!((of(own), of(4711)), (mine.clone(), other.clone()));
+        // Whoever makes these is not 4711.
+        std::fs::create_dir_all(&mine).unwrap();
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::create_dir_all(sessions.join("4711")).unwrap();
+        assert_eq!((of(own), of(4711)), (mine, home().unwrap()));
+        assert_eq!(of_user(4711, &sessions, &shared, None), other);
+        std::fs::create_dir_all(sessions.join(own.to_string())).unwrap();
+        assert_eq!(of(own), sessions.join(format!("{own}/hetckpt")));
+    }
+
+    #[test]
     fn it_is_where_the_environment_says() {
-        assert_eq!(runtime_dir_of(1000, |_| None), PathBuf::from("/tmp/hetckpt-1000"));
+        // A user whom nobody is.
+        assert_eq!(
+            runtime_dir_of(4_000_000_007, |_| None),
+            PathBuf::from("/tmp/hetckpt-4000000007")
+        );
         let of_session = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into());
         assert_eq!(runtime_dir_of(7, of_session), PathBuf::from("/run/user/7/hetckpt"));
         assert_eq!(runtime_dir_of(0, of_session), PathBuf::from("/run/hetckpt"));
