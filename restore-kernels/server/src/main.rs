@@ -4,9 +4,12 @@ use std::process::ExitCode;
 
 use hetckpt_server::error::ServerError;
 use hetckpt_server::options::Options;
+use nix::sys::signal::{SigSet, Signal};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
+    // A file that is to become larger than it may (`ulimit -f`) is an error to be told, not this program's end.
+    let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
     let filter = EnvFilter::try_from_env("HETCKPT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
