@@ -3,6 +3,7 @@
 use hetckpt_archive::error::ArchiveError;
 
 use crate::diagnostic::Failure;
+use crate::file_size;
 
 /// The failure for `error`.
 pub fn failure(error: ArchiveError) -> Failure {
@@ -12,7 +13,13 @@ pub fn failure(error: ArchiveError) -> Failure {
             action: "create" | "write",
             source,
             ..
-        } => Failure::new("HK0704", text).note(source.to_string()),
+        } => {
+            let failure = Failure::new("HK0704", text).note(source.to_string());
+            match file_size::is_reached(&source) {
+                true => failure.help(file_size::HELP),
+                false => failure,
+            }
+        }
         ArchiveError::Io { source, .. } => Failure::new("HK0701", text).note(source.to_string()),
         ArchiveError::NotAnArchive { .. } => Failure::new("HK0701", text),
         ArchiveError::Damaged { .. } => {

@@ -32,8 +32,9 @@ use crate::namespaces::Choice;
     else in /usr/local/sbin, /usr/sbin, /sbin or /opt/criu/bin)\n  \
     HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
     HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs, `*app-PID.log`\n                         \
-    (default: root /run/hetckpt, others $XDG_RUNTIME_DIR/hetckpt or\n                         \
-    /tmp/hetckpt-UID)\n  \
+    (default: root /run/hetckpt, others $XDG_RUNTIME_DIR/hetckpt, in a\n                         \
+    session /run/user/UID/hetckpt, else /tmp/hetckpt-UID, or where that is\n                         \
+    another user's ~/.hetckpt-run)\n  \
     HETCKPT_TLS_CERT, HETCKPT_TLS_KEY, HETCKPT_TLS_CA\n                         \
     files for `migrate` and `serve`, where no --cert, --key, --ca is given\n  \
     HETCKPT_CLANG, HETCKPT_LIBCLC\n                         \

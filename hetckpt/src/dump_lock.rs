@@ -2,13 +2,19 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, runtime_dir};
 use nix::unistd::geteuid;
+use procfs::process::Process;
 
 use crate::diagnostic::Failure;
+
+/// How often, after the first time, one looks whether a lock is still another's.
+const LOOKS: u32 = 3;
+const LOOK_INTERVAL: Duration = Duration::from_millis(3);
 
 /// The right to dump some processes, until it is dropped. The system takes it back from a dump that is killed.
 pub struct DumpLock(Vec<(PathBuf, File)>);
@@ -20,8 +26,12 @@ impl DumpLock {
         let dir = match fs::metadata(runtime_dir()) {
             // It is the program's, which may be another user's.
             Ok(found) if found.is_dir() && geteuid().is_root() => runtime_dir(),
+            Err(_) if geteuid().is_root() => {
+                make_for_user_of(tree).map_err(|e| cannot(format!("{}: {e}", runtime_dir().display())))?
+            }
             _ => ensure_runtime_dir().map_err(|e| cannot(e.to_string()))?,
         };
+        sweep(&dir);
         let mut lock = Self(vec![]);
         for &pid in tree {
             let path = dir.join(format!("dump-{pid}.lock"));
@@ -47,6 +57,55 @@ impl Drop for DumpLock {
     }
 }
 
+/// Removes the locks that killed dumps have left in `dir`. One that somebody is about to take stays valid: who takes it sees that it has gone,
+/// and makes another.
+fn sweep(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_lock = name
+            .to_str()
+            .is_some_and(|name| name.starts_with("dump-") && name.ends_with(".lock"));
+        let open = || {
+            let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+            OpenOptions::new().write(true).custom_flags(flags).open(entry.path())
+        };
+        if is_lock
+            && let Ok(file) = open()
+            && file.try_lock().is_ok()
+        {
+            // Whoever else sweeps may be faster.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// As [`sweep`], where dumps are now.
+pub fn sweep_all() {
+    sweep(&runtime_dir());
+}
+
+/// Makes the runtime directory that the program would, for its user: one of root's would be of no use to them.
+fn make_for_user_of(tree: &[i32]) -> io::Result<PathBuf> {
+    let path = runtime_dir();
+    let root = tree.first().copied().unwrap_or_default();
+    let user = Process::new(root)
+        .and_then(|process| process.status())
+        .map_err(io::Error::other)?;
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(user.euid == 0)
+        .create(&path)?;
+    // What has taken its place meanwhile is not given away.
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let made = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+    let found = made.metadata()?;
+    match found.uid() == 0 && found.mode() & 0o777 == 0o700 {
+        true => fchown(&made, Some(user.euid), Some(user.egid))?,
+        false => return Err(io::Error::other("it is not the folder that was just made")),
+    }
+    Ok(path)
+}
+
 /// So that the user whose folder it is can take the lock, should root be killed. A file that root has elsewhere, under another name, is
 /// nobody's to have.
 fn give_to_owner_of_folder(file: &File, path: &Path) -> io::Result<()> {
@@ -62,6 +121,7 @@ fn give_to_owner_of_folder(file: &File, path: &Path) -> io::Result<()> {
 
 /// The file at `path`, locked; `None` if somebody else has it.
 fn lock_file(path: &Path) -> io::Result<Option<File>> {
+    let mut looks = 0;
     loop {
         let file = OpenOptions::new()
             .write(true)
@@ -76,6 +136,12 @@ fn lock_file(path: &Path) -> io::Result<Option<File>> {
         }
         match file.try_lock() {
             Ok(()) => {}
+            // Who sweeps has it for a moment.
+            Err(TryLockError::WouldBlock) if looks < LOOKS => {
+                looks += 1;
+                std::thread::sleep(LOOK_INTERVAL);
+                continue;
+            }
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -102,6 +168,17 @@ mod tests {
         drop(DumpLock(vec![(path.clone(), first)]));
         assert!(!path.exists());
         assert!(lock_file(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_killed_dumps_have_left_is_swept_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let [left, held, other] = ["dump-7.lock", "dump-8.lock", "app-7.log"].map(|name| dir.path().join(name));
+        File::create(&left).unwrap();
+        File::create(&other).unwrap();
+        let _lock = lock_file(&held).unwrap().unwrap();
+        sweep(dir.path());
+        assert!(!left.exists() && held.exists() && other.exists());
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 mod cli;
 mod exit;
+mod file_size;
 mod output;
 mod diagnostic;
 mod install;
@@ -48,6 +49,7 @@ use clap::Parser;
 /// Does what the command line says.
 #[doc(hidden)]
 pub fn run() -> ExitCode {
+    file_size::fail_past_the_limit();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -31,12 +31,19 @@ pub fn follow(pid: i32) -> Result<(), Failure> {
         return Ok(());
     }
     let named = |&pid: &i32| Some((pid, named_by(pid)?));
-    let mut all = tree.iter().filter_map(named);
-    let first = all.next();
-    let serving = first
-        .iter()
-        .cloned()
-        .chain(all)
+    let all: Vec<(i32, PathBuf)> = tree.iter().filter_map(named).collect();
+    let first = all.first().cloned();
+    // A session may have begun or ended since.
+    let earlier = tree.iter().filter_map(|&pid| {
+        let user = Process::new(pid).and_then(|process| process.status()).ok()?.euid;
+        let folder = PathBuf::from(format!("/tmp/hetckpt-{user}"));
+        let found = fs::symlink_metadata(&folder).ok()?;
+        // Anybody may have made it.
+        (found.is_dir() && found.uid() == user).then_some((pid, folder))
+    });
+    let serving = all
+        .into_iter()
+        .chain(earlier)
         .find(|(pid, folder)| is_served(*pid, folder));
     // Without a server yet: where the root would start one.
     match serving.or(first) {

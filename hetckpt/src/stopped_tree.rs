@@ -27,6 +27,7 @@ use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use crate::cli::Guard;
 use crate::criu::{run, tcp_lock};
 use crate::diagnostic::Failure;
+use crate::dump_lock;
 use crate::migration::handover;
 use crate::output;
 use crate::target::{self, Target};
@@ -159,6 +160,7 @@ pub fn guard(guarded: &Guard) {
         handover::conclude(handover, is_released);
     }
     let _ = fs::remove_dir_all(&guarded.images);
+    dump_lock::sweep_all();
 }
 
 /// Lets the tree of `root` run on, but for those `stopped_before`, with the connections that CRIU has taken. Says what could not be undone of

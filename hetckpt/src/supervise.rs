@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::diagnostic::Failure;
+use crate::file_size;
 use crate::install::Installation;
 use crate::namespaces::{self, descriptors, privileges};
 use crate::result_file::ResultFile;
@@ -302,6 +303,7 @@ pub fn launch(command: &[OsString], is_inside: bool) -> Failure {
     if let Err(e) = passed_on.thread_unblock() {
         return Failure::new("HK0804", "cannot let signals through").note(e.to_string());
     }
+    file_size::end_past_the_limit();
     if let Err(e) = nix::unistd::setsid() {
         return Failure::new("HK0804", "cannot start a session").note(e.to_string());
     }

@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
             "semaphores_and_settings_of_threads_are_kept_and_the_rest_is_named",
             settings,
         ),
+        Test::new("a_limit_on_the_size_of_files_is_told_and_no_lock_stays", limited_files),
         Test::new("an_archive_replaces_only_files_and_only_if_told", taken_names),
         Test::new("a_terminal_of_its_own_comes_back_without_any_other", own_terminal),
     ]
@@ -269,4 +270,49 @@ fn settings(context: &mut Context) -> Result<()> {
     let outcome = restored.finish()?.success("the restored program")?;
     ensure!(outcome.stdout == "1 1 1 123456\n", "{}", outcome.text());
     Ok(())
+}
+
+/// Neither the dump nor CRIU is ended by the limit; and a dump that is killed leaves no lock.
+fn limited_files(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let job = start(context, ":", ":")?;
+    let pid = job.pid().to_string();
+    for kib in ["1", "100"] {
+        let archive = sandbox.path("job.hetsnap");
+        let dump = hetckpt::command(sandbox, ["dump", "--pid", &pid, "-o"]);
+        let mut limited = std::process::Command::new("bash");
+        sandbox.equip(&mut limited);
+        limited.args(["-c", "ulimit -f $0; exec \"$@\"", kib]);
+        limited.arg(dump.get_program()).args(dump.get_args()).arg(&archive);
+        let outcome = Running::run(limited, PATIENCE)?;
+        let said = ["File too large", "ulimit -f", "runs on"]
+            .iter()
+            .all(|part| outcome.stderr.contains(part));
+        ensure!(outcome.code == 1 && said && !archive.exists(), "{}", outcome.text());
+    }
+    // Of a job in namespaces the locks lie within.
+    if nix::unistd::geteuid().is_root() {
+        let lock = sandbox.runtime_dir().join(format!("dump-{pid}.lock"));
+        let mut dump = hetckpt::command(sandbox, ["dump", "--leave-running", "--pid", &pid, "-o"]);
+        dump.arg(sandbox.path("killed.hetsnap"));
+        let mut dump = Running::start(dump)?;
+        // When the guardian is there, which sees its end.
+        while !dump.has_ended()? && !sandbox.processes().iter().any(|&pid| is_guardian(pid)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill(Pid::from_raw(dump.pid()), Signal::SIGKILL)?;
+        let deadline = Instant::now() + PATIENCE;
+        while lock.exists() {
+            ensure!(Instant::now() < deadline, "the lock stays");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let_go(context)?;
+    job.finish()?.success("the program")?;
+    Ok(())
+}
+
+fn is_guardian(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.split(|&byte| byte == 0).any(|word| word == b"__guard"))
 }

@@ -7,6 +7,7 @@ use crate::cli::CriuOptions;
 use crate::criu::locate::{self, Criu};
 use crate::criu::plugin_option;
 use crate::diagnostic::Failure;
+use crate::file_size;
 use crate::install::Installation;
 use crate::output;
 
@@ -28,6 +29,7 @@ pub fn run(options: CriuOptions) -> anyhow::Result<ExitCode> {
             Criu::find()?.program
         }
     };
+    file_size::end_past_the_limit();
     let error = Command::new(&program).args(arguments).exec();
     Err(Failure::new("HK0901", format!("cannot run {}", program.display()))
         .note(error.to_string())

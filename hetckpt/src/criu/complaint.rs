@@ -1,6 +1,7 @@
 //! What CRIU complains of, said in other words, and what helps. Only of what its log has as the first error.
 
 use crate::diagnostic::Failure;
+use crate::file_size;
 
 /// What is known about a complaint.
 struct Known {
@@ -31,7 +32,9 @@ const fn means(words: &'static [&'static str], meaning: &'static str, help: &'st
 const NEEDS_NF_TABLES: &str = "Linux needs nf_tables for this (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET); `criu check --feature network_lock_nftables` tells";
 const CLOSE: &str = "dump the program when it has closed it, or have it do without";
 
-const KNOWN: [Known; 19] = [
+const KNOWN: [Known; 21] = [
+    known(&["File too large"], file_size::HELP),
+    known(&["SIGXFSZ"], file_size::HELP),
     known(
         &["--tcp-established"],
         "take the program's TCP connections along: --tcp-established (as root), or dump it when it has none",

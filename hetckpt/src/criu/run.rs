@@ -17,6 +17,7 @@ use procfs::process::{Process, Stat};
 use crate::criu::complaint;
 use crate::criu::locate::Criu;
 use crate::diagnostic::Failure;
+use crate::file_size;
 
 /// Times that what a killed CRIU has left is looked for.
 const MAX_LOOKS: usize = 1000;
@@ -72,7 +73,10 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
     if status.success() {
         return Ok(());
     }
-    let reason = first_error(&log).unwrap_or_else(|| format!("{status}"));
+    let reason = first_error(&log).unwrap_or_else(|| match file_size::is_limited() {
+        true => format!("{status}, without a word in its log (File too large?)"),
+        false => format!("{status}"),
+    });
     let mut failure = failed(&reason);
     for line in said.lines().filter(|l| l.contains("hetgpu")).take(4) {
         failure = failure.note(line.trim().to_owned());
