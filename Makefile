@@ -88,9 +88,10 @@ staged: setup
 	$(CARGO) build --profile $(PROFILE) --workspace --locked
 	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
 
-# All that tests need, tests included.
+# All that tests need, tests included. Here and below always the whole workspace: for a package alone cargo chooses other features of
+# libraries, and builds those anew.
 built: setup
-	$(CARGO) build --profile $(PROFILE) --workspace --all-targets --locked
+	$(CARGO) build --profile $(PROFILE) --workspace --lib --bins --tests --test e2e --locked
 	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
 
 # Copies only what changed, so that a running server keeps its file.
@@ -157,7 +158,7 @@ fmt-check:
 	$(CARGO) fmt --all --check
 
 clippy: setup
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --test e2e --locked -- -D warnings
 
 doc: setup
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc --workspace --no-deps --document-private-items --locked
@@ -166,11 +167,10 @@ scripts: setup
 	shellcheck $(SCRIPTS)
 
 unit: setup ## unit, golden and property tests
-	$(CARGO) test --workspace --exclude hetckpt-e2e --locked --no-fail-fast
-	$(CARGO) test -p hetckpt-e2e --lib --test rules --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 e2e-test: staged programs ## end-to-end tests with the real CRIU, TESTS='PART_OF_A_NAME...'
-	$(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- $(TESTS)
+	$(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- $(TESTS)
 
 user-test: staged programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
 	e2e/as-user.sh $(USER_TESTS)
@@ -182,21 +182,21 @@ opencl-test: staged programs ## generated OpenCL C on a second implementation; r
 		echo "on Intel's OpenCL runtime for CPUs"; \
 		export OCL_ICD_VENDORS=$(HETCKPT_CACHE)/intel-opencl/vendors OPENCL_VENDOR_PATH=$(HETCKPT_CACHE)/intel-opencl/vendors; \
 		export HETCKPT_TEST_REQUIRE_OPENCL=1; \
-		$(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
-		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test -p hetckpt-codegen --test opencl_device --locked && \
-		$(CARGO) test -p hetckpt-devices --test opencl --locked; \
+		$(CARGO) test --workspace --test opencl_device --locked && \
+		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test --workspace --test opencl_device --locked && \
+		$(CARGO) test --workspace --test opencl --locked; \
 	fi
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 
 soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
-	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- preempt
+	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all
-	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- soak::
-	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- other_node
-	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- migration::migrate_ --skip amid
+	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- soak::
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- other_node
+	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- migration::migrate_ --skip amid
 	@# CRIU 4.1 takes no TCP connections on newer kernels, with or without the plugin.
 	@e2e/setup/install-criu.sh --prefix $(HETCKPT_CACHE)/criu-oldest --min 4.1 --suites trixie
-	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --profile $(PROFILE) -p hetckpt-e2e --locked --test e2e -- \
+	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- \
 		plain_criu rpc_ beside_a images_of ordinary_program catches_a_kernel --skip tcp_connection
 
 # Coverage for libFuzzer, by options of the stable compiler.

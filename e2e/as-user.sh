@@ -38,7 +38,7 @@ cp -r "$target/e2e/state/." "$copy/state" 2>/dev/null || true
 chmod -R a+rX "$copy"
 chown -R "$user" "$copy/home" "$copy/state"
 
-binary=$("${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --locked -p hetckpt-e2e --test e2e --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p' | tail -1)
+binary=$("${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --locked --workspace --test e2e --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p' | tail -1)
 install -m 755 "$binary" "$copy/e2e"
 
 tests() { # ENVIRONMENT-OR-COMMAND... -- ARGUMENTS...: the tests below that

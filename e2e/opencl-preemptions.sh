@@ -71,7 +71,7 @@ for way in "${ways[@]}"; do
 	read -r from to <<<"$way"
 	echo "from $from to $to"
 	HETCKPT_E2E_STATE=$state HETCKPT_E2E_FROM=$from HETCKPT_E2E_TO=$to \
-		"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" -p hetckpt-e2e --locked --test e2e -- "${tests[@]}" ||
+		"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --workspace --locked --test e2e -- "${tests[@]}" ||
 		failed+=("$from->$to")
 done
 if [ ${#failed[@]} != 0 ]; then

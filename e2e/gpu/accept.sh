@@ -96,7 +96,7 @@ find_opencl() { # PART
 move() { # FROM TO PREEMPTIONS MILLISECONDS
 	say "each program $1 -> $2, $3 preemptions"
 	HETCKPT_E2E_FROM=$1 HETCKPT_E2E_TO=$2 HETCKPT_PREEMPTIONS=$3 HETCKPT_E2E_MILLISECONDS=$4 HETCKPT_E2E_IN_KERNEL=1 \
-		run_tests e2e preempt_ || failed+=("$1 -> $2")
+		run_tests e2e --test-threads 1 preempt_ || failed+=("$1 -> $2")
 }
 
 moves() {

@@ -47,7 +47,7 @@ find "$bundle/stage" "$bundle/programs" -type f -exec strip --strip-unneeded {} 
 cp -r "$criu" "$bundle/criu"
 cp "$root/e2e/gpu/accept.sh" "$root/e2e/gpu/driver_checkpoint.c" "$bundle/"
 cp "$root/e2e/demo.sh" "$bundle/"
-(cd "$root" && cargo test --profile "$profile" --locked -p hetckpt-e2e --no-run --message-format json 2>/dev/null) |
+(cd "$root" && cargo test --profile "$profile" --locked -p hetckpt-e2e --test e2e --no-run --message-format json 2>/dev/null) |
 	sed -n 's/.*"executable":"\([^"]*\/\(e2e\)-[0-9a-f]*\)".*/\1 \2/p' |
 	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done
 [ -x "$bundle/tests/e2e" ] || die "the tests do not build"

@@ -47,7 +47,7 @@ pub fn line(text: impl AsRef<str>) {
     lines(text.map(|c| if is_obeyed(c) { ' ' } else { c }).collect::<String>());
 }
 
-/// As [`line`], of several lines in one text.
+/// As [`line()`], of several lines in one text.
 pub fn lines(text: impl AsRef<str>) {
     if LOST.get().is_some() {
         return;

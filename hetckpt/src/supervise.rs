@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{SFlag, fstat};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -117,8 +118,14 @@ impl HeldSignals {
     }
 }
 
-/// Nobody has said anything to who waits for the program here.
+/// Nobody has said anything to who waits for the program here. Not into a file, which the program may share: a restore would find it
+/// longer than it was.
 fn remark_on_kill(pid: i32) {
+    let is_file =
+        fstat(io::stderr()).is_ok_and(|found| SFlag::from_bits_truncate(found.st_mode).contains(SFlag::S_IFREG));
+    if is_file {
+        return;
+    }
     output::note(format!(
         "process {pid} was killed, as a dump does with a program that it has stored"
     ));
