@@ -6,11 +6,12 @@
     reason = "this is the module that prints"
 )]
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use serde::Serialize;
 use serde_json::json;
 
 use crate::diagnostic::Failure;
@@ -49,10 +50,23 @@ pub fn line(text: impl AsRef<str>) {
 
 /// As [`line()`], of several lines in one text.
 pub fn lines(text: impl AsRef<str>) {
+    write_result(|out| writeln!(out, "{}", printable(text.as_ref())));
+}
+
+/// A value as JSON on stdout: as it is, since JSON has no control characters, and who reads it is a machine.
+pub fn json(value: &impl Serialize) {
+    write_result(|out| {
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        writeln!(out)
+    });
+}
+
+fn write_result(write: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>) {
     if LOST.get().is_some() {
         return;
     }
-    if let Err(error) = writeln!(std::io::stdout(), "{}", printable(text.as_ref())) {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if let Err(error) = write(&mut out).and_then(|()| out.flush()) {
         // A reader that has gone away knows.
         if error.kind() != ErrorKind::BrokenPipe {
             note(format!("the result cannot be written: {error}"));
@@ -64,11 +78,6 @@ pub fn lines(text: impl AsRef<str>) {
 /// True if a result could not be written, although its reader had not gone away.
 pub fn is_lost() -> bool {
     LOST.get().is_some_and(|&kind| kind != ErrorKind::BrokenPipe)
-}
-
-/// A value as JSON on stdout.
-pub fn json(value: &serde_json::Value) {
-    lines(serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()));
 }
 
 /// A remark for the person watching.

@@ -3,15 +3,30 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::manifest::{CarriedFile, Manifest, MemberEntry};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify;
 use hetckpt_state::summary::{DescriptionError, KernelSummary, Summary};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::cli::Inspect;
 use crate::diagnostic::Failure;
 use crate::{archive_error, output};
+
+/// What `inspect --json` says. It borrows: a manifest may have millions of entries.
+#[derive(Serialize)]
+struct Inspected<'a> {
+    archive: &'a str,
+    format_version: u32,
+    written_by: &'a str,
+    created_unix: u64,
+    criu_version: &'a str,
+    root_pid: i32,
+    command: &'a [String],
+    processes: &'a [Summary],
+    files: &'a [CarriedFile],
+    members: &'a [MemberEntry],
+}
 
 /// Shows the manifest and the devices' state.
 pub fn run(options: Inspect) -> anyhow::Result<ExitCode> {
@@ -23,18 +38,18 @@ pub fn run(options: Inspect) -> anyhow::Result<ExitCode> {
     let manifest = archive.manifest();
     let summaries = summaries(manifest)?;
     if options.json {
-        output::json(&json!({
-            "archive": options.archive.to_string_lossy(),
-            "format_version": manifest.format_version,
-            "written_by": manifest.written_by,
-            "created_unix": manifest.created_unix,
-            "criu_version": manifest.criu_version,
-            "root_pid": manifest.root_pid,
-            "command": manifest.command,
-            "processes": summaries,
-            "files": manifest.files,
-            "members": manifest.members,
-        }));
+        output::json(&Inspected {
+            archive: &options.archive.to_string_lossy(),
+            format_version: manifest.format_version,
+            written_by: &manifest.written_by,
+            created_unix: manifest.created_unix,
+            criu_version: &manifest.criu_version,
+            root_pid: manifest.root_pid,
+            command: &manifest.command,
+            processes: &summaries,
+            files: &manifest.files,
+            members: &manifest.members,
+        });
     } else {
         print(manifest, &summaries);
     }
