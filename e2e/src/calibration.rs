@@ -14,11 +14,14 @@ use crate::process::Outcome;
 use crate::program::Program;
 use crate::sandbox::Sandbox;
 
-/// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 1.2 s,
+/// Most steps of a program whose kernels sleep: devices that do not sleep would take no end of them.
+const MOST_STEPS: u64 = 10_000_000;
+
+/// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 0.7 s,
 /// times what it says itself.
 fn wanted(program: &Program) -> Duration {
     let given = std::env::var("HETCKPT_E2E_MILLISECONDS").ok();
-    Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(1200)) * program.lasts
+    Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(700)) * program.lasts
 }
 
 /// True if kernels in flight for this long are as good as for exactly `wanted`.
@@ -179,18 +182,27 @@ fn hurried(device: &str, program: &Program, length: u64, kernels: Duration) -> R
     })
 }
 
+/// A run as long as is wanted of a program whose kernels sleep, of which there is a `first` one. Others of its kernels do not get longer
+/// with it: what more steps add is in proportion.
+fn in_proportion(device: &str, program: &Program, wanted: Duration, first: &Baseline) -> Result<Baseline> {
+    const TIMES: u64 = 8;
+    let second = uninterrupted_on(device, program, first.length * TIMES)?;
+    let added = second.kernels.saturating_sub(first.kernels);
+    let steps = (second.length - first.length) as f64 * wanted.as_secs_f64() / added.as_secs_f64().max(1e-3);
+    let length = (steps as u64).clamp(program.shortest, program.longest.min(MOST_STEPS));
+    hurried(device, program, length, wanted)
+}
+
 /// Lengthens the run until its kernels can be seen well, then takes the proportion. The first run translates the kernels, which would
 /// count as theirs: it never has the last word.
 fn calibrate(device: &str, program: &Program, wanted: Duration) -> Result<Baseline> {
     let mut length = program.shortest;
-    uninterrupted_on(device, program, length)?;
+    let first = uninterrupted_on(device, program, length)?;
+    if program.sleeps {
+        return in_proportion(device, program, wanted, &first);
+    }
     for _ in 0..20 {
         let run = uninterrupted_on(device, program, length)?;
-        if program.sleeps && run.kernels > wanted / 32 {
-            let times = wanted.as_secs_f64() / run.kernels.as_secs_f64();
-            let length = ((run.length as f64 * times) as u64).clamp(program.shortest, program.longest);
-            return hurried(device, program, length, wanted);
-        }
         if is_good(run.kernels, wanted) || length == program.longest {
             return Ok(run);
         }

@@ -16,6 +16,9 @@ use crate::installation::Installation;
 use crate::process::{Outcome, Running};
 use crate::sandbox::{Sandbox, is_gone};
 
+/// Between two looks at what `hetckpt ps` says: each is a process.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(40);
+
 /// A program that runs, under `hetckpt run` or `hetckpt restore`.
 pub struct Job<'a> {
     sandbox: &'a Sandbox,
@@ -143,7 +146,7 @@ impl<'a> Job<'a> {
                 "the program ended before it had {what}\n{}",
                 self.supervisor.said()
             );
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(POLL_INTERVAL);
         }
         bail!("the program did not get to have {what}; `hetckpt ps` has {last:?}")
     }
@@ -162,7 +165,7 @@ impl<'a> Job<'a> {
                 let now = Instant::now();
                 seen = Some((seen.map_or(now, |(first, _)| first), now));
             }
-            std::thread::sleep(Duration::from_millis(15));
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(seen.map_or(Duration::ZERO, |(first, last)| last - first))
     }

@@ -100,7 +100,7 @@ pub const SPIN: Program = Program {
 /// that. For tests that want a kernel in flight, and do not care what it computes.
 pub const PACED: Program = Program {
     longest: u64::MAX,
-    lasts: 5,
+    lasts: 8,
     sleeps: true,
     ..program("paced", "iterations", 20)
 };
@@ -109,7 +109,7 @@ pub const PACED: Program = Program {
 pub const MEMORY_HOG: Program = with(
     Program {
         longest: u64::MAX,
-        lasts: 5,
+        lasts: 8,
         sleeps: true,
         ..program("memory_hog", "iterations", 20)
     },

@@ -33,15 +33,9 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn run_on_a_device_that_is_not_there(context: &mut Context) -> Result<()> {
-    let outcome = Job::start_with(&context.sandbox, &PACED.command(1), "cuda:9", |_| ())?.finish()?;
-    // The program meets a machine without that device, and says so in its own words.
-    ensure!(outcome.code == 2, "the program was to give up: {}", outcome.text());
-    ensure!(
-        outcome.stderr.contains("no CUDA-capable device"),
-        "the program was to name the failed call: {}",
-        outcome.text()
-    );
-    Ok(())
+    let mut run = hetckpt::command(&context.sandbox, ["run", "--device", "cuda:9", "--"]);
+    run.args(PACED.command(1));
+    ensure_failure(&Running::run(run, hetckpt::PATIENCE)?, "HK0501", 125)
 }
 
 fn restore_on_a_device_that_is_not_there(context: &mut Context) -> Result<()> {

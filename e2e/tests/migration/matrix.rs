@@ -32,7 +32,7 @@ const ATTEMPTS: u32 = 6;
 /// How often the time is halved within which the moment of the next try lies.
 const MOST_HALVINGS: u32 = 8;
 /// At work long enough to be found so, and no longer.
-const SHORT: TestProgram = TestProgram { lasts: 3, ..PACED };
+const SHORT: TestProgram = TestProgram { lasts: 5, ..PACED };
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
 /// And of one whose standard output did not take its result.

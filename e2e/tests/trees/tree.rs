@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Installation;
-use hetckpt_e2e::job::Job;
+use hetckpt_e2e::job::{Job, POLL_INTERVAL};
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::sandbox::Sandbox;
 use serde_json::Value;
@@ -249,7 +249,7 @@ pub fn wait_for_kernels(sandbox: &Sandbox, count: usize) -> Result<Vec<Value>> {
             Instant::now() < deadline,
             "{count} processes were to have kernels in flight; `hetckpt ps` has {rows:?}"
         );
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
