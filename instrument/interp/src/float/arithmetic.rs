@@ -5,7 +5,7 @@
 //! computed in `f64` and rounded, so they are at least as exact as PTX asks, except where NVIDIA's devices are simply something else:
 //! [`approximate`].
 
-use std::f64::consts::{PI, TAU};
+use std::f64::consts::TAU;
 
 use hetckpt_ir::inst::{AluOp, Modifiers, Rounding};
 use hetckpt_ir::types::Type;
@@ -76,13 +76,20 @@ fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
     let bits = if ty == Type::F64 {
         let [a, b, c] = [x(0), x(1), x(2)];
         directed(op, [a, b, c], rounding).unwrap_or(result.value).to_bits()
-    } else if mods.ftz && result.to_odd().abs() < smallest_normal(ty) {
-        // What is too small before it is rounded stays zero, even if rounding would bring it up to the smallest normal number.
+    } else if mods.ftz && is_tiny(result, ty, rounding) {
         encode(0.0f64.copysign(result.to_odd()), ty, rounding)
     } else {
         encode(result.to_odd(), ty, rounding)
     };
     Some(saturate(bits, ty, mods.sat))
+}
+
+/// True if `.ftz` makes zero of a result, as devices judge it: rounded to the format's precision as if there were no smallest
+/// exponent, it is less than the smallest normal number.
+fn is_tiny(result: Inexact, ty: Type, rounding: Rounding) -> bool {
+    // Its double has that precision wherever the result itself may be rounded up to the smallest normal number.
+    let twice = decode(encode(2.0 * result.to_odd(), ty, rounding), ty);
+    twice.abs() < 2.0 * smallest_normal(ty)
 }
 
 /// The results of `.approx` forms that are not the function's value rounded, as NVIDIA's devices have them.
@@ -96,14 +103,11 @@ fn approximate(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64; 2]) -> Option<
             let product = a * 0.0f64.copysign(b);
             Some(encode(product, ty, Rounding::Rn))
         }
-        // The argument is turned into turns, rounded to zero. For most arguments that keeps within PTX's error of the value
-        // itself; beyond 100π little is left of it. What then is too small is zero.
+        // The argument is turned into turns, rounded to zero; beyond 100π little is left of it. What then is too small is zero.
         (AluOp::Sin | AluOp::Cos, Type::F32) => {
             let turns = decode(encode(a * decode(TURNS, ty), ty, Rounding::Rz), ty);
             let angle = if turns.abs() < smallest_normal(ty) {
                 0.0f64.copysign(a)
-            } else if a.abs() <= 100.0 * PI {
-                a
             } else {
                 (turns - turns.round()) * TAU
             };

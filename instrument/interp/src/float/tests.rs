@@ -299,13 +299,16 @@ fn special_values_are_the_devices() {
     assert_eq!(wide(0xffac_7144), 0xfffd_8e28_8000_0000);
 }
 
-/// The device looks at a result before it rounds it.
+/// The device rounds a result to the format's precision, not yet to the bits that a subnormal number has, and looks at that. As seen on
+/// an H100.
 #[test]
-fn results_that_round_up_to_the_smallest_normal_number_are_flushed() {
-    let ftz = Modifiers {
+fn results_are_flushed_that_are_below_the_smallest_normal_number_in_full_precision() {
+    let rounded = |rounding| Modifiers {
+        rounding: Some(rounding),
         ftz: true,
         ..Modifiers::default()
     };
+    let ftz = rounded(Rounding::Rn);
     let (smallest, below_one) = (0x0080_0000, 0x3f7f_ffff);
     assert_eq!(
         f32_op(AluOp::Mul, Modifiers::default(), &[smallest, below_one]),
@@ -316,9 +319,27 @@ fn results_that_round_up_to_the_smallest_normal_number_are_flushed() {
     assert_eq!(f32_op(AluOp::Mul, ftz, &[smallest, 0x3f80_0000]), smallest);
     assert_eq!(f32_op(AluOp::Fma, ftz, &[smallest, below_one, 0]), 0);
     assert_eq!(f32_op(AluOp::Div, ftz, &[smallest, 0x3f80_0001]), 0);
+    // Less than half of the last bit below it.
+    let [a, b] = [0x2d65_a1ae, 0x928e_b2ba];
+    assert_eq!(f32_op(AluOp::Mul, ftz, &[a, b]), 0x8080_0000);
+    assert_eq!(f32_op(AluOp::Fma, ftz, &[a, b, 0]), 0x8080_0000);
+    assert_eq!(f32_op(AluOp::Mul, rounded(Rounding::Rm), &[a, b]), 0x8080_0000);
+    assert_eq!(f32_op(AluOp::Mul, rounded(Rounding::Rp), &[a, b]), 0x8000_0000);
+    assert_eq!(f32_op(AluOp::Mul, rounded(Rounding::Rz), &[a, b]), 0x8000_0000);
+    // The half of the last bit below it, and a little more: to the even one, and not.
+    let two_to_minus_24 = 0x3380_0000;
+    assert_eq!(
+        f32_op(AluOp::Fma, ftz, &[two_to_minus_24, 0x8040_0000, smallest]),
+        smallest
+    );
+    let [a, b] = [0x1a80_0000, 0x9900_0001];
+    assert_eq!(f32_op(AluOp::Fma, ftz, &[a, b, smallest]), 0);
+    assert_eq!(f32_op(AluOp::Fma, rounded(Rounding::Rp), &[a, b, smallest]), smallest);
     let half = |op, srcs: &[u64]| evaluate(op, Type::F16, ftz, srcs).unwrap();
     assert_eq!(half(AluOp::Fma, &[0x0400, 0x3bff, 0]), 0);
     assert_eq!(half(AluOp::Mul, &[0x0400, 0x3c00]), 0x0400);
+    assert_eq!(half(AluOp::Mul, &[0x1ffe, 0xa001]), 0x8400);
+    assert_eq!(half(AluOp::Fma, &[0x1ffe, 0xa001, 0]), 0x8400);
 }
 
 #[test]
@@ -344,6 +365,12 @@ fn approximate_functions_have_the_devices_special_cases() {
         "a billion has no fraction of turns"
     );
     assert_eq!(f32_op(AluOp::Sin, approx, &[infinity]), nan);
+    let near = |op, a: f32, seen: u32| {
+        let (x, y) = (f32::from_bits(f32_op(op, approx, &[a.to_bits()])), f32::from_bits(seen));
+        assert!((x - y).abs() < 3e-7, "{op:?} of {a}: {x}, not {y}");
+    };
+    near(AluOp::Sin, 256.5, 0xbf65_5ebd);
+    near(AluOp::Cos, 256.5, 0x3ee3_6126);
     let gross = Modifiers { ftz: true, ..approx };
     let f64_op = |op, a: u64| evaluate(op, Type::F64, gross, &[a]).unwrap();
     assert_eq!(f64_op(AluOp::Rcp, 3.0f64.to_bits()), 0x3fd5_5555 << 32, "no low word");

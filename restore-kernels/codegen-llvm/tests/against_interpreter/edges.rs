@@ -39,8 +39,9 @@ fn partner(random: &mut Random, a: f32) -> f32 {
     f32::from_bits((near.to_bits() + steps).saturating_sub(2))
 }
 
-/// Singles of any sign whose products are next to the smallest normal number, and two more of any size next to it.
-fn near_the_smallest(seed: u64, spares_the_last_bit: bool) -> Vec<u64> {
+/// Singles of any sign whose products are next to the smallest normal number, and two more of any size next to it. Some have no product
+/// within half of the last bit below it.
+pub fn near_the_smallest(seed: u64, spares_the_last_bit: bool) -> Vec<u64> {
     let mut random = Random(seed);
     let smallest = f64::from(f32::MIN_POSITIVE);
     let mut all = Vec::new();
@@ -65,9 +66,9 @@ fn near_the_smallest(seed: u64, spares_the_last_bit: bool) -> Vec<u64> {
     all
 }
 
-/// A GPU looks at a result before it rounds it.
+/// A GPU rounds a result to 24 bits, whatever its size, and looks at that.
 #[test]
-fn results_below_the_smallest_normal_number_are_flushed_before_rounding() {
+fn results_below_the_smallest_normal_number_in_full_precision_are_flushed() {
     let mut bench = bench();
     for rounding in ROUNDINGS {
         let mods = Modifiers {
@@ -91,7 +92,7 @@ fn results_below_the_smallest_normal_number_are_flushed_before_rounding() {
 }
 
 #[test]
-fn sums_below_the_smallest_normal_number_are_flushed_before_rounding() {
+fn sums_below_the_smallest_normal_number_in_full_precision_are_flushed() {
     let mut bench = bench();
     for rounding in ROUNDINGS {
         for sat in [false, true] {
@@ -107,7 +108,12 @@ fn sums_below_the_smallest_normal_number_are_flushed_before_rounding() {
 }
 
 #[test]
-fn halves_below_the_smallest_normal_number_are_flushed_before_rounding() {
+fn halves_below_the_smallest_normal_number_in_full_precision_are_flushed() {
+    check_halves(Type::F16);
+}
+
+/// Products and sums of halves, or of pairs of them, next to the smallest normal number.
+pub fn check_halves(ty: Type) {
     let mut random = Random(3);
     let mut half = || {
         // Products of these lie around 2^-14.
@@ -119,19 +125,17 @@ fn halves_below_the_smallest_normal_number_are_flushed_before_rounding() {
     let operands: Vec<u64> = (0..NUM_THREADS)
         .flat_map(|_| [half() | half() << 16, half() | half() << 16, 0, 0])
         .collect();
-    for ty in [Type::F16, Type::F16x2] {
-        let mut bench = bench();
-        for sat in [false, true] {
-            let mods = Modifiers {
-                rounding: Some(Rounding::Rn),
-                sat,
-                ..FTZ
-            };
-            bench.alu(AluOp::Mul, ty, mods, 2);
-            bench.alu(AluOp::Fma, ty, mods, 3);
-        }
-        bench.check(&operands);
+    let mut bench = bench();
+    for sat in [false, true] {
+        let mods = Modifiers {
+            rounding: Some(Rounding::Rn),
+            sat,
+            ..FTZ
+        };
+        bench.alu(AluOp::Mul, ty, mods, 2);
+        bench.alu(AluOp::Fma, ty, mods, 3);
     }
+    bench.check(&operands);
 }
 
 /// Equal, not a number either, or within an absolute or relative error.
@@ -188,10 +192,11 @@ fn gross_reciprocals_of_doubles_have_a_high_word_only() {
     bench.check(&operands(&cases));
 }
 
+/// An H100's are within 2.7e-7 of the interpreter's, whatever the operand.
 #[test]
 fn sine_and_cosine_of_large_and_subnormal_operands() {
     let mut bench = bench();
-    bench.compare = |got, want, _| is_near(single(got), single(want), 4e-6);
+    bench.compare = |got, want, _| is_near(single(got), single(want), 3e-7);
     for op in [AluOp::Sin, AluOp::Cos] {
         for ftz in [false, true] {
             bench.alu(op, Type::F32, Modifiers { ftz, ..APPROX }, 1);

@@ -12,5 +12,6 @@ mod directed;
 mod convert;
 mod modifiers;
 mod edges;
+mod flushed;
 mod predicate;
 mod memory;

@@ -3,9 +3,7 @@
 //!
 //! The GPU's results lie in `data`, so that no GPU is needed. `HETCKPT_TEST_CUDA=N` takes those of GPU `N` instead, and
 //! `HETCKPT_RECORD=FOLDER` keeps them there: do that, with an empty `data` for the folder, where the instruction tests have changed.
-//! Those of `edges` are skipped, by name, as long as no GPU's lie there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-#![allow(clippy::print_stderr, reason = "tests that are skipped say so")]
 
 mod run;
 mod recorded;

@@ -23,11 +23,6 @@ fn file(key: &str) -> PathBuf {
     Path::new(folder).join(format!("{key}.zst"))
 }
 
-/// True if something was recorded under `key`.
-pub fn exists(key: &str) -> bool {
-    file(key).exists()
-}
-
 /// What was recorded under `key`.
 pub fn read(key: &str, output: &mut [u64]) {
     let file = file(key);

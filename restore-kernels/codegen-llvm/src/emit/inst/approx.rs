@@ -11,8 +11,6 @@ use crate::emit::function::{FunctionText, Value, constant};
 const TURNS: u64 = 0x3fc4_5f30_6000_0000;
 /// 2π.
 const TAU: u64 = 0x4019_21fb_5444_2d18;
-/// The largest argument of sine and cosine for which PTX bounds the error: 100π, as a single.
-const LARGEST_ANGLE: u64 = 0x439d_1463;
 /// 2^126, beyond which reciprocals are subnormal.
 const TWO_TO_126: u64 = 0x7e80_0000;
 const INFINITY: u64 = 0x7f80_0000;
@@ -48,10 +46,8 @@ fn quotient(f: &mut FunctionText<'_>, mods: Modifiers, a: &str, b: &str) -> Valu
     if mods.ftz { flush(f, ty, value) } else { value }
 }
 
-/// Sine or cosine. The GPU makes turns of the argument, rounded to zero, and looks at their fraction: where PTX bounds the error, the
-/// argument itself does, beyond that the same is done here. Turns that are subnormal are zero.
+/// Sine or cosine. The GPU makes turns of the argument, rounded to zero, and looks at their fraction. Turns that are subnormal are zero.
 fn of_turns(f: &mut FunctionText<'_>, op: AluOp, a: &str) -> Value {
-    let ty = Type::F32;
     let wide = f.def(format!("fpext float {a} to double"));
     let turns = f.def(format!("fmul double {wide}, {}", constant(TURNS, Type::F64)));
     let bits = f.def(format!("bitcast double {turns} to i64"));
@@ -59,20 +55,32 @@ fn of_turns(f: &mut FunctionText<'_>, op: AluOp, a: &str) -> Value {
     let turns = f.def(format!("bitcast i64 {cut} to double"));
     let whole = unary(f, "roundeven", Type::F64, &turns);
     let fraction = f.def(format!("fsub double {turns}, {whole}"));
-    let rest = f.def(format!("fmul double {fraction}, {}", constant(TAU, Type::F64)));
-    let rest = f.def(format!("fptrunc double {rest} to float"));
-    let magnitude = unary(f, "fabs", ty, a);
-    let is_large = f.def(format!("fcmp ogt float {magnitude}, {}", constant(LARGEST_ANGLE, ty)));
-    let angle = f.def(format!("select i1 {is_large}, float {rest}, float {a}"));
+    let magnitude = unary(f, "fabs", Type::F64, &fraction);
+    // The part of a turn, a quarter at most, that has this sine: there a single is exact enough.
+    if op == AluOp::Cos {
+        let part = f.def(format!("fsub double 0.25, {magnitude}"));
+        return sine(f, &part);
+    }
+    let to_half = f.def(format!("fsub double 0.5, {magnitude}"));
+    let is_beyond = f.def(format!("fcmp olt double {to_half}, {magnitude}"));
+    let part = f.def(format!("select i1 {is_beyond}, double {to_half}, double {magnitude}"));
     let size = unary(f, "fabs", Type::F64, &turns);
     let is_tiny = f.def(format!("fcmp olt double {size}, {}", constant(SMALLEST, Type::F64)));
-    let zero = f.call(
-        "float",
-        "llvm.copysign.f32",
-        &["float 0.0".to_owned(), format!("float {a}")],
+    let part = f.def(format!("select i1 {is_tiny}, double 0.0, double {part}"));
+    let sign = f.def(format!("select i1 {is_tiny}, double {wide}, double {fraction}"));
+    let part = f.call(
+        "double",
+        "llvm.copysign.f64",
+        &[format!("double {part}"), format!("double {sign}")],
     );
-    let angle = f.def(format!("select i1 {is_tiny}, float {zero}, float {angle}"));
-    unary(f, if op == AluOp::Sin { "sin" } else { "cos" }, ty, &angle)
+    sine(f, &part)
+}
+
+/// Of a part of a turn.
+fn sine(f: &mut FunctionText<'_>, part: &str) -> Value {
+    let angle = f.def(format!("fmul double {part}, {}", constant(TAU, Type::F64)));
+    let angle = f.def(format!("fptrunc double {angle} to float"));
+    unary(f, "sin", Type::F32, &angle)
 }
 
 /// Reciprocal, or that of the root, of the operand's high word: the result has a high word only.

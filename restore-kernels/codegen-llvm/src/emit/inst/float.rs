@@ -6,7 +6,7 @@
 //! precision has the processor's, which is the GPU's too.
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{AluOp, Inst, Modifiers, Operand};
+use hetckpt_ir::inst::{AluOp, Inst, Modifiers, Operand, Rounding};
 use hetckpt_ir::types::Type;
 
 use super::{approx, half, unsupported};
@@ -130,12 +130,14 @@ fn scalar(
     Ok(if mods.sat { saturate(f, ty, value) } else { value })
 }
 
-/// `.ftz` on a result, which the GPU judges before it rounds it: what is less than the smallest normal number stays zero even where
-/// rounding would bring it up to that. Sums alone are exact there, and need no such care.
+/// `.ftz` on a result, which the GPU judges rounded to its precision, but not yet to the bits that a subnormal number has: processors
+/// bring up to the smallest normal number what is less than that. Sums alone are exact there, and need no such care.
 fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, args: &[Value], value: Value) -> Value {
     match (op, ty) {
         // Results of flushed operands.
         (AluOp::Min | AluOp::Max | AluOp::Abs | AluOp::Neg, _) => value,
+        // Nothing is brought up.
+        _ if matches!(mods.rounding, Some(Rounding::Rz)) => flush(f, ty, value),
         (AluOp::Mul, Type::F16) => {
             let wide: Vec<Value> = args.iter().map(|a| half::widen(f, ty, a)).collect();
             // Exact.
@@ -143,51 +145,51 @@ fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, 
             half::flush_if_tiny(f, ty, &product, value)
         }
         (AluOp::Mul, Type::F32) => {
-            // In a range where nothing is too small for the difference from the smallest normal number.
-            let scaled = f.def(format!("fmul float {}, {}", args[0], constant(SCALE, ty)));
-            let (a, b) = (unary(f, "fabs", ty, &scaled), unary(f, "fabs", ty, &args[1]));
-            let minus_smallest = constant(SCALED_SMALLEST | 1 << 31, ty);
-            let is_tiny = is_negative_sum(f, &a, &b, &minus_smallest);
-            zero_if(f, ty, &is_tiny, value)
-        }
-        (AluOp::Div, Type::F32) if !mods.approx && !mods.full => {
-            // |a| - |b| * smallest, whose last bit is that of a subnormal number.
-            let (a, b) = (unary(f, "fabs", ty, &args[0]), unary(f, "fabs", ty, &args[1]));
-            let is_tiny = is_negative_sum(f, &b, &constant(SMALLEST_SINGLE | 1 << 31, ty), &a);
-            zero_if(f, ty, &is_tiny, value)
+            let a = scaled(f, &args[0]);
+            let product = rounded(f, "fmul", ty, mods, &[a, args[1].clone()]);
+            zero_if_scaled_is_tiny(f, &product, value)
         }
         (AluOp::Fma, Type::F32) => {
-            let is_tiny = is_tiny_sum(f, args);
-            zero_if(f, ty, &is_tiny, value)
+            let (a, c) = (scaled(f, &args[0]), scaled(f, &args[2]));
+            let sum = rounded(f, "fma", ty, mods, &[a, args[1].clone(), c]);
+            zero_if_scaled_is_tiny(f, &sum, value)
+        }
+        (AluOp::Div, Type::F32) if !mods.approx && !mods.full => flush_quotient(f, &args[0], &args[1], value),
+        // To nearest, there is a number between a reciprocal and the smallest normal number.
+        (AluOp::Rcp, Type::F32) if directed::mode(mods.rounding).is_some() => {
+            flush_quotient(f, &one(ty), &args[0], value)
         }
         _ => flush(f, ty, value),
     }
 }
 
-/// True if the fused `a * b + c` is less than zero.
-fn is_negative_sum(f: &mut FunctionText<'_>, a: &str, b: &str, c: &str) -> Value {
-    let typed = [a, b, c].map(|t| format!("float {t}"));
-    let sum = f.call("float", "llvm.fma.f32", &typed);
-    f.def(format!("fcmp olt float {sum}, 0.0"))
+/// `.ftz` on `a / b`, whose precision never brings it up to the smallest normal number: in it, the number next to that is no less than
+/// any quotient below it.
+fn flush_quotient(f: &mut FunctionText<'_>, a: &str, b: &str, value: Value) -> Value {
+    let ty = Type::F32;
+    // |a| - |b| * smallest, whose last bit is that of a subnormal number.
+    let (a, b) = (unary(f, "fabs", ty, a), unary(f, "fabs", ty, b));
+    let typed = [b, constant(SMALLEST_SINGLE | 1 << 31, ty), a].map(|t| format!("float {t}"));
+    let difference = f.call("float", "llvm.fma.f32", &typed);
+    let is_tiny = f.def(format!("fcmp olt float {difference}, 0.0"));
+    zero_if(f, ty, &is_tiny, value)
 }
 
-/// True if `a * b + c` is less than the smallest normal number, but for what a precision of 24 bits rounds up to it: done again
-/// in a range where such numbers are normal. Where an operand overflows there, the sum is not that small, or zero.
-///
-/// The last 2^-25 below the smallest normal number are so taken for it, which GPUs flush. To tell would take double precision,
-/// which halves the speed of kernels that consist of these instructions.
-fn is_tiny_sum(f: &mut FunctionText<'_>, args: &[Value]) -> Value {
-    let scale = constant(SCALE, Type::F32);
-    let a = f.def(format!("fmul float {}, {scale}", args[0]));
-    let c = f.def(format!("fmul float {}, {scale}", args[2]));
-    let typed = [a, args[1].clone(), c].map(|t| format!("float {t}"));
-    let scaled = f.call("float", "llvm.fma.f32", &typed);
-    let magnitude = unary(f, "fabs", Type::F32, &scaled);
-    let smallest = constant(SCALED_SMALLEST, Type::F32);
-    f.def(format!("fcmp olt float {magnitude}, {smallest}"))
+/// An operand in a range where numbers as small as subnormal ones have full precision. Where it overflows there, products with it and
+/// sums of those are not that small, or zero.
+fn scaled(f: &mut FunctionText<'_>, operand: &str) -> Value {
+    f.def(format!("fmul float {operand}, {}", constant(SCALE, Type::F32)))
 }
 
-/// Bits of 2^60, and of 2^60 times the smallest normal number. Where an operand overflows by that, the result is not small.
+/// `value`, or zero with its sign if the same in that range is less than the smallest normal number.
+fn zero_if_scaled_is_tiny(f: &mut FunctionText<'_>, scaled: &str, value: Value) -> Value {
+    let ty = Type::F32;
+    let magnitude = unary(f, "fabs", ty, scaled);
+    let is_tiny = f.def(format!("fcmp olt float {magnitude}, {}", constant(SCALED_SMALLEST, ty)));
+    zero_if(f, ty, &is_tiny, value)
+}
+
+/// Bits of 2^60, and of 2^60 times the smallest normal number.
 const SCALE: u64 = 0x5d80_0000;
 const SCALED_SMALLEST: u64 = 0x1e80_0000;
 /// Bits of 2^-126, the smallest normal number of single precision.

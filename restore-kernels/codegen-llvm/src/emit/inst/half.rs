@@ -121,10 +121,11 @@ pub fn settle(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
     f.cast_bits(settled, t, llvm(ty))
 }
 
-/// `.ftz`: zero with the sign of `value` if `exact`, which it was rounded from, is less than the smallest normal number. Of `f16` only.
+/// `.ftz`: zero with the sign of `value` if `exact`, rounded to 11 bits to nearest even, is less than the smallest normal number. `value` is
+/// what it was rounded to in fewer bits. Of `f16` only.
 pub fn flush_if_tiny(f: &mut FunctionText<'_>, ty: Type, exact: &str, value: Value) -> Value {
-    /// 2^-14 in single precision.
-    const SMALLEST: u64 = 0x3880_0000;
+    /// 2^-14 without half of the last bit of numbers below it, in single precision. That itself is rounded up.
+    const SMALLEST: u64 = 0x387f_f000;
     let magnitude = unary(f, "fabs", Type::F32, exact);
     let is_tiny = f.def(format!("fcmp olt float {magnitude}, {}", constant(SMALLEST, Type::F32)));
     zero_if(f, ty, &is_tiny, value)
