@@ -135,9 +135,8 @@ test: ## the whole check, as CI runs it; it must leave the tree as it was
 	@git status --porcelain >$(TARGET)/status-before-test
 	@$(STAGE) formatting $(MAKE) fmt-check scripts
 	@$(STAGE) building $(MAKE) -j2 built program-files
-	@$(STAGE) 'unit tests' $(MAKE) unit
-	@# Compilers keep the processors busy, which end-to-end tests mostly do not.
-	@$(STAGE) 'lints and end-to-end tests' $(MAKE) -j2 --output-sync=target lints e2e-test
+	@$(STAGE) 'lints and unit tests' $(MAKE) -j2 --output-sync=target lints unit
+	@$(STAGE) 'end-to-end tests' $(MAKE) e2e-test
 	@$(STAGE) 'as another user' $(MAKE) user-test
 	@$(STAGE) 'OpenCL devices' $(MAKE) opencl-test
 	@git status --porcelain | diff $(TARGET)/status-before-test - || \
