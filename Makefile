@@ -183,7 +183,7 @@ opencl-test: staged programs ## generated OpenCL C on a second implementation; r
 		export HETCKPT_TEST_REQUIRE_OPENCL=1; \
 		$(CARGO) test --workspace --test opencl_device --locked && \
 		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test --workspace --test opencl_device --locked && \
-		$(CARGO) test --workspace --test opencl --locked; \
+		$(CARGO) test --workspace --test opencl_driver --locked; \
 	fi
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 
