@@ -1,7 +1,5 @@
 //! How long each program must be told to work so that its kernels are in flight for a second or so on this machine.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,6 +8,7 @@ use crate::baseline_file;
 use crate::hetckpt::PATIENCE;
 use crate::installation::Installation;
 use crate::job::Job;
+use crate::once_per_key::OncePerKey;
 use crate::process::Outcome;
 use crate::program::Program;
 use crate::sandbox::Sandbox;
@@ -99,30 +98,24 @@ pub fn baseline(program: &Program) -> Result<Baseline> {
 /// # Errors
 /// As [`baseline`].
 pub fn baseline_on(device: &str, program: &Program) -> Result<Baseline> {
-    type Slot = Arc<Mutex<Option<Baseline>>>;
-    static SLOTS: Mutex<BTreeMap<(String, String), Slot>> = Mutex::new(BTreeMap::new());
-    let key = (device.to_owned(), format!("{program:?}"));
-    let slot = {
-        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(slots.entry(key).or_default())
-    };
-    // Other programs are measured meanwhile, this one only once.
-    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(baseline) = &*slot {
-        return Ok(baseline.clone());
-    }
-    let wanted = wanted(program);
-    let kept = baseline_file::Key::new(device, program, wanted)?;
-    let baseline = match kept.read() {
-        Some(baseline) => baseline,
-        None => {
-            let baseline = calibrate(device, program, wanted)?;
-            kept.write(&baseline)?;
-            baseline
+    static BASELINES: OncePerKey<Baseline> = OncePerKey::new();
+    BASELINES.get_or_try(&format!("{device} {program:?}"), || {
+        let wanted = wanted(program);
+        let kept = baseline_file::Key::new(device, program, wanted)?;
+        if let Some(baseline) = kept.read() {
+            return Ok(baseline);
         }
-    };
-    *slot = Some(baseline.clone());
-    Ok(baseline)
+        let baseline = calibrate(device, program, wanted)?;
+        kept.write(&baseline)?;
+        Ok(baseline)
+    })
+}
+
+/// Makes sure that a program has passed its own check.
+fn ensure_passed(outcome: &Outcome) -> Result<()> {
+    let has_passed = outcome.code == 0 && outcome.stdout.ends_with("PASS\n");
+    ensure!(has_passed, "{}", outcome.text());
+    Ok(())
 }
 
 /// Runs `program` uninterrupted at `length`.
@@ -140,11 +133,7 @@ fn uninterrupted_on(device: &str, program: &Program, length: u64) -> Result<Base
         let mut job = Job::start_with(&sandbox, &program.command(length), device, |_| ())?;
         let kernels = job.watch_kernels()?;
         let outcome = job.finish_unhurried()?;
-        ensure!(
-            outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
-            "{}",
-            outcome.text()
-        );
+        ensure_passed(&outcome)?;
         Ok(Baseline {
             length,
             outcome,
@@ -169,11 +158,7 @@ fn hurried(device: &str, program: &Program, length: u64, kernels: Duration) -> R
     let mut job = Job::start_with(&sandbox, &program.command(length), device, |_| ())?;
     job.wait_for_kernel()?;
     let outcome = job.finish()?;
-    ensure!(
-        outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
-        "{}",
-        outcome.text()
-    );
+    ensure_passed(&outcome)?;
     Ok(Baseline {
         length,
         outcome,

@@ -14,6 +14,7 @@ pub mod process;
 pub mod hetckpt;
 pub mod job;
 pub mod outside;
+pub mod once_per_key;
 pub mod calibration;
 mod baseline_file;
 pub mod plain_criu;

@@ -1,17 +1,16 @@
 //! The trees under test: how each is started, how long it runs by itself and what it then prints.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::{Job, POLL_INTERVAL};
+use hetckpt_e2e::once_per_key::OncePerKey;
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::sandbox::Sandbox;
 use serde_json::Value;
@@ -172,27 +171,18 @@ impl Tree {
     /// # Errors
     /// If it does not end well.
     pub fn baseline(&self) -> Result<Baseline> {
-        type Slot = Arc<Mutex<Option<Baseline>>>;
-        static SLOTS: Mutex<BTreeMap<&str, Slot>> = Mutex::new(BTreeMap::new());
-        let slot = {
-            let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(slots.entry(self.name).or_default())
-        };
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(baseline) = &*slot {
-            return Ok(baseline.clone());
-        }
-        // Much of a run is its start, which other work makes longer: only what each step adds is in proportion.
-        let [short, long] = [SHORT, SHORT * 8].map(|length| self.uninterrupted(length));
-        let (short, long) = (short?, long?);
-        let added = long
-            .duration
-            .saturating_sub(short.duration)
-            .max(Duration::from_millis(50));
-        let steps = WANTED.as_secs_f64() / added.as_secs_f64() * (long.length - short.length) as f64;
-        let baseline = self.uninterrupted((steps as u64).clamp(SHORT, MOST_STEPS))?;
-        *slot = Some(baseline.clone());
-        Ok(baseline)
+        static BASELINES: OncePerKey<Baseline> = OncePerKey::new();
+        BASELINES.get_or_try(self.name, || {
+            // Much of a run is its start, which other work makes longer: only what each step adds is in proportion.
+            let [short, long] = [SHORT, SHORT * 8].map(|length| self.uninterrupted(length));
+            let (short, long) = (short?, long?);
+            let added = long
+                .duration
+                .saturating_sub(short.duration)
+                .max(Duration::from_millis(50));
+            let steps = WANTED.as_secs_f64() / added.as_secs_f64() * (long.length - short.length) as f64;
+            self.uninterrupted((steps as u64).clamp(SHORT, MOST_STEPS))
+        })
     }
 
     /// As [`Tree::baseline`], of a run several times as long.
