@@ -26,7 +26,9 @@ hetckpt=${HETCKPT_STAGE:-$root/target/stage}/bin/hetckpt
 program=${HETCKPT_PROGRAMS:-$root/target/e2e/programs}/spin
 export HETCKPT_CRIU=${HETCKPT_CRIU:-$HOME/.cache/hetckpt/criu/bin/criu}
 
-tell() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold='' plain=''
+[ ! -t 1 ] || bold=$'\e[1m' plain=$'\e[0m'
+tell() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 die() { echo "demo: $*" >&2; exit 1; }
 exec 3>&1
 # Shows a command line and becomes that command (so: in a subshell, or in the background).
