@@ -163,10 +163,13 @@ fn take_archive(
                 let is_within = position
                     .checked_add(bytes.len() as u64)
                     .is_some_and(|end| end <= limit_bytes);
-                match is_within && keeps_within_quota(bytes.len() as u64) {
-                    true => incoming.take(position, bytes).map(|()| None),
-                    false => Err(too_large("this node", limit_bytes)),
+                if !is_within {
+                    return Err(too_large("this node", limit_bytes));
                 }
+                if !keeps_within_quota(bytes.len() as u64) {
+                    return Err(over_quota());
+                }
+                incoming.take(position, bytes).map(|()| None)
             }
             Frame::Message(message) => Ok(Some(message)),
         })?;
@@ -180,6 +183,12 @@ fn take_archive(
             Some(other) => return Err(channel.unexpected(&other)),
         }
     }
+}
+
+fn over_quota() -> Failure {
+    Failure::new("HK1009", "this node has no more room for archives")
+        .note("others that it receives at the same time have come to its quota")
+        .help("try again in a moment, or raise `serve --quota`")
 }
 
 /// Makes sure that the archive can be restored here, as far as can be told.
