@@ -16,6 +16,8 @@ NVCC ?= $(HETCKPT_CACHE)/nvcc-13.0/bin/nvcc
 export LLVM_SYS_221_PREFIX ?= /usr/lib/llvm-22
 
 CARGO ?= cargo
+# What is built once gains nothing from what cargo would keep for the next time.
+export CARGO_INCREMENTAL ?= $(if $(CI),0,1)
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # What users get is built by the profile `release`, what is only tested by `dev`: `make test` builds everything once.
 RELEASE_GOALS := build demo soak gpu-test bundle install install-criu-wrapper
@@ -26,6 +28,8 @@ PREFIX ?= /usr/local
 CRIU_PLUGIN_DIR ?= $(shell criu=$$(command -v criu) && echo "$${criu%/*/*}/lib/criu")
 # Says how long what follows its first argument has taken.
 STAGE := e2e/stage.sh
+# Runs its first argument beside the others.
+BESIDE := e2e/beside.sh
 # The end-to-end tests of `test-fast`.
 FAST_TESTS ?= catches_a_kernel_with_unfinished preempt_scan opencl_program_is_restored_on_an_opencl_device/cl_matmul restores_detached
 # Random preemptions of each program in `make soak`.
@@ -38,6 +42,8 @@ FUZZ_SECONDS ?= 600
 OPENCL_PREEMPTIONS ?= 1
 # `--all`: in every direction; none: in a covering set of them.
 OPENCL_DIRECTIONS ?=
+# Not empty: instructions on the second implementation from source too.
+OPENCL_FROM_SOURCE ?=
 # End-to-end tests that `user-test` runs; none: all.
 USER_TESTS ?= a_kernel_with_unfinished restores_one_archive_twice dumps_twice namespaces_ run_passes ps_lists preempt_persistent
 
@@ -73,7 +79,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build staged built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc scripts unit e2e-test user-test opencl-test soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc scripts unit e2e-test user-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -135,10 +141,11 @@ test: ## the whole check, as CI runs it; it must leave the tree as it was
 	@git status --porcelain >$(TARGET)/status-before-test
 	@$(STAGE) formatting $(MAKE) fmt-check scripts
 	@$(STAGE) building $(MAKE) -j2 built program-files
-	@$(STAGE) 'lints and unit tests' $(MAKE) -j2 --output-sync=target lints unit
-	@$(STAGE) 'end-to-end tests' $(MAKE) e2e-test
+	@# Tests wait more than they compute.
+	@$(STAGE) 'unit tests, lints beside them' $(BESIDE) '$(MAKE) lints' $(MAKE) unit
+	@$(STAGE) 'end-to-end tests, OpenCL instructions beside them' $(BESIDE) '$(MAKE) opencl-instructions' $(MAKE) e2e-test
 	@$(STAGE) 'as another user' $(MAKE) user-test
-	@$(STAGE) 'OpenCL devices' $(MAKE) opencl-test
+	@$(STAGE) 'preemptions on OpenCL devices' $(MAKE) opencl-preemptions
 	@git status --porcelain | diff $(TARGET)/status-before-test - || \
 		{ echo 'the tests left the files above in the tree' >&2; exit 1; }
 
@@ -174,22 +181,27 @@ e2e-test: staged programs ## end-to-end tests with the real CRIU, TESTS='PART_OF
 user-test: staged programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
 	e2e/as-user.sh $(USER_TESTS)
 
-# Generated OpenCL C on the second implementation too: `unit` runs it on the first.
-opencl-test: staged programs ## generated OpenCL C on a second implementation; random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
+opencl-test: opencl-instructions opencl-preemptions ## the next two
+
+# On the first implementation `unit` runs them, from source.
+opencl-instructions: setup ## generated OpenCL C on a second implementation, as SPIR-V, and from source with OPENCL_FROM_SOURCE=1
 	@e2e/setup/install-intel-opencl.sh
 	@if [ -d $(HETCKPT_CACHE)/intel-opencl/vendors ]; then \
 		echo "on Intel's OpenCL runtime for CPUs"; \
 		export OCL_ICD_VENDORS=$(HETCKPT_CACHE)/intel-opencl/vendors OPENCL_VENDOR_PATH=$(HETCKPT_CACHE)/intel-opencl/vendors; \
 		export HETCKPT_TEST_REQUIRE_OPENCL=1; \
-		$(CARGO) test --workspace --test opencl_device --locked && \
-		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test --workspace --test opencl_device --locked && \
+		[ -z "$(OPENCL_FROM_SOURCE)" ] || $(CARGO) test --workspace --test opencl_device --locked; \
+		HETCKPT_TEST_OPENCL_IL=1 $(CARGO) test --workspace --test opencl_device --locked; \
 		$(CARGO) test --workspace --test opencl_driver --locked; \
 	fi
+
+opencl-preemptions: staged programs ## random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
+	@e2e/setup/install-intel-opencl.sh
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 
 soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- preempt
-	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all
+	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all OPENCL_FROM_SOURCE=1
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- soak::
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- other_node
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- migration::migrate_ --skip amid

@@ -16,11 +16,11 @@ use crate::sandbox::Sandbox;
 /// Most steps of a program whose kernels sleep: devices that do not sleep would take no end of them.
 const MOST_STEPS: u64 = 10_000_000;
 
-/// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 0.7 s,
+/// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 0.6 s,
 /// times what it says itself.
 fn wanted(program: &Program) -> Duration {
     let given = std::env::var("HETCKPT_E2E_MILLISECONDS").ok();
-    Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(700)) * program.lasts
+    Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(600)) * program.lasts
 }
 
 /// True if kernels in flight for this long are as good as for exactly `wanted`.
@@ -81,7 +81,10 @@ pub fn until_long_enough<T>(
             return Ok(result);
         }
     }
-    bail!("{} keeps ending too early", program.name)
+    bail!(
+        "{} keeps ending too early, or being caught between two kernels",
+        program.name
+    )
 }
 
 /// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once for this build of it and of

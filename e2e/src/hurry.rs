@@ -9,16 +9,18 @@ use nix::unistd::Pid;
 /// Their names. None of them becomes another program, which would not catch the signal.
 const NAMES: [&str; 4] = ["paced", "memory_hog", "worker_tree", "blocked_threads"];
 
-/// Lets process `pid` hurry, if it is such a program.
+/// Lets process `pid` hurry, if it is such a program. One that CRIU is just building is not yet: it has the program's name and signal
+/// handlers before it has its memory, but still CRIU's file.
 pub fn process(pid: i32) {
+    let file = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let is_one = NAMES
+        .iter()
+        .any(|name| file.file_name().is_some_and(|found| found == *name));
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.map(str::trim).unwrap_or_default()
-    };
-    let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap_or_default().trim(), 16).unwrap_or_default();
     let catches = caught >> (Signal::SIGUSR1 as u32 - 1) & 1 == 1;
-    if catches && NAMES.contains(&field("Name:")) {
+    if is_one && catches {
         // One that ended meanwhile needs no signal.
         let _ = kill(Pid::from_raw(pid), Signal::SIGUSR1);
     }

@@ -199,13 +199,13 @@ impl<'a> Job<'a> {
     /// If it is not.
     pub fn dump_in_mid_kernel(self) -> Result<Dumped<'a>> {
         self.try_dump_in_mid_kernel()?
-            .context("the program ended before it could be dumped")
+            .context("the program was not caught in a kernel")
     }
 
-    /// As [`Job::dump_in_mid_kernel`]; gives nothing if the program has come to its end before.
+    /// As [`Job::dump_in_mid_kernel`]; gives nothing if the program has come to its end before, or was between two kernels.
     ///
     /// # Errors
-    /// If the dump fails, or no kernel was caught part-way, although the program did not end by itself.
+    /// If the dump fails although the program did not end by itself, or a kernel in flight was not caught part-way.
     pub fn try_dump_in_mid_kernel(mut self) -> Result<Option<Dumped<'a>>> {
         if let Err(error) = self.wait_for_kernel() {
             if !self.has_ended()? {
@@ -220,6 +220,9 @@ impl<'a> Job<'a> {
             Attempt::Ended(_) => return Ok(None),
         };
         let kernels = kernels_in_flight(&dumped.inspect()?);
+        if kernels.is_empty() {
+            return Ok(None);
+        }
         ensure!(
             kernels.iter().any(is_mid_flight),
             "no kernel was caught part-way: {kernels:?}"

@@ -137,7 +137,7 @@ impl Sandbox {
                 let names: Vec<String> = left.iter().map(|&pid| describe(pid)).collect();
                 bail!("still running after {limit:?}: {}", names.join("; "));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(25));
         }
     }
 

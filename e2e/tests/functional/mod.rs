@@ -1,7 +1,7 @@
 //! What a user expects of `hetckpt`, tried with the real CRIU.
 //!
 //! Programs start on `HETCKPT_E2E_FROM` and are restored on `HETCKPT_E2E_TO` (default: `auto`).
-//! `HETCKPT_PREEMPTIONS` is the number of random preemptions of each program (3), `HETCKPT_SEED` repeats a run.
+//! `HETCKPT_PREEMPTIONS` is the number of random preemptions of each program (2), `HETCKPT_SEED` repeats a run.
 //! `HETCKPT_E2E_CRIU_PLUGINS` is the folder of CRIU's own plugins, which else are looked for where CRIU was installed.
 
 mod preempt;

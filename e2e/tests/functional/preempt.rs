@@ -53,7 +53,7 @@ fn num_preemptions() -> u32 {
     std::env::var("HETCKPT_PREEMPTIONS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(3)
+        .unwrap_or(2)
 }
 
 /// From so many preemptions on, some must have been in mid-kernel.

@@ -45,7 +45,7 @@ fn several_jobs(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let mut jobs = vec![];
     // They share the processors, and the last is to run still when the last dump begins.
-    let [workers, threads, children] = [WORKERS, THREADS, CHILDREN_ONLY].map(|tree| tree.longer_baseline(3));
+    let [workers, threads, children] = [WORKERS, THREADS, CHILDREN_ONLY].map(|tree| tree.longer_baseline(8));
     let (workers, threads, children) = (workers?, threads?, children?);
     let all = [
         (WORKERS, workers),

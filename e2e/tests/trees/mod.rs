@@ -2,7 +2,7 @@
 //! become other programs while the tree is dumped; and several trees at a time. With the real CRIU, on the devices of
 //! `functional`.
 //!
-//! `HETCKPT_PREEMPTIONS` is the number of random dumps of each tree (3), `HETCKPT_SEED` repeats a run.
+//! `HETCKPT_PREEMPTIONS` is the number of random dumps of each tree (2), `HETCKPT_SEED` repeats a run.
 
 mod tree;
 mod whole_trees;
@@ -24,5 +24,5 @@ pub fn tests() -> Vec<Test> {
 /// `HETCKPT_PREEMPTIONS`, as for random preemptions of single programs.
 fn num_dumps() -> u32 {
     let given = std::env::var("HETCKPT_PREEMPTIONS").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(3)
+    given.and_then(|text| text.parse().ok()).unwrap_or(2)
 }
