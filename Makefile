@@ -94,10 +94,11 @@ staged: setup
 	$(CARGO) build --profile $(PROFILE) --workspace --locked
 	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
 
-# All that tests need, tests included. Here and below always the whole workspace: for a package alone cargo chooses other features of
+# All that tests need, tests included. Without them cargo would choose other features of libraries. Here and below always the whole workspace: for a package alone cargo chooses other features of
 # libraries, and builds those anew.
 built: setup
-	$(CARGO) build --profile $(PROFILE) --workspace --lib --bins --tests --test e2e --locked
+	$(CARGO) build --profile $(PROFILE) --workspace --lib --bins --tests --locked
+	$(CARGO) build --profile $(PROFILE) --workspace --test e2e --locked
 	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
 
 # Copies only what changed, so that a running server keeps its file.
@@ -164,7 +165,8 @@ fmt-check:
 	$(CARGO) fmt --all --check
 
 clippy: setup
-	$(CARGO) clippy --workspace --all-targets --test e2e --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --test e2e --locked -- -D warnings
 
 doc: setup
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc --workspace --no-deps --document-private-items --locked
@@ -175,10 +177,10 @@ scripts: setup
 unit: setup ## unit, golden and property tests
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-e2e-test: staged programs ## end-to-end tests with the real CRIU, TESTS='PART_OF_A_NAME...'
+e2e-test: built programs ## end-to-end tests with the real CRIU, TESTS='PART_OF_A_NAME...'
 	$(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- $(TESTS)
 
-user-test: staged programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
+user-test: built programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
 	e2e/as-user.sh $(USER_TESTS)
 
 opencl-test: opencl-instructions opencl-preemptions ## the next two
@@ -195,7 +197,7 @@ opencl-instructions: setup ## generated OpenCL C on a second implementation, as 
 		$(CARGO) test --workspace --test opencl_driver --locked; \
 	fi
 
-opencl-preemptions: staged programs ## random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
+opencl-preemptions: built programs ## random preemptions between all OpenCL devices and the CPU, OPENCL_PREEMPTIONS=N each (1)
 	@e2e/setup/install-intel-opencl.sh
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 

@@ -194,7 +194,7 @@ impl Tree {
         let times = u32::try_from(times)?;
         let length = one.length * u64::from(times);
         // What it prints is what one prints that hurries.
-        let (outcome, _) = self.run_to_end(length, Job::finish)?;
+        let (outcome, _) = self.run_to_end(length, |job| job.finish())?;
         Ok(Baseline {
             length,
             outcome,
@@ -203,7 +203,7 @@ impl Tree {
     }
 
     fn uninterrupted(&self, length: u64) -> Result<Baseline> {
-        let (outcome, duration) = self.run_to_end(length, Job::finish_unhurried)?;
+        let (outcome, duration) = self.run_to_end(length, |job| job.finish_unhurried())?;
         Ok(Baseline {
             length,
             outcome,
@@ -211,7 +211,7 @@ impl Tree {
         })
     }
 
-    fn run_to_end(&self, length: u64, finish: fn(Job<'_>) -> Result<Outcome>) -> Result<(Outcome, Duration)> {
+    fn run_to_end(&self, length: u64, finish: impl FnOnce(Job<'_>) -> Result<Outcome>) -> Result<(Outcome, Duration)> {
         let sandbox = Sandbox::new()?;
         let started = Instant::now();
         let outcome = finish(self.start(&sandbox, length)?)?;

@@ -19,10 +19,10 @@ use crate::criu::image_messages::{
 
 /// Largest image that is read: descriptions of processes and files, never their memory.
 const MAX_IMAGE_BYTES: u64 = 64 << 20;
-/// Most messages of an image: short ones take more memory than room in the image, and packed they take none.
-const MAX_MESSAGES: usize = 4 << 20;
-/// Most bytes that the messages of an image take when they are decoded.
-const MAX_DECODED_BYTES: usize = 1 << 30;
+/// Most memory for an image and its decoded messages together, as [`Messages::cost`] reckons.
+const MAX_MEMORY_BYTES: usize = 224 << 20;
+/// Bytes of a magic number, and of a message's length.
+const WORD_BYTES: usize = 4;
 /// Longest command line that is looked up, bytes.
 const MAX_COMMAND_BYTES: u64 = 1 << 20;
 /// First word of an image of most kinds; the inventory has only its own.
@@ -94,8 +94,8 @@ impl Images<'_> {
         self.0.join(name).exists()
     }
 
-    /// The messages of an image, without its magic numbers.
-    pub fn raw(&self, name: &str, magic: u32) -> Result<Vec<Vec<u8>>, String> {
+    /// An image of the kind `magic`, whose messages are not decoded yet.
+    pub fn image(&self, name: &str, magic: u32) -> Result<Image, String> {
         let file = fs::File::open(self.regular(name)?).map_err(|e| format!("{name} cannot be read: {e}"))?;
         let mut bytes = vec![];
         file.take(MAX_IMAGE_BYTES + 1)
@@ -104,17 +104,12 @@ impl Images<'_> {
         if bytes.len() as u64 > MAX_IMAGE_BYTES {
             return Err(format!("{name} is too large"));
         }
-        split(&bytes, magic).map_err(|what| format!("{name} {what}"))
+        Image::new(name, bytes, magic)
     }
 
     /// The messages of an image, decoded.
     pub fn entries<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>, String> {
-        let raw = self.raw(name, magic)?;
-        if raw.len() > MAX_DECODED_BYTES / size_of::<M>().max(1) {
-            return Err(format!("{name} has too many entries"));
-        }
-        let decoded = raw.iter().map(|bytes| M::decode(bytes.as_slice()));
-        decoded.collect::<Result<_, _>>().map_err(|e| format!("{name}: {e}"))
+        self.image(name, magic)?.messages().decoded()
     }
 
     /// Makes sure that the images of a process are there.
@@ -133,24 +128,19 @@ impl Images<'_> {
         self.ensure_pages(pid)
     }
 
-    /// Which pages of process `pid` lie where: number of the pages file, entries.
-    fn pagemap(&self, pid: u32) -> Result<(u32, Vec<PagemapEntry>), String> {
-        let name = format!("pagemap-{pid}.img");
-        let raw = self.raw(&name, PAGEMAP_MAGIC)?;
-        let bad = |e: prost::DecodeError| format!("{name}: {e}");
-        let (head, entries) = raw.split_first().ok_or(format!("{name} is empty"))?;
-        let head = PagemapHead::decode(head.as_slice()).map_err(bad)?;
-        let entries = entries.iter().map(|bytes| PagemapEntry::decode(bytes.as_slice()));
-        Ok((head.pages_id, entries.collect::<Result<_, _>>().map_err(bad)?))
+    /// Which pages of process `pid` lie where.
+    fn pagemap(&self, pid: u32) -> Result<Image, String> {
+        self.image(&format!("pagemap-{pid}.img"), PAGEMAP_MAGIC)
     }
 
     /// Makes sure that the memory of process `pid` is there in full length.
     fn ensure_pages(&self, pid: u32) -> Result<(), String> {
-        let (pages_id, entries) = self.pagemap(pid)?;
+        let pagemap = self.pagemap(pid)?;
+        let (pages_id, mut entries) = pagemap.runs()?;
         let name = format!("pages-{pages_id}.img");
-        let expected = entries
-            .iter()
-            .fold(0, |sum: u64, entry| sum.saturating_add(entry.stored_bytes()));
+        let expected = entries.try_fold(0, |sum: u64, entry| {
+            entry.map(|entry| sum.saturating_add(entry.stored_bytes()))
+        })?;
         if expected == 0 {
             return Ok(());
         }
@@ -182,9 +172,11 @@ impl Images<'_> {
         if size == 0 || size > MAX_COMMAND_BYTES {
             return None;
         }
-        let (pages_id, entries) = self.pagemap(pid).ok()?;
+        let pagemap = self.pagemap(pid).ok()?;
+        let (pages_id, entries) = pagemap.runs().ok()?;
         let mut before: u64 = 0;
-        for entry in &entries {
+        for entry in entries {
+            let entry = entry.ok()?;
             let offset = mm.arg_start.checked_sub(entry.address);
             let stored = entry.stored_bytes();
             if let Some(offset) = offset.filter(|offset| offset.checked_add(size).is_some_and(|end| end <= stored)) {
@@ -200,32 +192,104 @@ impl Images<'_> {
     }
 }
 
-/// The messages of an image of the kind `magic`.
-fn split(bytes: &[u8], magic: u32) -> Result<Vec<Vec<u8>>, &'static str> {
-    let word = |rest: &mut &[u8]| -> Option<u32> {
-        let (word, tail) = rest.split_first_chunk()?;
-        *rest = tail;
-        Some(u32::from_le_bytes(*word))
-    };
-    let mut rest = bytes;
-    let mut found = word(&mut rest);
-    if found == Some(COMMON_MAGIC) {
-        found = word(&mut rest);
-    }
-    if found != Some(magic) {
-        return Err("is no image of its kind");
-    }
-    let mut messages = vec![];
-    while !rest.is_empty() {
-        if messages.len() == MAX_MESSAGES {
-            return Err("has too many entries");
+/// The bytes of an image.
+pub struct Image {
+    name: String,
+    bytes: Vec<u8>,
+    /// Where its messages begin, behind its magic numbers.
+    start: usize,
+}
+
+/// The messages of an image, one after the other: of those that are short there may be millions, so none is kept.
+pub struct Messages<'a> {
+    name: &'a str,
+    rest: &'a [u8],
+}
+
+impl Image {
+    fn new(name: &str, bytes: Vec<u8>, magic: u32) -> Result<Self, String> {
+        let word = |at: usize| {
+            bytes
+                .get(at..)
+                .and_then(<[u8]>::first_chunk)
+                .map(|word| u32::from_le_bytes(*word))
+        };
+        let is_common = word(0) == Some(COMMON_MAGIC);
+        let at = if is_common { WORD_BYTES } else { 0 };
+        if word(at) != Some(magic) {
+            return Err(format!("{name} is no image of its kind"));
         }
-        let message = word(&mut rest).and_then(|size| rest.split_at_checked(usize::try_from(size).ok()?));
-        let (message, tail) = message.ok_or("is truncated")?;
-        messages.push(message.to_vec());
-        rest = tail;
+        Ok(Self {
+            name: name.to_owned(),
+            bytes,
+            start: at + WORD_BYTES,
+        })
     }
-    Ok(messages)
+
+    /// Its messages.
+    pub fn messages(&self) -> Messages<'_> {
+        Messages {
+            name: &self.name,
+            rest: self.bytes.get(self.start..).unwrap_or_default(),
+        }
+    }
+
+    /// Of a pagemap: the number of its file of pages, and the runs of pages. There may be millions.
+    fn runs(&self) -> Result<(u32, impl Iterator<Item = Result<PagemapEntry, String>>), String> {
+        let bad = |e: prost::DecodeError| format!("{}: {e}", self.name);
+        let mut messages = self.messages();
+        let head = messages.next().ok_or(format!("{} is empty", self.name))??;
+        let head = PagemapHead::decode(head).map_err(bad)?;
+        let runs = messages.map(move |message| PagemapEntry::decode(message?).map_err(bad));
+        Ok((head.pages_id, runs))
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Result<&'a [u8], String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = std::mem::take(&mut self.rest);
+        if rest.is_empty() {
+            return None;
+        }
+        let message = rest.split_first_chunk().and_then(|(size, tail)| {
+            let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
+            tail.split_at_checked(size)
+        });
+        Some(match message {
+            Some((message, tail)) => {
+                self.rest = tail;
+                Ok(message)
+            }
+            None => Err(format!("{} is truncated", self.name)),
+        })
+    }
+}
+
+impl Messages<'_> {
+    /// Those that are left, decoded.
+    fn decoded<M: Message + Default>(self) -> Result<Vec<M>, String> {
+        let name = self.name;
+        let mut left = MAX_MEMORY_BYTES.saturating_sub(self.rest.len());
+        let mut decoded = vec![];
+        for message in self {
+            let message = message?;
+            left = left
+                .checked_sub(Self::cost::<M>(message))
+                .ok_or_else(|| format!("{name} has too many entries"))?;
+            decoded.push(M::decode(message).map_err(|e| format!("{name}: {e}"))?);
+        }
+        Ok(decoded)
+    }
+
+    /// Bytes that a message takes at most when it is decoded: in a list that has just grown to twice its length, before the old one is
+    /// gone; and numbers that take a byte in the image take up to eight.
+    fn cost<M>(message: &[u8]) -> usize {
+        size_of::<M>()
+            .saturating_mul(3)
+            .saturating_add(message.len().saturating_mul(8))
+    }
 }
 
 #[cfg(test)]
@@ -358,14 +422,21 @@ mod tests {
 
     #[test]
     fn any_bytes_are_survived() {
+        let messages = |bytes: &[u8]| -> Result<usize, String> {
+            let image = Image::new("x", bytes.to_vec(), PSTREE_MAGIC)?;
+            image
+                .messages()
+                .try_fold(0, |count, message| message.map(|_| count + 1))
+        };
         let full = image(PSTREE_MAGIC, &[vec![8, 7]]);
         for size in 0..full.len() {
             // Cut between the magic numbers and the entries it is an image without entries.
-            assert_eq!(split(&full[..size], PSTREE_MAGIC).is_ok(), size == 8);
+            assert_eq!(messages(&full[..size]).is_ok(), size == 8);
         }
+        assert_eq!(messages(&full), Ok(1));
         let mut huge = full;
         huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(split(&huge, PSTREE_MAGIC).is_err());
+        assert!(messages(&huge).is_err());
     }
 
     #[test]
@@ -381,8 +452,10 @@ mod tests {
             Images(folder.path()).entries::<FileEntry>("files.img", FILES_MAGIC)
         };
         assert_eq!(put(7).unwrap().len(), 7);
-        for too_many in [MAX_DECODED_BYTES / size_of::<FileEntry>() + 1, MAX_MESSAGES + 1] {
-            assert!(put(too_many).unwrap_err().contains("too many"));
-        }
+        assert!(
+            put(MAX_MEMORY_BYTES / size_of::<FileEntry>() + 1)
+                .unwrap_err()
+                .contains("too many")
+        );
     }
 }

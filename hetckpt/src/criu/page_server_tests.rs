@@ -62,10 +62,11 @@ fn images_are_those_that_criu_would_have_written() {
         assert_eq!(shelf.0, expected.into());
         let images = Images(folder.path());
         let rows = |name: &str| {
-            let raw = images.raw(name, PAGEMAP_MAGIC).unwrap();
-            let (head, rows) = raw.split_first().unwrap();
-            let rows: Vec<_> = rows.iter().map(|row| PagemapEntry::decode(&**row).unwrap()).collect();
-            (PagemapHead::decode(&**head).unwrap().pages_id, rows)
+            let image = images.image(name, PAGEMAP_MAGIC).unwrap();
+            let mut messages = image.messages().map(Result::unwrap);
+            let head = PagemapHead::decode(messages.next().unwrap()).unwrap();
+            let rows: Vec<_> = messages.map(|row| PagemapEntry::decode(row).unwrap()).collect();
+            (head.pages_id, rows)
         };
         let entry = |address, count| PagemapEntry {
             address,
@@ -78,8 +79,9 @@ fn images_are_those_that_criu_would_have_written() {
         assert_eq!(rows("pagemap-shmem-9.img"), (2, vec![entry(0, 1)]));
         assert_eq!(rows("pagemap-8.img"), (3, vec![]));
         // CRIU insists on these fields, also where they are 0.
-        let raw = images.raw("pagemap-shmem-9.img", PAGEMAP_MAGIC).unwrap();
-        assert_eq!(raw[1], [0x08, 0, 0x10, 1, 0x20, 4, 0x28, 1]);
+        let image = images.image("pagemap-shmem-9.img", PAGEMAP_MAGIC).unwrap();
+        let row = image.messages().nth(1).unwrap().unwrap();
+        assert_eq!(row, [0x08, 0, 0x10, 1, 0x20, 4, 0x28, 1]);
     }
 }
 

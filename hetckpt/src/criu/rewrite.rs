@@ -53,8 +53,8 @@ pub(super) fn changed(
     change: impl Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, String> {
     let mut image = [COMMON_MAGIC.to_le_bytes(), magic.to_le_bytes()].concat();
-    for message in Images(folder).raw(name, magic)? {
-        let message = change(&message).ok_or_else(|| format!("{name} has an entry that makes no sense"))?;
+    for message in Images(folder).image(name, magic)?.messages() {
+        let message = change(message?).ok_or_else(|| format!("{name} has an entry that makes no sense"))?;
         let size = u32::try_from(message.len()).map_err(|_| format!("{name} is too large"))?;
         image.extend(size.to_le_bytes());
         image.extend(message);
