@@ -61,19 +61,16 @@ impl Snapshot {
         }
     }
 
-    /// What the processes `pids` had on their devices, but the memory's content.
-    pub fn device_states(&self, pids: impl Iterator<Item = u32>) -> Result<Vec<ProcessState>, Failure> {
-        let state_of = |pid| {
-            let packed = match self {
-                Self::Archive(archive) => snapshot_files::packed_state(archive, pid).map_err(archive_error::failure)?,
-                Self::Images(folder, _) => {
-                    let path = folder.join(state_file(pid));
-                    fs::read(&path).map_err(|e| no_dump(folder, format!("{}: {e}", path.display())))?
-                }
-            };
-            unpacked_state(&packed)
+    /// What the process `pid` had on its device, but the memory's content.
+    pub fn device_state(&self, pid: u32) -> Result<ProcessState, Failure> {
+        let packed = match self {
+            Self::Archive(archive) => snapshot_files::packed_state(archive, pid).map_err(archive_error::failure)?,
+            Self::Images(folder, _) => {
+                let path = folder.join(state_file(pid));
+                fs::read(&path).map_err(|e| no_dump(folder, format!("{}: {e}", path.display())))?
+            }
         };
-        pids.map(state_of).collect()
+        unpacked_state(&packed)
     }
 
     /// The folder of its images: its own, or one in `scratch`, into which they are unpacked.

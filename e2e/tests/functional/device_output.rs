@@ -1,10 +1,12 @@
 //! What kernels print, and assertions that fail in them.
 
 use anyhow::{Result, ensure};
-use hetckpt_e2e::calibration;
+use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::program::DEVICE_PRINTF;
 use hetckpt_e2e::runner::{Context, Test};
+use hetckpt_e2e::sandbox::Sandbox;
 
 use super::preempt::check;
 
@@ -18,7 +20,13 @@ pub fn tests() -> Vec<Test> {
 
 /// What a launch has printed before the dump comes out after the restore, once.
 fn kernels_print_across_a_dump(context: &mut Context) -> Result<()> {
-    let baseline = calibration::baseline(&DEVICE_PRINTF)?;
+    calibration::until_long_enough(&Installation::from_device(), &DEVICE_PRINTF, 1, |baseline| {
+        print_across_dumps(&context.sandbox, baseline)
+    })
+}
+
+/// Nothing if a launch comes to its end before it can be caught.
+fn print_across_dumps(sandbox: &Sandbox, baseline: &Baseline) -> Result<Option<()>> {
     let expected = &baseline.outcome.stdout;
     for text in [
         "launch 0, at first: ",
@@ -37,12 +45,14 @@ fn kernels_print_across_a_dump(context: &mut Context) -> Result<()> {
     for launch in ["launched 0", "launched 1"] {
         let mut command = DEVICE_PRINTF.command(baseline.length);
         command.push("--progress".into());
-        let job = Job::start(&context.sandbox, &command)?;
+        let job = Job::start(sandbox, &command)?;
         job.wait_for_stderr(launch)?;
-        let dumped = job.dump_in_mid_kernel()?;
+        let Some(dumped) = job.try_dump_in_mid_kernel()? else {
+            return Ok(None);
+        };
         check(&DEVICE_PRINTF, &baseline.outcome, &dumped.restore()?.finish()?)?;
     }
-    Ok(())
+    Ok(Some(()))
 }
 
 /// The error is CUDA's; the message too, where memory can be read after it, as it cannot with NVIDIA's driver.
@@ -50,7 +60,7 @@ fn a_failed_assertion_is_told(context: &mut Context) -> Result<()> {
     let mut command = DEVICE_PRINTF.command(10);
     command.extend(["--fails", "70"].map(Into::into));
     let outcome = Job::start(&context.sandbox, &command)?.finish()?;
-    let is_cuda = hetckpt_e2e::installation::Installation::from_device().starts_with("cuda");
+    let is_cuda = Installation::from_device().starts_with("cuda");
     ensure!(
         outcome.code == 2,
         "the program did not see an error: {}",

@@ -3,7 +3,7 @@
 use hetckpt_state::summary::{Requirements, Summary};
 use serde_json::Value;
 
-use super::kernels;
+use super::kernels::{self, Lacking};
 use crate::commands::{devices, inspect};
 use crate::diagnostic::Failure;
 use crate::finding::Finding;
@@ -42,11 +42,16 @@ fn compare_with(snapshot: &Snapshot, wanted: &str, which: Kernels) -> Result<Vec
         let mut findings = vec![judge(&summaries, device)];
         let lacks = kernels::lacks(device);
         if !lacks.is_empty() {
-            let states = snapshot.device_states(summaries.iter().map(|summary| summary.pid))?;
-            findings.extend(kernels::stopped(&states, &lacks));
-            if which == Kernels::All {
-                findings.extend(kernels::others(&states, &lacks));
+            let mut lacking = Lacking::default();
+            // One after another: each may be large.
+            for summary in &summaries {
+                let state = snapshot.device_state(summary.pid)?;
+                lacking.look_at_stopped(&state, &lacks);
+                if which == Kernels::All {
+                    lacking.look_at_others(&state, &lacks);
+                }
             }
+            findings.extend(lacking.findings());
         }
         Ok(findings)
     })

@@ -26,7 +26,7 @@ const CHECK: &str = "device-kernels";
 const ENTRY: u32 = Kernel::ENTRY_POINT.0;
 
 /// What kernels lack, by their names.
-type Lacking = BTreeMap<String, String>;
+type Names = BTreeMap<String, String>;
 
 /// What an OpenCL device has not got of all that kernels may need, in the words of the device server.
 pub fn lacks(device: &Value) -> BTreeSet<&str> {
@@ -34,10 +34,18 @@ pub fn lacks(device: &Value) -> BTreeSet<&str> {
     lacks.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A problem if a kernel that is stopped cannot go on without what the device `lacks`.
-pub fn stopped(states: &[ProcessState], lacks: &BTreeSet<&str>) -> Option<Finding> {
-    let mut lacking = Lacking::new();
-    for state in states {
+/// What a device lacks for the kernels of the processes that were looked at.
+#[derive(Debug, Default)]
+pub struct Lacking {
+    /// Kernels that are stopped.
+    stopped: Names,
+    /// Kernels that the program may launch.
+    others: Names,
+}
+
+impl Lacking {
+    /// Looks at the kernels of a process that are stopped.
+    pub fn look_at_stopped(&mut self, state: &ProcessState, lacks: &BTreeSet<&str>) {
         for run in state
             .streams
             .iter()
@@ -53,55 +61,58 @@ pub fn stopped(states: &[ProcessState], lacks: &BTreeSet<&str>) -> Option<Findin
                 continue;
             };
             if let Some(what) = missing(&from_where_it_stands(kernel, run), true, lacks) {
-                lacking.insert(probed.name.clone(), what);
+                self.stopped.insert(probed.name.clone(), what);
             }
         }
     }
-    (!lacking.is_empty()).then(|| Finding {
-        code: Some("HK0504".to_owned()),
-        ..Finding::problem(
-            CHECK,
-            format!("kernels that are stopped cannot go on with it: {}", listed(&lacking)),
-            "name another device (--device); `hetckpt devices` tells what each lacks",
-        )
-    })
-}
 
-/// A remark if the program has other kernels that the device cannot run.
-pub fn others(states: &[ProcessState], lacks: &BTreeSet<&str>) -> Option<Finding> {
-    let mut lacking = Lacking::new();
-    for text in states
-        .iter()
-        .flat_map(|state| &state.modules)
-        .flat_map(|module| &module.ptx)
-    {
-        let Ok(module) = hetckpt_ptx::lower_module(text) else {
-            continue;
-        };
-        let addresses = addresses(&module);
-        for mut kernel in module.kernels {
-            let name = kernel.name.clone();
-            if hetckpt_ir::module::bind_globals(&mut kernel, &addresses).is_err() {
-                continue;
-            }
-            let Ok(probed) = hetckpt_probes::probe(&kernel, &Options::default()) else {
+    /// Looks at all kernels that a process may launch.
+    pub fn look_at_others(&mut self, state: &ProcessState, lacks: &BTreeSet<&str>) {
+        for text in state.modules.iter().flat_map(|module| &module.ptx) {
+            let Ok(module) = hetckpt_ptx::lower_module(text) else {
                 continue;
             };
-            if let Some(what) = missing(&Program::from_start(probed), false, lacks) {
-                lacking.insert(name, what);
+            let addresses = addresses(&module);
+            for mut kernel in module.kernels {
+                let name = kernel.name.clone();
+                if hetckpt_ir::module::bind_globals(&mut kernel, &addresses).is_err() {
+                    continue;
+                }
+                let Ok(probed) = hetckpt_probes::probe(&kernel, &Options::default()) else {
+                    continue;
+                };
+                if let Some(what) = missing(&Program::from_start(probed), false, lacks) {
+                    self.others.insert(name, what);
+                }
             }
         }
     }
-    (!lacking.is_empty()).then(|| {
-        Finding::warning(
-            CHECK,
-            format!(
-                "the device cannot run kernels that the program may launch: {}",
-                listed(&lacking)
-            ),
-            "their launches give error 218 (invalid PTX) there; name another device (--device) if they matter",
-        )
-    })
+
+    /// A problem for stopped kernels that cannot go on, a remark for others.
+    pub fn findings(self) -> impl Iterator<Item = Finding> {
+        let stopped = (!self.stopped.is_empty()).then(|| Finding {
+            code: Some("HK0504".to_owned()),
+            ..Finding::problem(
+                CHECK,
+                format!(
+                    "kernels that are stopped cannot go on with it: {}",
+                    listed(&self.stopped)
+                ),
+                "name another device (--device); `hetckpt devices` tells what each lacks",
+            )
+        });
+        let others = (!self.others.is_empty()).then(|| {
+            Finding::warning(
+                CHECK,
+                format!(
+                    "the device cannot run kernels that the program may launch: {}",
+                    listed(&self.others)
+                ),
+                "their launches give error 218 (invalid PTX) there; name another device (--device) if they matter",
+            )
+        });
+        stopped.into_iter().chain(others)
+    }
 }
 
 fn run_of(work: &Work) -> Option<&KernelRun> {
@@ -144,7 +155,7 @@ fn missing(program: &Program, block_list: bool, lacks: &BTreeSet<&str>) -> Optio
     }
 }
 
-fn listed(lacking: &Lacking) -> String {
+fn listed(lacking: &Names) -> String {
     finding::listed(lacking.iter().map(|(name, what)| format!("{name} ({what})")))
 }
 
