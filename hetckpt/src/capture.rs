@@ -279,6 +279,8 @@ fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
     if let Some(socket) = pages {
         arguments.extend(["--page-server", "--ps-socket", &socket.to_string()].map(OsString::from));
     }
+    // Its log tells what it calls itself, by which its network lock is undone (`tcp_lock`).
+    arguments.push("-v4".into());
     // For a device server that turns up only now.
     let limit =
         (request.pause_timeout > 0).then(|| ("HETCKPT_PAUSE_TIMEOUT", request.pause_timeout.to_string().into()));

@@ -53,7 +53,7 @@ impl Snapshot {
     pub fn descriptions(&self, scratch: &Path) -> Result<PathBuf, Failure> {
         match self {
             Self::Archive(archive) => {
-                let folder = new_folder(scratch, "descriptions")?;
+                let folder = new_folder(scratch, "images")?;
                 snapshot_files::unpack_descriptions(archive, &folder).map_err(archive_error::failure)?;
                 Ok(folder)
             }
@@ -73,20 +73,18 @@ impl Snapshot {
         unpacked_state(&packed)
     }
 
-    /// The folder of its images: its own, or one in `scratch`, into which they are unpacked.
-    pub fn images(&self, scratch: &Path) -> Result<PathBuf, Failure> {
+    /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave: then it holds all images.
+    pub fn complete(&self, descriptions: &Path) -> Result<(), Failure> {
         match self {
-            Self::Archive(archive) => {
-                let folder = new_folder(scratch, "images")?;
-                snapshot_files::unpack(archive, &folder).map_err(archive_error::failure)?;
-                Ok(folder)
-            }
-            Self::Images(folder, _) => Ok(folder.clone()),
+            Self::Archive(archive) => snapshot_files::unpack_rest(archive, descriptions)
+                .map(drop)
+                .map_err(archive_error::failure),
+            Self::Images(..) => Ok(()),
         }
     }
 
-    /// Makes the `changes` to the paths of files in the folder `images`, which [`Snapshot::images`] gave. If that is the snapshot's own it stays
-    /// as it was: then this gives another one in `scratch`, of links to it.
+    /// Makes the `changes` to the paths of files in the folder `images`, which [`Snapshot::complete`] has completed. If that is the
+    /// snapshot's own it stays as it was: then this gives another one in `scratch`, of links to it.
     pub fn changed(
         &self,
         images: PathBuf,
@@ -104,7 +102,7 @@ impl Snapshot {
             }
             Self::Images(..) => {
                 let changed = rewrite::files(&images, changes).map_err(bad)?;
-                let linked = new_folder(scratch, "images")?;
+                let linked = new_folder(scratch, "changed")?;
                 link_all_but(rewrite::FILES_IMAGE, &images, &linked)
                     .and_then(|()| fs::write(linked.join(rewrite::FILES_IMAGE), changed))
                     .map_err(|e| cannot_write(&linked, &e))?;

@@ -191,13 +191,29 @@ fn cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// The name in a folder of images of what is called `name` in an archive.
+fn image_name(name: &str) -> Option<&str> {
+    let prefixes = [CRIU_PREFIX, DEVICE_PREFIX, carried::PREFIX];
+    prefixes.into_iter().find_map(|prefix| name.strip_prefix(prefix))
+}
+
+/// The same, if it is one of CRIU's images but those of memory.
+fn description_name(name: &str) -> Option<&str> {
+    let name = name.strip_prefix(CRIU_PREFIX)?;
+    (!name.starts_with(MEMORY_IMAGE) && !name.contains('/')).then_some(name)
+}
+
 /// Unpacks CRIU's images but those of memory into `folder`, which is empty, if there is room for them. Each is checked against its hash.
 pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
-    fn place(name: &str) -> Option<&str> {
-        let name = name.strip_prefix(CRIU_PREFIX)?;
-        (!name.starts_with(MEMORY_IMAGE) && !name.contains('/')).then_some(name)
-    }
-    archive.extract_where(folder, place, &mut |_| ()).map(drop)
+    archive.extract_where(folder, description_name, &mut |_| ()).map(drop)
+}
+
+/// Unpacks what [`unpack_descriptions`] has left out into the same `folder`.
+pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
+    unpack_where(archive, folder, |name| match description_name(name) {
+        Some(_) => None,
+        None => image_name(name),
+    })
 }
 
 /// The state of process `pid` on its device, as it is packed in an archive.
@@ -210,13 +226,15 @@ pub fn packed_state(archive: &Archive, pid: u32) -> Result<Vec<u8>, ArchiveError
 
 /// Unpacks an archive into `folder`, which is empty, if there is room for all of it. Each member is checked against its hash.
 pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
-    fn place(name: &str) -> Option<&str> {
-        let prefixes = [CRIU_PREFIX, DEVICE_PREFIX, carried::PREFIX];
-        prefixes.into_iter().find_map(|prefix| name.strip_prefix(prefix))
-    }
-    let total = archive
-        .members()
-        .map(|(_, member)| member.raw_bytes)
-        .fold(0, u64::saturating_add);
+    unpack_where(archive, folder, image_name)
+}
+
+fn unpack_where(
+    archive: &Archive,
+    folder: &Path,
+    place: impl Fn(&str) -> Option<&str>,
+) -> Result<u64, ArchiveError> {
+    let wanted = archive.members().filter(|(_, member)| place(member.raw_name()).is_some());
+    let total = wanted.map(|(_, member)| member.raw_bytes).fold(0, u64::saturating_add);
     archive.extract_where(folder, place, &mut output::byte_progress("unpacking", total))
 }

@@ -13,7 +13,7 @@ mod room;
 mod terminal;
 mod user;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::verify;
@@ -65,6 +65,8 @@ pub struct Restorable {
     pub needs: Needs,
     /// What must be done about its files.
     pub plan: files::Plan,
+    /// The folder that [`Snapshot::descriptions`] gave.
+    pub descriptions: PathBuf,
 }
 
 /// Makes sure that nothing is known to stand against a restore. `scratch` takes what must be unpacked to tell.
@@ -82,7 +84,11 @@ pub fn require(
     findings.extend(device::compare(snapshot, device)?);
     match finding::refusal(&findings) {
         Some(failure) => Err(failure),
-        None => Ok(Restorable { needs, plan }),
+        None => Ok(Restorable {
+            needs,
+            plan,
+            descriptions: folder,
+        }),
     }
 }
 

@@ -52,7 +52,6 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
         .arg(call.work_folder)
         .arg("-o")
         .arg(&log)
-        .arg("-v4")
         .args(call.arguments);
     if !nix::unistd::geteuid().is_root() {
         command.arg("--unprivileged");

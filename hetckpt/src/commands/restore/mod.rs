@@ -142,7 +142,8 @@ struct Prepared {
 
 /// Unpacks the images, lays the files out that this machine lacks, and leads the images to them.
 fn prepare(snapshot: &Snapshot, restorable: &Restorable, scratch: &Path) -> Result<Prepared, Failure> {
-    let images = snapshot.images(scratch)?;
+    let images = restorable.descriptions.clone();
+    snapshot.complete(&images)?;
     let mut changes = restorable.plan.changes.clone();
     let layout = match restorable.plan.lacking.as_slice() {
         [] => None,
