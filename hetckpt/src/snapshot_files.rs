@@ -229,12 +229,10 @@ pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
     unpack_where(archive, folder, image_name)
 }
 
-fn unpack_where(
-    archive: &Archive,
-    folder: &Path,
-    place: impl Fn(&str) -> Option<&str>,
-) -> Result<u64, ArchiveError> {
-    let wanted = archive.members().filter(|(_, member)| place(member.raw_name()).is_some());
+fn unpack_where(archive: &Archive, folder: &Path, place: impl Fn(&str) -> Option<&str>) -> Result<u64, ArchiveError> {
+    let wanted = archive
+        .members()
+        .filter(|(_, member)| place(member.raw_name()).is_some());
     let total = wanted.map(|(_, member)| member.raw_bytes).fold(0, u64::saturating_add);
     archive.extract_where(folder, place, &mut output::byte_progress("unpacking", total))
 }
