@@ -14,6 +14,7 @@ use hetckpt_state::names::state_file;
 use hetckpt_state::process::ProcessState;
 
 use crate::criu::device_streams::Sizes;
+use crate::criu::needs::{self, Needs};
 use crate::criu::rewrite::{self, Change};
 use crate::diagnostic::Failure;
 use crate::snapshot_files::{self, Origin};
@@ -49,7 +50,7 @@ impl Snapshot {
         }
     }
 
-    /// A folder with CRIU's images but those of memory: its own, or one in `scratch`, into which they are unpacked.
+    /// A folder with CRIU's images that describe the program: its own, or one in `scratch`, into which they are unpacked.
     pub fn descriptions(&self, scratch: &Path) -> Result<PathBuf, Failure> {
         match self {
             Self::Archive(archive) => {
@@ -59,6 +60,16 @@ impl Snapshot {
             }
             Self::Images(folder, _) => Ok(folder.clone()),
         }
+    }
+
+    /// What a restore of it needs of the machine; `descriptions` is the folder that [`Snapshot::descriptions`] gave.
+    pub fn needs(&self, descriptions: &Path) -> Result<Needs, Failure> {
+        needs::read(descriptions).map_err(|why| match self {
+            Self::Archive(archive) => {
+                Failure::new("HK0705", format!("{} holds no complete dump", archive.path().display())).note(why)
+            }
+            Self::Images(folder, _) => no_dump(folder, why),
+        })
     }
 
     /// What the process `pid` had on its device, but the memory's content.

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{Clocks, DescriptionText, Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::manifest::{Clocks, DescriptionText, Encoding, FORMAT, FORMAT_VERSION, Manifest, MemberEntry};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::writer::Source;
 use hetckpt_state::names::state_file;
@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::carried;
 use crate::criu::device_streams::Sizes;
+use crate::criu::images::MAX_IMAGE_BYTES;
 use crate::output;
 
 /// Prefix of CRIU's images in the archive.
@@ -191,28 +192,32 @@ fn cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The name in a folder of images of what is called `name` in an archive.
-fn image_name(name: &str) -> Option<&str> {
+/// The name of an archive's member in a folder of images.
+fn image_name(member: &MemberEntry) -> Option<&str> {
     let prefixes = [CRIU_PREFIX, DEVICE_PREFIX, carried::PREFIX];
-    prefixes.into_iter().find_map(|prefix| name.strip_prefix(prefix))
+    prefixes
+        .into_iter()
+        .find_map(|prefix| member.raw_name().strip_prefix(prefix))
 }
 
-/// The same, if it is one of CRIU's images but those of memory.
-fn description_name(name: &str) -> Option<&str> {
-    let name = name.strip_prefix(CRIU_PREFIX)?;
-    (!name.starts_with(MEMORY_IMAGE) && !name.contains('/')).then_some(name)
+/// The same, if it is an image of CRIU's that may be read to see what a restore needs.
+fn description_name(member: &MemberEntry) -> Option<&str> {
+    let name = member.raw_name().strip_prefix(CRIU_PREFIX)?;
+    let is_read = !name.starts_with(MEMORY_IMAGE) && !name.contains('/') && member.raw_bytes <= MAX_IMAGE_BYTES;
+    is_read.then_some(name)
 }
 
-/// Unpacks CRIU's images but those of memory into `folder`, which is empty, if there is room for them. Each is checked against its hash.
+/// Unpacks the images of CRIU's that describe the program into `folder`, which is empty, if there is room for them. Each is checked
+/// against its hash.
 pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
     archive.extract_where(folder, description_name, &mut |_| ()).map(drop)
 }
 
 /// Unpacks what [`unpack_descriptions`] has left out into the same `folder`.
 pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
-    unpack_where(archive, folder, |name| match description_name(name) {
+    unpack_where(archive, folder, |member| match description_name(member) {
         Some(_) => None,
-        None => image_name(name),
+        None => image_name(member),
     })
 }
 
@@ -229,10 +234,12 @@ pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
     unpack_where(archive, folder, image_name)
 }
 
-fn unpack_where(archive: &Archive, folder: &Path, place: impl Fn(&str) -> Option<&str>) -> Result<u64, ArchiveError> {
-    let wanted = archive
-        .members()
-        .filter(|(_, member)| place(member.raw_name()).is_some());
+fn unpack_where(
+    archive: &Archive,
+    folder: &Path,
+    place: impl Fn(&MemberEntry) -> Option<&str>,
+) -> Result<u64, ArchiveError> {
+    let wanted = archive.members().filter(|(_, member)| place(member).is_some());
     let total = wanted.map(|(_, member)| member.raw_bytes).fold(0, u64::saturating_add);
     archive.extract_where(folder, place, &mut output::byte_progress("unpacking", total))
 }

@@ -25,7 +25,7 @@ use crate::diagnostic::Failure;
 use crate::doctor;
 use crate::finding::{self, Finding};
 use crate::migration::message::Offer;
-use crate::snapshot::{self, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::{archive_error, snapshot_files};
 
 /// Looks at everything. A check that fails keeps none of the others from being made; only a snapshot that cannot be read does.
@@ -33,7 +33,7 @@ pub fn examine(snapshot: &Snapshot, options: &Check) -> Result<Vec<Finding>, Fai
     let scratch = snapshot_files::private_folder(&std::env::temp_dir(), "hetckpt-check-")
         .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
     let folder = snapshot.descriptions(scratch.path())?;
-    let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
+    let needs = snapshot.needs(&folder)?;
     let criu = Criu::find().ok();
     let mut findings = vec![intact(snapshot)];
     findings.extend(doctor::to_restore());
@@ -79,7 +79,7 @@ pub fn require(
     scratch: &Path,
 ) -> Result<Restorable, Failure> {
     let folder = snapshot.descriptions(scratch)?;
-    let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
+    let needs = snapshot.needs(&folder)?;
     let (plan, mut findings) = of_this_machine(snapshot, &needs, allowed);
     findings.extend(device::compare(snapshot, device)?);
     match finding::refusal(&findings) {
@@ -130,7 +130,7 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let scratch = snapshot_files::private_folder(&std::env::temp_dir(), "hetckpt-check-")
         .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
     let folder = snapshot.descriptions(scratch.path())?;
-    let needs = needs::read(&folder).map_err(|why| snapshot::no_dump(&folder, why))?;
+    let needs = snapshot.needs(&folder)?;
     let mut findings = doctor::to_restore();
     findings.extend(of_this_machine(snapshot, &needs, &wanted.allowed).1);
     let ids_are_free = wanted.ids_come_free || wanted.allowed.adaptation.namespaces.is_wanted();

@@ -18,7 +18,7 @@ use crate::criu::image_messages::{
 };
 
 /// Largest image that is read: descriptions of processes and files, never their memory.
-const MAX_IMAGE_BYTES: u64 = 64 << 20;
+pub const MAX_IMAGE_BYTES: u64 = 64 << 20;
 /// Most memory for an image and its decoded messages together, as [`Messages::cost`] reckons.
 const MAX_MEMORY_BYTES: usize = 224 << 20;
 /// Bytes of a magic number, and of a message's length.

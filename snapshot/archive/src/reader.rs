@@ -272,10 +272,10 @@ impl Archive {
     /// # Errors
     /// As [`Archive::extract_where`].
     pub fn extract_all(&self, prefix: &str, folder: &Path) -> Result<u64, ArchiveError> {
-        self.extract_where(folder, |name| name.strip_prefix(prefix), &mut |_| ())
+        self.extract_where(folder, |member| member.raw_name().strip_prefix(prefix), &mut |_| ())
     }
 
-    /// Writes the members for which `place` gives a name, of their own without `.zst`, under that name into `folder` (mode 0600).
+    /// Writes the members for which `place` gives a name, each under that name, into `folder` (mode 0600).
     /// `progress` is told, now and then, how many raw bytes have been written. Returns their number.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl Archive {
     pub fn extract_where(
         &self,
         folder: &Path,
-        place: impl Fn(&str) -> Option<&str>,
+        place: impl Fn(&MemberEntry) -> Option<&str>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64, ArchiveError> {
         let io_error = |action, path: &Path, source| ArchiveError::Io {
@@ -294,7 +294,7 @@ impl Archive {
         };
         let wanted: Vec<_> = self
             .members()
-            .filter_map(|(offset, member)| Some((offset, member, place(member.raw_name())?)))
+            .filter_map(|(offset, member)| Some((offset, member, place(member)?)))
             .collect();
         let mut names = BTreeSet::new();
         if let Some((_, member, _)) = wanted

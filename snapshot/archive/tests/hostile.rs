@@ -263,7 +263,11 @@ fn room_is_looked_at_before_anything_is_unpacked() {
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
     // What there is room for is taken out.
     archive
-        .extract_where(&out, |name| (name == "criu/a.img").then_some("a"), &mut |_| ())
+        .extract_where(
+            &out,
+            |member| (member.raw_name() == "criu/a.img").then_some("a"),
+            &mut |_| (),
+        )
         .unwrap();
     assert_eq!(fs::read(out.join("a")).unwrap(), b"x");
 }
