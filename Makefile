@@ -30,7 +30,8 @@ CRIU_PLUGIN_DIR ?= $(shell criu=$$(command -v criu) && echo "$${criu%/*/*}/lib/c
 STAGE := e2e/stage.sh
 # Runs its first argument beside the others.
 BESIDE := e2e/beside.sh
-# The end-to-end tests of `test-fast`.
+# The end-to-end tests of `test-fast`, and the programs that they run.
+FAST_PROGRAMS := spin scan paced cl_matmul
 FAST_TESTS ?= catches_a_kernel_with_unfinished preempt_scan opencl_program_is_restored_on_an_opencl_device/cl_matmul restores_detached
 # Random preemptions of each program in `make soak`.
 PREEMPTIONS ?= 50
@@ -79,7 +80,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build staged built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc scripts unit e2e-test user-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc scripts unit e2e-test user-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -99,6 +100,12 @@ staged: setup
 built: setup
 	$(CARGO) build --profile $(PROFILE) --workspace --lib --bins --tests --locked
 	$(CARGO) build --profile $(PROFILE) --workspace --test e2e --locked
+	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
+
+# What `test-fast` needs of that.
+fast-built: setup
+	$(CARGO) build --profile $(PROFILE) --workspace --lib --bins --locked
+	$(CARGO) test --profile $(PROFILE) --workspace --lib --bins --test e2e --locked --no-run
 	@$(MAKE) --no-print-directory stage PROFILE=$(PROFILE)
 
 # Copies only what changed, so that a running server keeps its file.
@@ -152,10 +159,11 @@ test: ## the whole check, as CI runs it; it must leave the tree as it was
 
 test-fast: ## formatting, lints, unit tests, one dump and restore on each kind of device
 	@$(STAGE) formatting $(MAKE) fmt-check scripts
-	@$(STAGE) building $(MAKE) -j2 built program-files
-	@$(STAGE) lints $(MAKE) clippy
-	@$(STAGE) 'unit tests' $(MAKE) unit
-	@$(STAGE) 'a dump and restore on each kind of device' $(MAKE) e2e-test TESTS='$(FAST_TESTS)'
+	@$(STAGE) building $(MAKE) -j2 fast-built $(FAST_PROGRAMS:%=$(HETCKPT_PROGRAMS)/%)
+	@$(STAGE) lints $(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@$(STAGE) 'unit tests' $(CARGO) test --workspace --lib --bins --locked --no-fail-fast
+	@$(STAGE) 'a dump and restore on each kind of device' \
+		$(CARGO) test --workspace --test e2e --locked -- $(FAST_TESTS)
 
 check: fmt-check scripts lints ## formatting, lints, documentation, shell scripts
 
