@@ -9,7 +9,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::host;
 
-/// The list among the images: a line for each, `ID FLAGS COUNT` (`hetckpt/src/criu/eventfds.rs`).
+/// The list among the images: a line for each, `ID FLAGS COUNT` (`hetckpt/criu/src/eventfds.rs`).
 const LIST: &str = "hetgpu-eventfds";
 
 /// An eventfd as it was.

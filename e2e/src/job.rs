@@ -193,16 +193,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// As [`Job::dump`], once a kernel is in flight, which must be caught in the middle of its work.
-    ///
-    /// # Errors
-    /// If it is not.
-    pub fn dump_in_mid_kernel(self) -> Result<Dumped<'a>> {
-        self.try_dump_in_mid_kernel()?
-            .context("the program was not caught in a kernel")
-    }
-
-    /// As [`Job::dump_in_mid_kernel`]; gives nothing if the program has come to its end before, or was between two kernels.
+    /// As [`Job::dump`], once a kernel is in flight, which must be caught in the middle of its work; gives nothing if the program has come to
+    /// its end before, or was between two kernels.
     ///
     /// # Errors
     /// If the dump fails although the program did not end by itself, or a kernel in flight was not caught part-way.

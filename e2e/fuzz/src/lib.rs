@@ -13,14 +13,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hetckpt::parsers::{self, Channel, Frame, MAX_DATA_BYTES, Message, Transport};
 use hetckpt_archive::chunk::read_memory;
 use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest, MemberEntry};
 use hetckpt_archive::member::{tar_header, tar_padding};
 use hetckpt_archive::packed_state;
 use hetckpt_archive::reader::Archive;
+use hetckpt_criu::parsers;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::text::{parse, print};
+use hetckpt_move::check::build_id;
+use hetckpt_move::migration::channel::{Channel, Frame, Transport};
+use hetckpt_move::migration::message::{MAX_DATA_BYTES, Message};
 use hetckpt_ring::command::Envelope;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::ModuleDescription;
@@ -342,7 +345,7 @@ pub fn page_protocol(data: &[u8]) {
 pub fn build_id(data: &[u8]) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(data).unwrap();
-    parsers::build_id(file.path());
+    let _ = build_id::read(file.path());
 }
 
 fn message_of(frame: Frame<'_>) -> Option<Message> {

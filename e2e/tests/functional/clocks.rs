@@ -1,9 +1,9 @@
 //! Kernels that look at clocks, on each kind of device and from one to the other.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::{Installation, Requirement};
-use hetckpt_e2e::job::Job;
+use hetckpt_e2e::job::{Dumped, Job};
 use hetckpt_e2e::program::CLOCKS;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -35,31 +35,45 @@ pub fn tests() -> Vec<Test> {
 fn dump_and_restore(context: &Context, from: &str, to: &str) -> Result<()> {
     let expected = calibration::uninterrupted(&CLOCKS, CLOCKS.shortest)?.outcome;
     for launch in ["launched 0", "launched 1"] {
-        let mut command = CLOCKS.command(WAIT);
-        command.push("--progress".into());
-        let job = Job::start_with(&context.sandbox, &command, from, |_| ())?;
-        job.wait_for_stderr(launch)?;
-        let outcome = job.dump_in_mid_kernel()?.restore_on(to)?.finish()?;
+        let dumped = caught_in_mid_kernel(|wait| {
+            let mut command = CLOCKS.command(wait);
+            command.push("--progress".into());
+            let job = Job::start_with(&context.sandbox, &command, from, |_| ())?;
+            job.wait_for_stderr(launch)?;
+            Ok(job)
+        })?;
+        let outcome = dumped.restore_on(to)?.finish()?;
         super::preempt::check(&CLOCKS, &expected, &outcome)?;
     }
     Ok(())
+}
+
+/// Dumps the program that `start` starts with kernels that wait for so many milliseconds, which is longer each time that they are over before
+/// the dump.
+fn caught_in_mid_kernel<'a>(start: impl Fn(u64) -> Result<Job<'a>>) -> Result<Dumped<'a>> {
+    for doublings in 0..4 {
+        if let Some(dumped) = start(WAIT << doublings)?.try_dump_in_mid_kernel()? {
+            return Ok(dumped);
+        }
+    }
+    bail!("no kernel was caught in {} ms", WAIT << 3)
 }
 
 /// As with rusticl, the driver keeps who asks how a launch fares waiting until that has ended. Kernels see the host's writes all the same.
 fn status_is_told_late(sandbox: &Sandbox) -> Result<()> {
     let expected = calibration::uninterrupted(&CLOCKS, CLOCKS.shortest)?.outcome;
     let driver = compile_faulty_opencl(sandbox)?;
-    let start = || {
-        Job::start_with(sandbox, &CLOCKS.command(WAIT), "opencl", |command| {
+    let start = |wait| {
+        Job::start_with(sandbox, &CLOCKS.command(wait), "opencl", |command| {
             command
                 .env("OPENCL_DYLIB_PATH", &driver)
                 .env("OPENCL_FAULT", "status_waits")
                 .env("HETCKPT_LOG", "hetckpt_devices=info");
         })
     };
-    let whole = start()?.finish()?;
+    let whole = start(WAIT)?.finish()?;
     super::preempt::check(&CLOCKS, &expected, &whole)?;
-    let moved = start()?.dump_in_mid_kernel()?.restore_on("cpu")?.finish()?;
+    let moved = caught_in_mid_kernel(start)?.restore_on("cpu")?.finish()?;
     super::preempt::check(&CLOCKS, &expected, &moved)?;
     let logs = sandbox.logs();
     ensure!(!logs.contains("bounded length"), "its launches are cut: {logs}");

@@ -44,6 +44,10 @@ fn twice_at_once(context: &mut Context) -> Result<()> {
         ensure!(started.elapsed() < PATIENCE, "no kernel comes to run");
         std::thread::sleep(Duration::from_millis(10));
     };
+    while !pid_file.exists() {
+        ensure!(started.elapsed() < PATIENCE, "`run` does not tell the process id");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let pid: i32 = std::fs::read_to_string(&pid_file)?.trim().parse()?;
     ensure!(row["pid"] == pid, "`run` says {pid}, `ps` says {row}");
     let inner = std::fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -18,6 +18,7 @@ pub mod consumer;
 pub mod server_side;
 pub mod pinned_table;
 pub mod message;
+pub mod question;
 pub mod control_socket;
 pub mod runtime_dir;
 pub mod server_start;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hetckpt_archive::packed_state::PackedStateError;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::error::RingError;
 
@@ -70,6 +71,12 @@ pub enum ServerError {
     /// The files of the state are damaged or contradict each other.
     #[error("the state of the process is damaged: {0}")]
     Damaged(String),
+    /// A text is not PTX (input).
+    #[error("it is not PTX that can be read")]
+    NotPtx(#[source] hetckpt_ptx::Error),
+    /// The state of a process that a question is about cannot be read (input).
+    #[error("{0}")]
+    State(#[from] PackedStateError),
     /// The files are of another version.
     #[error("the state has format version {found}, this program reads version {known}")]
     Version {
@@ -122,7 +129,9 @@ impl ServerError {
             Self::WrongMoment(_) | Self::InUse { .. } | Self::NotOfRoot { .. } | Self::NotItsUser { .. } => "HK0603",
             Self::OpaqueVariables { .. } => "HK0605",
             Self::Overtaken { .. } => "HK0604",
-            Self::Damaged(_) => "HK0702",
+            Self::NotPtx(_) => "HK0805",
+            Self::State(PackedStateError::Memory { .. }) => "HK0704",
+            Self::Damaged(_) | Self::State(_) => "HK0702",
             Self::Version { .. } => "HK0703",
             Self::Rebuild { .. } => "HK0607",
         }

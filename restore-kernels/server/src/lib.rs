@@ -35,4 +35,8 @@ pub mod run_as;
 pub mod capture;
 pub mod restore;
 pub mod process;
+pub mod usual_addresses;
+pub mod translate;
+pub mod lacking;
+pub mod answer;
 pub mod start;

@@ -3,6 +3,8 @@
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
+use hetckpt_ring::question::{LACKING, LACKING_STOPPED, Stage, TRANSLATE};
+
 use crate::choose_device::Wish;
 use crate::error::ServerError;
 
@@ -22,8 +24,15 @@ pub enum Task {
     },
     /// Say the version.
     Version,
-    /// Compile hetIR on standard input to LLVM IR on standard output.
-    EmitLlvm,
+    /// Translate the PTX on standard input.
+    Translate(Stage),
+    /// Tell what the kernels of the process state on standard input lack on a device that has not got these features.
+    Lacking {
+        /// Their names.
+        features: Vec<String>,
+        /// Not only those that are stopped.
+        others: bool,
+    },
 }
 
 /// The command line as settings.
@@ -45,7 +54,8 @@ pub struct Options {
 pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--device DEVICE]
        hetckpt-server --restore DIR --pid PID --restorer PID [--device DEVICE]
        hetckpt-server --list-devices|--try-devices [--json]
-       hetckpt-server --emit-llvm
+       hetckpt-server --translate ir|probed|ptx|llvm|opencl|spirv
+       hetckpt-server --lacking|--lacking-stopped FEATURE,...
        hetckpt-server --version";
 
 impl Options {
@@ -85,7 +95,17 @@ impl Options {
                 "--list-devices" => options.task = Task::ListDevices { tries: false },
                 "--try-devices" => options.task = Task::ListDevices { tries: true },
                 "--version" => options.task = Task::Version,
-                "--emit-llvm" => options.task = Task::EmitLlvm,
+                TRANSLATE => {
+                    let text = value()?;
+                    let stage = text.parse::<Stage>().map_err(|e| usage(format!("`{text}`: {e}")))?;
+                    options.task = Task::Translate(stage);
+                }
+                LACKING | LACKING_STOPPED => {
+                    options.task = Task::Lacking {
+                        features: value()?.split(',').map(str::to_owned).collect(),
+                        others: arg == LACKING,
+                    }
+                }
                 "--json" => {}
                 _ => return Err(usage(format!("unknown argument `{arg}`"))),
             }

@@ -15,7 +15,8 @@ use hetckpt_ring::message::RESERVED;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
 use hetckpt_ring::silence::{Silence, WaitError};
 
-use crate::choose_device::{choose, summaries};
+use crate::answer;
+use crate::choose_device::choose;
 use crate::control::{Control, SocketFile};
 use crate::error::ServerError;
 use crate::options::{Options, Task};
@@ -37,10 +38,11 @@ const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 /// [`ServerError`].
 pub fn run(options: &Options) -> Result<(), ServerError> {
     match &options.task {
-        Task::ListDevices { tries } => list_devices(*tries),
-        Task::EmitLlvm => emit_llvm(),
+        Task::ListDevices { tries } => answer::devices(*tries),
+        Task::Translate(stage) => answer::translation(*stage),
+        Task::Lacking { features, others } => answer::lacking_features(features, *others),
         Task::Version => {
-            say_version();
+            answer::version();
             Ok(())
         }
         Task::Restore(dir) => start_daemon(dir, options),
@@ -295,27 +297,4 @@ fn reserve(pid: u32) -> Result<File, ServerError> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-#[allow(clippy::print_stdout, reason = "the list is this task's result")]
-fn list_devices(tries: bool) -> Result<(), ServerError> {
-    let json = serde_json::to_string_pretty(&summaries(tries)).map_err(|e| ServerError::Damaged(e.to_string()))?;
-    println!("{json}");
-    Ok(())
-}
-
-#[allow(clippy::print_stdout, reason = "the version is this task's result")]
-fn say_version() {
-    println!("{}", env!("CARGO_PKG_VERSION"));
-}
-
-fn emit_llvm() -> Result<(), ServerError> {
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .map_err(|source| ServerError::Os { call: "read", source })?;
-    let llvm = hetckpt_devices::cpu::llvm_ir(&text)?;
-    std::io::stdout()
-        .write_all(llvm.as_bytes())
-        .map_err(|source| ServerError::Os { call: "write", source })
 }

@@ -1,0 +1,626 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use hetckpt_move::adaptation::{Adaptation, Outside};
+use hetckpt_move::carried::choice::Bundle;
+use hetckpt_move::carried::keeper::Keep;
+use hetckpt_move::migration::handover::Address;
+use hetckpt_move::migration::serve_options::Serve;
+use hetckpt_move::migration::source;
+use hetckpt_move::migration::tls::Files;
+use hetckpt_move::{dump, restore};
+use hetckpt_report::number;
+use hetckpt_ring::question;
+use hetckpt_supervise::hidden_verbs;
+use hetckpt_supervise::namespaces::Choice;
+use hetckpt_supervise::namespaces::init::Init;
+use hetckpt_supervise::stopped_tree::Guard;
+
+/// Checkpoint and restore GPU programs, in the middle of their kernels.
+///
+/// hetckpt runs unmodified CUDA and OpenCL programs on an NVIDIA GPU, an OpenCL device or the CPU, stops them at any moment,
+/// stores process and device state in one archive, and resumes them on whatever device is there.
+#[derive(Debug, Parser)]
+#[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run`, `restore` and `criu` \
+    pass on the program's own status and use 125 for failures of their own, `run` 126 for \
+    a program that cannot be started and 127 for one that is not there.\n\nEnvironment:\n  \
+    HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda,\n                         cuda:N, opencl, opencl:PLATFORM[:DEVICE])\n  \
+    HETCKPT_CRIU           the criu program (default: the one installed with hetckpt, else on PATH,\n                         \
+    else in /usr/local/sbin, /usr/sbin, /sbin or /opt/criu/bin)\n  \
+    HETCKPT_CACHE_DIR      where translated kernels are kept; `off` keeps none\n  \
+    HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs, `*app-PID.log`\n                         \
+    (default: root /run/hetckpt, others $XDG_RUNTIME_DIR/hetckpt, in a\n                         \
+    session /run/user/UID/hetckpt, else /tmp/hetckpt-UID, or where that is\n                         \
+    another user's ~/.hetckpt-run)\n  \
+    HETCKPT_TLS_CERT, HETCKPT_TLS_KEY, HETCKPT_TLS_CA\n                         \
+    files for `migrate` and `serve`, where no --cert, --key, --ca is given\n  \
+    HETCKPT_CLANG, HETCKPT_LIBCLC\n                         \
+    the clang with which OpenCL programs are built (default: the one on PATH),\n                         \
+    and its libclc, a file\n  \
+    HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \
+    at warn and more the program's stderr tells, once each, which CUDA functions,\n                         \
+    modules and kernels it asked for and did not get\n  \
+    HETCKPT_PAUSE_TIMEOUT  seconds that kernels have to stop where a request sets no limit, as in\n                         \
+    a plain `criu dump` (default: 5)\n  \
+    HETCKPT_SILENCE_LIMIT  seconds for which a device server may do nothing while its state is written or\n                         \
+    taken over, before the dump or the restore fails (default: 60)"
+)]
+pub struct Cli {
+    /// Say more (on stderr).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program so that it can be dumped.
+    ///
+    /// The program runs in a session of its own, with CUDA answered by hetckpt instead of a driver. Its exit status is
+    /// passed on, and so are the signals INT, TERM, HUP, USR1, USR2, QUIT and WINCH. Where stdout or stderr is a
+    /// terminal, the program gets a pipe that is copied to it, because a process that holds a terminal cannot be moved;
+    /// where stdin is one, the program gets /dev/null.
+    ///
+    /// CRIU needs root, or namespaces in which the user has the like of it. So, unless the user is root, the program runs in
+    /// namespaces of its own (--namespaces): it has other process ids there than here, where all verbs take those of here; stdout and
+    /// stderr are copied also where they are files, and files beyond stderr are not handed on; its processes are ended
+    /// with it. Where user namespaces are not allowed, it runs without them, and this is said.
+    Run(Run),
+    /// List programs that can be dumped.
+    ///
+    /// Those are the user's own that have made a CUDA call. Root is shown those of other users too, unless HETCKPT_RUNTIME_DIR names a folder: then only
+    /// those whose device servers have their sockets there.
+    Ps(Ps),
+    /// Stop a program, wherever its kernels are, and store it in an archive.
+    ///
+    /// Kernels in flight stop at their next probe, well within a millisecond or so. The program stays stopped until the
+    /// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program
+    /// runs on as if nothing had happened.
+    ///
+    /// The archive also carries the program's file and the libraries it has loaded (--bundle), so that it can go on where they are
+    /// missing or others. Other files, open or not yet opened, are not carried.
+    Dump(Dump),
+    /// Resume a program from an archive, or from a folder of images.
+    ///
+    /// A folder is one that `criu dump` with the plugin, or `unpack`, has left; it is read where it is and stays as it was.
+    ///
+    /// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote
+    /// to a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed
+    /// on. A pipe that the program had as stdin becomes restore's stdin, or /dev/null where that is a terminal.
+    ///
+    /// What `check` finds missing of what the snapshot needs is found before anything is started, and refused. Where files that the archive carries are
+    /// missing here, or have another content, they are laid out in a folder of their own in TMPDIR, and the program goes on with them; nothing that is
+    /// here is replaced. The folder is removed when the program has ended. The program stays in restore's cgroups.
+    Restore(Restore),
+    /// Move a program to another node: dump here, restore there.
+    ///
+    /// The target runs `hetckpt serve`. It is asked first, while the program still runs, about process ids, the device and its free
+    /// memory, room, CRIU, the working folder; not about features of the device that kernels need. Then the program is
+    /// stopped and sent, encrypted, without an archive in between: its memory and its devices' as it is dumped, past the disk;
+    /// CRIU's other images and the files that are sent with it by way of --scratch. The target flushes and verifies what it has got, looks at all that
+    /// `check` does, and says so; only then the program is ended here, and only after that it is started there.
+    ///
+    /// Whatever fails before the target has said so, the program runs on here as if nothing had happened. From then on it is the
+    /// target's: this command, and a guardian should it be killed, tell the target until it has heard. A target that cannot restore it
+    /// keeps the archive, and the message says where. Never do both run it, never does neither have it.
+    ///
+    /// What the program prints to pipes goes to files in the target's folder from then on; `hetckpt run`, which started it here, ends
+    /// with status 137, as after a dump.
+    Migrate(Migrate),
+    /// Take programs that other nodes move here (`hetckpt migrate`).
+    ///
+    /// Listens on the address that --listen names, and nowhere else. Whoever connects must show a certificate that the authority in --ca
+    /// has signed; it can then start programs here with the rights of `serve`, so use an authority that signs for nothing else.
+    ///
+    /// Programs are received, restored and looked after several at a time. Each has files in --folder, by a number: ID.json tells how
+    /// far it is (prepared, released, starting, running, ended, failed); ID.hetsnap is its archive, removed once the program
+    /// runs unless --keep is given, and kept if the restore fails; ID.stdout and ID.stderr take what it prints where it had pipes.
+    /// A remark on stderr tells of each step, and of its end with its exit status.
+    ///
+    /// It may be ended or killed at any time. Programs that run, run on; what is being received runs on at its source; started
+    /// anew with the same folder it goes on with the rest. (Under systemd: KillMode=process.)
+    Serve(Serve),
+    /// Pack the images of a plain `criu dump` into an archive.
+    ///
+    /// IMAGE_DIR is the folder that `criu dump -D IMAGE_DIR --libdir …/lib/criu` has filled: CRIU's images and what the
+    /// plugin put beside them. The archive is the one that `dump` would have written: `restore`, `inspect` and `unpack`
+    /// take it. It is flushed to disk and verified before it gets its name; the folder stays as it was.
+    ///
+    /// A folder without a whole dump is refused, and so are links and folders inside it: no other file is read. CRIU's
+    /// logs (*.log) and statistics (stats-*) are left out. Images that rest on an earlier dump (`--prev-images-dir`)
+    /// cannot be packed.
+    Pack(Pack),
+    /// Unpack an archive into a folder that plain `criu restore` takes.
+    ///
+    /// The folder gets CRIU's images and the plugin's files: `criu restore -D IMAGE_DIR --libdir …/lib/criu` continues the
+    /// program, and `pack` makes an archive of it again. Every file is checked against its hash. IMAGE_DIR must be new or
+    /// empty; it is given mode 0700 and its files 0600, because they hold the program's memory. If the archive is
+    /// damaged or the disk full, nothing is left in it.
+    Unpack(Unpack),
+    /// Run CRIU itself, which takes `--plugin hetgpu` then.
+    ///
+    /// All arguments after the first `--` are CRIU's, as in `hetckpt criu -- dump --tree PID -D images --plugin hetgpu`. CRIU has
+    /// no option `--plugin`, so `--plugin hetgpu` (or `--plugin=hetgpu`) is taken out, and `--libdir` with the folder of
+    /// hetckpt's plugin put in its place. A `--libdir` (`-L`) that is given stays; the plugin must lie there. Nothing else
+    /// is changed, and without `--plugin` nothing at all. The plugin takes its settings from the
+    /// environment: HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT, HETCKPT_SILENCE_LIMIT.
+    ///
+    /// hetckpt becomes CRIU: exit status, output and signals are CRIU's. CRIU is the one that the other verbs use
+    /// (HETCKPT_CRIU, else PATH). Status 125 is a failure of hetckpt's own, before CRIU.
+    ///
+    /// The script `criu` that comes with hetckpt does the same: with it before CRIU on PATH, `criu dump --plugin hetgpu …`
+    /// works as it stands. It does not take itself for CRIU.
+    #[command(override_usage = "hetckpt criu -- [ARGUMENTS OF CRIU]...")]
+    Criu(CriuOptions),
+    /// Stop a program's kernels for a while, and say how quickly they stopped.
+    ///
+    /// The device is free of the program's kernels from the moment they have stopped until they are let go; the
+    /// program's own threads run on until they wait for the device.
+    Pause(Pause),
+    /// Show what an archive holds.
+    Inspect(Inspect),
+    /// List the devices of this machine.
+    Devices(Devices),
+    /// Say whether this machine can dump and restore, and what to do if not.
+    ///
+    /// Looks at CRIU and its version; at what `criu check` says of Linux; at privileges and ptrace; at the parts of the
+    /// installation; at the devices that the device server finds; at the runtime directory, where programs and device servers
+    /// meet; at the room for archives (in the current folder) and for what restores unpack (in TMPDIR); at the processor, which a
+    /// program that is restored elsewhere must find there too. Run it as root, in the environment in which programs run.
+    ///
+    /// Prints a line for each: `ok`, `warning` (some programs, or some devices, are affected) or `problem`, then what was
+    /// found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status is 1 if there
+    /// is a problem, else 0. A check does not keep the others from being made.
+    Doctor(Doctor),
+    /// Say whether this machine can restore a snapshot, and what is missing.
+    ///
+    /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and its version;
+    /// at the parts of the installation; at the device: whether it is of a kind on which the kernels can go on, has the memory, takes blocks as
+    /// large as theirs, and, of an OpenCL device, has the features that they need (double precision, for example); at the
+    /// processor, which must have all that the program may have found where it started (needs a snapshot that `hetckpt
+    /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at terminals and their numbers; at the files that the program had open or mapped:
+    /// those that the archive carries may be missing or others, the rest must be there with the same size, mode and build id;
+    /// at its working folder; at the room for what a restore unpacks.
+    ///
+    /// Prints a line for each, as `doctor` does. The exit status is 1 if there is a problem, else 0. Files that change, or
+    /// process ids that are taken after the check, can still make a restore fail; then nothing is started.
+    Check(Check),
+    /// Show a kernel at a stage of translation.
+    Kernel(Kernel),
+    /// Become the program to run (used by `run`).
+    #[command(name = hidden_verbs::LAUNCH, hide = true)]
+    Launch(Launch),
+    /// Be process 1 of a job in namespaces of its own (used by `run`, `restore` and `check`).
+    #[command(name = hidden_verbs::INIT, hide = true)]
+    Init(Init),
+    /// Let a program run on if a dump of it dies (used by `dump`).
+    #[command(name = hidden_verbs::GUARD, hide = true)]
+    Guard(Guard),
+    /// Remove carried files when nobody maps them any more (used by `restore`).
+    #[command(name = hidden_verbs::KEEP, hide = true)]
+    Keep(Keep),
+}
+
+impl Command {
+    /// True if the result is to be JSON, and so a failure too.
+    pub fn is_json(&self) -> bool {
+        match self {
+            Self::Ps(options) => options.json,
+            Self::Dump(options) => options.json,
+            Self::Migrate(options) => options.json,
+            Self::Pack(options) => options.json,
+            Self::Unpack(options) => options.json,
+            Self::Pause(options) => options.json,
+            Self::Inspect(options) => options.json,
+            Self::Devices(options) => options.json,
+            Self::Doctor(options) => options.json,
+            Self::Check(options) => options.json,
+            _ => false,
+        }
+    }
+
+    /// True if all that it does is to print something.
+    pub fn only_tells(&self) -> bool {
+        matches!(
+            self,
+            Self::Ps(_) | Self::Inspect(_) | Self::Devices(_) | Self::Doctor(_) | Self::Check(_) | Self::Kernel(_)
+        )
+    }
+}
+
+/// `hetckpt run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Device to run on: auto (the first CUDA device, else the CPU), cpu, cuda
+    /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
+    #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+
+    /// Write the program's process id to this file.
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
+
+    /// Whether the program runs in namespaces of its own (of process ids and mounts; for other users than root also of users).
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Choice::Auto)]
+    pub namespaces: Choice,
+
+    /// The program and its arguments. All that follows the program is its own.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1.., value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// `hetckpt ps`.
+#[derive(Debug, Args)]
+pub struct Ps {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt dump`.
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// Process to dump, with all its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: i32,
+
+    /// Archive to write; it appears under this name only when it is complete.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Replace a file that has the archive's name. Nothing but a regular file is replaced.
+    #[arg(long)]
+    pub force: bool,
+
+    /// Let the program run on after the dump.
+    #[arg(long)]
+    pub leave_running: bool,
+
+    /// Longest time to wait for kernels to stop.
+    #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
+    pub pause_timeout: u32,
+
+    /// Which of the files that the program maps (itself, hetckpt's driver library, its shared libraries) go into the archive, for
+    /// machines that lack them or have others in their place.
+    #[arg(long, value_enum, default_value_t = Bundle::All)]
+    pub bundle: Bundle,
+
+    /// What goes along of connections to processes outside.
+    #[command(flatten)]
+    pub outside: Outside,
+
+    /// Print what was done and how long it took as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Dump {
+    /// What the dump is told.
+    pub fn how(&self) -> dump::Options<'_> {
+        dump::Options {
+            output: &self.output,
+            force: self.force,
+            leave_running: self.leave_running,
+            pause_timeout: self.pause_timeout,
+            bundle: self.bundle,
+            outside: self.outside,
+        }
+    }
+}
+
+/// `hetckpt restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The archive, or the folder of the images.
+    #[arg(value_name = "FILE|IMAGE_DIR")]
+    pub snapshot: PathBuf,
+
+    /// Device to resume on: auto (the first CUDA device, else the CPU), cpu, cuda
+    /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
+    #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+
+    /// Leave as soon as the program runs, and print its process id.
+    #[arg(long)]
+    pub detach: bool,
+
+    /// Write the program's process id to this file once it runs: in namespaces of its own it is another than before.
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
+
+    /// Where this machine differs.
+    #[command(flatten)]
+    pub adaptation: Adaptation,
+
+    /// What goes on of connections to processes outside.
+    #[command(flatten)]
+    pub outside: Outside,
+
+    /// Restore even where the processor lacks features of the one that the program was dumped on. A program that uses one
+    /// of them, as the C library does where it finds them, dies of an illegal instruction.
+    #[arg(long)]
+    pub any_processor: bool,
+
+    /// Write the times of each step, as JSON, to this file once the program runs.
+    #[arg(long, value_name = "FILE")]
+    pub timings: Option<PathBuf>,
+}
+
+impl Restore {
+    /// What the restore is told.
+    pub fn how(&self) -> restore::Options<'_> {
+        restore::Options {
+            snapshot: &self.snapshot,
+            device: &self.device,
+            detach: self.detach,
+            pid_file: self.pid_file.as_deref(),
+            adaptation: &self.adaptation,
+            outside: self.outside,
+            any_processor: self.any_processor,
+            timings: self.timings.as_deref(),
+        }
+    }
+}
+
+/// `hetckpt migrate`.
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// Process to move, with all its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: i32,
+
+    /// Node to move it to (port 7473 if none is named).
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub to: Address,
+
+    /// Name that the target's certificate must have, if it is not HOST.
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+
+    /// Who this node is, and whom it trusts.
+    #[command(flatten)]
+    pub files: Files,
+
+    /// Longest time to wait for kernels to stop.
+    #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
+    pub pause_timeout: u32,
+
+    /// Which of the files that the program maps are sent with it, as for `dump`.
+    #[arg(long, value_enum, default_value_t = Bundle::All)]
+    pub bundle: Bundle,
+
+    /// What goes along of connections to processes outside; the target needs not be told.
+    #[command(flatten)]
+    pub outside: Outside,
+
+    /// Folder for CRIU's images, but not those of memory, while the program is sent (default: TMPDIR, else /tmp).
+    #[arg(long, value_name = "FOLDER")]
+    pub scratch: Option<PathBuf>,
+
+    /// How long to try to reach the target again if the connection breaks once the program is the target's.
+    #[arg(value_parser = number::long, long, value_name = "SECONDS", default_value_t = 60)]
+    pub patience: u64,
+
+    /// Print what was done and how long it took as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Migrate {
+    /// What the migration is told.
+    pub fn how(&self) -> source::Options<'_> {
+        source::Options {
+            to: &self.to,
+            server_name: self.server_name.as_deref().unwrap_or(&self.to.host),
+            files: &self.files,
+            pause_timeout: self.pause_timeout,
+            bundle: self.bundle,
+            outside: self.outside,
+            scratch: self.scratch.as_deref(),
+            patience: Duration::from_secs(self.patience),
+        }
+    }
+}
+
+/// `hetckpt pack`.
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// Folder of CRIU's images.
+    #[arg(value_name = "IMAGE_DIR")]
+    pub images: PathBuf,
+
+    /// Archive to write; it appears under this name only when it is complete.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Replace a file that has the archive's name. Nothing but a regular file is replaced.
+    #[arg(long)]
+    pub force: bool,
+
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt unpack`.
+#[derive(Debug, Args)]
+pub struct Unpack {
+    /// The archive.
+    #[arg(value_name = "FILE")]
+    pub archive: PathBuf,
+
+    /// Folder to unpack into: new or empty.
+    #[arg(value_name = "IMAGE_DIR")]
+    pub images: PathBuf,
+
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt criu`.
+#[derive(Debug, Args)]
+pub struct CriuOptions {
+    /// The command line for CRIU.
+    #[arg(last = true, value_name = "ARGUMENTS OF CRIU")]
+    pub arguments: Vec<OsString>,
+}
+
+/// `hetckpt pause`.
+#[derive(Debug, Args)]
+pub struct Pause {
+    /// Process whose kernels to stop, with those of its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: i32,
+
+    /// How long to hold them.
+    #[arg(value_parser = number::long, long, value_name = "MS", default_value_t = 0)]
+    pub hold_ms: u64,
+
+    /// How often to do it.
+    #[arg(value_parser = number::count, long, value_name = "N", default_value_t = 1)]
+    pub repeat: u32,
+
+    /// Time between letting go and the next pause.
+    #[arg(value_parser = number::long, long, value_name = "MS", default_value_t = 50)]
+    pub interval_ms: u64,
+
+    /// Longest time to wait for kernels to stop.
+    #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
+    pub pause_timeout: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt inspect`.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The archive.
+    #[arg(value_name = "FILE")]
+    pub archive: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Read every member and check its hash too.
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// `hetckpt devices`.
+#[derive(Debug, Args)]
+pub struct Devices {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The archive, or a folder of CRIU's images.
+    #[arg(value_name = "FILE|IMAGE_DIR")]
+    pub snapshot: PathBuf,
+
+    /// Device that the kernels are to go on with, as `restore` takes it.
+    #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+
+    /// What `restore` is to be told.
+    #[command(flatten)]
+    pub adaptation: Adaptation,
+
+    /// The same, of connections to processes outside.
+    #[command(flatten)]
+    pub outside: Outside,
+
+    /// The same, of features that the processor lacks.
+    #[arg(long)]
+    pub any_processor: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt kernel`.
+#[derive(Debug, Args)]
+pub struct Kernel {
+    /// The stage.
+    #[arg(value_enum)]
+    pub stage: Stage,
+
+    /// A PTX file, as `nvcc -ptx` writes it.
+    #[arg(value_name = "FILE.ptx")]
+    pub file: PathBuf,
+
+    /// Only this kernel (a part of its mangled name will do).
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// Stages of translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// hetIR, as the front end lowers it.
+    Ir,
+    /// hetIR with probes.
+    Probed,
+    /// PTX with probes, as given to NVIDIA's driver.
+    Ptx,
+    /// LLVM IR, as the CPU device compiles it.
+    Llvm,
+    /// OpenCL C 1.2, as OpenCL devices compile it.
+    #[value(name = "opencl")]
+    OpenCl,
+    /// SPIR-V made of that, as text, for which clang, llvm-spirv and spirv-dis must be there.
+    Spirv,
+}
+
+impl Stage {
+    /// As the device server's program is asked for it.
+    pub fn as_asked(self) -> question::Stage {
+        match self {
+            Self::Ir => question::Stage::Ir,
+            Self::Probed => question::Stage::Probed,
+            Self::Ptx => question::Stage::Ptx,
+            Self::Llvm => question::Stage::Llvm,
+            Self::OpenCl => question::Stage::OpenCl,
+            Self::Spirv => question::Stage::Spirv,
+        }
+    }
+}
+
+/// The second half of `hetckpt run`.
+#[derive(Debug, Args)]
+pub struct Launch {
+    /// It is in namespaces of its own.
+    #[arg(long)]
+    pub inside: bool,
+
+    /// The program and its arguments.
+    #[arg(last = true, required = true, num_args = 1..)]
+    pub command: Vec<OsString>,
+}

@@ -1,0 +1,27 @@
+//! `hetckpt pack`: a folder of images becomes an archive.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use hetckpt_move::pack;
+use hetckpt_report::{quantity, remark};
+
+use crate::arguments::Pack;
+use crate::output;
+
+/// Packs the images.
+pub fn run(options: &Pack) -> anyhow::Result<ExitCode> {
+    let packed = pack::pack(&options.images, &options.output, options.force)?;
+    if options.json {
+        let archive = options.output.to_string_lossy();
+        output::json(&json!({ "pid": packed.root_pid, "archive": archive, "archive_bytes": packed.size }));
+    } else {
+        remark::note(format!(
+            "{} ({})",
+            options.output.display(),
+            quantity::bytes(packed.size)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,22 @@
+//! `hetckpt restore`: resume a program from an archive, or from a folder of images.
+
+use std::process::ExitCode;
+
+use hetckpt_move::restore;
+use hetckpt_supervise::namespaces::create::{Job, run_inside};
+
+use super::code_of;
+use crate::arguments::Restore;
+
+/// Restores the program and, unless detached, stands in for it.
+pub fn run(options: &Restore) -> anyhow::Result<ExitCode> {
+    let job = Job {
+        detach: options.detach,
+        pid_file: options.pid_file.as_deref(),
+    };
+    let outcome = match run_inside(options.adaptation.namespaces, &job)? {
+        Some(outcome) => outcome,
+        None => restore::restore(&options.how())?,
+    };
+    Ok(code_of(outcome))
+}

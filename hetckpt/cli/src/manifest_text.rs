@@ -1,0 +1,98 @@
+//! A manifest for people.
+
+use hetckpt_archive::manifest::Manifest;
+use hetckpt_report::quantity;
+use hetckpt_state::summary::{KernelSummary, Summary};
+
+use crate::output;
+
+/// Prints what a manifest, and the `summaries` in it, tell.
+pub fn print(manifest: &Manifest, summaries: &[Summary]) {
+    let stored: u64 = manifest.members.iter().map(|m| m.stored_bytes).sum();
+    let raw: u64 = manifest.members.iter().map(|m| m.raw_bytes).sum();
+    output::line(format!("command      {}", manifest.command.join(" ")));
+    output::line(format!("root process {}", manifest.root_pid));
+    output::line(format!("dumped       {}", quantity::moment(manifest.created_unix)));
+    let criu_version = match manifest.criu_version.as_str() {
+        "" => "of unknown version",
+        version => version,
+    };
+    output::line(format!(
+        "written by   hetckpt {}, CRIU {criu_version}",
+        manifest.written_by
+    ));
+    output::line(format!(
+        "members      {}, {} stored ({} raw)",
+        manifest.members.len(),
+        quantity::bytes(stored),
+        quantity::bytes(raw)
+    ));
+    let carried: u64 = manifest.files.iter().map(|file| file.size_bytes).sum();
+    match manifest.files.len() {
+        0 => output::line("files        none carried"),
+        count => output::line(format!(
+            "files        {count} carried, {} raw",
+            quantity::bytes(carried)
+        )),
+    }
+    if summaries.is_empty() {
+        output::line("no process had made a CUDA call");
+    }
+    for summary in summaries {
+        print_process(summary);
+    }
+    // Last: a program may have loaded a hundred libraries.
+    if !manifest.files.is_empty() {
+        output::line("");
+        output::line("carried files");
+    }
+    for file in &manifest.files {
+        output::line(format!("  {} ({})", file.path, quantity::bytes(file.size_bytes)));
+    }
+}
+
+fn print_process(summary: &Summary) {
+    output::line("");
+    output::line(format!("process {}", summary.pid));
+    output::line(format!(
+        "  captured on   {} ({})",
+        summary.captured_on, summary.captured_on_kind
+    ));
+    output::line(format!("  sees          {}", summary.virtual_device));
+    output::line(format!("  restorable on {}", summary.restorable_on.join(", ")));
+    output::line(format!(
+        "  device memory {} in {}, {} stored",
+        quantity::bytes(summary.allocated_bytes),
+        quantity::counted(summary.allocations.len(), "allocation"),
+        quantity::bytes(summary.stored_bytes)
+    ));
+    output::line(format!(
+        "  streams {}, events {}, commands held back {}",
+        summary.num_streams, summary.num_events, summary.num_held_commands
+    ));
+    if summary.kernels_in_flight.is_empty() {
+        output::line("  no kernel was in flight");
+    }
+    for kernel in &summary.kernels_in_flight {
+        print_kernel(kernel);
+    }
+}
+
+fn print_kernel(kernel: &KernelSummary) {
+    let dim = |d: [u32; 3]| format!("{}x{}x{}", d[0], d[1], d[2]);
+    output::line(format!("  kernel {} (stream {})", kernel.name, kernel.stream));
+    output::line(format!("    grid {}, block {}", dim(kernel.grid), dim(kernel.block)));
+    output::line(format!(
+        "    blocks: {} finished, {} paused, {} not started",
+        kernel.blocks_finished, kernel.blocks_paused, kernel.blocks_not_started
+    ));
+    for (point, threads) in &kernel.resume_points {
+        output::line(format!("    {threads} threads at resume point rp{point}"));
+    }
+    if kernel.threads_finished > 0 {
+        output::line(format!(
+            "    {} threads of paused blocks have finished",
+            kernel.threads_finished
+        ));
+    }
+}

@@ -1,0 +1,89 @@
+//! Where a dump's memory goes if not into the folder of images, and why it may come to an end early.
+
+use std::io::{self, Read};
+
+use hetckpt_report::failure::Failure;
+
+/// Who wants a dump's memory.
+pub trait TakeMemory {
+    /// The descriptions of device state, which are written when all memory has been taken, will have no more than these bytes as text.
+    fn expect_descriptions(&mut self, most_bytes: u64);
+
+    /// Takes the content of the file that would be called `name` in the folder of images, all that `content` gives.
+    fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure>;
+}
+
+/// Why there is no more to come.
+pub enum Broken {
+    /// CRIU is gone, or does not listen: it tells itself why.
+    Ended,
+    /// Something else.
+    Failed(Failure),
+}
+
+/// Has `taker` take all that `content` gives. What has gone wrong in reading it is the reason for what has gone wrong in taking it.
+pub fn hand_over(
+    taker: &mut dyn TakeMemory,
+    name: &str,
+    content: impl FnMut(&mut [u8]) -> Result<usize, Broken>,
+) -> Result<(), Broken> {
+    let mut content = Content {
+        read: content,
+        broken: None,
+    };
+    let taken = taker.take(name, &mut content);
+    match content.broken {
+        Some(broken) => Err(broken),
+        None => taken.map_err(Broken::Failed),
+    }
+}
+
+struct Content<F> {
+    read: F,
+    broken: Option<Broken>,
+}
+
+impl<F: FnMut(&mut [u8]) -> Result<usize, Broken>> Read for Content<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (self.read)(buffer).map_err(|broken| {
+            self.broken = Some(broken);
+            io::Error::other("there is no more to come")
+        })
+    }
+}
+
+/// Takers for tests.
+#[cfg(test)]
+pub mod takers {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Keeps what it is given.
+    #[derive(Default)]
+    pub struct Shelf(pub BTreeMap<String, Vec<u8>>);
+
+    impl TakeMemory for Shelf {
+        fn expect_descriptions(&mut self, _: u64) {}
+
+        fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
+            let mut taken = vec![];
+            content
+                .read_to_end(&mut taken)
+                .map_err(|e| Failure::new("HK0704", e.to_string()))?;
+            self.0.insert(name.to_owned(), taken);
+            Ok(())
+        }
+    }
+
+    /// Takes nothing.
+    pub struct Full;
+
+    impl TakeMemory for Full {
+        fn expect_descriptions(&mut self, _: u64) {}
+
+        fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {
+            Err(Failure::new("HK1006", "the connection broke"))
+        }
+    }
+}

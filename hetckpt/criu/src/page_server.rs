@@ -1,0 +1,246 @@
+//! The receiving end of a dump's memory: CRIU, told that there is a page server, sends pages to it instead of writing `pages-N.img`.
+//!
+//! So they need no room on disk: whoever takes them has them as they come, and CRIU, with the program standing still, waits while they
+//! are not taken. What CRIU would have written beside them, a list of the rows in each image, is small, and written by us. The images are
+//! then those of any other dump.
+//!
+//! CRIU has one end of a pair of sockets. If ours closes, be it that we are killed, CRIU fails (it ignores SIGPIPE) and lets the
+//! program go.
+//!
+//! # Source
+//! CRIU, `criu/page-xfer.c`: `page_server_serve` (what is answered), `open_page_local_xfer` and `write_pagemap_loc` (what is written).
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use prost::Message;
+
+use hetckpt_report::failure::Failure;
+
+use crate::device_streams::{DeviceStreams, Sizes};
+use crate::image_messages::{PagemapEntry, PagemapHead};
+use crate::images::{COMMON_MAGIC, PAGEMAP_MAGIC};
+use crate::memory_taker::{Broken, TakeMemory, hand_over};
+use crate::page_protocol::{self, Command, Form, Image, Row};
+
+/// Bytes that are read ahead: commands and single pages come together then.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// Runs `criu`, which is given CRIU's socket, open for programs that are started, and has `taker` take the memory that it dumps, that of
+/// `devices` first. The images in which CRIU looks up processes' memory come into the folder `images`. Gives what is known of the devices' then.
+pub fn while_serving(
+    images: &Path,
+    devices: DeviceStreams,
+    taker: &mut dyn TakeMemory,
+    criu: impl FnOnce(&UnixStream) -> Result<(), Failure> + Send,
+) -> Result<Sizes, Failure> {
+    let cannot =
+        |e: io::Error| Failure::new("HK0804", "cannot make a socket for the program's memory").note(e.to_string());
+    let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
+    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|e| cannot(e.into()))?;
+    let (ran, served) = std::thread::scope(|scope| {
+        let ours = &ours;
+        let run = scope.spawn(move || {
+            let ran = criu(&theirs);
+            // What it has left running may hold its end.
+            let _ = ours.shutdown(Shutdown::Both);
+            ran
+        });
+        let served = devices
+            .take_all(ours.as_fd(), taker)
+            .and_then(|sizes| serve(ours, images, taker).map(|()| sizes));
+        if served.is_err() {
+            let _ = ours.shutdown(Shutdown::Both);
+        }
+        (run.join(), served)
+    });
+    let ran = ran.unwrap_or_else(|_| {
+        Err(Failure::new(
+            "HK0804",
+            "a thread of hetckpt's own died (a bug in hetckpt)",
+        ))
+    });
+    match (ran, served) {
+        (_, Err(Broken::Failed(failure))) => Err(failure),
+        (Err(failure), _) => Err(failure),
+        (Ok(()), Err(Broken::Ended)) => Err(not_understood("it ended before it had given all memory")),
+        (Ok(()), Ok(sizes)) => Ok(sizes),
+    }
+}
+
+fn not_understood(what: impl Into<String>) -> Failure {
+    Failure::new("HK0903", "criu dump failed: the memory that it gives is not understood").note(what)
+}
+
+/// Takes images until CRIU says that there are no more.
+fn serve(socket: &UnixStream, images: &Path, taker: &mut dyn TakeMemory) -> Result<(), Broken> {
+    let mut connection = Connection {
+        input: BufReader::with_capacity(BUFFER_BYTES, socket),
+        output: socket,
+        form: None,
+    };
+    let mut next = connection.command().map_err(broken)?;
+    for pages_id in 1.. {
+        let image = match next {
+            Command::Open(image) => image,
+            Command::Close => break,
+            Command::Add(_) | Command::HasParent => {
+                return Err(Broken::Failed(not_understood("it sends pages of no image")));
+            }
+        };
+        connection.answer(&[0]).map_err(broken)?;
+        next = take_image(&mut connection, image, pages_id, images, taker)?;
+    }
+    connection.answer(&0i32.to_ne_bytes()).map_err(broken)
+}
+
+/// Takes one image; gives the command that follows it.
+fn take_image(
+    connection: &mut Connection<'_>,
+    image: Image,
+    pages_id: u32,
+    images: &Path,
+    taker: &mut dyn TakeMemory,
+) -> Result<Command, Broken> {
+    let mut pages = Pages {
+        connection,
+        image,
+        rows: RowList::create(images.join(image.name()), pages_id).map_err(Broken::Failed)?,
+        left_bytes: 0,
+        next: None,
+    };
+    hand_over(taker, &format!("pages-{pages_id}.img"), |buffer| pages.fill(buffer))?;
+    pages.rows.finish().map_err(Broken::Failed)?;
+    pages.next.ok_or_else(|| {
+        Broken::Failed(not_understood(
+            "not all pages of an image were taken (a bug in hetckpt)",
+        ))
+    })
+}
+
+fn broken(error: io::Error) -> Broken {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Broken::Ended,
+        _ => Broken::Failed(not_understood(error.to_string())),
+    }
+}
+
+/// CRIU, as we hear it.
+struct Connection<'a> {
+    input: BufReader<&'a UnixStream>,
+    output: &'a UnixStream,
+    form: Option<Form>,
+}
+
+impl Connection<'_> {
+    /// The next command that is not answered at once.
+    fn command(&mut self) -> io::Result<Command> {
+        loop {
+            match page_protocol::read(&mut self.input, &mut self.form)? {
+                // There never was an earlier dump.
+                Command::HasParent => self.answer(&0i32.to_ne_bytes())?,
+                command => return Ok(command),
+            }
+        }
+    }
+
+    fn answer(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.output.write_all(bytes)
+    }
+}
+
+/// The content of an image of pages, as it comes. Over when another command than [`Command::Add`] has come.
+struct Pages<'a, 'b> {
+    connection: &'a mut Connection<'b>,
+    image: Image,
+    rows: RowList,
+    /// Of the current row.
+    left_bytes: u64,
+    next: Option<Command>,
+}
+
+impl Pages<'_, '_> {
+    /// Reads on; 0 at the end.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
+        while self.left_bytes == 0 {
+            if self.next.is_some() {
+                return Ok(0);
+            }
+            match self.connection.command().map_err(broken)? {
+                Command::Add(row) if row.image == self.image => {
+                    self.rows.add(&row).map_err(Broken::Failed)?;
+                    self.left_bytes = row.stored_bytes();
+                }
+                Command::Add(_) => return Err(Broken::Failed(not_understood("it sends pages of another image"))),
+                other => self.next = Some(other),
+            }
+        }
+        let most = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(buffer.len());
+        match self.connection.input.read(&mut buffer[..most]).map_err(broken)? {
+            0 if most > 0 => Err(Broken::Ended),
+            size => {
+                self.left_bytes -= size as u64;
+                Ok(size)
+            }
+        }
+    }
+}
+
+/// The image that lists the rows of an image of pages.
+struct RowList {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl RowList {
+    fn create(path: PathBuf, pages_id: u32) -> Result<Self, Failure> {
+        let file = File::create(&path).map_err(|e| cannot_write(&path, &e))?;
+        let mut list = Self {
+            path,
+            file: BufWriter::new(file),
+        };
+        let magic = [COMMON_MAGIC.to_ne_bytes(), PAGEMAP_MAGIC.to_ne_bytes()].concat();
+        list.put(&magic)?;
+        list.put_message(&PagemapHead { pages_id })?;
+        Ok(list)
+    }
+
+    fn add(&mut self, row: &Row) -> Result<(), Failure> {
+        self.put_message(&PagemapEntry {
+            address: row.address,
+            // CRIU has either; one of the other version may restore it.
+            short_count: u32::try_from(row.count).unwrap_or(0),
+            flags: row.flags,
+            count: row.count,
+        })
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.file.flush().map_err(|e| cannot_write(&self.path, &e))
+    }
+
+    fn put_message(&mut self, message: &impl Message) -> Result<(), Failure> {
+        let bytes = message.encode_to_vec();
+        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.put(&size.to_ne_bytes())?;
+        self.put(&bytes)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write_all(bytes).map_err(|e| cannot_write(&self.path, &e))
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::new("HK0704", format!("cannot write {}", path.display())).note(error.to_string())
+}
+
+#[cfg(test)]
+#[path = "page_server_tests.rs"]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

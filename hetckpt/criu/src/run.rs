@@ -1,0 +1,209 @@
+//! Runs CRIU and finds the reason in its log when it fails.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::Pid;
+use procfs::process::{Process, Stat};
+
+use hetckpt_report::failure::Failure;
+use hetckpt_report::file_size;
+
+use crate::complaint;
+use crate::locate::Criu;
+
+/// Times that what a killed CRIU has left is looked for.
+const MAX_LOOKS: usize = 1000;
+
+/// What CRIU is to do.
+pub struct Call<'a> {
+    /// `dump`, `restore`.
+    pub verb: &'a str,
+    /// The folder of the images.
+    pub images: &'a Path,
+    /// Where CRIU puts its log, `VERB.log`, and its statistics.
+    pub work_folder: &'a Path,
+    /// More arguments.
+    pub arguments: &'a [OsString],
+    /// Added to our environment; a shim that this process may itself run under is kept away from CRIU.
+    pub environment: &'a [(&'a str, OsString)],
+    /// Our stdin, a terminal, is handed on.
+    pub needs_terminal: bool,
+    /// Code of the failure, if it fails.
+    pub failure_code: &'static str,
+}
+
+/// Runs CRIU and waits for it.
+pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
+    let log = call.work_folder.join(format!("{}.log", call.verb));
+    let mut command = Command::new(&criu.program);
+    command
+        .arg(call.verb)
+        .arg("-D")
+        .arg(call.images)
+        .arg("-W")
+        .arg(call.work_folder)
+        .arg("-o")
+        .arg(&log)
+        .args(call.arguments);
+    if !nix::unistd::geteuid().is_root() {
+        command.arg("--unprivileged");
+    }
+    command
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("LD_PRELOAD")
+        .stdin(if call.needs_terminal {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        });
+    for (name, value) in call.environment {
+        command.env(name, value);
+    }
+    let failed = |reason: &str| complaint::failure(call.failure_code, call.verb, reason);
+    let (status, said) = run_to_end(command, call.work_folder).map_err(|e| failed(&e.to_string()))?;
+    if status.success() {
+        return Ok(());
+    }
+    let reason = first_error(&log).unwrap_or_else(|| match file_size::is_limited() {
+        true => format!("{status}, without a word in its log (File too large?)"),
+        false => format!("{status}"),
+    });
+    let mut failure = failed(&reason);
+    for line in said.lines().filter(|l| l.contains("hetgpu")).take(4) {
+        failure = failure.note(line.trim().to_owned());
+    }
+    Err(failure)
+}
+
+/// Runs CRIU to its end, which may be a violent one; gives its status and what it has said on standard error.
+///
+/// It has helpers that stop themselves until it goes on with them. If it is killed they stay, with all that it had open, so that a
+/// pipe of ours would never end.
+fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatus, String)> {
+    let mut said = File::from(memfd_create(c"hetckpt-criu-stderr", MFdFlags::MFD_CLOEXEC)?);
+    command.stdout(Stdio::null()).stderr(said.try_clone()?);
+    // CRIU makes images, which hold the memory of programs, readable for all whom the umask lets. What a restored program has is its own.
+    let before = umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    let started = command.spawn();
+    umask(before);
+    let status = started?.wait()?;
+    if !status.success() {
+        end_left(work_folder);
+    }
+    let mut text = vec![];
+    said.rewind()?;
+    said.read_to_end(&mut text)?;
+    Ok((status, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Ends what a CRIU that was killed has left of a work in `folder`. What one of them starts while it is looked for is found the
+/// next time.
+pub fn end_left(folder: &Path) {
+    for _ in 0..MAX_LOOKS {
+        let left = at_work(folder);
+        if left.is_empty() {
+            return;
+        }
+        for process in left {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// True if only such are left of a work in `folder` as have stopped themselves, which nobody will set going again.
+pub fn has_only_left_stopped(folder: &Path) -> bool {
+    has_only(&at_work(folder), is_stopped)
+}
+
+/// As [`has_only_left_stopped`], for those who do not know whether a command of ours still waits for that CRIU: then its parent has our
+/// name, and whoever is left has been adopted.
+pub fn has_only_left_orphans(folder: &Path) -> bool {
+    let Ok(own) = Process::myself().and_then(|process| process.stat()) else {
+        return false;
+    };
+    let left = at_work(folder);
+    let is_adopted = |stat: &Stat| {
+        let parent = Process::new(stat.ppid).and_then(|process| process.stat());
+        parent.is_ok_and(|parent| parent.comm != own.comm && left.iter().all(|process| process.pid != parent.pid))
+    };
+    has_only(&left, |stat| is_stopped(stat) && is_adopted(stat))
+}
+
+/// True if `processes` are such, and there is one.
+fn has_only(processes: &[Process], such: impl Fn(&Stat) -> bool) -> bool {
+    !processes.is_empty()
+        && processes
+            .iter()
+            .all(|process| process.stat().is_ok_and(|stat| such(&stat)))
+}
+
+fn is_stopped(stat: &Stat) -> bool {
+    matches!(stat.state, 'T' | 't')
+}
+
+/// CRIU and its helpers, which have its very arguments, with a work folder that is `folder` or in it. It is no other's.
+fn at_work(folder: &Path) -> Vec<Process> {
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    let is_at_work = |process: &Process| {
+        let arguments = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        let words: Vec<&[u8]> = arguments.split(|&byte| byte == 0).collect();
+        let is_folder = |word: &[u8]| Path::new(OsStr::from_bytes(word)).starts_with(folder);
+        words.windows(2).any(|pair| pair[0] == b"-W" && is_folder(pair[1]))
+    };
+    processes.filter(is_at_work).collect()
+}
+
+/// The first line in a CRIU log that tells what went wrong: our plugin's words before CRIU's own.
+fn first_error(log: &Path) -> Option<String> {
+    let text = String::from_utf8_lossy(&fs::read(log).ok()?).into_owned();
+    let errors: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("Error (") || line.contains("hetgpu: error:"))
+        // CRIU says these at level Error and carries on.
+        .filter(|line| {
+            !["Unable to set", "RLIMIT_NOFILE", "): tun:", "): net:"]
+                .iter()
+                .any(|harmless| line.contains(harmless))
+        })
+        .collect();
+    let line = errors
+        .iter()
+        .find(|line| line.contains("hetgpu: error:"))
+        .or(errors.first())?;
+    // `(00.012345) Error (criu/files.c:12): message` → message
+    let message = line
+        .split_once("hetgpu: error: ")
+        .map(|(_, m)| m)
+        .or_else(|| line.split_once("): ").map(|(_, m)| m));
+    Some(message.unwrap_or(line).trim().to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn images_are_for_their_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("pages-1.img");
+        let mut command = Command::new("touch");
+        command.arg(&image);
+        let (status, _) = run_to_end(command, folder.path()).unwrap();
+        assert!(status.success());
+        assert_eq!(fs::metadata(&image).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,313 @@
+//! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and `migrate` have
+//! in common. What becomes of the images is theirs.
+
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hetckpt_archive::manifest::{Clocks, Manifest};
+use hetckpt_archive::writer::Source;
+use hetckpt_criu::device_streams::{DeviceStreams, Sizes};
+use hetckpt_criu::locate::Criu;
+use hetckpt_criu::memory_taker::TakeMemory;
+use hetckpt_criu::{eventfds, needs, page_server, rewrite, run};
+use hetckpt_report::failure::Failure;
+use hetckpt_report::installation::Installation;
+use hetckpt_report::{quantity, remark};
+use hetckpt_state::summary::Description;
+use hetckpt_supervise::interrupting::ensure_not_interrupted;
+use hetckpt_supervise::namespaces::{self, clocks};
+use hetckpt_supervise::server_client::{self, Hold};
+use hetckpt_supervise::signals::HeldSignals;
+use hetckpt_supervise::stopped_tree::{self, StoppedTree};
+use hetckpt_supervise::target::Target;
+
+use crate::adaptation::Outside;
+use crate::carried::choice::Bundle;
+use crate::carried::pack::Packing;
+use crate::snapshot_files::{self, Origin};
+use crate::{not_kept, obstacles, server_access};
+
+/// What a capture is done with.
+pub struct Parts {
+    /// The installation, with the plugin.
+    pub installation: Installation,
+    /// CRIU.
+    pub criu: Criu,
+}
+
+impl Parts {
+    /// Finds them.
+    pub fn find() -> Result<Self, Failure> {
+        let installation = Installation::find()?;
+        let criu = Criu::find()?;
+        installation.require(installation.plugin_folder.join("hetgpu_plugin.so"))?;
+        Ok(Self { installation, criu })
+    }
+}
+
+/// What to capture.
+pub struct Request<'a> {
+    /// The program.
+    pub target: &'a Target,
+    /// What with.
+    pub parts: &'a Parts,
+    /// Folder that takes the images.
+    pub images: &'a Path,
+    /// What the guardian is to go by.
+    pub guarded: stopped_tree::Output<'a>,
+    /// Longest time to wait for kernels to stop, in seconds.
+    pub pause_timeout: u32,
+    /// Files to carry.
+    pub bundle: Bundle,
+    /// Connections to take along.
+    pub outside: Outside,
+}
+
+impl Request<'_> {
+    /// What an archive of the images, and of device memory that was `streamed`, says; without members.
+    pub fn manifest(&self, streamed: Sizes) -> Result<Manifest, Failure> {
+        snapshot_files::manifest(self.images, self.origin(streamed)).map_err(cannot_read)
+    }
+
+    /// As far as it is known while device state is still being written; without processes and members.
+    pub fn early_manifest(&self) -> Result<Manifest, Failure> {
+        snapshot_files::manifest_without_processes(self.images, self.origin(Sizes::new())).map_err(cannot_read)
+    }
+
+    fn origin(&self, streamed: Sizes) -> Origin {
+        Origin {
+            root_pid: self.target.pid,
+            command: self.target.command.clone(),
+            stdio: self.target.stdio.clone(),
+            criu_version: self.parts.criu.version.clone(),
+            created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            clocks: clocks_to_keep(),
+            streamed,
+        }
+    }
+}
+
+fn cannot_read(why: String) -> Failure {
+    Failure::new("HK0903", "the device state just written cannot be read").note(why)
+}
+
+/// How long each step took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// From the request to the last kernel's end.
+    pub pause: Duration,
+    /// The devices' state.
+    pub capture: Duration,
+    /// CRIU, that included, and taking memory as it comes.
+    pub criu: Duration,
+}
+
+/// A program that stands still, all of it in the folder of images. When this is dropped it runs on.
+pub struct Captured<'a> {
+    tree: StoppedTree<'a>,
+    holds: Vec<Hold>,
+    /// What an archive of it says; without members.
+    pub manifest: Manifest,
+    /// Its files.
+    pub sources: Vec<Source>,
+    /// How long it took.
+    pub times: Times,
+    /// What it has and a restore will not give back, a sentence each.
+    pub not_kept: Vec<String>,
+}
+
+/// Stops the program and captures it. After a failure it runs on.
+///
+/// Its memory and its devices' go to `taker`, if there is one, else to the folder of images.
+pub fn capture<'a>(
+    request: &Request<'a>,
+    signals: &HeldSignals,
+    taker: Option<&mut dyn TakeMemory>,
+) -> Result<Captured<'a>, Failure> {
+    let (target, images) = (request.target, request.images);
+    ensure_may_take_connections(request.outside)?;
+    obstacles::look(&target.tree())?;
+    let mut times = Times::default();
+    // While the program still runs: this takes a while.
+    let mut packing = Packing::new(images, request.bundle, target.pid);
+    packing.take_mapped_by(&target.tree());
+    // Our own hold keeps the device paused after the plugin has left, until the snapshot is safe.
+    remark::progress("pausing kernels");
+    server_client::wait_for_starting(&target.tree())?;
+    let mut holds = server_client::holds(&target.tree())?;
+    server_client::ensure_outside(&holds, &target.tree())?;
+    let pausing = Instant::now();
+    times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
+    remark::detail(format!(
+        "kernels stopped after {}",
+        quantity::duration(pausing.elapsed())
+    ));
+    ensure_not_interrupted(signals, "the dump")?;
+
+    remark::progress("dumping processes");
+    let dumping = Instant::now();
+    let tree = StoppedTree::prepare(target, &request.guarded)?;
+    let streamed = match taker {
+        None => {
+            server_access::grant(images, &holds)?;
+            run_criu(request, None).map(|()| Sizes::new())?
+        }
+        Some(taker) => {
+            let devices = device_streams(images, &mut holds, taker)?;
+            server_access::grant(images, &holds)?;
+            page_server::while_serving(images, devices, taker, |socket| {
+                run_criu(request, Some(socket.as_raw_fd()))
+            })?
+        }
+    };
+    times.criu = dumping.elapsed();
+    let clocks = clocks_to_keep();
+    for hold in &mut holds {
+        // A process that ended before it was frozen took its server along, and its connection tells no time.
+        let last_us = hold.status().map_or(0, |status| status.last_capture_us);
+        times.capture = times.capture.max(Duration::from_micros(last_us));
+    }
+    ensure_not_interrupted(signals, "the dump")?;
+
+    if !nix::unistd::geteuid().is_root() {
+        rewrite::attach_memfds(images)
+            .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+    }
+    eventfds::keep_semaphores(images, &target.tree())
+        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+    finish_packing(packing, images)?;
+    let sources = snapshot_files::sources(images)
+        .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
+    let manifest = Manifest {
+        clocks,
+        ..request.manifest(streamed)?
+    };
+    Ok(Captured {
+        tree,
+        holds,
+        manifest,
+        sources,
+        times,
+        not_kept: not_kept::of(&target.tree()),
+    })
+}
+
+/// Fails where Linux lets nobody but root take TCP connections: a program's namespaces have users of their own, but not networks.
+fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
+    match outside.tcp_established && !nix::unistd::geteuid().is_root() {
+        true => Err(Failure::new("HK0910", "only root can dump established TCP connections")
+            .note("CRIU needs CAP_NET_ADMIN where the network is, which a user's own namespaces do not give")
+            .help("dump the program as root, or when it has no connection")),
+        false => Ok(()),
+    }
+}
+
+/// Pipes for the memory of the devices that are held. `taker` learns what their descriptions may have. Of a server that does not
+/// answer, because its process has ended, nothing will come.
+fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn TakeMemory) -> Result<DeviceStreams, Failure> {
+    let statuses: Vec<_> = holds.iter_mut().filter_map(|hold| hold.status().ok()).collect();
+    let descriptions = statuses.iter().map(|status| {
+        let kernels = status.kernels.iter().map(String::as_str);
+        Description::most_text_bytes(status.num_allocations, kernels)
+    });
+    taker.expect_descriptions(descriptions.fold(0, u64::saturating_add));
+    DeviceStreams::create(images, statuses.iter().map(|status| status.app_pid))
+}
+
+/// What the program's clocks show, where CRIU does not note that: this process is where the program is.
+fn clocks_to_keep() -> Option<Clocks> {
+    let is_kept_by_criu = nix::unistd::geteuid().is_root() || !namespaces::is_inside();
+    (!is_kept_by_criu).then(clocks::now)?.ok()
+}
+
+impl Captured<'_> {
+    /// Ends the program, whose snapshot is safe, and waits a moment until its devices are free. What does not leave is remarked on.
+    ///
+    /// The guardian stays until this is dropped.
+    pub fn end(&mut self) {
+        if !self.tree.end() {
+            remark::note(format!(
+                "process {} was killed but is not gone after two seconds",
+                self.manifest.root_pid
+            ));
+        }
+        let holds = std::mem::take(&mut self.holds);
+        let stayed = holds.into_iter().map(Hold::release_gone).filter(|left| !left).count();
+        if stayed > 0 {
+            remark::note("a device server is still there after two seconds; the device may be free only later");
+        }
+    }
+}
+
+/// Completes what the archive carries by what CRIU's images need.
+fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
+    let needs = needs::read(images)
+        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+    packing.finish(&needs).map_err(|(path, e)| {
+        Failure::new("HK0704", format!("cannot carry {}", path.display()))
+            .note(e.to_string())
+            .help("make room in its folder, or carry nothing: --bundle none")
+    })
+}
+
+/// Has CRIU dump the program; its processes' memory goes to the socket `pages`, if there is one.
+fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
+    let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
+    let plugin_folder = request.parts.installation.plugin_folder.clone();
+    arguments.extend(["--libdir".into(), plugin_folder.into_os_string()]);
+    arguments.extend(
+        [
+            "--leave-stopped",
+            "--cpu-cap=ins",
+            "--ghost-limit",
+            "64M",
+            "--file-locks",
+            "--timeout",
+        ]
+        .map(OsString::from),
+    );
+    arguments.push(request.pause_timeout.max(10).to_string().into());
+    if request.outside.tcp_established {
+        // It works without a program, unlike the other method, and is undone without one (`tcp_lock`).
+        arguments.extend(["--tcp-established", "--network-lock", "nftables"].map(OsString::from));
+    }
+    if request.outside.ext_unix_sk {
+        arguments.push("--ext-unix-sk".into());
+    }
+    if request.target.is_shell_job {
+        arguments.push("--shell-job".into());
+    }
+    if let Some(socket) = pages {
+        arguments.extend(["--page-server", "--ps-socket", &socket.to_string()].map(OsString::from));
+    }
+    // Its log tells what it calls itself, by which its network lock is undone (`tcp_lock`).
+    arguments.push("-v4".into());
+    // For a device server that turns up only now.
+    let limit =
+        (request.pause_timeout > 0).then(|| ("HETCKPT_PAUSE_TIMEOUT", request.pause_timeout.to_string().into()));
+    run::run(
+        &request.parts.criu,
+        &run::Call {
+            verb: "dump",
+            images: request.images,
+            work_folder: request.images,
+            arguments: &arguments,
+            environment: limit.as_slice(),
+            needs_terminal: false,
+            failure_code: "HK0903",
+        },
+    )
+    .map_err(with_missing_privileges)
+}
+
+/// CRIU says little where it has no privileges at all.
+fn with_missing_privileges(failure: Failure) -> Failure {
+    if nix::unistd::geteuid().is_root() || namespaces::is_inside() {
+        return failure;
+    }
+    failure
+        .note("CRIU needs root here: the program has no namespaces of its own")
+        .help("start programs with `hetckpt run`, which makes namespaces for users who are not root, or dump as root")
+}

@@ -1,0 +1,205 @@
+//! Is there a device that can go on with the kernels?
+
+use hetckpt_report::failure::Failure;
+use hetckpt_report::finding::Finding;
+use hetckpt_report::quantity;
+use hetckpt_ring::message::DeviceSummary;
+use hetckpt_ring::question::Lacking;
+use hetckpt_state::summary::{Requirements, Summary};
+
+use crate::check::kernels;
+use crate::snapshot::Snapshot;
+use crate::{devices, summaries};
+
+const CHECK: &str = "device";
+
+/// Compares what the processes had on their devices with the device that is wanted, kernels that are not stopped too.
+pub fn examine(snapshot: &Snapshot, wanted: &str) -> Vec<Finding> {
+    compare_with(snapshot, wanted, Kernels::All).unwrap_or_else(|failure| vec![Finding::failed(CHECK, &failure)])
+}
+
+/// As [`examine`], but for kernels that are not stopped; a device that is not there at all is a failure.
+pub fn compare(snapshot: &Snapshot, wanted: &str) -> Result<Vec<Finding>, Failure> {
+    compare_with(snapshot, wanted, Kernels::Stopped)
+}
+
+/// Which kernels are compared with the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernels {
+    Stopped,
+    All,
+}
+
+fn compare_with(snapshot: &Snapshot, wanted: &str, which: Kernels) -> Result<Vec<Finding>, Failure> {
+    let summaries = summaries::summaries(snapshot.manifest())?;
+    if summaries.is_empty() {
+        return Ok(vec![Finding::ok(
+            CHECK,
+            "none is needed: no process had made a CUDA call",
+        )]);
+    }
+    with_device(wanted, |device| {
+        let mut findings = vec![judge(&summaries, device)];
+        let lacks = device.opencl.as_ref().map_or(&[][..], |opencl| &opencl.lacks);
+        if !lacks.is_empty() {
+            let mut lacking = Lacking::default();
+            for summary in &summaries {
+                let state = snapshot.packed_state(summary.pid)?;
+                let of_process = kernels::lacking(&state, lacks, which == Kernels::All)?;
+                lacking.stopped.extend(of_process.stopped);
+                lacking.others.extend(of_process.others);
+            }
+            findings.extend(kernels::findings(&lacking));
+        }
+        Ok(findings)
+    })
+}
+
+/// Is there a device with room for processes of which each has so many bytes? Nobody knows yet what kinds of devices can go on with them.
+pub fn has_room(sizes: &[u64], wanted: &str) -> Result<Vec<Finding>, Failure> {
+    with_device(wanted, |device| Ok(vec![judge_room(sizes, device)]))
+}
+
+/// Looks at the device that is meant; one that is not there at all is a failure.
+fn with_device(
+    wanted: &str,
+    look: impl FnOnce(&DeviceSummary) -> Result<Vec<Finding>, Failure>,
+) -> Result<Vec<Finding>, Failure> {
+    let all = devices::list()?;
+    devices::require_among(&all, wanted)?;
+    // What the server takes for `auto`: the first GPU, else the CPU.
+    let is_meant = |device: &&DeviceSummary| match wanted {
+        "auto" => matches!(&*device.kind, "cuda" | "cpu"),
+        _ => devices::is_called(&device.id, wanted),
+    };
+    let Some(device) = all.iter().find(is_meant) else {
+        return Ok(vec![Finding::problem(
+            CHECK,
+            "this machine has no device",
+            "`hetckpt devices` lists them",
+        )]);
+    };
+    look(device)
+}
+
+fn judge(summaries: &[Summary], device: &DeviceSummary) -> Finding {
+    let name = format!("{} ({})", device.id, device.name);
+    if let Some(summary) = summaries.iter().find(|s| !s.restorable_on.contains(&device.kind)) {
+        return problem(
+            format!("process {} cannot go on with {name}", summary.pid),
+            format!(
+                "name one of these kinds of devices: {}",
+                summary.restorable_on.join(", ")
+            ),
+        );
+    }
+    let too_large = |summary: &Summary| Some((summary.pid, exceeded(&summary.requires, device)?));
+    if let Some((pid, what)) = summaries.iter().find_map(too_large) {
+        return problem(
+            format!("process {pid} has kernels in flight with {what} {name} takes at most"),
+            "name another device (--device); `hetckpt devices` lists them",
+        );
+    }
+    let sizes: Vec<u64> = summaries.iter().map(|s| s.mapped_bytes).collect();
+    judge_room(&sizes, device)
+}
+
+/// What of the blocks in flight is more than the device takes. What single kernels may have less than that, a restore finds when it has
+/// built them.
+fn exceeded(needs: &Requirements, device: &DeviceSummary) -> Option<String> {
+    // One that does not tell is left to the restore.
+    let is_beyond = |needed: u64, limit: u64| limit > 0 && needed > limit;
+    let (threads, shared) = (
+        device.max_threads_per_block.into(),
+        device.max_shared_bytes_per_block.into(),
+    );
+    if is_beyond(needs.threads_per_block, threads) {
+        return Some(format!("blocks of {} threads, and {threads}", needs.threads_per_block));
+    }
+    if is_beyond(needs.shared_bytes_per_block, shared) {
+        return Some(format!(
+            "blocks with {} of shared memory, and {}",
+            quantity::bytes(needs.shared_bytes_per_block),
+            quantity::bytes(shared)
+        ));
+    }
+    // Elsewhere it depends on the kernel.
+    let together = device.opencl.as_ref()?.max_cooperative_blocks;
+    if !is_beyond(needs.cooperative_blocks, together) {
+        return None;
+    }
+    Some(format!(
+        "{} blocks that wait for one another (a cooperative launch), and {together}",
+        needs.cooperative_blocks
+    ))
+}
+
+fn judge_room(sizes: &[u64], device: &DeviceSummary) -> Finding {
+    let name = format!("{} ({})", device.id, device.name);
+    let needed = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
+    let free = device.free_bytes;
+    let found = format!(
+        "{name}: {} needed, {} free",
+        quantity::bytes(needed),
+        quantity::bytes(free)
+    );
+    if needed > free {
+        let help = "free memory of the device, or name another (--device)";
+        return problem(found, help);
+    }
+    Finding::ok(CHECK, found)
+}
+
+fn problem(found: String, help: impl Into<String>) -> Finding {
+    Finding {
+        code: Some("HK0504".to_owned()),
+        ..Finding::problem(CHECK, found, help)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hetckpt_ring::message::OpenClSummary;
+
+    use super::*;
+
+    #[test]
+    fn blocks_that_are_too_large_are_found() {
+        let device = DeviceSummary {
+            max_threads_per_block: 256,
+            max_shared_bytes_per_block: 32768,
+            ..DeviceSummary::default()
+        };
+        let found = |threads_per_block, shared_bytes_per_block, device: &DeviceSummary| {
+            let needs = Requirements {
+                memory_bytes: 0,
+                threads_per_block,
+                shared_bytes_per_block,
+                cooperative_blocks: 4,
+            };
+            exceeded(&needs, device)
+        };
+        assert_eq!(found(256, 32768, &device), None);
+        let threads = found(257, 32768, &device);
+        assert_eq!(threads.as_deref(), Some("blocks of 257 threads, and 256"));
+        let shared = found(256, 49152, &device);
+        assert_eq!(
+            shared.as_deref(),
+            Some("blocks with 48.0 KiB of shared memory, and 32.0 KiB")
+        );
+        assert_eq!(found(1024, 1 << 20, &DeviceSummary::default()), None);
+        let opencl = |max_cooperative_blocks| DeviceSummary {
+            opencl: Some(OpenClSummary {
+                max_cooperative_blocks,
+                ..OpenClSummary::default()
+            }),
+            ..DeviceSummary::default()
+        };
+        assert_eq!(found(1, 0, &opencl(4)), None);
+        let together = found(1, 0, &opencl(3));
+        assert_eq!(
+            together.as_deref(),
+            Some("4 blocks that wait for one another (a cooperative launch), and 3")
+        );
+    }
+}

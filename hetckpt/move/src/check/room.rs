@@ -1,0 +1,58 @@
+//! Is there room for what a restore unpacks?
+
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use hetckpt_report::finding::Finding;
+use hetckpt_report::quantity;
+
+use crate::snapshot::Snapshot;
+
+const CHECK: &str = "restore-room";
+
+const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks the archive there";
+
+/// Compares the files of an archive, and `laid_out` bytes of those it carries, with the room in the folder for temporary files.
+pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
+    let unpacked: u64 = match snapshot {
+        Snapshot::Archive(archive) => {
+            let sizes = archive.members().map(|(_, member)| member.raw_bytes);
+            sizes.fold(0, u64::saturating_add)
+        }
+        Snapshot::Images(..) => 0,
+    };
+    examine_bytes(unpacked, laid_out)
+}
+
+/// As [`examine`], of a snapshot that has yet to come.
+pub fn examine_bytes(unpacked: u64, laid_out: u64) -> Finding {
+    let needed = unpacked.saturating_add(laid_out);
+    if needed == 0 {
+        return Finding::ok(CHECK, "images need not be unpacked");
+    }
+    let folder = std::env::temp_dir();
+    let problem = |found: String, help: &str| Finding {
+        code: Some("HK0704".to_owned()),
+        ..Finding::problem(CHECK, found, help)
+    };
+    let found = match statvfs(&folder) {
+        Ok(found) => found,
+        Err(e) => return problem(format!("{}: {e}", folder.display()), HELP),
+    };
+    if laid_out > 0 && found.flags().contains(FsFlags::ST_NOEXEC) {
+        return problem(
+            format!("{} is mounted noexec: no program can run from there", folder.display()),
+            "set TMPDIR to a folder from which programs may run: those that are missing here are laid out there",
+        );
+    }
+    let free = found.blocks_available().saturating_mul(found.fragment_size());
+    let found = format!(
+        "{} needed, {} free in {}",
+        quantity::bytes(needed),
+        quantity::bytes(free),
+        folder.display()
+    );
+    match needed > free {
+        true => problem(found, HELP),
+        false => Finding::ok(CHECK, found),
+    }
+}

@@ -1,0 +1,159 @@
+//! Dumping a program into an archive: stop it, capture it, write the archive, and only then end it.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use hetckpt_archive::writer::{self, ArchiveName};
+use hetckpt_report::failure::Failure;
+use hetckpt_report::remark;
+use hetckpt_supervise::dump_lock::DumpLock;
+use hetckpt_supervise::interrupting::Interrupting;
+use hetckpt_supervise::namespaces;
+use hetckpt_supervise::signals::HeldSignals;
+use hetckpt_supervise::target::Target;
+use hetckpt_supervise::{process_tree, stopped_tree};
+
+use crate::adaptation::Outside;
+use crate::capture::{self, Parts, Request, Times};
+use crate::carried::choice::Bundle;
+use crate::{archive_name, check, private_folder, snapshot_files};
+
+/// How to dump.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// The archive to write.
+    pub output: &'a Path,
+    /// A regular file that has its name is replaced.
+    pub force: bool,
+    /// The program runs on after the dump.
+    pub leave_running: bool,
+    /// Longest time to wait for kernels to stop, in seconds.
+    pub pause_timeout: u32,
+    /// Files to carry.
+    pub bundle: Bundle,
+    /// Connections to take along.
+    pub outside: Outside,
+}
+
+/// Dumps the tree of process `pid`. After a failure it runs on.
+pub fn dump(pid: i32, options: &Options<'_>) -> Result<Dumped, Failure> {
+    let name = archive_name::find(options.output, options.force)
+        .map_err(|failure| failure.state("the program runs on; no archive was written"))?;
+    let target = Target::find(pid)?;
+    let _lock = DumpLock::take(&target.tree())?;
+    let cannot_begin = |failure: Failure| namespaces::with_user(failure).state(runs_on(&target));
+    let parts = Parts::find().map_err(cannot_begin)?;
+    let images = image_folder(options.output).map_err(cannot_begin)?;
+    // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
+    let signals = HeldSignals::hold()?;
+    dump_stopped(options, &target, &parts, &name, images.path(), &signals)
+        .map_err(|failure| after_failure(&target, failure))
+}
+
+fn runs_on(target: &Target) -> String {
+    format!("the program (pid {}) runs on; no archive was written", target.called())
+}
+
+/// What a failed dump leaves: the program, unless that has ended by itself, for which reason the dump may have failed.
+fn after_failure(target: &Target, failure: Failure) -> Failure {
+    if !process_tree::has_ended_or_ends(target.pid) {
+        return failure.state(runs_on(target));
+    }
+    Failure::new(
+        "HK0801",
+        format!("process {} ended before it was dumped", target.called()),
+    )
+    .note(failure.message)
+    .state("no archive was written")
+}
+
+/// A folder for CRIU's images beside the archive, on the same file system, which also proves that one can write there.
+fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
+    let parent = archive
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let cannot = |why: String| {
+        Failure::new("HK0704", format!("cannot write {}", archive.display()))
+            .note(why)
+            .help("name a file in a folder that exists and that you may write to")
+    };
+    if archive.is_dir() {
+        return Err(cannot("it is a folder".to_owned()));
+    }
+    let parent = fs::canonicalize(parent).map_err(|e| cannot(format!("{}: {e}", parent.display())))?;
+    private_folder::private_folder(&parent, ".hetckpt-dump-").map_err(|e| cannot(e.to_string()))
+}
+
+/// What came of a dump.
+#[derive(Debug)]
+pub struct Dumped {
+    /// The root's process id for whoever gave the command.
+    pub pid: i32,
+    /// Length of the archive, bytes.
+    pub size: u64,
+    /// How long each step took.
+    pub times: Times,
+    /// How long the archive took.
+    pub archive: Duration,
+    /// What a restore will not give back, a sentence each.
+    pub not_kept: Vec<String>,
+}
+
+/// From the pause to the program's end; after a failure the program runs on.
+fn dump_stopped(
+    options: &Options<'_>,
+    target: &Target,
+    parts: &Parts,
+    name: &ArchiveName,
+    images: &Path,
+    signals: &HeldSignals,
+) -> Result<Dumped, Failure> {
+    let request = Request {
+        target,
+        parts,
+        images,
+        guarded: stopped_tree::Output {
+            images,
+            archive: (!options.leave_running).then_some(options.output),
+            handover: None,
+            tcp_in: options.outside.tcp_established.then_some(images),
+        },
+        pause_timeout: options.pause_timeout,
+        bundle: options.bundle,
+        outside: options.outside,
+    };
+    let mut captured = capture::capture(&request, signals, None)?;
+    check::require_way_back(images, &captured.manifest, options.outside)?;
+    let archiving = Instant::now();
+    let mut progress = remark::byte_progress("archiving", snapshot_files::total_bytes(&captured.sources));
+    let interrupting = Interrupting::new(signals);
+    let size = writer::write(
+        name,
+        captured.manifest.clone(),
+        &captured.sources,
+        writer::Options {
+            scratch: Some(images),
+            is_interrupted: Some(&|| interrupting.has_come()),
+            id_file: Some(&stopped_tree::id_file(images)),
+            ..writer::Options::default()
+        },
+        &mut progress,
+    )
+    .map_err(|error| interrupting.failure(error, "the dump"))?;
+    let archive = archiving.elapsed();
+    remark::progress_done();
+    if !options.leave_running {
+        captured.end();
+    }
+    Ok(Dumped {
+        pid: target.called(),
+        size,
+        times: captured.times,
+        archive,
+        not_kept: std::mem::take(&mut captured.not_kept),
+    })
+}

@@ -1,0 +1,27 @@
+//! A program's way from one place to another: captured, carried, checked, restored, migrated. Nothing here prints.
+
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "each failure has a code, and docs/errors.md says when it comes"
+)]
+
+pub mod adaptation;
+pub mod archive_name;
+pub mod capture;
+pub mod carried;
+pub mod check;
+pub mod devices;
+pub mod doctor;
+pub mod dump;
+pub mod migration;
+pub mod not_kept;
+pub mod obstacles;
+pub mod pack;
+pub mod private_folder;
+pub mod restore;
+pub mod server_access;
+pub mod server_question;
+pub mod snapshot;
+pub mod snapshot_files;
+pub mod summaries;
+pub mod unpack;

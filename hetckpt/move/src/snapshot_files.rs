@@ -1,0 +1,227 @@
+//! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file becomes
+//! which member, and back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::manifest::{Clocks, DescriptionText, Encoding, FORMAT, FORMAT_VERSION, Manifest, MemberEntry};
+use hetckpt_archive::reader::Archive;
+use hetckpt_archive::writer::Source;
+use hetckpt_criu::device_streams::Sizes;
+use hetckpt_criu::images::MAX_IMAGE_BYTES;
+use hetckpt_report::remark;
+use hetckpt_state::names::state_file;
+use hetckpt_state::summary::Description;
+
+use crate::carried;
+
+/// Prefix of CRIU's images in the archive.
+const CRIU_PREFIX: &str = "criu/";
+
+/// Prefix of the device servers' files in the archive.
+const DEVICE_PREFIX: &str = "device/";
+
+/// How CRIU's images of memory begin.
+const MEMORY_IMAGE: &str = "pages-";
+
+/// How the device servers' files begin.
+const DEVICE_FILE: &str = "hetgpu-";
+
+/// Largest description of a process's device state.
+const MAX_DESCRIPTION_BYTES: u64 = 64 << 20;
+
+/// What the files alone do not tell of a dump.
+#[derive(Debug)]
+pub struct Origin {
+    /// Root of the process tree.
+    pub root_pid: i32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// What its stdin, stdout and stderr were open on.
+    pub stdio: Vec<String>,
+    /// The CRIU that made the images; empty if nobody knows.
+    pub criu_version: String,
+    /// Seconds from the Unix epoch.
+    pub created_unix: u64,
+    /// See [`Manifest::clocks`].
+    pub clocks: Option<Clocks>,
+    /// Files of device memory that are on their way already.
+    pub streamed: Sizes,
+}
+
+/// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.
+///
+/// Gives the reason if there is something that does not belong into an archive, as a link or a folder.
+pub fn sources(images: &Path) -> Result<Vec<Source>, String> {
+    let mut sources = vec![];
+    for entry in fs::read_dir(images).map_err(|e| e.to_string())? {
+        let entry = entry.map_err(|e| e.to_string())?;
+        let name = entry.file_name();
+        let name = name
+            .to_str()
+            .ok_or_else(|| format!("{} has a name that is no text", name.to_string_lossy()))?;
+        if name.ends_with(".log") || name.starts_with("stats-") {
+            continue;
+        }
+        // The entry's own type: links are not followed.
+        if !entry.file_type().map_err(|e| format!("{name}: {e}"))?.is_file() {
+            return Err(match name {
+                "parent" => "they rest on an earlier dump, to which `parent` leads".to_owned(),
+                _ => format!("`{name}` is no regular file"),
+            });
+        }
+        sources.push(source(name, entry.path()));
+    }
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(sources)
+}
+
+fn source(name: &str, path: PathBuf) -> Source {
+    let (name, encoding) = member(name);
+    Source { name, path, encoding }
+}
+
+/// Place in the archive of the file that is called `name` in the folder of images, and how it is kept there.
+pub fn member(name: &str) -> (String, Encoding) {
+    let (is_device, is_carried) = (name.starts_with(DEVICE_FILE), name.starts_with(carried::NAME_START));
+    let prefix = match (is_device, is_carried) {
+        (true, _) => DEVICE_PREFIX,
+        (_, true) => carried::PREFIX,
+        _ => CRIU_PREFIX,
+    };
+    let is_packed = name.ends_with(".zst") || name.ends_with(".mem");
+    // Small device files stay readable with plain tar.
+    let encoding = match is_device || is_carried || is_packed {
+        true => Encoding::Stored,
+        false => Encoding::Zstd,
+    };
+    (format!("{prefix}{name}"), encoding)
+}
+
+/// Size of all `sources`, as far as it can be told.
+pub fn total_bytes(sources: &[Source]) -> u64 {
+    let sizes = sources.iter().filter_map(|source| fs::metadata(&source.path).ok());
+    sizes.map(|found| found.len()).sum()
+}
+
+/// The manifest for the files in `images`; its members are filled in by the writer. Gives the reason if it cannot be made.
+pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
+    let mut names = vec![];
+    for entry in fs::read_dir(images).map_err(|e| e.to_string())? {
+        let name = entry
+            .map_err(|e| e.to_string())?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if hetckpt_state::names::pid_of_description(&name).is_some() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    let processes = names.iter().map(|name| description(images, name, &origin.streamed));
+    Ok(Manifest {
+        processes: processes.collect::<Result<_, _>>()?,
+        ..manifest_without_processes(images, origin)?
+    })
+}
+
+/// As [`manifest`], while device state is still being written.
+pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manifest, String> {
+    Ok(Manifest {
+        format: FORMAT.to_owned(),
+        format_version: FORMAT_VERSION,
+        written_by: env!("CARGO_PKG_VERSION").to_owned(),
+        root_pid: origin.root_pid,
+        command: origin.command,
+        criu_version: origin.criu_version,
+        created_unix: origin.created_unix,
+        processes: vec![],
+        stdio: origin.stdio,
+        files: carried::read_index(images)?,
+        clocks: origin.clocks,
+        members: vec![],
+    })
+}
+
+/// The description of a process's device state, once it is sure that the files it describes are there, or were `streamed`, in full length.
+fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<DescriptionText, String> {
+    let path = images.join(name);
+    let found = fs::symlink_metadata(&path).map_err(|e| format!("{name}: {e}"))?;
+    if !found.is_file() || found.len() > MAX_DESCRIPTION_BYTES {
+        return Err(format!("{name} describes no device state"));
+    }
+    let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
+    let described = Description::parse(text.as_bytes()).map_err(|e| format!("{name}: {}", cause(&e)))?;
+    for file in &described.members {
+        if !file.name.starts_with(DEVICE_FILE) || file.name.contains('/') {
+            return Err(format!("{name} names a file that is none of its own"));
+        }
+        let size = match (streamed.get(&file.name), fs::symlink_metadata(images.join(&file.name))) {
+            (Some(&size), _) => size,
+            (None, Ok(found)) if found.is_file() => found.len(),
+            (None, Ok(_)) => return Err(format!("{} is no regular file", file.name)),
+            (None, Err(e)) => return Err(format!("{}: {e}", file.name)),
+        };
+        if size != file.size_bytes {
+            return Err(format!("{} has {size} of {} bytes", file.name, file.size_bytes));
+        }
+    }
+    DescriptionText::new(text).map_err(|e| format!("{name}: {e}"))
+}
+
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// The name of an archive's member in a folder of images.
+fn image_name(member: &MemberEntry) -> Option<&str> {
+    let prefixes = [CRIU_PREFIX, DEVICE_PREFIX, carried::PREFIX];
+    prefixes
+        .into_iter()
+        .find_map(|prefix| member.raw_name().strip_prefix(prefix))
+}
+
+/// The same, if it is an image of CRIU's that may be read to see what a restore needs.
+fn description_name(member: &MemberEntry) -> Option<&str> {
+    let name = member.raw_name().strip_prefix(CRIU_PREFIX)?;
+    let is_read = !name.starts_with(MEMORY_IMAGE) && !name.contains('/') && member.raw_bytes <= MAX_IMAGE_BYTES;
+    is_read.then_some(name)
+}
+
+/// Unpacks the images of CRIU's that describe the program into `folder`, which is empty, if there is room for them. Each is checked
+/// against its hash.
+pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
+    archive.extract_where(folder, description_name, &mut |_| ()).map(drop)
+}
+
+/// Unpacks what [`unpack_descriptions`] has left out into the same `folder`.
+pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
+    unpack_where(archive, folder, |member| match description_name(member) {
+        Some(_) => None,
+        None => image_name(member),
+    })
+}
+
+/// The state of process `pid` on its device, as it is packed in an archive.
+pub fn packed_state(archive: &Archive, pid: u32) -> Result<Vec<u8>, ArchiveError> {
+    let (offset, member) = archive.locate(&format!("{DEVICE_PREFIX}{}", state_file(pid)))?;
+    let mut packed = vec![];
+    archive.extract(offset, member, &mut packed)?;
+    Ok(packed)
+}
+
+/// Unpacks an archive into `folder`, which is empty, if there is room for all of it. Each member is checked against its hash.
+pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
+    unpack_where(archive, folder, image_name)
+}
+
+fn unpack_where(
+    archive: &Archive,
+    folder: &Path,
+    place: impl Fn(&MemberEntry) -> Option<&str>,
+) -> Result<u64, ArchiveError> {
+    let wanted = archive.members().filter(|(_, member)| place(member).is_some());
+    let total = wanted.map(|(_, member)| member.raw_bytes).fold(0, u64::saturating_add);
+    archive.extract_where(folder, place, &mut remark::byte_progress("unpacking", total))
+}

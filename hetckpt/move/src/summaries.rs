@@ -1,0 +1,18 @@
+//! What a manifest says of processes' device state.
+
+use std::error::Error;
+
+use hetckpt_archive::manifest::Manifest;
+use hetckpt_report::failure::Failure;
+use hetckpt_state::summary::{DescriptionError, Summary};
+
+/// The device servers' summaries in a manifest.
+pub fn summaries(manifest: &Manifest) -> Result<Vec<Summary>, Failure> {
+    let descriptions = manifest.processes.iter().map(|text| text.parse());
+    let summaries = descriptions.map(|described| described.map(|described| described.summary));
+    summaries.collect::<Result<_, _>>().map_err(|error| match error {
+        DescriptionError::Version { .. } => Failure::new("HK0703", error.to_string()).unsupported(),
+        error => Failure::new("HK0702", "the archive describes a process in a way that makes no sense")
+            .note(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
+    })
+}

@@ -1,0 +1,107 @@
+//! What `hetckpt doctor` and `hetckpt check` find.
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// What came of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Some of it does not work, or not well.
+    Warning,
+    /// Nothing works before this is put right.
+    Problem,
+}
+
+/// A check and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was looked at; the name does not change.
+    pub check: &'static str,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// What was found, on one line.
+    pub found: String,
+    /// Code of the failure that a dump or restore would meet, where there is one.
+    pub code: Option<String>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Finding {
+    /// A finding without code and help.
+    pub fn new(check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self {
+            check,
+            verdict,
+            found: found.into().replace('\n', "; "),
+            code: None,
+            help: None,
+        }
+    }
+
+    /// All is well.
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Ok, found)
+    }
+
+    /// What may go wrong.
+    pub fn warning(check: &'static str, found: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            help: Some(help.into()),
+            ..Self::new(check, Verdict::Warning, found)
+        }
+    }
+
+    /// What will go wrong.
+    pub fn problem(check: &'static str, found: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            help: Some(help.into()),
+            ..Self::new(check, Verdict::Problem, found)
+        }
+    }
+
+    /// The problem that `failure` is.
+    pub fn failed(check: &'static str, failure: &Failure) -> Self {
+        let mut found = failure.message.clone();
+        for note in &failure.notes {
+            found.push_str(": ");
+            found.push_str(note);
+        }
+        Self {
+            code: Some(failure.code.to_string()),
+            help: failure.help.clone(),
+            ..Self::new(check, Verdict::Problem, found)
+        }
+    }
+}
+
+/// The failure of whoever needs that there is no problem; the first one leads, all are told.
+pub fn refusal(findings: &[Finding]) -> Option<Failure> {
+    let mut problems = findings.iter().filter(|finding| finding.verdict == Verdict::Problem);
+    let first = problems.next()?;
+    let code = first.code.clone().unwrap_or_else(|| "HK0904".to_owned());
+    let mut failure = Failure::new(code, first.found.clone());
+    failure.help = first.help.clone();
+    for more in problems {
+        failure = failure.note(format!("also: {}", more.found));
+        if let Some(help) = more.help.as_ref().filter(|help| Some(*help) != first.help.as_ref()) {
+            failure = failure.note(format!("against that: {help}"));
+        }
+    }
+    Some(failure)
+}
+
+/// The first few of `names`, and how many there are beside.
+pub fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    const MAX_NAMED: usize = 5;
+    let num_more = names.len().saturating_sub(MAX_NAMED);
+    let mut text = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    if num_more > 0 {
+        text.push_str(&format!(", and {num_more} more"));
+    }
+    text
+}

@@ -1,0 +1,49 @@
+//! Signals that are to end a work of several steps: what is begun must come to an end of its own.
+
+use std::cell::OnceCell;
+
+use nix::sys::signal::Signal;
+
+use hetckpt_archive::error::ArchiveError;
+use hetckpt_report::archive_error;
+use hetckpt_report::failure::Failure;
+
+use crate::signals::HeldSignals;
+
+/// The first signal that has come to end the work, whenever that was noticed.
+pub struct Interrupting<'a> {
+    held: &'a HeldSignals,
+    signal: OnceCell<Signal>,
+}
+
+impl<'a> Interrupting<'a> {
+    /// None has been noticed yet.
+    pub fn new(held: &'a HeldSignals) -> Self {
+        Self {
+            held,
+            signal: OnceCell::new(),
+        }
+    }
+
+    /// True from when one has come.
+    pub fn has_come(&self) -> bool {
+        self.signal.get().is_some() || self.held.ending().is_some_and(|signal| self.signal.set(signal).is_ok())
+    }
+
+    /// The failure for an archive that was not written: `what` is what the signal has ended, if it was one.
+    pub fn failure(&self, error: ArchiveError, what: &str) -> Failure {
+        match self.signal.get() {
+            Some(signal) => interrupted(what, *signal),
+            None => archive_error::failure(error),
+        }
+    }
+}
+
+/// Fails if a signal has come that is to end `what`.
+pub fn ensure_not_interrupted(held: &HeldSignals, what: &str) -> Result<(), Failure> {
+    held.ending().map_or(Ok(()), |signal| Err(interrupted(what, signal)))
+}
+
+fn interrupted(what: &str, signal: Signal) -> Failure {
+    Failure::new("HK0807", format!("{what} was interrupted by {signal}"))
+}

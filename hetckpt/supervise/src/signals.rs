@@ -1,0 +1,98 @@
+//! Signals that are passed on to a program, or end the work that is being done.
+
+use std::io;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use hetckpt_report::failure::Failure;
+
+/// Signals that are passed on to the program.
+pub const PASSED_ON: [Signal; 7] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGQUIT,
+    Signal::SIGWINCH,
+];
+
+/// Holds back the signals that are to be passed on, so that none is lost before there is someone to pass it to.
+pub struct HeldSignals(SigSet);
+
+impl HeldSignals {
+    /// Starts holding. Threads made from now on hold them too.
+    pub fn hold() -> Result<Self, Failure> {
+        let set: SigSet = PASSED_ON.into_iter().collect();
+        set.thread_block()
+            .map_err(|e| Failure::new("HK0804", "cannot hold signals back").note(e.to_string()))?;
+        Ok(Self(set))
+    }
+
+    /// The first signal held back so far that is to end us, if there is one.
+    pub fn ending(&self) -> Option<Signal> {
+        let arrived = SignalFd::with_flags(&self.0, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok()?;
+        while let Ok(Some(info)) = arrived.read_signal() {
+            let signal = i32::try_from(info.ssi_signo)
+                .ok()
+                .and_then(|number| Signal::try_from(number).ok());
+            // That a window has changed its size ends nobody.
+            if signal.is_some() && signal != Some(Signal::SIGWINCH) {
+                return signal;
+            }
+        }
+        None
+    }
+
+    /// Passes every signal, held or to come, to `child` until it has ended or for `limit`, without a thread: whose children are to have
+    /// other process ids can have none.
+    pub fn pass_until_end(&self, child: &Child, limit: Option<Duration>) -> Result<(), Failure> {
+        let cannot = |e: io::Error| Failure::new("HK0804", "cannot wait for a process").note(e.to_string());
+        let pid = i32::try_from(child.id()).unwrap_or(-1);
+        let arrived = SignalFd::with_flags(&self.0, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+            .map_err(|e| cannot(e.into()))?;
+        let process = rustix::process::Pid::from_child(child);
+        let process = pidfd_open(process, PidfdFlags::empty()).map_err(|e| cannot(e.into()))?;
+        let until = limit.map(|limit| Instant::now() + limit);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut awaited = [
+                PollFd::new(&arrived, PollFlags::IN),
+                PollFd::new(&process, PollFlags::IN),
+            ];
+            match poll(&mut awaited, timeout.as_ref()) {
+                Ok(0) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(cannot(e.into())),
+            }
+            let has_ended = !awaited[1].revents().is_empty();
+            while let Ok(Some(info)) = arrived.read_signal() {
+                let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+                if let Ok(signal) = Signal::try_from(number) {
+                    // It may have ended: then there is nobody to tell.
+                    let _ = kill(Pid::from_raw(pid), signal);
+                }
+            }
+            if has_ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes every signal, held or to come, to `pid`, from a thread that lives as long as we do.
+    pub fn pass_to(self, pid: i32) {
+        std::thread::spawn(move || {
+            while let Ok(signal) = self.0.wait() {
+                // The program may have ended: then there is nobody to tell.
+                let _ = kill(Pid::from_raw(pid), signal);
+            }
+        });
+    }
+}
