@@ -2,6 +2,7 @@
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::file_size;
+use hetckpt_ring::code::Code;
 
 /// What is known about a complaint.
 struct Known {
@@ -117,7 +118,7 @@ const KNOWN: [Known; 21] = [
 ];
 
 /// The failure `code` of a `criu VERB` that said `reason`.
-pub fn failure(code: &'static str, verb: &str, reason: &str) -> Failure {
+pub fn failure(code: Code, verb: &str, reason: &str) -> Failure {
     let found = KNOWN
         .iter()
         .find(|known| known.words.iter().all(|words| reason.contains(words)));
@@ -155,17 +156,17 @@ mod tests {
                 "a kind that CRIU does not know",
             ),
         ] {
-            let failure = failure("HK0903", "dump", reason);
+            let failure = failure(Code::CriuDump, "dump", reason);
             assert!(failure.message.contains(said), "{reason}: {}", failure.message);
             assert!(failure.notes.iter().any(|note| note.contains(reason)), "{reason}");
             assert!(failure.help.is_some(), "{reason}");
         }
         let tcp = failure(
-            "HK0903",
+            Code::CriuDump,
             "dump",
             "Connected TCP socket, consider using --tcp-established option.",
         );
         assert!(tcp.message.contains("Connected TCP socket") && tcp.notes.is_empty() && tcp.help.is_some());
-        assert!(failure("HK0904", "restore", "something new").help.is_none());
+        assert!(failure(Code::CriuRestore, "restore", "something new").help.is_none());
     }
 }

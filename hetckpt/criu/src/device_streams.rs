@@ -4,6 +4,7 @@
 //! CRIU has the servers capture, one after the other, before it gives the first page. A server waits while nobody reads. If we are
 //! killed it fails, so does the dump, and the program runs on.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -106,7 +107,7 @@ impl DeviceStream {
                 options.read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&path)
             });
         let pipe = opened.map_err(|e| {
-            Failure::new("HK0704", format!("cannot make the pipe {}", path.display())).note(e.to_string())
+            Failure::new(Code::CannotWrite, format!("cannot make the pipe {}", path.display())).note(e.to_string())
         })?;
         // It works with less, too.
         let _ = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
@@ -137,7 +138,7 @@ impl Drop for DeviceStream {
 }
 
 fn broken(error: &io::Error) -> Broken {
-    Broken::Failed(Failure::new("HK0804", "cannot take device memory from its server").note(error.to_string()))
+    Broken::Failed(Failure::new(Code::StandIn, "cannot take device memory from its server").note(error.to_string()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tests of device memory's way, with threads in the parts of device servers.
 
+use hetckpt_ring::code::Code;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -71,5 +72,5 @@ fn what_cannot_be_taken_is_the_reason_and_ends_the_server() {
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         drop(criu);
     });
-    assert!(matches!(result, Err(Broken::Failed(failure)) if &*failure.code == "HK1006"));
+    assert!(matches!(result, Err(Broken::Failed(failure)) if failure.code == Code::ConnectionBroke));
 }

@@ -1,5 +1,6 @@
 //! Finds CRIU and checks its version.
 
+use hetckpt_ring::code::Code;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -66,7 +67,7 @@ fn find_any() -> Result<(PathBuf, String), Failure> {
 }
 
 fn missing(message: String) -> Failure {
-    Failure::new("HK0901", message)
+    Failure::new(Code::CriuMissing, message)
         .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU")
 }
 
@@ -90,11 +91,12 @@ fn check(program: PathBuf, answer: &str) -> Result<Criu, Failure> {
     let version = version.unwrap_or("").trim().to_owned();
     match parse(&version) {
         Some(found) if found >= MIN_VERSION => Ok(Criu { program, version }),
-        Some(_) => Err(
-            Failure::new("HK0902", format!("{} is version {version}, too old", program.display()))
-                .note("versions before 4.1 cannot dump processes on Linux 6.13 and newer, and know no plugin inventory")
-                .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU"),
-        ),
+        Some(_) => Err(Failure::new(
+            Code::CriuTooOld,
+            format!("{} is version {version}, too old", program.display()),
+        )
+        .note("versions before 4.1 cannot dump processes on Linux 6.13 and newer, and know no plugin inventory")
+        .help("install CRIU 4.1 or newer (e2e/setup/install-criu.sh does), or name it in HETCKPT_CRIU")),
         None => Err(missing(format!("{} is not CRIU", program.display())).note("it does not tell its version")),
     }
 }

@@ -57,6 +57,8 @@ impl<F: FnMut(&mut [u8]) -> Result<usize, Broken>> Read for Content<F> {
 pub mod takers {
     use std::collections::BTreeMap;
 
+    use hetckpt_ring::code::Code;
+
     use super::*;
 
     /// Keeps what it is given.
@@ -70,7 +72,7 @@ pub mod takers {
             let mut taken = vec![];
             content
                 .read_to_end(&mut taken)
-                .map_err(|e| Failure::new("HK0704", e.to_string()))?;
+                .map_err(|e| Failure::new(Code::CannotWrite, e.to_string()))?;
             self.0.insert(name.to_owned(), taken);
             Ok(())
         }
@@ -83,7 +85,7 @@ pub mod takers {
         fn expect_descriptions(&mut self, _: u64) {}
 
         fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {
-            Err(Failure::new("HK1006", "the connection broke"))
+            Err(Failure::new(Code::ConnectionBroke, "the connection broke"))
         }
     }
 }

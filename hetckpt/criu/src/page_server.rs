@@ -10,6 +10,7 @@
 //! # Source
 //! CRIU, `criu/page-xfer.c`: `page_server_serve` (what is answered), `open_page_local_xfer` and `write_pagemap_loc` (what is written).
 
+use hetckpt_ring::code::Code;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
@@ -40,7 +41,7 @@ pub fn while_serving(
     criu: impl FnOnce(&UnixStream) -> Result<(), Failure> + Send,
 ) -> Result<Sizes, Failure> {
     let cannot =
-        |e: io::Error| Failure::new("HK0804", "cannot make a socket for the program's memory").note(e.to_string());
+        |e: io::Error| Failure::new(Code::StandIn, "cannot make a socket for the program's memory").note(e.to_string());
     let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|e| cannot(e.into()))?;
     let (ran, served) = std::thread::scope(|scope| {
@@ -61,7 +62,7 @@ pub fn while_serving(
     });
     let ran = ran.unwrap_or_else(|_| {
         Err(Failure::new(
-            "HK0804",
+            Code::StandIn,
             "a thread of hetckpt's own died (a bug in hetckpt)",
         ))
     });
@@ -74,7 +75,11 @@ pub fn while_serving(
 }
 
 fn not_understood(what: impl Into<String>) -> Failure {
-    Failure::new("HK0903", "criu dump failed: the memory that it gives is not understood").note(what)
+    Failure::new(
+        Code::CriuDump,
+        "criu dump failed: the memory that it gives is not understood",
+    )
+    .note(what)
 }
 
 /// Takes images until CRIU says that there are no more.
@@ -237,7 +242,7 @@ impl RowList {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::new("HK0704", format!("cannot write {}", path.display())).note(error.to_string())
+    Failure::new(Code::CannotWrite, format!("cannot write {}", path.display())).note(error.to_string())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tests of the page server, with a thread in the part of CRIU.
 
+use hetckpt_ring::code::Code;
 use std::fs;
 
 use super::*;
@@ -26,7 +27,7 @@ fn pages(count: u64, byte: u8) -> Vec<u8> {
 
 /// Sends bytes and waits for an answer of so many zeros.
 fn ask(mut socket: &UnixStream, bytes: &[u8], answer_bytes: usize) -> Result<(), Failure> {
-    let failed = |e: io::Error| Failure::new("HK0903", format!("CRIU: {e}"));
+    let failed = |e: io::Error| Failure::new(Code::CriuDump, format!("CRIU: {e}"));
     socket.write_all(bytes).map_err(failed)?;
     let mut answer = vec![1; answer_bytes];
     socket.read_exact(&mut answer).map_err(failed)?;
@@ -97,7 +98,7 @@ fn who_ends_early_tells_why() {
         };
         while_serving(folder.path(), DeviceStreams::default(), &mut Shelf::default(), criu).unwrap_err()
     };
-    assert_eq!(serve(Err(Failure::new("HK0903", "killed"))).message, "killed");
+    assert_eq!(serve(Err(Failure::new(Code::CriuDump, "killed"))).message, "killed");
     assert!(serve(Ok(())).notes[0].contains("before it had given all memory"));
 }
 
@@ -111,7 +112,7 @@ fn what_cannot_be_taken_ends_criu_and_is_the_reason() {
         Ok(())
     })
     .unwrap_err();
-    assert_eq!(&*failure.code, "HK1006");
+    assert_eq!(failure.code, Code::ConnectionBroke);
 }
 
 #[test]

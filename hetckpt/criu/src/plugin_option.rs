@@ -1,5 +1,6 @@
 //! `--plugin NAME` on a command line for CRIU, which has no such option: it knows only the folder that it loads plugins from.
 
+use hetckpt_ring::code::Code;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -78,9 +79,12 @@ fn named_folder(options: &[OsString]) -> Option<PathBuf> {
 
 fn require_plugin(folder: &Path) -> Result<(), Failure> {
     let missing = |note: String| {
-        Failure::new("HK0906", format!("plugin `{NAME}` is not in {}", folder.display()))
-            .note(note)
-            .help("leave --libdir out, or name the folder in which hetckpt's plugin lies")
+        Failure::new(
+            Code::PluginOption,
+            format!("plugin `{NAME}` is not in {}", folder.display()),
+        )
+        .note(note)
+        .help("leave --libdir out, or name the folder in which hetckpt's plugin lies")
     };
     if !folder.is_absolute() {
         return Err(missing(
@@ -98,7 +102,7 @@ fn unknown(name: &OsStr) -> Failure {
         true => "--plugin is given without a name".to_owned(),
         false => format!("there is no plugin `{}`", name.to_string_lossy()),
     };
-    Failure::new("HK0906", message)
+    Failure::new(Code::PluginOption, message)
         .note(format!("hetckpt has one: {NAME}"))
         .help(format!(
             "say `--plugin {NAME}`; for plugins of others name their folder with --libdir"
@@ -144,7 +148,7 @@ mod tests {
             let line = format!("dump {option}{path}");
             let refused = translated(&format!("{line} --plugin hetgpu")).unwrap_err();
             assert!(
-                &*refused.code == "HK0906" && refused.message.contains(path),
+                refused.code == Code::PluginOption && refused.message.contains(path),
                 "{}",
                 refused.message
             );
@@ -168,7 +172,7 @@ mod tests {
             "dump --plugin=",
             "dump --plugin -D",
         ] {
-            assert_eq!(&*translated(line).unwrap_err().code, "HK0906", "{line}");
+            assert_eq!(translated(line).unwrap_err().code, Code::PluginOption, "{line}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Runs CRIU and finds the reason in its log when it fails.
 
+use hetckpt_ring::code::Code;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -38,7 +39,7 @@ pub struct Call<'a> {
     /// Our stdin, a terminal, is handed on.
     pub needs_terminal: bool,
     /// Code of the failure, if it fails.
-    pub failure_code: &'static str,
+    pub failure_code: Code,
 }
 
 /// Runs CRIU and waits for it.

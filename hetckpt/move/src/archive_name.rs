@@ -1,5 +1,6 @@
 //! The name that a new archive is to get: whether it may.
 
+use hetckpt_ring::code::Code;
 use std::fs::{self, FileType};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -15,7 +16,7 @@ pub fn find(path: &Path, may_replace: bool) -> Result<ArchiveName, Failure> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(name);
     };
-    let taken = |why: &str| Failure::new("HK0707", format!("{} {why}", path.display()));
+    let taken = |why: &str| Failure::new(Code::NameTaken, format!("{} {why}", path.display()));
     match found.is_file() {
         true if may_replace => Ok(name),
         true => Err(taken("exists already").help("name another file, or have this one replaced: --force")),
@@ -54,7 +55,7 @@ mod tests {
         for may_replace in [false, true] {
             for path in [&link, &dangling, &pipe, Path::new("/dev/null")] {
                 let failure = find(path, may_replace).unwrap_err();
-                assert_eq!(&*failure.code, "HK0707", "{}", path.display());
+                assert_eq!(failure.code, Code::NameTaken, "{}", path.display());
             }
             assert!(find(&folder.path().join("new"), may_replace).is_ok());
             assert_eq!(find(&file, may_replace).is_ok(), may_replace);

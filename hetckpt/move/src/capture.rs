@@ -1,6 +1,7 @@
 //! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and `migrate` have
 //! in common. What becomes of the images is theirs.
 
+use hetckpt_ring::code::Code;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -90,7 +91,7 @@ impl Request<'_> {
 }
 
 fn cannot_read(why: String) -> Failure {
-    Failure::new("HK0903", "the device state just written cannot be read").note(why)
+    Failure::new(Code::CriuDump, "the device state just written cannot be read").note(why)
 }
 
 /// How long each step took.
@@ -173,13 +174,13 @@ pub fn capture<'a>(
 
     if !nix::unistd::geteuid().is_root() {
         rewrite::attach_memfds(images)
-            .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+            .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
     }
     eventfds::keep_semaphores(images, &target.tree())
-        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
     finish_packing(packing, images)?;
     let sources = snapshot_files::sources(images)
-        .map_err(|why| Failure::new("HK0704", "cannot read the images just written").note(why))?;
+        .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why))?;
     let manifest = Manifest {
         clocks,
         ..request.manifest(streamed)?
@@ -197,9 +198,11 @@ pub fn capture<'a>(
 /// Fails where Linux lets nobody but root take TCP connections: a program's namespaces have users of their own, but not networks.
 fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
     match outside.tcp_established && !nix::unistd::geteuid().is_root() {
-        true => Err(Failure::new("HK0910", "only root can dump established TCP connections")
-            .note("CRIU needs CAP_NET_ADMIN where the network is, which a user's own namespaces do not give")
-            .help("dump the program as root, or when it has no connection")),
+        true => Err(
+            Failure::new(Code::TcpConnections, "only root can dump established TCP connections")
+                .note("CRIU needs CAP_NET_ADMIN where the network is, which a user's own namespaces do not give")
+                .help("dump the program as root, or when it has no connection"),
+        ),
         false => Ok(()),
     }
 }
@@ -244,9 +247,9 @@ impl Captured<'_> {
 /// Completes what the archive carries by what CRIU's images need.
 fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
     let needs = needs::read(images)
-        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
     packing.finish(&needs).map_err(|(path, e)| {
-        Failure::new("HK0704", format!("cannot carry {}", path.display()))
+        Failure::new(Code::CannotWrite, format!("cannot carry {}", path.display()))
             .note(e.to_string())
             .help("make room in its folder, or carry nothing: --bundle none")
     })
@@ -296,7 +299,7 @@ fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
             arguments: &arguments,
             environment: limit.as_slice(),
             needs_terminal: false,
-            failure_code: "HK0903",
+            failure_code: Code::CriuDump,
         },
     )
     .map_err(with_missing_privileges)

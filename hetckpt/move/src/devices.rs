@@ -1,6 +1,7 @@
 //! The devices of this machine, as the device server finds them: only it knows drivers.
 
 use hetckpt_report::failure::Failure;
+use hetckpt_ring::code::Code;
 use hetckpt_ring::message::DeviceSummary;
 
 use crate::server_question::ask;
@@ -12,12 +13,12 @@ pub fn unusable(device: &DeviceSummary) -> Option<&str> {
 
 /// Asks the server's program for the devices: only it knows drivers.
 pub fn list() -> Result<Vec<DeviceSummary>, Failure> {
-    ask("HK0803", &["--list-devices", "--json"], &[])
+    ask(Code::Installation, &["--list-devices", "--json"], &[])
 }
 
 /// The same, with what only shows when OpenCL devices are opened.
 pub fn tried() -> Result<Vec<DeviceSummary>, Failure> {
-    ask("HK0803", &["--try-devices", "--json"], &[])
+    ask(Code::Installation, &["--try-devices", "--json"], &[])
 }
 
 /// Makes sure that `wanted` is a device of this machine. The server is asked only where a look does not do: a driver takes its time to
@@ -51,10 +52,11 @@ pub fn require_among(devices: &[DeviceSummary], wanted: &str) -> Result<(), Fail
     if is_there {
         return Ok(());
     }
-    Err(
-        Failure::new("HK0501", format!("there is no device `{wanted}` on this machine"))
-            .note(format!("there are: {}", ids.join(", ")))
-            .help("`hetckpt devices` lists them; `--device auto` takes the first CUDA GPU, else the CPU")
-            .unsupported(),
+    Err(Failure::new(
+        Code::NoSuchDevice,
+        format!("there is no device `{wanted}` on this machine"),
     )
+    .note(format!("there are: {}", ids.join(", ")))
+    .help("`hetckpt devices` lists them; `--device auto` takes the first CUDA GPU, else the CPU")
+    .unsupported())
 }

@@ -1,5 +1,6 @@
 //! Dumping a program into an archive: stop it, capture it, write the archive, and only then end it.
 
+use hetckpt_ring::code::Code;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ fn after_failure(target: &Target, failure: Failure) -> Failure {
         return failure.state(runs_on(target));
     }
     Failure::new(
-        "HK0801",
+        Code::NoSuchProcess,
         format!("process {} ended before it was dumped", target.called()),
     )
     .note(failure.message)
@@ -77,7 +78,7 @@ fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let cannot = |why: String| {
-        Failure::new("HK0704", format!("cannot write {}", archive.display()))
+        Failure::new(Code::CannotWrite, format!("cannot write {}", archive.display()))
             .note(why)
             .help("name a file in a folder that exists and that you may write to")
     };

@@ -1,6 +1,7 @@
 //! What keeps CRIU from dumping a program, where that is cheap to see before the program is stopped: CRIU would say it in words that
 //! help nobody, or wait for ever. What is seen only later is told by its log (`criu/complaint.rs`).
 
+use hetckpt_ring::code::Code;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use hetckpt_report::failure::Failure;
 use hetckpt_supervise::namespaces::pids;
 use hetckpt_supervise::process_tree;
 
-const CODE: &str = "HK0912";
+const CODE: Code = Code::NotDumpable;
 
 /// Files without a path of which CRIU knows nothing: how their names in `/proc/PID/fd` begin, and what they are.
 const UNKNOWN: [(&str, &str); 6] = [

@@ -1,5 +1,6 @@
 //! Packing a folder of images into an archive.
 
+use hetckpt_ring::code::Code;
 use std::fs;
 use std::path::Path;
 
@@ -50,7 +51,7 @@ pub fn pack(images: &Path, output: &Path, force: bool) -> Result<Packed, Failure
 fn require_outside(archive: &Path, images: &Path) -> Result<(), Failure> {
     let parent = archive.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = fs::canonicalize(parent.unwrap_or(Path::new(".")));
-    let failure = || Failure::new("HK0704", format!("cannot write {}", archive.display()));
+    let failure = || Failure::new(Code::CannotWrite, format!("cannot write {}", archive.display()));
     match parent {
         _ if archive.is_dir() => Err(failure().note("it is a folder")),
         Ok(parent) if parent.starts_with(images) => Err(failure()

@@ -4,6 +4,7 @@
 //! # Source
 //! acl(5); Linux, `include/uapi/linux/posix_acl_xattr.h`.
 
+use hetckpt_ring::code::Code;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, lchown};
@@ -33,7 +34,7 @@ pub fn grant(images: &Path, holds: &[Hold]) -> Result<(), Failure> {
     let entered = granted.and_then(|()| Ok(setxattr(images, ACCESS, &searchable_by(&users), XattrFlags::empty())?));
     entered.map_err(|e| {
         Failure::new(
-            "HK0704",
+            Code::CannotWrite,
             format!(
                 "cannot let another user's device server write into {}",
                 images.display()

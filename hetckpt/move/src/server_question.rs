@@ -1,5 +1,6 @@
 //! Asking the device server's program ([`hetckpt_ring::question`]), which alone has drivers and the compiler.
 
+use hetckpt_ring::code::Code;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -9,7 +10,7 @@ use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 
 /// Asks by `arguments` about `input`; `code` is that of a failure of which the program does not give one.
-pub fn ask<A: DeserializeOwned>(code: &str, arguments: &[&str], input: &[u8]) -> Result<A, Failure> {
+pub fn ask<A: DeserializeOwned>(code: Code, arguments: &[&str], input: &[u8]) -> Result<A, Failure> {
     let installation = Installation::find()?;
     let server = installation.require(installation.server.clone())?;
     let failed = |why: String| Failure::new(code, format!("{} cannot tell", server.display())).note(why);
@@ -26,23 +27,17 @@ pub fn ask<A: DeserializeOwned>(code: &str, arguments: &[&str], input: &[u8]) ->
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(input));
     let output = child.wait_with_output().map_err(|e| failed(e.to_string()))?;
     if !output.status.success() {
-        return Err(told(&String::from_utf8_lossy(&output.stderr)).unwrap_or_else(failed));
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(told(&said).unwrap_or_else(|| failed(said.trim().to_owned())));
     }
     written.map_err(|e| failed(e.to_string()))?;
     serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
 }
 
-/// The failure in a last line `error[CODE]: message`, else what was said.
-fn told(said: &str) -> Result<Failure, String> {
-    let said = said.trim();
-    let told = said
-        .lines()
-        .last()
-        .and_then(|line| line.strip_prefix("error[")?.split_once("]: "));
-    told.map_or_else(
-        || Err(said.to_owned()),
-        |(code, message)| Ok(Failure::new(code, message)),
-    )
+/// The failure that a last line `error[CODE]: message` tells.
+fn told(said: &str) -> Option<Failure> {
+    let (code, message) = said.trim().lines().last()?.strip_prefix("error[")?.split_once("]: ")?;
+    Some(Failure::new(code.parse().ok()?, message))
 }
 
 #[cfg(test)]
@@ -53,7 +48,10 @@ mod tests {
     #[test]
     fn the_servers_own_code_is_kept() {
         let failure = told("WARN something\nerror[HK0702]: the state is damaged\n").unwrap();
-        assert_eq!((&*failure.code, &*failure.message), ("HK0702", "the state is damaged"));
-        assert_eq!(told("killed").unwrap_err(), "killed");
+        assert_eq!(
+            (failure.code, &*failure.message),
+            (Code::Damaged, "the state is damaged")
+        );
+        assert!(told("killed").is_none());
     }
 }

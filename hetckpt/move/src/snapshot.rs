@@ -1,5 +1,6 @@
 //! A snapshot to be restored or packed, in whichever of its two forms it is given.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -63,9 +64,11 @@ impl Snapshot {
     /// What a restore of it needs of the machine; `descriptions` is the folder that [`Snapshot::descriptions`] gave.
     pub fn needs(&self, descriptions: &Path) -> Result<Needs, Failure> {
         needs::read(descriptions).map_err(|why| match self {
-            Self::Archive(archive) => {
-                Failure::new("HK0705", format!("{} holds no complete dump", archive.path().display())).note(why)
-            }
+            Self::Archive(archive) => Failure::new(
+                Code::NoDump,
+                format!("{} holds no complete dump", archive.path().display()),
+            )
+            .note(why),
             Self::Images(folder, _) => no_dump(folder, why),
         })
     }
@@ -127,7 +130,7 @@ fn new_folder(parent: &Path, name: &str) -> Result<PathBuf, Failure> {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("HK0704", format!("cannot write {}", path.display()))
+    Failure::new(Code::CannotWrite, format!("cannot write {}", path.display()))
         .note(error.to_string())
         .help("set TMPDIR to a folder where you may write and where there is room")
 }
@@ -172,7 +175,7 @@ pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
 
 /// The failure for a folder of images that cannot be used.
 pub fn no_dump(folder: &Path, why: String) -> Failure {
-    Failure::new("HK0705", format!("{} holds no complete dump", folder.display()))
+    Failure::new(Code::NoDump, format!("{} holds no complete dump", folder.display()))
         .note(why)
         .help("name the folder that `criu dump -D` has filled, after a dump that succeeded")
 }

@@ -1,5 +1,6 @@
 //! What a manifest says of processes' device state.
 
+use hetckpt_ring::code::Code;
 use std::error::Error;
 
 use hetckpt_archive::manifest::Manifest;
@@ -11,8 +12,11 @@ pub fn summaries(manifest: &Manifest) -> Result<Vec<Summary>, Failure> {
     let descriptions = manifest.processes.iter().map(|text| text.parse());
     let summaries = descriptions.map(|described| described.map(|described| described.summary));
     summaries.collect::<Result<_, _>>().map_err(|error| match error {
-        DescriptionError::Version { .. } => Failure::new("HK0703", error.to_string()).unsupported(),
-        error => Failure::new("HK0702", "the archive describes a process in a way that makes no sense")
-            .note(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
+        DescriptionError::Version { .. } => Failure::new(Code::NewerVersion, error.to_string()).unsupported(),
+        error => Failure::new(
+            Code::Damaged,
+            "the archive describes a process in a way that makes no sense",
+        )
+        .note(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
     })
 }

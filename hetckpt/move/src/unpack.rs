@@ -1,5 +1,6 @@
 //! Unpacking an archive into a folder of images, whole or not at all.
 
+use hetckpt_ring::code::Code;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +28,7 @@ pub fn unpack(archive: &Archive, images: &Path) -> Result<u64, Failure> {
     let size = snapshot_files::unpack(archive, scratch.path()).map_err(archive_error::failure)?;
     if let Some(signal) = signals.ending() {
         return Err(Failure::new(
-            "HK0807",
+            Code::Interrupted,
             format!("{signal} arrived before all was unpacked"),
         ));
     }
@@ -37,7 +38,7 @@ pub fn unpack(archive: &Archive, images: &Path) -> Result<u64, Failure> {
 }
 
 fn cannot_write(folder: &Path, error: &io::Error) -> Failure {
-    Failure::new("HK0704", format!("cannot write {}", folder.display()))
+    Failure::new(Code::CannotWrite, format!("cannot write {}", folder.display()))
         .note(error.to_string())
         .help("name a folder that is new or empty, where you may write and where there is room")
 }
@@ -53,7 +54,7 @@ enum Target {
 impl Target {
     fn find(path: &Path) -> Result<Self, Failure> {
         let not_empty = |what: &str| {
-            Failure::new("HK0706", format!("{} {what}", path.display()))
+            Failure::new(Code::FolderNotEmpty, format!("{} {what}", path.display()))
                 .help("name a folder that does not exist yet, or an empty one")
         };
         match fs::read_dir(path) {
@@ -184,7 +185,7 @@ mod tests {
         let link = parent.path().join("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
         for path in [parent.path(), &file, &link] {
-            assert_eq!(&*Target::find(path).err().unwrap().code, "HK0706");
+            assert_eq!(Target::find(path).err().unwrap().code, Code::FolderNotEmpty);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! An archive's errors as the user sees them.
 
 use hetckpt_archive::error::ArchiveError;
+use hetckpt_ring::code::Code;
 
 use crate::failure::Failure;
 use crate::file_size;
@@ -14,25 +15,25 @@ pub fn failure(error: ArchiveError) -> Failure {
             source,
             ..
         } => {
-            let failure = Failure::new("HK0704", text).note(source.to_string());
+            let failure = Failure::new(Code::CannotWrite, text).note(source.to_string());
             match file_size::is_reached(&source) {
                 true => failure.help(file_size::HELP),
                 false => failure,
             }
         }
-        ArchiveError::Io { source, .. } => Failure::new("HK0701", text).note(source.to_string()),
-        ArchiveError::NotAnArchive { .. } => Failure::new("HK0701", text),
+        ArchiveError::Io { source, .. } => Failure::new(Code::NotAnArchive, text).note(source.to_string()),
+        ArchiveError::NotAnArchive { .. } => Failure::new(Code::NotAnArchive, text),
         ArchiveError::Damaged { .. } => {
-            Failure::new("HK0702", text).help("take another copy of the archive: this one cannot be restored")
+            Failure::new(Code::Damaged, text).help("take another copy of the archive: this one cannot be restored")
         }
-        ArchiveError::NewerVersion { .. } => Failure::new("HK0703", text)
+        ArchiveError::NewerVersion { .. } => Failure::new(Code::NewerVersion, text)
             .help("restore it with the version of hetckpt that wrote it, or a newer one")
             .unsupported(),
-        ArchiveError::Interrupted { .. } => Failure::new("HK0807", text),
+        ArchiveError::Interrupted { .. } => Failure::new(Code::Interrupted, text),
         ArchiveError::NameTaken { .. } => {
-            Failure::new("HK0704", text).help("name another file, or remove that one if it is of no use")
+            Failure::new(Code::CannotWrite, text).help("name another file, or remove that one if it is of no use")
         }
-        ArchiveError::BadMemberName { .. } => Failure::new("HK0704", text),
-        ArchiveError::NoSuchMember { .. } => Failure::new("HK0702", text),
+        ArchiveError::BadMemberName { .. } => Failure::new(Code::CannotWrite, text),
+        ArchiveError::NoSuchMember { .. } => Failure::new(Code::Damaged, text),
     }
 }

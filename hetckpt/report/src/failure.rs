@@ -2,14 +2,14 @@
 
 use std::fmt;
 
+use hetckpt_ring::code::Code;
+
 /// A failure with all that a person, or a program reading `--json`, needs.
 ///
-/// The code's first two digits tell the stage: 05 devices, 06 pause and capture, 07 archive, 08 command line and host,
-/// 09 CRIU, 10 migration. All are listed in docs/errors.md (e2e/tests/rules/documents.rs compares).
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// `HK0801`.
-    pub code: Box<str>,
+    /// Which kind of failure it is.
+    pub code: Code,
     /// What failed, naming the thing.
     pub message: String,
     /// Why, where it is known.
@@ -26,9 +26,9 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with nothing but a message yet.
-    pub fn new(code: impl Into<Box<str>>, message: impl Into<String>) -> Self {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
-            code: code.into(),
+            code,
             message: message.into(),
             notes: vec![],
             state: None,

@@ -1,5 +1,6 @@
 //! What `hetckpt doctor` and `hetckpt check` find.
 
+use hetckpt_ring::code::Code;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -26,7 +27,7 @@ pub struct Finding {
     /// What was found, on one line.
     pub found: String,
     /// Code of the failure that a dump or restore would meet, where there is one.
-    pub code: Option<String>,
+    pub code: Option<Code>,
     /// What to do.
     pub help: Option<String>,
 }
@@ -72,7 +73,7 @@ impl Finding {
             found.push_str(note);
         }
         Self {
-            code: Some(failure.code.to_string()),
+            code: Some(failure.code),
             help: failure.help.clone(),
             ..Self::new(check, Verdict::Problem, found)
         }
@@ -83,7 +84,7 @@ impl Finding {
 pub fn refusal(findings: &[Finding]) -> Option<Failure> {
     let mut problems = findings.iter().filter(|finding| finding.verdict == Verdict::Problem);
     let first = problems.next()?;
-    let code = first.code.clone().unwrap_or_else(|| "HK0904".to_owned());
+    let code = first.code.unwrap_or(Code::CriuRestore);
     let mut failure = Failure::new(code, first.found.clone());
     failure.help = first.help.clone();
     for more in problems {

@@ -1,5 +1,6 @@
 //! Where the parts of hetckpt are: beside this program, as `make install` and `make build` lay them out.
 
+use hetckpt_ring::code::Code;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -21,8 +22,9 @@ impl Installation {
     /// # Errors
     /// If Linux does not tell where this program is.
     pub fn find() -> Result<Self, Failure> {
-        let program = std::env::current_exe()
-            .map_err(|e| Failure::new("HK0803", "cannot tell where hetckpt is installed").note(e.to_string()))?;
+        let program = std::env::current_exe().map_err(|e| {
+            Failure::new(Code::Installation, "cannot tell where hetckpt is installed").note(e.to_string())
+        })?;
         let root = program
             .parent()
             .and_then(Path::parent)
@@ -59,7 +61,9 @@ impl Installation {
         if path.exists() {
             return Ok(path);
         }
-        Err(Failure::new("HK0803", format!("{} is missing", path.display()))
-            .help("run hetckpt from its installation (`make build` makes one in target/stage)"))
+        Err(
+            Failure::new(Code::Installation, format!("{} is missing", path.display()))
+                .help("run hetckpt from its installation (`make build` makes one in target/stage)"),
+        )
     }
 }

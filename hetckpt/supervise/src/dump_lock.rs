@@ -1,5 +1,6 @@
 //! One dump of a program at a time: a second one would let the tree run on, when CRIU refuses it, in the middle of the first.
 
+use hetckpt_ring::code::Code;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
@@ -23,7 +24,7 @@ pub struct DumpLock(Vec<(PathBuf, File)>);
 impl DumpLock {
     /// For all processes of a tree, so that a dump of a part of it is another dump of the same.
     pub fn take(tree: &[i32]) -> Result<Self, Failure> {
-        let cannot = |why: String| Failure::new("HK0704", "cannot write into the runtime directory").note(why);
+        let cannot = |why: String| Failure::new(Code::CannotWrite, "cannot write into the runtime directory").note(why);
         let dir = match fs::metadata(runtime_dir()) {
             // It is the program's, which may be another user's.
             Ok(found) if found.is_dir() && geteuid().is_root() => runtime_dir(),
@@ -39,9 +40,11 @@ impl DumpLock {
             match lock_file(&path).map_err(|e| cannot(format!("{}: {e}", path.display())))? {
                 Some(file) => lock.0.push((path, file)),
                 None => {
-                    return Err(Failure::new("HK0808", format!("process {pid} is being dumped already"))
-                        .state("that dump goes on; this one has done nothing and wrote no archive")
-                        .help("wait for its end"));
+                    return Err(
+                        Failure::new(Code::BeingDumped, format!("process {pid} is being dumped already"))
+                            .state("that dump goes on; this one has done nothing and wrote no archive")
+                            .help("wait for its end"),
+                    );
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Signals that are to end a work of several steps: what is begun must come to an end of its own.
 
+use hetckpt_ring::code::Code;
 use std::cell::OnceCell;
 
 use nix::sys::signal::Signal;
@@ -45,5 +46,5 @@ pub fn ensure_not_interrupted(held: &HeldSignals, what: &str) -> Result<(), Fail
 }
 
 fn interrupted(what: &str, signal: Signal) -> Failure {
-    Failure::new("HK0807", format!("{what} was interrupted by {signal}"))
+    Failure::new(Code::Interrupted, format!("{what} was interrupted by {signal}"))
 }

@@ -1,5 +1,6 @@
 //! Becoming the program to run: the second half of `hetckpt run`, in the child process.
 
+use hetckpt_ring::code::Code;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -20,26 +21,27 @@ pub const MARK: &str = "HETCKPT_SHIM";
 /// own it has neither our privileges nor files from without.
 pub fn launch(command: &[OsString], is_inside: bool) -> Failure {
     let Some((program, arguments)) = command.split_first() else {
-        return Failure::new("HK0804", "no program given");
+        return Failure::new(Code::StandIn, "no program given");
     };
     // The supervisor holds these back for itself; the program starts with them as any other program does.
     let passed_on: SigSet = PASSED_ON.into_iter().collect();
     if let Err(e) = passed_on.thread_unblock() {
-        return Failure::new("HK0804", "cannot let signals through").note(e.to_string());
+        return Failure::new(Code::StandIn, "cannot let signals through").note(e.to_string());
     }
     file_size::end_past_the_limit();
     if let Err(e) = nix::unistd::setsid() {
-        return Failure::new("HK0804", "cannot start a session").note(e.to_string());
+        return Failure::new(Code::StandIn, "cannot start a session").note(e.to_string());
     }
     let prepared = match is_inside {
         true => descriptors::leave_behind().and_then(|()| Ok(privileges::keep()?)),
         false => Ok(()),
     };
     if let Err(e) = prepared {
-        return Failure::new("HK0804", "cannot prepare the program for its namespaces").note(e.to_string());
+        return Failure::new(Code::StandIn, "cannot prepare the program for its namespaces").note(e.to_string());
     }
     let error = Command::new(program).args(arguments).exec();
-    let failure = Failure::new("HK0804", format!("cannot run {}", program.to_string_lossy())).note(error.to_string());
+    let failure =
+        Failure::new(Code::StandIn, format!("cannot run {}", program.to_string_lossy())).note(error.to_string());
     match error.kind() {
         io::ErrorKind::NotFound => failure.exit(exit::NOT_FOUND),
         _ => failure.exit(exit::NOT_RUN),

@@ -1,5 +1,6 @@
 //! Stopping a program's kernels for a while, without dumping it.
 
+use hetckpt_ring::code::Code;
 use std::time::Duration;
 
 use hetckpt_report::failure::Failure;
@@ -26,7 +27,7 @@ pub fn pause(target: &Target, pauses: &Pauses) -> Result<Vec<Duration>, Failure>
     let mut holds = server_client::holds(&target.tree())?;
     if holds.is_empty() {
         let what = format!("process {} has made no CUDA call yet", target.called());
-        return Err(Failure::new("HK0802", what));
+        return Err(Failure::new(Code::NotUnderHetckpt, what));
     }
     let mut latencies = vec![];
     for round in 0..pauses.repeat {

@@ -1,5 +1,6 @@
 //! Copying a program's output to our own streams.
 
+use hetckpt_ring::code::Code;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -68,7 +69,7 @@ pub fn copied_pipe(is_needed: bool, to_stderr: bool) -> Result<Option<(OwnedFd, 
 /// A pipe, with the relay that empties it through `filter`.
 pub fn pipe_through(to_stderr: bool, filter: Filter) -> Result<(OwnedFd, Relay), Failure> {
     let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
-        .map_err(|e| Failure::new("HK0804", "cannot make a pipe").note(e.to_string()))?;
+        .map_err(|e| Failure::new(Code::StandIn, "cannot make a pipe").note(e.to_string()))?;
     Ok((write, Relay::start(read, to_stderr, filter)))
 }
 

@@ -1,6 +1,7 @@
 //! A small file that the user asked for and that tells of a program: opened, and given room, before the program starts, written when
 //! there is something to say. Not for archives, which are flushed and verified.
 
+use hetckpt_ring::code::Code;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{Seek, Write};
@@ -33,7 +34,7 @@ enum Opened {
 
 impl ResultFile {
     /// Opens `path`, or a file beside it that will take its name; `code` is the failure's.
-    pub fn open(path: &Path, code: &'static str) -> Result<Self, Failure> {
+    pub fn open(path: &Path, code: Code) -> Result<Self, Failure> {
         let opened = if path.exists() {
             File::options().write(true).open(path).map(Opened::Existing)
         } else {
@@ -83,7 +84,7 @@ mod tests {
     fn a_new_file_appears_when_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("times");
-        let file = ResultFile::open(&path, "HK0704").unwrap();
+        let file = ResultFile::open(&path, Code::CannotWrite).unwrap();
         assert!(!path.exists());
         file.write("{}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
@@ -95,7 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pid");
         fs::write(&path, "something longer").unwrap();
-        let file = ResultFile::open(&path, "HK0804").unwrap();
+        let file = ResultFile::open(&path, Code::StandIn).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "something longer");
         file.write("12\n");
         assert_eq!(fs::read_to_string(&path).unwrap(), "12\n");
@@ -105,9 +106,12 @@ mod tests {
     fn what_cannot_be_written_is_known_at_once_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         for path in [folder.path().join("no/such/folder"), folder.path().to_owned()] {
-            assert_eq!(&*ResultFile::open(&path, "HK0704").err().unwrap().code, "HK0704");
+            assert_eq!(
+                ResultFile::open(&path, Code::CannotWrite).err().unwrap().code,
+                Code::CannotWrite
+            );
         }
-        drop(ResultFile::open(&folder.path().join("unused"), "HK0704").unwrap());
+        drop(ResultFile::open(&folder.path().join("unused"), Code::CannotWrite).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -3,6 +3,7 @@
 //! Where it is the program's environment tells (`hetckpt_ring::runtime_dir`), not ours. CRIU's plugin, the guardian and all else that a dump starts
 //! must look there too, so this very command is run again, with that directory named.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -55,7 +56,7 @@ pub fn follow(pid: i32) -> Result<(), Failure> {
 
 /// Gives the reason if that cannot be done.
 fn run_again(folder: &Path) -> Failure {
-    let cannot = |e: std::io::Error| Failure::new("HK0804", "cannot run this command again").note(e.to_string());
+    let cannot = |e: std::io::Error| Failure::new(Code::StandIn, "cannot run this command again").note(e.to_string());
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(e) => return cannot(e),

@@ -1,5 +1,6 @@
 //! Talking to the device servers of a process tree: what they do, holding their kernels.
 
+use hetckpt_ring::code::Code;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ pub fn wait_for_starting(pids: &[i32]) -> Result<(), Failure> {
     let deadline = Instant::now() + START_LIMIT;
     for pid in pids.iter().filter_map(|&pid| u32::try_from(pid).ok()) {
         wait_until_started(&dir, pid, START_LIMIT, deadline)
-            .map_err(|error| Failure::new("HK0806", error.to_string()).help("dump it again in a moment"))?;
+            .map_err(|error| Failure::new(Code::NoAnswer, error.to_string()).help("dump it again in a moment"))?;
     }
     Ok(())
 }
@@ -58,7 +59,11 @@ fn connect(pid: i32) -> Result<Option<ControlSocket>, Failure> {
 
 /// The failure for a server that does not answer.
 pub fn no_answer(pid: i32, error: &RingError) -> Failure {
-    Failure::new("HK0806", format!("the device server of process {pid} does not answer")).note(error.to_string())
+    Failure::new(
+        Code::NoAnswer,
+        format!("the device server of process {pid} does not answer"),
+    )
+    .note(error.to_string())
 }
 
 /// What the server of process `pid` does, if it says so within `limit`.
@@ -131,7 +136,7 @@ pub fn ensure_outside(holds: &[Hold], tree: &[i32]) -> Result<(), Failure> {
             "the device server of process {} belongs to the process tree that is to be dumped",
             hold.pid
         );
-        Err(Failure::new("HK0809", what)
+        Err(Failure::new(Code::ServerInTree, what)
             .note("a process of the tree adopts orphans (PR_SET_CHILD_SUBREAPER), and so the server")
             .help("start that process outside of the tree, and below it only what is to be dumped"))
     })
@@ -166,7 +171,7 @@ impl Hold {
     pub fn pause(&mut self, timeout_s: u32) -> Result<Duration, Failure> {
         let cannot = |note: String| {
             Failure::new(
-                "HK0601",
+                Code::PauseBroke,
                 format!("the kernels of process {} could not be paused", self.pid),
             )
             .note(note)
@@ -180,9 +185,11 @@ impl Hold {
         match answer {
             Ok(Response::Done { elapsed_us }) => Ok(Duration::from_micros(elapsed_us)),
             Ok(_) => Err(cannot("the server gave an answer to another question".to_owned())),
-            Err(RingError::Refused { code, message }) if code == "HK0602" => Err(did_not_stop(message)),
+            Err(RingError::Refused { code, message }) if code.parse() == Ok(Code::NotStopped) => {
+                Err(did_not_stop(message))
+            }
             Err(RingError::Refused { code, message }) => Err(Failure {
-                code: code.into(),
+                code: code.parse().unwrap_or(Code::PauseBroke),
                 ..cannot(message)
             }),
             // It does not even answer.
@@ -220,7 +227,7 @@ impl Hold {
 
 /// The failure for kernels that did not stop in time; `message` names one.
 fn did_not_stop(message: String) -> Failure {
-    Failure::new("HK0602", message)
+    Failure::new(Code::NotStopped, message)
         .note("a kernel without PTX can be stopped only at its end")
         .help("raise --pause-timeout, or build the program with PTX (nvcc -gencode arch=compute_90,code=compute_90)")
 }

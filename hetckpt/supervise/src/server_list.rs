@@ -1,5 +1,6 @@
 //! All programs that have a device server.
 
+use hetckpt_ring::code::Code;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -97,8 +98,11 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
             Err(RingError::NoServer { .. }) => continue,
             Err(error) if is_job => {
                 tell(
-                    &Failure::new("HK0806", format!("{} does not answer", socket_path(dir, pid).display()))
-                        .note(error.to_string()),
+                    &Failure::new(
+                        Code::NoAnswer,
+                        format!("{} does not answer", socket_path(dir, pid).display()),
+                    )
+                    .note(error.to_string()),
                 );
                 continue;
             }

@@ -1,5 +1,6 @@
 //! Signals that are passed on to a program, or end the work that is being done.
 
+use hetckpt_ring::code::Code;
 use std::io;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ impl HeldSignals {
     pub fn hold() -> Result<Self, Failure> {
         let set: SigSet = PASSED_ON.into_iter().collect();
         set.thread_block()
-            .map_err(|e| Failure::new("HK0804", "cannot hold signals back").note(e.to_string()))?;
+            .map_err(|e| Failure::new(Code::StandIn, "cannot hold signals back").note(e.to_string()))?;
         Ok(Self(set))
     }
 
@@ -53,7 +54,7 @@ impl HeldSignals {
     /// Passes every signal, held or to come, to `child` until it has ended or for `limit`, without a thread: whose children are to have
     /// other process ids can have none.
     pub fn pass_until_end(&self, child: &Child, limit: Option<Duration>) -> Result<(), Failure> {
-        let cannot = |e: io::Error| Failure::new("HK0804", "cannot wait for a process").note(e.to_string());
+        let cannot = |e: io::Error| Failure::new(Code::StandIn, "cannot wait for a process").note(e.to_string());
         let pid = i32::try_from(child.id()).unwrap_or(-1);
         let arrived = SignalFd::with_flags(&self.0, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
             .map_err(|e| cannot(e.into()))?;

@@ -1,5 +1,6 @@
 //! Starting a program and standing in for it: passing on its output, signals and exit status.
 
+use hetckpt_ring::code::Code;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
@@ -47,7 +48,9 @@ pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::from(u8::try_from(128 + signal as i32).unwrap_or(1)));
             }
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(e) => return Err(Failure::new("HK0804", format!("cannot wait for process {pid}")).note(e.to_string())),
+            Err(e) => {
+                return Err(Failure::new(Code::StandIn, format!("cannot wait for process {pid}")).note(e.to_string()));
+            }
         }
     }
 }
@@ -66,12 +69,12 @@ pub fn run(
             .first()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        Failure::new("HK0804", format!("cannot run {name}")).note(e.to_string())
+        Failure::new(Code::StandIn, format!("cannot run {name}")).note(e.to_string())
     };
     let is_inside = namespaces::is_inside();
     // Within, the process id is another than the one to be told.
     let pid_file = pid_file.filter(|_| !is_inside);
-    let pid_file = pid_file.map(|path| ResultFile::open(path, "HK0804")).transpose()?;
+    let pid_file = pid_file.map(|path| ResultFile::open(path, Code::StandIn)).transpose()?;
     let held = HeldSignals::hold()?;
     let out = copied_pipe(io::stdout().is_terminal() || is_foreign(1), false)?;
     let err = copied_pipe(io::stderr().is_terminal() || is_foreign(2), true)?;

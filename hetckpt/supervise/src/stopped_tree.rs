@@ -10,6 +10,7 @@
 //! Where the tree moves to another node, the file that is or is not there is the decision to release it, and the guardian also tells
 //! that node of it (`migration/handover.rs`).
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -67,7 +68,7 @@ pub struct StoppedTree<'a> {
 impl<'a> StoppedTree<'a> {
     /// Notes who is stopped already, and starts the guardian. Programs started from now on hold its pipe.
     pub fn prepare(target: &'a Target, output: &Output<'a>) -> Result<Self, Failure> {
-        let cannot = |why: String| Failure::new("HK0804", "cannot start the guardian of the program").note(why);
+        let cannot = |why: String| Failure::new(Code::StandIn, "cannot start the guardian of the program").note(why);
         let stopped_before = process_tree::stopped(target.pid);
         let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
         let mut command = Command::new(program);

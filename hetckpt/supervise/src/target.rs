@@ -1,5 +1,6 @@
 //! The process to be dumped: is it there, is it ours, what belongs to it.
 
+use hetckpt_ring::code::Code;
 use nix::unistd::geteuid;
 use procfs::process::Process;
 
@@ -36,10 +37,13 @@ impl Target {
                 return Err(no_such(pid).note("it is just ending"));
             }
             let pid = pids::called(pid);
-            return Err(Failure::new("HK0802", format!("process {pid} was not started under hetckpt"))
-                .note("its CUDA calls go to a driver, or it makes none; the device state cannot be reached from outside")
-                .state(format!("the program (pid {pid}) runs on; no archive was written"))
-                .help(format!("start it as `hetckpt run -- {}`", stat.comm)));
+            return Err(Failure::new(
+                Code::NotUnderHetckpt,
+                format!("process {pid} was not started under hetckpt"),
+            )
+            .note("its CUDA calls go to a driver, or it makes none; the device state cannot be reached from outside")
+            .state(format!("the program (pid {pid}) runs on; no archive was written"))
+            .help(format!("start it as `hetckpt run -- {}`", stat.comm)));
         }
         let stdio: Vec<String> = (0..3).map(|fd| link_target(pid, fd)).collect();
         let has_terminal = stdio
@@ -65,8 +69,11 @@ impl Target {
 }
 
 fn no_such(pid: i32) -> Failure {
-    Failure::new("HK0801", format!("there is no process {}", pids::called(pid)))
-        .help("`hetckpt ps` lists programs that can be dumped")
+    Failure::new(
+        Code::NoSuchProcess,
+        format!("there is no process {}", pids::called(pid)),
+    )
+    .help("`hetckpt ps` lists programs that can be dumped")
 }
 
 /// Fails if only others may look into the process.
@@ -77,9 +84,11 @@ fn ensure_is_ours(process: &Process) -> Result<(), Failure> {
         return Ok(());
     }
     let pid = pids::called(process.pid);
-    Err(Failure::new("HK0811", format!("process {pid} is of user {owner}"))
-        .state(format!("the program (pid {pid}) runs on"))
-        .help("do it as that user, or as root"))
+    Err(
+        Failure::new(Code::OtherUser, format!("process {pid} is of user {owner}"))
+            .state(format!("the program (pid {pid}) runs on"))
+            .help("do it as that user, or as root"),
+    )
 }
 
 /// True if `process` was started so that it loads our `libcuda.so.1` at its first CUDA call, or one of its tree has a server.

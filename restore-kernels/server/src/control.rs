@@ -144,7 +144,7 @@ impl Control {
             let response = self.answer(number, request, fds).unwrap_or_else(|error| {
                 tracing::warn!(%error, "request failed");
                 Response::Error {
-                    code: error.code().to_owned(),
+                    code: error.code().to_string(),
                     message: error.to_string(),
                 }
             });

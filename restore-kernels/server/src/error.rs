@@ -1,5 +1,6 @@
 //! What can go wrong in the server as a whole. What goes wrong in one command is a CUresult, see [`crate::cuda_result`].
 
+use hetckpt_ring::code::Code;
 use std::path::PathBuf;
 
 use hetckpt_archive::packed_state::PackedStateError;
@@ -118,22 +119,24 @@ pub enum ServerError {
 impl ServerError {
     /// The stable code for a message.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::Usage(_) | Self::Daemon(_) => "HK0503",
-            Self::Device(DeviceError::NotPresent { .. }) => "HK0501",
-            Self::Device(_) => "HK0504",
-            Self::Ring(_) | Self::Os { .. } => "HK0502",
-            Self::File { .. } => "HK0606",
-            Self::NotStopped { .. } => "HK0602",
-            Self::WrongMoment(_) | Self::InUse { .. } | Self::NotOfRoot { .. } | Self::NotItsUser { .. } => "HK0603",
-            Self::OpaqueVariables { .. } => "HK0605",
-            Self::Overtaken { .. } => "HK0604",
-            Self::NotPtx(_) => "HK0805",
-            Self::State(PackedStateError::Memory { .. }) => "HK0704",
-            Self::Damaged(_) | Self::State(_) => "HK0702",
-            Self::Version { .. } => "HK0703",
-            Self::Rebuild { .. } => "HK0607",
+            Self::Usage(_) | Self::Daemon(_) => Code::ServerStart,
+            Self::Device(DeviceError::NotPresent { .. }) => Code::NoSuchDevice,
+            Self::Device(_) => Code::DeviceFailed,
+            Self::Ring(_) | Self::Os { .. } => Code::ServerSystem,
+            Self::File { .. } => Code::StateFile,
+            Self::NotStopped { .. } => Code::NotStopped,
+            Self::WrongMoment(_) | Self::InUse { .. } | Self::NotOfRoot { .. } | Self::NotItsUser { .. } => {
+                Code::WrongMoment
+            }
+            Self::OpaqueVariables { .. } => Code::MachineCodeVariables,
+            Self::Overtaken { .. } => Code::Overtaken,
+            Self::NotPtx(_) => Code::Translation,
+            Self::State(PackedStateError::Memory { .. }) => Code::CannotWrite,
+            Self::Damaged(_) | Self::State(_) => Code::Damaged,
+            Self::Version { .. } => Code::NewerVersion,
+            Self::Rebuild { .. } => Code::NotRebuilt,
         }
     }
 }
@@ -153,6 +156,6 @@ mod tests {
             free_bytes: 1,
         };
         let code = |error| ServerError::from(error).code();
-        assert_eq!((code(missing), code(failed)), ("HK0501", "HK0504"));
+        assert_eq!((code(missing), code(failed)), (Code::NoSuchDevice, Code::DeviceFailed));
     }
 }

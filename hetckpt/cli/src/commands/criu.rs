@@ -1,5 +1,6 @@
 //! `hetckpt criu`: becomes CRIU, with `--plugin hetgpu` put into words that CRIU knows.
 
+use hetckpt_ring::code::Code;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -32,7 +33,9 @@ pub fn run(options: &CriuOptions) -> anyhow::Result<ExitCode> {
     };
     file_size::end_past_the_limit();
     let error = Command::new(&program).args(arguments).exec();
-    Err(Failure::new("HK0901", format!("cannot run {}", program.display()))
-        .note(error.to_string())
-        .into())
+    Err(
+        Failure::new(Code::CriuMissing, format!("cannot run {}", program.display()))
+            .note(error.to_string())
+            .into(),
+    )
 }

@@ -1,5 +1,6 @@
 //! `hetckpt kernel`: a kernel at each stage of translation, as the device server's program has it.
 
+use hetckpt_ring::code::Code;
 use std::process::ExitCode;
 
 use hetckpt_move::server_question::ask;
@@ -10,7 +11,7 @@ use hetckpt_ring::question::{TRANSLATE, Translated, Translation};
 use crate::arguments::Kernel;
 use crate::output;
 
-const CODE: &str = "HK0805";
+const CODE: Code = Code::Translation;
 
 /// Prints the kernels of a PTX file.
 pub fn run(options: &Kernel) -> anyhow::Result<ExitCode> {

@@ -3,6 +3,7 @@
 //! Everything about the files comes out of an archive, and so is hostile: paths are checked when it is opened, nothing is written
 //! but into the new folder, which holds no link, and only whole files with the right hash stay there.
 
+use hetckpt_ring::code::Code;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -39,7 +40,7 @@ impl Layout {
     pub fn add(&self, file: &CarriedFile, images: &Path) -> Result<(PathBuf, u32), Failure> {
         const S_IFREG: u32 = 0o100_000;
         let damaged = |what: String| {
-            Failure::new("HK0702", what).help("take another copy of the archive: this one cannot be restored")
+            Failure::new(Code::Damaged, what).help("take another copy of the archive: this one cannot be restored")
         };
         let name = packed_name(file).filter(|_| file.is_safe());
         let name =
@@ -70,9 +71,12 @@ impl Layout {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("HK0704", format!("cannot lay out carried files: {}", path.display()))
-        .note(error.to_string())
-        .help("set TMPDIR to a folder where you may write and where there is room")
+    Failure::new(
+        Code::CannotWrite,
+        format!("cannot lay out carried files: {}", path.display()),
+    )
+    .note(error.to_string())
+    .help("set TMPDIR to a folder where you may write and where there is room")
 }
 
 /// The path that the file at `path` had before a restore laid it out there; `None` if it lies where it always lay.
@@ -123,7 +127,7 @@ mod tests {
                 path: path.to_owned(),
                 ..file.clone()
             };
-            assert_eq!(&*layout.add(&again, folder.path()).unwrap_err().code, "HK0704");
+            assert_eq!(layout.add(&again, folder.path()).unwrap_err().code, Code::CannotWrite);
         }
         let root = layout.path().to_owned();
         drop(layout);
@@ -149,13 +153,17 @@ mod tests {
                 path: path.to_owned(),
                 ..good.clone()
             };
-            assert_eq!(&*layout.add(&file, folder.path()).unwrap_err().code, "HK0702", "{path}");
+            assert_eq!(
+                layout.add(&file, folder.path()).unwrap_err().code,
+                Code::Damaged,
+                "{path}"
+            );
         }
         let other = CarriedFile {
             blake3: "0".repeat(64),
             ..good
         };
-        assert_eq!(&*layout.add(&other, folder.path()).unwrap_err().code, "HK0702");
+        assert_eq!(layout.add(&other, folder.path()).unwrap_err().code, Code::Damaged);
         assert!(!layout.path().join("root/opt/x").exists());
         assert!(!layout.path().join("escaped").exists());
     }

@@ -1,5 +1,6 @@
 //! Can connections to processes outside of the tree go on?
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -36,7 +37,7 @@ fn connections(needs: &Needs, is_allowed: bool) -> Finding {
         .iter()
         .map(|connection| format!("{} to {}", connection.local, connection.peer));
     let found = format!("the program had TCP connections: {}", listed(named));
-    let problem = |found: String, help: &str| problem(TCP, "HK0910", found, help);
+    let problem = |found: String, help: &str| problem(TCP, Code::TcpConnections, found, help);
     if !is_allowed {
         return problem(
             found,
@@ -77,7 +78,7 @@ fn unix_sockets(names: &BTreeSet<Vec<u8>>, is_allowed: bool) -> Finding {
         "the program had datagram sockets connected to processes outside: {}",
         listed(names.iter().map(|name| shown(name)))
     );
-    let problem = |found: String, help: &str| problem(UNIX, "HK0911", found, help);
+    let problem = |found: String, help: &str| problem(UNIX, Code::UnixSockets, found, help);
     if !is_allowed {
         return problem(
             found,
@@ -115,7 +116,7 @@ fn is_there(name: &[u8]) -> bool {
     }
 }
 
-fn problem(check: &'static str, code: &str, found: String, help: &str) -> Finding {
+fn problem(check: &'static str, code: Code, found: String, help: &str) -> Finding {
     Finding {
         code: Some(code.to_owned()),
         ..Finding::problem(check, found, help)

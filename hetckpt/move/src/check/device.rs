@@ -3,6 +3,7 @@
 use hetckpt_report::failure::Failure;
 use hetckpt_report::finding::Finding;
 use hetckpt_report::quantity;
+use hetckpt_ring::code::Code;
 use hetckpt_ring::message::DeviceSummary;
 use hetckpt_ring::question::Lacking;
 use hetckpt_state::summary::{Requirements, Summary};
@@ -152,7 +153,7 @@ fn judge_room(sizes: &[u64], device: &DeviceSummary) -> Finding {
 
 fn problem(found: String, help: impl Into<String>) -> Finding {
     Finding {
-        code: Some("HK0504".to_owned()),
+        code: Some(Code::DeviceFailed),
         ..Finding::problem(CHECK, found, help)
     }
 }

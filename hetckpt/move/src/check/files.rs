@@ -4,6 +4,7 @@
 //! CRIU, `criu/files-reg.c`: a file must have the size, mode and build id of the dump, but the size of one that is only appended
 //! to. What is carried is told by its whole content instead.
 
+use hetckpt_ring::code::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::io;
@@ -22,7 +23,7 @@ use crate::check::build_id;
 use crate::check::process_files::{self, Fate};
 
 /// Code of the failure that these problems are.
-const CODE: &str = "HK0907";
+const CODE: Code = Code::FileDiffers;
 
 /// How many are named.
 const MAX_NAMED: usize = 5;
@@ -207,7 +208,7 @@ impl Plan {
         ] {
             if !wrong.is_empty() {
                 let mut finding = Finding::problem(check, named(wrong.iter(), "; "), help);
-                finding.code = Some(CODE.to_owned());
+                finding.code = Some(CODE);
                 findings.push(finding);
             }
         }
@@ -300,7 +301,7 @@ pub fn working_folder(folder: &Path) -> Finding {
     match folder.is_dir() {
         true => Finding::ok(CHECK, format!("{} is there", folder.display())),
         false => Finding {
-            code: Some("HK0907".to_owned()),
+            code: Some(Code::FileDiffers),
             ..Finding::problem(
                 CHECK,
                 format!("{} is missing", folder.display()),

@@ -1,6 +1,7 @@
 //! Can an OpenCL device run the program's kernels? Other devices run all that there is PTX for. The device server's program has the
 //! compiler, so it is asked.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeMap;
 
 use hetckpt_report::failure::Failure;
@@ -16,7 +17,7 @@ const CHECK: &str = "device-kernels";
 /// Only those that are stopped, unless `others` is true.
 pub fn lacking(state: &[u8], lacks: &[String], others: bool) -> Result<Lacking, Failure> {
     let question = if others { LACKING } else { LACKING_STOPPED };
-    ask("HK0607", &[question, &lacks.join(",")], state)
+    ask(Code::NotRebuilt, &[question, &lacks.join(",")], state)
 }
 
 /// A problem for stopped kernels that cannot go on, a remark for others that the program may launch.
@@ -25,7 +26,7 @@ pub fn findings(lacking: &Lacking) -> impl Iterator<Item = Finding> {
         finding::listed(kernels.iter().map(|(name, what)| format!("{name} ({what})")))
     };
     let stopped = (!lacking.stopped.is_empty()).then(|| Finding {
-        code: Some("HK0504".to_owned()),
+        code: Some(Code::DeviceFailed),
         ..Finding::problem(
             CHECK,
             format!(

@@ -13,6 +13,7 @@ mod room;
 mod terminal;
 mod user;
 
+use hetckpt_ring::code::Code;
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::manifest::Manifest;
@@ -36,7 +37,7 @@ pub fn examine(
     allowed: &Allowed<'_>,
 ) -> Result<Vec<Finding>, Failure> {
     let scratch = private_folder::private_folder(&std::env::temp_dir(), "hetckpt-check-")
-        .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
+        .map_err(|e| Failure::new(Code::CannotWrite, "cannot make a folder for the images").note(e.to_string()))?;
     let folder = snapshot.descriptions(scratch.path())?;
     let needs = snapshot.needs(&folder)?;
     let criu = Criu::find().ok();
@@ -129,7 +130,7 @@ pub fn offer(offer: &Offer, wanted: &Wanted<'_>) -> Result<(), Failure> {
 /// Makes sure that nothing is known to stand against a restore of a snapshot that another node wants to be rid of.
 pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let scratch = private_folder::private_folder(&std::env::temp_dir(), "hetckpt-check-")
-        .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))?;
+        .map_err(|e| Failure::new(Code::CannotWrite, "cannot make a folder for the images").note(e.to_string()))?;
     let folder = snapshot.descriptions(scratch.path())?;
     let needs = snapshot.needs(&folder)?;
     let mut findings = doctor::to_restore();
@@ -153,7 +154,7 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
 /// program's own until it has ended. What options of a restore overcome does not count.
 pub fn require_way_back(images: &Path, manifest: &Manifest, outside: Outside) -> Result<(), Failure> {
     let mut needs = needs::read(images)
-        .map_err(|why| Failure::new("HK0903", "the images just written cannot be read").note(why))?;
+        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
     files::leave_out_carried(&mut needs, manifest);
     let adaptation = Adaptation {
         own_stdio: true,

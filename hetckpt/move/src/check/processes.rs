@@ -1,5 +1,6 @@
 //! Are the process ids free?
 
+use hetckpt_ring::code::Code;
 use std::fs;
 
 use hetckpt_criu::needs::Needs;
@@ -9,7 +10,7 @@ use hetckpt_supervise::process_tree;
 /// Name of the check.
 pub const CHECK: &str = "process-ids";
 
-const CODE: &str = "HK0905";
+const CODE: Code = Code::ProcessIdTaken;
 
 /// How many are named.
 const MAX_NAMED: usize = 5;
@@ -24,7 +25,7 @@ pub fn examine(needs: &Needs) -> Finding {
 pub fn examine_ids(pids: impl Iterator<Item = u32>) -> Finding {
     let pids: Vec<i32> = pids.filter_map(|pid| i32::try_from(pid).ok()).collect();
     let problem = |found: String, help: &str| Finding {
-        code: Some(CODE.to_owned()),
+        code: Some(CODE),
         ..Finding::problem(CHECK, found, help)
     };
     let limit = fs::read_to_string("/proc/sys/kernel/pid_max").ok();

@@ -1,5 +1,6 @@
 //! Is there room for what a restore unpacks?
 
+use hetckpt_ring::code::Code;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use hetckpt_report::finding::Finding;
@@ -31,7 +32,7 @@ pub fn examine_bytes(unpacked: u64, laid_out: u64) -> Finding {
     }
     let folder = std::env::temp_dir();
     let problem = |found: String, help: &str| Finding {
-        code: Some("HK0704".to_owned()),
+        code: Some(Code::CannotWrite),
         ..Finding::problem(CHECK, found, help)
     };
     let found = match statvfs(&folder) {

@@ -2,6 +2,7 @@
 //!
 //! Only of a terminal whose other end is outside: one of the program's own comes back by itself, if its number is free.
 
+use hetckpt_ring::code::Code;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -13,7 +14,7 @@ const CHECK: &str = "terminal";
 /// Name of the check of numbers.
 pub const NUMBERS: &str = "terminal-numbers";
 
-const CODE: &str = "HK0908";
+const CODE: Code = Code::Terminal;
 
 /// The finding where a program has a terminal and there can be none for it.
 pub fn refuse() -> Finding {
@@ -63,7 +64,7 @@ fn numbers(needs: &Needs) -> Finding {
 
 fn problem(check: &'static str, found: &str, help: &str) -> Finding {
     Finding {
-        code: Some(CODE.to_owned()),
+        code: Some(CODE),
         ..Finding::problem(check, found, help)
     }
 }

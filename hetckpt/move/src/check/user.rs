@@ -1,5 +1,6 @@
 //! May we restore processes of those users, with what they may do?
 
+use hetckpt_ring::code::Code;
 use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set};
 
 use hetckpt_criu::needs::Needs;
@@ -7,13 +8,13 @@ use hetckpt_report::finding::{Finding, listed};
 
 const CHECK: &str = "user";
 
-const CODE: &str = "HK0909";
+const CODE: Code = Code::OfOtherUser;
 
 /// Users who are not root may restore only their own; and nobody gives capabilities that he has not.
 pub fn examine(needs: &Needs) -> Finding {
     let own = nix::unistd::geteuid();
     let problem = |found: String, help: &str| Finding {
-        code: Some(CODE.to_owned()),
+        code: Some(CODE),
         ..Finding::problem(CHECK, found, help)
     };
     let other = needs.users.iter().find(|&&uid| uid != own.as_raw());

@@ -1,5 +1,6 @@
 //! The parts of the installation, the devices they find, and where device servers meet programs.
 
+use hetckpt_ring::code::Code;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ fn part(installation: &Installation, check: &'static str, path: PathBuf) -> Find
         Ok(()) => Finding::ok(check, path.display().to_string()),
         Err(why) => {
             let mut finding = Finding::problem(check, format!("{}: {why}", path.display()), "install hetckpt again");
-            finding.code = Some("HK0803".to_owned());
+            finding.code = Some(Code::Installation);
             finding
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Each frame must be through within [`FRAME_LIMIT`]. The other end's bytes are hostile: lengths are compared with limits first.
 
+use hetckpt_ring::code::Code;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -130,12 +131,12 @@ impl Channel {
             io::ErrorKind::UnexpectedEof => "it was closed at the other end".to_owned(),
             _ => error.to_string(),
         };
-        Failure::new("HK1006", format!("the connection to {} broke", self.peer)).note(why)
+        Failure::new(Code::ConnectionBroke, format!("the connection to {} broke", self.peer)).note(why)
     }
 
     /// The failure for a peer that does not keep to the protocol.
     pub fn not_understood(&self, what: impl Into<String>) -> Failure {
-        Failure::new("HK1005", format!("{} is not understood", self.peer))
+        Failure::new(Code::NotUnderstood, format!("{} is not understood", self.peer))
             .note(what)
             .help("both ends need the same version of hetckpt")
     }
@@ -278,9 +279,12 @@ impl Channel {
 
     fn at_work_too_long(&self) -> Failure {
         let limit = self.working_limit.unwrap_or_default().as_secs();
-        Failure::new("HK1006", format!("the connection to {} was given up", self.peer))
-            .note(format!("it has said nothing but that it is at work for {limit} s"))
-            .help("`serve --working-limit` allows more")
+        Failure::new(
+            Code::ConnectionBroke,
+            format!("the connection to {} was given up", self.peer),
+        )
+        .note(format!("it has said nothing but that it is at work for {limit} s"))
+        .help("`serve --working-limit` allows more")
     }
 
     /// The next message.
@@ -330,7 +334,7 @@ impl Channel {
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err(Failure::new(
-                            "HK0804",
+                            Code::StandIn,
                             "a thread of hetckpt's own died (a bug in hetckpt)",
                         ));
                     }

@@ -1,3 +1,4 @@
+use hetckpt_ring::code::Code;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -64,7 +65,7 @@ fn messages_and_data_arrive() {
         .receive_frame(|frame| assert!(matches!(frame, Frame::Data(7, b"abc"))))
         .unwrap();
     assert_eq!(there.receive().unwrap(), Message::Forgotten);
-    assert_eq!(&*there.receive().unwrap_err().code, "HK1006");
+    assert_eq!(there.receive().unwrap_err().code, Code::ConnectionBroke);
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn another_version_is_refused_in_words() {
         said.extend(hello.bytes());
         drop(said);
         let failure = channel.agree().unwrap_err();
-        assert_eq!(&*failure.code, "HK1005");
+        assert_eq!(failure.code, Code::NotUnderstood);
         assert!(failure.notes[0].contains(part), "{failure:?}");
     }
 }
@@ -96,20 +97,20 @@ fn too_much_and_nonsense_is_refused_before_it_is_taken_in() {
         vec![1, 0, 0, 0, 3, 1, 2, 3],
         vec![0, 0, 0, 0, 1, b'{'],
     ] {
-        assert_eq!(&*heard(&bytes).code, "HK1005", "{bytes:?}");
+        assert_eq!(heard(&bytes).code, Code::NotUnderstood, "{bytes:?}");
     }
     for bytes in [&[][..], &[0], &[0, 0, 0, 0, 9, b'{']] {
-        assert_eq!(&*heard(bytes).code, "HK1006", "{bytes:?}");
+        assert_eq!(heard(bytes).code, Code::ConnectionBroke, "{bytes:?}");
     }
 }
 
 #[test]
 fn a_refusal_amid_data_is_heard() {
     let (mut here, mut there, _) = ends();
-    let refusal = Failure::new("HK0704", "full");
+    let refusal = Failure::new(Code::CannotWrite, "full");
     there.send(&Message::Refused((&refusal).into())).unwrap();
     let failure = here.send_data(0, b"abc").unwrap_err();
-    assert_eq!((&*failure.code, &*failure.message), ("HK0704", "second: full"));
+    assert_eq!((failure.code, &*failure.message), (Code::CannotWrite, "second: full"));
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn who_works_says_so() {
     here.send(&Message::Forgotten).unwrap();
     assert_eq!(there.receive().unwrap(), Message::Forgotten);
     let failure = here
-        .while_working(|| Err::<(), _>(Failure::new("HK0704", "full")))
+        .while_working(|| Err::<(), _>(Failure::new(Code::CannotWrite, "full")))
         .unwrap_err();
-    assert_eq!(&*failure.code, "HK0704");
+    assert_eq!(failure.code, Code::CannotWrite);
 }

@@ -8,6 +8,7 @@
 //! | `ID.started`, `ID.pid` | written by the restore once the program runs; its process id on this node |
 //! | `ID.stdout`, `ID.stderr` | what the program says where it had pipes, and what the restore says |
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -115,8 +116,13 @@ pub enum Release {
 impl Depot {
     /// Opens `folder`, which is made if it is not there, for us alone; removes what was not received to its end.
     pub fn open(folder: &Path) -> Result<Self, Failure> {
-        let cannot =
-            |why: String| Failure::new("HK1002", format!("cannot use the folder {}", folder.display())).note(why);
+        let cannot = |why: String| {
+            Failure::new(
+                Code::CannotListen,
+                format!("cannot use the folder {}", folder.display()),
+            )
+            .note(why)
+        };
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -223,7 +229,7 @@ impl Depot {
     }
 
     fn cannot_write(&self, path: &Path, error: &io::Error) -> Failure {
-        Failure::new("HK0704", format!("cannot write {}", path.display()))
+        Failure::new(Code::CannotWrite, format!("cannot write {}", path.display()))
             .note(error.to_string())
             .help(format!("make room in {}", self.folder.display()))
     }
@@ -268,7 +274,7 @@ impl Depot {
         let path = self.file(id, "part");
         if !is_id(id) || self.record(id).is_some() {
             return Err(Failure::new(
-                "HK1005",
+                Code::NotUnderstood,
                 format!("`{}` is no new snapshot", id.escape_debug()),
             ));
         }
@@ -358,7 +364,7 @@ impl Incoming<'_> {
         let size = self.file.metadata().map_or(0, |found| found.len());
         match archive.manifest_hash() == manifest_hash && size == size_bytes {
             true => Ok(()),
-            false => Err(Failure::new("HK0702", "the archive is not the one that was sent")),
+            false => Err(Failure::new(Code::Damaged, "the archive is not the one that was sent")),
         }
     }
 
@@ -366,7 +372,10 @@ impl Incoming<'_> {
     pub fn prepare(self, record: &Record) -> Result<PathBuf, Failure> {
         let receiving = self.depot.receiving();
         if receiving.get(&self.id).is_none_or(|arriving| arriving.is_withdrawn) {
-            return Err(Failure::new("HK1006", "the source has taken the program back"));
+            return Err(Failure::new(
+                Code::ConnectionBroke,
+                "the source has taken the program back",
+            ));
         }
         let path = self.depot.file(&self.id, "hetsnap");
         // A record beside what is not whole yet says nothing: the name decides.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::migration::message::new_id;
+use hetckpt_ring::code::Code;
 
 fn record(state: State) -> Record {
     Record {
@@ -90,7 +91,7 @@ fn what_was_not_received_to_its_end_is_removed() {
 fn one_uses_a_folder_and_names_do_not_lead_out_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let depot = Depot::open(folder.path()).unwrap();
-    assert_eq!(&*Depot::open(folder.path()).unwrap_err().code, "HK1002");
+    assert_eq!(Depot::open(folder.path()).unwrap_err().code, Code::CannotListen);
     for id in ["", "../x", "serve"] {
         assert!(depot.begin(id, None).is_err());
         assert_eq!(depot.release(id, None).unwrap(), Release::Unknown);

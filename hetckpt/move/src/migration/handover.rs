@@ -1,6 +1,7 @@
 //! The decision's way to the target: the program is yours, or forget it. Kept up through broken connections, by `migrate` and,
 //! should that be killed, by its guardian.
 
+use hetckpt_ring::code::Code;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpStream;
@@ -105,7 +106,7 @@ impl Handover {
     /// Connects to the target.
     pub fn connect(&self, client: &tls::Client) -> Result<Channel, Failure> {
         let cannot = |why: String| {
-            Failure::new("HK1003", format!("{} cannot be reached", self.to))
+            Failure::new(Code::NotReached, format!("{} cannot be reached", self.to))
                 .note(why)
                 .help("`hetckpt serve --listen ADDRESS:PORT` must run there, and nothing between may keep connections out")
         };
@@ -131,7 +132,9 @@ impl Handover {
     pub fn save(&self, path: &Path) -> Result<(), Failure> {
         let text = serde_json::to_vec(self).unwrap_or_default();
         let written = File::create_new(path).and_then(|mut file| file.write_all(&text));
-        written.map_err(|e| Failure::new("HK0704", format!("cannot write {}", path.display())).note(e.to_string()))
+        written.map_err(|e| {
+            Failure::new(Code::CannotWrite, format!("cannot write {}", path.display())).note(e.to_string())
+        })
     }
 
     /// Tells the target that the program is its own, until it says what has become of it or `patience` is over.
@@ -143,11 +146,14 @@ impl Handover {
             Message::Running { pid } => Ok(Outcome::Running { pid }),
             Message::NotRunning { reason, archive } => Ok(Outcome::NotRunning { reason, archive }),
             Message::Forgotten => Err(Failure::new(
-                "HK1007",
+                Code::NotHeardOf,
                 format!("{} has no snapshot of the program any more", self.to),
             )
             .note("somebody has removed it from the folder of `hetckpt serve`, or another `serve` answers there")),
-            other => Err(Failure::new("HK1005", format!("{} answers {other:?}", self.to))),
+            other => Err(Failure::new(
+                Code::NotUnderstood,
+                format!("{} answers {other:?}", self.to),
+            )),
         }
     }
 

@@ -4,6 +4,7 @@
 //! A program is started once. That it is about to be is on disk before it is: after a crash in between it is not started again, since
 //! nobody could tell whether it ran.
 
+use hetckpt_ring::code::Code;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -61,7 +62,7 @@ impl Launcher {
     fn set(&self, id: &str, state: State) -> Result<(), Failure> {
         let Some(record) = self.depot.record(id) else {
             return Err(Failure::new(
-                "HK0704",
+                Code::CannotWrite,
                 format!("{} is gone", self.depot.file(id, "json").display()),
             ));
         };
@@ -168,7 +169,7 @@ impl Launcher {
 
     /// `hetckpt restore`, with what we were told.
     fn spawn(&self, id: &str) -> Result<Child, Failure> {
-        let cannot = |e: std::io::Error| Failure::new("HK0804", "cannot start the restore").note(e.to_string());
+        let cannot = |e: std::io::Error| Failure::new(Code::StandIn, "cannot start the restore").note(e.to_string());
         let open = |extension: &str| {
             let mut file = OpenOptions::new();
             file.create(true).append(true).mode(0o600);
@@ -330,7 +331,7 @@ fn wait_until_gone(program: Option<ProcessId>) {
 
 /// The failure for a restore that cannot tell any more what came of it.
 fn unknown(why: &str) -> Failure {
-    Failure::new("HK1008", why)
+    Failure::new(Code::RestoreFailedThere, why)
         .note("nobody knows whether the program ran")
         .help("if it does not run and has left nothing: `hetckpt restore` of the archive")
 }
@@ -340,11 +341,14 @@ fn failure_of(path: &Path) -> Failure {
     let text = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[text.len().saturating_sub(MAX_SAID)..]).into_owned();
     let Some((_, told)) = text.rsplit_once("error[") else {
-        return Failure::new("HK0904", "the restore ended before the program ran").note(plain(text.trim()));
+        return Failure::new(Code::CriuRestore, "the restore ended before the program ran").note(plain(text.trim()));
     };
-    let (code, rest) = told.split_once("]: ").unwrap_or(("HK0904", told));
+    let (code, rest) = told.split_once("]: ").unwrap_or(("", told));
     let mut lines = rest.lines();
-    let mut failure = Failure::new(code, lines.next().unwrap_or_default());
+    let mut failure = Failure::new(
+        code.parse().unwrap_or(Code::CriuRestore),
+        lines.next().unwrap_or_default(),
+    );
     for line in lines {
         if let Some(note) = line.strip_prefix("  = note: ") {
             failure.notes.push(note.to_owned());
@@ -370,7 +374,7 @@ mod tests {
         )
         .unwrap();
         let failure = failure_of(&path);
-        assert_eq!((&*failure.code, &*failure.message), ("HK0905", "taken"));
+        assert_eq!((failure.code, &*failure.message), (Code::ProcessIdTaken, "taken"));
         assert_eq!(failure.notes, ["by 7"]);
         assert_eq!(failure.help.as_deref(), Some("free it"));
         fs::write(&path, "Killed").unwrap();

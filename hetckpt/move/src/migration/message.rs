@@ -1,5 +1,6 @@
 //! What the ends say to each other, and how large that may be. docs/migration.md has it as a table.
 
+use hetckpt_ring::code::Code;
 use serde::{Deserialize, Serialize};
 
 use hetckpt_report::failure::Failure;
@@ -124,9 +125,7 @@ impl From<&Failure> for Report {
 impl Report {
     /// As a failure of ours, which `peer` has met. What it says is shown, so nothing in it may be more than text.
     pub fn failure(&self, peer: &str) -> Failure {
-        let digits = self.code.strip_prefix("HK").unwrap_or_default();
-        let is_code = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let code = if is_code { &*self.code } else { "HK1005" };
+        let code = self.code.parse().unwrap_or(Code::NotUnderstood);
         let mut failure = Failure::new(code, format!("{peer}: {}", plain(&self.message)));
         failure.notes = self.notes.iter().take(MAX_NOTES).map(|note| plain(note)).collect();
         failure.help = self.help.as_deref().map(plain);
@@ -151,7 +150,7 @@ pub fn new_id() -> Result<String, Failure> {
     rustls::crypto::ring::default_provider()
         .secure_random
         .fill(&mut bytes)
-        .map_err(|_| Failure::new("HK0804", "the system gives no random numbers"))?;
+        .map_err(|_| Failure::new(Code::StandIn, "the system gives no random numbers"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -169,7 +168,7 @@ mod tests {
             help: None,
         };
         let failure = report.failure("node");
-        assert_eq!(&*failure.code, "HK1005");
+        assert_eq!(failure.code, Code::NotUnderstood);
         assert!(failure.message.starts_with("node: red  [31mxxx") && failure.message.len() < 3000);
         assert_eq!((failure.notes.len(), &*failure.notes[0]), (20, "a b"));
     }

@@ -1,5 +1,6 @@
 //! The side that a program comes to: a connection, from the greeting to the end.
 
+use hetckpt_ring::code::Code;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ fn converse(
 }
 
 fn busy(most: usize) -> Failure {
-    Failure::new("HK1010", "the target is busy")
+    Failure::new(Code::Busy, "the target is busy")
         .note(format!("it receives {most} programs already"))
         .help("try again in a moment, or raise `serve --connections`")
 }
@@ -189,7 +190,7 @@ fn take_archive(
 }
 
 fn over_quota() -> Failure {
-    Failure::new("HK1009", "this node has no more room for archives")
+    Failure::new(Code::TooLarge, "this node has no more room for archives")
         .note("others that it receives at the same time have come to its quota")
         .help("try again in a moment, or raise `serve --quota`")
 }

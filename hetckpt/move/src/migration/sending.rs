@@ -1,5 +1,6 @@
 //! An archive on its way to the target: first the memory of the program's devices and its own, as it is dumped, then all other members.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -84,8 +85,9 @@ impl<'a, 'c> Sending<'a, 'c> {
     fn begin(&mut self) -> Result<(), Failure> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let manifest = self.request.early_manifest()?;
-        let known = stream::room_for(&manifest, std::iter::empty())
-            .map_err(|e| Failure::new("HK0704", "the archive's manifest cannot be written").note(e.to_string()))?;
+        let known = stream::room_for(&manifest, std::iter::empty()).map_err(|e| {
+            Failure::new(Code::CannotWrite, "the archive's manifest cannot be written").note(e.to_string())
+        })?;
         let Expected {
             num_members,
             carried_bytes,
@@ -117,7 +119,7 @@ impl TakeMemory for Sending<'_, '_> {
 }
 
 fn not_begun() -> Failure {
-    Failure::new("HK0804", "the archive was not begun (a bug in hetckpt)")
+    Failure::new(Code::StandIn, "the archive was not begun (a bug in hetckpt)")
 }
 
 fn report(begun: Instant, done: u64) {

@@ -1,5 +1,6 @@
 //! `hetckpt serve`: listening for programs that other nodes move here.
 
+use hetckpt_ring::code::Code;
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub fn serve(options: Serve) -> Result<Infallible, Failure> {
     Installation::find()?;
     let depot = Depot::open(&options.folder)?;
     let cannot = |e: std::io::Error| {
-        Failure::new("HK1002", format!("cannot listen on {}", options.listen))
+        Failure::new(Code::CannotListen, format!("cannot listen on {}", options.listen))
             .note(e.to_string())
             .help("name an address of this node, and a port that is free: ADDRESS:PORT")
     };

@@ -1,5 +1,6 @@
 //! The archive's way into a connection: what is written goes there with its position, so that no file is needed here.
 
+use hetckpt_ring::code::Code;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};
 
@@ -79,7 +80,7 @@ impl<'a, 'c> ChannelSink<'a, 'c> {
 /// The failure for an archive of more bytes than its target takes.
 pub fn too_large(target: &str, limit_bytes: u64) -> Failure {
     Failure::new(
-        "HK1009",
+        Code::TooLarge,
         format!("the snapshot is larger than the {limit_bytes} bytes that {target} takes"),
     )
     .help("make room in the target's folder, or raise the --max-size of `hetckpt serve`")

@@ -1,5 +1,6 @@
 //! The side that a program leaves.
 
+use hetckpt_ring::code::Code;
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -113,7 +114,7 @@ fn scratch_folder(named: Option<&Path>) -> Result<TempDir, Failure> {
         .and_then(|folder| private_folder(&folder, "hetckpt-migrate-"))
         .map_err(|e| {
             let what = format!("cannot make a folder for the images in {}", folder.display());
-            Failure::new("HK0704", what)
+            Failure::new(Code::CannotWrite, what)
                 .note(e.to_string())
                 .help("name a folder where you may write and where there is room: --scratch")
         })
@@ -131,7 +132,7 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
     let released = wanted.scratch.path().join("released");
     let images = wanted.scratch.path().join("images");
     fs::create_dir(&images)
-        .map_err(|e| Failure::new("HK0704", format!("cannot make {}", images.display())).note(e.to_string()))
+        .map_err(|e| Failure::new(Code::CannotWrite, format!("cannot make {}", images.display())).note(e.to_string()))
         .map_err(runs_on)?;
     handover.save(&record).map_err(runs_on)?;
 
@@ -206,7 +207,7 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
                 "it came from {}, which said: [{}]",
                 wanted.options.to, failure.code
             ));
-            failure.code = "HK1008".into();
+            failure.code = Code::RestoreFailedThere;
             Err(failure.state(format!(
                 "the program does not run; {} holds all of it in {}",
                 wanted.options.to,
@@ -216,7 +217,7 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
         Err(mut failure) => {
             failure.notes.push(failure.message.clone());
             failure.message = format!("{} did not say what became of the program", wanted.options.to);
-            failure.code = "HK1007".into();
+            failure.code = Code::NotHeardOf;
             Err(failure
                 .state(format!(
                     "the program has ended here; {} holds all of it as {} in the folder of `hetckpt serve`, and starts it when it learns of its release",
@@ -237,7 +238,7 @@ fn after_failure(target: &Target, failure: Failure) -> Failure {
         return failure.state(format!("the program (pid {}) runs on here", target.called()));
     }
     Failure::new(
-        "HK0801",
+        Code::NoSuchProcess,
         format!("process {} ended before it was moved", target.called()),
     )
     .note(failure.message)
@@ -324,6 +325,6 @@ fn decide(signals: &HeldSignals, released: &Path) -> Result<(), Failure> {
     written.map_err(|e| {
         // Without it, the program is not released.
         let _ = fs::remove_file(released);
-        Failure::new("HK0704", format!("cannot write {}", released.display())).note(e.to_string())
+        Failure::new(Code::CannotWrite, format!("cannot write {}", released.display())).note(e.to_string())
     })
 }

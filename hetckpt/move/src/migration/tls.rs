@@ -3,6 +3,7 @@
 //! All cryptography is rustls's. TLS 1.3 only; each end shows a certificate, and neither talks to one whose certificate the authority
 //! has not signed. There is no way to do without.
 
+use hetckpt_ring::code::Code;
 use rustls::pki_types::pem::PemObject;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -100,7 +101,7 @@ fn require_private(path: &Path) -> Result<(), Failure> {
 }
 
 fn unusable(path: &Path, why: String) -> Failure {
-    Failure::new("HK1001", format!("{} cannot be used for TLS", path.display()))
+    Failure::new(Code::Certificate, format!("{} cannot be used for TLS", path.display()))
         .note(why)
         .help("docs/migration.md says how to make the authority, certificates and keys")
 }
@@ -125,8 +126,12 @@ impl Client {
 
     /// Makes sure that who answers is `name`, and shows it who we are.
     pub fn greet(&self, stream: TcpStream, name: &str, limit: Instant) -> Result<Channel, Failure> {
-        let server = ServerName::try_from(name.to_owned())
-            .map_err(|_| Failure::new("HK1003", format!("`{name}` is neither a host name nor an address")))?;
+        let server = ServerName::try_from(name.to_owned()).map_err(|_| {
+            Failure::new(
+                Code::NotReached,
+                format!("`{name}` is neither a host name nor an address"),
+            )
+        })?;
         let connection =
             ClientConnection::new(Arc::clone(&self.0), server).map_err(|e| refused(name, e.to_string()))?;
         let mut stream = StreamOwned::new(connection, Timed::new(stream, limit));
@@ -225,15 +230,17 @@ fn handshake_failed(peer: &str, error: &std::io::Error) -> Failure {
     let found = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match found {
         Some(found) => refused(peer, found.to_string()),
-        None => {
-            Failure::new("HK1006", format!("{peer} broke off before it had shown who it is")).note(error.to_string())
-        }
+        None => Failure::new(
+            Code::ConnectionBroke,
+            format!("{peer} broke off before it had shown who it is"),
+        )
+        .note(error.to_string()),
     }
 }
 
 /// The failure for an end that is not, or does not believe the other to be, who it should be.
 pub fn refused(peer: &str, why: String) -> Failure {
-    Failure::new("HK1004", format!("{peer} and this node do not trust each other"))
+    Failure::new(Code::NotTrusted, format!("{peer} and this node do not trust each other"))
         .note(why)
         .help("both need a certificate that is valid now and signed by the authority in the other's --ca, that of the target in its own name")
 }

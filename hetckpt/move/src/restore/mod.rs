@@ -4,6 +4,7 @@
 mod stdio;
 mod rewind;
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
@@ -83,12 +84,12 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
     go_on(&held)?;
     let timings = options
         .timings
-        .map(|path| ResultFile::open(path, "HK0704"))
+        .map(|path| ResultFile::open(path, Code::CannotWrite))
         .transpose()?;
     let is_inside = namespaces::is_inside();
     // Within, the process id is another than the one to be told.
     let pid_file = options.pid_file.filter(|_| !is_inside);
-    let pid_file = pid_file.map(|path| ResultFile::open(path, "HK0804")).transpose()?;
+    let pid_file = pid_file.map(|path| ResultFile::open(path, Code::StandIn)).transpose()?;
 
     remark::progress("unpacking");
     let Prepared { images, layout } = prepare(&snapshot, &restorable, scratch.path())?;
@@ -184,7 +185,7 @@ fn prepare(snapshot: &Snapshot, restorable: &Restorable, scratch: &Path) -> Resu
 /// A folder for CRIU's log and, where they come out of an archive, its images.
 fn scratch_folder() -> Result<TempDir, Failure> {
     private_folder::private_folder(&std::env::temp_dir(), "hetckpt-restore-")
-        .map_err(|e| Failure::new("HK0704", "cannot make a folder for the images").note(e.to_string()))
+        .map_err(|e| Failure::new(Code::CannotWrite, "cannot make a folder for the images").note(e.to_string()))
 }
 
 fn run_criu(
@@ -233,7 +234,7 @@ fn run_criu(
         arguments: &arguments,
         environment: &environment,
         needs_terminal: restorable.needs.terminals.is_outside,
-        failure_code: "HK0904",
+        failure_code: Code::CriuRestore,
     };
     let before = process_tree::children();
     run::run(found, &call).map_err(|mut failure| {

@@ -1,5 +1,6 @@
 //! Cutting files that have grown since the dump back to what they were then: the program writes the rest again.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -24,7 +25,7 @@ impl Rewound {
         let mut rewound = Self::default();
         for (path, &size) in files {
             let cannot = |e: io::Error| {
-                Failure::new("HK0704", format!("cannot cut {} back", path.display()))
+                Failure::new(Code::CannotWrite, format!("cannot cut {} back", path.display()))
                     .note(e.to_string())
                     .help("make room for a copy of it, or put it back yourself")
             };

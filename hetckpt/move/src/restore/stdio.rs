@@ -1,5 +1,6 @@
 //! The restored program's stdin, stdout and stderr.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -45,7 +46,7 @@ impl Stdio {
             let ours = result.replacement(fd, detach)?;
             // CRIU, a program we start, needs it open.
             fcntl(&ours, FcntlArg::F_SETFD(FdFlag::empty()))
-                .map_err(|e| Failure::new("HK0904", "cannot hand over a descriptor").note(e.to_string()))?;
+                .map_err(|e| Failure::new(Code::CriuRestore, "cannot hand over a descriptor").note(e.to_string()))?;
             result.inherited.push((name, ours));
         }
         Ok(result)
@@ -58,7 +59,8 @@ impl Stdio {
             1 => std::io::stdout().is_terminal(),
             _ => std::io::stderr().is_terminal(),
         };
-        let cannot = |e: std::io::Error| Failure::new("HK0904", "cannot hand over a descriptor").note(e.to_string());
+        let cannot =
+            |e: std::io::Error| Failure::new(Code::CriuRestore, "cannot hand over a descriptor").note(e.to_string());
         if is_terminal && (detach || fd == 0) {
             return Ok(fs::File::options()
                 .read(true)

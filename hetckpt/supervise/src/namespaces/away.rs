@@ -4,6 +4,7 @@
 //!
 //! This program runs itself again, still outside, in a session of its own; that one enters ([`super::enter`]).
 
+use hetckpt_ring::code::Code;
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub fn is_away() -> bool {
 
 /// Runs this very command again, away, and stands in for it.
 pub fn run_again() -> Result<ExitCode, Failure> {
-    let cannot = |e: std::io::Error| Failure::new("HK0804", "cannot run this command again").note(e.to_string());
+    let cannot = |e: std::io::Error| Failure::new(Code::StandIn, "cannot run this command again").note(e.to_string());
     let held = HeldSignals::hold()?;
     let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
     command

@@ -1,5 +1,6 @@
 //! Making a job's namespaces, and standing in for it from without.
 
+use hetckpt_ring::code::Code;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -41,8 +42,11 @@ pub fn run_inside(choice: Choice, job: &Job<'_>) -> Result<Option<Outcome>, Fail
     if !choice.is_wanted() {
         return Ok(None);
     }
-    let cannot = |what: &str, why: String| Failure::new("HK0810", format!("cannot {what}")).note(why);
-    let pid_file = job.pid_file.map(|path| ResultFile::open(path, "HK0804")).transpose()?;
+    let cannot = |what: &str, why: String| Failure::new(Code::NoNamespaces, format!("cannot {what}")).note(why);
+    let pid_file = job
+        .pid_file
+        .map(|path| ResultFile::open(path, Code::StandIn))
+        .transpose()?;
     let folder = job_folder().map_err(|why| cannot("make a folder for the job", why))?;
     let program = std::env::current_exe().map_err(|e| cannot("find this program", e.to_string()))?;
     // Before the first thread: a user namespace is for processes with one.
@@ -79,7 +83,7 @@ fn stand_in(
     mut pid_file: Option<ResultFile>,
     held: &HeldSignals,
 ) -> Result<Outcome, Failure> {
-    let lost = |e: std::io::Error| Failure::new("HK0810", "cannot wait for the job").note(e.to_string());
+    let lost = |e: std::io::Error| Failure::new(Code::NoNamespaces, "cannot wait for the job").note(e.to_string());
     let root_pid = folder.path().join(ROOT_PID);
     let mut is_known = false;
     while !is_known {

@@ -1,5 +1,6 @@
 //! Going into a job's namespaces: where its processes have their own names, and CRIU the privileges that it needs.
 
+use hetckpt_ring::code::Code;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +34,7 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
         return Ok(None);
     };
     let cannot = |why: String| {
-        Failure::new("HK0811", format!("cannot enter the namespaces of process {pid}"))
+        Failure::new(Code::OtherUser, format!("cannot enter the namespaces of process {pid}"))
             .note(why)
             .help("do it as the user who runs it, or as root")
     };
@@ -53,9 +54,8 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     // What is run there has our privileges. In a job it is what we are; whoever is first in a container may call itself a job's init.
     if !becomes_user && files_of(&program) != files {
         let what = format!("process {pid} is in a container, which has files of its own");
-        return Err(
-            Failure::new("HK0811", what).help("use the hetckpt in the container, by the process id that it has there")
-        );
+        return Err(Failure::new(Code::OtherUser, what)
+            .help("use the hetckpt in the container, by the process id that it has there"));
     }
     if becomes_user {
         // Whoever becomes another user is told no more of who has started them (prctl(2)).

@@ -1,5 +1,6 @@
 //! Process 1 of a job: starts the command within, takes care of orphans, and goes last.
 
+use hetckpt_ring::code::Code;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -34,7 +35,7 @@ const INTERVAL: Duration = Duration::from_millis(2);
 /// The init's work.
 pub fn init(options: &Init) -> Result<ExitCode, Failure> {
     let cannot = |what: &str, why: String| {
-        Failure::new("HK0810", format!("cannot {what}"))
+        Failure::new(Code::NoNamespaces, format!("cannot {what}"))
             .note(why)
             .help("go without namespaces, which takes root for dumps and restores: --namespaces never")
     };

@@ -23,6 +23,7 @@ pub mod job_folders;
 pub mod pids;
 pub mod privileges;
 
+use hetckpt_ring::code::Code;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -45,11 +46,11 @@ pub fn with_user(failure: Failure) -> Failure {
     let failure = failure.note(format!(
         "the program runs in namespaces of user {user}, so this is done as that user: what only root may enter cannot be used"
     ));
-    match &*failure.code {
-        "HK0901" => failure.help(format!(
+    match failure.code {
+        Code::CriuMissing => failure.help(format!(
             "install CRIU where user {user} may run it too, as /usr/local/sbin/criu, and name it in HETCKPT_CRIU if it is elsewhere"
         )),
-        "HK0704" => failure.help(format!("name a file in a folder that user {user} may write to, and move it afterwards")),
+        Code::CannotWrite => failure.help(format!("name a file in a folder that user {user} may write to, and move it afterwards")),
         _ => failure,
     }
 }
@@ -108,7 +109,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// for its end.
 pub fn tell_root_pid(pid: i32) {
     let path = runtime_dir().join(ROOT_PID);
-    match crate::result_file::ResultFile::open(&path, "HK0704") {
+    match crate::result_file::ResultFile::open(&path, Code::CannotWrite) {
         Ok(file) => file.write(&format!("{pid}\n")),
         Err(failure) => hetckpt_report::remark::note(failure.to_string()),
     }
