@@ -57,6 +57,5 @@ pub fn require_among(devices: &[DeviceSummary], wanted: &str) -> Result<(), Fail
         format!("there is no device `{wanted}` on this machine"),
     )
     .note(format!("there are: {}", ids.join(", ")))
-    .help("`hetckpt devices` lists them; `--device auto` takes the first CUDA GPU, else the CPU")
-    .unsupported())
+    .help("`hetckpt devices` lists them; `--device auto` takes the first CUDA GPU, else the CPU"))
 }

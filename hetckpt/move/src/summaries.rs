@@ -12,7 +12,7 @@ pub fn summaries(manifest: &Manifest) -> Result<Vec<Summary>, Failure> {
     let descriptions = manifest.processes.iter().map(|text| text.parse());
     let summaries = descriptions.map(|described| described.map(|described| described.summary));
     summaries.collect::<Result<_, _>>().map_err(|error| match error {
-        DescriptionError::Version { .. } => Failure::new(Code::NewerVersion, error.to_string()).unsupported(),
+        DescriptionError::Version { .. } => Failure::new(Code::NewerVersion, error.to_string()),
         error => Failure::new(
             Code::Damaged,
             "the archive describes a process in a way that makes no sense",

@@ -27,8 +27,7 @@ pub fn failure(error: ArchiveError) -> Failure {
             Failure::new(Code::Damaged, text).help("take another copy of the archive: this one cannot be restored")
         }
         ArchiveError::NewerVersion { .. } => Failure::new(Code::NewerVersion, text)
-            .help("restore it with the version of hetckpt that wrote it, or a newer one")
-            .unsupported(),
+            .help("restore it with the version of hetckpt that wrote it, or a newer one"),
         ArchiveError::Interrupted { .. } => Failure::new(Code::Interrupted, text),
         ArchiveError::NameTaken { .. } => {
             Failure::new(Code::CannotWrite, text).help("name another file, or remove that one if it is of no use")

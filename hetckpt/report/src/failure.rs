@@ -4,6 +4,8 @@ use std::fmt;
 
 use hetckpt_ring::code::Code;
 
+use crate::exit;
+
 /// A failure with all that a person, or a program reading `--json`, needs.
 ///
 #[derive(Debug, Clone)]
@@ -33,7 +35,7 @@ impl Failure {
             notes: vec![],
             state: None,
             help: None,
-            unsupported: false,
+            unsupported: code.exit() == exit::UNSUPPORTED,
             exit: None,
         }
     }
