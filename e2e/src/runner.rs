@@ -83,7 +83,7 @@ impl Test {
             if let Some(reason) = self.needs.iter().find_map(|need| need.missing()) {
                 return Ok(Completion::ignored_with(reason));
             }
-            run(&self, seed).map(|()| Completion::Completed).map_err(Failed::from)
+            run(&self, seed).map(|()| Completion::Completed)
         })
     }
 }
@@ -190,9 +190,9 @@ pub fn main(suites: Vec<(&str, Vec<Test>)>) -> ExitCode {
 }
 
 /// Runs one test; what it left running is killed, also when its time is up.
-fn run(test: &Test, seed: u64) -> Result<(), String> {
+fn run(test: &Test, seed: u64) -> Result<(), Failed> {
     let started = Instant::now();
-    let sandbox = Sandbox::new().map_err(|error| format!("{error:#}"))?;
+    let sandbox = Sandbox::new().map_err(|error| Failed::from(format!("{error:#}")))?;
     let random = Random::for_test(seed, &test.name);
     let mut context = Context {
         sandbox,
@@ -227,9 +227,9 @@ fn run(test: &Test, seed: u64) -> Result<(), String> {
             .join("\n"),
         Err(_) => "it panicked (see above)".to_owned(),
     };
-    Err(format!(
+    Err(Failed::from(format!(
         "{report}\nafter {:.1} s; repeat with HETCKPT_SEED={seed}\n{}",
         started.elapsed().as_secs_f64(),
         context.sandbox.logs()
-    ))
+    )))
 }

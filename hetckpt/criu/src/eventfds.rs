@@ -15,6 +15,7 @@ use std::path::Path;
 use procfs::process::Process;
 use prost::Message;
 
+use crate::image_error::ImageError;
 use crate::image_messages::{Descriptor, EventFd, FileEntry, Ids};
 use crate::images::{FDINFO_MAGIC, FILES_MAGIC, IDS_MAGIC, Images, first};
 use crate::rewrite::{FILES_IMAGE, changed, fields, put_content, put_varint};
@@ -44,7 +45,7 @@ const PLUGINS_OWNER: usize = 5;
 const PLUGINS_ID: usize = 1;
 
 /// Has those of the processes `tree`, which stand still, restored as what they are.
-pub fn keep_semaphores(images: &Path, tree: &[i32]) -> Result<(), String> {
+pub fn keep_semaphores(images: &Path, tree: &[i32]) -> Result<(), ImageError> {
     let mut ids = BTreeSet::new();
     for &pid in tree {
         let numbers = semaphores_of(pid);
@@ -75,7 +76,7 @@ fn semaphores_of(pid: i32) -> BTreeSet<u32> {
 }
 
 /// What the descriptors `numbers` of process `pid` are open on.
-fn files_of(folder: &Path, pid: i32, numbers: &BTreeSet<u32>) -> Result<Vec<u32>, String> {
+fn files_of(folder: &Path, pid: i32, numbers: &BTreeSet<u32>) -> Result<Vec<u32>, ImageError> {
     let images = Images(folder);
     let ids: Ids = first(&images, &format!("ids-{pid}.img"), IDS_MAGIC)?;
     let descriptors: Vec<Descriptor> = images.entries(&format!("fdinfo-{}.img", ids.files_id), FDINFO_MAGIC)?;
@@ -83,7 +84,7 @@ fn files_of(folder: &Path, pid: i32, numbers: &BTreeSet<u32>) -> Result<Vec<u32>
     Ok(found.map(|descriptor| descriptor.file_id).collect())
 }
 
-fn give_to_plugin(folder: &Path, ids: &BTreeSet<u32>) -> Result<(), String> {
+fn give_to_plugin(folder: &Path, ids: &BTreeSet<u32>) -> Result<(), ImageError> {
     let mut list = String::new();
     for file in Images(folder).entries::<FileEntry>(FILES_IMAGE, FILES_MAGIC)? {
         if let Some(EventFd { flags, count }) = file.eventfd.filter(|_| ids.contains(&file.id)) {
@@ -92,17 +93,17 @@ fn give_to_plugin(folder: &Path, ids: &BTreeSet<u32>) -> Result<(), String> {
         }
     }
     let put = |name: &str, content: &[u8]| {
-        fs::write(folder.join(name), content).map_err(|e| format!("{name} cannot be written: {e}"))
+        fs::write(folder.join(name), content).map_err(|source| ImageError::Write {
+            name: name.to_owned(),
+            source,
+        })
     };
     put(LIST, list.as_bytes())?;
     put(
         FILES_IMAGE,
         &changed(folder, FILES_IMAGE, FILES_MAGIC, |message| file(message, ids))?,
     )?;
-    for entry in fs::read_dir(folder)
-        .map_err(|e| format!("cannot list the images: {e}"))?
-        .flatten()
-    {
+    for entry in fs::read_dir(folder).map_err(ImageError::List)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with("fdinfo-") && name.ends_with(".img") {
             let image = changed(folder, &name, FDINFO_MAGIC, |message| descriptor(message, ids))?;

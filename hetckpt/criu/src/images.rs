@@ -7,12 +7,13 @@
 //! four bytes and a protobuf message.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use prost::Message;
 
+use crate::image_error::ImageError;
 use crate::image_messages::{Core, Descriptor, FileEntry, Ids, Inventory, Mm, PagemapEntry, PagemapHead, PstreeEntry};
 
 /// Largest image that is read: descriptions of processes and files, never their memory.
@@ -63,17 +64,17 @@ pub struct Dumped {
 }
 
 /// Reads the images in `folder` and makes sure that they are those of a whole dump; else says what is missing or wrong.
-pub fn read(folder: &Path) -> Result<Dumped, String> {
+pub fn read(folder: &Path) -> Result<Dumped, ImageError> {
     let images = Images(folder);
     // CRIU writes the inventory when all else is written.
     let inventory: Inventory = first(&images, "inventory.img", INVENTORY_MAGIC)?;
     let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
-    let root = tree.first().ok_or("pstree.img lists no process")?;
+    let root = tree.first().ok_or(ImageError::NoProcess)?;
     for process in &tree {
         images.ensure_whole(process)?;
     }
     Ok(Dumped {
-        root_pid: i32::try_from(root.pid).map_err(|_| "pstree.img has an impossible process id")?,
+        root_pid: i32::try_from(root.pid).map_err(|_| ImageError::ProcessId)?,
         command: images.command(root.pid).unwrap_or_default(),
         stdio: images.stdio(root.pid)?,
         plugins: inventory.plugins.unwrap_or_default().names,
@@ -81,9 +82,20 @@ pub fn read(folder: &Path) -> Result<Dumped, String> {
 }
 
 /// The first message of an image.
-pub(super) fn first<M: Message + Default>(images: &Images<'_>, name: &str, magic: u32) -> Result<M, String> {
+pub(super) fn first<M: Message + Default>(images: &Images<'_>, name: &str, magic: u32) -> Result<M, ImageError> {
     let entries = images.entries(name, magic)?;
-    entries.into_iter().next().ok_or(format!("{name} is empty"))
+    entries
+        .into_iter()
+        .next()
+        .ok_or_else(|| ImageError::Empty { name: name.to_owned() })
+}
+
+/// The failure for what the system says of an image that is read.
+fn unreadable(name: &str) -> impl Fn(io::Error) -> ImageError + '_ {
+    move |source| ImageError::Read {
+        name: name.to_owned(),
+        source,
+    }
 }
 
 /// A folder of images.
@@ -91,13 +103,13 @@ pub struct Images<'a>(pub &'a Path);
 
 impl Images<'_> {
     /// The path of an image, if that is a regular file and no link.
-    fn regular(&self, name: &str) -> Result<PathBuf, String> {
+    fn regular(&self, name: &str) -> Result<PathBuf, ImageError> {
         let path = self.0.join(name);
         match fs::symlink_metadata(&path) {
             Ok(found) if found.is_file() => Ok(path),
-            Ok(_) => Err(format!("{name} is no regular file")),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!("{name} is missing")),
-            Err(e) => Err(format!("{name} cannot be read: {e}")),
+            Ok(_) => Err(ImageError::NotAFile { name: name.to_owned() }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(ImageError::Missing { name: name.to_owned() }),
+            Err(source) => Err(unreadable(name)(source)),
         }
     }
 
@@ -107,25 +119,25 @@ impl Images<'_> {
     }
 
     /// An image of the kind `magic`, whose messages are not decoded yet.
-    pub fn image(&self, name: &str, magic: u32) -> Result<Image, String> {
-        let file = fs::File::open(self.regular(name)?).map_err(|e| format!("{name} cannot be read: {e}"))?;
+    pub fn image(&self, name: &str, magic: u32) -> Result<Image, ImageError> {
+        let file = fs::File::open(self.regular(name)?).map_err(unreadable(name))?;
         let mut bytes = vec![];
         file.take(MAX_IMAGE_BYTES + 1)
             .read_to_end(&mut bytes)
-            .map_err(|e| format!("{name} cannot be read: {e}"))?;
+            .map_err(unreadable(name))?;
         if bytes.len() as u64 > MAX_IMAGE_BYTES {
-            return Err(format!("{name} is too large"));
+            return Err(ImageError::TooLarge { name: name.to_owned() });
         }
         Image::new(name, bytes, magic)
     }
 
     /// The messages of an image, decoded.
-    pub fn entries<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>, String> {
+    pub fn entries<M: Message + Default>(&self, name: &str, magic: u32) -> Result<Vec<M>, ImageError> {
         self.image(name, magic)?.messages().decoded()
     }
 
     /// Makes sure that the images of a process are there.
-    fn ensure_whole(&self, process: &PstreeEntry) -> Result<(), String> {
+    fn ensure_whole(&self, process: &PstreeEntry) -> Result<(), ImageError> {
         let pid = process.pid;
         let core: Core = first(self, &format!("core-{pid}.img"), CORE_MAGIC)?;
         if core.has_ended() {
@@ -141,12 +153,12 @@ impl Images<'_> {
     }
 
     /// Which pages of process `pid` lie where.
-    fn pagemap(&self, pid: u32) -> Result<Image, String> {
+    fn pagemap(&self, pid: u32) -> Result<Image, ImageError> {
         self.image(&format!("pagemap-{pid}.img"), PAGEMAP_MAGIC)
     }
 
     /// Makes sure that the memory of process `pid` is there in full length.
-    fn ensure_pages(&self, pid: u32) -> Result<(), String> {
+    fn ensure_pages(&self, pid: u32) -> Result<(), ImageError> {
         let pagemap = self.pagemap(pid)?;
         let (pages_id, mut entries) = pagemap.runs()?;
         let name = format!("pages-{pages_id}.img");
@@ -156,14 +168,18 @@ impl Images<'_> {
         if expected == 0 {
             return Ok(());
         }
-        let found = fs::metadata(self.regular(&name)?).map_err(|e| format!("{name} cannot be read: {e}"))?;
+        let found = fs::metadata(self.regular(&name)?).map_err(unreadable(&name))?;
         match found.len() < expected {
-            true => Err(format!("{name} has {} of {expected} bytes", found.len())),
+            true => Err(ImageError::CutOff {
+                name,
+                found_bytes: found.len(),
+                expected_bytes: expected,
+            }),
             false => Ok(()),
         }
     }
 
-    fn stdio(&self, root: u32) -> Result<Vec<String>, String> {
+    fn stdio(&self, root: u32) -> Result<Vec<String>, ImageError> {
         let ids: Ids = first(self, &format!("ids-{root}.img"), IDS_MAGIC)?;
         let descriptors: Vec<Descriptor> = self.entries(&format!("fdinfo-{}.img", ids.files_id), FDINFO_MAGIC)?;
         let files: Vec<FileEntry> = self.entries("files.img", FILES_MAGIC)?;
@@ -219,7 +235,7 @@ pub struct Messages<'a> {
 }
 
 impl Image {
-    fn new(name: &str, bytes: Vec<u8>, magic: u32) -> Result<Self, String> {
+    fn new(name: &str, bytes: Vec<u8>, magic: u32) -> Result<Self, ImageError> {
         let word = |at: usize| {
             bytes
                 .get(at..)
@@ -229,7 +245,7 @@ impl Image {
         let is_common = word(0) == Some(COMMON_MAGIC);
         let at = if is_common { WORD_BYTES } else { 0 };
         if word(at) != Some(magic) {
-            return Err(format!("{name} is no image of its kind"));
+            return Err(ImageError::OtherKind { name: name.to_owned() });
         }
         Ok(Self {
             name: name.to_owned(),
@@ -247,10 +263,15 @@ impl Image {
     }
 
     /// Of a pagemap: the number of its file of pages, and the runs of pages. There may be millions.
-    fn runs(&self) -> Result<(u32, impl Iterator<Item = Result<PagemapEntry, String>>), String> {
-        let bad = |e: prost::DecodeError| format!("{}: {e}", self.name);
+    fn runs(&self) -> Result<(u32, impl Iterator<Item = Result<PagemapEntry, ImageError>>), ImageError> {
+        let bad = |source| ImageError::Message {
+            name: self.name.clone(),
+            source,
+        };
         let mut messages = self.messages();
-        let head = messages.next().ok_or(format!("{} is empty", self.name))??;
+        let head = messages.next().ok_or_else(|| ImageError::Empty {
+            name: self.name.clone(),
+        })??;
         let head = PagemapHead::decode(head).map_err(bad)?;
         let runs = messages.map(move |message| PagemapEntry::decode(message?).map_err(bad));
         Ok((head.pages_id, runs))
@@ -258,7 +279,7 @@ impl Image {
 }
 
 impl<'a> Iterator for Messages<'a> {
-    type Item = Result<&'a [u8], String>;
+    type Item = Result<&'a [u8], ImageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = std::mem::take(&mut self.rest);
@@ -274,23 +295,29 @@ impl<'a> Iterator for Messages<'a> {
                 self.rest = tail;
                 Ok(message)
             }
-            None => Err(format!("{} is truncated", self.name)),
+            None => Err(ImageError::Truncated {
+                name: self.name.to_owned(),
+            }),
         })
     }
 }
 
 impl Messages<'_> {
     /// Those that are left, decoded.
-    fn decoded<M: Message + Default>(self) -> Result<Vec<M>, String> {
+    fn decoded<M: Message + Default>(self) -> Result<Vec<M>, ImageError> {
         let name = self.name;
+        let bad = |source| ImageError::Message {
+            name: name.to_owned(),
+            source,
+        };
         let mut left = MAX_MEMORY_BYTES.saturating_sub(self.rest.len());
         let mut decoded = vec![];
         for message in self {
             let message = message?;
             left = left
                 .checked_sub(Self::cost::<M>(message))
-                .ok_or_else(|| format!("{name} has too many entries"))?;
-            decoded.push(M::decode(message).map_err(|e| format!("{name}: {e}"))?);
+                .ok_or_else(|| ImageError::TooManyEntries { name: name.to_owned() })?;
+            decoded.push(M::decode(message).map_err(bad)?);
         }
         Ok(decoded)
     }
@@ -416,9 +443,12 @@ mod tests {
             let folder = dump();
             let path = folder.path().join(name);
             fs::remove_file(&path).unwrap();
-            assert!(read(folder.path()).unwrap_err().contains(name), "{name}");
+            assert!(read(folder.path()).unwrap_err().to_string().contains(name), "{name}");
             std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
-            assert!(read(folder.path()).unwrap_err().contains("no regular file"), "{name}");
+            assert!(
+                read(folder.path()).unwrap_err().to_string().contains("no regular file"),
+                "{name}"
+            );
         }
         for name in [
             "inventory.img",
@@ -431,13 +461,13 @@ mod tests {
             let path = folder.path().join(name);
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-            assert!(read(folder.path()).unwrap_err().contains(name), "{name}");
+            assert!(read(folder.path()).unwrap_err().to_string().contains(name), "{name}");
         }
     }
 
     #[test]
     fn any_bytes_are_survived() {
-        let messages = |bytes: &[u8]| -> Result<usize, String> {
+        let messages = |bytes: &[u8]| -> Result<usize, ImageError> {
             let image = Image::new("x", bytes.to_vec(), PSTREE_MAGIC)?;
             image
                 .messages()
@@ -448,7 +478,7 @@ mod tests {
             // Cut between the magic numbers and the entries it is an image without entries.
             assert_eq!(messages(&full[..size]).is_ok(), size == 8);
         }
-        assert_eq!(messages(&full), Ok(1));
+        assert_eq!(messages(&full).unwrap(), 1);
         let mut huge = full;
         huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(messages(&huge).is_err());
@@ -470,6 +500,7 @@ mod tests {
         assert!(
             put(MAX_MEMORY_BYTES / size_of::<FileEntry>() + 1)
                 .unwrap_err()
+                .to_string()
                 .contains("too many")
         );
     }

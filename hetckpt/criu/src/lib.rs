@@ -8,6 +8,7 @@
 pub mod complaint;
 pub mod device_streams;
 pub mod eventfds;
+pub mod image_error;
 pub mod image_messages;
 pub mod images;
 pub mod locate;

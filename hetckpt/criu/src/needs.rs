@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::image_error::ImageError;
 use crate::image_messages::{
     Core, FileEntry, Fs, IS_OF_PLUGIN, IS_OUTSIDE, IS_PRIVATE_FILE, InetSocket, Mm, PstreeEntry, Regular, Remap,
     TerminalInfo, UnixSocket,
@@ -97,7 +98,7 @@ impl NeededFile {
 }
 
 /// What a restore of the images in `folder` needs of the machine.
-pub fn read(folder: &Path) -> Result<Needs, String> {
+pub fn read(folder: &Path) -> Result<Needs, ImageError> {
     let images = Images(folder);
     let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
     let remapped: Vec<Remap> = match images.has(REMAP_IMAGE) {
@@ -113,7 +114,7 @@ pub fn read(folder: &Path) -> Result<Needs, String> {
     for process in tree {
         let pid = process.pid;
         if !needs.pids.insert(pid) {
-            return Err(format!("pstree.img has process {pid} twice"));
+            return Err(ImageError::ProcessTwice { pid });
         }
         let core: Core = first(&images, &format!("core-{pid}.img"), CORE_MAGIC)?;
         if core.has_ended() {
@@ -167,12 +168,12 @@ fn capabilities(words: &[u32]) -> u64 {
 }
 
 /// The TCP connections among `files`: what CRIU takes for such.
-pub(super) fn connections(files: &[FileEntry]) -> Result<BTreeSet<Connection>, String> {
+pub(super) fn connections(files: &[FileEntry]) -> Result<BTreeSet<Connection>, ImageError> {
     const TCP: u32 = 6;
     let sockets = files.iter().filter_map(|file| file.inet.as_ref());
     let connected = sockets.filter(|socket| socket.protocol == TCP && socket.peer_port != 0);
     connected
-        .map(|socket| connection(socket).ok_or_else(|| "files.img has a connection without address".to_owned()))
+        .map(|socket| connection(socket).ok_or(ImageError::NoAddress))
         .collect()
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use nix::sys::mman::MapFlags;
 use prost::Message;
 
+use crate::image_error::ImageError;
 use crate::image_messages::{Area, FileEntry, IS_MEMFD, IS_SHARED_FILE, IS_SHARED_MEMORY, IS_SYSV, MemfdInode};
 use crate::images::{COMMON_MAGIC, FILES_MAGIC, Images, MEMFD_MAGIC, MM_MAGIC};
 
@@ -48,7 +49,7 @@ pub struct Change {
 }
 
 /// The image of files in `folder`, with the `changes` by path.
-pub fn files(folder: &Path, changes: &BTreeMap<Vec<u8>, Change>) -> Result<Vec<u8>, String> {
+pub fn files(folder: &Path, changes: &BTreeMap<Vec<u8>, Change>) -> Result<Vec<u8>, ImageError> {
     changed(folder, FILES_IMAGE, FILES_MAGIC, |message| entry(message, changes))
 }
 
@@ -58,11 +59,11 @@ pub(super) fn changed(
     name: &str,
     magic: u32,
     change: impl Fn(&[u8]) -> Option<Vec<u8>>,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, ImageError> {
     let mut image = [COMMON_MAGIC.to_le_bytes(), magic.to_le_bytes()].concat();
     for message in Images(folder).image(name, magic)?.messages() {
-        let message = change(message?).ok_or_else(|| format!("{name} has an entry that makes no sense"))?;
-        let size = u32::try_from(message.len()).map_err(|_| format!("{name} is too large"))?;
+        let message = change(message?).ok_or_else(|| ImageError::Entry { name: name.to_owned() })?;
+        let size = u32::try_from(message.len()).map_err(|_| ImageError::TooLarge { name: name.to_owned() })?;
         image.extend(size.to_le_bytes());
         image.extend(message);
     }
@@ -72,7 +73,7 @@ pub(super) fn changed(
 /// Makes mappings of memfds what they were, where CRIU took them for anonymous shared memory of the same content: without privileges
 /// it sees no more of a mapping than `/proc/PID/maps` does. Restored like that, what the process writes there would no longer be
 /// what the device server reads in the memfd.
-pub fn attach_memfds(folder: &Path) -> Result<(), String> {
+pub fn attach_memfds(folder: &Path) -> Result<(), ImageError> {
     let images = Images(folder);
     let inodes: BTreeMap<u64, u64> = match images.entries::<MemfdInode>("memfd.img", MEMFD_MAGIC) {
         Ok(inodes) => inodes.iter().map(|inode| (inode.id, inode.shmid.into())).collect(),
@@ -86,14 +87,14 @@ pub fn attach_memfds(folder: &Path) -> Result<(), String> {
             memfds.insert(shmid, (file.id, memfd.flags));
         }
     }
-    let entries = fs::read_dir(folder).map_err(|e| format!("cannot list the images: {e}"))?;
+    let entries = fs::read_dir(folder).map_err(ImageError::List)?;
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !(name.starts_with("mm-") && name.ends_with(".img")) {
             continue;
         }
         let image = changed(folder, &name, MM_MAGIC, |message| memory(message, &memfds))?;
-        fs::write(entry.path(), image).map_err(|e| format!("{name} cannot be written: {e}"))?;
+        fs::write(entry.path(), image).map_err(|source| ImageError::Write { name, source })?;
     }
     Ok(())
 }
@@ -136,12 +137,15 @@ fn area(message: &[u8], memfds: &BTreeMap<u64, (u32, u32)>) -> Option<Vec<u8>> {
 }
 
 /// Writes [`files`] in the place of that image; what links to the old one keeps it.
-pub fn replace(folder: &Path, changes: &BTreeMap<Vec<u8>, Change>) -> Result<(), String> {
+pub fn replace(folder: &Path, changes: &BTreeMap<Vec<u8>, Change>) -> Result<(), ImageError> {
     let image = files(folder, changes)?;
     let path = folder.join(FILES_IMAGE);
     fs::remove_file(&path)
         .and_then(|()| fs::write(&path, image))
-        .map_err(|e| format!("{FILES_IMAGE} cannot be written: {e}"))
+        .map_err(|source| ImageError::Write {
+            name: FILES_IMAGE.to_owned(),
+            source,
+        })
 }
 
 /// A field of a message.

@@ -35,8 +35,29 @@ const FAMILY: &str = "inet ";
 
 const PREFIX: &str = "CRIU-";
 
+/// What could not be undone (host).
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// Connections stay silent.
+    #[error("the rules that drop packets stay ({source}); `nft delete table {table}` takes them away")]
+    Rules {
+        /// Family and name of their table.
+        table: String,
+        /// Cause.
+        source: io::Error,
+    },
+    /// Sockets stay in repair mode.
+    #[error("the TCP sockets of process {pid}: {source}")]
+    Sockets {
+        /// The process.
+        pid: i32,
+        /// Cause.
+        source: io::Error,
+    },
+}
+
 /// Undoes what a CRIU that worked in the folder `images` has done to the connections of `processes`, which are stopped. Says what could not be undone.
-pub fn undo(images: &Path, processes: &[i32]) -> Result<(), String> {
+pub fn undo(images: &Path, processes: &[i32]) -> Result<(), UndoError> {
     let unlocked = match run_id(images) {
         Some(id) => delete_tables(&id),
         // It did not come to lock anything.
@@ -44,7 +65,7 @@ pub fn undo(images: &Path, processes: &[i32]) -> Result<(), String> {
     };
     let reused = reused(images);
     for &pid in processes {
-        repair(pid, &reused).map_err(|e| format!("the TCP sockets of process {pid}: {e}"))?;
+        repair(pid, &reused).map_err(|source| UndoError::Sockets { pid, source })?;
     }
     unlocked
 }
@@ -76,11 +97,12 @@ fn run_id(images: &Path) -> Option<String> {
     (is_id && id.len() == 36).then_some(id)
 }
 
-fn delete_tables(id: &str) -> Result<(), String> {
+fn delete_tables(id: &str) -> Result<(), UndoError> {
     let name = format!("{PREFIX}{id}");
     for name in [&name[..KEPT_BYTES - FAMILY.len()], &name] {
-        delete_table(name).map_err(|e| {
-            format!("the rules that drop packets stay ({e}); `nft delete table {FAMILY}{name}` takes them away")
+        delete_table(name).map_err(|source| UndoError::Rules {
+            table: format!("{FAMILY}{name}"),
+            source,
         })?;
     }
     Ok(())

@@ -27,6 +27,7 @@ use hetckpt_supervise::target::Target;
 use crate::adaptation::Outside;
 use crate::carried::choice::Bundle;
 use crate::carried::pack::Packing;
+use crate::folder_error::FolderError;
 use crate::snapshot_files::{self, Origin};
 use crate::{not_kept, obstacles, server_access};
 
@@ -90,8 +91,8 @@ impl Request<'_> {
     }
 }
 
-fn cannot_read(why: String) -> Failure {
-    Failure::new(Code::CriuDump, "the device state just written cannot be read").note(why)
+fn cannot_read(why: FolderError) -> Failure {
+    Failure::new(Code::CriuDump, "the device state just written cannot be read").note(why.to_string())
 }
 
 /// How long each step took.
@@ -173,14 +174,15 @@ pub fn capture<'a>(
     ensure_not_interrupted(signals, "the dump")?;
 
     if !nix::unistd::geteuid().is_root() {
-        rewrite::attach_memfds(images)
-            .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
+        rewrite::attach_memfds(images).map_err(|why| {
+            Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string())
+        })?;
     }
     eventfds::keep_semaphores(images, &target.tree())
-        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
+        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     finish_packing(packing, images)?;
     let sources = snapshot_files::sources(images)
-        .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why))?;
+        .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why.to_string()))?;
     let manifest = Manifest {
         clocks,
         ..request.manifest(streamed)?
@@ -247,7 +249,7 @@ impl Captured<'_> {
 /// Completes what the archive carries by what CRIU's images need.
 fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
     let needs = needs::read(images)
-        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
+        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     packing.finish(&needs).map_err(|(path, e)| {
         Failure::new(Code::CannotWrite, format!("cannot carry {}", path.display()))
             .note(e.to_string())

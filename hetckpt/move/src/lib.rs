@@ -13,6 +13,7 @@ pub mod check;
 pub mod devices;
 pub mod doctor;
 pub mod dump;
+pub mod folder_error;
 pub mod migration;
 pub mod not_kept;
 pub mod obstacles;

@@ -25,7 +25,7 @@ pub struct Packed {
 pub fn pack(images: &Path, output: &Path, force: bool) -> Result<Packed, Failure> {
     let name = archive_name::find(output, force)?;
     let (folder, manifest) = snapshot::of_images(images)?;
-    let sources = snapshot_files::sources(&folder).map_err(|why| snapshot::no_dump(images, why))?;
+    let sources = snapshot_files::sources(&folder).map_err(|why| snapshot::no_dump(images, &why))?;
     require_outside(output, &folder)?;
     let root_pid = manifest.root_pid;
     // A signal would leave the archive half written under its temporary name.

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
 use hetckpt_criu::device_streams::Sizes;
+use hetckpt_criu::image_error::ImageError;
 use hetckpt_criu::images;
 use hetckpt_criu::needs::{self, Needs};
 use hetckpt_criu::rewrite::{self, Change};
@@ -17,6 +18,7 @@ use hetckpt_report::archive_error;
 use hetckpt_report::failure::Failure;
 use hetckpt_state::names::state_file;
 
+use crate::folder_error::FolderError;
 use crate::snapshot_files::{self, Origin};
 
 /// How far into a log CRIU's version is looked for.
@@ -68,8 +70,8 @@ impl Snapshot {
                 Code::NoDump,
                 format!("{} holds no complete dump", archive.path().display()),
             )
-            .note(why),
-            Self::Images(folder, _) => no_dump(folder, why),
+            .note(why.to_string()),
+            Self::Images(folder, _) => no_dump(folder, &why.into()),
         })
     }
 
@@ -79,7 +81,10 @@ impl Snapshot {
             Self::Archive(archive) => snapshot_files::packed_state(archive, pid).map_err(archive_error::failure),
             Self::Images(folder, _) => {
                 let path = folder.join(state_file(pid));
-                fs::read(&path).map_err(|e| no_dump(folder, format!("{}: {e}", path.display())))
+                fs::read(&path).map_err(|source| {
+                    let name = path.display().to_string();
+                    no_dump(folder, &FolderError::Read { name, source })
+                })
             }
         }
     }
@@ -105,7 +110,7 @@ impl Snapshot {
         if changes.is_empty() {
             return Ok(images);
         }
-        let bad = |why| no_dump(&images, why);
+        let bad = |why: ImageError| no_dump(&images, &why.into());
         match self {
             Self::Archive(_) => {
                 rewrite::replace(&images, changes).map_err(bad)?;
@@ -150,9 +155,9 @@ fn link_all_but(name: &str, from: &Path, to: &Path) -> std::io::Result<()> {
 ///
 /// Fails if it does not hold a whole dump.
 pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
-    let bad = |why: String| no_dump(folder, why);
-    let folder = fs::canonicalize(folder).map_err(|e| bad(e.to_string()))?;
-    let dumped = images::read(&folder).map_err(bad)?;
+    let bad = |why: FolderError| no_dump(folder, &why);
+    let folder = fs::canonicalize(folder).map_err(|e| bad(FolderError::Folder(e)))?;
+    let dumped = images::read(&folder).map_err(|e| bad(e.into()))?;
     let inventory = fs::metadata(folder.join("inventory.img")).and_then(|found| found.modified());
     let origin = Origin {
         root_pid: dumped.root_pid,
@@ -168,15 +173,15 @@ pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
     };
     let manifest = snapshot_files::manifest(&folder, origin).map_err(bad)?;
     if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.processes.is_empty() {
-        return Err(bad("the images need device state, of which there is none".to_owned()));
+        return Err(bad(FolderError::NoDeviceState));
     }
     Ok((folder, manifest))
 }
 
 /// The failure for a folder of images that cannot be used.
-pub fn no_dump(folder: &Path, why: String) -> Failure {
+pub fn no_dump(folder: &Path, why: &FolderError) -> Failure {
     Failure::new(Code::NoDump, format!("{} holds no complete dump", folder.display()))
-        .note(why)
+        .note(why.to_string())
         .help("name the folder that `criu dump -D` has filled, after a dump that succeeded")
 }
 

@@ -15,6 +15,7 @@ use hetckpt_state::names::state_file;
 use hetckpt_state::summary::Description;
 
 use crate::carried;
+use crate::folder_error::FolderError;
 
 /// Prefix of CRIU's images in the archive.
 const CRIU_PREFIX: &str = "criu/";
@@ -53,22 +54,26 @@ pub struct Origin {
 /// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.
 ///
 /// Gives the reason if there is something that does not belong into an archive, as a link or a folder.
-pub fn sources(images: &Path) -> Result<Vec<Source>, String> {
+pub fn sources(images: &Path) -> Result<Vec<Source>, FolderError> {
     let mut sources = vec![];
-    for entry in fs::read_dir(images).map_err(|e| e.to_string())? {
-        let entry = entry.map_err(|e| e.to_string())?;
+    for entry in fs::read_dir(images).map_err(FolderError::Folder)? {
+        let entry = entry.map_err(FolderError::Folder)?;
         let name = entry.file_name();
-        let name = name
-            .to_str()
-            .ok_or_else(|| format!("{} has a name that is no text", name.to_string_lossy()))?;
+        let name = name.to_str().ok_or_else(|| FolderError::NameIsNoText {
+            name: name.to_string_lossy().into_owned(),
+        })?;
         if name.ends_with(".log") || name.starts_with("stats-") {
             continue;
         }
         // The entry's own type: links are not followed.
-        if !entry.file_type().map_err(|e| format!("{name}: {e}"))?.is_file() {
+        let kind = entry.file_type().map_err(|source| FolderError::Read {
+            name: name.to_owned(),
+            source,
+        })?;
+        if !kind.is_file() {
             return Err(match name {
-                "parent" => "they rest on an earlier dump, to which `parent` leads".to_owned(),
-                _ => format!("`{name}` is no regular file"),
+                "parent" => FolderError::EarlierDump,
+                _ => FolderError::NotAFile { name: name.to_owned() },
             });
         }
         sources.push(source(name, entry.path()));
@@ -106,11 +111,11 @@ pub fn total_bytes(sources: &[Source]) -> u64 {
 }
 
 /// The manifest for the files in `images`; its members are filled in by the writer. Gives the reason if it cannot be made.
-pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
+pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, FolderError> {
     let mut names = vec![];
-    for entry in fs::read_dir(images).map_err(|e| e.to_string())? {
+    for entry in fs::read_dir(images).map_err(FolderError::Folder)? {
         let name = entry
-            .map_err(|e| e.to_string())?
+            .map_err(FolderError::Folder)?
             .file_name()
             .to_string_lossy()
             .into_owned();
@@ -127,7 +132,7 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, String> {
 }
 
 /// As [`manifest`], while device state is still being written.
-pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manifest, String> {
+pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manifest, FolderError> {
     Ok(Manifest {
         format: FORMAT.to_owned(),
         format_version: FORMAT_VERSION,
@@ -145,33 +150,52 @@ pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manif
 }
 
 /// The description of a process's device state, once it is sure that the files it describes are there, or were `streamed`, in full length.
-fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<DescriptionText, String> {
+fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<DescriptionText, FolderError> {
+    let unreadable = |source| FolderError::Read {
+        name: name.to_owned(),
+        source,
+    };
     let path = images.join(name);
-    let found = fs::symlink_metadata(&path).map_err(|e| format!("{name}: {e}"))?;
+    let found = fs::symlink_metadata(&path).map_err(unreadable)?;
     if !found.is_file() || found.len() > MAX_DESCRIPTION_BYTES {
-        return Err(format!("{name} describes no device state"));
+        return Err(FolderError::NoDescription { name: name.to_owned() });
     }
-    let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
-    let described = Description::parse(text.as_bytes()).map_err(|e| format!("{name}: {}", cause(&e)))?;
+    let text = fs::read_to_string(&path).map_err(unreadable)?;
+    let described = Description::parse(text.as_bytes()).map_err(|source| FolderError::Description {
+        name: name.to_owned(),
+        source,
+    })?;
     for file in &described.members {
         if !file.name.starts_with(DEVICE_FILE) || file.name.contains('/') {
-            return Err(format!("{name} names a file that is none of its own"));
+            return Err(FolderError::ForeignFile { name: name.to_owned() });
         }
         let size = match (streamed.get(&file.name), fs::symlink_metadata(images.join(&file.name))) {
             (Some(&size), _) => size,
             (None, Ok(found)) if found.is_file() => found.len(),
-            (None, Ok(_)) => return Err(format!("{} is no regular file", file.name)),
-            (None, Err(e)) => return Err(format!("{}: {e}", file.name)),
+            (None, Ok(_)) => {
+                return Err(FolderError::NotAFile {
+                    name: file.name.clone(),
+                });
+            }
+            (None, Err(source)) => {
+                return Err(FolderError::Read {
+                    name: file.name.clone(),
+                    source,
+                });
+            }
         };
         if size != file.size_bytes {
-            return Err(format!("{} has {size} of {} bytes", file.name, file.size_bytes));
+            return Err(FolderError::Length {
+                name: file.name.clone(),
+                found_bytes: size,
+                expected_bytes: file.size_bytes,
+            });
         }
     }
-    DescriptionText::new(text).map_err(|e| format!("{name}: {e}"))
-}
-
-fn cause(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+    DescriptionText::new(text).map_err(|source| FolderError::DescriptionText {
+        name: name.to_owned(),
+        source,
+    })
 }
 
 /// The name of an archive's member in a folder of images.

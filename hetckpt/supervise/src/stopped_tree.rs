@@ -26,7 +26,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 
 use hetckpt_archive::file_id::FileId;
-use hetckpt_criu::{run, tcp_lock};
+use hetckpt_criu::run;
+use hetckpt_criu::tcp_lock::{self, UndoError};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
 
@@ -166,7 +167,7 @@ pub fn guard(guarded: &Guard, conclude: impl FnOnce(&Path, bool)) {
 
 /// Lets the tree of `root` run on, but for those `stopped_before`, with the connections that CRIU has taken. Says what could not be undone of
 /// that.
-fn resume(root: i32, stopped_before: &BTreeSet<i32>, tcp_in: Option<&Path>) -> Result<(), String> {
+fn resume(root: i32, stopped_before: &BTreeSet<i32>, tcp_in: Option<&Path>) -> Result<(), UndoError> {
     let undone = tcp_in.map_or(Ok(()), |images| tcp_lock::undo(images, &process_tree::tree(root)));
     process_tree::resume(root, stopped_before);
     undone

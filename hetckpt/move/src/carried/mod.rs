@@ -15,6 +15,8 @@ use std::{fs, io};
 
 use hetckpt_archive::manifest::CarriedFile;
 
+use crate::folder_error::FolderError;
+
 /// Prefix of the files in the archive.
 pub const PREFIX: &str = "files/";
 
@@ -28,33 +30,41 @@ pub const INDEX: &str = "hetckpt-files.json";
 const MAX_INDEX_BYTES: u64 = 16 << 20;
 
 /// The files that the folder of images carries. Gives the reason if its list cannot be trusted.
-pub fn read_index(images: &Path) -> Result<Vec<CarriedFile>, String> {
+pub fn read_index(images: &Path) -> Result<Vec<CarriedFile>, FolderError> {
     let path = images.join(INDEX);
     match fs::symlink_metadata(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-        Err(e) => return Err(format!("{INDEX}: {e}")),
+        Err(source) => return Err(unreadable(INDEX)(source)),
         Ok(found) if !found.is_file() || found.len() > MAX_INDEX_BYTES => {
-            return Err(format!("{INDEX} lists no carried files"));
+            return Err(FolderError::NoList { name: INDEX });
         }
         Ok(_) => {}
     }
-    let text = fs::read(&path).map_err(|e| format!("{INDEX}: {e}"))?;
-    let files: Vec<CarriedFile> = serde_json::from_slice(&text).map_err(|e| format!("{INDEX}: {e}"))?;
+    let text = fs::read(&path).map_err(unreadable(INDEX))?;
+    let files: Vec<CarriedFile> =
+        serde_json::from_slice(&text).map_err(|source| FolderError::List { name: INDEX, source })?;
     for file in &files {
         if !file.is_safe() {
-            return Err(format!(
-                "{INDEX} lists `{}`, which is not allowed",
-                file.path.escape_debug()
-            ));
+            return Err(FolderError::Path {
+                name: INDEX,
+                path: file.path.clone(),
+            });
         }
-        let name = packed_name(file).ok_or_else(|| format!("{INDEX} names a file that is none of its own"))?;
+        let name = packed_name(file).ok_or_else(|| FolderError::ForeignFile { name: INDEX.to_owned() })?;
         match fs::symlink_metadata(images.join(name)) {
             Ok(found) if found.is_file() => {}
-            Ok(_) => return Err(format!("{name} is no regular file")),
-            Err(e) => return Err(format!("{name}: {e}")),
+            Ok(_) => return Err(FolderError::NotAFile { name: name.to_owned() }),
+            Err(source) => return Err(unreadable(name)(source)),
         }
     }
     Ok(files)
+}
+
+fn unreadable(name: &str) -> impl Fn(io::Error) -> FolderError + '_ {
+    move |source| FolderError::Read {
+        name: name.to_owned(),
+        source,
+    }
 }
 
 /// The name of a carried file in a folder of images; `None` if it is that of something else.
@@ -97,6 +107,7 @@ mod tests {
         assert!(
             list("/opt/x", "files/hetckpt-file-2.zst")
                 .unwrap_err()
+                .to_string()
                 .contains("no regular")
         );
         fs::write(folder.join(INDEX), "{").unwrap();

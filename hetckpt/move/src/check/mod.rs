@@ -154,7 +154,7 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
 /// program's own until it has ended. What options of a restore overcome does not count.
 pub fn require_way_back(images: &Path, manifest: &Manifest, outside: Outside) -> Result<(), Failure> {
     let mut needs = needs::read(images)
-        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why))?;
+        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     files::leave_out_carried(&mut needs, manifest);
     let adaptation = Adaptation {
         own_stdio: true,

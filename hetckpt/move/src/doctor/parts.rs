@@ -2,7 +2,7 @@
 
 use hetckpt_ring::code::Code;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hetckpt_criu::plugin_option;
@@ -66,16 +66,33 @@ fn part(installation: &Installation, check: &'static str, path: PathBuf) -> Find
     }
 }
 
-fn ensure_loadable(path: &Path) -> Result<(), String> {
-    if !fs::metadata(path).map_err(|e| e.to_string())?.is_file() {
-        return Err("it is no file".to_owned());
+/// Why Linux cannot load a part.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    /// It cannot be read.
+    #[error("{0}")]
+    Unreadable(io::Error),
+    /// It is a folder or the like.
+    #[error("it is no file")]
+    NotAFile,
+    /// It has no header.
+    #[error("it is cut off")]
+    CutOff,
+    /// It is of another machine, or something else.
+    #[error("it is no program or library for x86-64")]
+    OtherKind,
+}
+
+fn ensure_loadable(path: &Path) -> Result<(), Unfit> {
+    if !fs::metadata(path).map_err(Unfit::Unreadable)?.is_file() {
+        return Err(Unfit::NotAFile);
     }
     let mut head = [0; 20];
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
-    file.read_exact(&mut head).map_err(|_| "it is cut off".to_owned())?;
+    let mut file = File::open(path).map_err(Unfit::Unreadable)?;
+    file.read_exact(&mut head).map_err(|_| Unfit::CutOff)?;
     match head.starts_with(&ELF) && head.ends_with(&X86_64) {
         true => Ok(()),
-        false => Err("it is no program or library for x86-64".to_owned()),
+        false => Err(Unfit::OtherKind),
     }
 }
 
@@ -146,7 +163,9 @@ fn sockets() -> Finding {
         Ok(folder) => folder,
         Err(e) => return Finding::problem(CHECK, format!("{}: {e}", runtime_dir().display()), help),
     };
-    if let Err(why) = ensure_short(&folder) {
+    let excess = excess_bytes(&folder);
+    if excess > 0 {
+        let why = format!("{} is {excess} bytes too long for a socket in it", folder.display());
         return Finding::problem(CHECK, why, help);
     }
     let is_given = std::env::var_os("HETCKPT_RUNTIME_DIR").is_some_and(|value| !value.is_empty());
@@ -164,18 +183,11 @@ fn where_programs_are_found(folder: &Path, is_given: bool) -> String {
     )
 }
 
-/// A socket's path has 107 bytes at most.
-fn ensure_short(folder: &Path) -> Result<(), String> {
+/// By how many bytes a folder's path is too long for a socket in it, whose path has 107 at most.
+fn excess_bytes(folder: &Path) -> usize {
     const MAX_BYTES: usize = 107;
     let longest = socket_path(folder, MAX_PID).as_os_str().len();
-    match longest > MAX_BYTES {
-        true => Err(format!(
-            "{} is {} bytes too long for a socket in it",
-            folder.display(),
-            longest - MAX_BYTES
-        )),
-        false => Ok(()),
-    }
+    longest.saturating_sub(MAX_BYTES)
 }
 
 #[cfg(test)]
@@ -185,18 +197,14 @@ mod tests {
 
     #[test]
     fn folders_too_long_for_sockets_are_found() {
-        assert_eq!(ensure_short(Path::new("/run/hetckpt")), Ok(()));
+        assert_eq!(excess_bytes(Path::new("/run/hetckpt")), 0);
         let folder = format!("/tmp/{}", "x".repeat(90));
-        assert!(
-            ensure_short(Path::new(&folder))
-                .unwrap_err()
-                .contains("5 bytes too long")
-        );
+        assert_eq!(excess_bytes(Path::new(&folder)), 5);
     }
 
     #[test]
     fn programs_are_told_from_other_files() {
-        assert_eq!(ensure_loadable(&std::env::current_exe().unwrap()), Ok(()));
+        assert!(ensure_loadable(&std::env::current_exe().unwrap()).is_ok());
         let folder = tempfile::tempdir().unwrap();
         assert!(ensure_loadable(folder.path()).is_err());
         let file = folder.path().join("file");

@@ -48,17 +48,31 @@ pub struct Address {
     pub port: u16,
 }
 
+/// What is no address (the user's fault).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Something else than a port follows a bracket.
+    #[error("`]` is not followed by `:PORT`")]
+    NoColon,
+    /// It has no host.
+    #[error("there is no host in it")]
+    NoHost,
+    /// The port is none.
+    #[error("`{port}` is no port")]
+    Port {
+        /// What stands there.
+        port: String,
+    },
+}
+
 impl std::str::FromStr for Address {
-    type Err = String;
+    type Err = AddressError;
 
     /// `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT`, or an IPv6 address alone.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, AddressError> {
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, "")) => (host, None),
-            Some((host, rest)) => (
-                host,
-                Some(rest.strip_prefix(':').ok_or("`]` is not followed by `:PORT`")?),
-            ),
+            Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or(AddressError::NoColon)?)),
             None if text.matches(':').count() > 1 => (text, None),
             None => match text.split_once(':') {
                 Some((host, port)) => (host, Some(port)),
@@ -66,9 +80,9 @@ impl std::str::FromStr for Address {
             },
         };
         if host.is_empty() {
-            return Err("there is no host in it".to_owned());
+            return Err(AddressError::NoHost);
         }
-        let port = port.map(|port| port.parse().map_err(|_| format!("`{port}` is no port")));
+        let port = port.map(|port| port.parse().map_err(|_| AddressError::Port { port: port.to_owned() }));
         Ok(Self {
             host: host.to_owned(),
             port: port.transpose()?.unwrap_or(DEFAULT_PORT),

@@ -2,7 +2,9 @@
 //! slept. As root CRIU sees to that. Without root it leaves time namespaces alone (`--unprivileged`), so it is done here.
 
 use std::fs;
+use std::io;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::time::{ClockId, clock_gettime};
 use procfs::process::Process;
@@ -28,12 +30,32 @@ pub fn now() -> nix::Result<Clocks> {
     })
 }
 
-/// Has the clocks go on from `clocks` for whatever this process starts from now on. The error is text for a person.
-pub fn go_on_from(clocks: &Clocks) -> Result<(), String> {
-    unshare(new_time()).map_err(|e| format!("a time namespace: {}", e.desc()))?;
-    let now = now().map_err(|e| e.desc().to_owned())?;
+/// Why clocks are not as they should be (host).
+#[derive(Debug, thiserror::Error)]
+pub enum ClockError {
+    /// No time namespace can be made.
+    #[error("a time namespace: {}", .0.desc())]
+    NoNamespace(Errno),
+    /// A clock cannot be read.
+    #[error("{}", .0.desc())]
+    Read(Errno),
+    /// The offsets cannot be read or written.
+    #[error("{OFFSETS}: {0}")]
+    Offsets(io::Error),
+    /// A process's time namespace cannot be opened.
+    #[error("its time namespace: {0}")]
+    Open(io::Error),
+    /// It cannot be joined.
+    #[error("its time namespace: {}", .0.desc())]
+    Join(Errno),
+}
+
+/// Has the clocks go on from `clocks` for whatever this process starts from now on.
+pub fn go_on_from(clocks: &Clocks) -> Result<(), ClockError> {
+    unshare(new_time()).map_err(ClockError::NoNamespace)?;
+    let now = now().map_err(ClockError::Read)?;
     // The offsets of a namespace are to the machine's clocks, and begin as those of the one around it.
-    let around = fs::read_to_string(OFFSETS).map_err(|e| format!("{OFFSETS}: {e}"))?;
+    let around = fs::read_to_string(OFFSETS).map_err(ClockError::Offsets)?;
     let ahead = |name: &str, then: i64, now: i64| {
         let offset = offset(&around, name) + i128::from(then) - i128::from(now);
         format!(
@@ -44,7 +66,7 @@ pub fn go_on_from(clocks: &Clocks) -> Result<(), String> {
     };
     let lines = ahead("monotonic", clocks.monotonic_ns, now.monotonic_ns)
         + &ahead("boottime", clocks.boottime_ns, now.boottime_ns);
-    fs::write(OFFSETS, lines).map_err(|e| format!("{OFFSETS}: {e}"))
+    fs::write(OFFSETS, lines).map_err(ClockError::Offsets)
 }
 
 /// The offset of a clock in nanoseconds, of lines `name seconds nanoseconds`.
@@ -56,14 +78,14 @@ fn offset(lines: &str, name: &str) -> i128 {
 }
 
 /// Has this process and what it starts see the clocks as `process` sees them.
-pub fn join(process: &Process) -> Result<(), String> {
+pub fn join(process: &Process) -> Result<(), ClockError> {
     let link = |process: &str| fs::read_link(format!("/proc/{process}/ns/time")).ok();
     let pid = process.pid.to_string();
     if link("self") == link(&pid) {
         return Ok(());
     }
-    let file = fs::File::open(format!("/proc/{pid}/ns/time")).map_err(|e| format!("its time namespace: {e}"))?;
-    setns(file, new_time()).map_err(|e| format!("its time namespace: {}", e.desc()))
+    let file = fs::File::open(format!("/proc/{pid}/ns/time")).map_err(ClockError::Open)?;
+    setns(file, new_time()).map_err(ClockError::Join)
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub fn run_inside(choice: Choice, job: &Job<'_>) -> Result<Option<Outcome>, Fail
         .pid_file
         .map(|path| ResultFile::open(path, Code::StandIn))
         .transpose()?;
-    let folder = job_folder().map_err(|why| cannot("make a folder for the job", why))?;
+    let folder = job_folder().map_err(|why| cannot("make a folder for the job", why.to_string()))?;
     let program = std::env::current_exe().map_err(|e| cannot("find this program", e.to_string()))?;
     // Before the first thread: a user namespace is for processes with one.
     let held = HeldSignals::hold()?;

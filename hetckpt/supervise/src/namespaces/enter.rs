@@ -3,19 +3,23 @@
 use hetckpt_ring::code::Code;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, getppid, setgroups, setresgid, setresuid};
+use procfs::ProcError;
 use procfs::process::Process;
 
 use hetckpt_report::exit;
 use hetckpt_report::failure::Failure;
 
 use crate::hidden_verbs::INIT;
+use crate::namespaces::clocks::ClockError;
 use crate::namespaces::{INSIDE, away, clocks, pids, privileges};
 use crate::runtime_folder;
 use crate::signals::HeldSignals;
@@ -38,7 +42,7 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
             .note(why)
             .help("do it as the user who runs it, or as root")
     };
-    let becomes_user = becomes_user(&process).map_err(cannot)?;
+    let becomes_user = becomes_user(&process).map_err(|e| cannot(e.to_string()))?;
     if becomes_user && !away::is_away() {
         return away::run_again().map(Some);
     }
@@ -50,7 +54,7 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     let held = HeldSignals::hold()?;
     let environment = init.environ().map_err(|e| cannot(e.to_string()))?;
     let (caller, files) = (getppid(), files_of(&program));
-    enter(&process).map_err(cannot)?;
+    enter(&process).map_err(|e| cannot(e.to_string()))?;
     // What is run there has our privileges. In a job it is what we are; whoever is first in a container may call itself a job's init.
     if !becomes_user && files_of(&program) != files {
         let what = format!("process {pid} is in a container, which has files of its own");
@@ -116,44 +120,81 @@ fn is_of_other_namespace(process: &Process) -> bool {
     link("self") != link(&process.pid.to_string())
 }
 
+/// Why namespaces cannot be entered (host).
+#[derive(Debug, thiserror::Error)]
+enum EnterError {
+    /// The process cannot be looked at.
+    #[error("{0}")]
+    Process(ProcError),
+    /// A namespace cannot be opened.
+    #[error("its {name} namespace: {source}")]
+    Open {
+        /// Which.
+        name: &'static str,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A namespace cannot be joined.
+    #[error("its {name} namespace: {}", errno.desc())]
+    Join {
+        /// Which.
+        name: &'static str,
+        /// Cause.
+        errno: Errno,
+    },
+    /// Linux does not let this process have the user's groups.
+    #[error("cannot take on its groups: {}", .0.desc())]
+    Groups(Errno),
+    /// Linux does not let this process become the user.
+    #[error("cannot become its user: {}", .0.desc())]
+    User(Errno),
+    /// Its clocks cannot be joined.
+    #[error("{0}")]
+    Clocks(ClockError),
+    /// Privileges cannot be handed on.
+    #[error("{0}")]
+    Privileges(rustix::io::Errno),
+}
+
 /// True if this is root, and the job another user's: who is root here is nobody there.
-fn becomes_user(process: &Process) -> Result<bool, String> {
-    let status = process.status().map_err(|e| e.to_string())?;
+fn becomes_user(process: &Process) -> Result<bool, EnterError> {
+    let status = process.status().map_err(EnterError::Process)?;
     Ok(geteuid().is_root() && status.euid != 0 && is_of_other_namespace(process))
 }
 
 /// Joins the namespaces of `process`. That of process ids is for what is started from now on.
-fn enter(process: &Process) -> Result<(), String> {
+fn enter(process: &Process) -> Result<(), EnterError> {
     let pid = process.pid;
-    let open =
-        |name: &str| File::open(format!("/proc/{pid}/ns/{name}")).map_err(|e| format!("its {name} namespace: {e}"));
+    let open = |name: &'static str| {
+        File::open(format!("/proc/{pid}/ns/{name}")).map_err(|source| EnterError::Open { name, source })
+    };
     let is_other_user = is_of_other_namespace(process);
     let becomes_user = becomes_user(process)?;
-    let status = process.status().map_err(|e| e.to_string())?;
+    let status = process.status().map_err(EnterError::Process)?;
     let (user, ids, mounts) = (open("user")?, open("pid")?, open("mnt")?);
-    let join = |file: File, kind, name| setns(file, kind).map_err(|e| format!("its {name} namespace: {}", e.desc()));
+    let join = |file: File, kind, name| setns(file, kind).map_err(|errno| EnterError::Join { name, errno });
     if is_other_user {
         // Within there is no way to change them.
         if becomes_user {
             let groups: Vec<Gid> = status.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
-            setgroups(&groups).map_err(|e| format!("cannot take on its groups: {}", e.desc()))?;
+            setgroups(&groups).map_err(EnterError::Groups)?;
         }
         join(user, CloneFlags::CLONE_NEWUSER, "user")?;
         if becomes_user {
             let (uid, gid) = (Uid::from_raw(status.euid), Gid::from_raw(status.egid));
             setresgid(gid, gid, gid)
                 .and_then(|()| setresuid(uid, uid, uid))
-                .map_err(|e| format!("cannot become its user: {}", e.desc()))?;
+                .map_err(EnterError::User)?;
         }
     }
     if is_other_user {
         // A dump notes what its clocks show. As root CRIU does, which must stay outside for that.
-        clocks::join(process)?;
+        clocks::join(process).map_err(EnterError::Clocks)?;
     }
     join(ids, CloneFlags::CLONE_NEWPID, "pid")?;
     join(mounts, CloneFlags::CLONE_NEWNS, "mount")?;
     if is_other_user {
-        privileges::hand_on().map_err(|e| e.to_string())?;
+        privileges::hand_on().map_err(EnterError::Privileges)?;
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! The folders of jobs in the runtime directory.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+use hetckpt_ring::error::RingError;
 use hetckpt_ring::runtime_dir::ensure_runtime_dir;
 
 use crate::namespaces::init::LOCK;
@@ -17,21 +19,43 @@ pub const JOBS: &str = "jobs";
 /// How old a job's folder is at least that nobody seems to use.
 const STALE: Duration = Duration::from_secs(60);
 
+/// Why there is no folder for a job (host).
+#[derive(Debug, thiserror::Error)]
+pub enum JobFolderError {
+    /// There is no runtime directory.
+    #[error("{0}")]
+    RuntimeDirectory(RingError),
+    /// It cannot be made.
+    #[error("{}: {source}", folder.display())]
+    Folder {
+        /// Where.
+        folder: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+}
+
 /// A new folder in the runtime directory.
-pub fn job_folder() -> Result<TempDir, String> {
-    let jobs = ensure_runtime_dir().map_err(|e| e.to_string())?.join(JOBS);
+pub fn job_folder() -> Result<TempDir, JobFolderError> {
+    let jobs = ensure_runtime_dir()
+        .map_err(JobFolderError::RuntimeDirectory)?
+        .join(JOBS);
+    let cannot = |source| JobFolderError::Folder {
+        folder: jobs.clone(),
+        source,
+    };
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&jobs)
-        .map_err(|e| format!("{}: {e}", jobs.display()))?;
+        .map_err(cannot)?;
     for folder in folders(&jobs) {
         remove_if_stale(&folder);
     }
     tempfile::Builder::new()
         .prefix("job-")
         .tempdir_in(&jobs)
-        .map_err(|e| format!("{}: {e}", jobs.display()))
+        .map_err(cannot)
 }
 
 /// The folders of jobs in `jobs`.
