@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::calibration::Baseline;
+use crate::baseline::Baseline;
 use crate::installation::Installation;
 use crate::process::Outcome;
 use crate::program::Program;

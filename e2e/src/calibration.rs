@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::baseline::Baseline;
 use crate::baseline_file;
 use crate::hetckpt::PATIENCE;
 use crate::installation::Installation;
@@ -26,19 +27,6 @@ fn wanted(program: &Program) -> Duration {
 /// True if kernels in flight for this long are as good as for exactly `wanted`.
 fn is_good(kernels: Duration, wanted: Duration) -> bool {
     (wanted * 2 / 3..wanted * 3).contains(&kernels)
-}
-
-/// An uninterrupted run: what all others are compared with.
-#[derive(Clone, Debug)]
-pub struct Baseline {
-    /// The length that was used.
-    pub length: u64,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// How long it took, from start to end.
-    pub duration: Duration,
-    /// For how long kernels were in flight.
-    pub kernels: Duration,
 }
 
 /// As [`baseline`], but `times` as long: for a program that several commands are tried on, one after the other.

@@ -16,6 +16,7 @@ pub mod job;
 pub mod outside;
 pub mod once_per_key;
 pub mod calibration;
+pub mod baseline;
 mod baseline_file;
 pub mod plain_criu;
 pub mod criu_rpc;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::calibration::Baseline;
+use crate::baseline::Baseline;
 use crate::hetckpt::PATIENCE;
 use crate::hurry;
 use crate::installation::Installation;

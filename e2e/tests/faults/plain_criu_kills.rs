@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use hetckpt_e2e::actors;
-use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::baseline::Baseline;
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu::{

@@ -2,7 +2,8 @@
 //! told to take the device for one.
 
 use anyhow::{Result, ensure};
-use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::baseline::Baseline;
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::program::Program;

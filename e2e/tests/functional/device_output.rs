@@ -1,7 +1,8 @@
 //! What kernels print, and assertions that fail in them.
 
 use anyhow::{Result, ensure};
-use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::baseline::Baseline;
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::program::DEVICE_PRINTF;

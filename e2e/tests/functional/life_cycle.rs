@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use hetckpt_e2e::calibration::{self, Baseline};
+use hetckpt_e2e::baseline::Baseline;
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Dumped, Job, is_mid_flight, kernels_in_flight};

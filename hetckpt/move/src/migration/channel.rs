@@ -12,7 +12,7 @@ use hetckpt_report::failure::Failure;
 
 use crate::migration::PROTOCOL;
 use crate::migration::message::{MAX_DATA_BYTES, MAX_MESSAGE_BYTES, Message, plain};
-use crate::migration::tls::KeyHash;
+use crate::migration::peer::{KeyHash, refused};
 
 /// Longest time for a frame, and for a peer to say that it is still at it.
 pub const FRAME_LIMIT: Duration = Duration::from_secs(30);
@@ -124,7 +124,7 @@ impl Channel {
     fn broken(&self, error: &io::Error) -> Failure {
         // A node that does not believe us who we are says so only after we believe it.
         if let Some(found) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            return super::tls::refused(&self.peer, found.to_string());
+            return refused(&self.peer, found.to_string());
         }
         let why = match error.kind() {
             io::ErrorKind::TimedOut => format!("nothing came within {FRAME_LIMIT:?}"),

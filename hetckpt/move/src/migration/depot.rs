@@ -25,7 +25,7 @@ use hetckpt_report::failure::Failure;
 use hetckpt_supervise::result_file::PREFIX as RESULT_PREFIX;
 
 use crate::migration::message::{Report, is_id};
-use crate::migration::tls::KeyHash;
+use crate::migration::peer::KeyHash;
 
 /// How names of files begin that a record is written to before it gets its own.
 const RECORD_PREFIX: &str = ".record-";

@@ -4,6 +4,7 @@
 //! still runs, whether it could take it; the program is stopped and its snapshot streamed; the target verifies and flushes it and says
 //! so; the source notes its decision, ends the program, and releases it; only a target to which it was released starts it.
 
+pub mod peer;
 pub mod tls;
 pub mod deadline;
 pub mod message;

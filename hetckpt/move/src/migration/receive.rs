@@ -17,10 +17,11 @@ use crate::migration::channel::{Channel, Frame};
 use crate::migration::depot::{Incoming, Record, Release, State};
 use crate::migration::launch::Launcher;
 use crate::migration::message::{Message, Offer, Report, plain};
+use crate::migration::peer::KeyHash;
 use crate::migration::sink::too_large;
 use crate::migration::slots::{self, Slots};
 use crate::migration::source;
-use crate::migration::tls::{self, KeyHash};
+use crate::migration::tls;
 use crate::snapshot::Snapshot;
 
 /// Longest time for a caller to show who it is and to say what it wants.

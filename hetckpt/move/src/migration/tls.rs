@@ -21,6 +21,7 @@ use hetckpt_report::failure::Failure;
 
 use crate::migration::channel::{Channel, Transport};
 use crate::migration::deadline::Timed;
+use crate::migration::peer::{KeyHash, refused};
 
 /// What the ends agree to talk, so that neither takes another service for the other.
 const ALPN: &[u8] = b"hetckpt-migrate";
@@ -206,11 +207,6 @@ fn key_of(chain: &[CertificateDer<'_>]) -> Option<KeyHash> {
     Some(KeyHash(blake3::hash(&key).to_hex().to_string()))
 }
 
-/// Which node a caller is: a hash of its public key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct KeyHash(pub String);
-
 impl<C, S> Transport for StreamOwned<C, Timed>
 where
     C: std::ops::DerefMut<Target = rustls::ConnectionCommon<S>> + Send,
@@ -236,11 +232,4 @@ fn handshake_failed(peer: &str, error: &std::io::Error) -> Failure {
         )
         .note(error.to_string()),
     }
-}
-
-/// The failure for an end that is not, or does not believe the other to be, who it should be.
-pub fn refused(peer: &str, why: String) -> Failure {
-    Failure::new(Code::NotTrusted, format!("{peer} and this node do not trust each other"))
-        .note(why)
-        .help("both need a certificate that is valid now and signed by the authority in the other's --ca, that of the target in its own name")
 }
