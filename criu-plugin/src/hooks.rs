@@ -138,7 +138,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
         if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
             host::add_to_inventory()?;
         }
-        let user = user::of_server(pid)?;
+        let user = user::of_server(pid, client::server_user(pid))?;
         let dir = host::image_dir_fd()?;
         // SAFETY: CRIU keeps its image directory open during every hook.
         let dir = unsafe { BorrowedFd::borrow_raw(dir) };

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-use crate::{client, host};
+use crate::host;
 
 /// A user and a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +14,10 @@ pub struct User {
     pub gid: u32,
 }
 
-/// Whom the server of process `pid` runs as. Fails if the process cannot become that user: its server, with other rights than it
+/// Whom the server of process `pid` runs as; `known` is whom the system says that is. Fails if the process cannot become that user: its server, with other rights than it
 /// has itself, would be restored with them.
-pub fn of_server(pid: u32) -> Result<User, String> {
-    let server =
-        client::server_user(pid).ok_or_else(|| format!("cannot tell whose the device server of process {pid} is"))?;
+pub fn of_server(pid: u32, known: Option<User>) -> Result<User, String> {
+    let server = known.ok_or_else(|| format!("cannot tell whose the device server of process {pid} is"))?;
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).map_err(|e| format!("cannot read {path}: {e}"))?;
     if may_be(&status, server) {

@@ -1,10 +1,8 @@
 //! Connections to the control socket: one thread each.
 
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +16,7 @@ use hetckpt_ring::version::PROTOCOL_VERSION;
 use crate::capture::capture;
 use crate::error::ServerError;
 use crate::launch::kernel_name;
+use crate::own_files::{SocketFile, remove_empty_log};
 use crate::pause;
 use crate::peer;
 use crate::queues::{Item, Work};
@@ -35,56 +34,6 @@ pub struct Control {
     pub log: PathBuf,
     /// True if the application is to be attached by the plugin, not by its own hello.
     pub is_restored: bool,
-}
-
-/// A listening socket's file.
-pub struct SocketFile {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
-}
-
-impl SocketFile {
-    /// The file that a socket has just been bound to.
-    #[must_use]
-    pub fn new(path: PathBuf) -> Self {
-        let identity = Self::identity(&path);
-        Self { path, identity }
-    }
-
-    fn identity(path: &Path) -> Option<(u64, u64)> {
-        let metadata = std::fs::symlink_metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    }
-
-    /// The folder it is in.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.path.parent().unwrap_or(Path::new("/"))
-    }
-
-    /// Removes it, unless another server has replaced it by its own: process ids come back after a restore.
-    pub fn remove(&self) {
-        if self.identity.is_none() || Self::identity(&self.path) != self.identity {
-            return;
-        }
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!(%error, "the socket's file cannot be removed");
-        }
-    }
-}
-
-/// Removes the log at `path` if this process writes it and has written nothing: each process id would leave one.
-pub fn remove_empty_log(path: &Path) {
-    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-    let written = std::io::stderr().as_fd().try_clone_to_owned().map(File::from);
-    let Ok(written) = written.and_then(|file| file.metadata()) else {
-        return;
-    };
-    let is_ours = std::fs::symlink_metadata(path).is_ok_and(|named| identity(named) == identity(written.clone()));
-    if is_ours && written.len() == 0 {
-        // Whatever stands against it, there is nobody to tell.
-        let _ = std::fs::remove_file(path);
-    }
 }
 
 impl Control {

@@ -1,6 +1,6 @@
 //! The device server: one per application, outside its process tree, holder of the only driver.
 //!
-//! Commands arrive through the ring ([`reader`], [`commands`]) and go into streams ([`queues`], [`worker`]), which give
+//! Commands arrive through the ring ([`reader`], [`commands`], [`mod@carry_out`]) and go into streams ([`queues`], [`worker`]), which give
 //! launches to the device ([`launch`]) and do the rest themselves ([`execute`]). Control connections ([`control`]) stop
 //! everything ([`pause`]), write it down ([`capture`]) and attach a restored application to a session that [`restore`]
 //! has rebuilt.
@@ -21,11 +21,13 @@ pub mod queues;
 pub mod start_points;
 pub mod session;
 pub mod reader;
+pub mod carry_out;
 pub mod commands;
 pub mod worker;
 pub mod execute;
 pub mod launch;
 pub mod peer;
+pub mod own_files;
 pub mod control;
 pub mod pause;
 pub mod thread_state;

@@ -16,20 +16,6 @@ use crate::queues::{Queues, Reading};
 use crate::session::{Session, lock};
 use crate::worker::kick;
 
-/// How long kernels have to stop, unless the request or `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
-const DEADLINE: Duration = Duration::from_secs(5);
-
-/// How long kernels have to stop where a request sets no limit.
-#[must_use]
-pub fn deadline() -> Duration {
-    let seconds = std::env::var("HETCKPT_PAUSE_TIMEOUT")
-        .ok()
-        .and_then(|text| text.parse::<f64>().ok());
-    seconds
-        .and_then(|s| Duration::try_from_secs_f64(s).ok())
-        .unwrap_or(DEADLINE)
-}
-
 /// Stops everything on behalf of connection `holder`, within `limit` if it sets one, else within the session's. Returns the
 /// microseconds until nothing ran any more (0 if nothing ran).
 ///

@@ -13,8 +13,8 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Gid, Uid, User, fork, getegid, geteuid, getgrouplist, setgroups, setresgid, setresuid};
 use procfs::process::Process;
 
-use crate::control::{SocketFile, remove_empty_log};
 use crate::error::ServerError;
+use crate::own_files::{SocketFile, remove_empty_log};
 use crate::process;
 
 /// As whom this process runs.

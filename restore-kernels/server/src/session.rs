@@ -18,6 +18,9 @@ use crate::modules::Modules;
 use crate::pinned::Pinned;
 use crate::queues::Queues;
 
+/// How long kernels have to stop, unless the request or `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
+const PAUSE_DEADLINE: Duration = Duration::from_secs(5);
+
 /// What the server's threads share. Locks are taken in this order: holds, modules, memory, queues.
 pub struct Session {
     /// The application's process id as the server sees it.
@@ -83,7 +86,7 @@ impl Session {
             pinned: Pinned::new(Arc::clone(&device)),
             queues: Mutex::default(),
             changed: Condvar::new(),
-            pause_deadline: crate::pause::deadline(),
+            pause_deadline: pause_deadline(),
             holds: Mutex::default(),
             last_pause_us: AtomicU64::new(0),
             last_capture_us: AtomicU64::new(0),
@@ -143,4 +146,14 @@ impl Session {
         word.store(us, Ordering::Relaxed);
         us
     }
+}
+
+/// How long kernels have to stop where a request sets no limit.
+fn pause_deadline() -> Duration {
+    let seconds = std::env::var("HETCKPT_PAUSE_TIMEOUT")
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok());
+    seconds
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .unwrap_or(PAUSE_DEADLINE)
 }

@@ -17,9 +17,10 @@ use hetckpt_ring::silence::{Silence, WaitError};
 
 use crate::answer;
 use crate::choose_device::choose;
-use crate::control::{Control, SocketFile};
+use crate::control::Control;
 use crate::error::ServerError;
 use crate::options::{Options, Task};
+use crate::own_files::SocketFile;
 use crate::restore::{read_state, restore};
 use crate::rights;
 use crate::run_as;

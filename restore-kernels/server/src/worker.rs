@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hetckpt_ring::reply::Reply;
 
-use crate::commands;
+use crate::carry_out;
 use crate::execute::{Executed, execute, is_quick};
 use crate::launch;
 use crate::queues::{Pending, Queues, Step};
@@ -107,11 +107,11 @@ fn execute_front<'a>(
     };
     set_busy(&mut queues, stream, false);
     session.changed.notify_all();
-    carry_out(session, queues, ready)
+    carry_out_ready(session, queues, ready)
 }
 
 /// Carries out pending commands without the lock.
-fn carry_out<'a>(
+fn carry_out_ready<'a>(
     session: &'a Arc<Session>,
     queues: MutexGuard<'a, Queues>,
     ready: Vec<Pending>,
@@ -121,7 +121,7 @@ fn carry_out<'a>(
     }
     drop(queues);
     for pending in ready {
-        commands::carry_out(session, pending.envelope);
+        carry_out::carry_out(session, pending.envelope);
     }
     lock(&session.queues)
 }
@@ -184,7 +184,7 @@ fn run(session: &Arc<Session>, stream: u64) {
                 set_busy(&mut queues, stream, false);
                 let ready = launch::settle(session, &mut queues, stream, outcome);
                 session.changed.notify_all();
-                queues = carry_out(session, queues, ready);
+                queues = carry_out_ready(session, queues, ready);
             }
             Step::Execute => queues = execute_front(session, queues, stream),
             Step::Vanish => {

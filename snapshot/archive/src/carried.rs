@@ -8,7 +8,6 @@ use std::path::Path;
 use crate::manifest::CarriedFile;
 use crate::member::{HashingReader, HashingWriter, copy_in_pieces};
 use crate::pack::Packer;
-use crate::stream::Compression;
 use crate::unpack::{UnpackError, Unpacker};
 
 /// Little is gained by more: these are programs and libraries.
@@ -43,10 +42,7 @@ pub fn pack(mut input: File, path: &str, member: &str, out: &Path) -> io::Result
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
     }
-    let mut packer = Packer::new(Compression {
-        level: LEVEL,
-        threads: 1,
-    });
+    let mut packer = Packer::new(LEVEL, 1);
     let mut hashed = HashingReader::new(&mut input);
     packer.compress(&mut hashed, &mut File::create_new(out)?)?;
     let (size_bytes, hash) = hashed.finish();

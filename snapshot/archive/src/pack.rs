@@ -7,14 +7,16 @@ use zstd::bulk::Compressor;
 use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::member::Pieces;
-use crate::stream::Compression;
 
 /// Bytes that are compressed before they are written.
 const OUTPUT_BYTES: usize = 1 << 20;
 
 /// What members are compressed with, one after the other.
 pub(crate) struct Packer {
-    compression: Compression,
+    /// zstd level.
+    level: i32,
+    /// Threads; 0: as many as there are processors.
+    threads: u32,
     input: Pieces,
     /// For what one piece holds whole.
     small: Option<Compressor<'static>>,
@@ -24,9 +26,10 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    pub(crate) fn new(compression: Compression) -> Self {
+    pub(crate) fn new(level: i32, threads: u32) -> Self {
         Self {
-            compression,
+            level,
+            threads,
             input: Pieces::default(),
             small: None,
             packed: vec![],
@@ -51,7 +54,7 @@ impl Packer {
         if piece.len() < Pieces::FIRST_BYTES {
             let compressor = match &mut self.small {
                 Some(compressor) => compressor,
-                none => none.insert(small(self.compression)?),
+                none => none.insert(small(self.level)?),
             };
             self.packed.clear();
             self.packed.reserve(zstd::zstd_safe::compress_bound(piece.len()));
@@ -60,7 +63,7 @@ impl Packer {
         }
         let encoder = match &mut self.large {
             Some(encoder) => encoder,
-            none => none.insert(large(self.compression)?),
+            none => none.insert(large(self.level, self.threads)?),
         };
         encoder.reinit()?;
         self.packed.resize(OUTPUT_BYTES, 0);
@@ -88,16 +91,16 @@ impl Packer {
     }
 }
 
-fn small(compression: Compression) -> io::Result<Compressor<'static>> {
-    let mut compressor = Compressor::new(compression.level)?;
+fn small(level: i32) -> io::Result<Compressor<'static>> {
+    let mut compressor = Compressor::new(level)?;
     compressor.include_checksum(true)?;
     Ok(compressor)
 }
 
-fn large(compression: Compression) -> io::Result<Encoder<'static>> {
-    let mut encoder = Encoder::new(compression.level)?;
+fn large(level: i32, threads: u32) -> io::Result<Encoder<'static>> {
+    let mut encoder = Encoder::new(level)?;
     encoder.set_parameter(CParameter::ChecksumFlag(true))?;
-    let threads = match compression.threads {
+    let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
         n => n,
     };

@@ -98,7 +98,7 @@ impl<S: Write + Seek> ArchiveStream<S> {
         Ok(Self {
             sink,
             target: target.to_owned(),
-            packer: Packer::new(compression),
+            packer: Packer::new(compression.level, compression.threads),
             reserved: room,
             position: TAR_BLOCK + room,
             raw_bytes: 0,

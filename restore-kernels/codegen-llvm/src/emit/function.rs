@@ -9,7 +9,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
 use super::float_facts::{FloatFacts, Form};
-use super::types::{bits, int, int_of_bits, llvm, width_bits};
+use super::types::{bits, int, int_of_bits, llvm, suffix, width_bits};
 
 /// An LLVM value as an operand is written: `%v12`, `7`, `bitcast (i32 … to float)`.
 pub type Value = String;
@@ -247,6 +247,15 @@ impl<'k> FunctionText<'k> {
             std::cmp::Ordering::Less => self.def(format!("zext {a} {value} to {b}")),
         }
     }
+}
+
+/// LLVM's intrinsic `name` of one operand.
+pub fn unary(f: &mut FunctionText<'_>, name: &str, ty: Type, a: &str) -> Value {
+    f.call(
+        llvm(ty),
+        &format!("llvm.{name}.{}", suffix(ty)),
+        &[format!("{} {a}", llvm(ty))],
+    )
 }
 
 /// A constant of `ty` with these bits.

@@ -24,7 +24,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
 use super::rejoins::Ways;
-use super::structure::{Cut, Structure};
+use super::structure::{Cut, Structure, is_bare_end};
 use crate::ptx::chunks::chunked_loop;
 
 /// What a branch does to the threads of a block.
@@ -369,11 +369,6 @@ fn entered_at(kernel: &Kernel, start: BbId) -> Kernel {
         };
     }
     kernel
-}
-
-/// A block in which nothing stands but the end.
-pub(super) fn is_bare_end(block: &BasicBlock) -> bool {
-    block.insts.is_empty() && matches!(block.terminator, Terminator::Exit)
 }
 
 fn is_meeting(block: &BasicBlock) -> bool {

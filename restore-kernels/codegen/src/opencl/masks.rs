@@ -38,7 +38,7 @@ impl Writer<'_> {
         around: Surroundings,
         stack: &mut Vec<Work>,
     ) {
-        let ends = |id: BbId| super::divisions::is_bare_end(&self.kernel.blocks[id.index()]);
+        let ends = |id: BbId| super::structure::is_bare_end(&self.kernel.blocks[id.index()]);
         let (stays, guard) = if ends(taken) {
             (not_taken, inverse(guard))
         } else {

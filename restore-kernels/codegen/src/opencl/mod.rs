@@ -31,6 +31,7 @@ mod helpers;
 mod inst;
 mod kept;
 mod landing;
+mod leave_rounds;
 mod masks;
 mod names;
 mod rejoins;

@@ -22,7 +22,7 @@ use hetckpt_ir::entity::BbId;
 use hetckpt_ir::inst::{AluOp, Inst, Op, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 
-use super::divisions::is_bare_end;
+use super::structure::is_bare_end;
 
 /// What is known of a kernel's control flow.
 pub(super) struct Ways<'a> {

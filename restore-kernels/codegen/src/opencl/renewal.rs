@@ -12,9 +12,6 @@ use hetckpt_ir::inst::{AddressBase, AluOp, Inst, Op, SpecialReg};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
-use super::Error;
-use super::writer::Writer;
-
 /// Loads from shared memory between two meetings from which on it pays.
 const MIN_LOADS: u32 = 8;
 
@@ -70,7 +67,7 @@ impl Renewal {
 
     /// Instructions that compute addresses anew for what stands between a meeting and the next; none where it does not pay:
     /// with a store among the accesses compilers must take the word of local memory for another in each thread.
-    fn before(&self, insts: &[Inst]) -> Vec<Inst> {
+    pub fn before(&self, insts: &[Inst]) -> Vec<Inst> {
         let (mut wanted, mut num_loads) = (RegSet::default(), 0);
         for inst in insts {
             match &inst.op {
@@ -158,27 +155,5 @@ fn origin(inst: &Inst, origins: &[Origin]) -> Origin {
         Origin::Thread(n) if n >= MAX_INSTS => Origin::Other,
         Origin::Thread(n) => Origin::Thread(n + 1),
         other => other,
-    }
-}
-
-impl Writer<'_> {
-    /// Computes anew the addresses that instructions after a meeting need.
-    pub(super) fn renew_for(&mut self, insts: &[Inst]) -> Result<(), Error> {
-        let insts = self.renewal.before(insts);
-        if insts.is_empty() {
-            return Ok(());
-        }
-        self.plain_line("{");
-        self.depth += 1;
-        self.plain_line("const uint zero = told[0];");
-        self.is_renewing = true;
-        let span = std::mem::take(&mut self.span);
-        for inst in insts {
-            self.inst(&inst)?;
-        }
-        self.span = span;
-        self.is_renewing = false;
-        self.close();
-        Ok(())
     }
 }

@@ -184,3 +184,8 @@ fn region_of(kernel: &Kernel, start: BbId, cut: Cut) -> Kernel {
         resume_points: Vec::new(),
     }
 }
+
+/// A block in which nothing stands but the end.
+pub(super) fn is_bare_end(block: &BasicBlock) -> bool {
+    block.insts.is_empty() && matches!(block.terminator, Terminator::Exit)
+}

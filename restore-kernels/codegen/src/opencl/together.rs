@@ -14,7 +14,7 @@
 use hetckpt_abi::opencl_program::count;
 use hetckpt_ir::basic_block::BarrierReduction;
 use hetckpt_ir::entity::{RegId, ResumePointId};
-use hetckpt_ir::inst::{Op, Operand, WarpOp};
+use hetckpt_ir::inst::{Inst, Op, Operand, WarpOp};
 use hetckpt_ir::types::Type;
 
 use super::Error;
@@ -55,6 +55,26 @@ impl Writer<'_> {
         if let Some(reduction) = reduction {
             self.assign(reduction.dst, outcome_of_votes(reduction.op));
         }
+        self.close();
+        Ok(())
+    }
+
+    /// Computes anew the addresses that instructions after a meeting need.
+    pub(super) fn renew_for(&mut self, insts: &[Inst]) -> Result<(), Error> {
+        let insts = self.renewal.before(insts);
+        if insts.is_empty() {
+            return Ok(());
+        }
+        self.plain_line("{");
+        self.depth += 1;
+        self.plain_line("const uint zero = told[0];");
+        self.is_renewing = true;
+        let span = std::mem::take(&mut self.span);
+        for inst in insts {
+            self.inst(&inst)?;
+        }
+        self.span = span;
+        self.is_renewing = false;
         self.close();
         Ok(())
     }

@@ -10,16 +10,7 @@ use hetckpt_ir::entity::ResumePointId;
 use hetckpt_ir::types::Width;
 
 use super::names;
-use super::writer::Writer;
-
-/// Where threads come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meet {
-    /// A barrier of the program: they stop at its resume point, or go on.
-    At(ResumePointId),
-    /// The code of threads that have saved themselves.
-    ToStop,
-}
+use super::writer::{Meet, Writer};
 
 impl Writer<'_> {
     /// True if the kernel needs it.

@@ -19,6 +19,7 @@ mod facts;
 mod poll_plan;
 mod barrier_plan;
 mod block_order;
+mod basic_block;
 mod entry_tests;
 pub(crate) mod chunks;
 mod meeting;

@@ -14,16 +14,8 @@ use hetckpt_ir::types::{Space, Type, Width};
 
 use super::barrier_plan::{BARRIER_BUDGET_INSTS, BarrierPoll};
 use super::poll_plan::LoopPoll;
-use super::writer::Writer;
+use super::writer::{Look, Writer};
 use super::{Error, names};
-
-/// Code out of line at the end of a basic block.
-pub(super) enum Look {
-    /// A barrier looks at the request; the block stops at the resume point.
-    AtBarrier(BbId, ResumePointId),
-    /// The request has been seen at a loop probe; the warp stops at the resume point if all of its lanes are there.
-    WithWholeWarp(BbId, ResumePointId),
-}
 
 /// Loads the request to stop.
 pub(super) const LOAD_PAUSE: &str = "ld.volatile.global.u32 %pause, [%pause_at]";

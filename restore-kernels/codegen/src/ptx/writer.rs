@@ -12,10 +12,25 @@ use hetckpt_ir::types::{Type, Width};
 use super::barrier_plan::BarrierPlan;
 use super::entry_tests::entry_tests;
 use super::facts::{Facts, NO_SPAN};
-use super::meeting::Meet;
 use super::poll_plan::PollPlan;
-use super::terminator::Look;
 use super::{Error, PtxOptions, names};
+
+/// Code out of line at the end of a basic block.
+pub(super) enum Look {
+    /// A barrier looks at the request; the block stops at the resume point.
+    AtBarrier(BbId, ResumePointId),
+    /// The request has been seen at a loop probe; the warp stops at the resume point if all of its lanes are there.
+    WithWholeWarp(BbId, ResumePointId),
+}
+
+/// Where threads come from that meet at the one barrier of [`super::meeting`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meet {
+    /// A barrier of the program: they stop at its resume point, or go on.
+    At(ResumePointId),
+    /// The code of threads that have saved themselves.
+    ToStop,
+}
 
 /// Writes one kernel's body.
 pub(super) struct Writer<'a> {
@@ -127,31 +142,6 @@ impl<'a> Writer<'a> {
             span: self.span,
             what,
         }
-    }
-
-    /// One basic block with its label; `next` is written after it.
-    pub fn basic_block(&mut self, id: BbId, next: Option<BbId>) -> Result<(), Error> {
-        let kernel = self.kernel;
-        let block = &kernel.blocks[id.index()];
-        self.next = next;
-        self.label(names::label(id));
-        if let Some(point) = self.barriers.joins_before(id) {
-            self.joining_barrier(point);
-            self.label(names::label_after_join(id));
-        }
-        let test_at = self.entry_tests.get(id.index()).copied().flatten();
-        for (i, inst) in block.insts.iter().enumerate() {
-            if test_at == Some(i) {
-                self.poll_entry(&block.insts[..i]);
-            }
-            self.span = inst.span;
-            self.inst(inst)?;
-        }
-        if test_at == Some(block.insts.len()) {
-            self.poll_entry(&block.insts);
-        }
-        self.span = block.span;
-        self.terminator(id, &block.terminator)
     }
 
     /// The body and the declarations that it needs.

@@ -22,7 +22,7 @@ pub struct Pool {
     /// Workers wait here for something to do.
     work: Condvar,
     /// The slicer waits here while nothing runs.
-    pub(super) busy: Condvar,
+    busy: Condvar,
     workers: Vec<WorkerState>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     next_turn: AtomicUsize,
@@ -59,7 +59,7 @@ impl Pool {
         let mine = pool.clone();
         let slicer = thread::Builder::new()
             .name("cpu-slicer".to_owned())
-            .spawn(move || slice::run(&mine))?;
+            .spawn(move || slice::run(&mine.workers, || mine.wait_busy()))?;
         lock(&pool.threads).push(slicer);
         Ok(pool)
     }
@@ -67,11 +67,6 @@ impl Pool {
     /// Number of workers.
     pub fn num_workers(&self) -> usize {
         self.workers.len()
-    }
-
-    /// The workers.
-    pub(super) fn workers(&self) -> &[WorkerState] {
-        &self.workers
     }
 
     /// Stops all launches without capturing them and ends the threads.
@@ -168,7 +163,7 @@ impl Pool {
     }
 
     /// Waits while nothing runs; `None` once the pool is shut down.
-    pub(super) fn wait_busy(&self) -> Option<()> {
+    fn wait_busy(&self) -> Option<()> {
         let mut state = lock(&self.state);
         while state.active.is_empty() && !state.is_shut_down {
             state = self.busy.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -8,19 +8,19 @@
 use std::thread;
 use std::time::Duration;
 
-use super::pool::Pool;
+use super::worker::WorkerState;
 
 /// A block's turn.
 const SLICE: Duration = Duration::from_millis(50);
 /// How often turns are looked at.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Watches the pool until it is shut down.
-pub fn run(pool: &Pool) {
-    while pool.wait_busy().is_some() {
+/// Watches the workers until `wait_busy`, which waits while nothing runs, says that the pool is shut down.
+pub fn run(workers: &[WorkerState], wait_busy: impl Fn() -> Option<()>) {
+    while wait_busy().is_some() {
         thread::sleep(TICK);
         let mut to_prepare = None;
-        for worker in pool.workers() {
+        for worker in workers {
             worker.end_long_turn(SLICE, |launch| {
                 let Some(kernel) = launch.kernel() else { return false };
                 if kernel.wants_resumable() {

@@ -9,8 +9,7 @@ use hetckpt_abi::paused_block::PausedGrid;
 
 use super::driver::{self, DriverError, Result, Shape, check};
 use super::flight::Held;
-use super::handles::{Event, Module};
-use super::queue::CudaQueue;
+use super::handles::{Event, Module, Stream};
 use super::{CudaInner, lock};
 use crate::device::{KernelAttributes, Launch, LoadedKernel, OpaqueKernel, OpaqueModule, Outcome, RunningLaunch};
 use crate::error::DeviceError;
@@ -165,9 +164,10 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
     })
 }
 
-/// Launches on a queue; while the device is paused, nothing of it is started.
+/// Launches on a stream of `device`; while the device is paused, nothing of it is started.
 pub(super) fn launch(
-    queue: &CudaQueue,
+    device: &Arc<CudaInner>,
+    stream: &Stream,
     kernel: &OpaqueCuda,
     launch: &Launch,
 ) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
@@ -175,9 +175,9 @@ pub(super) fn launch(
         kernel: kernel.name.clone(),
         reason: format!("{}: {}", e.call, e.reason()),
     };
-    queue.device.context.enter().map_err(refused)?;
+    device.context.enter().map_err(refused)?;
     // Held until the launch is on its way, so that a pause comes before or after it.
-    let pausing = lock(&queue.device.pausing);
+    let pausing = lock(&device.pausing);
     if pausing.is_paused {
         let all = launch.grid.iter().map(|&n| u64::from(n)).product();
         let left = PausedGrid {
@@ -187,17 +187,17 @@ pub(super) fn launch(
         return Ok(Arc::new(Held(Mutex::new(Some(left)))));
     }
     let event = Event::new().map_err(refused)?;
-    start(queue, kernel, launch)
-        .and_then(|()| event.record(&queue.stream))
+    start(stream, kernel, launch)
+        .and_then(|()| event.record(stream))
         .map_err(refused)?;
     Ok(Arc::new(OpaqueFlight {
-        device: Arc::clone(&queue.device),
+        device: Arc::clone(device),
         name: kernel.name.clone(),
         event,
     }))
 }
 
-fn start(queue: &CudaQueue, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {
+fn start(stream: &Stream, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {
     let invalid = DriverError {
         call: "cuLaunchKernel",
         code: driver::INVALID_VALUE,
@@ -223,5 +223,5 @@ fn start(queue: &CudaQueue, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> 
     };
     // SAFETY: one pointer for each parameter that the driver knows of, into a buffer that holds all of it; the driver
     // copies them before it returns.
-    unsafe { driver::cuLaunchKernel(kernel.function, &shape, queue.stream.0, &mut pointers) }
+    unsafe { driver::cuLaunchKernel(kernel.function, &shape, stream.0, &mut pointers) }
 }

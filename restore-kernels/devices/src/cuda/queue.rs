@@ -45,7 +45,7 @@ impl Queue for CudaQueue {
 
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         if let Some(kernel) = launch.kernel.as_any().downcast_ref::<OpaqueCuda>() {
-            return opaque::launch(self, kernel, &launch);
+            return opaque::launch(&self.device, &self.stream, kernel, &launch);
         }
         let kernel = own_kernel(&launch)?;
         let name = kernel.request.name.clone();

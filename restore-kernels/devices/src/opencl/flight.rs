@@ -12,7 +12,6 @@ use super::handles::{CommandQueue, Event};
 use super::module::OpenClKernel;
 use super::plan::Plan;
 use super::pool::LaunchWords;
-use super::queue::Continuation;
 use super::{OpenClInner, lock};
 use crate::device::{Outcome, RunningLaunch};
 use crate::error::DeviceError;
@@ -36,6 +35,12 @@ pub(super) struct Flight {
     pub num_places: u32,
     pub continuation: Mutex<Option<Continuation>>,
     pub is_taken: Mutex<bool>,
+}
+
+/// List and slots of a continuation.
+pub(super) struct Continuation {
+    pub list: DeviceBuffer,
+    pub slots: Option<DeviceBuffer>,
 }
 
 /// What a dropped launch leaves to its kernel, which may still run.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::arguments::{self, Values};
 use super::buffers::DeviceBuffer;
 use super::failure::{ClFailure, Result as ClResult};
-use super::flight::{Flight, Held};
+use super::flight::{Continuation, Flight, Held};
 use super::handles::{CommandQueue, Event, Mem};
 use super::module::{Built, LoadedOpenCl, OpenClKernel};
 use super::plan::Plan;
@@ -30,12 +30,6 @@ pub(super) struct Area {
     /// Pauses that had ended when it was made.
     pause: u64,
     buffer: Arc<DeviceBuffer>,
-}
-
-/// List and slots of a continuation.
-pub(super) struct Continuation {
-    list: DeviceBuffer,
-    slots: Option<DeviceBuffer>,
 }
 
 /// The end of a launch.

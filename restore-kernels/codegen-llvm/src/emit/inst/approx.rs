@@ -4,8 +4,8 @@
 use hetckpt_ir::inst::{AluOp, Modifiers};
 use hetckpt_ir::types::Type;
 
-use super::float::{flush, unary};
-use crate::emit::function::{FunctionText, Value, constant};
+use super::flush::{flush, zero_if};
+use crate::emit::function::{FunctionText, Value, constant, unary};
 
 /// 1 / 2π in single precision, as a double.
 const TURNS: u64 = 0x3fc4_5f30_6000_0000;
@@ -108,7 +108,7 @@ fn high_word(f: &mut FunctionText<'_>, value: &str, more: u64) -> Value {
         "fcmp olt double {magnitude}, {}",
         constant(0x0010_0000_0000_0000, ty)
     ));
-    let flushed = super::float::zero_if(f, ty, &is_tiny, value.to_owned());
+    let flushed = zero_if(f, ty, &is_tiny, value.to_owned());
     let bits = f.def(format!("bitcast double {flushed} to i64"));
     let moved = f.def(format!("add i64 {bits}, {more}"));
     let cut = f.def(format!("and i64 {moved}, -4294967296"));

@@ -4,7 +4,7 @@
 use hetckpt_ir::inst::{AtomOp, Inst, Op, Ordering};
 use hetckpt_ir::types::{Space, Type};
 
-use super::float::flush;
+use super::flush::flush;
 use super::memory::{pointer, scopes};
 use super::unsupported;
 use crate::emit::function::{FunctionText, Value};

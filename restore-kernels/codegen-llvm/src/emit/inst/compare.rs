@@ -3,7 +3,7 @@
 use hetckpt_ir::inst::{BoolOp, Comparison, Inst, Op, Operand};
 use hetckpt_ir::types::Type;
 
-use super::float::read_flushed;
+use super::flush::read_flushed;
 use super::unsupported;
 use crate::emit::function::{FunctionText, Value, constant};
 use crate::emit::types::llvm;

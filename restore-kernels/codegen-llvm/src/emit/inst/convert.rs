@@ -4,7 +4,8 @@ use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Inst, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::Type;
 
-use super::float::{flush, read_flushed, saturate};
+use super::float::saturate;
+use super::flush::{flush, read_flushed};
 use super::{half, unsupported};
 use crate::emit::directed;
 use crate::emit::function::{FunctionText, Value};

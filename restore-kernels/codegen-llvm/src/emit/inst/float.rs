@@ -9,9 +9,10 @@ use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, Inst, Modifiers, Operand, Rounding};
 use hetckpt_ir::types::Type;
 
+use super::flush::{SMALLEST_SINGLE, flush, read_flushed, zero_if};
 use super::{approx, half, unsupported};
 use crate::emit::directed;
-use crate::emit::function::{FunctionText, Value, constant};
+use crate::emit::function::{FunctionText, Value, constant, unary};
 use crate::emit::types::{llvm, suffix};
 use crate::error::CodegenError;
 
@@ -62,16 +63,6 @@ fn copysign(f: &mut FunctionText<'_>, ty: Type, dst: RegId, srcs: &[Operand]) ->
     let value = f.call(t, &name, &[format!("{t} {magnitude}"), format!("{t} {sign}")]);
     f.write(dst, ty, value);
     Ok(())
-}
-
-/// An operand, flushed if `ftz` says so and it may need it.
-pub fn read_flushed(f: &mut FunctionText<'_>, operand: Operand, ty: Type, ftz: bool) -> Value {
-    let value = f.read(operand, ty);
-    if !ftz || (ty == Type::F32 && f.facts.never_subnormal(operand)) {
-        value
-    } else {
-        flush(f, ty, value)
-    }
 }
 
 fn element_wise(
@@ -192,21 +183,6 @@ fn zero_if_scaled_is_tiny(f: &mut FunctionText<'_>, scaled: &str, value: Value) 
 /// Bits of 2^60, and of 2^60 times the smallest normal number.
 const SCALE: u64 = 0x5d80_0000;
 const SCALED_SMALLEST: u64 = 0x1e80_0000;
-/// Bits of 2^-126, the smallest normal number of single precision.
-const SMALLEST_SINGLE: u64 = 0x0080_0000;
-
-/// Zero with the sign of `value`, or `value`.
-pub fn zero_if(f: &mut FunctionText<'_>, ty: Type, condition: &str, value: Value) -> Value {
-    let t = llvm(ty);
-    let kind = if ty == Type::F16x2 { "<2 x i1>" } else { "i1" };
-    let zero = f.call(
-        t,
-        &format!("llvm.copysign.{}", suffix(ty)),
-        &[format!("{t} {}", constant(0, ty)), format!("{t} {value}")],
-    );
-    f.def(format!("select {kind} {condition}, {t} {zero}, {t} {value}"))
-}
-
 fn operation(
     f: &mut FunctionText<'_>,
     inst: &Inst,
@@ -251,14 +227,6 @@ fn one(ty: Type) -> Value {
         Type::F32 => constant(0x3f80_0000, ty),
         _ => constant(0x3ff0_0000_0000_0000, ty),
     }
-}
-
-pub fn unary(f: &mut FunctionText<'_>, name: &str, ty: Type, a: &str) -> Value {
-    f.call(
-        llvm(ty),
-        &format!("llvm.{name}.{}", suffix(ty)),
-        &[format!("{} {a}", llvm(ty))],
-    )
 }
 
 /// An operation that exists as an LLVM instruction or intrinsic and, under directed rounding, in constrained form.
@@ -317,19 +285,6 @@ fn transcendental(f: &mut FunctionText<'_>, op: AluOp, ty: Type, a: &str) -> Opt
         }
         _ => None,
     }
-}
-
-/// `.ftz`: a subnormal becomes zero of the same sign. Single and half precision have it, in conversions the former alone.
-pub fn flush(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
-    let smallest = match ty {
-        Type::F32 => SMALLEST_SINGLE,
-        Type::F16 => 0x0400,
-        Type::F16x2 => 0x0400_0400,
-        _ => return value,
-    };
-    let magnitude = unary(f, "fabs", ty, &value);
-    let is_tiny = f.def(format!("fcmp olt {} {magnitude}, {}", llvm(ty), constant(smallest, ty)));
-    zero_if(f, ty, &is_tiny, value)
 }
 
 /// `.sat`: clamped to [0, 1]; NaN becomes 0.

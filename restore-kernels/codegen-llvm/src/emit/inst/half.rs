@@ -9,8 +9,8 @@
 use hetckpt_ir::inst::Rounding;
 use hetckpt_ir::types::Type;
 
-use super::float::{unary, zero_if};
-use crate::emit::function::{FunctionText, Value, constant};
+use super::flush::zero_if;
+use crate::emit::function::{FunctionText, Value, constant, unary};
 use crate::emit::types::llvm;
 
 /// A `bfloat` as `float`; exact.

@@ -3,6 +3,7 @@
 mod alu;
 mod integer;
 mod bit_field;
+mod flush;
 mod float;
 mod half;
 mod approx;
