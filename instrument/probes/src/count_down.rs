@@ -17,7 +17,7 @@ use hetckpt_ir::kernel::{Kernel, ResumePoint, ResumePointKind};
 
 use crate::edges::{inserted_block, predecessors, redirect};
 use crate::fuel::Fuel;
-use crate::loop_plan::{LoopId, Nest};
+use crate::nest::{LoopId, Nest};
 
 /// Puts the countdown on the loop's back edges; `work` is the estimate of instructions in one iteration.
 pub fn run(kernel: &mut Kernel, nest: &mut Nest, id: LoopId, fuel: Fuel, work: u32) {

@@ -11,7 +11,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
 
 use crate::edges::{inserted_block, predecessors, redirect};
-use crate::loop_plan::{LoopId, Nest};
+use crate::nest::{LoopId, Nest};
 
 /// The fuel register of one loop nest.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,7 @@ mod entry_probe;
 mod split_barriers;
 mod split_warp_ops;
 mod warp_masks;
+mod nest;
 mod loop_plan;
 mod strip_mine_loops;
 mod unroll_with_exits;

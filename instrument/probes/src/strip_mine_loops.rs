@@ -35,7 +35,7 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::edges::{inserted_block, predecessors, redirect};
 use crate::fuel::Fuel;
-use crate::loop_plan::{LoopId, Nest};
+use crate::nest::{LoopId, Nest};
 
 /// The test under which a loop goes on: iv ? bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 
 use crate::edges::redirect;
-use crate::loop_plan::{LoopId, Nest};
+use crate::nest::{LoopId, Nest};
 
 /// Makes `factor` bodies of the loop.
 pub fn run(kernel: &mut Kernel, nest: &mut Nest, id: LoopId, factor: u32) {

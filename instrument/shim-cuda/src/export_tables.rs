@@ -8,7 +8,6 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::api::init::DRIVER_VERSION;
 use crate::handles::Handle;
 use crate::integrity::Question;
 use crate::pointers::Out;
@@ -16,6 +15,7 @@ use crate::result::{CuResult, Outcome};
 use crate::session::{self, Session};
 use crate::storage::Destructor;
 use crate::thread_state;
+use crate::version::DRIVER_VERSION;
 
 /// A slot: a function, or the table's size.
 #[derive(Clone, Copy, Debug)]
@@ -165,8 +165,8 @@ fn question(session: &Session, version: u32, unix_seconds: u64) -> Question {
         ],
         unix_seconds,
         devices: vec![(
-            session.device.uuid,
-            [50, 33, 34].map(|number| session.attribute_u32(number)),
+            session.device.description.uuid,
+            [50, 33, 34].map(|number| session.device.attribute_u32(number)),
         )],
     }
 }

@@ -47,7 +47,7 @@ impl Current {
             PER_THREAD => self.per_thread_stream(),
             other => {
                 let stream = self.session.streams.get(other).ok_or(CuResult::INVALID_HANDLE)?;
-                if stream.generation == self.session.generation() {
+                if stream.generation == self.session.device.generation() {
                     Ok(stream.id)
                 } else {
                     Err(CuResult::INVALID_HANDLE)
@@ -62,9 +62,9 @@ impl Current {
     }
 
     fn per_thread_stream(&self) -> Outcome<StreamId> {
-        thread_state::default_stream(self.session.generation(), || {
-            let stream = StreamId(self.session.next_id());
-            self.session.send(Command::StreamCreate {
+        thread_state::default_stream(self.session.device.generation(), || {
+            let stream = StreamId(self.session.device.next_id());
+            self.session.device.send(Command::StreamCreate {
                 stream,
                 flags: StreamFlags::default(),
             })?;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use hetckpt_ring::command::{Command, StreamId};
 
+use crate::device::Device;
 use crate::fork;
 use crate::handles::Handle;
 use crate::result::{CuResult, Outcome};
-use crate::session::Session;
 
 /// How often the thread looks after the server while functions are outstanding.
 const LOOK_AFTER_SERVER: Duration = Duration::from_millis(200);
@@ -45,18 +45,17 @@ pub struct HostFunctions {
 
 impl HostFunctions {
     /// Queues `function` in `stream`.
-    pub fn enqueue(session: &'static Session, stream: StreamId, function: HostFunction) -> Outcome {
-        let own = &session.host_functions;
-        let id = session.next_id();
-        let mut state = own.lock();
+    pub fn enqueue(&'static self, device: &'static Device, stream: StreamId, function: HostFunction) -> Outcome {
+        let id = device.next_id();
+        let mut state = self.lock();
         if !state.has_thread {
-            start_thread(session)?;
+            start_thread(self, device)?;
             state.has_thread = true;
         }
         state.outstanding.insert(id, function);
         drop(state);
-        own.added.notify_one();
-        session.send(Command::HostFunction { stream, id })
+        self.added.notify_one();
+        device.send(Command::HostFunction { stream, id })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -65,27 +64,26 @@ impl HostFunctions {
 }
 
 /// The thread has all signals blocked: the program's handlers must not run in it.
-fn start_thread(session: &'static Session) -> Outcome {
+fn start_thread(own: &'static HostFunctions, device: &'static Device) -> Outcome {
     let all = nix::sys::signal::SigSet::all();
     let before = all
         .thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)
         .map_err(|_| CuResult::UNKNOWN)?;
     let started = std::thread::Builder::new()
         .name("hetckpt-host-fn".to_owned())
-        .spawn(move || serve(session));
+        .spawn(move || serve(own, device));
     let _ = before.thread_set_mask();
     started.map(|_| ()).map_err(|_| CuResult::OUT_OF_MEMORY)
 }
 
-fn serve(session: &'static Session) {
-    let own = &session.host_functions;
+fn serve(own: &HostFunctions, device: &Device) {
     loop {
         let mut state = own.lock();
         while state.outstanding.is_empty() {
             state = own.added.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        match session.producer().wait_callback(LOOK_AFTER_SERVER) {
+        match device.producer().wait_callback(LOOK_AFTER_SERVER) {
             Ok(None) => {}
             Ok(Some(id)) => {
                 let function = own.lock().outstanding.remove(&id);
@@ -96,10 +94,10 @@ fn serve(session: &'static Session) {
                 if fork::is_forked_child() {
                     return;
                 }
-                let _ = session.send(Command::HostFunctionDone { id });
+                let _ = device.send(Command::HostFunctionDone { id });
             }
             Err(error) => {
-                session.broken(&error);
+                device.broken(&error);
                 own.lock().outstanding.clear();
             }
         }

@@ -7,6 +7,7 @@
 //! An entry point is a line in the `entry_points!` list of its file in `api`; it goes through `guard`, which checks
 //! that the library may be called now and turns errors and panics into a `CUresult`.
 
+mod version;
 mod result;
 mod result_table;
 mod pointers;
@@ -17,11 +18,12 @@ mod server_process;
 mod memory_map;
 mod pinned_pool;
 mod image;
-mod library;
 mod objects;
-mod host_functions;
-mod device_output;
 mod fork;
+mod device;
+mod device_output;
+mod library;
+mod host_functions;
 mod session;
 mod guard;
 mod transfer;

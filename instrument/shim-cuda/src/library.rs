@@ -10,12 +10,13 @@ use hetckpt_ring::command::{Command, KernelId, ModuleId};
 use hetckpt_ring::layout::CHUNK_BYTES;
 use hetckpt_ring::reply::{BuiltKernel, KernelDescription, ModuleDescription, Reply};
 
+use crate::device::Device;
+use crate::device_output;
 use crate::handles::Handle;
 use crate::image::{self, Part};
 use crate::log;
 use crate::memory_map::RangeKind;
 use crate::result::{CuResult, Outcome};
-use crate::session::Session;
 
 /// Where the image lies.
 #[derive(Debug)]
@@ -77,28 +78,28 @@ impl Library {
     }
 
     /// The library on the device, loaded if need be. A refusal's reason goes to `log`.
-    pub fn load(&self, session: &Session, refusal: &mut String) -> Outcome<Arc<Loaded>> {
+    pub fn load(&self, device: &Device, refusal: &mut String) -> Outcome<Arc<Loaded>> {
         let mut place = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = session.generation();
+        let generation = device.generation();
         if let Some(loaded) = place.as_ref().filter(|loaded| loaded.generation == generation) {
             return Ok(Arc::clone(loaded));
         }
-        let module = ModuleId(session.next_id());
+        let module = ModuleId(device.next_id());
         let parts: Vec<Part> = match &self.image {
             Image::Preserved(parts) => parts.clone(),
             Image::Copied(copies) => copies.iter().flat_map(|bytes| image::whole(bytes)).collect(),
         };
         for (part, number) in parts.iter().zip(0_u32..) {
             for piece in part.bytes().chunks(CHUNK_BYTES) {
-                let data = session.payload(piece)?;
-                session.send(Command::ModuleData {
+                let data = device.payload(piece)?;
+                device.send(Command::ModuleData {
                     module,
                     part: number,
                     data,
                 })?;
             }
         }
-        let answer = session.call_raw(Command::ModuleLoad { module })?;
+        let answer = device.call_raw(Command::ModuleLoad { module })?;
         let Reply::ModuleLoaded {
             description_bytes,
             log: reason,
@@ -111,46 +112,29 @@ impl Library {
             *refusal = reason;
             return Err(CuResult(answer.result));
         }
-        let description = fetch_description(session, module, description_bytes)?;
+        let description = fetch_description(device, module, description_bytes)?;
         let loaded = Arc::new(Loaded::new(generation, module, description));
-        session.note_variables(&loaded.description);
+        note_variables(device, &loaded.description);
         *place = Some(Arc::clone(&loaded));
         Ok(loaded)
     }
 
     /// As [`Self::load`], without interest in the reason.
-    pub fn loaded(&self, session: &Session) -> Outcome<Arc<Loaded>> {
-        self.load(session, &mut String::new())
+    pub fn loaded(&self, device: &Device) -> Outcome<Arc<Loaded>> {
+        self.load(device, &mut String::new())
     }
 
     /// Unloads it from the device.
-    pub fn unload(&self, session: &Session) -> Outcome {
+    pub fn unload(&self, device: &Device) -> Outcome {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match loaded.filter(|loaded| loaded.generation == session.generation()) {
+        match loaded.filter(|loaded| loaded.generation == device.generation()) {
             None => Ok(()),
             Some(loaded) => {
-                session.output.print(session);
-                session.forget_variables(&loaded.description);
-                session.send(Command::ModuleUnload { module: loaded.module })
+                device_output::print(device);
+                forget_variables(device, &loaded.description);
+                device.send(Command::ModuleUnload { module: loaded.module })
             }
         }
-    }
-
-    /// The handle of kernel `name`, made at its first use.
-    pub fn kernel(self: &Arc<Self>, session: &Session, name: &str) -> Outcome<Handle> {
-        let loaded = self.loaded(session)?;
-        if !loaded.kernels_by_name.contains_key(name) {
-            return Err(CuResult::NOT_FOUND);
-        }
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&handle) = kernels.get(name) {
-            return Ok(handle);
-        }
-        let handle = session
-            .kernels
-            .insert(Arc::new(Kernel::new(Arc::clone(self), name.to_owned())));
-        kernels.insert(name.to_owned(), handle);
-        Ok(handle)
     }
 }
 
@@ -166,6 +150,11 @@ impl Loaded {
         }
     }
 
+    /// True if it has a kernel of that name.
+    pub fn has_kernel(&self, name: &str) -> bool {
+        self.kernels_by_name.contains_key(name)
+    }
+
     /// A variable's address and size.
     pub fn variable(&self, name: &str) -> Outcome<(u64, u64)> {
         let found = self.description.globals.iter().find(|global| global.name == name);
@@ -175,17 +164,38 @@ impl Loaded {
     }
 }
 
-fn fetch_description(session: &Session, module: ModuleId, total: u64) -> Outcome<ModuleDescription> {
+/// Notes where a module's variables lie.
+fn note_variables(device: &Device, description: &ModuleDescription) {
+    let mut memory = device.memory();
+    for global in description.globals.iter().filter(|global| global.size_bytes > 0) {
+        memory.insert(global.addr, global.size_bytes, RangeKind::Variable);
+    }
+    drop(memory);
+    device_output::note(device, description);
+}
+
+/// Forgets them.
+fn forget_variables(device: &Device, description: &ModuleDescription) {
+    let mut memory = device.memory();
+    for global in description.globals.iter().filter(|global| global.size_bytes > 0) {
+        memory.remove(global.addr);
+    }
+    drop(memory);
+    device_output::forget(device, description);
+}
+
+fn fetch_description(device: &Device, module: ModuleId, total: u64) -> Outcome<ModuleDescription> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < total {
         let offset = bytes.len() as u64;
         let length = CHUNK_BYTES.min(usize::try_from(total - offset).unwrap_or(usize::MAX));
-        let chunk = session.take_chunk()?;
-        session.call(Command::ModuleDescribe {
+        let chunk = device.take_chunk()?;
+        let answer = device.call_raw(Command::ModuleDescribe {
             module,
             offset,
             chunk: chunk.first(length),
         })?;
+        device.outcome(answer)?;
         bytes.resize(bytes.len() + length, 0);
         chunk.read(0, &mut bytes[offset as usize..]);
     }
@@ -208,7 +218,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    fn new(library: Arc<Library>, name: String) -> Self {
+    /// A kernel of `library`; whether it is there, [`Kernel::resolve`] says.
+    pub fn new(library: Arc<Library>, name: String) -> Self {
         let (max_dynamic_shared, carveout) = (AtomicU32::new(u32::MAX), AtomicU32::new(u32::MAX));
         Self {
             library,
@@ -221,29 +232,29 @@ impl Kernel {
     }
 
     /// The kernel on the device: its id, and what its module says of it.
-    pub fn resolve(&self, session: &Session) -> Outcome<ResolvedKernel> {
+    pub fn resolve(&self, device: &Device) -> Outcome<ResolvedKernel> {
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((loaded, index)) = resolved.as_ref()
-            && loaded.generation == session.generation()
+            && loaded.generation == device.generation()
         {
             return Ok(ResolvedKernel {
                 loaded: Arc::clone(loaded),
                 index: *index,
             });
         }
-        let loaded = self.library.loaded(session)?;
+        let loaded = self.library.loaded(device)?;
         let index = *loaded.kernels_by_name.get(&self.name).ok_or(CuResult::NOT_FOUND)?;
         *resolved = Some((Arc::clone(&loaded), index));
         Ok(ResolvedKernel { loaded, index })
     }
 
     /// What the kernel needs once built for the device; what its PTX says if it cannot be built.
-    pub fn built(&self, session: &Session) -> Outcome<BuiltKernel> {
+    pub fn built(&self, device: &Device) -> Outcome<BuiltKernel> {
         if let Some(built) = self.built.get() {
             return Ok(*built);
         }
-        let resolved = self.resolve(session)?;
-        let answer = session.call_raw(Command::KernelAttributes { kernel: resolved.id() })?;
+        let resolved = self.resolve(device)?;
+        let answer = device.call_raw(Command::KernelAttributes { kernel: resolved.id() })?;
         let description = resolved.description();
         let said = BuiltKernel {
             max_threads_per_block: description.max_threads_per_block,
@@ -264,9 +275,9 @@ impl Kernel {
     }
 
     /// Largest dynamic shared memory a launch may ask for, bytes.
-    pub fn max_dynamic_shared(&self, session: &Session, static_bytes: u32) -> u32 {
+    pub fn max_dynamic_shared(&self, device: &Device, static_bytes: u32) -> u32 {
         match self.max_dynamic_shared.load(Ordering::Relaxed) {
-            u32::MAX => session.attribute_u32(8).saturating_sub(static_bytes),
+            u32::MAX => device.attribute_u32(8).saturating_sub(static_bytes),
             set => set,
         }
     }
@@ -293,6 +304,3 @@ impl ResolvedKernel {
         &self.loaded.description.kernels[self.index as usize]
     }
 }
-
-/// The kind of range that module variables are.
-pub const VARIABLE: RangeKind = RangeKind::Variable;

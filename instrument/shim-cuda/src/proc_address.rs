@@ -9,9 +9,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::LazyLock;
 
-use crate::api;
 use crate::log;
 
 /// An entry point's address.
@@ -49,24 +47,6 @@ pub enum Found {
     Unknown,
 }
 
-static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock::new(|| {
-    let mut map: HashMap<_, Vec<_>> = HashMap::new();
-    for entry in api::ENTRY_LISTS.iter().copied().flatten() {
-        map.entry(entry.name).or_default().push(entry);
-    }
-    map
-});
-
-static STUBS: LazyLock<HashMap<&'static str, Pointer>> = LazyLock::new(|| {
-    let is_graphics = |name: &str| {
-        ["cuGraphics", "cuGL", "cuEGL", "cuVDPAU"]
-            .iter()
-            .any(|p| name.starts_with(p))
-    };
-    let all = api::not_implemented_table::STUBS.iter().copied();
-    all.filter(|(name, _)| !is_graphics(name)).collect()
-});
-
 /// Who looks for a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
@@ -76,32 +56,59 @@ pub enum Asker {
     Program,
 }
 
-/// The newest signature of `name` that is not newer than `version`, or what stands in for it.
-pub fn find_for(asker: Asker, name: &str, version: u32, wants_per_thread: bool) -> Found {
-    match (find(name, version, wants_per_thread), asker) {
-        (Found::Unknown, Asker::Runtime) => {
-            log::looked_for(name);
-            STUBS.get(name).map_or(Found::Unknown, |stub| Found::Pointer(stub.0))
-        }
-        (Found::Unknown, Asker::Program) => {
-            log::not_found(name);
-            Found::Unknown
-        }
-        (found, _) => found,
-    }
+/// All functions by name.
+#[derive(Debug)]
+pub struct Table {
+    by_name: HashMap<&'static str, Vec<&'static Entry>>,
+    /// What the CUDA runtime gets for functions that are not implemented.
+    stubs: HashMap<&'static str, Pointer>,
 }
 
-/// The newest signature of `name` that is not newer than `version`.
-fn find(name: &str, version: u32, wants_per_thread: bool) -> Found {
-    let Some(all) = BY_NAME.get(name) else {
-        return Found::Unknown;
-    };
-    let has_per_thread = all.iter().any(|entry| entry.is_per_thread);
-    let suits =
-        |entry: &&&Entry| entry.version <= version && entry.is_per_thread == (wants_per_thread && has_per_thread);
-    match all.iter().filter(suits).max_by_key(|entry| entry.version) {
-        Some(entry) => Found::Pointer(entry.pointer.0),
-        None => Found::TooNew,
+impl Table {
+    /// The functions of `lists`, and of `stubs` those that have to do with no graphics.
+    pub fn new(lists: &'static [&'static [Entry]], stubs: &[(&'static str, Pointer)]) -> Self {
+        let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
+        for entry in lists.iter().copied().flatten() {
+            by_name.entry(entry.name).or_default().push(entry);
+        }
+        let is_graphics = |name: &str| {
+            ["cuGraphics", "cuGL", "cuEGL", "cuVDPAU"]
+                .iter()
+                .any(|p| name.starts_with(p))
+        };
+        let stubs = stubs.iter().copied().filter(|(name, _)| !is_graphics(name)).collect();
+        Self { by_name, stubs }
+    }
+
+    /// The newest signature of `name` that is not newer than `version`, or what stands in for it.
+    pub fn find_for(&self, asker: Asker, name: &str, version: u32, wants_per_thread: bool) -> Found {
+        match (self.find(name, version, wants_per_thread), asker) {
+            (Found::Unknown, Asker::Runtime) => {
+                log::looked_for(name);
+                self.stubs
+                    .get(name)
+                    .map_or(Found::Unknown, |stub| Found::Pointer(stub.0))
+            }
+            (Found::Unknown, Asker::Program) => {
+                log::not_found(name);
+                Found::Unknown
+            }
+            (found, _) => found,
+        }
+    }
+
+    /// The newest signature of `name` that is not newer than `version`.
+    fn find(&self, name: &str, version: u32, wants_per_thread: bool) -> Found {
+        let Some(all) = self.by_name.get(name) else {
+            return Found::Unknown;
+        };
+        let has_per_thread = all.iter().any(|entry| entry.is_per_thread);
+        let suits =
+            |entry: &&&Entry| entry.version <= version && entry.is_per_thread == (wants_per_thread && has_per_thread);
+        match all.iter().filter(suits).max_by_key(|entry| entry.version) {
+            Some(entry) => Found::Pointer(entry.pointer.0),
+            None => Found::TooNew,
+        }
     }
 }
 
@@ -109,9 +116,10 @@ fn find(name: &str, version: u32, wants_per_thread: bool) -> Found {
 mod tests {
     #![allow(clippy::panic, reason = "tests")]
     use super::*;
+    use crate::api::{ENTRY_LISTS, TABLE};
 
     fn pointer(name: &str, version: u32, per_thread: bool) -> *const c_void {
-        match find(name, version, per_thread) {
+        match TABLE.find(name, version, per_thread) {
             Found::Pointer(pointer) => pointer,
             other => panic!("{name} {version}: {other:?}"),
         }
@@ -178,8 +186,8 @@ mod tests {
 
     #[test]
     fn tells_unknown_from_too_new() {
-        assert!(matches!(find("cuNoSuchThing", 13000, false), Found::Unknown));
-        assert!(matches!(find("cuLibraryLoadData", 11000, false), Found::TooNew));
+        assert!(matches!(TABLE.find("cuNoSuchThing", 13000, false), Found::Unknown));
+        assert!(matches!(TABLE.find("cuLibraryLoadData", 11000, false), Found::TooNew));
     }
 
     #[test]
@@ -191,17 +199,17 @@ mod tests {
             "cuGraphAddNode",
         ] {
             assert!(
-                matches!(find_for(Asker::Program, name, 13000, false), Found::Unknown),
+                matches!(TABLE.find_for(Asker::Program, name, 13000, false), Found::Unknown),
                 "{name}"
             );
-            let Found::Pointer(stub) = find_for(Asker::Runtime, name, 13000, false) else {
+            let Found::Pointer(stub) = TABLE.find_for(Asker::Runtime, name, 13000, false) else {
                 panic!("{name}");
             };
             assert!(!stub.is_null());
         }
         for name in ["cuGraphicsMapResources", "cuNoSuchThing"] {
             assert!(
-                matches!(find_for(Asker::Runtime, name, 13000, false), Found::Unknown),
+                matches!(TABLE.find_for(Asker::Runtime, name, 13000, false), Found::Unknown),
                 "{name}"
             );
         }
@@ -210,7 +218,7 @@ mod tests {
     #[test]
     fn no_signature_is_listed_twice() {
         let mut seen = std::collections::HashSet::new();
-        for entry in api::ENTRY_LISTS.iter().copied().flatten() {
+        for entry in ENTRY_LISTS.iter().copied().flatten() {
             assert!(
                 seen.insert((entry.name, entry.version, entry.is_per_thread)),
                 "{entry:?}"

@@ -6,6 +6,7 @@ use hetckpt_ring::command::{Command, Rows, StreamId};
 use hetckpt_ring::layout::{CHUNK_BYTES, MAX_INLINE_BYTES};
 use hetckpt_ring::producer::{OwnedChunk, PendingReply};
 
+use crate::device_output;
 use crate::guard::Current;
 use crate::pointers::HostMemory;
 use crate::result::{CuResult, Outcome};
@@ -85,7 +86,7 @@ pub fn run(current: &Current, transfer: Transfer, stream: StreamId, mode: Mode) 
     let session = current.session;
     let result = carry_out(session, transfer, stream, mode);
     if mode == Mode::Sync {
-        session.output.print(session);
+        device_output::print(&session.device);
     }
     result
 }
@@ -98,12 +99,12 @@ fn carry_out(session: &Session, transfer: Transfer, stream: StreamId, mode: Mode
     let dst = place(session, transfer.dst, &transfer)?;
     let src = place(session, transfer.src, &transfer)?;
     match (dst, src) {
-        (Place::Device, Place::Device) => session.send(copy_command(&transfer, stream)),
+        (Place::Device, Place::Device) => session.device.send(copy_command(&transfer, stream)),
         (Place::Device, Place::Pinned) | (Place::Pinned, Place::Device) => match mode {
             Mode::Sync => session.call(copy_command(&transfer, stream)).map(|_| ()),
-            Mode::Async => session.send(copy_command(&transfer, stream)),
+            Mode::Async => session.device.send(copy_command(&transfer, stream)),
         },
-        (Place::Pinned, Place::Pinned) if mode == Mode::Async => session.send(copy_command(&transfer, stream)),
+        (Place::Pinned, Place::Pinned) if mode == Mode::Async => session.device.send(copy_command(&transfer, stream)),
         (Place::Device, Place::Host) => copy_in(session, &transfer, stream, mode),
         (Place::Host, Place::Device) => copy_out(session, &transfer, stream),
         (Place::Host | Place::Pinned, Place::Host | Place::Pinned) => {
@@ -131,7 +132,7 @@ fn place(session: &Session, side: Side, transfer: &Transfer) -> Outcome<Place> {
             Ok(Place::Host)
         };
     }
-    let memory = session.memory();
+    let memory = session.device.memory();
     let range = memory
         .find(side.addr)
         .filter(|_| memory.contains(side.addr, span))
@@ -212,7 +213,7 @@ fn copy_in(session: &Session, transfer: &Transfer, stream: StreamId, mode: Mode)
             }
             gathered.as_slice()
         };
-        let data = session.payload(bytes)?;
+        let data = session.device.payload(bytes)?;
         let command = Command::CopyIn {
             stream,
             dst: piece.at(transfer.dst),
@@ -221,7 +222,7 @@ fn copy_in(session: &Session, transfer: &Transfer, stream: StreamId, mode: Mode)
         if mode == Mode::Sync && all.peek().is_none() {
             session.call(command)?;
         } else {
-            session.send(command)?;
+            session.device.send(command)?;
         }
     }
     Ok(())
@@ -240,10 +241,10 @@ fn copy_out(session: &Session, transfer: &Transfer, stream: StreamId) -> Outcome
         let chunk = loop {
             // Only a thread that holds no chunk waits for one, so that threads never wait for each other.
             if incoming.is_empty() {
-                break session.take_chunk()?;
+                break session.device.take_chunk()?;
             }
             if incoming.len() < WINDOW
-                && let Some(chunk) = session.producer().try_take_chunk()
+                && let Some(chunk) = session.device.producer().try_take_chunk()
             {
                 break chunk;
             }
@@ -257,7 +258,7 @@ fn copy_out(session: &Session, transfer: &Transfer, stream: StreamId) -> Outcome
             chunk: chunk.first(piece.bytes()),
         };
         incoming.push_back(Incoming {
-            reply: session.begin(command)?,
+            reply: session.device.begin(command)?,
             chunk,
             piece,
         });
@@ -268,7 +269,7 @@ fn copy_out(session: &Session, transfer: &Transfer, stream: StreamId) -> Outcome
 }
 
 fn receive(session: &Session, transfer: &Transfer, incoming: Incoming<'_>) -> Outcome {
-    session.finish(incoming.reply)?;
+    session.device.finish(incoming.reply)?;
     let to = incoming.piece.at(transfer.dst);
     for row in 0..to.rows {
         let width = to.width as usize;

@@ -116,7 +116,7 @@ pub struct Driver {
 }
 
 /// A stream of the driver's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream(u64);
 
 #[cfg(test)]

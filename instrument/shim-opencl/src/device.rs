@@ -4,8 +4,7 @@ use std::sync::OnceLock;
 
 use crate::compiler;
 use crate::cuda::{self, Driver};
-use crate::dispatch_table::{self, Cell};
-use crate::handles::Handle;
+use crate::handles::{Cell, Handle};
 use crate::info::{Bytes, Query, bytes};
 use crate::platform;
 use crate::pointers::{In, Out};
@@ -66,7 +65,7 @@ pub const EXTENSIONS: &str = "cl_khr_byte_addressable_store cl_khr_fp64 cl_khr_g
 /// The device's handle.
 pub fn handle() -> Handle {
     static CELL: OnceLock<Cell> = OnceLock::new();
-    CELL.get_or_init(dispatch_table::new_cell).handle()
+    CELL.get_or_init(Cell::new).handle()
 }
 
 /// Refuses any device but the one there is.

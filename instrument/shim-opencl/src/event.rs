@@ -1,15 +1,16 @@
 //! Events: how far a command is. User events are commands that the program itself completes.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::context::{Context, check_same};
+use crate::cuda::Stream;
 use crate::handles::{self, Handle, Identity, Object};
 use crate::info::{Query, bytes};
 use crate::monitor;
 use crate::pointers::{Callback, EventFn, In, Out};
-use crate::queue::Queue;
 use crate::status::{Outcome, Status};
 
 entry_points! {
@@ -48,15 +49,29 @@ mod name {
     pub const PROFILING_END: u32 = 0x1283;
 }
 
+/// The queue of a command.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Its context.
+    pub context: Arc<Context>,
+    /// Its handle.
+    pub queue: Handle,
+    /// The stream that its commands go into.
+    pub stream: Stream,
+    /// True if its commands' times are asked for.
+    pub is_profiled: bool,
+    /// The queue itself, which must last as long as its events.
+    pub _keep: Arc<dyn Any + Send + Sync>,
+}
+
 /// An event.
 #[derive(Debug)]
 pub struct Event {
     identity: Identity,
     /// Its context.
     pub context: Arc<Context>,
-    queue: Option<Arc<Queue>>,
+    origin: Option<Origin>,
     command_type: u32,
-    is_profiled: bool,
     is_programs: bool,
     state: Mutex<State>,
 }
@@ -85,14 +100,13 @@ fn place(status: i32) -> usize {
 }
 
 impl Event {
-    /// The event of a command of `queue`; the program holds it if `is_wanted`.
-    pub fn of_command(queue: &Arc<Queue>, command_type: u32, is_wanted: bool) -> Arc<Self> {
+    /// The event of a command; the program holds it if `is_wanted`.
+    pub fn of_command(origin: Origin, command_type: u32, is_wanted: bool) -> Arc<Self> {
         handles::add(u32::from(is_wanted), |identity| Self {
             identity,
-            context: queue.context.clone(),
-            queue: Some(queue.clone()),
+            context: origin.context.clone(),
+            origin: Some(origin),
             command_type,
-            is_profiled: queue.is_profiled(),
             is_programs: is_wanted,
             state: Mutex::new(State::new(progress::QUEUED)),
         })
@@ -107,9 +121,8 @@ impl Event {
         handles::add(0, |identity| Self {
             identity,
             context: Context::of_tests(),
-            queue: None,
+            origin: None,
             command_type: USER_COMMAND,
-            is_profiled: false,
             is_programs: false,
             state: Mutex::new(state),
         })
@@ -134,12 +147,9 @@ impl Event {
         self.status() <= progress::COMPLETE
     }
 
-    /// True if it is a command of `queue`, and that queue's stream has it already.
-    pub fn is_in_stream_of(&self, queue: &crate::worker::Lane) -> bool {
-        let is_same = self
-            .queue
-            .as_ref()
-            .is_some_and(|own| std::ptr::eq(Arc::as_ptr(&own.lane), queue));
+    /// True if it is a command that is in `stream` already.
+    pub fn is_in(&self, stream: Stream) -> bool {
+        let is_same = self.origin.as_ref().is_some_and(|origin| origin.stream == stream);
         is_same && self.status() == progress::RUNNING
     }
 
@@ -226,9 +236,8 @@ fn create_user_event(context: Handle) -> Outcome<Handle> {
     let event = handles::add(1, |identity| Event {
         identity,
         context,
-        queue: None,
+        origin: None,
         command_type: USER_COMMAND,
-        is_profiled: false,
         is_programs: true,
         state: Mutex::new(State::new(progress::SUBMITTED)),
     });
@@ -270,7 +279,7 @@ fn set_callback(event: Handle, when: i32, function: Option<EventFn>, data: usize
 fn info(event: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
     let event = handles::get::<Event>(event)?;
     let found = match name {
-        name::COMMAND_QUEUE => bytes(event.queue.as_ref().map_or(Handle::NULL, |queue| queue.handle())),
+        name::COMMAND_QUEUE => bytes(event.origin.as_ref().map_or(Handle::NULL, |origin| origin.queue)),
         name::COMMAND_TYPE => bytes(event.command_type),
         name::REFERENCE_COUNT => bytes(handles::count::<Event>(event.handle())),
         name::STATUS => bytes(event.status()),
@@ -286,7 +295,8 @@ fn profile(event: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usiz
         return Err(Status::INVALID_VALUE);
     }
     let state = event.lock();
-    if !event.is_profiled || state.status != progress::COMPLETE {
+    let is_profiled = event.origin.as_ref().is_some_and(|origin| origin.is_profiled);
+    if !is_profiled || state.status != progress::COMPLETE {
         return Err(Status::PROFILING_INFO_NOT_AVAILABLE);
     }
     let time = state.times[(name - name::PROFILING_QUEUED) as usize];

@@ -5,9 +5,9 @@
 //! holds it: the program, by its reference count, or another object.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::dispatch_table::{self, Cell};
 use crate::status::{Outcome, Status};
 
 /// An object's address.
@@ -18,6 +18,32 @@ pub struct Handle(pub usize);
 impl Handle {
     /// No object.
     pub const NULL: Self = Self(0);
+}
+
+/// Address of the dispatch table; 0 where there is no loader, as in unit tests.
+static DISPATCH_TABLE: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets the dispatch table that all handles point to. The functions that are exported by name do this first, and nothing is
+/// called before them.
+pub fn set_dispatch_table<T: Sync>(table: &'static [T]) {
+    DISPATCH_TABLE.store(table.as_ptr().expose_provenance(), Ordering::Release);
+}
+
+/// What a handle points to.
+#[derive(Debug)]
+pub struct Cell(Box<[usize; 2]>);
+
+impl Cell {
+    /// A new cell.
+    pub fn new() -> Self {
+        // A second word keeps the allocator from giving neighbours to objects of a few bytes.
+        Self(Box::new([DISPATCH_TABLE.load(Ordering::Acquire), 0]))
+    }
+
+    /// Its address.
+    pub fn handle(&self) -> Handle {
+        Handle((&raw const *self.0).expose_provenance())
+    }
 }
 
 /// A type of objects.
@@ -72,7 +98,7 @@ impl<T> Table<T> {
 
 /// Makes an object; `count` is how often the program holds it from the start.
 pub fn add<T: Object>(count: u32, make: impl FnOnce(Identity) -> T) -> Arc<T> {
-    let cell = dispatch_table::new_cell();
+    let cell = Cell::new();
     let handle = cell.handle();
     let forget = |handle| {
         // Of an object at its end, so nobody holds it.

@@ -62,5 +62,5 @@ mod separate_compilation;
 mod kernel;
 mod launch;
 mod unsupported;
-mod icd;
 mod dispatch_table;
+mod icd;

@@ -2,8 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::dispatch_table::{self, Cell};
-use crate::handles::Handle;
+use crate::handles::{Cell, Handle};
 use crate::info::Query;
 use crate::pointers::Out;
 use crate::status::{Outcome, Status};
@@ -34,7 +33,7 @@ mod name {
 /// The platform's handle.
 pub fn handle() -> Handle {
     static CELL: OnceLock<Cell> = OnceLock::new();
-    CELL.get_or_init(dispatch_table::new_cell).handle()
+    CELL.get_or_init(Cell::new).handle()
 }
 
 /// Refuses any platform but the one there is; NULL means it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::context::Context;
 use crate::cuda;
 use crate::device;
-use crate::event::{self, Event};
+use crate::event::{self, Event, Origin};
 use crate::handles::{self, Handle, Identity, Object};
 use crate::info::{Query, bytes};
 use crate::pointers::{In, Out};
@@ -70,9 +70,15 @@ pub struct Waits {
 }
 
 impl Queue {
-    /// True if its commands' times are asked for.
-    pub fn is_profiled(&self) -> bool {
-        self.properties.load(Ordering::Relaxed) & PROFILING != 0
+    /// Where its commands come from.
+    fn origin(self: &Arc<Self>) -> Origin {
+        Origin {
+            context: self.context.clone(),
+            queue: self.handle(),
+            stream: self.lane.stream(),
+            is_profiled: self.properties.load(Ordering::Relaxed) & PROFILING != 0,
+            _keep: self.clone(),
+        }
     }
 
     /// The events of a wait list.
@@ -95,7 +101,7 @@ pub fn enqueue_behind(
     work: Work,
     wait_list: Vec<Arc<Event>>,
 ) -> Outcome {
-    let event = Event::of_command(queue, command_type, !waits.event.is_null());
+    let event = Event::of_command(queue.origin(), command_type, !waits.event.is_null());
     waits.event.set(event.handle());
     queue.lane.push(event.clone(), wait_list, work);
     if waits.is_blocking { event.wait() } else { Ok(()) }

@@ -101,6 +101,11 @@ pub fn start(stream: Stream, mode: Mode) -> std::io::Result<Arc<Lane>> {
 }
 
 impl Lane {
+    /// The stream that its commands go into.
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+
     fn lock(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +217,7 @@ impl Lane {
 
     fn is_ready(&self, pending: &Pending) -> bool {
         let mut all = pending.wait_list.iter().chain(&pending.behind);
-        all.all(|event| event.is_over() || event.is_in_stream_of(self))
+        all.all(|event| event.is_over() || event.is_in(self.stream))
     }
 
     /// Place of the command to start next.

@@ -4,8 +4,8 @@ use hetckpt_ir::inst::{Address, AddressBase, Op};
 use hetckpt_ir::types::Space;
 
 use super::block::Block;
-use super::grid::World;
 use super::thread::Thread;
+use super::world::World;
 use crate::error::Error;
 use crate::integer::{low, number};
 use crate::memory::{load_le, store_le, window};

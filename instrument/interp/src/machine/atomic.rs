@@ -8,7 +8,7 @@ use hetckpt_ir::types::{Space, Type};
 
 use super::access;
 use super::block::Block;
-use super::grid::World;
+use super::world::World;
 use crate::error::Error;
 use crate::integer::truncate;
 use crate::memory::{load_le, store_le};

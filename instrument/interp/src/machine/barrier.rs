@@ -8,8 +8,8 @@ use hetckpt_ir::basic_block::{BarrierProbe, BarrierReductionOp, Terminator};
 use hetckpt_ir::kernel::Kernel;
 
 use super::block::Block;
-use super::grid::World;
 use super::thread::{State, Thread};
+use super::world::World;
 use crate::error::Error;
 
 /// Lets the threads of complete barriers go on. True if any thread's state has changed.

@@ -6,8 +6,8 @@ use hetckpt_ir::entity::{BbId, RegId, ResumePointId};
 use hetckpt_ir::kernel::Kernel;
 
 use super::block::Block;
-use super::grid::World;
 use super::thread::{State, Thread};
+use super::world::World;
 use crate::error::Error;
 use crate::memory::{load_le, store_le};
 

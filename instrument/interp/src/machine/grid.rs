@@ -3,47 +3,18 @@
 use std::collections::VecDeque;
 
 use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
-use hetckpt_abi::program::Program;
-use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_ir::analysis::barriers::MeetingPoints;
 use hetckpt_ir::analysis::definitions::Definitions;
 use hetckpt_ir::kernel::Kernel;
-use hetckpt_ir::types::Dim3;
 
 use super::block::Block;
 use super::capture::{self, Captured};
 use super::pause::PauseFlag;
+use super::round;
+use super::world::World;
 use crate::error::Error;
-use crate::launch::{Launch, Options, Run};
+use crate::launch::{Launch, Run};
 use crate::memory::GlobalMemory;
-
-/// What all threads share.
-pub(super) struct World<'a> {
-    pub kernel: &'a Kernel,
-    pub program: &'a Program,
-    pub layout: &'a ThreadStateLayout,
-    pub grid: Dim3,
-    pub block: Dim3,
-    pub params: &'a [u8],
-    pub dynamic_shared_bytes: u32,
-    pub memory: &'a mut GlobalMemory,
-    pub pause: PauseFlag,
-    pub options: Options,
-    /// Instructions so far; also the clock.
-    pub steps: u64,
-    /// Lanes of a warp start together or not at all.
-    pub has_warp_ops: bool,
-}
-
-impl World<'_> {
-    pub(super) fn threads_per_block(&self) -> usize {
-        self.block.x as usize * self.block.y as usize * self.block.z as usize
-    }
-
-    pub(super) fn shared_bytes(&self) -> usize {
-        self.kernel.shared.static_bytes as usize + self.dynamic_shared_bytes as usize
-    }
-}
 
 /// A block that has not been taken up.
 enum Pending {
@@ -97,7 +68,7 @@ fn run_blocks(world: &mut World<'_>, mut pending: VecDeque<Pending>) -> Result<P
             break;
         }
         for block in &mut resident {
-            block.round(world)?;
+            round::round(world, block)?;
         }
         for block in resident.extract_if(.., |b| b.is_at_rest()) {
             match capture::capture(world, &block) {

@@ -4,7 +4,7 @@ use hetckpt_ir::inst::{Axis, SpecialReg};
 use hetckpt_ir::types::Dim3;
 
 use super::block::WARP;
-use super::grid::World;
+use super::world::World;
 
 pub(super) fn read(world: &World<'_>, block: u64, thread: usize, special: SpecialReg) -> u64 {
     let lane = thread % WARP;

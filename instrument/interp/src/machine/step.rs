@@ -7,8 +7,8 @@ use hetckpt_ir::kernel::{Kernel, ResumePointKind};
 use hetckpt_ir::types::Type;
 
 use super::block::{Block, WARP};
-use super::grid::World;
 use super::thread::State;
+use super::world::World;
 use super::{access, atomic, special};
 use crate::error::Error;
 use crate::integer::truncate;

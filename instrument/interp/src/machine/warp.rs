@@ -10,8 +10,8 @@ use hetckpt_ir::kernel::{Kernel, ResumePointKind};
 use hetckpt_ir::types::Type;
 
 use super::block::{Block, WARP};
-use super::grid::World;
 use super::thread::{State, Thread};
+use super::world::World;
 use crate::error::Error;
 use crate::integer::{low, number, range, truncate};
 

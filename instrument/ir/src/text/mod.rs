@@ -35,4 +35,5 @@ pub mod limits;
 pub mod names;
 pub mod print;
 mod print_inst;
+mod print_operand;
 pub mod parse;

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::names::TextName;
 use super::print_inst;
+use super::print_operand::{GuardText, OperandText, quote};
 use crate::basic_block::{BasicBlock, Terminator};
 use crate::entity::{BbId, RegId, ResumePointId, Span};
-use crate::inst::{Guard, Operand};
 use crate::kernel::{Kernel, Variable};
 use crate::module::{Global, Module};
 
@@ -183,44 +183,4 @@ fn print_global(out: &mut String, global: &Global) {
     for (offset, name, addend) in &global.relocations {
         let _ = writeln!(out, "  reloc {offset} {} {addend}", quote(name));
     }
-}
-
-/// `%r1` or `!%r1`.
-pub(super) struct GuardText(pub Guard);
-
-impl std::fmt::Display for GuardText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", if self.0.negated { "!" } else { "" }, self.0.pred)
-    }
-}
-
-/// `%r1`, `12` or `0x3f800000`.
-pub(super) struct OperandText(pub Operand);
-
-impl std::fmt::Display for OperandText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Operand::Reg(r) => write!(f, "{r}"),
-            Operand::Imm(bits) if bits < 0x10000 => write!(f, "{bits}"),
-            Operand::Imm(bits) => write!(f, "{bits:#x}"),
-        }
-    }
-}
-
-/// A quoted string: printable ASCII as it is, all else as `\u{…}`.
-pub(super) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            ' '..='~' => out.push(c),
-            _ => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
-        }
-    }
-    out.push('"');
-    out
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::names::TextName;
-use super::print::{GuardText, OperandText, quote};
+use super::print_operand::{GuardText, OperandText, quote};
 use crate::entity::RegId;
 use crate::inst::{Address, AddressBase, Inst, Modifiers, Op, Operand, Ordering, WarpOp};
 

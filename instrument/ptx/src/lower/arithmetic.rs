@@ -6,9 +6,9 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
 use crate::error::Reason;
-use crate::lower::instruction::operands;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
 use crate::lower::scope::width_of;
 
 const INTEGERS: [Type; 6] = [Type::U16, Type::S16, Type::U32, Type::S32, Type::U64, Type::S64];

@@ -6,7 +6,7 @@ use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::ast::{self, Const, Instruction};
 use crate::error::Reason;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::memory::memory_target;
 use crate::lower::modifiers::ModifierList;
 

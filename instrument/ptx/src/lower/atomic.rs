@@ -5,7 +5,7 @@ use hetckpt_ir::types::{Space, Type};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::memory;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::scope::width_of;

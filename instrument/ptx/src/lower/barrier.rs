@@ -7,7 +7,7 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::warp;
 

@@ -7,7 +7,7 @@ use hetckpt_ir::types::{Type, Width};
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
 use crate::lower::arithmetic::{Alu, check_type, emit};
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::scope::width_of;
 

@@ -12,9 +12,9 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
 use crate::error::Reason;
-use crate::lower::instruction::operands;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
 use crate::lower::scope::width_of;
 
 /// True for the instructions of this file.

@@ -6,9 +6,9 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::instruction::operands;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
 use crate::lower::scope::width_of;
 
 /// `lo`, `ls`, `hi`, `hs` are `lt`, `le`, `gt`, `ge` of unsigned types, which the type says already.

@@ -5,9 +5,9 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
 use crate::error::Reason;
-use crate::lower::instruction::operands;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
 
 /// PTX ISA, "cvt".
 pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {

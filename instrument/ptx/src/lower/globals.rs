@@ -6,8 +6,8 @@ use hetckpt_ir::module::Global;
 
 use crate::ast::{Const, DeclSpace, Init, Module, Variable};
 use crate::error::Reason;
-use crate::lower::ModuleNames;
 use crate::lower::layout::{element_bytes, size_and_align};
+use crate::lower::names::ModuleNames;
 
 /// Opaque handle types, which are no memory; a kernel that uses one is rejected where it does.
 pub(crate) const HANDLE_TYPES: [&str; 3] = ["texref", "samplerref", "surfref"];

@@ -1,4 +1,5 @@
-//! Opcode → family. One line per opcode group; the families' files know the rest.
+//! Opcode → family. One line per opcode group; the families' files know the rest. Calls are the kernel's, as they are
+//! made of statements.
 
 use hetckpt_ir::inst::{AluOp, Op};
 use hetckpt_ir::types::Type;
@@ -6,8 +7,9 @@ use hetckpt_ir::types::Type;
 use crate::ast::Instruction;
 use crate::error::Reason;
 use crate::lower::arithmetic::check_type;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
 use crate::lower::{arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, memory, moves, warp};
 
 /// Lowers one instruction.
@@ -75,7 +77,6 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "bar" | "barrier" => barrier::barrier(k, inst),
         "bra" => moves::bra(k, inst),
         "ret" | "exit" | "trap" => moves::end(k, inst),
-        "call" => moves::call(k, inst),
         "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" => Err(Reason::Family("textures and surfaces")),
         "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" | "wgmma" | "tcgen05" => {
             Err(Reason::Family("tensor core instructions"))
@@ -97,15 +98,4 @@ fn nanosleep<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Resu
     let duration = k.value(duration, Type::U32)?;
     k.emit(Op::Nanosleep { duration });
     Ok(())
-}
-
-/// Exactly `N` operands.
-pub(crate) fn operands<'i, 'a, const N: usize>(
-    inst: &'i Instruction<'a>,
-    expected: &'static str,
-) -> Result<&'i [crate::ast::Operand<'a>; N], Reason> {
-    inst.operands.as_slice().try_into().map_err(|_| Reason::OperandCount {
-        expected,
-        found: inst.operands.len(),
-    })
 }

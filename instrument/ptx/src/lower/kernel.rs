@@ -1,29 +1,25 @@
 //! One kernel: its parameters and bounds, then its statements, with calls inlined.
 
-use std::collections::HashMap;
-
-use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::entity::{RegId, Span};
-use hetckpt_ir::inst::{Guard, Inst, Op};
-use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, Param, SharedSegment, Variable};
-use hetckpt_ir::types::{Space, Width};
+use hetckpt_ir::entity::Span;
+use hetckpt_ir::inst::{Inst, Op};
+use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, Param, SharedSegment};
 
 use crate::ast::{self, DeclSpace, Statement};
 use crate::device_functions;
 use crate::error::Reason;
-use crate::lower::control_flow::{DraftId, Drafts};
+use crate::lower::call::{self, Call};
+use crate::lower::control_flow::Drafts;
 use crate::lower::layout::{Segment, size_and_align};
-use crate::lower::scope::{Scope, Symbol, register_width};
-use crate::lower::{ModuleNames, address_spaces, instruction, warp_constants};
+use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
+use crate::lower::modifiers::type_named;
+use crate::lower::names::ModuleNames;
+use crate::lower::scope::{Scope, Symbol, register_width, width_of};
+use crate::lower::{address_spaces, instruction, warp_constants};
 
-/// Reasons given per kernel: enough to see what is missing, not one for each of a thousand instructions.
-const MAX_REASONS: usize = 16;
 /// Statements of a kernel once its calls are inlined.
 const MAX_STATEMENTS: usize = 1 << 20;
 /// Calls inside one another.
 const MAX_CALL_DEPTH: usize = 16;
-/// Shared memory grows in steps of this, so that dynamic shared memory is aligned as every device needs it.
-const SEGMENT_ALIGN: u32 = 16;
 
 /// Lowers one `.entry`, or says why not, one message per instruction.
 pub(crate) fn lower_kernel(names: &ModuleNames<'_, '_>, entry: &ast::Function<'_>) -> Result<Kernel, Vec<String>> {
@@ -38,170 +34,7 @@ pub(crate) fn lower_kernel(names: &ModuleNames<'_, '_>, entry: &ast::Function<'_
     lowering.finish(params)
 }
 
-/// A call being inlined.
-struct Frame<'a> {
-    name: &'a str,
-    /// Where `ret` goes; `None` in the kernel itself.
-    return_to: Option<DraftId>,
-}
-
-/// The kernel so far.
-pub(crate) struct KernelLowering<'m, 'a> {
-    pub(crate) names: &'m ModuleNames<'m, 'a>,
-    entry: &'m ast::Function<'a>,
-    pub(crate) registers: Vec<Width>,
-    pub(crate) scopes: Vec<Scope<'a>>,
-    pub(crate) drafts: Drafts,
-    /// Guard of the instruction being lowered.
-    pub(crate) guard: Option<Guard>,
-    span: Span,
-    reasons: Vec<String>,
-    frames: Vec<Frame<'a>>,
-    statements: usize,
-    shared: Segment,
-    shared_variables: Vec<Variable>,
-    module_shared: HashMap<&'a str, Symbol>,
-    local: Segment,
-    local_variables: Vec<Variable>,
-    /// The instruction being lowered holds an offset from the start of dynamic shared memory, which is not known yet.
-    pub(crate) uses_dynamic_shared: bool,
-    dynamic_shared: Vec<(DraftId, usize)>,
-    dynamic_align: u32,
-    /// The carry flag, once something uses it.
-    carry_flag: Option<RegId>,
-    /// Registers that hold the generic address of shared or local memory: results of `cvta.shared`, `cvta.local`.
-    pub(crate) generic_origins: Vec<(RegId, Space)>,
-    /// `vprintf` is called.
-    prints: bool,
-    /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space, line.
-    pub(crate) generic_ends: Vec<address_spaces::End>,
-}
-
 impl<'m, 'a> KernelLowering<'m, 'a> {
-    fn new(names: &'m ModuleNames<'m, 'a>, entry: &'m ast::Function<'a>) -> Self {
-        Self {
-            names,
-            entry,
-            registers: Vec::new(),
-            scopes: Vec::new(),
-            drafts: Drafts::new(),
-            guard: None,
-            span: Span { line: entry.line },
-            reasons: Vec::new(),
-            frames: Vec::new(),
-            statements: 0,
-            shared: Segment::default(),
-            shared_variables: Vec::new(),
-            module_shared: HashMap::new(),
-            local: Segment::default(),
-            local_variables: Vec::new(),
-            uses_dynamic_shared: false,
-            dynamic_shared: Vec::new(),
-            dynamic_align: SEGMENT_ALIGN,
-            carry_flag: None,
-            generic_origins: Vec::new(),
-            prints: false,
-            generic_ends: Vec::new(),
-        }
-    }
-
-    /// A new register that no name stands for.
-    pub(crate) fn scratch(&mut self, width: Width) -> RegId {
-        new_register(&mut self.registers, width)
-    }
-
-    /// The register that stands for the condition code's carry flag.
-    pub(crate) fn carry_flag(&mut self) -> RegId {
-        let registers = &mut self.registers;
-        *self
-            .carry_flag
-            .get_or_insert_with(|| new_register(registers, Width::Pred))
-    }
-
-    /// The position of what is being lowered.
-    pub(crate) const fn span(&self) -> Span {
-        self.span
-    }
-
-    /// Appends an instruction under the guard of the one being lowered.
-    pub(crate) fn emit(&mut self, op: Op) {
-        let guard = self.guard;
-        self.push(op, guard);
-    }
-
-    /// Appends an instruction without a guard: for results that only this lowering reads. Executing it where the guard
-    /// does not hold changes nothing, and an unguarded write ends the register's live range.
-    pub(crate) fn emit_unguarded(&mut self, op: Op) {
-        self.push(op, None);
-    }
-
-    fn push(&mut self, op: Op, guard: Option<Guard>) {
-        if std::mem::take(&mut self.uses_dynamic_shared) {
-            let position = self.drafts.position();
-            self.dynamic_shared.push(position);
-        }
-        self.drafts.push(Inst {
-            op,
-            guard,
-            span: self.span,
-        });
-    }
-
-    /// Ends the basic block.
-    pub(crate) fn terminate(&mut self, terminator: Terminator) {
-        self.drafts.terminate(terminator, self.span);
-    }
-
-    /// If the instruction is guarded: the code up to the result of this is reached only where the guard holds, and is
-    /// not guarded itself. The result is to be given to [`Self::leave_guard`].
-    pub(crate) fn branch_on_guard(&mut self) -> Option<DraftId> {
-        let guard = self.guard.take()?;
-        let (taken, not_taken) = (self.drafts.reserve(), self.drafts.reserve());
-        self.terminate(Terminator::Branch {
-            guard,
-            taken,
-            not_taken,
-        });
-        self.drafts.start(taken);
-        Some(not_taken)
-    }
-
-    /// See [`Self::branch_on_guard`].
-    pub(crate) fn leave_guard(&mut self, not_taken: Option<DraftId>) {
-        if let Some(block) = not_taken {
-            self.drafts.start(block);
-        }
-    }
-
-    /// True within `vprintf`, which gets a null address where there are no arguments.
-    pub(crate) fn is_in_vprintf(&self) -> bool {
-        self.frames.last().is_some_and(|f| f.name == device_functions::VPRINTF)
-    }
-
-    /// What `ret` does here.
-    pub(crate) fn return_terminator(&self) -> Terminator {
-        match self.frames.last().and_then(|f| f.return_to) {
-            Some(block) => Terminator::Jump(block),
-            None => Terminator::Exit,
-        }
-    }
-
-    fn reject(&mut self, instruction: Option<&str>, reason: &Reason) {
-        if self.reasons.len() == MAX_REASONS {
-            self.reasons.push("and more of the kind".to_owned());
-        }
-        if self.reasons.len() > MAX_REASONS {
-            return;
-        }
-        let kernel = self.entry.name;
-        let line = self.span.line;
-        self.reasons.push(match (instruction, reason) {
-            (_, Reason::Syntax(error)) => format!("kernel `{kernel}`, {error}"),
-            (Some(name), _) => format!("kernel `{kernel}`, line {line}, `{name}`: {reason}"),
-            (None, _) => format!("kernel `{kernel}`, line {line}: {reason}"),
-        });
-    }
-
     fn attempt(&mut self, line: u32, result: Result<(), Reason>) {
         if let Err(reason) = result {
             self.span = Span { line };
@@ -292,13 +125,23 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         let span = self.span;
         let result = self.guard_of(inst).and_then(|guard| {
             self.guard = guard;
-            instruction::lower(self, inst)
+            self.lower(inst)
         });
         self.guard = None;
         self.uses_dynamic_shared = false;
         if let Err(reason) = result {
             self.span = span;
             self.reject(Some(&inst.name()), &reason);
+        }
+    }
+
+    /// A call is statements again; every other instruction is its family's business.
+    fn lower(&mut self, inst: &'m ast::Instruction<'a>) -> Result<(), Reason> {
+        if inst.opcode == "call" {
+            let call = call::resolve(self, inst)?;
+            self.inline(call)
+        } else {
+            instruction::lower(self, inst)
         }
     }
 
@@ -336,9 +179,8 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             DeclSpace::Shared => self.place_shared(variable)?,
             DeclSpace::Local => Symbol::Local(self.place_local(variable)?),
             DeclSpace::Param if variable.dims.is_empty() && variable.vector == 1 => {
-                let ty =
-                    super::modifiers::type_named(variable.ty).ok_or_else(|| Reason::Type(variable.ty.to_owned()))?;
-                Symbol::CallScalar(self.scratch(super::scope::width_of(ty)), ty)
+                let ty = type_named(variable.ty).ok_or_else(|| Reason::Type(variable.ty.to_owned()))?;
+                Symbol::CallScalar(self.scratch(width_of(ty)), ty)
             }
             DeclSpace::Param => Symbol::CallAggregate(self.place_local(variable)?),
             DeclSpace::Global | DeclSpace::Const => {
@@ -350,51 +192,9 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             .map_or(Ok(()), |s| s.declare_symbol(variable.name, symbol))
     }
 
-    fn place_shared(&mut self, variable: &ast::Variable<'a>) -> Result<Symbol, Reason> {
-        let (size, align) = size_and_align(variable)?;
-        if variable.dims.iter().any(Option::is_none) {
-            self.dynamic_align = self.dynamic_align.max(align);
-            return Ok(Symbol::DynamicShared);
-        }
-        let offset = self.shared.place(size, align)?;
-        let size_bytes = u32::try_from(size).unwrap_or(u32::MAX);
-        self.shared_variables.push(Variable {
-            name: variable.name.to_owned(),
-            offset,
-            size_bytes,
-        });
-        Ok(Symbol::Shared(offset))
-    }
-
-    fn place_local(&mut self, variable: &ast::Variable<'a>) -> Result<u32, Reason> {
-        let (size, align) = size_and_align(variable)?;
-        let offset = self.local.place(size, align)?;
-        let size_bytes = u32::try_from(size).unwrap_or(u32::MAX);
-        self.local_variables.push(Variable {
-            name: variable.name.to_owned(),
-            offset,
-            size_bytes,
-        });
-        Ok(offset)
-    }
-
-    /// A module-level `.shared` variable, laid out in this kernel at its first use: kernels that do not use it do not
-    /// pay for it.
-    pub(crate) fn module_shared(&mut self, variable: &ast::Variable<'a>) -> Result<Symbol, Reason> {
-        if let Some(symbol) = self.module_shared.get(variable.name) {
-            return Ok(*symbol);
-        }
-        let symbol = self.place_shared(variable)?;
-        self.module_shared.insert(variable.name, symbol);
-        Ok(symbol)
-    }
-
-    /// Inlines `callee` (PTX ISA, "call"): `bindings` are its results and parameters.
-    pub(crate) fn inline(
-        &mut self,
-        callee: &'m ast::Function<'a>,
-        bindings: Vec<(&'a str, Symbol)>,
-    ) -> Result<(), Reason> {
+    /// Inlines a function (PTX ISA, "call").
+    fn inline(&mut self, call: Call<'m, 'a>) -> Result<(), Reason> {
+        let Call { callee, bindings } = call;
         let refuse = |why| {
             Err(Reason::Call {
                 name: callee.name.to_owned(),
@@ -516,11 +316,4 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             }
         }
     }
-}
-
-/// A new register of `width` in `registers`.
-pub(crate) fn new_register(registers: &mut Vec<Width>, width: Width) -> RegId {
-    let id = RegId(u32::try_from(registers.len()).unwrap_or(u32::MAX));
-    registers.push(width);
-    id
 }

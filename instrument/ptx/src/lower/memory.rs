@@ -6,11 +6,10 @@ use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::instruction::operands;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::moves;
-use crate::lower::operand::{Place, absolute};
+use crate::lower::operand::{Place, absolute, operands};
 use crate::lower::scope::Symbol;
 
 /// What an address operand of `ld` or `st` names.

@@ -1,12 +1,15 @@
 //! AST to hetIR: module variables, then each kernel, one instruction family per file.
 
+mod names;
 mod globals;
 pub(crate) mod layout;
 mod scope;
 mod modifiers;
-mod kernel;
 mod control_flow;
+mod lowering;
 mod operand;
+mod kernel;
+mod call;
 mod instruction;
 mod arithmetic;
 mod carry;
@@ -23,24 +26,13 @@ mod special_register;
 mod address_spaces;
 mod warp_constants;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use hetckpt_ir::module::{Module, RejectedKernel};
 
 use crate::ast;
-use crate::error::{Error, Reason};
-
-/// What names mean outside of functions.
-pub(crate) struct ModuleNames<'m, 'a> {
-    /// Module-level variables by name.
-    pub(crate) variables: HashMap<&'a str, &'m ast::Variable<'a>>,
-    /// Functions by name; the one with a body where there is one.
-    pub(crate) functions: HashMap<&'a str, &'m ast::Function<'a>>,
-    /// Variables and functions whose declarations cannot be read or laid out, and why.
-    pub(crate) broken: HashMap<&'a str, String>,
-    /// What a call of `vprintf` reads from the address that it gets, bytes.
-    pub(crate) printf_bytes: u32,
-}
+use crate::error::Error;
+use names::ModuleNames;
 
 /// Lowers a parsed text.
 pub(crate) fn lower(ast: &ast::Module<'_>, printf_bytes: u32) -> Result<Module, Error> {
@@ -49,7 +41,7 @@ pub(crate) fn lower(ast: &ast::Module<'_>, printf_bytes: u32) -> Result<Module, 
     {
         return Err(Error::AddressSize { line, bits });
     }
-    let mut names = module_names(ast, printf_bytes);
+    let mut names = ModuleNames::new(ast, printf_bytes);
     let mut module = Module {
         globals: globals::lower_globals(ast, &mut names),
         ..Module::default()
@@ -81,40 +73,4 @@ fn reject_broken_kernels(ast: &ast::Module<'_>, module: &mut Module) {
         }
     }
     module.rejected.append(&mut rejected);
-}
-
-impl ModuleNames<'_, '_> {
-    /// An error if what `name` stands for in the module cannot be used.
-    pub(crate) fn check(&self, name: &str) -> Result<(), Reason> {
-        match self.broken.get(name) {
-            None => Ok(()),
-            Some(why) => Err(Reason::Declaration {
-                name: name.to_owned(),
-                why: why.clone(),
-            }),
-        }
-    }
-}
-
-fn module_names<'m, 'a>(ast: &'m ast::Module<'a>, printf_bytes: u32) -> ModuleNames<'m, 'a> {
-    let mut names = ModuleNames {
-        variables: HashMap::new(),
-        functions: HashMap::new(),
-        broken: ast.broken.iter().map(|b| (b.name, b.error.to_string())).collect(),
-        printf_bytes,
-    };
-    for variable in &ast.variables {
-        // A definition wins over an `.extern` declaration of the same name.
-        let slot = names.variables.entry(variable.name).or_insert(variable);
-        if slot.is_extern {
-            *slot = variable;
-        }
-    }
-    for function in &ast.functions {
-        let slot = names.functions.entry(function.name).or_insert(function);
-        if slot.body.is_none() {
-            *slot = function;
-        }
-    }
-    names
 }

@@ -1,4 +1,4 @@
-//! Moves, address conversions, branches and calls (PTX ISA, "mov", "cvta", "Control Flow Instructions").
+//! Moves, address conversions and branches (PTX ISA, "mov", "cvta", "Control Flow Instructions").
 
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::inst::{Op, Operand};
@@ -7,10 +7,10 @@ use hetckpt_ir::types::{Space, Type, Width};
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
 use crate::lower::address_spaces::End;
-use crate::lower::instruction::operands;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
-use crate::lower::scope::{Symbol, width_of};
+use crate::lower::operand::operands;
+use crate::lower::scope::width_of;
 use crate::lower::special_register::special_named;
 
 /// PTX ISA, "mov" in all its forms.
@@ -190,67 +190,4 @@ pub(super) fn end<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     k.terminate(terminator);
     k.leave_guard(not_taken);
     Ok(())
-}
-
-/// PTX ISA, "call": the callee is inlined.
-pub(super) fn call<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
-    let (results, name, args): (&[_], _, &[_]) = match inst.operands.as_slice() {
-        [
-            ast::Operand::List(results),
-            ast::Operand::Name(name, None),
-            ast::Operand::List(args),
-        ] => (results, name, args),
-        [ast::Operand::List(results), ast::Operand::Name(name, None)] => (results, name, &[]),
-        [ast::Operand::Name(name, None), ast::Operand::List(args)] => (&[], name, args),
-        [ast::Operand::Name(name, None)] => (&[], name, &[]),
-        _ => return Err(Reason::Family("indirect calls")),
-    };
-    k.names.check(name)?;
-    let Some(callee) = k.names.functions.get(name).copied() else {
-        return Err(if k.register_named(name).is_some() {
-            Reason::Family("indirect calls")
-        } else {
-            Reason::Undeclared((*name).to_owned())
-        });
-    };
-    if callee.body.is_none() {
-        return Err(Reason::Call {
-            name: (*name).to_owned(),
-            why: "the function has no body in this module",
-        });
-    }
-    let mismatch = || Reason::Call {
-        name: (*name).to_owned(),
-        why: "the arguments do not match the declaration",
-    };
-    if callee.results.len() != results.len() || callee.params.len() != args.len() {
-        return Err(mismatch());
-    }
-    let mut bindings = Vec::with_capacity(results.len() + args.len());
-    let formals = callee.results.iter().chain(&callee.params);
-    for (formal, actual) in formals.zip(results.iter().chain(args)) {
-        let ast::Operand::Name(actual, None) = actual else {
-            return Err(mismatch());
-        };
-        let symbol = k
-            .scopes
-            .iter()
-            .rev()
-            .find_map(|s| s.symbol(actual))
-            .ok_or_else(mismatch)?;
-        let is_scalar = formal.dims.is_empty() && formal.vector == 1;
-        let matches = match symbol {
-            Symbol::CallScalar(_, ty) => {
-                let formal_ty = super::modifiers::type_named(formal.ty);
-                is_scalar && formal_ty.is_some_and(|f| f.size_bytes() == ty.size_bytes())
-            }
-            Symbol::CallAggregate(_) => !is_scalar,
-            _ => false,
-        };
-        if !matches {
-            return Err(mismatch());
-        }
-        bindings.push((formal.name, symbol));
-    }
-    k.inline(callee, bindings)
 }

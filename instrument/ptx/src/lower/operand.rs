@@ -7,7 +7,7 @@ use hetckpt_ir::types::{Space, Type, Width};
 use crate::ast::{self, Const, DeclSpace};
 use crate::error::Reason;
 use crate::lower::globals::HANDLE_TYPES;
-use crate::lower::kernel::{KernelLowering, new_register};
+use crate::lower::lowering::{KernelLowering, new_register};
 use crate::lower::scope::{Symbol, bits, width_of};
 use crate::lower::special_register::special_named;
 
@@ -18,6 +18,17 @@ pub(crate) enum Place<'a> {
     Own(Symbol),
     /// A module variable in device memory.
     Global(&'a str),
+}
+
+/// Exactly `N` operands.
+pub(crate) fn operands<'i, 'a, const N: usize>(
+    inst: &'i ast::Instruction<'a>,
+    expected: &'static str,
+) -> Result<&'i [ast::Operand<'a>; N], Reason> {
+    inst.operands.as_slice().try_into().map_err(|_| Reason::OperandCount {
+        expected,
+        found: inst.operands.len(),
+    })
 }
 
 fn not_a(expected: &'static str, operand: &ast::Operand<'_>) -> Reason {

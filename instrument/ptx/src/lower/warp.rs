@@ -7,9 +7,9 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::instruction::operands;
-use crate::lower::kernel::KernelLowering;
+use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
 
 /// All lanes.
 const FULL_MASK: Operand = Operand::Imm(0xFFFF_FFFF);

@@ -1,8 +1,9 @@
 //! The device: there is one, number 0, as the server described it.
 
+use crate::device::MAX_ATTRIBUTE;
 use crate::pointers::{Out, Text, TextOut};
 use crate::result::{CuResult, Outcome};
-use crate::session::{MAX_ATTRIBUTE, Session};
+use crate::session::Session;
 
 entry_points! {
     device cuDeviceGet "cuDeviceGet" 2000 (device: Out<i32>, ordinal: i32) => get;
@@ -42,30 +43,30 @@ fn count(_: &Session, count: Out<i32>) -> Outcome {
 
 fn name(session: &Session, name: TextOut, room: i32, device: i32) -> Outcome {
     check(device)?;
-    name.set(&session.device.name, usize::try_from(room).unwrap_or(0))
+    name.set(&session.device.description.name, usize::try_from(room).unwrap_or(0))
 }
 
 fn total_memory(session: &Session, bytes: Out<u64>, device: i32) -> Outcome {
     check(device)?;
-    bytes.set(session.device.total_bytes)
+    bytes.set(session.device.description.total_bytes)
 }
 
 fn attribute(session: &Session, value: Out<i32>, number: i32, device: i32) -> Outcome {
     let number = u32::try_from(number).ok().filter(|n| (1..=MAX_ATTRIBUTE).contains(n));
     let number = number.ok_or(CuResult::INVALID_VALUE)?;
     check(device)?;
-    value.set(session.attribute(number))
+    value.set(session.device.attribute(number))
 }
 
 fn compute_capability(session: &Session, major: Out<i32>, minor: Out<i32>, device: i32) -> Outcome {
     check(device)?;
-    major.set(session.attribute(75))?;
-    minor.set(session.attribute(76))
+    major.set(session.device.attribute(75))?;
+    minor.set(session.device.attribute(76))
 }
 
 fn uuid(session: &Session, uuid: Out<[u8; 16]>, device: i32) -> Outcome {
     check(device)?;
-    uuid.set(session.device.uuid)
+    uuid.set(session.device.description.uuid)
 }
 
 fn pci_bus_id(session: &Session, text: TextOut, room: i32, device: i32) -> Outcome {
@@ -93,7 +94,7 @@ fn by_pci_bus_id(session: &Session, device: Out<i32>, text: Text) -> Outcome {
 }
 
 fn bus_id(session: &Session) -> String {
-    let [domain, bus, slot] = [50, 33, 34].map(|number| session.attribute_u32(number));
+    let [domain, bus, slot] = [50, 33, 34].map(|number| session.device.attribute_u32(number));
     format!("{domain:04X}:{bus:02X}:{slot:02X}.0")
 }
 

@@ -33,7 +33,7 @@ pub fn find(session: &Session, event: Handle) -> Outcome<Arc<Event>> {
     let found = session
         .events
         .get(event)
-        .filter(|event| event.generation == session.generation());
+        .filter(|event| event.generation == session.device.generation());
     found.ok_or(CuResult::INVALID_HANDLE)
 }
 
@@ -46,28 +46,28 @@ fn create(current: Current, event: Out<Handle>, flags: u32) -> Outcome {
         return Err(CuResult::NOT_SUPPORTED);
     }
     let session = current.session;
-    let id = EventId(session.next_id());
+    let id = EventId(session.device.next_id());
     let timing = flags & FLAG_DISABLE_TIMING == 0;
-    session.send(Command::EventCreate { event: id, timing })?;
+    session.device.send(Command::EventCreate { event: id, timing })?;
     let made = Event {
         id,
         timing,
         is_recorded: AtomicBool::new(false),
-        generation: session.generation(),
+        generation: session.device.generation(),
     };
     event.set(session.events.insert(Arc::new(made)))
 }
 
 fn destroy(current: Current, event: Handle) -> Outcome {
     let gone = current.session.events.remove(event).ok_or(CuResult::INVALID_HANDLE)?;
-    current.session.send(Command::EventDestroy { event: gone.id })
+    current.session.device.send(Command::EventDestroy { event: gone.id })
 }
 
 fn record(current: Current, event: Handle, stream: Handle) -> Outcome {
     let stream = current.stream(stream)?;
     let event = find(current.session, event)?;
     event.is_recorded.store(true, Ordering::Relaxed);
-    current.session.send(Command::EventRecord {
+    current.session.device.send(Command::EventRecord {
         event: event.id,
         stream,
     })

@@ -54,7 +54,7 @@ fn fill(
         .checked_mul(height - 1)
         .and_then(|n| n.checked_add(bytes))
         .ok_or(CuResult::INVALID_VALUE)?;
-    if pitch < bytes || !dst.is_multiple_of(element) || !current.session.memory().contains(dst, span) {
+    if pitch < bytes || !dst.is_multiple_of(element) || !current.session.device.memory().contains(dst, span) {
         return Err(CuResult::INVALID_VALUE);
     }
     let (width, rows) = if pitch == bytes { (span, 1) } else { (bytes, height) };
@@ -64,7 +64,7 @@ fn fill(
         width,
         rows,
     };
-    current.session.send(Command::Fill { stream, dst, value })
+    current.session.device.send(Command::Fill { stream, dst, value })
 }
 
 fn fill_u8(current: Current, dst: u64, value: u8, count: u64) -> Outcome {

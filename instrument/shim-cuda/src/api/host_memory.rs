@@ -52,7 +52,7 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
     };
     drop(pool);
     // With unified addresses all pinned memory is mapped and portable.
-    session.memory().insert(
+    session.device.memory().insert(
         got,
         size,
         RangeKind::Pinned {
@@ -63,7 +63,7 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
 }
 
 fn announce(session: &Session, area: PinnedArea) -> Outcome {
-    let table = session.producer().pinned_table();
+    let table = session.device.producer().pinned_table();
     table.insert(area).map_err(|_| CuResult::OUT_OF_MEMORY)?;
     let PinnedArea { addr, size_bytes, fd } = area;
     let result = session.call(Command::RegisterHost { addr, size_bytes, fd });
@@ -79,16 +79,16 @@ fn free(current: Current, addr: u64) -> Outcome {
     if addr == 0 {
         return Ok(());
     }
-    let found = session.memory().starting_at(addr);
+    let found = session.device.memory().starting_at(addr);
     let range = found
         .filter(|range| matches!(range.kind, RangeKind::Pinned { .. }))
         .ok_or(CuResult::INVALID_VALUE)?;
     session.call(Command::Synchronize)?;
-    session.memory().remove(addr);
+    session.device.memory().remove(addr);
     let mut pool = session.pinned();
     if let Some(area) = pool.release(addr, range.size_bytes).empty_area {
         session.call(Command::UnregisterHost { addr: area })?;
-        let _ = session.producer().pinned_table().remove(area);
+        let _ = session.device.producer().pinned_table().remove(area);
         pool.drop_area(area);
     }
     Ok(())
@@ -98,7 +98,12 @@ fn device_pointer(current: Current, device_addr: Out<u64>, addr: u64, flags: u32
     if flags != 0 {
         return Err(CuResult::INVALID_VALUE);
     }
-    let found = current.session.memory().find(addr).ok_or(CuResult::INVALID_VALUE)?;
+    let found = current
+        .session
+        .device
+        .memory()
+        .find(addr)
+        .ok_or(CuResult::INVALID_VALUE)?;
     match found.kind {
         RangeKind::Pinned { .. } => device_addr.set(addr),
         RangeKind::Registered { .. } => Err(CuResult::NOT_SUPPORTED),
@@ -107,7 +112,12 @@ fn device_pointer(current: Current, device_addr: Out<u64>, addr: u64, flags: u32
 }
 
 fn flags(current: Current, flags: Out<u32>, addr: u64) -> Outcome {
-    let found = current.session.memory().find(addr).ok_or(CuResult::INVALID_VALUE)?;
+    let found = current
+        .session
+        .device
+        .memory()
+        .find(addr)
+        .ok_or(CuResult::INVALID_VALUE)?;
     match found.kind {
         RangeKind::Pinned { flags: given } | RangeKind::Registered { flags: given } => flags.set(given),
         _ => Err(CuResult::INVALID_VALUE),
@@ -118,7 +128,7 @@ fn register(current: Current, addr: u64, size: u64, flags: u32) -> Outcome {
     if addr == 0 || size == 0 || addr.checked_add(size).is_none() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let mut memory = current.session.memory();
+    let mut memory = current.session.device.memory();
     if memory.overlaps(addr, size) {
         return Err(CuResult::HOST_MEMORY_ALREADY_REGISTERED);
     }
@@ -127,7 +137,7 @@ fn register(current: Current, addr: u64, size: u64, flags: u32) -> Outcome {
 }
 
 fn unregister(current: Current, addr: u64) -> Outcome {
-    let mut memory = current.session.memory();
+    let mut memory = current.session.device.memory();
     let found = memory
         .starting_at(addr)
         .filter(|range| matches!(range.kind, RangeKind::Registered { .. }));

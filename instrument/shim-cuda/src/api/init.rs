@@ -5,13 +5,13 @@ use std::ffi::CStr;
 use crate::export_tables::{self, Address};
 use crate::log;
 use crate::pointers::{In, Out, Text};
-use crate::proc_address::{self, Asker, Found};
+use crate::proc_address::{Asker, Found};
 use crate::result::{CuResult, Outcome};
 use crate::result_table;
 use crate::session;
+use crate::version::DRIVER_VERSION;
 
-/// The CUDA version this library says it is: serves runtimes 12.x and 13.x.
-pub const DRIVER_VERSION: u32 = 13_000;
+use super::TABLE;
 
 entry_points! {
     plain cuInit "cuInit" 2000 (flags: u32) => init;
@@ -109,7 +109,7 @@ fn look_up(asker: Asker, name: Text, pointer: Out<Address>, version: u32, flags:
         pointer.set(Address(std::ptr::null()))?;
         return Ok(STATUS_UNKNOWN);
     }
-    let (address, status) = match proc_address::find_for(asker, name, version, flags & FLAG_PER_THREAD != 0) {
+    let (address, status) = match TABLE.find_for(asker, name, version, flags & FLAG_PER_THREAD != 0) {
         Found::Pointer(address) => (address, STATUS_FOUND),
         Found::TooNew => (std::ptr::null(), STATUS_TOO_NEW),
         Found::Unknown => (std::ptr::null(), STATUS_UNKNOWN),

@@ -68,7 +68,9 @@ fn is_loaded(current: Current, state: Out<u32>, kernel: Handle) -> Outcome {
 }
 
 fn load(current: Current, kernel: Handle) -> Outcome {
-    find(current.session, kernel)?.resolve(current.session).map(|_| ())
+    find(current.session, kernel)?
+        .resolve(&current.session.device)
+        .map(|_| ())
 }
 
 fn get_library(session: &Session, library: Out<Handle>, kernel: Handle) -> Outcome {
@@ -87,16 +89,16 @@ fn get_attribute(current: Current, value: Out<i32>, attribute: u32, kernel: Hand
 fn get_kernel_attribute(session: &Session, value: Out<i32>, attribute: u32, kernel: Handle, device: i32) -> Outcome {
     check(device)?;
     let kernel = find(session, kernel)?;
-    let built = kernel.built(session)?;
+    let built = kernel.built(&session.device)?;
     let number = match attribute {
         attribute::MAX_THREADS => built.max_threads_per_block,
         attribute::STATIC_SHARED => built.static_shared_bytes,
         attribute::CONST => built.const_bytes,
         attribute::LOCAL => built.local_bytes,
         attribute::REGISTERS => built.num_registers,
-        attribute::PTX_VERSION => kernel.resolve(session)?.description().ptx_version,
-        attribute::BINARY_VERSION => session.attribute_u32(75) * 10 + session.attribute_u32(76),
-        attribute::MAX_DYNAMIC_SHARED => kernel.max_dynamic_shared(session, built.static_shared_bytes),
+        attribute::PTX_VERSION => kernel.resolve(&session.device)?.description().ptx_version,
+        attribute::BINARY_VERSION => session.device.attribute_u32(75) * 10 + session.device.attribute_u32(76),
+        attribute::MAX_DYNAMIC_SHARED => kernel.max_dynamic_shared(&session.device, built.static_shared_bytes),
         attribute::CARVEOUT => kernel.carveout.load(Ordering::Relaxed),
         other if other <= attribute::LAST => 0,
         _ => return Err(CuResult::INVALID_VALUE),
@@ -115,8 +117,9 @@ fn set_kernel_attribute(session: &Session, attribute: u32, value: i32, kernel: H
         attribute::MAX_DYNAMIC_SHARED => {
             let wanted = u32::try_from(value).map_err(|_| CuResult::INVALID_VALUE)?;
             let limit = session
+                .device
                 .attribute_u32(97)
-                .saturating_sub(kernel.built(session)?.static_shared_bytes);
+                .saturating_sub(kernel.built(&session.device)?.static_shared_bytes);
             if wanted > limit {
                 return Err(CuResult::INVALID_VALUE);
             }
@@ -158,7 +161,7 @@ fn get_name(session: &Session, name: Out<Address>, kernel: Handle) -> Outcome {
 }
 
 fn get_param(session: &Session, kernel: Handle, index: u64, offset: Out<u64>, size: Out<u64>) -> Outcome {
-    let resolved = find(session, kernel)?.resolve(session)?;
+    let resolved = find(session, kernel)?.resolve(&session.device)?;
     let params = &resolved.description().params;
     let param = usize::try_from(index)
         .ok()

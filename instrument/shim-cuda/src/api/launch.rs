@@ -5,7 +5,7 @@ use hetckpt_ring::reply::KernelParam;
 
 use crate::guard::Current;
 use crate::handles::Handle;
-use crate::host_functions::{HostFn, HostFunction, HostFunctions};
+use crate::host_functions::{HostFn, HostFunction};
 use crate::library::Kernel;
 use crate::log;
 use crate::pointers::{HostMemory, In};
@@ -182,7 +182,7 @@ fn run(current: &Current, request: &Request) -> Outcome {
     let session = current.session;
     let stream = current.stream(request.stream)?;
     let kernel = find(session, request.kernel)?;
-    let resolved = kernel.resolve(session)?;
+    let resolved = kernel.resolve(&session.device)?;
     let description = resolved.description();
     if let Some(reason) = &description.refused {
         log::failure(&format!("kernel {} cannot be run: {reason}", description.name));
@@ -209,7 +209,7 @@ fn run(current: &Current, request: &Request) -> Outcome {
     if session.is_launch_blocking {
         session.call(command).map(|_| ())
     } else {
-        session.send(command)
+        session.device.send(command)
     }
 }
 
@@ -237,25 +237,25 @@ fn check_shape(session: &Session, kernel: &Kernel, request: &Request, max_thread
         numbers
             .iter()
             .zip(attributes)
-            .all(|(&n, number)| n >= 1 && n <= session.attribute_u32(number))
+            .all(|(&n, number)| n >= 1 && n <= session.device.attribute_u32(number))
     };
     if !within(request.block, [2, 3, 4]) || !within(request.grid, [5, 6, 7]) {
         return Err(CuResult::INVALID_VALUE);
     }
     let threads: u64 = request.block.iter().map(|&n| u64::from(n)).product();
-    if threads > session.attribute_u32(1).into() {
+    if threads > session.device.attribute_u32(1).into() {
         return Err(CuResult::INVALID_VALUE);
     }
     if threads > max_threads.into() {
         return Err(CuResult::LAUNCH_OUT_OF_RESOURCES);
     }
-    if request.dynamic_shared_bytes > kernel.max_dynamic_shared(session, static_shared) {
+    if request.dynamic_shared_bytes > kernel.max_dynamic_shared(&session.device, static_shared) {
         return Err(CuResult::INVALID_VALUE);
     }
     if request.is_cooperative {
         let shared = request.dynamic_shared_bytes.into();
         let resident = blocks_per_multiprocessor(session, request.kernel, threads as u32, shared)?;
-        let limit = u64::from(resident) * u64::from(session.attribute_u32(16));
+        let limit = u64::from(resident) * u64::from(session.device.attribute_u32(16));
         if request
             .grid
             .iter()
@@ -323,8 +323,8 @@ fn extra_buffer<'a>(extra: In<u64>) -> Outcome<&'a [u8]> {
 fn launch_host_function(current: Current, stream: Handle, function: Option<HostFn>, argument: u64) -> Outcome {
     let stream = current.stream(stream)?;
     let function = function.ok_or(CuResult::INVALID_VALUE)?;
-    HostFunctions::enqueue(
-        current.session,
+    current.session.host_functions.enqueue(
+        &current.session.device,
         stream,
         HostFunction::Function(function, argument as usize),
     )

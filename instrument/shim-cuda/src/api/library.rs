@@ -73,7 +73,7 @@ fn add(session: &Session, handle: Out<Handle>, library: Library) -> Outcome {
     if handle.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    library.loaded(session)?;
+    library.loaded(&session.device)?;
     handle.set(session.libraries.insert(Arc::new(library)))
 }
 
@@ -84,24 +84,24 @@ pub fn unload(session: &Session, library: Handle) -> Outcome {
     if session.check_fault().is_err() {
         return Ok(());
     }
-    library.unload(session)
+    library.unload(&session.device)
 }
 
 fn get_kernel(session: &Session, kernel: Out<Handle>, library: Handle, name: Text) -> Outcome {
-    kernel.set(find(session, library)?.kernel(session, name.get()?)?)
+    kernel.set(session.kernel(&find(session, library)?, name.get()?)?)
 }
 
 fn kernel_count(session: &Session, count: Out<u32>, library: Handle) -> Outcome {
-    let loaded = find(session, library)?.loaded(session)?;
+    let loaded = find(session, library)?.loaded(&session.device)?;
     count.set(loaded.description.kernels.len() as u32)
 }
 
 /// Handles of all kernels, as many as there is room for.
 pub fn enumerate_kernels(session: &Session, kernels: Out<Handle>, room: u32, library: Handle) -> Outcome {
     let library = find(session, library)?;
-    let loaded = library.loaded(session)?;
+    let loaded = library.loaded(&session.device)?;
     for (index, description) in loaded.description.kernels.iter().take(room as usize).enumerate() {
-        kernels.nth(index).set(library.kernel(session, &description.name)?)?;
+        kernels.nth(index).set(session.kernel(&library, &description.name)?)?;
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ fn get_module(current: Current, module: Out<Handle>, library: Handle) -> Outcome
 
 fn get_global(current: Current, addr: Out<u64>, size: Out<u64>, library: Handle, name: Text) -> Outcome {
     let (at, bytes) = find(current.session, library)?
-        .loaded(current.session)?
+        .loaded(&current.session.device)?
         .variable(name.get()?)?;
     addr.set_if_wanted(at);
     size.set_if_wanted(bytes);

@@ -31,7 +31,7 @@ pub fn alloc(current: Current, addr: Out<u64>, size: u64) -> Outcome {
     let Reply::Address(got) = current.session.call(Command::Malloc { size_bytes: size })? else {
         return Err(CuResult::UNKNOWN);
     };
-    current.session.memory().insert(got, size, RangeKind::Allocation);
+    current.session.device.memory().insert(got, size, RangeKind::Allocation);
     addr.set(got)
 }
 
@@ -39,7 +39,7 @@ fn alloc_pitch(current: Current, addr: Out<u64>, pitch: Out<u64>, width: u64, he
     if !matches!(element, 4 | 8 | 16) || width == 0 || height == 0 {
         return Err(CuResult::INVALID_VALUE);
     }
-    let alignment = u64::from(current.session.attribute_u32(51).max(512)).next_power_of_two();
+    let alignment = u64::from(current.session.device.attribute_u32(51).max(512)).next_power_of_two();
     let row = width
         .checked_next_multiple_of(alignment)
         .ok_or(CuResult::OUT_OF_MEMORY)?;
@@ -59,7 +59,7 @@ fn free(current: Current, addr: u64) -> Outcome {
 
 /// Forgets an allocation *before* the server hears of it: once freed, the address may be another thread's new allocation.
 fn forget_allocation(current: &Current, addr: u64) -> Outcome {
-    let mut memory = current.session.memory();
+    let mut memory = current.session.device.memory();
     let range = memory.starting_at(addr);
     range
         .filter(|range| range.kind == RangeKind::Allocation)
@@ -82,7 +82,7 @@ fn info(current: Current, free: Out<u64>, total: Out<u64>) -> Outcome {
 }
 
 fn address_range(current: Current, base: Out<u64>, size: Out<u64>, addr: u64) -> Outcome {
-    let range = current.session.memory().find(addr).ok_or(CuResult::NOT_FOUND)?;
+    let range = current.session.device.memory().find(addr).ok_or(CuResult::NOT_FOUND)?;
     base.set_if_wanted(range.addr);
     size.set_if_wanted(range.size_bytes);
     Ok(())
@@ -104,5 +104,5 @@ fn free_async(current: Current, addr: u64, stream: Handle) -> Outcome {
         return Ok(());
     }
     forget_allocation(&current, addr)?;
-    current.session.send(Command::FreeAsync { addr, stream })
+    current.session.device.send(Command::FreeAsync { addr, stream })
 }

@@ -3,6 +3,8 @@
 //! Each file begins with its list: kind of guard, exported name, name and version in `cuGetProcAddress`, arguments, body;
 //! then exported name and version of the variant for per-thread default streams.
 
+use std::sync::LazyLock;
+
 use hetckpt_ring::version::{PART_VERSION_BYTES, part_version};
 
 /// Defines entry points and the list `ENTRIES` of them for `cuGetProcAddress`.
@@ -82,3 +84,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     stream::ENTRIES,
     event::ENTRIES,
 ];
+
+/// What `cuGetProcAddress` looks in.
+pub static TABLE: LazyLock<crate::proc_address::Table> =
+    LazyLock::new(|| crate::proc_address::Table::new(ENTRY_LISTS, not_implemented_table::STUBS));

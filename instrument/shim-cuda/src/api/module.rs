@@ -47,7 +47,7 @@ fn add(current: Current, module: Out<Handle>, library: Library, refusal: &mut St
     if module.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let loaded = library.load(current.session, refusal)?;
+    let loaded = library.load(&current.session.device, refusal)?;
     for kernel in &loaded.description.kernels {
         if let Some(reason) = &kernel.refused {
             refusal.push_str(&format!("kernel {}: {reason}\n", kernel.name));
@@ -85,11 +85,12 @@ fn load_data_with_options(
 }
 
 fn get_function(current: Current, function: Out<Handle>, module: Handle, name: Text) -> Outcome {
-    function.set(find(current.session, module)?.kernel(current.session, name.get()?)?)
+    let library = find(current.session, module)?;
+    function.set(current.session.kernel(&library, name.get()?)?)
 }
 
 fn function_count(current: Current, count: Out<u32>, module: Handle) -> Outcome {
-    let loaded = find(current.session, module)?.loaded(current.session)?;
+    let loaded = find(current.session, module)?.loaded(&current.session.device)?;
     count.set(loaded.description.kernels.len() as u32)
 }
 
@@ -99,7 +100,7 @@ fn enumerate_functions(current: Current, functions: Out<Handle>, room: u32, modu
 
 fn get_global(current: Current, addr: Out<u64>, size: Out<u64>, module: Handle, name: Text) -> Outcome {
     let (at, bytes) = find(current.session, module)?
-        .loaded(current.session)?
+        .loaded(&current.session.device)?
         .variable(name.get()?)?;
     addr.set_if_wanted(at);
     size.set_if_wanted(bytes);

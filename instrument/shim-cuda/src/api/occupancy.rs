@@ -54,7 +54,7 @@ struct BlockNeeds {
 
 impl Multiprocessor {
     fn of(session: &Session) -> Self {
-        let attribute = |number| session.attribute_u32(number);
+        let attribute = |number| session.device.attribute_u32(number);
         Self {
             threads: attribute(39),
             blocks: attribute(106).max(1),
@@ -83,9 +83,12 @@ impl Multiprocessor {
 /// Blocks of `threads` threads of a kernel that fit on one multiprocessor.
 pub fn blocks_per_multiprocessor(session: &Session, kernel: Handle, threads: u32, dynamic_shared: u64) -> Outcome<u32> {
     let kernel = find(session, kernel)?;
-    let built = kernel.built(session)?;
+    let built = kernel.built(&session.device)?;
     if threads > built.max_threads_per_block
-        || dynamic_shared > kernel.max_dynamic_shared(session, built.static_shared_bytes).into()
+        || dynamic_shared
+            > kernel
+                .max_dynamic_shared(&session.device, built.static_shared_bytes)
+                .into()
     {
         return Ok(0);
     }
@@ -130,10 +133,10 @@ fn available_shared(current: Current, bytes: Out<u64>, kernel: Handle, blocks: i
     if blocks_per_multiprocessor(session, kernel, threads, 0)? < wanted {
         return Err(CuResult::INVALID_VALUE);
     }
-    let built = find(session, kernel)?.built(session)?;
+    let built = find(session, kernel)?.built(&session.device)?;
     let device = Multiprocessor::of(session);
     let a_block = (device.shared_bytes / wanted / 128 * 128).saturating_sub(device.reserved_shared_bytes);
-    let a_block = a_block.min(session.attribute_u32(97));
+    let a_block = a_block.min(session.device.attribute_u32(97));
     bytes.set(u64::from(a_block.saturating_sub(built.static_shared_bytes)))
 }
 
@@ -161,7 +164,7 @@ fn potential_block(
     _flags: u32,
 ) -> Outcome {
     let session = current.session;
-    let max = find(session, kernel)?.built(session)?.max_threads_per_block;
+    let max = find(session, kernel)?.built(&session.device)?.max_threads_per_block;
     let limit = u32::try_from(limit)
         .ok()
         .filter(|&n| n > 0)
@@ -181,7 +184,7 @@ fn potential_block(
     if blocks == 0 {
         return Err(CuResult::INVALID_VALUE);
     }
-    grid.set((blocks * session.attribute_u32(16)).cast_signed())?;
+    grid.set((blocks * session.device.attribute_u32(16)).cast_signed())?;
     block.set(threads.cast_signed())
 }
 

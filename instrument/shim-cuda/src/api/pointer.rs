@@ -37,13 +37,18 @@ const NO_DEVICE: i32 = -2;
 
 /// One question, about memory that CUDA knows.
 fn get_one(current: Current, value: Out<u8>, attribute: u32, addr: u64) -> Outcome {
-    let range = current.session.memory().find(addr).ok_or(CuResult::INVALID_VALUE)?;
+    let range = current
+        .session
+        .device
+        .memory()
+        .find(addr)
+        .ok_or(CuResult::INVALID_VALUE)?;
     answer(&current, value, attribute, addr, Some(range))
 }
 
 /// Several questions; unknown memory is not an error, its answers are 0.
 fn get_many(current: Current, count: u32, attributes: In<u32>, values: In<Out<u8>>, addr: u64) -> Outcome {
-    let range = current.session.memory().find(addr);
+    let range = current.session.device.memory().find(addr);
     for index in 0..count as usize {
         answer(&current, values.nth(index)?, attributes.nth(index)?, addr, range)?;
     }
@@ -80,6 +85,7 @@ fn answer(current: &Current, value: Out<u8>, attribute: u32, addr: u64, range: O
 fn set(current: Current, _value: In<u8>, attribute: u32, addr: u64) -> Outcome {
     let found = current
         .session
+        .device
         .memory()
         .find(addr)
         .filter(|range| range.kind == RangeKind::Allocation);

@@ -6,7 +6,7 @@ use hetckpt_ring::command::{Command, StreamFlags, StreamId};
 
 use crate::guard::Current;
 use crate::handles::Handle;
-use crate::host_functions::{HostFunction, HostFunctions, StreamCallback};
+use crate::host_functions::{HostFunction, StreamCallback};
 use crate::objects::Stream;
 use crate::pointers::Out;
 use crate::result::{CuResult, Outcome};
@@ -50,12 +50,12 @@ fn create_with_priority(current: Current, stream: Out<Handle>, flags: u32, prior
     }
     let session = current.session;
     let priority = priority.clamp(GREATEST_PRIORITY, 0);
-    let id = StreamId(session.next_id());
+    let id = StreamId(session.device.next_id());
     let ring_flags = StreamFlags {
         non_blocking: flags & FLAG_NON_BLOCKING != 0,
         priority,
     };
-    session.send(Command::StreamCreate {
+    session.device.send(Command::StreamCreate {
         stream: id,
         flags: ring_flags,
     })?;
@@ -64,7 +64,7 @@ fn create_with_priority(current: Current, stream: Out<Handle>, flags: u32, prior
         flags,
         priority,
         context: current.context,
-        generation: session.generation(),
+        generation: session.device.generation(),
     };
     stream.set(session.streams.insert(Arc::new(made)))
 }
@@ -72,7 +72,7 @@ fn create_with_priority(current: Current, stream: Out<Handle>, flags: u32, prior
 /// What is queued still runs to its end.
 fn destroy(current: Current, stream: Handle) -> Outcome {
     let gone = current.session.streams.remove(stream).ok_or(CuResult::INVALID_HANDLE)?;
-    current.session.send(Command::StreamDestroy { stream: gone.id })
+    current.session.device.send(Command::StreamDestroy { stream: gone.id })
 }
 
 fn synchronize(current: Current, stream: Handle) -> Outcome {
@@ -88,7 +88,7 @@ fn query(current: Current, stream: Handle) -> Outcome {
 fn wait_event(current: Current, stream: Handle, event: Handle, _flags: u32) -> Outcome {
     let stream = current.stream(stream)?;
     let event = super::event::find(current.session, event)?.id;
-    current.session.send(Command::StreamWaitEvent { stream, event })
+    current.session.device.send(Command::StreamWaitEvent { stream, event })
 }
 
 fn add_callback(
@@ -100,8 +100,8 @@ fn add_callback(
 ) -> Outcome {
     let id = current.stream(stream)?;
     let callback = callback.filter(|_| flags == 0).ok_or(CuResult::INVALID_VALUE)?;
-    HostFunctions::enqueue(
-        current.session,
+    current.session.host_functions.enqueue(
+        &current.session.device,
         id,
         HostFunction::Callback(callback, stream, argument as usize),
     )

@@ -2,21 +2,20 @@
 //! ([`hetckpt_abi::device_output`]) and is taken from there when the program synchronises, as CUDA promises (CUDA C++
 //! Programming Guide, "Formatted Output").
 
+pub mod buffers;
 mod c_library;
 mod format;
 mod records;
-
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use hetckpt_abi::device_output as layout;
 use hetckpt_ring::command::{Command, Payload, Rows, StreamFlags, StreamId};
 use hetckpt_ring::layout::CHUNK_BYTES;
 use hetckpt_ring::reply::ModuleDescription;
 
+use crate::device::Device;
 use crate::log;
-use crate::session::Session;
 
+use buffers::Buffer;
 use format::DeviceStrings;
 use records::{Header, Record};
 
@@ -25,157 +24,117 @@ const MAX_STRING_BYTES: u64 = 64 << 10;
 /// What is fetched of a string at a time.
 const STRING_PIECE_BYTES: u64 = 256;
 
-/// The buffers of all modules that are loaded.
-#[derive(Debug, Default)]
-pub struct DeviceOutput {
-    is_there: AtomicBool,
-    has_asserted: AtomicBool,
-    buffers: Mutex<Vec<Buffer>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Buffer {
-    addr: u64,
-    record_bytes: u32,
-    /// Its own, so that fetching waits for nothing else.
-    stream: StreamId,
-    /// Records printed so far. Kernels see it in the buffer, as long as the device works.
-    printed: u32,
-    /// Lost calls that have been spoken of.
-    num_lost: u32,
-}
-
-impl DeviceOutput {
-    /// Notes the buffers among a module's variables.
-    pub fn note(&self, session: &Session, description: &ModuleDescription) {
-        for global in &description.globals {
-            let Some(record_bytes) = layout::record_bytes_of(&global.name) else {
-                continue;
-            };
-            let mut buffers = self.lock();
-            if buffers.iter().any(|b| b.addr == global.addr) {
-                continue;
-            }
-            let stream = StreamId(session.next_id());
+/// Notes the buffers among a module's variables.
+pub fn note(device: &Device, description: &ModuleDescription) {
+    for global in &description.globals {
+        let Some(record_bytes) = layout::record_bytes_of(&global.name) else {
+            continue;
+        };
+        device.output.add(global.addr, || {
+            let stream = StreamId(device.next_id());
             let flags = StreamFlags {
                 non_blocking: true,
                 priority: 0,
             };
-            if session.send(Command::StreamCreate { stream, flags }).is_ok() {
-                buffers.push(Buffer {
-                    addr: global.addr,
-                    record_bytes,
-                    stream,
-                    printed: 0,
-                    num_lost: 0,
-                });
-                self.is_there.store(true, Ordering::Release);
-            }
-        }
-    }
-
-    /// Forgets a module's buffers.
-    pub fn forget(&self, session: &Session, description: &ModuleDescription) {
-        let is_gone = |buffer: &Buffer| description.globals.iter().any(|global| global.addr == buffer.addr);
-        self.lock().retain(|buffer| {
-            let is_gone = is_gone(buffer);
-            if is_gone {
-                let _ = session.send(Command::StreamDestroy { stream: buffer.stream });
-            }
-            !is_gone
+            device.send(Command::StreamCreate { stream, flags }).ok()?;
+            Some(Buffer {
+                addr: global.addr,
+                record_bytes,
+                stream,
+                printed: 0,
+                num_lost: 0,
+            })
         });
     }
+}
 
-    /// Forgets all of them; their streams have ended with the device's state.
-    pub fn forget_all(&self) {
-        self.lock().clear();
-    }
-
-    /// True once an assertion has failed.
-    pub fn has_asserted(&self) -> bool {
-        self.has_asserted.load(Ordering::Relaxed)
-    }
-
-    /// Prints what has gathered. What cannot be fetched is left for another time.
-    pub fn print(&self, session: &Session) {
-        if !self.is_there.load(Ordering::Acquire) {
-            return;
+/// Forgets a module's buffers.
+pub fn forget(device: &Device, description: &ModuleDescription) {
+    let is_gone = |buffer: &Buffer| description.globals.iter().any(|global| global.addr == buffer.addr);
+    device.output.lock().retain(|buffer| {
+        let is_gone = is_gone(buffer);
+        if is_gone {
+            let _ = device.send(Command::StreamDestroy { stream: buffer.stream });
         }
-        let mut text = Vec::new();
-        for buffer in self.lock().iter_mut() {
-            self.take(session, buffer, &mut text);
-        }
-        c_library::write_to_stdout(&text);
-    }
+        !is_gone
+    });
+}
 
-    fn take(&self, session: &Session, buffer: &mut Buffer, text: &mut Vec<u8>) {
-        let device = Fetching {
-            session,
-            stream: buffer.stream,
+/// Prints what has gathered. What cannot be fetched is left for another time.
+pub fn print(device: &Device) {
+    if !device.output.is_there() {
+        return;
+    }
+    let mut text = Vec::new();
+    for buffer in device.output.lock().iter_mut() {
+        take(device, buffer, &mut text);
+    }
+    c_library::write_to_stdout(&text);
+}
+
+fn take(device: &Device, buffer: &mut Buffer, text: &mut Vec<u8>) {
+    let fetching = Fetching {
+        device,
+        stream: buffer.stream,
+    };
+    let Some(header) = fetching.fetch(buffer.addr, layout::HEADER_BYTES.into()) else {
+        return;
+    };
+    let header = Header::new(&header);
+    let num_records = layout::num_records(buffer.record_bytes);
+    let mut next = buffer.printed;
+    while next != header.taken {
+        // As many as lie one behind another and fit into a chunk.
+        let first = next % num_records;
+        let num = header.taken.wrapping_sub(next).min(num_records - first);
+        let num = num.min(CHUNK_BYTES as u32 / buffer.record_bytes);
+        let at = buffer.addr + u64::from(layout::HEADER_BYTES) + u64::from(first) * u64::from(buffer.record_bytes);
+        let Some(bytes) = fetching.fetch(at, u64::from(num) * u64::from(buffer.record_bytes)) else {
+            break;
         };
-        let Some(header) = device.fetch(buffer.addr, layout::HEADER_BYTES.into()) else {
-            return;
-        };
-        let header = Header::new(&header);
-        let num_records = layout::num_records(buffer.record_bytes);
-        let mut next = buffer.printed;
-        while next != header.taken {
-            // As many as lie one behind another and fit into a chunk.
-            let first = next % num_records;
-            let num = header.taken.wrapping_sub(next).min(num_records - first);
-            let num = num.min(CHUNK_BYTES as u32 / buffer.record_bytes);
-            let at = buffer.addr + u64::from(layout::HEADER_BYTES) + u64::from(first) * u64::from(buffer.record_bytes);
-            let Some(bytes) = device.fetch(at, u64::from(num) * u64::from(buffer.record_bytes)) else {
-                break;
+        let before = next;
+        for bytes in bytes.chunks_exact(buffer.record_bytes as usize) {
+            let Some(record) = Record::written(bytes, next) else {
+                break; // A kernel is at it.
             };
-            let before = next;
-            for bytes in bytes.chunks_exact(buffer.record_bytes as usize) {
-                let Some(record) = Record::written(bytes, next) else {
-                    break; // A kernel is at it.
-                };
-                self.put(&record, &device, text);
-                next = next.wrapping_add(1);
-            }
-            if next.wrapping_sub(before) < num {
-                break;
-            }
+            put(&record, &fetching, text);
+            next = next.wrapping_add(1);
         }
-        if next != buffer.printed {
-            buffer.printed = next;
-            device.set_printed(buffer.addr, next);
-        }
-        if header.lost != buffer.num_lost {
-            let num = header.lost.wrapping_sub(buffer.num_lost);
-            buffer.num_lost = header.lost;
-            log::note(&format!(
-                "{num} calls of printf in kernels found no room in the buffer; they printed nothing"
-            ));
+        if next.wrapping_sub(before) < num {
+            break;
         }
     }
-
-    fn put(&self, record: &Record<'_>, device: &Fetching<'_>, text: &mut Vec<u8>) {
-        match record {
-            Record::Printed { format, arguments } => match device.string(*format) {
-                Some(format) => format::append(text, &format, arguments, device),
-                None => text.extend_from_slice(b"(null)"),
-            },
-            Record::Asserted(failed) => {
-                self.has_asserted.store(true, Ordering::Relaxed);
-                c_library::write_to_stdout(text);
-                text.clear();
-                log::plain(&failed.message(device));
-            }
-        }
+    if next != buffer.printed {
+        buffer.printed = next;
+        fetching.set_printed(buffer.addr, next);
     }
+    if header.lost != buffer.num_lost {
+        let num = header.lost.wrapping_sub(buffer.num_lost);
+        buffer.num_lost = header.lost;
+        log::note(&format!(
+            "{num} calls of printf in kernels found no room in the buffer; they printed nothing"
+        ));
+    }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Buffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+fn put(record: &Record<'_>, fetching: &Fetching<'_>, text: &mut Vec<u8>) {
+    match record {
+        Record::Printed { format, arguments } => match fetching.string(*format) {
+            Some(format) => format::append(text, &format, arguments, fetching),
+            None => text.extend_from_slice(b"(null)"),
+        },
+        Record::Asserted(failed) => {
+            fetching.device.output.note_assertion();
+            c_library::write_to_stdout(text);
+            text.clear();
+            log::plain(&failed.message(fetching));
+        }
     }
 }
 
 /// Device memory, read in a stream of our own.
 struct Fetching<'s> {
-    session: &'s Session,
+    device: &'s Device,
     stream: StreamId,
 }
 
@@ -183,7 +142,7 @@ impl Fetching<'_> {
     /// The bytes at `addr`. After a fault the server still hands out what it can.
     fn fetch(&self, addr: u64, length: u64) -> Option<Vec<u8>> {
         let length = usize::try_from(length).ok().filter(|&n| n <= CHUNK_BYTES)?;
-        let chunk = self.session.take_chunk().ok()?;
+        let chunk = self.device.take_chunk().ok()?;
         let mut bytes = vec![0; length];
         chunk.fill(&bytes);
         let command = Command::CopyOut {
@@ -191,14 +150,14 @@ impl Fetching<'_> {
             src: Rows::range(addr, length as u64),
             chunk: chunk.first(length),
         };
-        self.session.call_raw(command).ok()?;
+        self.device.call_raw(command).ok()?;
         chunk.read(0, &mut bytes);
         Some(bytes)
     }
 
     fn set_printed(&self, buffer: u64, printed: u32) {
         // If it fails, the device has, and nothing more will come.
-        let _ = self.session.call_raw(Command::CopyIn {
+        let _ = self.device.call_raw(Command::CopyIn {
             stream: self.stream,
             dst: Rows::range(buffer + u64::from(layout::PRINTED), 4),
             data: Payload::Inline(printed.to_le_bytes().to_vec()),
@@ -208,7 +167,7 @@ impl Fetching<'_> {
 
 impl DeviceStrings for Fetching<'_> {
     fn string(&self, addr: u64) -> Option<Vec<u8>> {
-        let range = self.session.memory().find(addr).filter(|range| range.is_device())?;
+        let range = self.device.memory().find(addr).filter(|range| range.is_device())?;
         let room = (range.size_bytes - (addr - range.addr)).min(MAX_STRING_BYTES);
         let mut string = Vec::new();
         while (string.len() as u64) < room {

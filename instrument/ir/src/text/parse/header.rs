@@ -2,7 +2,9 @@
 
 use super::error::ParseError;
 use super::line::Line;
-use super::{Lines, inst, terminator};
+use super::lines::Lines;
+use super::scope::Scope;
+use super::{inst, terminator};
 use crate::basic_block::BasicBlock;
 use crate::entity::{BbId, RegId, ResumePointId, Span};
 use crate::inst::Inst;
@@ -10,53 +12,6 @@ use crate::kernel::{Kernel, LaunchBounds, LocalFrame, Param, ResumePoint, Shared
 use crate::module::Global;
 use crate::text::limits::{MAX_BLOCKS, MAX_REGISTERS, MAX_RESUME_POINTS};
 use crate::types::Width;
-
-/// What instructions may refer to; blocks are checked when all are known.
-pub(super) struct Scope {
-    num_registers: usize,
-    num_resume_points: usize,
-    block_uses: Vec<(usize, BbId)>,
-}
-
-impl Scope {
-    pub(super) fn register(&self, line: &mut Line<'_>) -> Result<RegId, ParseError> {
-        let number = line.id("%r", "a register")?;
-        if number as usize >= self.num_registers {
-            return Err(ParseError::UnknownRegister {
-                line: line.number(),
-                register: number,
-            });
-        }
-        Ok(RegId(number))
-    }
-
-    pub(super) fn resume_point(&self, line: &mut Line<'_>) -> Result<ResumePointId, ParseError> {
-        let number = line.id("rp", "a resume point")?;
-        if number as usize >= self.num_resume_points {
-            return Err(ParseError::UnknownResumePoint {
-                line: line.number(),
-                resume_point: number,
-            });
-        }
-        Ok(ResumePointId(number))
-    }
-
-    pub(super) fn block(&mut self, line: &mut Line<'_>) -> Result<BbId, ParseError> {
-        let block = BbId(line.id("bb", "a basic block")?);
-        self.block_uses.push((line.number(), block));
-        Ok(block)
-    }
-
-    fn check_blocks(&self, num_blocks: usize) -> Result<(), ParseError> {
-        match self.block_uses.iter().find(|(_, block)| block.index() >= num_blocks) {
-            Some((line, block)) => Err(ParseError::UnknownBlock {
-                line: *line,
-                block: block.0,
-            }),
-            None => Ok(()),
-        }
-    }
-}
 
 /// A kernel whose keyword has been read from `line`.
 pub(super) fn kernel(mut line: Line<'_>, lines: &mut Lines<'_>) -> Result<Kernel, ParseError> {
@@ -72,18 +27,13 @@ pub(super) fn kernel(mut line: Line<'_>, lines: &mut Lines<'_>) -> Result<Kernel
     };
     line.punctuation("{")?;
     line.end()?;
-    let mut scope = Scope {
-        num_registers: 0,
-        num_resume_points: 0,
-        block_uses: vec![],
-    };
+    let mut scope = Scope::default();
     let mut line = lines.next_line("a declaration or bb0:")?;
     while declaration(&mut line, &mut kernel, &mut scope)? {
         line.end()?;
         line = lines.next_line("a declaration or bb0:")?;
     }
-    scope.num_registers = kernel.registers.len();
-    scope.num_resume_points = kernel.resume_points.len();
+    scope.declare(kernel.registers.len(), kernel.resume_points.len());
     while !line.accept("}") {
         let expected = BbId(u32::try_from(kernel.blocks.len()).unwrap_or(u32::MAX));
         if kernel.blocks.len() == MAX_BLOCKS {

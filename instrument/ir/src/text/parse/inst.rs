@@ -1,8 +1,8 @@
 //! Instructions.
 
 use super::error::ParseError;
-use super::header::Scope;
 use super::line::Line;
+use super::scope::Scope;
 use crate::entity::RegId;
 use crate::inst::{Address, AddressBase, AluOp, Guard, Modifiers, Op, Operand, Ordering, Rounding, WarpOp, WarpProbe};
 use crate::text::limits::MAX_LIST;

@@ -5,13 +5,16 @@ pub mod error;
 mod header;
 mod inst;
 mod line;
+mod lines;
+mod scope;
 mod terminator;
 
 use crate::kernel::Kernel;
 use crate::module::{Module, RejectedKernel};
-use crate::text::limits::{MAX_LIST, MAX_TEXT_BYTES};
+use crate::text::limits::MAX_LIST;
 pub use error::ParseError;
 use line::Line;
+use lines::Lines;
 
 /// Parses one kernel.
 ///
@@ -66,55 +69,4 @@ fn rejected(line: &mut Line<'_>) -> Result<RejectedKernel, ParseError> {
         reasons.push(line.string("a reason")?);
     }
     Ok(RejectedKernel { name, reasons })
-}
-
-/// The lines that hold something.
-struct Lines<'a> {
-    lines: std::iter::Enumerate<std::str::Split<'a, char>>,
-    last: usize,
-}
-
-impl<'a> Lines<'a> {
-    fn new(text: &'a str) -> Result<Self, ParseError> {
-        if text.len() > MAX_TEXT_BYTES {
-            return Err(ParseError::Limit {
-                line: 1,
-                what: "bytes of text",
-                limit: MAX_TEXT_BYTES,
-            });
-        }
-        Ok(Self {
-            lines: text.split('\n').enumerate(),
-            last: 0,
-        })
-    }
-
-    fn next(&mut self) -> Option<Line<'a>> {
-        for (index, text) in self.lines.by_ref() {
-            self.last = index + 1;
-            let mut line = Line::new(index + 1, text);
-            if !line.is_empty() {
-                return Some(line);
-            }
-        }
-        None
-    }
-
-    fn next_line(&mut self, expected: &'static str) -> Result<Line<'a>, ParseError> {
-        match self.next() {
-            Some(line) => Ok(line),
-            None => Err(ParseError::Expected {
-                line: self.last,
-                expected,
-                found: "the end of the text".into(),
-            }),
-        }
-    }
-
-    fn end(&mut self) -> Result<(), ParseError> {
-        match self.next() {
-            Some(mut line) => Err(line.expected("the end of the text")),
-            None => Ok(()),
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! Terminators.
 
 use super::error::ParseError;
-use super::header::Scope;
 use super::inst;
 use super::line::Line;
+use super::scope::Scope;
 use crate::basic_block::{BarrierProbe, BarrierReduction, Terminator};
 
 /// The terminator on this line; `None` if the line is an instruction.
