@@ -80,7 +80,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
 
-.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc scripts unit e2e-test user-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc machete scripts unit e2e-test user-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -167,7 +167,7 @@ test-fast: ## formatting, lints, unit tests, one dump and restore on each kind o
 
 check: fmt-check scripts lints ## formatting, lints, documentation, shell scripts
 
-lints: clippy doc
+lints: clippy doc machete
 
 fmt-check:
 	$(CARGO) fmt --all --check
@@ -178,6 +178,10 @@ clippy: setup
 
 doc: setup
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' $(CARGO) doc --workspace --no-deps --document-private-items --locked
+
+machete: ## dependencies that nothing uses
+	@e2e/setup/install-machete.sh
+	$(HETCKPT_CACHE)/machete/bin/cargo-machete .
 
 scripts: setup
 	shellcheck $(SCRIPTS)
