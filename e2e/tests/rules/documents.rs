@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hetckpt_ring::code::{Code, Stage};
+use hetckpt_ring::failure_code::{Code, Stage};
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
@@ -73,7 +73,7 @@ fn every_error_code_is_explained() {
     }
     assert!(
         made == document,
-        "docs/errors.md is not what restore-kernels/ring/src/code.rs says; BLESS=1 cargo test --test rules writes it"
+        "docs/errors.md is not what restore-kernels/ring/src/failure_code.rs says; BLESS=1 cargo test --test rules writes it"
     );
 }
 

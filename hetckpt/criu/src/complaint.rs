@@ -2,7 +2,7 @@
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::file_size;
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 
 /// What is known about a complaint.
 struct Known {

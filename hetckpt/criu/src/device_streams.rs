@@ -4,7 +4,7 @@
 //! CRIU has the servers capture, one after the other, before it gives the first page. A server waits while nobody reads. If we are
 //! killed it fails, so does the dump, and the program runs on.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};

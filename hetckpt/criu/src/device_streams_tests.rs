@@ -1,6 +1,6 @@
 //! Tests of device memory's way, with threads in the parts of device servers.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::thread;

@@ -57,7 +57,7 @@ impl<F: FnMut(&mut [u8]) -> Result<usize, Broken>> Read for Content<F> {
 pub mod takers {
     use std::collections::BTreeMap;
 
-    use hetckpt_ring::code::Code;
+    use hetckpt_ring::failure_code::Code;
 
     use super::*;
 

@@ -10,7 +10,7 @@
 //! # Source
 //! CRIU, `criu/page-xfer.c`: `page_server_serve` (what is answered), `open_page_local_xfer` and `write_pagemap_loc` (what is written).
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
@@ -231,7 +231,7 @@ impl RowList {
 
     fn put_message(&mut self, message: &impl Message) -> Result<(), Failure> {
         let bytes = message.encode_to_vec();
-        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let size = u32::try_from(bytes.len()).map_err(|e| cannot_write(&self.path, &io::Error::other(e)))?;
         self.put(&size.to_ne_bytes())?;
         self.put(&bytes)
     }

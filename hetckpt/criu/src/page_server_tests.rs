@@ -1,6 +1,6 @@
 //! Tests of the page server, with a thread in the part of CRIU.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! `--plugin NAME` on a command line for CRIU, which has no such option: it knows only the folder that it loads plugins from.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Runs CRIU and finds the reason in its log when it fails.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};

@@ -1,6 +1,6 @@
 //! The name that a new archive is to get: whether it may.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::{self, FileType};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;

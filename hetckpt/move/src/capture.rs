@@ -1,7 +1,7 @@
 //! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and `migrate` have
 //! in common. What becomes of the images is theirs.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::path::Path;

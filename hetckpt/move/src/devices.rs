@@ -1,7 +1,7 @@
 //! The devices of this machine, as the device server finds them: only it knows drivers.
 
 use hetckpt_report::failure::Failure;
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use hetckpt_ring::message::DeviceSummary;
 
 use crate::server_question::ask;

@@ -1,6 +1,6 @@
 //! Dumping a program into an archive: stop it, capture it, write the archive, and only then end it.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Packing a folder of images into an archive.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs;
 use std::path::Path;
 

@@ -4,7 +4,7 @@
 //! # Source
 //! acl(5); Linux, `include/uapi/linux/posix_acl_xattr.h`.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, lchown};

@@ -1,6 +1,6 @@
 //! Asking the device server's program ([`hetckpt_ring::question`]), which alone has drivers and the compiler.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::io::Write;
 use std::process::{Command, Stdio};
 

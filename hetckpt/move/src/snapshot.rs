@@ -1,6 +1,6 @@
 //! A snapshot to be restored or packed, in whichever of its two forms it is given.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! What a manifest says of processes' device state.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::error::Error;
 
 use hetckpt_archive::manifest::Manifest;

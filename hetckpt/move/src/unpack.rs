@@ -1,6 +1,6 @@
 //! Unpacking an archive into a folder of images, whole or not at all.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
 //! An archive's errors as the user sees them.
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 
 use crate::failure::Failure;
 use crate::file_size;

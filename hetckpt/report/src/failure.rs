@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 
 use crate::exit;
 

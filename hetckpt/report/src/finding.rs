@@ -1,6 +1,6 @@
 //! What `hetckpt doctor` and `hetckpt check` find.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use serde::Serialize;
 
 use crate::failure::Failure;

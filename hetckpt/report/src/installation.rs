@@ -1,6 +1,6 @@
 //! Where the parts of hetckpt are: beside this program, as `make install` and `make build` lay them out.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;

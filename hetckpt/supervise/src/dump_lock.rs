@@ -1,6 +1,6 @@
 //! One dump of a program at a time: a second one would let the tree run on, when CRIU refuses it, in the middle of the first.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};

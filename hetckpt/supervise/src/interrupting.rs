@@ -1,6 +1,6 @@
 //! Signals that are to end a work of several steps: what is begun must come to an end of its own.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::cell::OnceCell;
 
 use nix::sys::signal::Signal;

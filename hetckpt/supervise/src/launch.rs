@@ -1,6 +1,6 @@
 //! Becoming the program to run: the second half of `hetckpt run`, in the child process.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -1,6 +1,6 @@
 //! Stopping a program's kernels for a while, without dumping it.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::time::Duration;
 
 use hetckpt_report::failure::Failure;

@@ -1,7 +1,7 @@
 //! A small file that the user asked for and that tells of a program: opened, and given room, before the program starts, written when
 //! there is something to say. Not for archives, which are flushed and verified.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{Seek, Write};

@@ -3,7 +3,7 @@
 //! Where it is the program's environment tells (`hetckpt_ring::runtime_dir`), not ours. CRIU's plugin, the guardian and all else that a dump starts
 //! must look there too, so this very command is run again, with that directory named.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;

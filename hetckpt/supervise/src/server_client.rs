@@ -1,6 +1,6 @@
 //! Talking to the device servers of a process tree: what they do, holding their kernels.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! All programs that have a device server.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

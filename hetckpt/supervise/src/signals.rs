@@ -1,6 +1,6 @@
 //! Signals that are passed on to a program, or end the work that is being done.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::io;
 use std::process::Child;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Starting a program and standing in for it: passing on its output, signals and exit status.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;

@@ -10,7 +10,7 @@
 //! Where the tree moves to another node, the file that is or is not there is the decision to release it, and the guardian also tells
 //! that node of it (`migration/handover.rs`).
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
 //! The process to be dumped: is it there, is it ours, what belongs to it.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use nix::unistd::geteuid;
 use procfs::process::Process;
 

@@ -1,6 +1,6 @@
 //! What can go wrong in the server as a whole. What goes wrong in one command is a CUresult, see [`crate::cuda_result`].
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::path::PathBuf;
 
 use hetckpt_archive::packed_state::PackedStateError;

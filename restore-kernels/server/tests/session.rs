@@ -619,7 +619,7 @@ fn pause_that_is_not_heeded_fails_and_everything_goes_on() {
     let error = hetckpt_server::pause::pause(&server.session, 1, None).unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().contains("`machine`")),
-        (hetckpt_ring::code::Code::NotStopped, true),
+        (hetckpt_ring::failure_code::Code::NotStopped, true),
         "{error}"
     );
     assert!(!hetckpt_server::pause::is_held(&server.session));

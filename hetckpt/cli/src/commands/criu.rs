@@ -1,6 +1,6 @@
 //! `hetckpt criu`: becomes CRIU, with `--plugin hetgpu` put into words that CRIU knows.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 

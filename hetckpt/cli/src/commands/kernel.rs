@@ -1,6 +1,6 @@
 //! `hetckpt kernel`: a kernel at each stage of translation, as the device server's program has it.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::process::ExitCode;
 
 use hetckpt_move::server_question::ask;

@@ -3,7 +3,7 @@
 //! Everything about the files comes out of an archive, and so is hostile: paths are checked when it is opened, nothing is written
 //! but into the new folder, which holds no link, and only whole files with the right hash stay there.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};

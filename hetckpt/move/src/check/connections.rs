@@ -1,6 +1,6 @@
 //! Can connections to processes outside of the tree go on?
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;

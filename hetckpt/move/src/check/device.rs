@@ -3,7 +3,7 @@
 use hetckpt_report::failure::Failure;
 use hetckpt_report::finding::Finding;
 use hetckpt_report::quantity;
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use hetckpt_ring::message::DeviceSummary;
 use hetckpt_ring::question::Lacking;
 use hetckpt_state::summary::{Requirements, Summary};

@@ -4,7 +4,7 @@
 //! CRIU, `criu/files-reg.c`: a file must have the size, mode and build id of the dump, but the size of one that is only appended
 //! to. What is carried is told by its whole content instead.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::io;

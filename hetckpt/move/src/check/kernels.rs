@@ -1,7 +1,7 @@
 //! Can an OpenCL device run the program's kernels? Other devices run all that there is PTX for. The device server's program has the
 //! compiler, so it is asked.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
 
 use hetckpt_report::failure::Failure;

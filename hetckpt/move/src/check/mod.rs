@@ -13,7 +13,7 @@ mod room;
 mod terminal;
 mod user;
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::manifest::Manifest;

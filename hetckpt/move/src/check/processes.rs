@@ -1,6 +1,6 @@
 //! Are the process ids free?
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs;
 
 use hetckpt_criu::needs::Needs;

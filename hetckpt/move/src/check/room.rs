@@ -1,6 +1,6 @@
 //! Is there room for what a restore unpacks?
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use hetckpt_report::finding::Finding;

@@ -2,7 +2,7 @@
 //!
 //! Only of a terminal whose other end is outside: one of the program's own comes back by itself, if its number is free.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::io::IsTerminal;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! May we restore processes of those users, with what they may do?
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set};
 
 use hetckpt_criu::needs::Needs;

@@ -1,6 +1,6 @@
 //! The parts of the installation, the devices they find, and where device servers meet programs.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

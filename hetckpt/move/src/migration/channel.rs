@@ -2,7 +2,8 @@
 //!
 //! Each frame must be through within [`FRAME_LIMIT`]. The other end's bytes are hostile: lengths are compared with limits first.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
+use serde::Deserialize;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -73,6 +74,12 @@ impl<'a> Shared<'a> {
         // A frame that somebody did not end is noticed at the other end.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// As much of the first message as no version changes.
+#[derive(Default, Deserialize)]
+struct Greeting {
+    protocol: Option<u64>,
 }
 
 impl Channel {
@@ -154,15 +161,15 @@ impl Channel {
         }
         let text = self.content(length, limit)?;
         // Another version may have changed all but this.
-        let said: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        match said["protocol"].as_u64() {
+        let greeting: Greeting = serde_json::from_slice(&text).unwrap_or_default();
+        match greeting.protocol {
             Some(version) if version == u64::from(PROTOCOL) => Ok(()),
             Some(version) => Err(self
                 .not_understood(format!(
                     "it talks version {version} of the protocol, this node version {PROTOCOL}"
                 ))
                 .unsupported()),
-            None => Err(match serde_json::from_value(said) {
+            None => Err(match serde_json::from_slice(&text) {
                 Ok(Message::Refused(report)) => report.failure(&self.peer),
                 _ => self.not_understood("it does not begin with its version"),
             }),
@@ -196,9 +203,10 @@ impl Channel {
 
     fn write(&mut self, kind: u8, parts: &[&[u8]]) -> Result<(), Failure> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
+        let told = u32::try_from(length).map_err(|_| self.not_understood(format!("a frame of {length} bytes")))?;
         let mut frame = Vec::with_capacity(HEADER_BYTES + length);
         frame.push(kind);
-        frame.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        frame.extend(told.to_be_bytes());
         parts.iter().for_each(|part| frame.extend_from_slice(part));
         self.transport.set_limit(self.frame_limit());
         let written = self.transport.write_all(&frame).and_then(|()| self.transport.flush());
@@ -217,7 +225,7 @@ impl Channel {
         self.transport.set_limit(limit);
         self.transport.read_exact(&mut header).map_err(|e| self.broken(&e))?;
         let [kind, length @ ..] = header;
-        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        let length = u32::from_be_bytes(length) as usize;
         let most = match kind {
             KIND_MESSAGE => MAX_MESSAGE_BYTES,
             KIND_DATA => POSITION_BYTES + MAX_DATA_BYTES,

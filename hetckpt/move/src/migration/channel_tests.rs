@@ -1,4 +1,4 @@
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

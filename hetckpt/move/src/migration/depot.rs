@@ -8,7 +8,7 @@
 //! | `ID.started`, `ID.pid` | written by the restore once the program runs; its process id on this node |
 //! | `ID.stdout`, `ID.stderr` | what the program says where it had pipes, and what the restore says |
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

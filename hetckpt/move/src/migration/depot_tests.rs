@@ -1,6 +1,6 @@
 use super::*;
 use crate::migration::message::new_id;
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 
 fn record(state: State) -> Record {
     Record {

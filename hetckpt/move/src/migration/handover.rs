@@ -1,7 +1,7 @@
 //! The decision's way to the target: the program is yours, or forget it. Kept up through broken connections, by `migrate` and,
 //! should that be killed, by its guardian.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpStream;

@@ -4,7 +4,7 @@
 //! A program is started once. That it is about to be is on disk before it is: after a crash in between it is not started again, since
 //! nobody could tell whether it ran.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,6 +1,6 @@
 //! What the ends say to each other, and how large that may be. docs/migration.md has it as a table.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use serde::{Deserialize, Serialize};
 
 use hetckpt_report::failure::Failure;

@@ -1,7 +1,7 @@
 //! Who is at the other end of a connection.
 
 use hetckpt_report::failure::Failure;
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use serde::{Deserialize, Serialize};
 
 /// Which node a caller is: a hash of its public key.

@@ -1,6 +1,6 @@
 //! The side that a program comes to: a connection, from the greeting to the end.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use hetckpt_report::{quantity, remark};
 
 use crate::adaptation::Outside;
 use crate::check;
+use crate::migration::archive_sender::too_large;
 use crate::migration::channel::{Channel, Frame};
 use crate::migration::depot::{Incoming, Record, Release, State};
 use crate::migration::launch::Launcher;
 use crate::migration::message::{Message, Offer, Report, plain};
 use crate::migration::peer::KeyHash;
-use crate::migration::sink::too_large;
 use crate::migration::slots::{self, Slots};
 use crate::migration::source;
 use crate::migration::tls;

@@ -1,6 +1,6 @@
 //! An archive on its way to the target: first the memory of the program's devices and its own, as it is dumped, then all other members.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use hetckpt_report::{archive_error, quantity, remark};
 use hetckpt_supervise::signals::HeldSignals;
 
 use crate::capture::{Captured, Request};
+use crate::migration::archive_sender::ChannelSink;
 use crate::migration::channel::Shared;
-use crate::migration::sink::ChannelSink;
 use crate::snapshot_files;
 
 /// Images that a dump has at most of the system and its namespaces, and of each process besides what is counted.

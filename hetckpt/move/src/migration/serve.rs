@@ -1,6 +1,6 @@
 //! `hetckpt serve`: listening for programs that other nodes move here.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The side that a program leaves.
 
-use hetckpt_ring::code::Code;
-use std::fs::{self, File};
+use hetckpt_ring::failure_code::Code;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use crate::adaptation::Outside;
 use crate::capture::{self, Parts, Request, Times};
 use crate::carried::choice::Bundle;
 use crate::migration::channel::Channel;
+use crate::migration::commit::commit;
 use crate::migration::handover::{Address, Handover, Outcome};
 use crate::migration::message::{self, Message, Offer};
 use crate::migration::sending::{Sending, Sent};
@@ -162,7 +163,7 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
         })
         .and_then(|(captured, sent)| {
             let held = confirm(&mut channel, sent, signals)?;
-            decide(signals, &released)?;
+            commit(signals, &released)?;
             Ok((captured, held))
         });
     let (mut captured, held) = match sent {
@@ -313,18 +314,4 @@ fn confirm(channel: &mut Channel, sent: Sent, signals: &HeldSignals) -> Result<H
         }),
         other => Err(channel.unexpected(&other)),
     }
-}
-
-/// The point of no return: once `released` is there, and on disk, the program is the target's.
-fn decide(signals: &HeldSignals, released: &Path) -> Result<(), Failure> {
-    ensure_not_interrupted(signals, "the move")?;
-    let folder = released.parent().unwrap_or(Path::new("/"));
-    let written = File::create_new(released)
-        .and_then(|file| file.sync_all())
-        .and_then(|()| File::open(folder)?.sync_all());
-    written.map_err(|e| {
-        // Without it, the program is not released.
-        let _ = fs::remove_file(released);
-        Failure::new(Code::CannotWrite, format!("cannot write {}", released.display())).note(e.to_string())
-    })
 }

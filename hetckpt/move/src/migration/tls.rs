@@ -3,7 +3,7 @@
 //! All cryptography is rustls's. TLS 1.3 only; each end shows a certificate, and neither talks to one whose certificate the authority
 //! has not signed. There is no way to do without.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use rustls::pki_types::pem::PemObject;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

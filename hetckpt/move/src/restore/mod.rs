@@ -4,7 +4,7 @@
 mod stdio;
 mod rewind;
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;

@@ -1,6 +1,6 @@
 //! Cutting files that have grown since the dump back to what they were then: the program writes the rest again.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};

@@ -1,6 +1,6 @@
 //! The restored program's stdin, stdout and stderr.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;

@@ -4,7 +4,7 @@
 //!
 //! This program runs itself again, still outside, in a session of its own; that one enters ([`super::enter`]).
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;

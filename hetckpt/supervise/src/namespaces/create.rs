@@ -1,6 +1,6 @@
 //! Making a job's namespaces, and standing in for it from without.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;

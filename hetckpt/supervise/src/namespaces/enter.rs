@@ -1,6 +1,6 @@
 //! Going into a job's namespaces: where its processes have their own names, and CRIU the privileges that it needs.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;

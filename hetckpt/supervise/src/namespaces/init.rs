@@ -1,6 +1,6 @@
 //! Process 1 of a job: starts the command within, takes care of orphans, and goes last.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};

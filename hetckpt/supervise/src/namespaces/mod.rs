@@ -23,7 +23,7 @@ pub mod job_folders;
 pub mod pids;
 pub mod privileges;
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;

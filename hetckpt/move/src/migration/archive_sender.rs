@@ -1,6 +1,6 @@
 //! The archive's way into a connection: what is written goes there with its position, so that no file is needed here.
 
-use hetckpt_ring::code::Code;
+use hetckpt_ring::failure_code::Code;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};
 
