@@ -31,7 +31,8 @@ pub enum Actor {
 }
 
 impl Actor {
-    /// Its process id, if it is there: among `processes`, or `command` if it is the command line, `program` if it is the program.
+    /// Its process id, if it is there: among `processes`, or `command` if it is the command line, `program` if it is
+    /// the program.
     #[must_use]
     pub fn find(self, processes: &[i32], command: i32, program: i32) -> Option<i32> {
         match self {
@@ -56,7 +57,8 @@ pub fn find(actors: &[Actor], processes: &[i32], command: i32, program: i32) -> 
     found.collect()
 }
 
-/// CRIU, of `processes`, as it dumps or restores: not when it is asked for its version, and not a process that it rebuilds.
+/// CRIU, of `processes`, as it dumps or restores: not when it is asked for its version, and not a process that it
+/// rebuilds.
 #[must_use]
 pub fn working_criu(processes: &[i32]) -> Option<i32> {
     let mut there = processes.iter().copied();
@@ -81,8 +83,8 @@ pub fn is_call(pid: i32, program: &str, verbs: &[&str]) -> bool {
         .any(|pair| pair[0].ends_with(program.as_bytes()) && is_verb(pair[1]))
 }
 
-/// True if `pid` is a helper that has stopped itself until CRIU goes on with it, and that CRIU is gone: the next command of ours that
-/// makes such a folder as it has ends it.
+/// True if `pid` is a helper that has stopped itself until CRIU goes on with it, and that CRIU is gone: the next
+/// command of ours that makes such a folder as it has ends it.
 #[must_use]
 pub fn is_left_by_criu(pid: i32, processes: &[i32]) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

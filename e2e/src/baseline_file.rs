@@ -1,5 +1,5 @@
-//! Baselines kept on disk, for the next run of the tests: each for one build of the program and of what runs it, so that none outlives
-//! what it was measured with.
+//! Baselines kept on disk, for the next run of the tests: each for one build of the program and of what runs it, so
+//! that none outlives what it was measured with.
 
 use std::fs;
 use std::path::PathBuf;

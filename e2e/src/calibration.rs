@@ -17,8 +17,8 @@ use crate::sandbox::Sandbox;
 /// Most steps of a program whose kernels sleep: devices that do not sleep would take no end of them.
 const MOST_STEPS: u64 = 10_000_000;
 
-/// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 0.6 s,
-/// times what it says itself.
+/// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 0.6
+/// s, times what it says itself.
 fn wanted(program: &Program) -> Duration {
     let given = std::env::var("HETCKPT_E2E_MILLISECONDS").ok();
     Duration::from_millis(given.and_then(|text| text.parse().ok()).unwrap_or(600)) * program.lasts
@@ -51,9 +51,9 @@ pub fn lasting_on(device: &str, program: &Program, times: u64) -> Result<Baselin
     }
 }
 
-/// Calls `attempt` with an uninterrupted run on `device`, `times` as long as [`baseline_on`] has it, and with others, each twice as long as the one before,
-/// for as long as it gives nothing because the program has come to its end too early: a length that was found beside other work
-/// is short when there is none.
+/// Calls `attempt` with an uninterrupted run on `device`, `times` as long as [`baseline_on`] has it, and with others,
+/// each twice as long as the one before, for as long as it gives nothing because the program has come to its end too
+/// early: a length that was found beside other work is short when there is none.
 ///
 /// # Errors
 /// As [`baseline`], those of `attempt`, and if even the longest run ends too early.
@@ -75,8 +75,8 @@ pub fn until_long_enough<T>(
     )
 }
 
-/// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once for this build of it and of
-/// what runs it, now or in an earlier run of the tests.
+/// Runs `program` uninterrupted at a length that keeps its kernels in flight for as long as is wanted: once for this
+/// build of it and of what runs it, now or in an earlier run of the tests.
 ///
 /// # Errors
 /// If the program does not pass its own check.
@@ -142,7 +142,8 @@ fn uninterrupted_on(device: &str, program: &Program, length: u64) -> Result<Base
     })
 }
 
-/// The run of a program whose kernels sleep that would keep them in flight for `kernels`: its outcome is that of one that hurries.
+/// The run of a program whose kernels sleep that would keep them in flight for `kernels`: its outcome is that of one
+/// that hurries.
 fn hurried(device: &str, program: &Program, length: u64, kernels: Duration) -> Result<Baseline> {
     let sandbox = Sandbox::new()?;
     let started = Instant::now();
@@ -158,8 +159,8 @@ fn hurried(device: &str, program: &Program, length: u64, kernels: Duration) -> R
     })
 }
 
-/// A run as long as is wanted of a program whose kernels sleep, of which there is a `first` one. Others of its kernels do not get longer
-/// with it: what more steps add is in proportion.
+/// A run as long as is wanted of a program whose kernels sleep, of which there is a `first` one. Others of its kernels
+/// do not get longer with it: what more steps add is in proportion.
 fn in_proportion(device: &str, program: &Program, wanted: Duration, first: &Baseline) -> Result<Baseline> {
     const TIMES: u64 = 8;
     let longer = || uninterrupted_on(device, program, first.length * TIMES);
@@ -171,8 +172,8 @@ fn in_proportion(device: &str, program: &Program, wanted: Duration, first: &Base
     hurried(device, program, length, wanted)
 }
 
-/// Lengthens the run until its kernels can be seen well, then takes the proportion. The first run translates the kernels, which would
-/// count as theirs: it never has the last word.
+/// Lengthens the run until its kernels can be seen well, then takes the proportion. The first run translates the
+/// kernels, which would count as theirs: it never has the last word.
 fn calibrate(device: &str, program: &Program, wanted: Duration) -> Result<Baseline> {
     let mut length = program.shortest;
     let first = uninterrupted_on(device, program, length)?;

@@ -1,5 +1,5 @@
-//! CRIU as container runtimes drive it: `criu swrk`, one request a process, in the few messages of CRIU's `rpc.proto` that they
-//! send.
+//! CRIU as container runtimes drive it: `criu swrk`, one request a process, in the few messages of CRIU's `rpc.proto`
+//! that they send.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -57,8 +57,8 @@ pub struct Response {
     pub criu: Outcome,
 }
 
-/// Has CRIU do `kind` with the image folder `images` of the sandbox and the plugins of `folder`, named as one does who cannot give
-/// it options: in its environment. Each script that it asks for succeeds, but for `veto`.
+/// Has CRIU do `kind` with the image folder `images` of the sandbox and the plugins of `folder`, named as one does who
+/// cannot give it options: in its environment. Each script that it asks for succeeds, but for `veto`.
 ///
 /// # Errors
 /// If CRIU cannot be started, says what is not understood, or says nothing.

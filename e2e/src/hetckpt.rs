@@ -44,7 +44,8 @@ pub fn dump(sandbox: &Sandbox, pid: i32, archive: &Path, leave_running: bool) ->
     Running::run(command, PATIENCE)
 }
 
-/// `hetckpt restore FILE --device DEVICE`, still running. It writes `timings.json` and `pid` into the sandbox once the program runs.
+/// `hetckpt restore FILE --device DEVICE`, still running. It writes `timings.json` and `pid` into the sandbox once the
+/// program runs.
 ///
 /// # Errors
 /// If it cannot be started.

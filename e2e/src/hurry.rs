@@ -1,5 +1,5 @@
-//! Programs whose kernels sleep come to their end soon after SIGUSR1 (`e2e/programs/paced_work.h`): a test that has seen enough need not
-//! wait for the rest.
+//! Programs whose kernels sleep come to their end soon after SIGUSR1 (`e2e/programs/paced_work.h`): a test that has
+//! seen enough need not wait for the rest.
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 /// Their names. None of them becomes another program, which would not catch the signal.
 const NAMES: [&str; 4] = ["paced", "memory_hog", "worker_tree", "blocked_threads"];
 
-/// Lets process `pid` hurry, if it is such a program. One that CRIU is just building is not yet: it has the program's name and signal
-/// handlers before it has its memory, but still CRIU's file.
+/// Lets process `pid` hurry, if it is such a program. One that CRIU is just building is not yet: it has the program's
+/// name and signal handlers before it has its memory, but still CRIU's file.
 pub fn process(pid: i32) {
     let file = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let is_one = NAMES

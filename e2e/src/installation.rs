@@ -67,8 +67,8 @@ impl Installation {
         self.stage.join("lib/hetckpt")
     }
 
-    /// The folder of CRIU's own plugins, which belong to one version of it: `HETCKPT_E2E_CRIU_PLUGINS`, else one of the prefix that
-    /// the CRIU under test was installed in, if there are any.
+    /// The folder of CRIU's own plugins, which belong to one version of it: `HETCKPT_E2E_CRIU_PLUGINS`, else one of the
+    /// prefix that the CRIU under test was installed in, if there are any.
     ///
     /// A CRIU in a prefix of its own looks in `/usr/lib/criu` too, but what lies there is the system's CRIU's.
     #[must_use]

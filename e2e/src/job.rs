@@ -193,8 +193,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// As [`Job::dump`], once a kernel is in flight, which must be caught in the middle of its work; gives nothing if the program has come to
-    /// its end before, or was between two kernels.
+    /// As [`Job::dump`], once a kernel is in flight, which must be caught in the middle of its work; gives nothing if
+    /// the program has come to its end before, or was between two kernels.
     ///
     /// # Errors
     /// If the dump fails although the program did not end by itself, or a kernel in flight was not caught part-way.
@@ -390,7 +390,8 @@ pub fn kernels_in_flight(inspected: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// True if `kernel` was caught part-way: some of its blocks stopped inside, or some had finished and others not started.
+/// True if `kernel` was caught part-way: some of its blocks stopped inside, or some had finished and others not
+/// started.
 #[must_use]
 pub fn is_mid_flight(kernel: &Value) -> bool {
     let count = |key: &str| kernel[key].as_u64().unwrap_or(0);

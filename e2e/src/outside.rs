@@ -1,4 +1,5 @@
-//! Connections of a program under test to processes outside of its tree: TCP, and datagram unix sockets. The other end is the test itself.
+//! Connections of a program under test to processes outside of its tree: TCP, and datagram unix sockets. The other end
+//! is the test itself.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -19,8 +20,8 @@ use crate::process::Running;
 use crate::program::PACED;
 use crate::sandbox::Sandbox;
 
-/// A shell with `script` under `hetckpt run`, with a kernel running in a process below it, the shell's first job. Gives whoever stands in for it,
-/// and its process id. Its stdout is the socket given, if one is.
+/// A shell with `script` under `hetckpt run`, with a kernel running in a process below it, the shell's first job. Gives
+/// whoever stands in for it, and its process id. Its stdout is the socket given, if one is.
 ///
 /// # Errors
 /// If no kernel comes to run.

@@ -179,8 +179,8 @@ pub fn wait_until_gone(pid: i32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the id of process `pid`, which is no child of this one, is free: whoever has adopted it takes note of its end when it
-/// likes.
+/// Waits until the id of process `pid`, which is no child of this one, is free: whoever has adopted it takes note of
+/// its end when it likes.
 ///
 /// # Errors
 /// If it stays in use.

@@ -21,11 +21,11 @@ pub struct Program {
     pub shortest: u64,
     /// Largest length it takes.
     pub longest: u64,
-    /// How many times as long as others its kernels are in flight: more than one where tests do not care in which moment they
-    /// find it at work, but it must be at work, on a busy machine too.
+    /// How many times as long as others its kernels are in flight: more than one where tests do not care in which
+    /// moment they find it at work, but it must be at work, on a busy machine too.
     pub lasts: u32,
-    /// True if its kernels sleep most of the time, so that their time is in proportion to its length and does not depend on other work,
-    /// and stop sleeping when it gets SIGUSR1 ([`crate::hurry`]).
+    /// True if its kernels sleep most of the time, so that their time is in proportion to its length and does not
+    /// depend on other work, and stop sleeping when it gets SIGUSR1 ([`crate::hurry`]).
     pub sleeps: bool,
     /// True if it computes in floating point, so that its digest may differ between device kinds.
     pub is_float: bool,
@@ -96,8 +96,8 @@ pub const SPIN: Program = Program {
     ..program("spin", "iterations", 10_000)
 };
 
-/// One kernel whose threads sleep between their steps: it takes as long beside other work as by itself, and leaves the processor to
-/// that. For tests that want a kernel in flight, and do not care what it computes.
+/// One kernel whose threads sleep between their steps: it takes as long beside other work as by itself, and leaves the
+/// processor to that. For tests that want a kernel in flight, and do not care what it computes.
 pub const PACED: Program = Program {
     longest: u64::MAX,
     lasts: 8,

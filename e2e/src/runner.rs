@@ -1,5 +1,6 @@
-//! Runs end-to-end tests side by side, most of which wait most of the time, and then one by one those that must have the machine to
-//! themselves. `libtest_mimic` runs and reports; here is what it has not: requirements, a limit of time, what a test is given.
+//! Runs end-to-end tests side by side, most of which wait most of the time, and then one by one those that must have
+//! the machine to themselves. `libtest_mimic` runs and reports; here is what it has not: requirements, a limit of time,
+//! what a test is given.
 
 #![allow(
     clippy::print_stdout,

@@ -1,5 +1,5 @@
-//! What each fuzz target does with its bytes. Whatever they are, it returns: no panic, no endless loop, no memory beyond what
-//! the input justifies. `make fuzz` runs the targets, the tests replay the inputs kept in `corpus`.
+//! What each fuzz target does with its bytes. Whatever they are, it returns: no panic, no endless loop, no memory
+//! beyond what the input justifies. `make fuzz` runs the targets, the tests replay the inputs kept in `corpus`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -162,8 +162,8 @@ pub fn packed_state(data: &[u8]) {
     }
 }
 
-/// Device memory: an index of chunks and pieces, and behind it the memory file. Nothing is written twice, or elsewhere than where
-/// memory is mapped.
+/// Device memory: an index of chunks and pieces, and behind it the memory file. Nothing is written twice, or elsewhere
+/// than where memory is mapped.
 pub fn device_memory(data: &[u8]) {
     const BASE: u64 = 0x2000_0000_0000;
     const MAPPING: Mapping = Mapping {
@@ -299,8 +299,8 @@ pub fn migration_frames(data: &[u8]) {
     }
 }
 
-/// A folder of CRIU's images: for each file its name, which has its length before it as a byte, then its length and its bytes. The highest
-/// bit of that length stands for so many zeros, which take no bytes.
+/// A folder of CRIU's images: for each file its name, which has its length before it as a byte, then its length and its
+/// bytes. The highest bit of that length stands for so many zeros, which take no bytes.
 pub fn criu_images(data: &[u8]) {
     let folder = tempfile::tempdir().unwrap();
     let mut rest = data;

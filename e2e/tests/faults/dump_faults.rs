@@ -60,8 +60,8 @@ fn process_without_the_shim(context: &mut Context) -> Result<()> {
     ensure_failure(&outcome?, "HK0802", 1)
 }
 
-/// Starts a program, tries a dump with `change` made to the command, expects it to fail with `code`, and sees the program
-/// through to the right end.
+/// Starts a program, tries a dump with `change` made to the command, expects it to fail with `code`, and sees the
+/// program through to the right end.
 fn failed_dump(context: &Context, archive: &Path, code: &str, change: impl FnOnce(&mut Command)) -> Result<()> {
     failed_dump_with_one_of(context, archive, &[code], change)
 }
@@ -140,8 +140,8 @@ fn criu_fails_in_the_middle(context: &mut Context) -> Result<()> {
     })
 }
 
-/// CRIU finds out about Linux by a helper that stops itself. It stays, with CRIU's descriptors, if CRIU is killed then, as this one
-/// is, together with `others`.
+/// CRIU finds out about Linux by a helper that stops itself. It stays, with CRIU's descriptors, if CRIU is killed then,
+/// as this one is, together with `others`.
 fn criu_with_a_stopped_helper(context: &Context, others: &str) -> Result<PathBuf> {
     let real = Installation::get().criu.display();
     let helper = "(sh -c 'kill -STOP $PPID'; sleep 1000)";
@@ -214,7 +214,8 @@ fn disk_is_full(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// While the archive is being written, a dump can be called off, and somebody else can take its name: in both cases the program runs on.
+/// While the archive is being written, a dump can be called off, and somebody else can take its name: in both cases the
+/// program runs on.
 fn archive_is_given_up(context: &mut Context, code: &str, act: impl Fn(&Running, &Path) -> Result<()>) -> Result<()> {
     let baseline = calibration::baseline(&MEMORY_HOG)?;
     let mut command = MEMORY_HOG.command(baseline.length);

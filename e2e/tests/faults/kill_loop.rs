@@ -1,6 +1,7 @@
 //! A program is dumped and restored over and over, and whoever does it is killed each time, at a random moment.
 //!
-//! After each kill the program either runs or is an archive, and goes on from there, until it comes to its right result, once.
+//! After each kill the program either runs or is an archive, and goes on from there, until it comes to its right
+//! result, once.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! Each who takes part in a dump or a restore is killed, or hangs for a while, and disks fill up, at random moments.
 //!
-//! After a dump there is either a complete archive from which the program goes on, or the program runs on. After a restore either the
-//! program runs on, or nothing does and the archive, which is as it was, is restored at once. Never both, never neither, and nothing
-//! else is left. Only who has lost its device server, or was itself killed, need not come to its end.
+//! After a dump there is either a complete archive from which the program goes on, or the program runs on. After a
+//! restore either the program runs on, or nothing does and the archive, which is as it was, is restored at once. Never
+//! both, never neither, and nothing else is left. Only who has lost its device server, or was itself killed, need not
+//! come to its end.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What can go wrong: each failure has one clear message with a code and the right exit code, and a program that is alive
-//! runs on to the right result.
+//! What can go wrong: each failure has one clear message with a code and the right exit code, and a program that is
+//! alive runs on to the right result.
 
 mod dump_faults;
 mod stopped_programs;

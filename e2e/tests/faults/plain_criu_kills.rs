@@ -1,7 +1,8 @@
-//! Plain `criu dump` and `criu restore`, killed at random moments, with nobody there to put anything right but the device servers.
+//! Plain `criu dump` and `criu restore`, killed at random moments, with nobody there to put anything right but the
+//! device servers.
 //!
-//! After a dump the program runs on to the right result, or the images are complete and do. After a restore it does, or nothing of
-//! ours runs and the images are as good as before.
+//! After a dump the program runs on to the right result, or the images are complete and do. After a restore it does, or
+//! nothing of ours runs and the images are as good as before.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -24,7 +25,8 @@ use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How long processes without a device server are looked at before they count as what a killed CRIU has left half-built.
+/// How long processes without a device server are looked at before they count as what a killed CRIU has left
+/// half-built.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The tests.
@@ -97,7 +99,8 @@ fn kill_all(sandbox: &Sandbox, is_meant: impl Fn(&str) -> bool) {
     }
 }
 
-/// A moment of a command that takes `span`, or a little behind it: what it does first, looking at the machine, is of less interest.
+/// A moment of a command that takes `span`, or a little behind it: what it does first, looking at the machine, is of
+/// less interest.
 fn moment(context: &mut Context, span: Duration) -> Duration {
     span.mul_f64(0.3) + context.random.moment(span)
 }

@@ -1,5 +1,6 @@
-//! `hetckpt dump` and CRIU are killed at random moments. Afterwards either the program runs on to the right result, or there is a
-//! complete archive that does: never both, never neither. Only a program that CRIU had just made run code of its own ends.
+//! `hetckpt dump` and CRIU are killed at random moments. Afterwards either the program runs on to the right result, or
+//! there is a complete archive that does: never both, never neither. Only a program that CRIU had just made run code of
+//! its own ends.
 
 use std::ffi::OsString;
 use std::fs;
@@ -137,7 +138,8 @@ fn killed_once(
     Ok(())
 }
 
-/// What a dump leaves when it is killed between the archive's appearance and the program's end, which no random moment hits.
+/// What a dump leaves when it is killed between the archive's appearance and the program's end, which no random moment
+/// hits.
 fn killed_behind_the_archive(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&PACED)?;
     let archive = context.sandbox.path("x.hetsnap");
@@ -148,7 +150,8 @@ fn killed_behind_the_archive(context: &mut Context) -> Result<()> {
         let images = context.sandbox.path(".hetckpt-dump-x");
         fs::create_dir(&images)?;
         kill(Pid::from_raw(job.pid()), Signal::SIGSTOP)?;
-        // Which file it is that the dump has written: one that has its name, or one that somebody else's has taken the name from.
+        // Which file it is that the dump has written: one that has its name, or one that somebody else's has taken the
+        // name from.
         let inode = found.ino() + u64::from(!is_new);
         fs::write(images.join("hetckpt-archive-id"), format!("{} {inode}", found.dev()))?;
         let mut guardian = hetckpt::command(&context.sandbox, ["__guard", &job.pid().to_string(), "--images"]);

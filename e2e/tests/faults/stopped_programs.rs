@@ -1,5 +1,5 @@
-//! CRIU leaves a program stopped for as long as its archive is being written. Whatever happens then, a program that ran runs
-//! on, and one that somebody had stopped stays stopped.
+//! CRIU leaves a program stopped for as long as its archive is being written. Whatever happens then, a program that ran
+//! runs on, and one that somebody had stopped stays stopped.
 
 use std::fs;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// Starts a program and a dump of it with `criu dump` replaced by `dump`, a piece of shell script that kills `hetckpt dump`;
-/// the program must run on.
+/// Starts a program and a dump of it with `criu dump` replaced by `dump`, a piece of shell script that kills `hetckpt
+/// dump`; the program must run on.
 fn killed_dump(context: &Context, dump: &str) -> Result<()> {
     let baseline = calibration::baseline(&PACED)?;
     let mut job = Job::start(&context.sandbox, &PACED.command(baseline.length))?;

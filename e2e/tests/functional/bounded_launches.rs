@@ -1,5 +1,5 @@
-//! OpenCL devices whose running kernels do not see what the host writes: launches of bounded length. Here the device server is
-//! told to take the device for one.
+//! OpenCL devices whose running kernels do not see what the host writes: launches of bounded length. Here the device
+//! server is told to take the device for one.
 
 use anyhow::{Result, ensure};
 use hetckpt_e2e::baseline::Baseline;
@@ -31,8 +31,8 @@ fn is_cut_and_restored(context: &mut Context, program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Runs `program` with bounded launches to its end, and again with a dump and a restore on the way; says where the dump found it. Nothing if it
-/// had ended by then.
+/// Runs `program` with bounded launches to its end, and again with a dump and a restore on the way; says where the dump
+/// found it. Nothing if it had ended by then.
 fn cut_and_restore(program: &Program, baseline: &Baseline) -> Result<Option<String>> {
     let mut sandbox = Sandbox::new()?;
     sandbox.set("HETCKPT_OPENCL_BOUNDED", "1");

@@ -64,7 +64,8 @@ fn says_what_is_missing(context: &mut Context) -> Result<()> {
     let (bad, report) = problems(context, &archive, "cuda:77")?;
     ensure!(bad == ["device"], "{report}");
 
-    // Another build of the program, at the same path; then one as long, of which only the build id is another; then none.
+    // Another build of the program, at the same path; then one as long, of which only the build id is another; then
+    // none.
     let content = fs::read(&program)?;
     let mut other_id = content.clone();
     // The note's type, 3, and name.

@@ -48,8 +48,8 @@ fn dump_and_restore(context: &Context, from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-/// Dumps the program that `start` starts with kernels that wait for so many milliseconds, which is longer each time that they are over before
-/// the dump.
+/// Dumps the program that `start` starts with kernels that wait for so many milliseconds, which is longer each time
+/// that they are over before the dump.
 fn caught_in_mid_kernel<'a>(start: impl Fn(u64) -> Result<Job<'a>>) -> Result<Dumped<'a>> {
     for doublings in 0..4 {
         if let Some(dumped) = start(WAIT << doublings)?.try_dump_in_mid_kernel()? {
@@ -59,7 +59,8 @@ fn caught_in_mid_kernel<'a>(start: impl Fn(u64) -> Result<Job<'a>>) -> Result<Du
     bail!("no kernel was caught in {} ms", WAIT << 3)
 }
 
-/// As with rusticl, the driver keeps who asks how a launch fares waiting until that has ended. Kernels see the host's writes all the same.
+/// As with rusticl, the driver keeps who asks how a launch fares waiting until that has ended. Kernels see the host's
+/// writes all the same.
 fn status_is_told_late(sandbox: &Sandbox) -> Result<()> {
     let expected = calibration::uninterrupted(&CLOCKS, CLOCKS.shortest)?.outcome;
     let driver = compile_faulty_opencl(sandbox)?;

@@ -83,7 +83,8 @@ fn endless_spin<'a>(context: &'a Context) -> Result<Job<'a>> {
     Ok(job)
 }
 
-/// Known before anything has been started: `run` prints nothing of the program's, and the archive can be restored after.
+/// Known before anything has been started: `run` prints nothing of the program's, and the archive can be restored
+/// after.
 fn file_that_cannot_be_written(context: &mut Context) -> Result<()> {
     let file = context.sandbox.path("no-such-folder").join("file");
     let baseline = calibration::baseline(&PACED)?;

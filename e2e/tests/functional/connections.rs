@@ -67,8 +67,8 @@ fn ensure_refused(outcome: &Outcome, code: &str, option: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refused without the option, by dump and restore; with it nothing is lost, and a dump that leaves the program running, or is killed, leaves
-/// the connection as it was.
+/// Refused without the option, by dump and restore; with it nothing is lost, and a dump that leaves the program
+/// running, or is killed, leaves the connection as it was.
 fn tcp_goes_on(context: &mut Context) -> Result<()> {
     const OPTION: &str = "--tcp-established";
     let sandbox = &context.sandbox;

@@ -1,7 +1,8 @@
-//! Our plugin in one folder with those that CRIU brings itself, `cuda_plugin.so` and `amdgpu_plugin.so`, as far as there are any.
+//! Our plugin in one folder with those that CRIU brings itself, `cuda_plugin.so` and `amdgpu_plugin.so`, as far as
+//! there are any.
 //!
-//! The former is in use only where `cuda-checkpoint` is on `PATH` and there is a GPU. NVIDIA's cannot do without its driver, so a
-//! script stands in for it here, and CRIU is told, by the means of its own tests, to do without the GPU.
+//! The former is in use only where `cuda-checkpoint` is on `PATH` and there is a GPU. NVIDIA's cannot do without its
+//! driver, so a script stands in for it here, and CRIU is told, by the means of its own tests, to do without the GPU.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,9 +20,10 @@ use hetckpt_e2e::sandbox::Sandbox;
 
 use super::other_plugins::{Ours, Tree, folder_with};
 
-/// Answers what `cuda_plugin` asks, as NVIDIA's program does: whether it has the option `--action`; of a process that has CUDA, which of
-/// its threads is the driver's and how far that is; and nothing but an exit code of any other process. `HAS_CUDA` is the one that has
-/// CUDA, 0 for none; `old` makes it a program of the drivers before 555, of no use to the plugin. Each call is noted, one a line.
+/// Answers what `cuda_plugin` asks, as NVIDIA's program does: whether it has the option `--action`; of a process that
+/// has CUDA, which of its threads is the driver's and how far that is; and nothing but an exit code of any other
+/// process. `HAS_CUDA` is the one that has CUDA, 0 for none; `old` makes it a program of the drivers before 555, of no
+/// use to the plugin. Each call is noted, one a line.
 const CUDA_CHECKPOINT: &str = r#"#!/bin/sh
 echo "$*" >>"$CUDA_CHECKPOINT_CALLS"
 case "$HAS_CUDA:$*" in
@@ -78,8 +80,8 @@ fn plugins() -> Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.is_file()).collect())
 }
 
-/// `criu VERB` with the plugins of `folder` and a `cuda-checkpoint`; makes sure that `cuda_plugin` was in use at a dump, or was not,
-/// as `cuda` has it.
+/// `criu VERB` with the plugins of `folder` and a `cuda-checkpoint`; makes sure that `cuda_plugin` was in use at a
+/// dump, or was not, as `cuda` has it.
 fn criu(sandbox: &Sandbox, verb: &str, folder: &Path, cuda: Cuda, more: &[&str]) -> Result<Outcome> {
     let bin = sandbox.path("bin");
     fs::create_dir_all(&bin)?;
@@ -157,8 +159,8 @@ fn all_work(context: &mut Context, ours: Ours, cuda: Cuda) -> Result<()> {
     ensure_ends_right(sandbox, shell, &baseline)
 }
 
-/// `cuda_plugin` in use says of processes without CUDA that all is done (up to CRIU 4.2.1 at least), so that ours, behind it, is not asked
-/// in time. One that leaves them to others must do no harm either.
+/// `cuda_plugin` in use says of processes without CUDA that all is done (up to CRIU 4.2.1 at least), so that ours,
+/// behind it, is not asked in time. One that leaves them to others must do no harm either.
 fn loses_no_state(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;
@@ -176,7 +178,8 @@ fn loses_no_state(context: &mut Context) -> Result<()> {
     ensure_ends_right(sandbox, shell, &baseline)
 }
 
-/// A tree with a process of either plugin. At the restore `cuda_plugin` comes first, and may say of our process too that all is done.
+/// A tree with a process of either plugin. At the restore `cuda_plugin` comes first, and may say of our process too
+/// that all is done.
 fn restores(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;

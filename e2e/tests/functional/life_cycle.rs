@@ -246,8 +246,8 @@ fn restores_detached(context: &mut Context) -> Result<()> {
         ["restore", "--detach", "--device", &device, "--pid-file"],
     );
     command.arg(&pid_file).arg(&dumped.archive);
-    // The program has our pipe as its output, so what it prints comes after what `restore` prints, and the pipe's end is
-    // the program's.
+    // The program has our pipe as its output, so what it prints comes after what `restore` prints, and the pipe's end
+    // is the program's.
     let outcome = Running::run(command, hetckpt::PATIENCE)?.success("restore --detach")?;
     let expected = std::fs::read_to_string(&pid_file)? + &baseline.outcome.stdout;
     ensure!(

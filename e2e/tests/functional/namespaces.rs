@@ -85,8 +85,8 @@ fn twice_at_once(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Whoever is first in a container may call itself a job's init, and put something else where hetckpt is: that would have all of root's
-/// privileges.
+/// Whoever is first in a container may call itself a job's init, and put something else where hetckpt is: that would
+/// have all of root's privileges.
 fn not_entered(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let (entered, other) = (sandbox.path("entered"), sandbox.path("other"));
@@ -131,8 +131,8 @@ fn not_entered(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// What counts from the machine's start goes on from where it was: by CRIU as root, by ourselves otherwise. Dumped again, it still
-/// does.
+/// What counts from the machine's start goes on from where it was: by CRIU as root, by ourselves otherwise. Dumped
+/// again, it still does.
 fn clocks_stand_still(context: &mut Context) -> Result<()> {
     const AWAY: Duration = Duration::from_secs(2);
     let baseline = calibration::lasting(&PACED, 2)?;

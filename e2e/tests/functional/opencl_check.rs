@@ -1,4 +1,5 @@
-//! Stopped kernels, and others, beside an OpenCL device that lacks what they need: said by `check`, refused by `restore`.
+//! Stopped kernels, and others, beside an OpenCL device that lacks what they need: said by `check`, refused by
+//! `restore`.
 //!
 //! The device is the machine's own behind the library that `opencl_refusals` has for it.
 

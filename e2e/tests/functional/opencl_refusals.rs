@@ -172,8 +172,8 @@ fn has_less_memory(context: &mut Context) -> Result<()> {
     ensure_results(&outcome, &[OUT_OF_MEMORY, 0, 0, 0, 0, 0])
 }
 
-/// Its driver grants what there is not, and the first command that uses it fails: less is taken, and what lies beyond is an error
-/// of the allocation.
+/// Its driver grants what there is not, and the first command that uses it fails: less is taken, and what lies beyond
+/// is an error of the allocation.
 fn tells_late_that_memory_is_short(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let short = kernel(sandbox, "short.ptx", &INTEGERS.replace("REPEATS", "100"))?;
@@ -245,7 +245,8 @@ fn cannot_be_opened(context: &mut Context) -> Result<()> {
     ensure_log_says(sandbox, "clCreateContext failed: CL_DEVICE_NOT_AVAILABLE")
 }
 
-/// Kernels that need none run there; the one that does is an error when it is launched, which CUDA's calls give from then on.
+/// Kernels that need none run there; the one that does is an error when it is launched, which CUDA's calls give from
+/// then on.
 fn has_no_double_precision(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let short = kernel(sandbox, "short.ptx", &INTEGERS.replace("REPEATS", "100"))?;
@@ -275,8 +276,8 @@ fn restore_on_faulty(sandbox: &Sandbox, archive: &Path, fault: &str) -> Result<O
     Running::run(restore, PATIENCE)
 }
 
-/// The restore is refused: the program, were it there, could no longer be told. Both say so, what looks at the snapshot, and the device
-/// server where that is not asked.
+/// The restore is refused: the program, were it there, could no longer be told. Both say so, what looks at the
+/// snapshot, and the device server where that is not asked.
 fn has_smaller_blocks(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let archive = dumped_in_mid_kernel(sandbox)?;

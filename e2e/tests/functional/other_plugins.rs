@@ -1,5 +1,5 @@
-//! Our plugin in one folder with somebody else's. CRIU asks them in the folder's raw order, and of each hook's plugins no more than
-//! the first that answers anything but "not mine": so both orders are tried.
+//! Our plugin in one folder with somebody else's. CRIU asks them in the folder's raw order, and of each hook's plugins
+//! no more than the first that answers anything but "not mine": so both orders are tried.
 
 use std::ffi::OsString;
 use std::fs;
@@ -74,7 +74,8 @@ fn folder(sandbox: &Sandbox, ours: Ours) -> Result<PathBuf> {
     folder_with(sandbox, &[compile(sandbox)?], ours)
 }
 
-/// A folder that CRIU reads our plugin and `others` from, in the order wanted: by names, which decide in most file systems.
+/// A folder that CRIU reads our plugin and `others` from, in the order wanted: by names, which decide in most file
+/// systems.
 pub fn folder_with(sandbox: &Sandbox, others: &[PathBuf], ours: Ours) -> Result<PathBuf> {
     for attempt in 0..100 {
         let folder = sandbox.path(&format!("plugins-{ours:?}-{attempt}"));
@@ -166,8 +167,8 @@ impl Tree {
         wait_until_reaped(self.paced)
     }
 
-    /// Makes sure that the dump with `outcome` was refused by our plugin, which was not asked in time, and that all came to the right
-    /// end without it.
+    /// Makes sure that the dump with `outcome` was refused by our plugin, which was not asked in time, and that all
+    /// came to the right end without it.
     pub fn ensure_refused(self, sandbox: &Sandbox, outcome: &Outcome, baseline: &Baseline) -> Result<()> {
         let log = fs::read_to_string(sandbox.path("images/dump.log"))?;
         let complaint = log.lines().find_map(|line| line.split_once("hetgpu: error: "));
@@ -270,7 +271,8 @@ fn restores_all_the_same(context: &mut Context) -> Result<()> {
     ensure_ends_right(sandbox, shell, &baseline)
 }
 
-/// A restore without one of the plugins that the images need names it, before it has begun, and leaves them as they were.
+/// A restore without one of the plugins that the images need names it, before it has begun, and leaves them as they
+/// were.
 fn need_both(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&PACED)?;
     let sandbox = &context.sandbox;

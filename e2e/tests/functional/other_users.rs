@@ -138,8 +138,8 @@ fn open_installation() -> Result<TempDir> {
     Ok(open)
 }
 
-/// Waits until the server at `socket` is the user nobody's, and makes sure that it has no privileges. Before it becomes that, and before
-/// the one of the program that was dumped has left, root's answers there.
+/// Waits until the server at `socket` is the user nobody's, and makes sure that it has no privileges. Before it becomes
+/// that, and before the one of the program that was dumped has left, root's answers there.
 fn ensure_is_nobodys(socket: &Path) -> Result<()> {
     let started = Instant::now();
     let server = loop {
@@ -219,8 +219,8 @@ fn server_of_before(context: &mut Context) -> Result<()> {
     ensure_leaves_no_files(&socket)
 }
 
-/// Starts [`PACED`] as the user nobody, with a folder `own` in `open` that is nobody's, with or without namespaces. Gives the file that tells
-/// its process id.
+/// Starts [`PACED`] as the user nobody, with a folder `own` in `open` that is nobody's, with or without namespaces.
+/// Gives the file that tells its process id.
 fn start_as_nobody(sandbox: &Sandbox, open: &TempDir, namespaces: &str) -> Result<(Running, PathBuf)> {
     let program = open.path().join(PACED.name);
     fs::copy(Installation::get().programs.join(PACED.name), &program)?;
@@ -261,8 +261,8 @@ fn wait_for_pid(job: &mut Running, pid_file: &Path, is_meant: impl Fn(&i32) -> b
     }
 }
 
-/// Root stops the kernels of another user's job in namespaces of its own: what it runs there, which is in that user's hands, has nothing of
-/// root's.
+/// Root stops the kernels of another user's job in namespaces of its own: what it runs there, which is in that user's
+/// hands, has nothing of root's.
 fn in_another_users_namespaces(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let open = open_installation()?;
@@ -327,7 +327,8 @@ fn in_another_users_namespaces(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Its server is found where the program's environment says, not root's; what is restored has it where the restore's says.
+/// Its server is found where the program's environment says, not root's; what is restored has it where the restore's
+/// says.
 fn of_another_user(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let open = open_installation()?;
@@ -378,7 +379,8 @@ fn of_another_user(context: &mut Context) -> Result<()> {
     ensure_leaves_no_files(&socket)
 }
 
-/// In namespaces of its own the program has no privileges that would count outside; a dump is made as its user, who may not run root's CRIU.
+/// In namespaces of its own the program has no privileges that would count outside; a dump is made as its user, who may
+/// not run root's CRIU.
 fn seen_by_root(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let open = open_installation()?;

@@ -119,7 +119,8 @@ fn complaints(sandbox: &Sandbox) -> Result<Vec<String>> {
     Ok(complaints.map(|(_, complaint)| complaint.to_owned()).collect())
 }
 
-/// Makes sure that the dump that ended with `outcome` failed with one message, which names process `pid` and has `part`.
+/// Makes sure that the dump that ended with `outcome` failed with one message, which names process `pid` and has
+/// `part`.
 fn ensure_refused(sandbox: &Sandbox, outcome: &Outcome, pid: i32, part: &str) -> Result<()> {
     let complaints = complaints(sandbox)?;
     ensure!(outcome.code != 0, "the dump was to fail: {}", outcome.text());
@@ -164,8 +165,8 @@ fn refuses_a_stopped_start(context: &mut Context) -> Result<()> {
     ensure_same(&sandbox.path("out"), &baseline.outcome.stdout).context("after the failed dump")
 }
 
-/// Each dump, from the program's start to a little into its kernel, is to succeed and to restore well, or to fail with one
-/// message and a program that runs on to its result.
+/// Each dump, from the program's start to a little into its kernel, is to succeed and to restore well, or to fail with
+/// one message and a program that runs on to its result.
 fn at_any_moment_of_the_start(context: &mut Context) -> Result<()> {
     const MOMENTS: u32 = 16;
     let length = calibration::baseline(&PACED)?.length / 2;

@@ -1,4 +1,5 @@
-//! Each of the ten programs, one whose blocks wait for one another and the OpenCL programs is dumped at random moments, killed, restored, and must end as if nothing had happened.
+//! Each of the ten programs, one whose blocks wait for one another and the OpenCL programs is dumped at random moments,
+//! killed, restored, and must end as if nothing had happened.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,8 +17,8 @@ use hetckpt_e2e::sandbox::Sandbox;
 use hetckpt_e2e::statistics::Durations;
 use serde_json::Value;
 
-/// Blocks that wait for one another at a barrier of the whole grid: all of them must stop, the one that spins too. Two, since a
-/// processor with few cores lets more take turns.
+/// Blocks that wait for one another at a barrier of the whole grid: all of them must stop, the one that spins too. Two,
+/// since a processor with few cores lets more take turns.
 const GRID_BARRIER: Program = Program {
     name: "grid_barrier",
     arguments: &["--blocks", "2"],
@@ -62,15 +63,16 @@ const MANY: u32 = 5;
 /// So many early ends are chance.
 const FEW_EARLY_ENDS: u32 = 4;
 
-/// True if its kernels run for nearly all of the time: those of `stencil` are many and short, on GPUs those of `neural_layer` too. How it is
-/// on OpenCL devices depends on the driver.
+/// True if its kernels run for nearly all of the time: those of `stencil` are many and short, on GPUs those of
+/// `neural_layer` too. How it is on OpenCL devices depends on the driver.
 fn is_mostly_in_kernels(program: &Program) -> bool {
     let is_on_opencl = Installation::from_device().starts_with("opencl");
     let is_on_cpu = Requirement::CpuOnly.missing().is_none();
     !is_on_opencl && program.name != "stencil" && (program.name != "neural_layer" || is_on_cpu)
 }
 
-/// True if `HETCKPT_E2E_IN_KERNEL` is set: then all moments lie between the first kernel's start and the last one's end.
+/// True if `HETCKPT_E2E_IN_KERNEL` is set: then all moments lie between the first kernel's start and the last one's
+/// end.
 fn wants_kernels() -> bool {
     std::env::var_os("HETCKPT_E2E_IN_KERNEL").is_some()
 }
@@ -86,8 +88,8 @@ struct Tally {
     restore: Durations,
 }
 
-/// All preemptions of `program`. A length that was found beside other work is short when there is none, so it is made longer where the
-/// program keeps ending before it can be dumped.
+/// All preemptions of `program`. A length that was found beside other work is short when there is none, so it is made
+/// longer where the program keeps ending before it can be dumped.
 fn preempt(context: &mut Context, program: &Program, count: u32) -> Result<()> {
     let mut tally = Tally::default();
     calibration::until_long_enough(&Installation::from_device(), program, 1, |baseline| {
@@ -204,8 +206,8 @@ fn keep_archives(sandbox: &Sandbox, program: &Program) -> String {
     kept
 }
 
-/// The output must be the same to the byte; that of a floating-point program that moved to another device kind need only
-/// pass the program's own check.
+/// The output must be the same to the byte; that of a floating-point program that moved to another device kind need
+/// only pass the program's own check.
 pub fn check(program: &Program, expected: &Outcome, got: &Outcome) -> Result<()> {
     ensure!(
         got.code == expected.code,

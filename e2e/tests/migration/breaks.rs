@@ -153,7 +153,8 @@ fn disk_full(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// The target is killed as the program is released: it learns of that from the source, or, once it is given up on, from a person.
+/// The target is killed as the program is released: it learns of that from the source, or, once it is given up on, from
+/// a person.
 fn serve_away(context: &mut Context) -> Result<()> {
     for patience in ["60", "0"] {
         let _ = fs::remove_dir_all(context.sandbox.path("node"));

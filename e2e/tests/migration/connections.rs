@@ -1,5 +1,5 @@
-//! Programs with connections to processes outside of their tree move, and go on with them: TCP to a third machine, datagram unix sockets
-//! to whoever has the path on each node.
+//! Programs with connections to processes outside of their tree move, and go on with them: TCP to a third machine,
+//! datagram unix sockets to whoever has the path on each node.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
@@ -30,7 +30,8 @@ pub fn tests() -> Vec<Test> {
     tests.into_iter().map(as_root).collect()
 }
 
-/// A machine between this one and a node: a network namespace with a device to either. The programs' address leads to this one at first.
+/// A machine between this one and a node: a network namespace with a device to either. The programs' address leads to
+/// this one at first.
 struct Third {
     holder: Running,
     number: u8,
@@ -112,8 +113,8 @@ impl Third {
     }
 }
 
-/// Refused without the option, and where the node lacks the program's address: then the connection is as it was. Else it goes on on the node,
-/// once what is sent to the address is led there.
+/// Refused without the option, and where the node lacks the program's address: then the connection is as it was. Else
+/// it goes on on the node, once what is sent to the address is led there.
 fn tcp_moves(context: &mut Context) -> Result<()> {
     // The rules that drop packets stay where the program was: in a network of this test's thread, with which they go.
     unshare(CloneFlags::CLONE_NEWNET)?;
@@ -176,7 +177,8 @@ fn ended_there(node: &Node<'_>, expected: &str) -> Result<()> {
     Ok(())
 }
 
-/// As for TCP: without the option, and where nobody has the path, it is refused, and heard here as ever; then on the node.
+/// As for TCP: without the option, and where nobody has the path, it is refused, and heard here as ever; then on the
+/// node.
 fn unix_is_connected_there(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let node = Node::new(sandbox)?;

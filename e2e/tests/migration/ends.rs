@@ -1,4 +1,5 @@
-//! Where a program that was to move has come to its end: on exactly one of the two nodes, and what neither may keep of it.
+//! Where a program that was to move has come to its end: on exactly one of the two nodes, and what neither may keep of
+//! it.
 
 use std::fs;
 use std::path::Path;
@@ -27,8 +28,8 @@ pub enum End {
     ByFaultThere,
 }
 
-/// Waits until the program has ended, and makes sure that it did so right, and once; `may_end_so` tells of an end that it did not come
-/// to by itself whether the fault accounts for it.
+/// Waits until the program has ended, and makes sure that it did so right, and once; `may_end_so` tells of an end that
+/// it did not come to by itself whether the fault accounts for it.
 pub fn ends_once(node: &Node<'_>, source: Source<'_>, may_end_so: impl Fn(i32) -> bool) -> Result<End> {
     let expected = source.baseline.outcome.clone();
     let here = source.wait()?;

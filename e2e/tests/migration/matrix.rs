@@ -1,9 +1,9 @@
-//! Each who takes part in a migration, on either node, is killed, or hangs for a while, the network goes, and disks fill up, at random
-//! moments.
+//! Each who takes part in a migration, on either node, is killed, or hangs for a while, the network goes, and disks
+//! fill up, at random moments.
 //!
-//! Afterwards the program has ended right at the source, or on the target, or `hetckpt restore` of the archive there brings it to its
-//! right end. Never two of them, never none, and nothing else is left. Only who has lost its device server, or was itself killed, need
-//! not come to its end; then the target has nothing of it.
+//! Afterwards the program has ended right at the source, or on the target, or `hetckpt restore` of the archive there
+//! brings it to its right end. Never two of them, never none, and nothing else is left. Only who has lost its device
+//! server, or was itself killed, need not come to its end; then the target has nothing of it.
 
 use std::fs;
 use std::path::PathBuf;

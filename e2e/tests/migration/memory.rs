@@ -1,5 +1,5 @@
-//! The memory of a program that moves, its own and its devices': it goes to the other node as it is dumped, past this node's disk, and may
-//! be broken off at any byte.
+//! The memory of a program that moves, its own and its devices': it goes to the other node as it is dumped, past this
+//! node's disk, and may be broken off at any byte.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -167,7 +167,8 @@ fn past_the_disk(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// The network is gone as the memory is sent, so that CRIU or a device server stands in the middle of it, when somebody is killed.
+/// The network is gone as the memory is sent, so that CRIU or a device server stands in the middle of it, when somebody
+/// is killed.
 fn broken(what: Break, memory: Memory) -> Result<()> {
     const ATTEMPTS: u32 = 3;
     for _ in 0..ATTEMPTS {

@@ -1,5 +1,5 @@
-//! `hetckpt migrate` and `hetckpt serve`: from this machine to another node ([`node::Node`]), over a network of two, with real TLS, also
-//! where either end or the network between them breaks.
+//! `hetckpt migrate` and `hetckpt serve`: from this machine to another node ([`node::Node`]), over a network of two,
+//! with real TLS, also where either end or the network between them breaks.
 
 mod authority;
 mod node;

@@ -1,5 +1,6 @@
-//! The node that programs move to: mount, network, host name and pid namespaces of its own, with a /tmp and an installation of its own.
-//! What this machine has below /tmp, the test programs and the staged tree are not there. A pair of virtual network devices joins the two.
+//! The node that programs move to: mount, network, host name and pid namespaces of its own, with a /tmp and an
+//! installation of its own. What this machine has below /tmp, the test programs and the staged tree are not there. A
+//! pair of virtual network devices joins the two.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -345,8 +346,8 @@ fn wait_until_none(there: impl Fn() -> Vec<i32>) -> Result<()> {
     }
 }
 
-/// Joins the node whose first process is `init` to this machine; gives the number that it has from then on. Test runs beside each other get
-/// different ones, because Linux gives a name to one device only.
+/// Joins the node whose first process is `init` to this machine; gives the number that it has from then on. Test runs
+/// beside each other get different ones, because Linux gives a name to one device only.
 fn join(init: i32) -> Result<u8> {
     let init = init.to_string();
     for number in 0..=u8::MAX {

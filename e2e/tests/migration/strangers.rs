@@ -191,7 +191,8 @@ fn nonsense(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Callers that say nothing, or a byte now and then, are turned out; and while they are there, they keep nobody else out.
+/// Callers that say nothing, or a byte now and then, are turned out; and while they are there, they keep nobody else
+/// out.
 fn patience(context: &mut Context) -> Result<()> {
     const IDLE: usize = 100;
     let node = Node::new(&context.sandbox)?;

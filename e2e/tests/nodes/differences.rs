@@ -151,7 +151,8 @@ fn no_session_leader(context: &mut Context) -> Result<()> {
     let installation = Installation::get();
     let program = PACED.command(baseline.length);
     let pid_file = sandbox.path("pid");
-    // The session of whoever runs the tests may be that of another pid namespace, which CRIU refuses: so one of a shell.
+    // The session of whoever runs the tests may be that of another pid namespace, which CRIU refuses: so one of a
+    // shell.
     let mut command = Command::new("setsid");
     sandbox.equip(&mut command);
     command
@@ -312,7 +313,8 @@ fn cgroup(context: &mut Context) -> Result<()> {
     result
 }
 
-/// Not the root's id is taken, but that of its child: by a program that was left running and of which only that is left.
+/// Not the root's id is taken, but that of its child: by a program that was left running and of which only that is
+/// left.
 fn childs_id_in_use(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline_on("cpu", &PACED)?;
     let sandbox = &context.sandbox;

@@ -1,5 +1,5 @@
-//! Two nodes: a program is dumped on this machine and goes on on another one ([`node::Node`]), where neither the program nor its
-//! libraries are.
+//! Two nodes: a program is dumped on this machine and goes on on another one ([`node::Node`]), where neither the
+//! program nor its libraries are.
 
 mod node;
 mod goes_on;

@@ -1,5 +1,5 @@
-//! Another node: mount, network and UTS namespaces with a /tmp, a network, a host name and an installation of their own. What the
-//! node of the dump (this machine) has below /tmp, the test programs and the staged tree are not there.
+//! Another node: mount, network and UTS namespaces with a /tmp, a network, a host name and an installation of their
+//! own. What the node of the dump (this machine) has below /tmp, the test programs and the staged tree are not there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -179,7 +179,8 @@ impl<'a> Node<'a> {
         Ok(left)
     }
 
-    /// Makes sure that a restore with `options` is refused as `code`, in words that have all `parts`, and that it starts nothing.
+    /// Makes sure that a restore with `options` is refused as `code`, in words that have all `parts`, and that it
+    /// starts nothing.
     pub fn ensure_refused(&self, archive: &Path, options: &[&str], code: &str, parts: &[&str]) -> Result<()> {
         let mut command = self.hetckpt(["restore", "--device", "cpu"]);
         command.args(options).arg(archive);

@@ -122,8 +122,8 @@ const WITH_UNSAFE_CODE: [&str; 9] = [
     "restore-kernels/server",
 ];
 
-/// True if a source file or manifest names the lint outside of comments: there is no other reason to than to open it, be it
-/// for the file or for an item, on one line or on several.
+/// True if a source file or manifest names the lint outside of comments: there is no other reason to than to open it,
+/// be it for the file or for an item, on one line or on several.
 fn opens_unsafe_code(text: &str) -> bool {
     let lint = concat!("unsafe", "_code");
     let is_word = |c: char| c.is_alphanumeric() || c == '_';

@@ -1,7 +1,7 @@
 //! No file of a crate imports another that imports it, be it by way of others.
 //!
-//! A file imports another if a `use`, or a path, that begins with `crate`, `super` or `self` leads into it. Tests aside, and so is that a
-//! folder's `mod.rs` calls its parts.
+//! A file imports another if a `use`, or a path, that begins with `crate`, `super` or `self` leads into it. Tests
+//! aside, and so is that a folder's `mod.rs` calls its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -117,7 +117,8 @@ fn imports(src: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
     files.iter().map(imports_of).collect()
 }
 
-/// Files that are left when those that import none of the rest, or are imported by none of it, are taken away one after another.
+/// Files that are left when those that import none of the rest, or are imported by none of it, are taken away one after
+/// another.
 fn circles(mut imports: BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
     loop {
         let left: BTreeSet<Module> = imports.keys().cloned().collect();

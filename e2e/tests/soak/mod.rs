@@ -1,5 +1,5 @@
-//! Dumps and restores that follow one another, or come at the same time, and what they leave: no process, descriptor, shared memory,
-//! socket, file, mount or memory beyond what the first left.
+//! Dumps and restores that follow one another, or come at the same time, and what they leave: no process, descriptor,
+//! shared memory, socket, file, mount or memory beyond what the first left.
 //!
 //! `HETCKPT_SOAK_CYCLES` is how often one program is dumped and restored (2).
 
@@ -21,7 +21,8 @@ use self::resources::{Resources, ensure_nothing_in};
 const AT_ONCE: u64 = 8;
 /// Dumps and restores of each of those.
 const CYCLES_AT_ONCE: u64 = 2;
-/// How many times as long as elsewhere the programs take, so that they do not end before their time; then they are ended.
+/// How many times as long as elsewhere the programs take, so that they do not end before their time; then they are
+/// ended.
 const TIMES: u64 = 1000;
 /// For how long something may be more than it was.
 const SETTLING: Duration = Duration::from_secs(3);

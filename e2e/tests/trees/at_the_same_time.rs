@@ -1,5 +1,5 @@
-//! Several dumps and restores at a time: of different programs, which do not disturb each other, and of the same, of which
-//! one wins and the others say why they do not.
+//! Several dumps and restores at a time: of different programs, which do not disturb each other, and of the same, of
+//! which one wins and the others say why they do not.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! Trees of processes: several that use the device, each with a server of its own; some that do not; some that come, go or
-//! become other programs while the tree is dumped; and several trees at a time. With the real CRIU, on the devices of
-//! `functional`.
+//! Trees of processes: several that use the device, each with a server of its own; some that do not; some that come, go
+//! or become other programs while the tree is dumped; and several trees at a time. With the real CRIU, on the devices
+//! of `functional`.
 //!
 //! `HETCKPT_PREEMPTIONS` is the number of random dumps of each tree (2), `HETCKPT_SEED` repeats a run.
 

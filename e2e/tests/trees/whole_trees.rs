@@ -28,8 +28,8 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// Tries for a dump in mid-kernel, since one may come between two kernels or after the end. Each tree is twice as long as the one before: on a
-/// busy machine dumps take longer than kernels do.
+/// Tries for a dump in mid-kernel, since one may come between two kernels or after the end. Each tree is twice as long
+/// as the one before: on a busy machine dumps take longer than kernels do.
 const ATTEMPTS: u32 = 5;
 
 /// All processes that use the device are in a kernel: the archive has each of them, and each goes on.

@@ -23,8 +23,8 @@ use hetckpt_supervise::stopped_tree::Guard;
 
 /// Checkpoint and restore GPU programs, in the middle of their kernels.
 ///
-/// hetckpt runs unmodified CUDA and OpenCL programs on an NVIDIA GPU, an OpenCL device or the CPU, stops them at any moment,
-/// stores process and device state in one archive, and resumes them on whatever device is there.
+/// hetckpt runs unmodified CUDA and OpenCL programs on an NVIDIA GPU, an OpenCL device or the CPU, stops them at any
+/// moment, stores process and device state in one archive, and resumes them on whatever device is there.
 #[derive(Debug, Parser)]
 #[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
@@ -72,15 +72,16 @@ pub enum Command {
     /// terminal, the program gets a pipe that is copied to it, because a process that holds a terminal cannot be moved;
     /// where stdin is one, the program gets /dev/null.
     ///
-    /// CRIU needs root, or namespaces in which the user has the like of it. So, unless the user is root, the program runs in
-    /// namespaces of its own (--namespaces): it has other process ids there than here, where all verbs take those of here; stdout and
-    /// stderr are copied also where they are files, and files beyond stderr are not handed on; its processes are ended
-    /// with it. Where user namespaces are not allowed, it runs without them, and this is said.
+    /// CRIU needs root, or namespaces in which the user has the like of it. So, unless the user is root, the program
+    /// runs in namespaces of its own (--namespaces): it has other process ids there than here, where all verbs take
+    /// those of here; stdout and stderr are copied also where they are files, and files beyond stderr are not handed
+    /// on; its processes are ended with it. Where user namespaces are not allowed, it runs without them, and this is
+    /// said.
     Run(Run),
     /// List programs that can be dumped.
     ///
-    /// Those are the user's own that have made a CUDA call. Root is shown those of other users too, unless HETCKPT_RUNTIME_DIR names a folder: then only
-    /// those whose device servers have their sockets there.
+    /// Those are the user's own that have made a CUDA call. Root is shown those of other users too, unless
+    /// HETCKPT_RUNTIME_DIR names a folder: then only those whose device servers have their sockets there.
     Ps(Ps),
     /// Stop a program, wherever its kernels are, and store it in an archive.
     ///
@@ -88,48 +89,54 @@ pub enum Command {
     /// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program
     /// runs on as if nothing had happened.
     ///
-    /// The archive also carries the program's file and the libraries it has loaded (--bundle), so that it can go on where they are
-    /// missing or others. Other files, open or not yet opened, are not carried.
+    /// The archive also carries the program's file and the libraries it has loaded (--bundle), so that it can go on
+    /// where they are missing or others. Other files, open or not yet opened, are not carried.
     Dump(Dump),
     /// Resume a program from an archive, or from a folder of images.
     ///
-    /// A folder is one that `criu dump` with the plugin, or `unpack`, has left; it is read where it is and stays as it was.
+    /// A folder is one that `criu dump` with the plugin, or `unpack`, has left; it is read where it is and stays as it
+    /// was.
     ///
     /// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote
     /// to a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed
     /// on. A pipe that the program had as stdin becomes restore's stdin, or /dev/null where that is a terminal.
     ///
-    /// What `check` finds missing of what the snapshot needs is found before anything is started, and refused. Where files that the archive carries are
-    /// missing here, or have another content, they are laid out in a folder of their own in TMPDIR, and the program goes on with them; nothing that is
-    /// here is replaced. The folder is removed when the program has ended. The program stays in restore's cgroups.
+    /// What `check` finds missing of what the snapshot needs is found before anything is started, and refused. Where
+    /// files that the archive carries are missing here, or have another content, they are laid out in a folder of their
+    /// own in TMPDIR, and the program goes on with them; nothing that is here is replaced. The folder is removed when
+    /// the program has ended. The program stays in restore's cgroups.
     Restore(Restore),
     /// Move a program to another node: dump here, restore there.
     ///
-    /// The target runs `hetckpt serve`. It is asked first, while the program still runs, about process ids, the device and its free
-    /// memory, room, CRIU, the working folder; not about features of the device that kernels need. Then the program is
-    /// stopped and sent, encrypted, without an archive in between: its memory and its devices' as it is dumped, past the disk;
-    /// CRIU's other images and the files that are sent with it by way of --scratch. The target flushes and verifies what it has got, looks at all that
-    /// `check` does, and says so; only then the program is ended here, and only after that it is started there.
+    /// The target runs `hetckpt serve`. It is asked first, while the program still runs, about process ids, the device
+    /// and its free memory, room, CRIU, the working folder; not about features of the device that kernels need. Then
+    /// the program is stopped and sent, encrypted, without an archive in between: its memory and its devices' as it is
+    /// dumped, past the disk; CRIU's other images and the files that are sent with it by way of --scratch. The target
+    /// flushes and verifies what it has got, looks at all that `check` does, and says so; only then the program is
+    /// ended here, and only after that it is started there.
     ///
-    /// Whatever fails before the target has said so, the program runs on here as if nothing had happened. From then on it is the
-    /// target's: this command, and a guardian should it be killed, tell the target until it has heard. A target that cannot restore it
-    /// keeps the archive, and the message says where. Never do both run it, never does neither have it.
+    /// Whatever fails before the target has said so, the program runs on here as if nothing had happened. From then on
+    /// it is the target's: this command, and a guardian should it be killed, tell the target until it has heard. A
+    /// target that cannot restore it keeps the archive, and the message says where. Never do both run it, never does
+    /// neither have it.
     ///
-    /// What the program prints to pipes goes to files in the target's folder from then on; `hetckpt run`, which started it here, ends
-    /// with status 137, as after a dump.
+    /// What the program prints to pipes goes to files in the target's folder from then on; `hetckpt run`, which started
+    /// it here, ends with status 137, as after a dump.
     Migrate(Migrate),
     /// Take programs that other nodes move here (`hetckpt migrate`).
     ///
-    /// Listens on the address that --listen names, and nowhere else. Whoever connects must show a certificate that the authority in --ca
-    /// has signed; it can then start programs here with the rights of `serve`, so use an authority that signs for nothing else.
+    /// Listens on the address that --listen names, and nowhere else. Whoever connects must show a certificate that the
+    /// authority in --ca has signed; it can then start programs here with the rights of `serve`, so use an authority
+    /// that signs for nothing else.
     ///
-    /// Programs are received, restored and looked after several at a time. Each has files in --folder, by a number: ID.json tells how
-    /// far it is (prepared, released, starting, running, ended, failed); ID.hetsnap is its archive, removed once the program
-    /// runs unless --keep is given, and kept if the restore fails; ID.stdout and ID.stderr take what it prints where it had pipes.
-    /// A remark on stderr tells of each step, and of its end with its exit status.
+    /// Programs are received, restored and looked after several at a time. Each has files in --folder, by a number:
+    /// ID.json tells how far it is (prepared, released, starting, running, ended, failed); ID.hetsnap is its archive,
+    /// removed once the program runs unless --keep is given, and kept if the restore fails; ID.stdout and ID.stderr
+    /// take what it prints where it had pipes. A remark on stderr tells of each step, and of its end with its exit
+    /// status.
     ///
-    /// It may be ended or killed at any time. Programs that run, run on; what is being received runs on at its source; started
-    /// anew with the same folder it goes on with the rest. (Under systemd: KillMode=process.)
+    /// It may be ended or killed at any time. Programs that run, run on; what is being received runs on at its source;
+    /// started anew with the same folder it goes on with the rest. (Under systemd: KillMode=process.)
     Serve(Serve),
     /// Pack the images of a plain `criu dump` into an archive.
     ///
@@ -143,24 +150,24 @@ pub enum Command {
     Pack(Pack),
     /// Unpack an archive into a folder that plain `criu restore` takes.
     ///
-    /// The folder gets CRIU's images and the plugin's files: `criu restore -D IMAGE_DIR --libdir …/lib/criu` continues the
-    /// program, and `pack` makes an archive of it again. Every file is checked against its hash. IMAGE_DIR must be new or
-    /// empty; it is given mode 0700 and its files 0600, because they hold the program's memory. If the archive is
-    /// damaged or the disk full, nothing is left in it.
+    /// The folder gets CRIU's images and the plugin's files: `criu restore -D IMAGE_DIR --libdir …/lib/criu` continues
+    /// the program, and `pack` makes an archive of it again. Every file is checked against its hash. IMAGE_DIR must be
+    /// new or empty; it is given mode 0700 and its files 0600, because they hold the program's memory. If the archive
+    /// is damaged or the disk full, nothing is left in it.
     Unpack(Unpack),
     /// Run CRIU itself, which takes `--plugin hetgpu` then.
     ///
-    /// All arguments after the first `--` are CRIU's, as in `hetckpt criu -- dump --tree PID -D images --plugin hetgpu`. CRIU has
-    /// no option `--plugin`, so `--plugin hetgpu` (or `--plugin=hetgpu`) is taken out, and `--libdir` with the folder of
-    /// hetckpt's plugin put in its place. A `--libdir` (`-L`) that is given stays; the plugin must lie there. Nothing else
-    /// is changed, and without `--plugin` nothing at all. The plugin takes its settings from the
-    /// environment: HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT, HETCKPT_SILENCE_LIMIT.
+    /// All arguments after the first `--` are CRIU's, as in `hetckpt criu -- dump --tree PID -D images --plugin
+    /// hetgpu`. CRIU has no option `--plugin`, so `--plugin hetgpu` (or `--plugin=hetgpu`) is taken out, and `--libdir`
+    /// with the folder of hetckpt's plugin put in its place. A `--libdir` (`-L`) that is given stays; the plugin must
+    /// lie there. Nothing else is changed, and without `--plugin` nothing at all. The plugin takes its settings from
+    /// the environment: HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT, HETCKPT_SILENCE_LIMIT.
     ///
     /// hetckpt becomes CRIU: exit status, output and signals are CRIU's. CRIU is the one that the other verbs use
     /// (HETCKPT_CRIU, else PATH). Status 125 is a failure of hetckpt's own, before CRIU.
     ///
-    /// The script `criu` that comes with hetckpt does the same: with it before CRIU on PATH, `criu dump --plugin hetgpu …`
-    /// works as it stands. It does not take itself for CRIU.
+    /// The script `criu` that comes with hetckpt does the same: with it before CRIU on PATH, `criu dump --plugin hetgpu
+    /// …` works as it stands. It does not take itself for CRIU.
     #[command(override_usage = "hetckpt criu -- [ARGUMENTS OF CRIU]...")]
     Criu(CriuOptions),
     /// Stop a program's kernels for a while, and say how quickly they stopped.
@@ -175,26 +182,28 @@ pub enum Command {
     /// Say whether this machine can dump and restore, and what to do if not.
     ///
     /// Looks at CRIU and its version; at what `criu check` says of Linux; at privileges and ptrace; at the parts of the
-    /// installation; at the devices that the device server finds; at the runtime directory, where programs and device servers
-    /// meet; at the room for archives (in the current folder) and for what restores unpack (in TMPDIR); at the processor, which a
-    /// program that is restored elsewhere must find there too. Run it as root, in the environment in which programs run.
+    /// installation; at the devices that the device server finds; at the runtime directory, where programs and device
+    /// servers meet; at the room for archives (in the current folder) and for what restores unpack (in TMPDIR); at the
+    /// processor, which a program that is restored elsewhere must find there too. Run it as root, in the environment in
+    /// which programs run.
     ///
-    /// Prints a line for each: `ok`, `warning` (some programs, or some devices, are affected) or `problem`, then what was
-    /// found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status is 1 if there
-    /// is a problem, else 0. A check does not keep the others from being made.
+    /// Prints a line for each: `ok`, `warning` (some programs, or some devices, are affected) or `problem`, then what
+    /// was found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status
+    /// is 1 if there is a problem, else 0. A check does not keep the others from being made.
     Doctor(Doctor),
     /// Say whether this machine can restore a snapshot, and what is missing.
     ///
-    /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and its version;
-    /// at the parts of the installation; at the device: whether it is of a kind on which the kernels can go on, has the memory, takes blocks as
-    /// large as theirs, and, of an OpenCL device, has the features that they need (double precision, for example); at the
-    /// processor, which must have all that the program may have found where it started (needs a snapshot that `hetckpt
-    /// dump` made, or `criu dump --cpu-cap=ins`); at the process ids; at terminals and their numbers; at the files that the program had open or mapped:
-    /// those that the archive carries may be missing or others, the rest must be there with the same size, mode and build id;
-    /// at its working folder; at the room for what a restore unpacks.
+    /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and
+    /// its version; at the parts of the installation; at the device: whether it is of a kind on which the kernels can
+    /// go on, has the memory, takes blocks as large as theirs, and, of an OpenCL device, has the features that they
+    /// need (double precision, for example); at the processor, which must have all that the program may have found
+    /// where it started (needs a snapshot that `hetckpt dump` made, or `criu dump --cpu-cap=ins`); at the process ids;
+    /// at terminals and their numbers; at the files that the program had open or mapped: those that the archive carries
+    /// may be missing or others, the rest must be there with the same size, mode and build id; at its working folder;
+    /// at the room for what a restore unpacks.
     ///
-    /// Prints a line for each, as `doctor` does. The exit status is 1 if there is a problem, else 0. Files that change, or
-    /// process ids that are taken after the check, can still make a restore fail; then nothing is started.
+    /// Prints a line for each, as `doctor` does. The exit status is 1 if there is a problem, else 0. Files that change,
+    /// or process ids that are taken after the check, can still make a restore fail; then nothing is started.
     Check(Check),
     /// Show a kernel at a stage of translation.
     Kernel(Kernel),
@@ -251,7 +260,8 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
 
-    /// Whether the program runs in namespaces of its own (of process ids and mounts; for other users than root also of users).
+    /// Whether the program runs in namespaces of its own (of process ids and mounts; for other users than root also of
+    /// users).
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Choice::Auto)]
     pub namespaces: Choice,
 
@@ -291,8 +301,8 @@ pub struct Dump {
     #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
     pub pause_timeout: u32,
 
-    /// Which of the files that the program maps (itself, hetckpt's driver library, its shared libraries) go into the archive, for
-    /// machines that lack them or have others in their place.
+    /// Which of the files that the program maps (itself, hetckpt's driver library, its shared libraries) go into the
+    /// archive, for machines that lack them or have others in their place.
     #[arg(long, value_enum, default_value_t = Bundle::All)]
     pub bundle: Bundle,
 
@@ -347,8 +357,8 @@ pub struct Restore {
     #[command(flatten)]
     pub outside: Outside,
 
-    /// Restore even where the processor lacks features of the one that the program was dumped on. A program that uses one
-    /// of them, as the C library does where it finds them, dies of an illegal instruction.
+    /// Restore even where the processor lacks features of the one that the program was dumped on. A program that uses
+    /// one of them, as the C library does where it finds them, dies of an illegal instruction.
     #[arg(long)]
     pub any_processor: bool,
 

@@ -36,7 +36,8 @@ pub fn opencl_features(device: &DeviceSummary) -> Option<String> {
     Some(parts.join("; "))
 }
 
-/// Numbers with what lies between two of them left out where it is all there: there are devices whose sub-groups may have any size.
+/// Numbers with what lies between two of them left out where it is all there: there are devices whose sub-groups may
+/// have any size.
 fn in_runs(numbers: &[u64]) -> String {
     let runs = numbers.chunk_by(|&one, &next| one.checked_add(1) == Some(next));
     let texts = runs.map(|run| match run {

@@ -73,22 +73,22 @@ fn progress(text: &str) {
     }
 }
 
-/// `text` without what a terminal would obey: names of programs and kernels are whatever others have put into an archive, and messages of a
-/// device server may be another user's. Lines stay lines.
+/// `text` without what a terminal would obey: names of programs and kernels are whatever others have put into an
+/// archive, and messages of a device server may be another user's. Lines stay lines.
 fn printable(text: &str) -> String {
     let obeyed = |c: char| is_obeyed(c) && !matches!(c, '\n' | '\t');
     text.chars().map(|c| if obeyed(c) { ' ' } else { c }).collect()
 }
 
-/// True for what moves the cursor, ends a line, or changes the order in which a line is shown (Unicode Standard Annex 9, "Directional
-/// Formatting Characters"): text with it can look like another line.
+/// True for what moves the cursor, ends a line, or changes the order in which a line is shown (Unicode Standard Annex
+/// 9, "Directional Formatting Characters"): text with it can look like another line.
 fn is_obeyed(c: char) -> bool {
     let reorders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || reorders || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// A line of a result, whatever `text` holds. Once one could not be written, no other is: what a verb has to put away and its exit
-/// status do not depend on who reads.
+/// A line of a result, whatever `text` holds. Once one could not be written, no other is: what a verb has to put away
+/// and its exit status do not depend on who reads.
 pub fn line(text: impl AsRef<str>) {
     let text = text.as_ref().chars();
     lines(text.map(|c| if is_obeyed(c) { ' ' } else { c }).collect::<String>());

@@ -1,8 +1,9 @@
-//! Device memory on its way past this node's disk: for each process a named pipe in the folder of images, under the name of its memory
-//! file, which its device server writes to instead of a file (`restore-kernels/server/src/memory_file.rs`).
+//! Device memory on its way past this node's disk: for each process a named pipe in the folder of images, under the
+//! name of its memory file, which its device server writes to instead of a file
+//! (`restore-kernels/server/src/memory_file.rs`).
 //!
-//! CRIU has the servers capture, one after the other, before it gives the first page. A server waits while nobody reads. If we are
-//! killed it fails, so does the dump, and the program runs on.
+//! CRIU has the servers capture, one after the other, before it gives the first page. A server waits while nobody
+//! reads. If we are killed it fails, so does the dump, and the program runs on.
 
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
@@ -72,7 +73,8 @@ impl DeviceStreams {
     }
 }
 
-/// Waits until a pipe has been opened by its server, or something comes from `criu`. What is in a pipe by then came first.
+/// Waits until a pipe has been opened by its server, or something comes from `criu`. What is in a pipe by then came
+/// first.
 fn next(streams: &[DeviceStream], criu: BorrowedFd<'_>) -> io::Result<Next> {
     let mut is_last_look = false;
     loop {
@@ -114,7 +116,8 @@ impl DeviceStream {
         Ok(Self { name, path, pipe })
     }
 
-    /// Waits for what the server writes; 0 when it has closed the pipe. Nothing comes from `criu` before that, but for its end.
+    /// Waits for what the server writes; 0 when it has closed the pipe. Nothing comes from `criu` before that, but for
+    /// its end.
     fn read(&mut self, buffer: &mut [u8], criu: BorrowedFd<'_>) -> Result<usize, Broken> {
         loop {
             match self.pipe.read(buffer) {

@@ -1,8 +1,10 @@
-//! Eventfds that count down by one (`EFD_SEMAPHORE`): CRIU dumps and restores them as others, whose readers take all there is, and wait
-//! for ever where each was to have its turn. Nothing can set that flag later, so the eventfd has to be made with it.
+//! Eventfds that count down by one (`EFD_SEMAPHORE`): CRIU dumps and restores them as others, whose readers take all
+//! there is, and wait for ever where each was to have its turn. Nothing can set that flag later, so the eventfd has to
+//! be made with it.
 //!
-//! In the images they become files that a plugin makes (CRIU's kind `EXT`). What the plugin needs to know lies beside the images, in
-//! [`LIST`]: a line for each, `ID FLAGS COUNT`. Images with such a file cannot be restored without the plugin, which CRIU then says.
+//! In the images they become files that a plugin makes (CRIU's kind `EXT`). What the plugin needs to know lies beside
+//! the images, in [`LIST`]: a line for each, `ID FLAGS COUNT`. Images with such a file cannot be restored without the
+//! plugin, which CRIU then says.
 //!
 //! # Source
 //! CRIU, `images/fdinfo.proto`, `images/eventfd.proto`, `images/ext-file.proto`.

@@ -1,10 +1,11 @@
 //! Reads from CRIU's images what a snapshot's manifest says of the process, and whether they are all there.
 //!
-//! Only for images that somebody else had CRIU write: `hetckpt dump` asks the running process instead. The bytes are hostile.
+//! Only for images that somebody else had CRIU write: `hetckpt dump` asks the running process instead. The bytes are
+//! hostile.
 //!
 //! # Source
-//! CRIU, `images/*.proto` (the fields) and `criu/include/magic.h`. An image is one magic number or two, then entries: a length of
-//! four bytes and a protobuf message.
+//! CRIU, `images/*.proto` (the fields) and `criu/include/magic.h`. An image is one magic number or two, then entries: a
+//! length of four bytes and a protobuf message.
 
 use std::fs;
 use std::io::{self, Read};
@@ -57,7 +58,8 @@ pub struct Dumped {
     pub root_pid: i32,
     /// Command line of the root; empty if its memory does not hold it.
     pub command: Vec<String>,
-    /// What stdin, stdout and stderr of the root were open on, as `/proc/PID/fd` has it; empty for what is neither pipe nor file.
+    /// What stdin, stdout and stderr of the root were open on, as `/proc/PID/fd` has it; empty for what is neither pipe
+    /// nor file.
     pub stdio: Vec<String>,
     /// CRIU plugins without which the images cannot be restored.
     pub plugins: Vec<String>,
@@ -322,8 +324,8 @@ impl Messages<'_> {
         Ok(decoded)
     }
 
-    /// Bytes that a message takes at most when it is decoded: in a list that has just grown to twice its length, before the old one is
-    /// gone; and numbers that take a byte in the image take up to eight.
+    /// Bytes that a message takes at most when it is decoded: in a list that has just grown to twice its length, before
+    /// the old one is gone; and numbers that take a byte in the image take up to eight.
     fn cost<M>(message: &[u8]) -> usize {
         size_of::<M>()
             .saturating_mul(3)
@@ -349,8 +351,8 @@ mod tests {
         bytes
     }
 
-    /// A dump of process 7, whose memory is one page with its command line at byte 16, and of its zombie child 8, of whose
-    /// threads CRIU says something that is not so.
+    /// A dump of process 7, whose memory is one page with its command line at byte 16, and of its zombie child 8, of
+    /// whose threads CRIU says something that is not so.
     fn dump() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, magic: u32, messages: &[Vec<u8>]| {

@@ -20,8 +20,8 @@ pub struct Criu {
     pub version: String,
 }
 
-/// Set for a program that is asked whether it is CRIU, so that `hetckpt criu`, by whatever name it is called, does not look
-/// for CRIU in its turn and find itself.
+/// Set for a program that is asked whether it is CRIU, so that `hetckpt criu`, by whatever name it is called, does not
+/// look for CRIU in its turn and find itself.
 const ASKED: &str = "HETCKPT_IS_THIS_CRIU";
 
 /// What `hetckpt criu` says then.
@@ -33,8 +33,8 @@ pub fn is_asked() -> bool {
 }
 
 impl Criu {
-    /// `$HETCKPT_CRIU`, else the one that was installed with hetckpt, else the first `criu` on PATH and in the system's sbin directories
-    /// that is no wrapper of ours.
+    /// `$HETCKPT_CRIU`, else the one that was installed with hetckpt, else the first `criu` on PATH and in the system's
+    /// sbin directories that is no wrapper of ours.
     pub fn find() -> Result<Self, Failure> {
         let (program, answer) = find_any()?;
         check(program, &answer)

@@ -6,7 +6,8 @@ use hetckpt_report::failure::Failure;
 
 /// Who wants a dump's memory.
 pub trait TakeMemory {
-    /// The descriptions of device state, which are written when all memory has been taken, will have no more than these bytes as text.
+    /// The descriptions of device state, which are written when all memory has been taken, will have no more than these
+    /// bytes as text.
     fn expect_descriptions(&mut self, most_bytes: u64);
 
     /// Takes the content of the file that would be called `name` in the folder of images, all that `content` gives.
@@ -21,7 +22,8 @@ pub enum Broken {
     Failed(Failure),
 }
 
-/// Has `taker` take all that `content` gives. What has gone wrong in reading it is the reason for what has gone wrong in taking it.
+/// Has `taker` take all that `content` gives. What has gone wrong in reading it is the reason for what has gone wrong
+/// in taking it.
 pub fn hand_over(
     taker: &mut dyn TakeMemory,
     name: &str,

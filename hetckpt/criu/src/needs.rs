@@ -1,4 +1,5 @@
-//! Reads from CRIU's images what a restore needs of the machine. Images of memory are not looked at. The bytes are hostile.
+//! Reads from CRIU's images what a restore needs of the machine. Images of memory are not looked at. The bytes are
+//! hostile.
 //!
 //! # Source
 //! CRIU, `images/*.proto`; what is compared at a restore: `criu/files-reg.c`.
@@ -50,8 +51,8 @@ pub struct Needs {
     pub inheritable: u64,
     /// TCP connections.
     pub connections: BTreeSet<Connection>,
-    /// Names of unix sockets of processes outside of the tree that it has connected sockets of its own to: paths, or after a zero byte
-    /// abstract names.
+    /// Names of unix sockets of processes outside of the tree that it has connected sockets of its own to: paths, or
+    /// after a zero byte abstract names.
     pub outside_sockets: BTreeSet<Vec<u8>>,
     /// `criu cpuinfo check` can compare the processor with that of the dump.
     pub names_processor: bool,

@@ -1,8 +1,8 @@
 //! What CRIU says to a page server: commands of a fixed size, behind some of them pages.
 //!
 //! # Source
-//! CRIU, `criu/page-xfer.c` (`struct page_server_iov`, `encode_pm`, `encode_ps_cmd`) and `criu/include/pagemap.h` (flags). All words are
-//! the machine's own.
+//! CRIU, `criu/page-xfer.c` (`struct page_server_iov`, `encode_pm`, `encode_ps_cmd`) and `criu/include/pagemap.h`
+//! (flags). All words are the machine's own.
 
 use std::io::{self, Read};
 
@@ -124,8 +124,8 @@ impl Row {
 
 /// The next command. `form` is what the first one that tells has shown.
 ///
-/// The first command but [`Command::Close`] is for an image and has neither count nor address, so where a short one has its
-/// image, which is never 0, a long one has 0.
+/// The first command but [`Command::Close`] is for an image and has neither count nor address, so where a short one has
+/// its image, which is never 0, a long one has 0.
 pub fn read(input: &mut impl Read, form: &mut Option<Form>) -> io::Result<Command> {
     let mut short = [0; SHORT_BYTES];
     input.read_exact(&mut short)?;

@@ -1,14 +1,16 @@
-//! The receiving end of a dump's memory: CRIU, told that there is a page server, sends pages to it instead of writing `pages-N.img`.
+//! The receiving end of a dump's memory: CRIU, told that there is a page server, sends pages to it instead of writing
+//! `pages-N.img`.
 //!
-//! So they need no room on disk: whoever takes them has them as they come, and CRIU, with the program standing still, waits while they
-//! are not taken. What CRIU would have written beside them, a list of the rows in each image, is small, and written by us. The images are
-//! then those of any other dump.
+//! So they need no room on disk: whoever takes them has them as they come, and CRIU, with the program standing still,
+//! waits while they are not taken. What CRIU would have written beside them, a list of the rows in each image, is
+//! small, and written by us. The images are then those of any other dump.
 //!
-//! CRIU has one end of a pair of sockets. If ours closes, be it that we are killed, CRIU fails (it ignores SIGPIPE) and lets the
-//! program go.
+//! CRIU has one end of a pair of sockets. If ours closes, be it that we are killed, CRIU fails (it ignores SIGPIPE) and
+//! lets the program go.
 //!
 //! # Source
-//! CRIU, `criu/page-xfer.c`: `page_server_serve` (what is answered), `open_page_local_xfer` and `write_pagemap_loc` (what is written).
+//! CRIU, `criu/page-xfer.c`: `page_server_serve` (what is answered), `open_page_local_xfer` and `write_pagemap_loc`
+//! (what is written).
 
 use hetckpt_ring::failure_code::Code;
 use std::fs::File;
@@ -32,8 +34,9 @@ use crate::page_protocol::{self, Command, Form, Image, Row};
 /// Bytes that are read ahead: commands and single pages come together then.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Runs `criu`, which is given CRIU's socket, open for programs that are started, and has `taker` take the memory that it dumps, that of
-/// `devices` first. The images in which CRIU looks up processes' memory come into the folder `images`. Gives what is known of the devices' then.
+/// Runs `criu`, which is given CRIU's socket, open for programs that are started, and has `taker` take the memory that
+/// it dumps, that of `devices` first. The images in which CRIU looks up processes' memory come into the folder
+/// `images`. Gives what is known of the devices' then.
 pub fn while_serving(
     images: &Path,
     devices: DeviceStreams,

@@ -16,8 +16,8 @@ use crate::rewrite::{self, Change};
 /// Most files of an image that are renamed, one after the other.
 const MAX_RENAMED: usize = 8;
 
-/// CRIU's images in `folder`: what they tell of the program, what a restore needs, and their rewriting, which must leave alone what it is
-/// not told to change.
+/// CRIU's images in `folder`: what they tell of the program, what a restore needs, and their rewriting, which must
+/// leave alone what it is not told to change.
 pub fn criu_images(folder: &Path) -> Result<(), &'static str> {
     // Whatever they say, it is said.
     let _ = (images::read(folder), needs::read(folder));

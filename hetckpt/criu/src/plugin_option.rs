@@ -1,4 +1,5 @@
-//! `--plugin NAME` on a command line for CRIU, which has no such option: it knows only the folder that it loads plugins from.
+//! `--plugin NAME` on a command line for CRIU, which has no such option: it knows only the folder that it loads plugins
+//! from.
 
 use hetckpt_ring::failure_code::Code;
 use std::ffi::{OsStr, OsString};
@@ -15,8 +16,8 @@ pub const FILE: &str = "hetgpu_plugin.so";
 
 const OPTION: &str = "--plugin";
 
-/// `arguments` as CRIU takes them: `--plugin hetgpu` has become `--libdir FOLDER`, unless a folder is named anyway, which then
-/// must hold the plugin. What follows a `--` is none of CRIU's options.
+/// `arguments` as CRIU takes them: `--plugin hetgpu` has become `--libdir FOLDER`, unless a folder is named anyway,
+/// which then must hold the plugin. What follows a `--` is none of CRIU's options.
 pub fn translate(arguments: &[OsString], plugin_folder: &Path) -> Result<Vec<OsString>, Failure> {
     let end = arguments
         .iter()

@@ -1,9 +1,10 @@
-//! Changes some fields in CRIU's images, and nothing else: the paths that they have for files, and whose memory a memfd's mapping is.
-//! (What eventfds become is said in `eventfds.rs`.)
+//! Changes some fields in CRIU's images, and nothing else: the paths that they have for files, and whose memory a
+//! memfd's mapping is. (What eventfds become is said in `eventfds.rs`.)
 //!
-//! With other paths, files that a node lacks, or has in another version, can lie elsewhere: nothing of the node's is covered or replaced, and CRIU,
-//! the device server and all other programs keep the node's own libraries. A mount namespace would do the former, not the
-//! latter, and it would take away the folders around what is missing: what the program writes there would be lost.
+//! With other paths, files that a node lacks, or has in another version, can lie elsewhere: nothing of the node's is
+//! covered or replaced, and CRIU, the device server and all other programs keep the node's own libraries. A mount
+//! namespace would do the former, not the latter, and it would take away the folders around what is missing: what the
+//! program writes there would be lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -70,9 +71,9 @@ pub(super) fn changed(
     Ok(image)
 }
 
-/// Makes mappings of memfds what they were, where CRIU took them for anonymous shared memory of the same content: without privileges
-/// it sees no more of a mapping than `/proc/PID/maps` does. Restored like that, what the process writes there would no longer be
-/// what the device server reads in the memfd.
+/// Makes mappings of memfds what they were, where CRIU took them for anonymous shared memory of the same content:
+/// without privileges it sees no more of a mapping than `/proc/PID/maps` does. Restored like that, what the process
+/// writes there would no longer be what the device server reads in the memfd.
 pub fn attach_memfds(folder: &Path) -> Result<(), ImageError> {
     let images = Images(folder);
     let inodes: BTreeMap<u64, u64> = match images.entries::<MemfdInode>("memfd.img", MEMFD_MAGIC) {

@@ -87,12 +87,13 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
 
 /// Runs CRIU to its end, which may be a violent one; gives its status and what it has said on standard error.
 ///
-/// It has helpers that stop themselves until it goes on with them. If it is killed they stay, with all that it had open, so that a
-/// pipe of ours would never end.
+/// It has helpers that stop themselves until it goes on with them. If it is killed they stay, with all that it had
+/// open, so that a pipe of ours would never end.
 fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatus, String)> {
     let mut said = File::from(memfd_create(c"hetckpt-criu-stderr", MFdFlags::MFD_CLOEXEC)?);
     command.stdout(Stdio::null()).stderr(said.try_clone()?);
-    // CRIU makes images, which hold the memory of programs, readable for all whom the umask lets. What a restored program has is its own.
+    // CRIU makes images, which hold the memory of programs, readable for all whom the umask lets. What a restored
+    // program has is its own.
     let before = umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let started = command.spawn();
     umask(before);
@@ -106,8 +107,8 @@ fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatu
     Ok((status, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Ends what a CRIU that was killed has left of a work in `folder`. What one of them starts while it is looked for is found the
-/// next time.
+/// Ends what a CRIU that was killed has left of a work in `folder`. What one of them starts while it is looked for is
+/// found the next time.
 pub fn end_left(folder: &Path) {
     for _ in 0..MAX_LOOKS {
         let left = at_work(folder);
@@ -127,8 +128,8 @@ pub fn has_only_left_stopped(folder: &Path) -> bool {
     has_only(&at_work(folder), is_stopped)
 }
 
-/// As [`has_only_left_stopped`], for those who do not know whether a command of ours still waits for that CRIU: then its parent has our
-/// name, and whoever is left has been adopted.
+/// As [`has_only_left_stopped`], for those who do not know whether a command of ours still waits for that CRIU: then
+/// its parent has our name, and whoever is left has been adopted.
 pub fn has_only_left_orphans(folder: &Path) -> bool {
     let Ok(own) = Process::myself().and_then(|process| process.stat()) else {
         return false;

@@ -1,11 +1,13 @@
 //! Gives a tree its TCP connections back after a dump that leaves it stopped.
 //!
-//! For the time between dump and restore CRIU has Linux drop the packets of each connection (an nftables table of its own), so that nobody answers
-//! the peer that there is none, and leaves the sockets in repair mode, so that they close without a word. It undoes that only
-//! where itself lets the tree run on, not where it leaves the tree stopped, nor when it is killed.
+//! For the time between dump and restore CRIU has Linux drop the packets of each connection (an nftables table of its
+//! own), so that nobody answers the peer that there is none, and leaves the sockets in repair mode, so that they close
+//! without a word. It undoes that only where itself lets the tree run on, not where it leaves the tree stopped, nor
+//! when it is killed.
 //!
 //! # Source
-//! CRIU, `criu/netfilter.c` (the table), `criu/sk-tcp.c` (`tcp_unlock_one`); Linux, `uapi/linux/netfilter/nf_tables.h`, tcp(7).
+//! CRIU, `criu/netfilter.c` (the table), `criu/sk-tcp.c` (`tcp_unlock_one`); Linux, `uapi/linux/netfilter/nf_tables.h`,
+//! tcp(7).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -56,7 +58,8 @@ pub enum UndoError {
     },
 }
 
-/// Undoes what a CRIU that worked in the folder `images` has done to the connections of `processes`, which are stopped. Says what could not be undone.
+/// Undoes what a CRIU that worked in the folder `images` has done to the connections of `processes`, which are stopped.
+/// Says what could not be undone.
 pub fn undo(images: &Path, processes: &[i32]) -> Result<(), UndoError> {
     let unlocked = match run_id(images) {
         Some(id) => delete_tables(&id),
@@ -70,8 +73,8 @@ pub fn undo(images: &Path, processes: &[i32]) -> Result<(), UndoError> {
     unlocked
 }
 
-/// What to tell whoever has ended a program that was dumped into `images`: for how long its connections' packets are dropped here. Nothing if it had
-/// none.
+/// What to tell whoever has ended a program that was dumped into `images`: for how long its connections' packets are
+/// dropped here. Nothing if it had none.
 pub fn remark(images: &Path) -> Option<String> {
     let files: Vec<FileEntry> = Images(images).entries("files.img", FILES_MAGIC).ok()?;
     if connections(&files).ok()?.is_empty() {

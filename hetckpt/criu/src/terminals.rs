@@ -1,8 +1,8 @@
 //! Which terminals of a dump are the program's own, both ends of them, and which have their other end outside.
 //!
 //! # Source
-//! CRIU, `images/tty.proto`, `criu/tty.c`: the two ends of a pseudo-terminal are told by their device numbers and belong together by
-//! its number. A restore makes it anew, with that number; `/dev/tty` is whatever its session has.
+//! CRIU, `images/tty.proto`, `criu/tty.c`: the two ends of a pseudo-terminal are told by their device numbers and
+//! belong together by its number. A restore makes it anew, with that number; `/dev/tty` is whatever its session has.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use hetckpt_archive::writer::ArchiveName;
 use hetckpt_report::failure::Failure;
 
-/// The name `path` for an archive. A regular file that has it is replaced only if `may_replace`, and anything else in no case: a rename
-/// would put the archive in the place of a device or a link.
+/// The name `path` for an archive. A regular file that has it is replaced only if `may_replace`, and anything else in
+/// no case: a rename would put the archive in the place of a device or a link.
 pub fn find(path: &Path, may_replace: bool) -> Result<ArchiveName, Failure> {
     // Before it is looked at: what comes from then on is somebody else's.
     let name = ArchiveName::find(path);

@@ -1,5 +1,5 @@
-//! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and `migrate` have
-//! in common. What becomes of the images is theirs.
+//! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and
+//! `migrate` have in common. What becomes of the images is theirs.
 
 use hetckpt_ring::failure_code::Code;
 use std::ffi::OsString;
@@ -197,7 +197,8 @@ pub fn capture<'a>(
     })
 }
 
-/// Fails where Linux lets nobody but root take TCP connections: a program's namespaces have users of their own, but not networks.
+/// Fails where Linux lets nobody but root take TCP connections: a program's namespaces have users of their own, but not
+/// networks.
 fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
     match outside.tcp_established && !nix::unistd::geteuid().is_root() {
         true => Err(
@@ -209,8 +210,8 @@ fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
     }
 }
 
-/// Pipes for the memory of the devices that are held. `taker` learns what their descriptions may have. Of a server that does not
-/// answer, because its process has ended, nothing will come.
+/// Pipes for the memory of the devices that are held. `taker` learns what their descriptions may have. Of a server that
+/// does not answer, because its process has ended, nothing will come.
 fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn TakeMemory) -> Result<DeviceStreams, Failure> {
     let statuses: Vec<_> = holds.iter_mut().filter_map(|hold| hold.status().ok()).collect();
     let descriptions = statuses.iter().map(|status| {
@@ -228,7 +229,8 @@ fn clocks_to_keep() -> Option<Clocks> {
 }
 
 impl Captured<'_> {
-    /// Ends the program, whose snapshot is safe, and waits a moment until its devices are free. What does not leave is remarked on.
+    /// Ends the program, whose snapshot is safe, and waits a moment until its devices are free. What does not leave is
+    /// remarked on.
     ///
     /// The guardian stays until this is dropped.
     pub fn end(&mut self) {

@@ -21,8 +21,8 @@ pub fn tried() -> Result<Vec<DeviceSummary>, Failure> {
     ask(Code::Installation, &["--try-devices", "--json"], &[])
 }
 
-/// Makes sure that `wanted` is a device of this machine. The server is asked only where a look does not do: a driver takes its time to
-/// start, and the program's own server will start it anyway.
+/// Makes sure that `wanted` is a device of this machine. The server is asked only where a look does not do: a driver
+/// takes its time to start, and the program's own server will start it anyway.
 pub fn require(wanted: &str) -> Result<(), Failure> {
     let gpus = || std::fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
     let is_there = match wanted.strip_prefix("cuda") {
@@ -45,7 +45,8 @@ pub fn is_called(id: &str, wanted: &str) -> bool {
     std::iter::successors(Some(id), |id| id.strip_suffix(":0")).any(|name| name == wanted)
 }
 
-/// Makes sure that `wanted` (auto, or a device's id, whose last numbers may be left out if they are 0) is among `devices`.
+/// Makes sure that `wanted` (auto, or a device's id, whose last numbers may be left out if they are 0) is among
+/// `devices`.
 pub fn require_among(devices: &[DeviceSummary], wanted: &str) -> Result<(), Failure> {
     let ids: Vec<&str> = devices.iter().map(|device| &*device.id).collect();
     let is_there = wanted == "auto" || ids.iter().any(|id| is_called(id, wanted));

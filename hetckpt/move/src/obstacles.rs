@@ -1,5 +1,5 @@
-//! What keeps CRIU from dumping a program, where that is cheap to see before the program is stopped: CRIU would say it in words that
-//! help nobody, or wait for ever. What is seen only later is told by its log (`criu/complaint.rs`).
+//! What keeps CRIU from dumping a program, where that is cheap to see before the program is stopped: CRIU would say it
+//! in words that help nobody, or wait for ever. What is seen only later is told by its log (`criu/complaint.rs`).
 
 use hetckpt_ring::failure_code::Code;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Lets device servers of other users write into the folder of the images, which only root may enter: each its own files, and nothing
-//! else. Who could write CRIU's images could be restored as whoever he likes.
+//! Lets device servers of other users write into the folder of the images, which only root may enter: each its own
+//! files, and nothing else. Who could write CRIU's images could be restored as whoever he likes.
 //!
 //! # Source
 //! acl(5); Linux, `include/uapi/linux/posix_acl_xattr.h`.
@@ -17,7 +17,8 @@ use hetckpt_report::failure::Failure;
 use hetckpt_state::names::{description_file, memory_file, state_file};
 use hetckpt_supervise::server_client::Hold;
 
-/// Opens the folder `images` to the servers of `holds`; what is there already under their files' names, a pipe perhaps, stays.
+/// Opens the folder `images` to the servers of `holds`; what is there already under their files' names, a pipe perhaps,
+/// stays.
 pub fn grant(images: &Path, holds: &[Hold]) -> Result<(), Failure> {
     if !geteuid().is_root() {
         return Ok(());
@@ -60,7 +61,8 @@ fn give_files(images: &Path, user: u32, app: u32) -> io::Result<()> {
 /// The attribute that holds a file's access control list.
 const ACCESS: &str = "system.posix_acl_access";
 
-/// The list of a folder in which its owner may do everything, and `users`, in order, may open what they have the name of.
+/// The list of a folder in which its owner may do everything, and `users`, in order, may open what they have the name
+/// of.
 fn searchable_by(users: &[u32]) -> Vec<u8> {
     const VERSION: u32 = 2;
     const OWNER: u16 = 0x01;

@@ -51,7 +51,8 @@ impl Snapshot {
         }
     }
 
-    /// A folder with CRIU's images that describe the program: its own, or one in `scratch`, into which they are unpacked.
+    /// A folder with CRIU's images that describe the program: its own, or one in `scratch`, into which they are
+    /// unpacked.
     pub fn descriptions(&self, scratch: &Path) -> Result<PathBuf, Failure> {
         match self {
             Self::Archive(archive) => {
@@ -99,8 +100,8 @@ impl Snapshot {
         }
     }
 
-    /// Makes the `changes` to the paths of files in the folder `images`, which [`Snapshot::complete`] has completed. If that is the
-    /// snapshot's own it stays as it was: then this gives another one in `scratch`, of links to it.
+    /// Makes the `changes` to the paths of files in the folder `images`, which [`Snapshot::complete`] has completed. If
+    /// that is the snapshot's own it stays as it was: then this gives another one in `scratch`, of links to it.
     pub fn changed(
         &self,
         images: PathBuf,

@@ -1,5 +1,5 @@
-//! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file becomes
-//! which member, and back.
+//! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file
+//! becomes which member, and back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,8 @@ pub fn total_bytes(sources: &[Source]) -> u64 {
     sizes.map(|found| found.len()).sum()
 }
 
-/// The manifest for the files in `images`; its members are filled in by the writer. Gives the reason if it cannot be made.
+/// The manifest for the files in `images`; its members are filled in by the writer. Gives the reason if it cannot be
+/// made.
 pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, FolderError> {
     let mut names = vec![];
     for entry in fs::read_dir(images).map_err(FolderError::Folder)? {
@@ -149,7 +150,8 @@ pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manif
     })
 }
 
-/// The description of a process's device state, once it is sure that the files it describes are there, or were `streamed`, in full length.
+/// The description of a process's device state, once it is sure that the files it describes are there, or were
+/// `streamed`, in full length.
 fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<DescriptionText, FolderError> {
     let unreadable = |source| FolderError::Read {
         name: name.to_owned(),
@@ -213,8 +215,8 @@ fn description_name(member: &MemberEntry) -> Option<&str> {
     is_read.then_some(name)
 }
 
-/// Unpacks the images of CRIU's that describe the program into `folder`, which is empty, if there is room for them. Each is checked
-/// against its hash.
+/// Unpacks the images of CRIU's that describe the program into `folder`, which is empty, if there is room for them.
+/// Each is checked against its hash.
 pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
     archive.extract_where(folder, description_name, &mut |_| ()).map(drop)
 }
@@ -235,7 +237,8 @@ pub fn packed_state(archive: &Archive, pid: u32) -> Result<Vec<u8>, ArchiveError
     Ok(packed)
 }
 
-/// Unpacks an archive into `folder`, which is empty, if there is room for all of it. Each member is checked against its hash.
+/// Unpacks an archive into `folder`, which is empty, if there is room for all of it. Each member is checked against its
+/// hash.
 pub fn unpack(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
     unpack_where(archive, folder, image_name)
 }

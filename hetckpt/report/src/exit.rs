@@ -1,5 +1,6 @@
-//! Exit codes: 0 done, 1 failed, 2 usage, 3 not supported here; `run`, `restore` and `criu` pass on the program's own code
-//! and use 125 for our own failures, `run` 126 and 127 for a program that cannot be started or is not there, as `env` and `timeout` do.
+//! Exit codes: 0 done, 1 failed, 2 usage, 3 not supported here; `run`, `restore` and `criu` pass on the program's own
+//! code and use 125 for our own failures, `run` 126 and 127 for a program that cannot be started or is not there, as
+//! `env` and `timeout` do.
 
 use std::process::ExitCode;
 

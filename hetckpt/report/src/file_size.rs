@@ -1,5 +1,5 @@
-//! A limit on the size of files (`ulimit -f`): what we write past it fails, and is told. By itself Linux would end us without a word, or CRIU in the
-//! middle of its work, which a program may not survive.
+//! A limit on the size of files (`ulimit -f`): what we write past it fails, and is told. By itself Linux would end us
+//! without a word, or CRIU in the middle of its work, which a program may not survive.
 
 use nix::libc::RLIM_INFINITY;
 use nix::sys::resource::{Resource, getrlimit};

@@ -1,5 +1,5 @@
-//! What the user is told: failures with their codes, findings, remarks and progress. Also what most failures depend on: where the
-//! parts of hetckpt are installed, and the limit on the size of files.
+//! What the user is told: failures with their codes, findings, remarks and progress. Also what most failures depend on:
+//! where the parts of hetckpt are installed, and the limit on the size of files.
 //!
 //! Nothing here prints. Remarks are events of [`tracing`], which the command line shows.
 

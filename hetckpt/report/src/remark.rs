@@ -1,4 +1,5 @@
-//! Remarks for the person watching, and progress: events of [`tracing`] with targets of their own, which the command line prints.
+//! Remarks for the person watching, and progress: events of [`tracing`] with targets of their own, which the command
+//! line prints.
 
 use crate::quantity::bytes;
 

@@ -1,4 +1,5 @@
-//! One dump of a program at a time: a second one would let the tree run on, when CRIU refuses it, in the middle of the first.
+//! One dump of a program at a time: a second one would let the tree run on, when CRIU refuses it, in the middle of the
+//! first.
 
 use hetckpt_ring::failure_code::Code;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -61,8 +62,8 @@ impl Drop for DumpLock {
     }
 }
 
-/// Removes the locks that killed dumps have left in `dir`. One that somebody is about to take stays valid: who takes it sees that it has gone,
-/// and makes another.
+/// Removes the locks that killed dumps have left in `dir`. One that somebody is about to take stays valid: who takes it
+/// sees that it has gone, and makes another.
 fn sweep(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -110,8 +111,8 @@ fn make_for_user_of(tree: &[i32]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// So that the user whose folder it is can take the lock, should root be killed. A file that root has elsewhere, under another name, is
-/// nobody's to have.
+/// So that the user whose folder it is can take the lock, should root be killed. A file that root has elsewhere, under
+/// another name, is nobody's to have.
 fn give_to_owner_of_folder(file: &File, path: &Path) -> io::Result<()> {
     let (found, folder) = (file.metadata()?, fs::metadata(path.parent().unwrap_or(path))?);
     if found.uid() == folder.uid() {

@@ -17,8 +17,8 @@ use crate::signals::PASSED_ON;
 /// Environment variable that tells a process, and `dump`, that it was started under hetckpt: the shim's path.
 pub const MARK: &str = "HETCKPT_SHIM";
 
-/// Turns this process into the program to run, as the leader of a session of its own: CRIU then needs no terminal. In namespaces of its
-/// own it has neither our privileges nor files from without.
+/// Turns this process into the program to run, as the leader of a session of its own: CRIU then needs no terminal. In
+/// namespaces of its own it has neither our privileges nor files from without.
 pub fn launch(command: &[OsString], is_inside: bool) -> Failure {
     let Some((program, arguments)) = command.split_first() else {
         return Failure::new(Code::StandIn, "no program given");

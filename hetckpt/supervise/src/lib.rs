@@ -1,5 +1,5 @@
-//! Standing in for programs: starting them, their process trees and device servers, namespaces of their own, and the promise that
-//! a stopped tree runs on.
+//! Standing in for programs: starting them, their process trees and device servers, namespaces of their own, and the
+//! promise that a stopped tree runs on.
 
 #![allow(
     clippy::missing_errors_doc,

@@ -21,8 +21,8 @@ pub struct Pauses {
     pub timeout_s: u32,
 }
 
-/// Pauses the kernels of the tree of `target`, holds them, and lets them go, as often as is asked for. Gives for each pause how long the slowest
-/// device server took, the shortest first.
+/// Pauses the kernels of the tree of `target`, holds them, and lets them go, as often as is asked for. Gives for each
+/// pause how long the slowest device server took, the shortest first.
 pub fn pause(target: &Target, pauses: &Pauses) -> Result<Vec<Duration>, Failure> {
     let mut holds = server_client::holds(&target.tree())?;
     if holds.is_empty() {

@@ -9,8 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use procfs::process::{Process, Stat};
 
-/// Ends the tree of `root` and waits (two seconds at most) until its process ids are free again; the root's may stay with a
-/// zombie until its parent takes notice, which is not for us to hasten.
+/// Ends the tree of `root` and waits (two seconds at most) until its process ids are free again; the root's may stay
+/// with a zombie until its parent takes notice, which is not for us to hasten.
 pub fn end(root: i32) -> bool {
     let tree = tree(root);
     signal(tree.iter().copied(), Signal::SIGKILL);

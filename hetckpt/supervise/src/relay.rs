@@ -54,14 +54,14 @@ impl Relay {
     }
 }
 
-/// True if a program in the namespaces that we are in could not keep our stream number `fd` when it is dumped and restored: it is a file
-/// that was opened without, or anything else but a pipe of our user.
+/// True if a program in the namespaces that we are in could not keep our stream number `fd` when it is dumped and
+/// restored: it is a file that was opened without, or anything else but a pipe of our user.
 pub fn is_foreign(fd: usize) -> bool {
     namespaces::is_inside() && i32::try_from(fd).is_ok_and(|fd| !descriptors::is_own_pipe(fd))
 }
 
-/// A pipe for the program where it cannot have our own stream, a terminal say, with the relay that empties it; `None` where the program
-/// can have our stream itself.
+/// A pipe for the program where it cannot have our own stream, a terminal say, with the relay that empties it; `None`
+/// where the program can have our stream itself.
 pub fn copied_pipe(is_needed: bool, to_stderr: bool) -> Result<Option<(OwnedFd, Relay)>, Failure> {
     is_needed.then(|| pipe_through(to_stderr, |_| {})).transpose()
 }

@@ -1,5 +1,5 @@
-//! A small file that the user asked for and that tells of a program: opened, and given room, before the program starts, written when
-//! there is something to say. Not for archives, which are flushed and verified.
+//! A small file that the user asked for and that tells of a program: opened, and given room, before the program starts,
+//! written when there is something to say. Not for archives, which are flushed and verified.
 
 use hetckpt_ring::failure_code::Code;
 use std::ffi::OsStr;
@@ -16,7 +16,8 @@ use hetckpt_report::remark;
 /// How the name of a file begins that is to get another.
 pub const PREFIX: &str = ".hetckpt-";
 
-/// Room that a new file takes before there is anything to write: the disk may be full by then, and others wait for the file.
+/// Room that a new file takes before there is anything to write: the disk may be full by then, and others wait for the
+/// file.
 const RESERVED: [u8; 256] = [b' '; 256];
 
 /// A file that can be written. Until [`ResultFile::write`] a new one does not exist under its name: others wait for it.

@@ -1,7 +1,7 @@
 //! The runtime directory of a program that somebody else has started, or ourselves with another environment.
 //!
-//! Where it is the program's environment tells (`hetckpt_ring::runtime_dir`), not ours. CRIU's plugin, the guardian and all else that a dump starts
-//! must look there too, so this very command is run again, with that directory named.
+//! Where it is the program's environment tells (`hetckpt_ring::runtime_dir`), not ours. CRIU's plugin, the guardian and
+//! all else that a dump starts must look there too, so this very command is run again, with that directory named.
 
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
@@ -25,8 +25,8 @@ pub const VARIABLE: &str = "HETCKPT_RUNTIME_DIR";
 
 /// Runs this command again with the runtime directory of the tree of `pid`, if that is not ours.
 ///
-/// What has been restored has the environment of its first start, and its server where the restore's was: so our own directory
-/// is it if a server of the tree answers there.
+/// What has been restored has the environment of its first start, and its server where the restore's was: so our own
+/// directory is it if a server of the tree answers there.
 pub fn follow(pid: i32) -> Result<(), Failure> {
     let tree = process_tree::tree(pid);
     if tree.iter().any(|&pid| server_client::has_server(pid)) {
@@ -73,8 +73,8 @@ fn named_by(pid: i32) -> Option<PathBuf> {
     Some(runtime_dir_of(uid, |name| environment.get(OsStr::new(name)).cloned()))
 }
 
-/// The runtime directories of other users' device servers, and of such as have been started with others than `own`. A folder is a server's only if it is
-/// the same user's: what calls itself a server may name any.
+/// The runtime directories of other users' device servers, and of such as have been started with others than `own`. A
+/// folder is a server's only if it is the same user's: what calls itself a server may name any.
 pub fn of_others(own: &Path) -> BTreeSet<PathBuf> {
     const SERVER: &str = "hetckpt-server";
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();

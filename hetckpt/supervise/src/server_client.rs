@@ -17,7 +17,8 @@ use hetckpt_ring::server_start::{has_let_go, wait_until_started};
 /// How much longer than the kernels a server has to answer that they did not stop.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
-/// How long a server may take to say what it does. It answers at once unless it is stopped, or its machine is overloaded.
+/// How long a server may take to say what it does. It answers at once unless it is stopped, or its machine is
+/// overloaded.
 const STATUS_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a server may take to say that it has heard that its program is gone.
@@ -142,8 +143,8 @@ pub fn ensure_outside(holds: &[Hold], tree: &[i32]) -> Result<(), Failure> {
     })
 }
 
-/// Stops the kernels of all, one after the other, each within `timeout_s` seconds (0: as long as its server gives it). A process
-/// that ends or becomes another program meanwhile is held no more. Gives the longest time that a server took.
+/// Stops the kernels of all, one after the other, each within `timeout_s` seconds (0: as long as its server gives it).
+/// A process that ends or becomes another program meanwhile is held no more. Gives the longest time that a server took.
 pub fn pause_all(holds: &mut Vec<Hold>, timeout_s: u32) -> Result<Duration, Failure> {
     let mut longest = Duration::ZERO;
     let mut held = vec![];
@@ -167,7 +168,8 @@ fn was_left(socket: &ControlSocket, pid: i32) -> bool {
 }
 
 impl Hold {
-    /// Stops the kernels and waits until none runs, `timeout_s` seconds at most (0: as long as the server does). Gives the time from the request to the last kernel's end.
+    /// Stops the kernels and waits until none runs, `timeout_s` seconds at most (0: as long as the server does). Gives
+    /// the time from the request to the last kernel's end.
     pub fn pause(&mut self, timeout_s: u32) -> Result<Duration, Failure> {
         let cannot = |note: String| {
             Failure::new(
@@ -214,10 +216,11 @@ impl Hold {
         }
     }
 
-    /// Tells the server that the program is gone for good, and waits (two seconds at most for each) until it has left: then the
-    /// device is free. False if it stays.
+    /// Tells the server that the program is gone for good, and waits (two seconds at most for each) until it has left:
+    /// then the device is free. False if it stays.
     pub fn release_gone(mut self) -> bool {
-        // A server that has noticed by itself and is leaving does not answer; that is what was wanted. One that hangs does not either.
+        // A server that has noticed by itself and is leaving does not answer; that is what was wanted. One that hangs
+        // does not either.
         let _ = self.socket.set_timeout(Some(LEAVE_LIMIT));
         let _ = self.socket.ask(&Request::Release { app_is_gone: true }, &[]);
         self.server

@@ -51,8 +51,8 @@ pub struct Row {
     pub command: String,
 }
 
-/// All programs of this user with a device server, in namespaces of their own or not; for root, unless a runtime directory is named,
-/// those of others too.
+/// All programs of this user with a device server, in namespaces of their own or not; for root, unless a runtime
+/// directory is named, those of others too.
 pub fn all() -> Result<Vec<Row>, Failure> {
     let own = runtime_dir();
     let mut rows = rows_in(&own, false)?;
@@ -155,7 +155,8 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What the process that is called `app` in the namespace of the server at the other end is called here, and the server.
+/// What the process that is called `app` in the namespace of the server at the other end is called here, and the
+/// server.
 fn seen_from_here(socket: &ControlSocket, app: u32) -> Option<(u32, u32)> {
     let server = getsockopt(socket.as_stream(), PeerCredentials).ok()?.pid();
     let app = pids::find(&pids::namespace(server)?, i32::try_from(app).ok()?)?;

@@ -51,8 +51,8 @@ impl HeldSignals {
         None
     }
 
-    /// Passes every signal, held or to come, to `child` until it has ended or for `limit`, without a thread: whose children are to have
-    /// other process ids can have none.
+    /// Passes every signal, held or to come, to `child` until it has ended or for `limit`, without a thread: whose
+    /// children are to have other process ids can have none.
     pub fn pass_until_end(&self, child: &Child, limit: Option<Duration>) -> Result<(), Failure> {
         let cannot = |e: io::Error| Failure::new(Code::StandIn, "cannot wait for a process").note(e.to_string());
         let pid = i32::try_from(child.id()).unwrap_or(-1);

@@ -23,8 +23,8 @@ use crate::relay::{Relay, copied_pipe, is_foreign};
 use crate::result_file::ResultFile;
 use crate::signals::HeldSignals;
 
-/// Nobody has said anything to who waits for the program here. Not into a file, which the program may share: a restore would find it
-/// longer than it was.
+/// Nobody has said anything to who waits for the program here. Not into a file, which the program may share: a restore
+/// would find it longer than it was.
 fn remark_on_kill(pid: i32) {
     let is_file =
         fstat(io::stderr()).is_ok_and(|found| SFlag::from_bits_truncate(found.st_mode).contains(SFlag::S_IFREG));
@@ -130,9 +130,9 @@ pub fn run(
 
 /// Has the OpenCL loader find our ICD and no other: a vendor's driver in the program could not be dumped.
 ///
-/// `OCL_ICD_VENDORS` is the folder of ICDs for both loaders in use, ocl-icd and Khronos's; with a slash at its end, because
-/// the older ones of Khronos's append names as they are. What the user had set goes under another name, for the device
-/// server: its OpenCL devices are the user's.
+/// `OCL_ICD_VENDORS` is the folder of ICDs for both loaders in use, ocl-icd and Khronos's; with a slash at its end,
+/// because the older ones of Khronos's append names as they are. What the user had set goes under another name, for the
+/// device server: its OpenCL devices are the user's.
 fn show_opencl(launch: &mut Command, installation: &Installation) {
     let Some(folder) = installation.opencl_vendors() else {
         return;

@@ -1,14 +1,15 @@
-//! A process tree that CRIU leaves stopped, and the promise that it does not stay so: not if the dump fails, and not if this
-//! program or CRIU is killed.
+//! A process tree that CRIU leaves stopped, and the promise that it does not stay so: not if the dump fails, and not if
+//! this program or CRIU is killed.
 //!
-//! The promise is kept by a guardian, this program again, at the other end of a pipe. It gets a byte
-//! when all is well. If the pipe closes without, nobody is left who would bring the dump to its end, so the guardian does: the archive
-//! is complete if the file that was written has its name, and then the tree is ended, as it would have been; else it runs on. CRIU
-//! holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may. So do helpers of its, which stop
-//! themselves and would stay so for ever if both it and we were killed: then the guardian ends them.
+//! The promise is kept by a guardian, this program again, at the other end of a pipe. It gets a byte when all is well.
+//! If the pipe closes without, nobody is left who would bring the dump to its end, so the guardian does: the archive is
+//! complete if the file that was written has its name, and then the tree is ended, as it would have been; else it runs
+//! on. CRIU holds the pipe too: as long as it works on the tree, which it does even when we are gone, nobody else may.
+//! So do helpers of its, which stop themselves and would stay so for ever if both it and we were killed: then the
+//! guardian ends them.
 //!
-//! Where the tree moves to another node, the file that is or is not there is the decision to release it, and the guardian also tells
-//! that node of it (`migration/handover.rs`).
+//! Where the tree moves to another node, the file that is or is not there is the decision to release it, and the
+//! guardian also tells that node of it (`migration/handover.rs`).
 
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
@@ -135,8 +136,8 @@ impl Drop for StoppedTree<'_> {
     }
 }
 
-/// The guardian: waits for the word on stdin that all is well. If it does not come, ends what was begun. `conclude` tells another node, by
-/// what lies at [`Guard::handover`], whether the tree is its own now.
+/// The guardian: waits for the word on stdin that all is well. If it does not come, ends what was begun. `conclude`
+/// tells another node, by what lies at [`Guard::handover`], whether the tree is its own now.
 pub fn guard(guarded: &Guard, conclude: impl FnOnce(&Path, bool)) {
     // Should the process end and its id be given to another, that is not to be taken for it.
     let process = Pid::from_raw(guarded.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -165,16 +166,16 @@ pub fn guard(guarded: &Guard, conclude: impl FnOnce(&Path, bool)) {
     dump_lock::sweep_all();
 }
 
-/// Lets the tree of `root` run on, but for those `stopped_before`, with the connections that CRIU has taken. Says what could not be undone of
-/// that.
+/// Lets the tree of `root` run on, but for those `stopped_before`, with the connections that CRIU has taken. Says what
+/// could not be undone of that.
 fn resume(root: i32, stopped_before: &BTreeSet<i32>, tcp_in: Option<&Path>) -> Result<(), UndoError> {
     let undone = tcp_in.map_or(Ok(()), |images| tcp_lock::undo(images, &process_tree::tree(root)));
     process_tree::resume(root, stopped_before);
     undone
 }
 
-/// Waits for the word. False if nobody is left who could give it: the pipe closes, or all that is left of a CRIU in `images` are
-/// helpers that wait for it, when we have been left as well.
+/// Waits for the word. False if nobody is left who could give it: the pipe closes, or all that is left of a CRIU in
+/// `images` are helpers that wait for it, when we have been left as well.
 fn is_told_that_all_is_well(images: &Path) -> bool {
     let mut stdin = std::io::stdin();
     let parent = getppid();
@@ -207,8 +208,8 @@ pub fn id_file(images: &Path) -> PathBuf {
     images.join("hetckpt-archive-id")
 }
 
-/// True if the archive that was written has its name, which it gets when it is complete, on disk and verified. A file of that name may be
-/// anybody's.
+/// True if the archive that was written has its name, which it gets when it is complete, on disk and verified. A file
+/// of that name may be anybody's.
 fn has_its_name(archive: &Path, images: &Path) -> bool {
     let written = fs::read_to_string(id_file(images));
     FileId::at(archive).is_some_and(|found| written.is_ok_and(|written| written == found.to_string()))

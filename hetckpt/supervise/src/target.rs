@@ -91,7 +91,8 @@ fn ensure_is_ours(process: &Process) -> Result<(), Failure> {
     )
 }
 
-/// True if `process` was started so that it loads our `libcuda.so.1` at its first CUDA call, or one of its tree has a server.
+/// True if `process` was started so that it loads our `libcuda.so.1` at its first CUDA call, or one of its tree has a
+/// server.
 fn runs_under_shim(process: &Process) -> bool {
     let marked = process
         .environ()

@@ -9,8 +9,8 @@ use clap::ValueEnum;
 pub enum Bundle {
     /// None: the node of the restore must have them all, at the same paths.
     None,
-    /// Those that the packages of a distribution do not bring: all but what lies in /usr (without /usr/local), /lib, /bin and
-    /// /sbin. The node of the restore must run the same version of the same distribution.
+    /// Those that the packages of a distribution do not bring: all but what lies in /usr (without /usr/local), /lib,
+    /// /bin and /sbin. The node of the restore must run the same version of the same distribution.
     Missing,
     /// All of them, the C library too: they are used where the node has none or others.
     All,

@@ -1,7 +1,8 @@
-//! At a restore: carried files that the node lacks, laid out in a folder of their own below the one for temporary files.
+//! At a restore: carried files that the node lacks, laid out in a folder of their own below the one for temporary
+//! files.
 //!
-//! Everything about the files comes out of an archive, and so is hostile: paths are checked when it is opened, nothing is written
-//! but into the new folder, which holds no link, and only whole files with the right hash stay there.
+//! Everything about the files comes out of an archive, and so is hostile: paths are checked when it is opened, nothing
+//! is written but into the new folder, which holds no link, and only whole files with the right hash stay there.
 
 use hetckpt_ring::failure_code::Code;
 use std::fs::{self, Permissions};

@@ -1,9 +1,9 @@
-//! Files that an archive carries for nodes that lack them or have others in their place: the program, the driver library it
-//! was given, its shared libraries. Chosen and packed at a dump, laid out at a restore.
+//! Files that an archive carries for nodes that lack them or have others in their place: the program, the driver
+//! library it was given, its shared libraries. Chosen and packed at a dump, laid out at a restore.
 //!
-//! A restored process maps its files anew, and what is mapped is not in CRIU's images. So it needs the very files of the dump. Where
-//! the node has them, they are used; else they lie in a folder of the restore's own, to which CRIU's images are led
-//! ([`crate::criu::rewrite`]), for as long as the program runs.
+//! A restored process maps its files anew, and what is mapped is not in CRIU's images. So it needs the very files of
+//! the dump. Where the node has them, they are used; else they lie in a folder of the restore's own, to which CRIU's
+//! images are led ([`crate::criu::rewrite`]), for as long as the program runs.
 
 pub mod choice;
 pub mod pack;

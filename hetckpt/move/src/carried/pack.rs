@@ -1,7 +1,7 @@
 //! At a dump: copies of the files to carry, compressed, among the images.
 //!
-//! Most is done while the program still runs, by what it maps then. When CRIU has stopped and dumped it, its images say what must
-//! be there, and what has come meanwhile is added.
+//! Most is done while the program still runs, by what it maps then. When CRIU has stopped and dumped it, its images say
+//! what must be there, and what has come meanwhile is added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -117,13 +117,15 @@ impl<'a> Packing<'a> {
         fs::write(self.images.join(INDEX), text).map_err(of_images)
     }
 
-    /// What a restore has laid out is nobody else's and goes along in any case. A path that is no text cannot be listed.
+    /// What a restore has laid out is nobody else's and goes along in any case. A path that is no text cannot be
+    /// listed.
     fn takes(&self, path: &Path) -> bool {
         path.to_str().is_some_and(is_plain_path) && (self.bundle.takes(path) || layout::original(path).is_some())
     }
 
-    /// Opens the processes' `path`. Linux tells paths of what is mapped without links: one that has become part of it leads to what
-    /// the program may not even be allowed to read. Nor is a pipe waited for that has taken the file's place.
+    /// Opens the processes' `path`. Linux tells paths of what is mapped without links: one that has become part of it
+    /// leads to what the program may not even be allowed to read. Nor is a pipe waited for that has taken the file's
+    /// place.
     fn open(&self, path: &Path) -> io::Result<File> {
         let root = File::open(&self.root)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -56,7 +56,8 @@ fn compare_with(snapshot: &Snapshot, wanted: &str, which: Kernels) -> Result<Vec
     })
 }
 
-/// Is there a device with room for processes of which each has so many bytes? Nobody knows yet what kinds of devices can go on with them.
+/// Is there a device with room for processes of which each has so many bytes? Nobody knows yet what kinds of devices
+/// can go on with them.
 pub fn has_room(sizes: &[u64], wanted: &str) -> Result<Vec<Finding>, Failure> {
     with_device(wanted, |device| Ok(vec![judge_room(sizes, device)]))
 }
@@ -105,8 +106,8 @@ fn judge(summaries: &[Summary], device: &DeviceSummary) -> Finding {
     judge_room(&sizes, device)
 }
 
-/// What of the blocks in flight is more than the device takes. What single kernels may have less than that, a restore finds when it has
-/// built them.
+/// What of the blocks in flight is more than the device takes. What single kernels may have less than that, a restore
+/// finds when it has built them.
 fn exceeded(needs: &Requirements, device: &DeviceSummary) -> Option<String> {
     // One that does not tell is left to the restore.
     let is_beyond = |needed: u64, limit: u64| limit > 0 && needed > limit;

@@ -1,8 +1,8 @@
 //! Are the files that the program had open or mapped here, and the same? And if not: what does a restore do about it?
 //!
 //! # Source
-//! CRIU, `criu/files-reg.c`: a file must have the size, mode and build id of the dump, but the size of one that is only appended
-//! to. What is carried is told by its whole content instead.
+//! CRIU, `criu/files-reg.c`: a file must have the size, mode and build id of the dump, but the size of one that is only
+//! appended to. What is carried is told by its whole content instead.
 
 use hetckpt_ring::failure_code::Code;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Can an OpenCL device run the program's kernels? Other devices run all that there is PTX for. The device server's program has the
-//! compiler, so it is asked.
+//! Can an OpenCL device run the program's kernels? Other devices run all that there is PTX for. The device server's
+//! program has the compiler, so it is asked.
 
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use crate::server_question::ask;
 
 const CHECK: &str = "device-kernels";
 
-/// What the kernels lack of a process whose `state` is as its file holds it, on a device that has not got the features `lacks`.
+/// What the kernels lack of a process whose `state` is as its file holds it, on a device that has not got the features
+/// `lacks`.
 ///
 /// Only those that are stopped, unless `others` is true.
 pub fn lacking(state: &[u8], lacks: &[String], others: bool) -> Result<Lacking, Failure> {

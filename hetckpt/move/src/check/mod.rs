@@ -1,5 +1,5 @@
-//! What a snapshot needs of this machine, each thing looked at by itself: `hetckpt check` prints it, and a restore is refused for
-//! it.
+//! What a snapshot needs of this machine, each thing looked at by itself: `hetckpt check` prints it, and a restore is
+//! refused for it.
 
 pub mod build_id;
 mod device;
@@ -29,7 +29,8 @@ use crate::migration::message::Offer;
 use crate::snapshot::Snapshot;
 use crate::{doctor, private_folder};
 
-/// Looks at everything. A check that fails keeps none of the others from being made; only a snapshot that cannot be read does.
+/// Looks at everything. A check that fails keeps none of the others from being made; only a snapshot that cannot be
+/// read does.
 pub fn examine(
     snapshot: &Snapshot,
     device: &str,
@@ -107,8 +108,8 @@ pub struct Wanted<'a> {
     pub ids_come_free: bool,
 }
 
-/// Looks, while the program still runs elsewhere, at what can be told of a restore here. The one who offers it is not believed: what
-/// it says decides only whether the program is worth stopping.
+/// Looks, while the program still runs elsewhere, at what can be told of a restore here. The one who offers it is not
+/// believed: what it says decides only whether the program is worth stopping.
 pub fn offer(offer: &Offer, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let mut findings = doctor::to_restore();
     if !wanted.ids_come_free && !wanted.allowed.adaptation.namespaces.is_wanted() {
@@ -147,11 +148,11 @@ pub fn accept(snapshot: &Snapshot, wanted: &Wanted<'_>) -> Result<(), Failure> {
     finding::refusal(&findings).map_or(Ok(()), Err)
 }
 
-/// Makes sure, before a program is ended that stands still with its `images` dumped, that nothing is known to stand against a restore on
-/// this very machine.
+/// Makes sure, before a program is ended that stands still with its `images` dumped, that nothing is known to stand
+/// against a restore on this very machine.
 ///
-/// What only the restore can know is not looked at: device, terminal and room are those that it is given. Nor are process ids, which are the
-/// program's own until it has ended. What options of a restore overcome does not count.
+/// What only the restore can know is not looked at: device, terminal and room are those that it is given. Nor are
+/// process ids, which are the program's own until it has ended. What options of a restore overcome does not count.
 pub fn require_way_back(images: &Path, manifest: &Manifest, outside: Outside) -> Result<(), Failure> {
     let mut needs = needs::read(images)
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;

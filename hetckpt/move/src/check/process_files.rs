@@ -1,7 +1,7 @@
 //! Files below `/proc/PID` that the program had open, of its own processes: `/proc/self/maps` and the like.
 //!
-//! They are not there now: a restore makes them, by making the processes with the ids that they had. CRIU opens files when all
-//! processes have been forked and none has its threads yet, and each descriptor in its turn.
+//! They are not there now: a restore makes them, by making the processes with the ids that they had. CRIU opens files
+//! when all processes have been forked and none has its threads yet, and each descriptor in its turn.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -15,8 +15,8 @@ pub enum Fate {
     IsLost(&'static str),
 }
 
-/// What becomes of `path`; `None` if it is no such file. The `processes` are those that live, `pids` are also threads and such as have
-/// ended.
+/// What becomes of `path`; `None` if it is no such file. The `processes` are those that live, `pids` are also threads
+/// and such as have ended.
 pub fn fate(path: &Path, processes: &BTreeSet<u32>, pids: &BTreeSet<u32>) -> Option<Fate> {
     let mut names = path.strip_prefix("/proc").ok()?.components();
     let pid = number(names.next()?)?;

@@ -20,8 +20,8 @@ pub fn examine(needs: &Needs) -> Finding {
     examine_ids(needs.pids.iter().copied())
 }
 
-/// Processes and threads get the ids that they had. Waits a moment for processes that have ended, since their parents may be about
-/// to take notice.
+/// Processes and threads get the ids that they had. Waits a moment for processes that have ended, since their parents
+/// may be about to take notice.
 pub fn examine_ids(pids: impl Iterator<Item = u32>) -> Finding {
     let pids: Vec<i32> = pids.filter_map(|pid| i32::try_from(pid).ok()).collect();
     let problem = |found: String, help: &str| Finding {

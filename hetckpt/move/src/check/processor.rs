@@ -38,7 +38,8 @@ pub fn examine(criu: Option<&Criu>, images: &Path, needs: &Needs) -> Finding {
                 .map(|(_, text)| text)
                 .collect();
             if words.is_empty() {
-                // As for a user outside of the namespaces in which CRIU may do what it does, which it says on standard output.
+                // As for a user outside of the namespaces in which CRIU may do what it does, which it says on standard
+                // output.
                 let said = said + String::from_utf8_lossy(&output.stdout);
                 let first = said
                     .lines()

@@ -12,7 +12,8 @@ const CHECK: &str = "restore-room";
 
 const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks the archive there";
 
-/// Compares the files of an archive, and `laid_out` bytes of those it carries, with the room in the folder for temporary files.
+/// Compares the files of an archive, and `laid_out` bytes of those it carries, with the room in the folder for
+/// temporary files.
 pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
     let unpacked: u64 = match snapshot {
         Snapshot::Archive(archive) => {

@@ -99,7 +99,8 @@ fn is_of_root(words: &str) -> bool {
 /// What a line of CRIU's says is missing: `Error (criu/cr-check.c:12): words`, or `Warn`.
 fn reason(line: &str) -> Option<&str> {
     let is_reason = line.contains("Error") || line.contains("Warn");
-    // The one is said at level Error and harmless; the other is for dumps that rest on others, which the plugin refuses.
+    // The one is said at level Error and harmless; the other is for dumps that rest on others, which the plugin
+    // refuses.
     let is_harmless = line.contains("RLIMIT_NOFILE") || line.contains("Dirty tracking is OFF");
     (is_reason && !is_harmless).then(|| line.split_once("): ").map_or(line, |(_, words)| words).trim())
 }

@@ -57,7 +57,8 @@ pub fn privileges() -> Finding {
     }
 }
 
-/// May a user who is not root make the namespaces in which CRIU has what it needs? Tried by the system's own program for that.
+/// May a user who is not root make the namespaces in which CRIU has what it needs? Tried by the system's own program
+/// for that.
 fn namespaces(check: &'static str) -> Finding {
     let help = "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; on Ubuntu \
                 kernel.apparmor_restrict_unprivileged_userns=0), or use root";

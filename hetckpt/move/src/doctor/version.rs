@@ -22,7 +22,8 @@ const OURS: &str = env!("CARGO_PKG_VERSION");
 /// What gets the version out of the file at a path.
 type Asked = fn(&Path) -> Option<String>;
 
-/// Compares the parts' versions with ours. The CPU's code generator has none: its interface's is looked at when it is loaded.
+/// Compares the parts' versions with ours. The CPU's code generator has none: its interface's is looked at when it is
+/// loaded.
 pub fn compare(installation: &Installation) -> Finding {
     let plugin = installation.plugin_folder.join(plugin_option::FILE);
     let parts: [(_, _, Asked); 3] = [

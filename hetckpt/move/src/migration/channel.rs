@@ -1,6 +1,8 @@
-//! Frames on a connection: a byte for the kind, four for the length, then a message, or a piece of the archive and its position.
+//! Frames on a connection: a byte for the kind, four for the length, then a message, or a piece of the archive and its
+//! position.
 //!
-//! Each frame must be through within [`FRAME_LIMIT`]. The other end's bytes are hostile: lengths are compared with limits first.
+//! Each frame must be through within [`FRAME_LIMIT`]. The other end's bytes are hostile: lengths are compared with
+//! limits first.
 
 use hetckpt_ring::failure_code::Code;
 use serde::Deserialize;
@@ -250,7 +252,8 @@ impl Channel {
         self.receive_frame_while(&mut || Ok(()), take)
     }
 
-    /// As [`Channel::receive_frame`], if `go_on` does not fail, which is asked whenever the peer says that it is still at it.
+    /// As [`Channel::receive_frame`], if `go_on` does not fail, which is asked whenever the peer says that it is still
+    /// at it.
     fn receive_frame_while<T>(
         &mut self,
         go_on: &mut dyn FnMut() -> Result<(), Failure>,
@@ -351,7 +354,8 @@ impl Channel {
         })
     }
 
-    /// Tells the peer why not, and hears it out for a moment: a connection that is closed on unread bytes loses what was said last.
+    /// Tells the peer why not, and hears it out for a moment: a connection that is closed on unread bytes loses what
+    /// was said last.
     pub fn refuse(mut self, failure: &Failure) {
         if self.send(&Message::Refused(failure.into())).is_err() {
             return;

@@ -1,4 +1,5 @@
-//! A TCP stream on which everything must be over at some moment: a peer that sends a byte now and then gets no more time for it.
+//! A TCP stream on which everything must be over at some moment: a peer that sends a byte now and then gets no more
+//! time for it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -35,7 +36,8 @@ impl Timed {
         )
     }
 
-    /// Takes in what the peer still had to say, for a moment at most: a connection that is closed on unread bytes loses what was said last.
+    /// Takes in what the peer still had to say, for a moment at most: a connection that is closed on unread bytes loses
+    /// what was said last.
     pub fn drain(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         self.limit = self.limit.min(Instant::now() + DRAIN_LIMIT);

@@ -1,4 +1,5 @@
-//! The target's folder: a snapshot's archive, and a record of how far it has come, which a `serve` that is started anew goes by.
+//! The target's folder: a snapshot's archive, and a record of how far it has come, which a `serve` that is started anew
+//! goes by.
 //!
 //! | file | |
 //! |---|---|
@@ -170,7 +171,8 @@ impl Depot {
         &self.folder
     }
 
-    /// Removes what a restore of `id` that was killed would have given its name later. There must be no such restore any more.
+    /// Removes what a restore of `id` that was killed would have given its name later. There must be no such restore
+    /// any more.
     pub fn remove_unfinished(&self, id: &str) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         for entry in entries {
@@ -182,8 +184,8 @@ impl Depot {
         }
     }
 
-    /// Removes what nobody needs any more once the program of `id` has ended. Its archive, its record, and what it and the restore have
-    /// said stay.
+    /// Removes what nobody needs any more once the program of `id` has ended. Its archive, its record, and what it and
+    /// the restore have said stay.
     pub fn remove_ended(&self, id: &str) {
         for extension in ["started", "pid"] {
             let _ = fs::remove_file(self.file(id, extension));
@@ -298,7 +300,8 @@ impl Depot {
         })
     }
 
-    /// The source has ended the program: it is this node's. What another node has sent is as unknown to `caller` as what nobody has.
+    /// The source has ended the program: it is this node's. What another node has sent is as unknown to `caller` as
+    /// what nobody has.
     pub fn release(&self, id: &str, caller: Option<&KeyHash>) -> Result<Release, Failure> {
         let _one_at_a_time = self.receiving();
         let record = self.record(id).filter(|_| !self.file(id, "part").exists());
@@ -313,8 +316,8 @@ impl Depot {
         Ok(Release::Now)
     }
 
-    /// The program goes on at the source: what there is of it is removed, or will be when it has come. False if it was released before.
-    /// Of what another node than `caller` has sent nothing is removed.
+    /// The program goes on at the source: what there is of it is removed, or will be when it has come. False if it was
+    /// released before. Of what another node than `caller` has sent nothing is removed.
     pub fn withdraw(&self, id: &str, caller: Option<&KeyHash>) -> bool {
         let mut receiving = self.receiving();
         let arriving = receiving.get_mut(id);
@@ -368,7 +371,8 @@ impl Incoming<'_> {
         }
     }
 
-    /// Gives the archive its name: from now on it outlives us, until its source has said whose the program is. Gives its path.
+    /// Gives the archive its name: from now on it outlives us, until its source has said whose the program is. Gives
+    /// its path.
     pub fn prepare(self, record: &Record) -> Result<PathBuf, Failure> {
         let receiving = self.depot.receiving();
         if receiving.get(&self.id).is_none_or(|arriving| arriving.is_withdrawn) {

@@ -1,4 +1,5 @@
-//! Removes programs that were prepared and of which their sources have said nothing more for too long, if `serve` is told to.
+//! Removes programs that were prepared and of which their sources have said nothing more for too long, if `serve` is
+//! told to.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

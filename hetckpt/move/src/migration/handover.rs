@@ -1,5 +1,5 @@
-//! The decision's way to the target: the program is yours, or forget it. Kept up through broken connections, by `migrate` and,
-//! should that be killed, by its guardian.
+//! The decision's way to the target: the program is yours, or forget it. Kept up through broken connections, by
+//! `migrate` and, should that be killed, by its guardian.
 
 use hetckpt_ring::failure_code::Code;
 use std::fs::{self, File};
@@ -201,7 +201,8 @@ impl Handover {
     }
 }
 
-/// What the guardian of a `migrate` that was killed has to tell. Nobody hears of a failure: the target keeps the snapshot, and says so.
+/// What the guardian of a `migrate` that was killed has to tell. Nobody hears of a failure: the target keeps the
+/// snapshot, and says so.
 pub fn conclude(path: &Path, is_released: bool) {
     let text = fs::read(path).unwrap_or_default();
     let Ok(handover) = serde_json::from_slice::<Handover>(&text) else {

@@ -1,8 +1,8 @@
 //! Starting a program that was released to this node, and noting what becomes of it.
 //!
-//! The restore is `hetckpt restore` as anybody may call it, in a process group of its own: it and the program live on if `serve` ends.
-//! A program is started once. That it is about to be is on disk before it is: after a crash in between it is not started again, since
-//! nobody could tell whether it ran.
+//! The restore is `hetckpt restore` as anybody may call it, in a process group of its own: it and the program live on
+//! if `serve` ends. A program is started once. That it is about to be is on disk before it is: after a crash in between
+//! it is not started again, since nobody could tell whether it ran.
 
 use hetckpt_ring::failure_code::Code;
 use std::ffi::OsString;
@@ -83,7 +83,8 @@ impl Launcher {
         text.trim_end().parse().ok()
     }
 
-    /// As [`Launcher::set`], but waits for room where the disk is full: the source goes by the record, and so does the next `serve`.
+    /// As [`Launcher::set`], but waits for room where the disk is full: the source goes by the record, and so does the
+    /// next `serve`.
     fn set_in_time(&self, id: &str, state: State) -> Result<(), Failure> {
         let mut is_told = false;
         loop {

@@ -1,8 +1,9 @@
 //! Moving a program to another node: `hetckpt migrate` here, `hetckpt serve` there, a TLS connection between them.
 //!
-//! docs/migration.md has the protocol and what becomes of the program in each failure. In short: the target says, while the program
-//! still runs, whether it could take it; the program is stopped and its snapshot streamed; the target verifies and flushes it and says
-//! so; the source notes its decision, ends the program, and releases it; only a target to which it was released starts it.
+//! docs/migration.md has the protocol and what becomes of the program in each failure. In short: the target says, while
+//! the program still runs, whether it could take it; the program is stopped and its snapshot streamed; the target
+//! verifies and flushes it and says so; the source notes its decision, ends the program, and releases it; only a target
+//! to which it was released starts it.
 
 pub mod peer;
 pub mod tls;

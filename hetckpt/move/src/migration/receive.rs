@@ -142,7 +142,8 @@ fn room(folder: &Path) -> u64 {
     })
 }
 
-/// Writes what comes. Gives the size and the manifest's hash that the source says; nothing if it takes the program back.
+/// Writes what comes. Gives the size and the manifest's hash that the source says; nothing if it takes the program
+/// back.
 fn take_archive(
     channel: &mut Channel,
     incoming: &Incoming<'_>,

@@ -1,4 +1,5 @@
-//! An archive on its way to the target: first the memory of the program's devices and its own, as it is dumped, then all other members.
+//! An archive on its way to the target: first the memory of the program's devices and its own, as it is dumped, then
+//! all other members.
 
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
@@ -144,8 +145,8 @@ struct Expected {
 }
 
 impl Expected {
-    /// Of the processes `pids`. CRIU makes an image of each thread, may make one of each open or mapped file (if it has no name any
-    /// more), and makes two of each piece of shared memory.
+    /// Of the processes `pids`. CRIU makes an image of each thread, may make one of each open or mapped file (if it has
+    /// no name any more), and makes two of each piece of shared memory.
     fn of(pids: &[i32]) -> Self {
         let mut num_members = MEMBERS_OF_SYSTEM;
         let mut files: BTreeSet<PathBuf> = BTreeSet::new();

@@ -12,7 +12,8 @@ use crate::migration::tls::Files;
 /// `hetckpt serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Address and port to listen on, as `10.0.0.2:7473` or `[::]:7473`. There is no default; port 0 takes a free one, which is told.
+    /// Address and port to listen on, as `10.0.0.2:7473` or `[::]:7473`. There is no default; port 0 takes a free one,
+    /// which is told.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: String,
 
@@ -48,8 +49,8 @@ pub struct Serve {
     #[arg(long, value_parser = number::long, value_name = "BYTES")]
     pub quota: Option<u64>,
 
-    /// Remove a program that was received and verified if its source has not said for so long whose it is (default: never).
-    /// A source that has ended the program and cannot reach this node all that time loses it.
+    /// Remove a program that was received and verified if its source has not said for so long whose it is (default:
+    /// never). A source that has ended the program and cannot reach this node all that time loses it.
     #[arg(long, value_parser = number::long, value_name = "SECONDS")]
     pub expire: Option<u64>,
 

@@ -1,8 +1,9 @@
-//! Who may be heard at a time: callers who have not said yet what they want, and sources whose programs are being received.
+//! Who may be heard at a time: callers who have not said yet what they want, and sources whose programs are being
+//! received.
 //!
-//! Callers have slots of their own and little time. Where all slots are taken, the caller who has said nothing for longest is hung up
-//! on, so that those who say nothing keep nobody else out. What a source says of a program that has been received takes no slot: it
-//! is always heard.
+//! Callers have slots of their own and little time. Where all slots are taken, the caller who has said nothing for
+//! longest is hung up on, so that those who say nothing keep nobody else out. What a source says of a program that has
+//! been received takes no slot: it is always heard.
 
 use std::collections::VecDeque;
 use std::io;

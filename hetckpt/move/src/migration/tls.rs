@@ -1,7 +1,7 @@
 //! TLS for both ends: own certificate and key, and the authority that must have signed the other's.
 //!
-//! All cryptography is rustls's. TLS 1.3 only; each end shows a certificate, and neither talks to one whose certificate the authority
-//! has not signed. There is no way to do without.
+//! All cryptography is rustls's. TLS 1.3 only; each end shows a certificate, and neither talks to one whose certificate
+//! the authority has not signed. There is no way to do without.
 
 use hetckpt_ring::failure_code::Code;
 use rustls::pki_types::pem::PemObject;
@@ -200,7 +200,8 @@ fn require_protocol(agreed: Option<&[u8]>, peer: &str) -> Result<(), Failure> {
     }
 }
 
-/// The key that the certificate at the chain's end is for, as a hash: a node that renews its certificate stays the same node.
+/// The key that the certificate at the chain's end is for, as a hash: a node that renews its certificate stays the same
+/// node.
 fn key_of(chain: &[CertificateDer<'_>]) -> Option<KeyHash> {
     let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
     let key = certificate.subject_public_key_info();

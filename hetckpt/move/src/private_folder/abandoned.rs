@@ -1,10 +1,11 @@
 //! Folders whose owner was killed: images that nobody is going to use, and that nobody has removed.
 //!
-//! Who makes a folder holds a lock on it for as long as the folder is there, and so do CRIU and whoever else is started meanwhile and
-//! is to have the folder's files. The next of us that makes one in the same place removes those of its kind that nobody has locked.
+//! Who makes a folder holds a lock on it for as long as the folder is there, and so do CRIU and whoever else is started
+//! meanwhile and is to have the folder's files. The next of us that makes one in the same place removes those of its
+//! kind that nobody has locked.
 //!
-//! Locks are only as good as file systems: on one that other machines share they may hold for one machine only. So the name tells
-//! which machine made the folder, and since when that runs; no other removes it.
+//! Locks are only as good as file systems: on one that other machines share they may hold for one machine only. So the
+//! name tells which machine made the folder, and since when that runs; no other removes it.
 
 use std::fs::{self, File};
 use std::io;
@@ -137,7 +138,8 @@ mod tests {
     use super::*;
     use crate::private_folder::private_folder;
 
-    /// Makes new folders until `dead` is gone: a program that another test has just started may hold its lock for a moment.
+    /// Makes new folders until `dead` is gone: a program that another test has just started may hold its lock for a
+    /// moment.
     fn until_removed(parent: &Path, dead: &Path) {
         for _ in 0..1000 {
             drop(private_folder(parent, "hetckpt-a-").unwrap());

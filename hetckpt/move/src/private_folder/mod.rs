@@ -9,8 +9,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A folder in `parent` that only we may enter and that is gone when it is dropped: images hold a program's memory, and CRIU
-/// lets everybody read them. Of those whose owner was killed it is the next that removes them.
+/// A folder in `parent` that only we may enter and that is gone when it is dropped: images hold a program's memory, and
+/// CRIU lets everybody read them. Of those whose owner was killed it is the next that removes them.
 pub fn private_folder(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     let end = abandoned::name_end();
     abandoned::remove(parent, prefix, &end);

@@ -1,5 +1,5 @@
-//! Restoring a program: see that all is there, unpack what is packed, let CRIU and the plugin rebuild the program, and stand in for
-//! it.
+//! Restoring a program: see that all is there, unpack what is packed, let CRIU and the plugin rebuild the program, and
+//! stand in for it.
 
 mod stdio;
 mod rewind;

@@ -15,7 +15,8 @@ use hetckpt_report::failure::Failure;
 use hetckpt_supervise::namespaces::{self, descriptors};
 use hetckpt_supervise::relay::{self, Relay};
 
-/// What the program gets in place of the pipes it had as stdin, stdout and stderr, and of files that are to be replaced.
+/// What the program gets in place of the pipes it had as stdin, stdout and stderr, and of files that are to be
+/// replaced.
 pub struct Stdio {
     /// CRIU's name of the old pipe or file and our descriptor for it.
     pub inherited: Vec<(OsString, OwnedFd)>,
@@ -52,7 +53,8 @@ impl Stdio {
         Ok(result)
     }
 
-    /// Our own stream number `fd`; a pipe that is copied to it where it is a terminal, or /dev/null when nobody stays to copy.
+    /// Our own stream number `fd`; a pipe that is copied to it where it is a terminal, or /dev/null when nobody stays
+    /// to copy.
     fn replacement(&mut self, fd: usize, detach: bool) -> Result<OwnedFd, Failure> {
         let is_terminal = match fd {
             0 => std::io::stdin().is_terminal(),

@@ -1,6 +1,6 @@
-//! Going away from root's own things before another user's namespaces are entered. What runs there is what that user has at the path of this
-//! program: they may have mounted anything there. It gets no terminal of root's, which it could type into, no groups, no environment
-//! and no files but two pipes; what it says is copied.
+//! Going away from root's own things before another user's namespaces are entered. What runs there is what that user
+//! has at the path of this program: they may have mounted anything there. It gets no terminal of root's, which it could
+//! type into, no groups, no environment and no files but two pipes; what it says is copied.
 //!
 //! This program runs itself again, still outside, in a session of its own; that one enters ([`super::enter`]).
 

@@ -1,5 +1,6 @@
-//! Clocks that count from the machine's start, which go on after a restore from where they were at the dump, as if the program had
-//! slept. As root CRIU sees to that. Without root it leaves time namespaces alone (`--unprivileged`), so it is done here.
+//! Clocks that count from the machine's start, which go on after a restore from where they were at the dump, as if the
+//! program had slept. As root CRIU sees to that. Without root it leaves time namespaces alone (`--unprivileged`), so it
+//! is done here.
 
 use std::fs;
 use std::io;

@@ -36,8 +36,8 @@ pub struct Job<'a> {
     pub pid_file: Option<&'a Path>,
 }
 
-/// Runs this very command again in namespaces of its own, and gives its exit status. `None` if there are to be none: whether they are
-/// just not to be had is said.
+/// Runs this very command again in namespaces of its own, and gives its exit status. `None` if there are to be none:
+/// whether they are just not to be had is said.
 pub fn run_inside(choice: Choice, job: &Job<'_>) -> Result<Option<Outcome>, Failure> {
     if !choice.is_wanted() {
         return Ok(None);
@@ -116,8 +116,8 @@ fn stand_in(
     Ok(Outcome::Ended(exit::from_wait_status(status)))
 }
 
-/// New namespaces: a user's, if this is not root, and of process ids for what is started from now on. The init makes that of mounts,
-/// so that this process sees the runtime directory as before.
+/// New namespaces: a user's, if this is not root, and of process ids for what is started from now on. The init makes
+/// that of mounts, so that this process sees the runtime directory as before.
 fn flags() -> CloneFlags {
     match geteuid().is_root() {
         true => CloneFlags::CLONE_NEWPID,

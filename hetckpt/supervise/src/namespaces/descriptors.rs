@@ -1,4 +1,5 @@
-//! Files that were opened in another mount namespace: CRIU does not find them again, so no program in a job's namespaces may have them.
+//! Files that were opened in another mount namespace: CRIU does not find them again, so no program in a job's
+//! namespaces may have them.
 
 #![allow(unsafe_code, reason = "descriptors that are known by number only")]
 
@@ -23,8 +24,8 @@ pub fn is_own_pipe(fd: RawFd) -> bool {
     is_pipe && OpenOptions::new().write(true).open(link).is_ok()
 }
 
-/// Opens again what `fd` is open on, in our own mount namespace, at the same place; files that are written to are appended to.
-/// `None` if its path leads to it no longer.
+/// Opens again what `fd` is open on, in our own mount namespace, at the same place; files that are written to are
+/// appended to. `None` if its path leads to it no longer.
 pub fn reopen(fd: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     use std::os::fd::AsRawFd;
     let Some(path) = path(fd.as_raw_fd()) else {
@@ -49,8 +50,8 @@ pub fn reopen(fd: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     Ok(Some(file.into()))
 }
 
-/// Makes this process, which is about to become a program, fit for CRIU: stdin is opened again, and files beyond stderr are not
-/// handed on.
+/// Makes this process, which is about to become a program, fit for CRIU: stdin is opened again, and files beyond stderr
+/// are not handed on.
 pub fn leave_behind() -> io::Result<()> {
     if let Some(stdin) = reopen(io::stdin().as_fd())? {
         nix::unistd::dup2_stdin(stdin)?;

@@ -24,11 +24,12 @@ use crate::namespaces::{INSIDE, away, clocks, pids, privileges};
 use crate::runtime_folder;
 use crate::signals::HeldSignals;
 
-/// What tells where the runtime directory is (`hetckpt_ring::runtime_dir`): within, as the job's init has them, whoever comes from outside.
+/// What tells where the runtime directory is (`hetckpt_ring::runtime_dir`): within, as the job's init has them, whoever
+/// comes from outside.
 const RUNTIME_DIR_VARIABLES: [&str; 2] = ["HETCKPT_RUNTIME_DIR", "XDG_RUNTIME_DIR"];
 
-/// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit status; else
-/// it is run again only if the program's runtime directory is not ours.
+/// If process `pid` belongs to a job with namespaces of its own, runs this very command again there and gives its exit
+/// status; else it is run again only if the program's runtime directory is not ours.
 pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     if super::is_inside() || away::is_away() {
         end_with_caller();
@@ -55,7 +56,8 @@ pub fn run_where(pid: i32) -> Result<Option<ExitCode>, Failure> {
     let environment = init.environ().map_err(|e| cannot(e.to_string()))?;
     let (caller, files) = (getppid(), files_of(&program));
     enter(&process).map_err(|e| cannot(e.to_string()))?;
-    // What is run there has our privileges. In a job it is what we are; whoever is first in a container may call itself a job's init.
+    // What is run there has our privileges. In a job it is what we are; whoever is first in a container may call itself
+    // a job's init.
     if !becomes_user && files_of(&program) != files {
         let what = format!("process {pid} is in a container, which has files of its own");
         return Err(Failure::new(Code::OtherUser, what)
@@ -96,8 +98,8 @@ fn end_with_caller() {
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
 }
 
-/// What process `pid` is called in its job, if it belongs to one with namespaces of its own, the process, and the job's init: what calls
-/// itself so, as may whoever is first in a container.
+/// What process `pid` is called in its job, if it belongs to one with namespaces of its own, the process, and the job's
+/// init: what calls itself so, as may whoever is first in a container.
 fn find(pid: i32) -> Option<(i32, Process, Process)> {
     let namespace = pids::namespace(pid)?;
     let own = i32::try_from(std::process::id()).ok().and_then(pids::namespace)?;

@@ -79,7 +79,8 @@ fn isolate(folder: &Path) -> Result<(), (&'static str, rustix::io::Errno)> {
     Ok(())
 }
 
-/// Gives the job pseudo-terminals of its own, so that all their numbers are free. Linux lets root alone do so: else the machine's stay.
+/// Gives the job pseudo-terminals of its own, so that all their numbers are free. Linux lets root alone do so: else the
+/// machine's stay.
 fn number_terminals_anew() {
     const FOLDER: &str = "/dev/pts";
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
@@ -99,8 +100,8 @@ fn number_terminals_anew() {
     }
 }
 
-/// Moves what device servers had to say from the job's folder to the user's runtime directory: process ids within are the same in
-/// every job, so the folder's name goes in front.
+/// Moves what device servers had to say from the job's folder to the user's runtime directory: process ids within are
+/// the same in every job, so the folder's name goes in front.
 fn keep_logs(folder: &Path) {
     let job = folder.file_name().unwrap_or_default().to_string_lossy();
     let files = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -1,8 +1,9 @@
-//! A job's own namespaces: process ids that are free on every node, nothing that outlives the job, and no need of root where user
-//! namespaces are allowed, since CRIU has within them the privileges that it needs.
+//! A job's own namespaces: process ids that are free on every node, nothing that outlives the job, and no need of root
+//! where user namespaces are allowed, since CRIU has within them the privileges that it needs.
 //!
-//! `hetckpt run` and `restore` make them ([`create`]) and run themselves again within, below an init ([`init`]); verbs that take a
-//! process id go there first ([`enter`]). So each verb does within what it would do without, and knows nothing of namespaces.
+//! `hetckpt run` and `restore` make them ([`create`]) and run themselves again within, below an init ([`init`]); verbs
+//! that take a process id go there first ([`enter`]). So each verb does within what it would do without, and knows
+//! nothing of namespaces.
 //!
 //! ```text
 //! hetckpt run ──> init (process 1) ─┬─> hetckpt run ──> program
@@ -10,8 +11,8 @@
 //! hetckpt dump ──(setns)──> hetckpt dump ──> criu
 //! ```
 //!
-//! The runtime directory of a job is a folder of the user's, `jobs/…`, which lies over the user's within. The rest of the file system
-//! is the same.
+//! The runtime directory of a job is a folder of the user's, `jobs/…`, which lies over the user's within. The rest of
+//! the file system is the same.
 
 pub mod away;
 pub mod clocks;
@@ -87,7 +88,8 @@ pub fn is_inside() -> bool {
 /// The last process id for commands of ours; programs have those behind it.
 const LAST_OF_OURS: u32 = 999;
 
-/// What is started from now on gets a process id that no command of ours gets which restores it one day in a new namespace.
+/// What is started from now on gets a process id that no command of ours gets which restores it one day in a new
+/// namespace.
 pub fn leave_ids_to_program() {
     // Where this cannot be set, an id may be in use when the program is restored, and that is said then.
     let _ = std::fs::write("/proc/sys/kernel/ns_last_pid", LAST_OF_OURS.to_string());
@@ -104,9 +106,9 @@ const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Tells the command without that process `pid`, as it is called within, is the program, and waits until it has looked what it is called
-/// there: until we wait for the program's end, it has a name. A failure is none of the program's: the command without then waits
-/// for its end.
+/// Tells the command without that process `pid`, as it is called within, is the program, and waits until it has looked
+/// what it is called there: until we wait for the program's end, it has a name. A failure is none of the program's: the
+/// command without then waits for its end.
 pub fn tell_root_pid(pid: i32) {
     let path = runtime_dir().join(ROOT_PID);
     match crate::result_file::ResultFile::open(&path, Code::CannotWrite) {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use procfs::process::{Process, all_processes};
 
-/// In the environment of a command that has gone into a job's namespaces: what the process that it was told is called there, and by
-/// whoever called it.
+/// In the environment of a command that has gone into a job's namespaces: what the process that it was told is called
+/// there, and by whoever called it.
 pub const CALLED: &str = "HETCKPT_CALLED";
 
 /// What whoever gave the command calls process `pid`.

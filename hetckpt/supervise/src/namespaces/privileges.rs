@@ -7,8 +7,8 @@ use rustix::thread::{
     set_capabilities,
 };
 
-/// Hands the privileges of this process on to the programs that it runs, which would lose them otherwise: within an identity mapping
-/// nobody is root. Those to become other users are not among them: CRIU takes who has them for root.
+/// Hands the privileges of this process on to the programs that it runs, which would lose them otherwise: within an
+/// identity mapping nobody is root. Those to become other users are not among them: CRIU takes who has them for root.
 pub fn hand_on() -> io::Result<()> {
     let sets = capabilities(None)?;
     let handed_on = sets.permitted - (CapabilitySet::SETUID | CapabilitySet::SETGID);
@@ -25,8 +25,8 @@ pub fn hand_on() -> io::Result<()> {
     Ok(())
 }
 
-/// Hands nothing on any more. What was for handing on is not to be the program's either: it would go into its snapshot, and with that
-/// to where it counts outside of the namespace.
+/// Hands nothing on any more. What was for handing on is not to be the program's either: it would go into its snapshot,
+/// and with that to where it counts outside of the namespace.
 pub fn keep() -> io::Result<()> {
     clear_ambient_capability_set()?;
     if geteuid().is_root() {
