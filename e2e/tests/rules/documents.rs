@@ -1,7 +1,7 @@
 //! Documents that must agree with the code.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hetckpt_ring::failure_code::{Code, Stage};
 
@@ -145,4 +145,44 @@ fn links_in_documents_lead_to_files() {
             );
         }
     }
+}
+
+/// All files below `folder` that git would keep and whose names end with `end`.
+fn files(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            if !matches!(name.as_str(), "target" | ".git") {
+                files(&path, end, found);
+            }
+        } else if name.ends_with(end) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn lines_of_prose_are_not_too_long() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut documents, mut sources) = (vec![], vec![]);
+    files(&root, ".md", &mut documents);
+    files(&root, ".rs", &mut sources);
+    // Tables and code keep their lines; a word that is longer than a line has one to itself.
+    let is_text = |line: &&str| !line.starts_with('|') && !line.starts_with("    ");
+    let is_comment = |line: &&str| line.trim_start().starts_with("//");
+    let is_too_long = |line: &&str| line.chars().count() > COLUMNS && line.trim().contains(' ');
+    let mut found = vec![];
+    for path in documents.iter().chain(&sources) {
+        let text = fs::read_to_string(path).unwrap();
+        let is_document = path.extension().is_some_and(|extension| extension == "md");
+        let lines = text
+            .lines()
+            .filter(|line| if is_document { is_text(line) } else { is_comment(line) });
+        found.extend(
+            lines
+                .filter(is_too_long)
+                .map(|line| format!("{}: {line}", path.display())),
+        );
+    }
+    assert!(found.is_empty(), "longer than {COLUMNS} columns:\n{}", found.join("\n"));
 }
