@@ -67,82 +67,83 @@ pub struct Cli {
 pub enum Command {
     /// Run a program so that it can be dumped.
     ///
-    /// The program runs in a session of its own, with CUDA answered by hetckpt instead of a driver. Its exit status is
-    /// passed on, and so are the signals INT, TERM, HUP, USR1, USR2, QUIT and WINCH. Where stdout or stderr is a
-    /// terminal, the program gets a pipe that is copied to it, because a process that holds a terminal cannot be moved;
-    /// where stdin is one, the program gets /dev/null.
+    /// The program runs in a session of its own. hetckpt answers its CUDA and OpenCL calls, instead of a driver. Its
+    /// exit status is passed on, and so are the signals INT, TERM, HUP, USR1, USR2, QUIT and WINCH. If stdout or stderr
+    /// is a terminal, the program gets a pipe that is copied to it, because a process that holds a terminal cannot be
+    /// moved. If stdin is a terminal, the program gets /dev/null.
     ///
-    /// CRIU needs root, or namespaces in which the user has the like of it. So, unless the user is root, the program
-    /// runs in namespaces of its own (--namespaces): it has other process ids there than here, where all verbs take
-    /// those of here; stdout and stderr are copied also where they are files, and files beyond stderr are not handed
-    /// on; its processes are ended with it. Where user namespaces are not allowed, it runs without them, and this is
-    /// said.
+    /// CRIU needs privileges, which root has, and other users have in user namespaces. So, unless the user is root, the
+    /// program runs in namespaces of its own (--namespaces). It has other process ids there than outside; all verbs
+    /// take those outside. stdout and stderr are copied even if they are files, and files beyond stderr are not handed
+    /// on. When the program ends, its processes are ended with it. If user namespaces are not allowed, the program runs
+    /// without them, and hetckpt says so.
     Run(Run),
     /// List programs that can be dumped.
     ///
-    /// Those are the user's own that have made a CUDA call. Root is shown those of other users too, unless
-    /// HETCKPT_RUNTIME_DIR names a folder: then only those whose device servers have their sockets there.
+    /// These are the user's own programs that have made a CUDA or OpenCL call. Root is shown other users' programs too.
+    /// If HETCKPT_RUNTIME_DIR names a folder, only programs whose device servers have their sockets there are listed.
     Ps(Ps),
     /// Stop a program, wherever its kernels are, and store it in an archive.
     ///
     /// Kernels in flight stop at their next probe, well within a millisecond or so. The program stays stopped until the
-    /// archive is written, flushed to disk and verified; only then is it ended. Whatever fails before that, the program
-    /// runs on as if nothing had happened.
+    /// archive is written, flushed to disk and verified. Only then is it ended. If anything fails before that, the
+    /// program runs on as if nothing had happened.
     ///
     /// The archive also carries the program's file and the libraries it has loaded (--bundle), so that it can go on
-    /// where they are missing or others. Other files, open or not yet opened, are not carried.
+    /// where they are missing or different. Other files, open or not yet opened, are not carried.
     Dump(Dump),
     /// Resume a program from an archive, or from a folder of images.
     ///
-    /// A folder is one that `criu dump` with the plugin, or `unpack`, has left; it is read where it is and stays as it
+    /// A folder is one that `criu dump` with the plugin, or `unpack`, has left. It is read where it is and stays as it
     /// was.
     ///
-    /// Without --detach, restore behaves like the program itself: its output goes to restore's where the program wrote
-    /// to a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed
-    /// on. A pipe that the program had as stdin becomes restore's stdin, or /dev/null where that is a terminal.
+    /// Without --detach, restore behaves like the program itself. Its output goes to restore's if the program wrote to
+    /// a pipe or terminal, restore's exit status is the program's, and the signals that `run` passes on are passed on.
+    /// If the program's stdin was a pipe, it becomes restore's stdin, or /dev/null if that is a terminal.
     ///
-    /// What `check` finds missing of what the snapshot needs is found before anything is started, and refused. Where
-    /// files that the archive carries are missing here, or have another content, they are laid out in a folder of their
-    /// own in TMPDIR, and the program goes on with them; nothing that is here is replaced. The folder is removed when
-    /// the program has ended. The program stays in restore's cgroups.
+    /// restore first looks at all that `check` looks at. If something is missing that the snapshot needs, it refuses
+    /// before it starts anything. If files that the archive carries are missing here, or have other content, they are
+    /// laid out in a folder of their own in TMPDIR, and the program goes on with them. Nothing that is here is
+    /// replaced. The folder is removed when the program has ended. The program stays in restore's cgroups.
     Restore(Restore),
     /// Move a program to another node: dump here, restore there.
     ///
-    /// The target runs `hetckpt serve`. It is asked first, while the program still runs, about process ids, the device
-    /// and its free memory, room, CRIU, the working folder; not about features of the device that kernels need. Then
-    /// the program is stopped and sent, encrypted, without an archive in between: its memory and its devices' as it is
-    /// dumped, past the disk; CRIU's other images and the files that are sent with it by way of --scratch. The target
-    /// flushes and verifies what it has got, looks at all that `check` does, and says so; only then the program is
-    /// ended here, and only after that it is started there.
+    /// The target runs `hetckpt serve`. While the program still runs, the target is asked about process ids, the device
+    /// and its free memory, room on disk, CRIU and the working folder; not about features of the device that kernels
+    /// need. Then the program is stopped and sent, encrypted, without an archive in between. Its memory and its
+    /// devices' memory are sent as they are dumped, past the disk. CRIU's other images, and the files that are sent
+    /// with it, go by way of --scratch. The target flushes and verifies what it has received, looks at all that `check`
+    /// looks at, and says so. Only then is the program ended here, and only after that is it started there.
     ///
-    /// Whatever fails before the target has said so, the program runs on here as if nothing had happened. From then on
-    /// it is the target's: this command, and a guardian should it be killed, tell the target until it has heard. A
-    /// target that cannot restore it keeps the archive, and the message says where. Never do both run it, never does
-    /// neither have it.
+    /// If anything fails before the target has said so, the program runs on here as if nothing had happened. From then
+    /// on it is the target's. This command tells the target until it has heard; if this command is killed, a guardian
+    /// does. A target that cannot restore the program keeps the archive, and the message says where. The program never
+    /// runs on both nodes, and never on neither without an archive.
     ///
-    /// What the program prints to pipes goes to files in the target's folder from then on; `hetckpt run`, which started
-    /// it here, ends with status 137, as after a dump.
+    /// From then on, what the program prints to pipes goes to files in the target's folder. `hetckpt run`, which
+    /// started it here, ends with status 137, as after a dump.
     Migrate(Migrate),
     /// Take programs that other nodes move here (`hetckpt migrate`).
     ///
     /// Listens on the address that --listen names, and nowhere else. Whoever connects must show a certificate that the
-    /// authority in --ca has signed; it can then start programs here with the rights of `serve`, so use an authority
+    /// authority in --ca has signed. It can then start programs here with the rights of `serve`, so use an authority
     /// that signs for nothing else.
     ///
-    /// Programs are received, restored and looked after several at a time. Each has files in --folder, by a number:
-    /// ID.json tells how far it is (prepared, released, starting, running, ended, failed); ID.hetsnap is its archive,
-    /// removed once the program runs unless --keep is given, and kept if the restore fails; ID.stdout and ID.stderr
-    /// take what it prints where it had pipes. A remark on stderr tells of each step, and of its end with its exit
-    /// status.
+    /// Several programs are received, restored and looked after at a time. Each has files in --folder, called by a
+    /// number. ID.json tells its state (prepared, released, starting, running, ended, failed). ID.hetsnap is its
+    /// archive; it is removed when the program runs, unless --keep is given, and kept if the restore fails. ID.stdout
+    /// and ID.stderr take what it prints where it had pipes. A remark on stderr tells of each step, and of the
+    /// program's end with its exit status.
     ///
-    /// It may be ended or killed at any time. Programs that run, run on; what is being received runs on at its source;
-    /// started anew with the same folder it goes on with the rest. (Under systemd: KillMode=process.)
+    /// serve may be ended or killed at any time. Programs that run, run on. Programs that are being received run on at
+    /// their source. If serve is started again with the same folder, it goes on with the rest. (Under systemd:
+    /// KillMode=process.)
     Serve(Serve),
     /// Pack the images of a plain `criu dump` into an archive.
     ///
-    /// IMAGE_DIR is the folder that `criu dump -D IMAGE_DIR --libdir …/lib/criu` has filled: CRIU's images and what the
-    /// plugin put beside them. The archive is the one that `dump` would have written: `restore`, `inspect` and `unpack`
-    /// take it. It is flushed to disk and verified before it gets its name; the folder stays as it was.
+    /// IMAGE_DIR is the folder that `criu dump -D IMAGE_DIR --libdir …/lib/criu` has filled: CRIU's images and the
+    /// plugin's files. The archive is the one that `dump` would have written: `restore`, `inspect` and `unpack` take
+    /// it. It is flushed to disk and verified before it gets its name. The folder stays as it was.
     ///
     /// A folder without a whole dump is refused, and so are links and folders inside it: no other file is read. CRIU's
     /// logs (*.log) and statistics (stats-*) are left out. Images that rest on an earlier dump (`--prev-images-dir`)
@@ -152,27 +153,27 @@ pub enum Command {
     ///
     /// The folder gets CRIU's images and the plugin's files: `criu restore -D IMAGE_DIR --libdir …/lib/criu` continues
     /// the program, and `pack` makes an archive of it again. Every file is checked against its hash. IMAGE_DIR must be
-    /// new or empty; it is given mode 0700 and its files 0600, because they hold the program's memory. If the archive
-    /// is damaged or the disk full, nothing is left in it.
+    /// new or empty. It gets mode 0700 and its files 0600, because they hold the program's memory. If the archive is
+    /// damaged or the disk is full, nothing is left in it.
     Unpack(Unpack),
-    /// Run CRIU itself, which takes `--plugin hetgpu` then.
+    /// Run CRIU itself, which then takes `--plugin hetgpu`.
     ///
     /// All arguments after the first `--` are CRIU's, as in `hetckpt criu -- dump --tree PID -D images --plugin
-    /// hetgpu`. CRIU has no option `--plugin`, so `--plugin hetgpu` (or `--plugin=hetgpu`) is taken out, and `--libdir`
-    /// with the folder of hetckpt's plugin put in its place. A `--libdir` (`-L`) that is given stays; the plugin must
-    /// lie there. Nothing else is changed, and without `--plugin` nothing at all. The plugin takes its settings from
-    /// the environment: HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT, HETCKPT_SILENCE_LIMIT.
+    /// hetgpu`. CRIU has no option `--plugin`. So `--plugin hetgpu` (or `--plugin=hetgpu`) is replaced by `--libdir`
+    /// with the folder of hetckpt's plugin. If `--libdir` (`-L`) is given, it stays, and the plugin must lie there.
+    /// Nothing else is changed; without `--plugin`, nothing at all. The plugin takes its settings from the environment:
+    /// HETCKPT_DEVICE, HETCKPT_PAUSE_TIMEOUT, HETCKPT_SILENCE_LIMIT.
     ///
-    /// hetckpt becomes CRIU: exit status, output and signals are CRIU's. CRIU is the one that the other verbs use
+    /// hetckpt becomes CRIU: exit status, output and signals are CRIU's. It is the CRIU that the other verbs use
     /// (HETCKPT_CRIU, else PATH). Status 125 is a failure of hetckpt's own, before CRIU.
     ///
-    /// The script `criu` that comes with hetckpt does the same: with it before CRIU on PATH, `criu dump --plugin hetgpu
+    /// The script `criu` that comes with hetckpt does the same. With it before CRIU on PATH, `criu dump --plugin hetgpu
     /// …` works as it stands. It does not take itself for CRIU.
     #[command(override_usage = "hetckpt criu -- [ARGUMENTS OF CRIU]...")]
     Criu(CriuOptions),
     /// Stop a program's kernels for a while, and say how quickly they stopped.
     ///
-    /// The device is free of the program's kernels from the moment they have stopped until they are let go; the
+    /// The device is free of the program's kernels from the moment they have stopped until they are let go. The
     /// program's own threads run on until they wait for the device.
     Pause(Pause),
     /// Show what an archive holds.
@@ -184,23 +185,23 @@ pub enum Command {
     /// Looks at CRIU and its version; at what `criu check` says of Linux; at privileges and ptrace; at the parts of the
     /// installation; at the devices that the device server finds; at the runtime directory, where programs and device
     /// servers meet; at the room for archives (in the current folder) and for what restores unpack (in TMPDIR); at the
-    /// processor, which a program that is restored elsewhere must find there too. Run it as root, in the environment in
-    /// which programs run.
+    /// processor, whose features a program needs again if it is restored elsewhere. Run it as root, in the environment
+    /// in which programs run.
     ///
     /// Prints a line for each: `ok`, `warning` (some programs, or some devices, are affected) or `problem`, then what
     /// was found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status
-    /// is 1 if there is a problem, else 0. A check does not keep the others from being made.
+    /// is 1 if there is a problem, else 0. If a check fails, the others are made all the same.
     Doctor(Doctor),
     /// Say whether this machine can restore a snapshot, and what is missing.
     ///
-    /// Looks, without starting anything, at the snapshot itself (every member is checked against its hash); at CRIU and
-    /// its version; at the parts of the installation; at the device: whether it is of a kind on which the kernels can
-    /// go on, has the memory, takes blocks as large as theirs, and, of an OpenCL device, has the features that they
-    /// need (double precision, for example); at the processor, which must have all that the program may have found
-    /// where it started (needs a snapshot that `hetckpt dump` made, or `criu dump --cpu-cap=ins`); at the process ids;
-    /// at terminals and their numbers; at the files that the program had open or mapped: those that the archive carries
-    /// may be missing or others, the rest must be there with the same size, mode and build id; at its working folder;
-    /// at the room for what a restore unpacks.
+    /// Starts nothing. Looks at the snapshot itself (every member is checked against its hash); at CRIU and its
+    /// version; at the parts of the installation; at the device: whether the kernels can go on with its kind, whether
+    /// it has the memory and takes blocks of their size, and, for an OpenCL device, whether it has the features that
+    /// they need, such as double precision; at the processor, which must have all features that the program may have
+    /// found where it started (this needs a snapshot of `hetckpt dump`, or of `criu dump --cpu-cap=ins`); at the
+    /// process ids; at terminals and their numbers; at the files that the program had open or mapped: those that the
+    /// archive carries may be missing or different, the others must be there with the same size, mode and build id; at
+    /// its working folder; at the room for what a restore unpacks.
     ///
     /// Prints a line for each, as `doctor` does. The exit status is 1 if there is a problem, else 0. Files that change,
     /// or process ids that are taken after the check, can still make a restore fail; then nothing is started.
