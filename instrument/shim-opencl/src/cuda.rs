@@ -403,7 +403,7 @@ impl Driver {
         let mut value = 0;
         // SAFETY: the place for the answer is ours.
         self.current(|f| check(unsafe { (f.function_attribute)(&raw mut value, number, function.0) }))?;
-        Ok(u32::try_from(value).unwrap_or(0))
+        u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE)
     }
 
     /// Sizes of a kernel's parameters.

@@ -45,7 +45,7 @@ pub(crate) fn decode(bits: u64, ty: Type) -> f64 {
     let exponent = bits >> f.mantissa_bits & ((1 << f.exponent_bits) - 1);
     let is_negative = bits >> (f.mantissa_bits + f.exponent_bits) & 1 == 1;
     let bias = (1i32 << (f.exponent_bits - 1)) - 1;
-    let scale = i32::try_from(f.mantissa_bits).unwrap_or(0);
+    let scale = f.mantissa_bits.cast_signed();
     let magnitude = match (exponent, mantissa) {
         (e, 0) if e == (1 << f.exponent_bits) - 1 => f64::INFINITY,
         (e, _) if e == (1 << f.exponent_bits) - 1 => f64::NAN,
