@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Registers, basic blocks or resume points that a kernel may have; the validator refuses more.
+pub const MAX_ENTITIES: usize = u32::MAX as usize;
+
 macro_rules! entity {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
@@ -9,6 +12,17 @@ macro_rules! entity {
         pub struct $name(pub u32);
 
         impl $name {
+            /// The id of what lies at `index` in the arena; of an index that no kernel may have ([`MAX_ENTITIES`]), an id
+            /// that nothing has.
+            #[must_use]
+            pub const fn from_index(index: usize) -> Self {
+                if index < MAX_ENTITIES {
+                    Self(index as u32)
+                } else {
+                    Self(u32::MAX)
+                }
+            }
+
             /// The id as an index into the arena it belongs to.
             #[must_use]
             pub const fn index(self) -> usize {

@@ -122,21 +122,21 @@ impl Kernel {
 
     /// A new register.
     pub fn add_register(&mut self, width: Width) -> RegId {
-        let id = RegId(u32::try_from(self.registers.len()).unwrap_or(u32::MAX));
+        let id = RegId::from_index(self.registers.len());
         self.registers.push(width);
         id
     }
 
     /// A new basic block.
     pub fn add_block(&mut self, block: BasicBlock) -> BbId {
-        let id = BbId(u32::try_from(self.blocks.len()).unwrap_or(u32::MAX));
+        let id = BbId::from_index(self.blocks.len());
         self.blocks.push(block);
         id
     }
 
     /// A new resume point.
     pub fn add_resume_point(&mut self, point: ResumePoint) -> ResumePointId {
-        let id = ResumePointId(u32::try_from(self.resume_points.len()).unwrap_or(u32::MAX));
+        let id = ResumePointId::from_index(self.resume_points.len());
         self.resume_points.push(point);
         id
     }

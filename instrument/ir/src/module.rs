@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use thiserror::Error;
+
 use crate::inst::{Address, AddressBase, Op};
 use crate::kernel::Kernel;
 use crate::types::Space;
@@ -45,14 +47,24 @@ pub struct RejectedKernel {
     pub reasons: Vec<String>,
 }
 
+/// A variable that a kernel uses and nothing defines, as an `.extern` may be. The fault lies with the program.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("nothing defines variable `{name}`")]
+pub struct UndefinedGlobal {
+    /// Its name (mangled).
+    pub name: String,
+}
+
 /// Replaces every module variable in `kernel` by its device address.
 ///
 /// # Errors
-/// The name of the first variable that `addresses` lacks (an `.extern` that nothing defines).
-pub fn bind_globals(kernel: &mut Kernel, addresses: &BTreeMap<String, u64>) -> Result<(), String> {
+/// The first variable that `addresses` lacks.
+pub fn bind_globals(kernel: &mut Kernel, addresses: &BTreeMap<String, u64>) -> Result<(), UndefinedGlobal> {
     for addr in addresses_in(kernel) {
         if let AddressBase::Global(name) = &addr.base {
-            let base = addresses.get(name).ok_or_else(|| name.clone())?;
+            let base = addresses
+                .get(name)
+                .ok_or_else(|| UndefinedGlobal { name: name.clone() })?;
             addr.offset = addr.offset.wrapping_add_unsigned(*base);
             addr.base = AddressBase::Absolute;
         }

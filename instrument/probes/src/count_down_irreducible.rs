@@ -28,10 +28,12 @@ pub fn run(kernel: &mut Kernel, budget: u32) -> u32 {
         return 0;
     }
     let size = kernel.blocks.iter().map(|block| block.insts.len() + 1).sum::<usize>();
+    // More than any budget counts as that.
+    let work = u32::try_from(size).unwrap_or(u32::MAX);
     let fuel = Fuel::for_kernel(kernel, budget);
     let mut num_edges = 0;
     for &(source, target) in forest.irreducible_edges() {
-        count_down::on_edges(kernel, &[source], target, fuel, u32::try_from(size).unwrap_or(u32::MAX));
+        count_down::on_edges(kernel, &[source], target, fuel, work);
         num_edges += 1;
     }
     num_edges

@@ -105,11 +105,7 @@ pub fn plan(kernel: &Kernel, options: &Options) -> (Nest, Vec<PlannedLoop>) {
             How::HasBarrier
         } else if unroll_with_exits::is_candidate(kernel, natural.header) {
             How::CountDown {
-                factor: unroll_with_exits::factor(
-                    u32::try_from(size).unwrap_or(u32::MAX),
-                    options.max_unroll,
-                    options.max_unrolled_insts,
-                ),
+                factor: unroll_with_exits::factor(size, options.max_unroll, options.max_unrolled_insts),
             }
         } else {
             How::CountDown { factor: 1 }

@@ -43,7 +43,7 @@ pub fn run(kernel: &mut Kernel) -> Result<u32, Error> {
             });
         }
         num_barriers += 1;
-        let alone = stand_alone(kernel, BbId(u32::try_from(index).unwrap_or(u32::MAX)));
+        let alone = stand_alone(kernel, BbId::from_index(index));
         let arrive = kernel.add_resume_point(ResumePoint {
             kind: ResumePointKind::BarrierArrive,
             block: alone,
@@ -64,12 +64,13 @@ fn stand_alone(kernel: &mut Kernel, block: BbId) -> BbId {
     if kernel.blocks[block.index()].insts.is_empty() {
         return block;
     }
-    let alone = BbId(u32::try_from(kernel.blocks.len()).unwrap_or(u32::MAX));
-    let terminator = std::mem::replace(&mut kernel.blocks[block.index()].terminator, Terminator::Jump(alone));
-    let span = kernel.blocks[block.index()].span;
-    kernel.add_block(BasicBlock {
+    let own = &mut kernel.blocks[block.index()];
+    let moved = BasicBlock {
         insts: Vec::new(),
-        terminator,
-        span,
-    })
+        terminator: std::mem::replace(&mut own.terminator, Terminator::Exit),
+        span: own.span,
+    };
+    let alone = kernel.add_block(moved);
+    kernel.blocks[block.index()].terminator = Terminator::Jump(alone);
+    alone
 }

@@ -30,7 +30,7 @@ pub fn run(kernel: &mut Kernel) -> u32 {
             .iter()
             .position(|i| matches!(i.op, Op::Warp { probe: None, .. }));
         if let Some(position) = position {
-            split_at(kernel, BbId(u32::try_from(index).unwrap_or(u32::MAX)), position);
+            split_at(kernel, BbId::from_index(index), position);
             num_warp_ops += 1;
         }
         index += 1;
@@ -63,7 +63,7 @@ fn split_at(kernel: &mut Kernel, before: BbId, position: usize) {
         return;
     };
     let after = kernel.add_block(after);
-    let alone = BbId(u32::try_from(kernel.blocks.len()).unwrap_or(u32::MAX));
+    let alone = BbId::from_index(kernel.blocks.len());
     let arrive = kernel.add_resume_point(ResumePoint {
         kind: ResumePointKind::WarpArrive,
         block: alone,

@@ -33,9 +33,9 @@ pub fn run(kernel: &mut Kernel, nest: &mut Nest, id: LoopId, factor: u32) {
 }
 
 /// How many bodies a loop of `body_insts` instructions should have; 1: leave it as it is.
-pub fn factor(body_insts: u32, max_unroll: u32, max_insts: u32) -> u32 {
+pub fn factor(body_insts: usize, max_unroll: u32, max_insts: u32) -> u32 {
     let mut factor = max_unroll.max(1);
-    while factor > 1 && factor.saturating_mul(body_insts) > max_insts {
+    while factor > 1 && body_insts.saturating_mul(factor as usize) > max_insts as usize {
         factor /= 2;
     }
     factor

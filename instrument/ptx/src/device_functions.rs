@@ -16,7 +16,7 @@ use crate::lower::layout::size_and_align;
 pub(crate) const VPRINTF: &str = "vprintf";
 const ASSERTFAIL: &str = "__assertfail";
 /// Bytes that one call's arguments can take: 32 of 8 bytes (CUDA C++ Programming Guide, "Formatted Output").
-const MAX_ARGUMENT_BYTES: u64 = 256;
+const MAX_ARGUMENT_BYTES: u32 = 256;
 
 /// True for a function that is supplied here.
 pub(crate) fn is_ours(name: &str) -> bool {
@@ -32,7 +32,10 @@ fn argument_bytes(module: &Module<'_>) -> u32 {
         _ => None,
     });
     let largest = sizes.map(|(size, _)| size).max().unwrap_or(0);
-    u32::try_from(largest.min(MAX_ARGUMENT_BYTES).next_multiple_of(8)).unwrap_or(0)
+    match u32::try_from(largest) {
+        Ok(bytes @ 0..MAX_ARGUMENT_BYTES) => bytes.next_multiple_of(8),
+        _ => MAX_ARGUMENT_BYTES,
+    }
 }
 
 /// What is supplied to a module.

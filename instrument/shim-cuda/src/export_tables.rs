@@ -182,11 +182,7 @@ fn or_current(context: Handle) -> Outcome<Handle> {
 }
 
 fn flat(body: impl FnOnce() -> Outcome) -> CuResult {
-    crate::guard::plain(
-        "an export table's function",
-        crate::guard::DefaultStream::Legacy,
-        |()| body(),
-    )
+    crate::guard::plain("an export table's function", |()| body())
 }
 
 #[cfg(test)]

@@ -75,21 +75,17 @@ impl Current {
 }
 
 /// Entry points that work before `cuInit`.
-pub fn plain(name: &'static str, _default: DefaultStream, body: impl FnOnce(()) -> Outcome) -> CuResult {
+pub fn plain(name: &'static str, body: impl FnOnce(()) -> Outcome) -> CuResult {
     run(name, || body(()))
 }
 
 /// Entry points that need `cuInit`.
-pub fn device(name: &'static str, _default: DefaultStream, body: impl FnOnce(&'static Session) -> Outcome) -> CuResult {
+pub fn device(name: &'static str, body: impl FnOnce(&'static Session) -> Outcome) -> CuResult {
     run(name, || body(session::get()?))
 }
 
 /// Entry points that need `cuInit` and a working device, but no current context.
-pub fn working(
-    name: &'static str,
-    _default: DefaultStream,
-    body: impl FnOnce(&'static Session) -> Outcome,
-) -> CuResult {
+pub fn working(name: &'static str, body: impl FnOnce(&'static Session) -> Outcome) -> CuResult {
     run(name, || {
         let session = session::get()?;
         session.check_fault()?;

@@ -332,7 +332,7 @@ fn info(memory: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>
         name::FLAGS => bytes(memory.flags),
         name::SIZE => bytes(memory.size_bytes),
         name::HOST_PTR => bytes(memory.given_host),
-        name::MAP_COUNT => bytes(u32::try_from(num_mappings()).unwrap_or(u32::MAX)),
+        name::MAP_COUNT => bytes(u32::try_from(num_mappings()).map_err(|_| Status::OUT_OF_RESOURCES)?),
         name::REFERENCE_COUNT => bytes(handles::count::<Memory>(memory.handle())),
         name::CONTEXT => bytes(memory.context.handle()),
         name::ASSOCIATED_MEMORY => bytes(memory.parent.as_ref().map_or(Handle::NULL, |parent| parent.handle())),

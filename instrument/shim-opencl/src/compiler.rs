@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use crate::compile_error::{CompileError, MissingTool};
 use crate::device_printf;
 
 /// Functions that the library lacks.
@@ -54,35 +55,38 @@ pub fn is_available() -> bool {
 }
 
 /// The compiler, or what is missing.
-pub fn toolchain() -> Result<&'static Toolchain, &'static str> {
-    static FOUND: OnceLock<Result<Toolchain, String>> = OnceLock::new();
-    FOUND.get_or_init(find).as_ref().map_err(String::as_str)
+pub fn toolchain() -> Result<&'static Toolchain, &'static MissingTool> {
+    static FOUND: OnceLock<Result<Toolchain, MissingTool>> = OnceLock::new();
+    FOUND.get_or_init(find).as_ref()
 }
 
-fn given(variable: &str) -> Option<PathBuf> {
-    let value = std::env::var_os(variable)?;
-    (!value.is_empty()).then(|| PathBuf::from(value))
+/// The file that a variable names, if it names one.
+fn named(variable: &'static str) -> Result<Option<PathBuf>, MissingTool> {
+    match std::env::var_os(variable).filter(|value| !value.is_empty()) {
+        None => Ok(None),
+        Some(value) => {
+            let path = PathBuf::from(value);
+            if path.is_file() {
+                Ok(Some(path))
+            } else {
+                Err(MissingTool::NoFile { variable, path })
+            }
+        }
+    }
 }
 
-fn find() -> Result<Toolchain, String> {
-    let is_there = |path: &PathBuf| path.is_file();
-    let clang = match given("HETCKPT_CLANG") {
-        Some(clang) if is_there(&clang) => clang,
-        Some(clang) => return Err(format!("HETCKPT_CLANG names {}, which is no file", clang.display())),
-        None => clang_in_path(&std::env::var_os("PATH").unwrap_or_default())
-            .ok_or("OpenCL programs are built by clang, and there is none in PATH (HETCKPT_CLANG can name one)")?,
-    };
-    let library = match given("HETCKPT_LIBCLC") {
-        Some(library) if is_there(&library) => library,
-        Some(library) => return Err(format!("HETCKPT_LIBCLC names {}, which is no file", library.display())),
-        None => ["/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/share"]
-            .map(|folder| Path::new(folder).join(LIBRARY))
-            .into_iter()
-            .find(is_there)
-            .ok_or(
-                "OpenCL programs need libclc's nvptx64--nvidiacl.bc, and it is not installed (HETCKPT_LIBCLC can name it)",
-            )?,
-    };
+fn find() -> Result<Toolchain, MissingTool> {
+    let clang = named("HETCKPT_CLANG")?
+        .or_else(|| clang_in_path(&std::env::var_os("PATH").unwrap_or_default()))
+        .ok_or(MissingTool::Clang)?;
+    let library = named("HETCKPT_LIBCLC")?
+        .or_else(|| {
+            ["/usr/lib", "/usr/share", "/usr/local/lib", "/usr/local/share"]
+                .map(|folder| Path::new(folder).join(LIBRARY))
+                .into_iter()
+                .find(|path| path.is_file())
+        })
+        .ok_or(MissingTool::Library)?;
     Ok(Toolchain { clang, library })
 }
 
@@ -110,8 +114,8 @@ impl Toolchain {
     /// Compiles `source` with the application's options.
     ///
     /// # Errors
-    /// The compiler's log, if it fails.
-    pub fn build(&self, source: &str, options: &[String]) -> Result<Compiled, String> {
+    /// See [`CompileError`].
+    pub fn build(&self, source: &str, options: &[String]) -> Result<Compiled, CompileError> {
         let mut to_ir = self.command(options);
         self.link_library(&mut to_ir);
         to_ir.args(["-S", "-emit-llvm", "-", "-o", "-"]);
@@ -121,13 +125,13 @@ impl Toolchain {
     /// Compiles `source` to bitcode; gives the compiler's log too. `headers` are what it may include, by name and text.
     ///
     /// # Errors
-    /// The compiler's log, if it fails.
+    /// See [`CompileError`].
     pub fn compile(
         &self,
         source: &str,
         options: &[String],
         headers: &[(PathBuf, String)],
-    ) -> Result<(Vec<u8>, String), String> {
+    ) -> Result<(Vec<u8>, String), CompileError> {
         let folder = Folder::new()?;
         for (name, text) in headers {
             folder.add(name, text.as_bytes())?;
@@ -146,8 +150,8 @@ impl Toolchain {
     /// Links bitcode to bitcode.
     ///
     /// # Errors
-    /// The linker's log, if it fails.
-    pub fn link(&self, objects: &[&[u8]], options: &[String]) -> Result<(Vec<u8>, String), String> {
+    /// See [`CompileError`].
+    pub fn link(&self, objects: &[&[u8]], options: &[String]) -> Result<(Vec<u8>, String), CompileError> {
         let (folder, mut command) = self.linker(objects, options)?;
         command.args(["-c", "-emit-llvm", "-", "-o", "-"]);
         let linked = run(command, b"\n");
@@ -158,8 +162,8 @@ impl Toolchain {
     /// Links bitcode and the library to what a device is given.
     ///
     /// # Errors
-    /// The linker's or compiler's log, if it fails.
-    pub fn link_all(&self, objects: &[&[u8]], options: &[String]) -> Result<Compiled, String> {
+    /// See [`CompileError`].
+    pub fn link_all(&self, objects: &[&[u8]], options: &[String]) -> Result<Compiled, CompileError> {
         let (folder, mut command) = self.linker(objects, options)?;
         self.link_library(&mut command);
         command.args(["-S", "-emit-llvm", "-", "-o", "-"]);
@@ -188,7 +192,7 @@ impl Toolchain {
     }
 
     /// clang with an empty program for input and objects to link, which lie in the folder.
-    fn linker(&self, objects: &[&[u8]], options: &[String]) -> Result<(Folder, Command), String> {
+    fn linker(&self, objects: &[&[u8]], options: &[String]) -> Result<(Folder, Command), CompileError> {
         let folder = Folder::new()?;
         let mut command = self.command(options);
         for (number, object) in objects.iter().enumerate() {
@@ -200,13 +204,18 @@ impl Toolchain {
     }
 
     /// From IR, and what has been said so far, to PTX.
-    fn to_ptx(&self, (ir, mut log): (Vec<u8>, String)) -> Result<Compiled, String> {
+    fn to_ptx(&self, (ir, mut log): (Vec<u8>, String)) -> Result<Compiled, CompileError> {
         let ir = text_of(ir);
         let mut command = Command::new(&self.clang);
         command.args([TARGET, "-x", "ir"]).args(PROCESSOR);
         command.args(["-O3", "-mllvm", INLINE_THRESHOLD, "-S", "-", "-o", "-"]);
-        let (ptx, more) = run(command, with_all_in_kernels(&ir).as_bytes())
-            .map_err(|more| format!("{log}{}", without_trace(&more)))?;
+        let (ptx, more) = match run(command, with_all_in_kernels(&ir).as_bytes()) {
+            Ok(both) => both,
+            Err(cause) => {
+                let cause = Box::new(cause);
+                return Err(CompileError::InPtx { said: log, cause });
+            }
+        };
         log.push_str(&more);
         Ok(Compiled {
             ir,
@@ -228,10 +237,9 @@ fn with_prelude(source: &str) -> String {
 struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Result<Self, String> {
+    fn new() -> Result<Self, CompileError> {
         let made = tempfile::Builder::new().prefix("hetckpt-opencl-").tempdir();
-        made.map(Self)
-            .map_err(|e| format!("error: no folder for the compiler can be made: {e}\n"))
+        made.map(Self).map_err(CompileError::Folder)
     }
 
     fn path(&self) -> &Path {
@@ -239,11 +247,11 @@ impl Folder {
     }
 
     /// Adds a file; `name` has no parts but ordinary ones.
-    fn add(&self, name: &Path, content: &[u8]) -> Result<(), String> {
+    fn add(&self, name: &Path, content: &[u8]) -> Result<(), CompileError> {
         let path = self.path().join(name);
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         made.and_then(|()| std::fs::write(&path, content))
-            .map_err(|e| format!("error: cannot write {} for the compiler: {e}\n", path.display()))
+            .map_err(|cause| CompileError::Write { path, cause })
     }
 }
 
@@ -283,17 +291,18 @@ fn with_all_in_kernels(ir: &str) -> String {
 /// Runs the compiler on `input`; gives its output and what it said.
 ///
 /// Files in memory take the place of pipes: a compiler that ends before it has read all would end the program too, by SIGPIPE.
-fn run(mut command: Command, input: &[u8]) -> Result<(Vec<u8>, String), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let ended = exchange(&mut command, input).map_err(|e| format!("cannot run {name}: {e}\n"))?;
+fn run(mut command: Command, input: &[u8]) -> Result<(Vec<u8>, String), CompileError> {
+    let compiler = command.get_program().to_string_lossy().into_owned();
+    let ended = match exchange(&mut command, input) {
+        Ok(ended) => ended,
+        Err(cause) => return Err(CompileError::Run { compiler, cause }),
+    };
     match (ended.status, ended.log.is_empty()) {
         (Some(status), _) if status.success() => Ok((ended.out, ended.log)),
         (None, _) if ended.has_result() => Ok((ended.out, ended.log)),
-        (_, false) => Err(ended.log),
-        (Some(status), true) => Err(format!("{name}: {status}\n")),
-        (None, true) => Err(format!(
-            "{name} gives nothing and says nothing, and the program keeps its exit status from us\n"
-        )),
+        (_, false) => Err(CompileError::Refused { log: ended.log }),
+        (Some(status), true) => Err(CompileError::Failed { compiler, status }),
+        (None, true) => Err(CompileError::Silent { compiler }),
     }
 }
 
@@ -346,12 +355,6 @@ fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
-/// Of a failure inside the compiler, what it could not do; not its stack.
-fn without_trace(log: &str) -> String {
-    let lines = log.lines().take_while(|line| !line.starts_with("PLEASE submit"));
-    lines.map(|line| format!("{line}\n")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,7 +392,7 @@ mod tests {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
-            run(command, "x\n".repeat(1 << 20).as_bytes())
+            run(command, "x\n".repeat(1 << 20).as_bytes()).map_err(|e| e.build_log())
         };
         let set = |which, handler| {
             // SAFETY: no handler is a function.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::Library;
+use thiserror::Error;
 
 use crate::log;
 use crate::status::{Outcome, Status};
@@ -24,6 +25,31 @@ impl CudaError {
     pub const INVALID_IMAGE: Self = Self(200);
     const INVALID_SOURCE: Self = Self(300);
     const NOT_SUPPORTED: Self = Self(801);
+}
+
+/// Why there is no driver. The fault lies with the installation or the host.
+#[derive(Debug, Error)]
+enum OpenError {
+    /// The driver lies beside this library, wherever that is.
+    #[error("cannot tell which folder this library lies in")]
+    Folder,
+    /// The driver's library is not there, or is none.
+    #[error("cannot load {path}", path = path.display())]
+    Load {
+        /// The library.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: libloading::Error,
+    },
+    /// The driver refuses to work.
+    #[error("{call} gives CUDA error {code}")]
+    Call {
+        /// The function called.
+        call: &'static str,
+        /// What it gives.
+        code: u32,
+    },
 }
 
 /// What the driver's functions give here.
@@ -165,15 +191,22 @@ pub struct Rows {
 
 /// The driver; the first call starts the device server.
 pub fn driver() -> Outcome<&'static Driver> {
-    static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
-    let made = DRIVER.get_or_init(|| {
-        let made = Driver::open();
-        if let Err(reason) = &made {
-            log::failure(reason);
+    static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
+    let open = || match Driver::open() {
+        Ok(driver) => Some(driver),
+        Err(error) => {
+            log::failure(&with_cause(&error));
+            None
         }
-        made
-    });
-    made.as_ref().map_err(|_| Status::DEVICE_NOT_FOUND)
+    };
+    DRIVER.get_or_init(open).as_ref().ok_or(Status::DEVICE_NOT_FOUND)
+}
+
+fn with_cause(error: &OpenError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
 }
 
 /// The folder of this library.
@@ -199,15 +232,16 @@ fn check(result: u32) -> CudaResult {
 }
 
 impl Driver {
-    fn open() -> Result<Self, String> {
-        let path = own_folder()
-            .ok_or("cannot tell which folder this library lies in")?
-            .join("libcuda.so.1");
-        let cannot = |e: libloading::Error| format!("cannot load {}: {e}", path.display());
+    fn open() -> Result<Self, OpenError> {
+        let path = own_folder().ok_or(OpenError::Folder)?.join("libcuda.so.1");
+        let cannot = |cause: libloading::Error| OpenError::Load {
+            path: path.clone(),
+            cause,
+        };
         // SAFETY: it is the installation's own, whose initialisation has no requirements.
         let library = unsafe { Library::new(&path) }.map_err(cannot)?;
         let functions = Functions::find(&library).map_err(cannot)?;
-        let say = |what: &'static str| move |e: CudaError| format!("{what} gives CUDA error {}", e.0);
+        let say = |call: &'static str| move |e: CudaError| OpenError::Call { call, code: e.0 };
         // SAFETY: plain numbers.
         check(unsafe { (functions.init)(0) }).map_err(say("cuInit"))?;
         let mut context = 0;
@@ -369,7 +403,7 @@ impl Driver {
         let mut value = 0;
         // SAFETY: the place for the answer is ours.
         self.current(|f| check(unsafe { (f.function_attribute)(&raw mut value, number, function.0) }))?;
-        Ok(u32::try_from(value).unwrap_or(0))
+        u32::try_from(value).map_err(|_| CudaError::INVALID_VALUE)
     }
 
     /// Sizes of a kernel's parameters.

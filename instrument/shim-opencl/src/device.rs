@@ -160,8 +160,8 @@ fn sizes(driver: &Driver, name: u32) -> Option<Bytes> {
         0x100D => bytes(64_u32),                                    // ADDRESS_BITS
         0x1010 => bytes(max_buffer_bytes(driver)),
         0x1017 => bytes(4096_usize - 64), // MAX_PARAMETER_SIZE: what CUDA takes, less the hidden one
-        0x1019 => bytes(u32::try_from(ALIGNMENT_BYTES * 8).unwrap_or(1024)),
-        0x101A => bytes(u32::try_from(ALIGNMENT_BYTES).unwrap_or(128)),
+        0x1019 => bytes(ALIGNMENT_BYTES as u32 * 8),
+        0x101A => bytes(ALIGNMENT_BYTES as u32),
         0x101C => bytes(if driver.attribute(attribute::L2_BYTES) > 0 {
             2_u32
         } else {

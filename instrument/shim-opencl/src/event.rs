@@ -96,7 +96,12 @@ fn now() -> u64 {
 
 /// Place of a status in the list of times.
 fn place(status: i32) -> usize {
-    usize::try_from(progress::QUEUED - status.max(progress::COMPLETE)).unwrap_or(0)
+    match status {
+        progress::QUEUED.. => 0,
+        progress::SUBMITTED => 1,
+        progress::RUNNING => 2,
+        _ => 3,
+    }
 }
 
 impl Event {

@@ -64,7 +64,10 @@ pub fn image(compiled: &Compiled, status: Status) -> Result<Image, Failure> {
     let kernels = metadata::read(&compiled.ir);
     match ptx_text::prepare(&compiled.ptx, &kernels) {
         Ok(ptx) => Ok(Image { ptx, kernels }),
-        Err(reason) => Err((status, format!("{}{reason}", compiled.log))),
+        Err(errors) => {
+            let lines: String = errors.iter().map(|error| format!("error: {error}\n")).collect();
+            Err((status, format!("{}{lines}", compiled.log)))
+        }
     }
 }
 

@@ -114,6 +114,7 @@ fn create(program: Handle, name: Text) -> Outcome<Handle> {
 fn create_all(program: Handle, room: u32, kernels: Out<Handle>, count: Out<u32>) -> Outcome {
     let program = handles::get::<Program>(program)?;
     let executable = program.executable()?;
+    let num_kernels = u32::try_from(executable.kernels.len()).map_err(|_| Status::OUT_OF_RESOURCES)?;
     if !kernels.is_null() {
         if (room as usize) < executable.kernels.len() {
             return Err(Status::INVALID_VALUE);
@@ -125,7 +126,7 @@ fn create_all(program: Handle, room: u32, kernels: Out<Handle>, count: Out<u32>)
             .collect();
         kernels.set_all(&made);
     }
-    count.set(u32::try_from(executable.kernels.len()).unwrap_or(u32::MAX));
+    count.set(num_kernels);
     Ok(())
 }
 
@@ -184,7 +185,7 @@ fn info(kernel: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>
     let declaration = &kernel.code.declaration;
     let found = match name {
         name::FUNCTION_NAME => bytes(&*declaration.name),
-        name::NUM_ARGS => bytes(u32::try_from(declaration.arguments.len()).unwrap_or(u32::MAX)),
+        name::NUM_ARGS => bytes(u32::try_from(declaration.arguments.len()).map_err(|_| Status::OUT_OF_RESOURCES)?),
         name::REFERENCE_COUNT => bytes(handles::count::<Kernel>(kernel.handle())),
         name::CONTEXT => bytes(kernel.program.context.handle()),
         name::PROGRAM => bytes(kernel.program.handle()),

@@ -40,6 +40,7 @@ mod guard;
 mod cuda;
 mod monitor;
 mod options;
+mod compile_error;
 mod compiler;
 mod metadata;
 mod ptx_text;

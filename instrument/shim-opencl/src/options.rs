@@ -1,12 +1,16 @@
 //! The application's build options: read as the specification has them, passed on to the compiler where they are known.
 
-/// What is wrong with build options.
-#[derive(Debug, PartialEq, Eq)]
+use thiserror::Error;
+
+/// A build option that there is not, or that lacks its value. The fault lies with the application.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("unknown or incomplete build option `{0}`")]
 pub struct BadOption(pub String);
 
-impl std::fmt::Display for BadOption {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "error: unknown or incomplete build option `{}`", self.0)
+impl BadOption {
+    /// What the application finds in its build log.
+    pub fn build_log(&self) -> String {
+        format!("error: {self}\n")
     }
 }
 

@@ -279,14 +279,16 @@ fn build(
 
 /// Reads options; `status` is that of bad ones.
 pub fn read_options(options: &str, status: Status) -> Result<Vec<String>, Failure> {
-    options::read(options).map_err(|bad| (status, bad.to_string()))
+    options::read(options).map_err(|bad| (status, bad.build_log()))
 }
 
 fn build_source(source: &str, options: &str) -> Result<Built, Failure> {
     const FAILURE: Status = Status::BUILD_PROGRAM_FAILURE;
     let options = read_options(options, Status::INVALID_BUILD_OPTIONS)?;
     let toolchain = executable::toolchain(Status::COMPILER_NOT_AVAILABLE)?;
-    let compiled = toolchain.build(source, &options).map_err(|log| (FAILURE, log))?;
+    let compiled = toolchain
+        .build(source, &options)
+        .map_err(|error| (FAILURE, error.build_log()))?;
     built(executable::image(&compiled, FAILURE)?, compiled.log, FAILURE)
 }
 

@@ -10,6 +10,8 @@
 
 use std::collections::BTreeSet;
 
+use thiserror::Error;
+
 use crate::device_printf::VPRINTF;
 use crate::metadata::{Declaration, Space};
 
@@ -21,6 +23,65 @@ pub const NDRANGE_BYTES: usize = 32;
 pub const LOCAL_ALIGNMENT: usize = 16;
 
 const LOCAL: &str = "hetckpt_opencl_local";
+
+/// Why the compiler's PTX cannot be given to the device.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PtxError {
+    /// The offset of a launch is known in kernels only: the compiler's fault, which was told to inline all.
+    #[error("function `{function}` asks for the place in the launch and is not inlined into its kernel")]
+    NotInlined {
+        /// The function.
+        function: String,
+    },
+    /// The program calls a function that there is not: the program's fault.
+    #[error("function `{function}` has no body, and OpenCL C here has no such function")]
+    NoBody {
+        /// The function.
+        function: String,
+    },
+    /// A kernel of the source is missing: the compiler's fault.
+    #[error("kernel `{kernel}` is not found in the compiler's PTX")]
+    NoKernel {
+        /// The kernel.
+        kernel: String,
+    },
+    /// This version of the compiler writes a `__local` argument in a way that is not known: the host's fault.
+    #[error(
+        "`__local` argument {index} (`{argument}`) of kernel `{kernel}` {found} in the compiler's PTX; \
+         HETCKPT_CLANG can name another clang"
+    )]
+    LocalArgument {
+        /// Place of the argument.
+        index: usize,
+        /// Its name.
+        argument: String,
+        /// The kernel.
+        kernel: String,
+        /// What is found of it.
+        found: FoundLocal,
+    },
+}
+
+/// What is found of a `__local` argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundLocal {
+    /// No parameter of its name.
+    NoParameter,
+    /// A line that does not just load it.
+    Read {
+        /// The line.
+        line: String,
+    },
+}
+
+impl std::fmt::Display for FoundLocal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoParameter => f.write_str("is not declared as expected"),
+            Self::Read { line } => write!(f, "is read by `{line}`"),
+        }
+    }
+}
 
 /// Where in the text a line is.
 enum Place {
@@ -37,8 +98,8 @@ enum Place {
 /// Prepares `ptx`, whose kernels are `declared`, for the driver API.
 ///
 /// # Errors
-/// What the text asks for that there is not, for the build log.
-pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, String> {
+/// What is wrong with the text: all functions without a body, or the first of anything else.
+pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, Vec<PtxError>> {
     let mut out = String::with_capacity(ptx.len() + 1024);
     let mut found = BTreeSet::new();
     let mut missing = Vec::new();
@@ -56,7 +117,7 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, String> {
                     out.push_str(line.trim_end_matches(')'));
                     out.push('\n');
                     place = if has_end {
-                        out.push_str(&end_of_params(&[], &kernel, declared)?);
+                        out.push_str(&end_of_params(&[], &kernel, declared).map_err(one)?);
                         found.insert(kernel.clone());
                         Place::Kernel(kernel)
                     } else {
@@ -78,7 +139,7 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, String> {
             Place::Params { kernel, lines } => {
                 let text = line.trim().trim_end_matches(',');
                 if text == ")" {
-                    out.push_str(&end_of_params(lines, kernel, declared)?);
+                    out.push_str(&end_of_params(lines, kernel, declared).map_err(one)?);
                     found.insert(kernel.clone());
                     next = Some(Place::Kernel(kernel.clone()));
                 } else if !text.is_empty() {
@@ -89,7 +150,8 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, String> {
                 out.push_str(&line);
                 out.push('\n');
                 let declaration = declared.iter().find(|declaration| declaration.name == *kernel);
-                let register = declaration.map(|kernel| loaded_local(&line, kernel)).transpose()?;
+                let register = declaration.map(|kernel| loaded_local(&line, kernel)).transpose();
+                let register = register.map_err(one)?;
                 if let Some(register) = register.flatten() {
                     out.push_str(&format!(
                         "\t{{ .reg .b64 %hetckpt; mov.u64 %hetckpt, {LOCAL}; add.s64 {register}, {register}, %hetckpt; }}\n"
@@ -97,9 +159,8 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, String> {
                 }
             }
             Place::Function(name) if line.contains(NDRANGE) => {
-                return Err(format!(
-                    "error: function `{name}` asks for the place in the launch and is not inlined into its kernel\n"
-                ));
+                let function = name.clone();
+                return Err(one(PtxError::NotInlined { function }));
             }
             Place::Function(_) => {
                 out.push_str(&line);
@@ -115,19 +176,22 @@ pub fn prepare(ptx: &str, declared: &[Declaration]) -> Result<String, String> {
         }
     }
     if !missing.is_empty() {
-        let error =
-            |name: &String| format!("error: function `{name}` has no body, and OpenCL C here has no such function\n");
-        return Err(missing.iter().map(error).collect());
+        let errors = missing.into_iter().map(|function| PtxError::NoBody { function });
+        return Err(errors.collect());
     }
     let mut names = declared.iter().map(|declaration| &declaration.name);
     match names.find(|name| !found.contains(*name)) {
-        Some(name) => Err(format!("error: kernel `{name}` is not found in the compiler's PTX\n")),
+        Some(name) => Err(one(PtxError::NoKernel { kernel: name.clone() })),
         None => Ok(out),
     }
 }
 
+fn one(error: PtxError) -> Vec<PtxError> {
+    vec![error]
+}
+
 /// A kernel's parameters, one more than it has, and what follows them.
-fn end_of_params(lines: &[String], kernel: &str, declared: &[Declaration]) -> Result<String, String> {
+fn end_of_params(lines: &[String], kernel: &str, declared: &[Declaration]) -> Result<String, PtxError> {
     let declaration = declared.iter().find(|declaration| declaration.name == kernel);
     declaration.map_or(Ok(()), |kernel| check_names(lines, kernel))?;
     let own: String = lines.iter().map(|line| format!("\t{line},\n")).collect();
@@ -176,11 +240,11 @@ fn function_name(line: &str) -> String {
 }
 
 /// Shows that each `__local` argument of `kernel` has the name by which its loads are found.
-fn check_names(params: &[String], kernel: &Declaration) -> Result<(), String> {
+fn check_names(params: &[String], kernel: &Declaration) -> Result<(), PtxError> {
     for (index, argument) in kernel.arguments.iter().enumerate() {
         let is_named = |param: &String| identifiers(param).any(|word| argument_index(word, kernel) == Some(index));
         if argument.space == Space::Local && !params.get(index).is_some_and(is_named) {
-            return Err(not_placed(index, kernel, "is not declared as expected"));
+            return Err(not_placed(index, kernel, FoundLocal::NoParameter));
         }
     }
     Ok(())
@@ -190,7 +254,7 @@ fn check_names(params: &[String], kernel: &Declaration) -> Result<(), String> {
 ///
 /// # Errors
 /// If it does anything else with one: the memory's address would be missing.
-fn loaded_local<'a>(line: &'a str, kernel: &Declaration) -> Result<Option<&'a str>, String> {
+fn loaded_local<'a>(line: &'a str, kernel: &Declaration) -> Result<Option<&'a str>, PtxError> {
     let is_local = |&index: &usize| {
         let argument = kernel.arguments.get(index);
         argument.is_some_and(|argument| argument.space == Space::Local)
@@ -200,7 +264,10 @@ fn loaded_local<'a>(line: &'a str, kernel: &Declaration) -> Result<Option<&'a st
         None => Ok(None),
         Some(index) => match loaded_register(line) {
             Some(register) => Ok(Some(register)),
-            None => Err(not_placed(index, kernel, &format!("is read by `{}`", line.trim()))),
+            None => {
+                let line = line.trim().to_owned();
+                Err(not_placed(index, kernel, FoundLocal::Read { line }))
+            }
         },
     }
 }
@@ -230,12 +297,13 @@ fn is_of_identifier(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$')
 }
 
-fn not_placed(index: usize, kernel: &Declaration, why: &str) -> String {
-    let (name, argument) = (&kernel.name, &kernel.arguments[index].name);
-    format!(
-        "error: `__local` argument {index} (`{argument}`) of kernel `{name}` {why} in the compiler's PTX; \
-         HETCKPT_CLANG can name another clang\n"
-    )
+fn not_placed(index: usize, kernel: &Declaration, found: FoundLocal) -> PtxError {
+    PtxError::LocalArgument {
+        index,
+        argument: kernel.arguments[index].name.clone(),
+        kernel: kernel.name.clone(),
+        found,
+    }
 }
 
 #[cfg(test)]
@@ -288,13 +356,15 @@ mod tests {
             "mov.b64 \t%rd1, k_param_0;",
         ] {
             assert!(
-                prepare(&text("k_param_0", line), &local).unwrap_err().contains(line),
+                prepare(&text("k_param_0", line), &local).unwrap_err()[0]
+                    .to_string()
+                    .contains(line),
                 "{line}"
             );
         }
         assert!(
-            prepare(&text("other", "ret;"), &local)
-                .unwrap_err()
+            prepare(&text("other", "ret;"), &local).unwrap_err()[0]
+                .to_string()
                 .contains("is not declared")
         );
         // One that is not used is not loaded; others' names may end alike.
@@ -312,7 +382,7 @@ mod tests {
             name: "other".to_owned(),
             ..Declaration::default()
         };
-        assert!(prepare(&text, &[other]).unwrap_err().contains("`other`"));
+        assert!(prepare(&text, &[other]).unwrap_err()[0].to_string().contains("`other`"));
     }
 
     #[test]
@@ -381,7 +451,7 @@ mod tests {
     fn functions_without_a_body_are_named() {
         let text =
             format!("{HEAD}.extern .func  (.param .b32 func_retval0) printf\n(\n\t.param .b64 printf_param_0\n)\n;\n");
-        assert!(prepare(&text, &[]).unwrap_err().contains("`printf`"));
+        assert!(prepare(&text, &[]).unwrap_err()[0].to_string().contains("`printf`"));
     }
 
     #[test]
@@ -390,6 +460,6 @@ mod tests {
             "{HEAD}.func  (.param .b64 func_retval0) f(\n\t.param .b64 f_param_0\n)\n{{\n\
              \tld.param.u64 %rd1, [hetckpt_ndrange+0];\n}}\n"
         );
-        assert!(prepare(&text, &[]).unwrap_err().contains("`f`"));
+        assert!(prepare(&text, &[]).unwrap_err()[0].to_string().contains("`f`"));
     }
 }

@@ -71,7 +71,7 @@ fn compile_source(source: &str, options: &str, headers: &[(PathBuf, String)]) ->
     }
     let toolchain = executable::toolchain(Status::COMPILER_NOT_AVAILABLE)?;
     let compiled = toolchain.compile(source, &options, headers);
-    let (bitcode, log) = compiled.map_err(|log| (FAILURE, log))?;
+    let (bitcode, log) = compiled.map_err(|error| (FAILURE, error.build_log()))?;
     Ok(Built {
         binary: Arc::new(Binary::Object(bitcode)),
         executable: None,
@@ -127,13 +127,13 @@ fn link(
 fn link_objects(objects: &[Arc<Binary>], options: &str) -> Result<Built, Failure> {
     const FAILURE: Status = Status::LINK_PROGRAM_FAILURE;
     let options =
-        options::read_for_linking(options).map_err(|bad| (Status::INVALID_LINKER_OPTIONS, bad.to_string()))?;
+        options::read_for_linking(options).map_err(|bad| (Status::INVALID_LINKER_OPTIONS, bad.build_log()))?;
     let toolchain = executable::toolchain(Status::LINKER_NOT_AVAILABLE)?;
     let objects: Vec<&[u8]> = objects.iter().filter_map(|binary| binary.bitcode()).collect();
     if options.is_library {
         let (bitcode, log) = toolchain
             .link(&objects, &options.arguments)
-            .map_err(|log| (FAILURE, log))?;
+            .map_err(|error| (FAILURE, error.build_log()))?;
         return Ok(Built {
             binary: Arc::new(Binary::Library(bitcode)),
             executable: None,
@@ -142,7 +142,7 @@ fn link_objects(objects: &[Arc<Binary>], options: &str) -> Result<Built, Failure
     }
     let compiled = toolchain
         .link_all(&objects, &options.arguments)
-        .map_err(|log| (FAILURE, log))?;
+        .map_err(|error| (FAILURE, error.build_log()))?;
     program::built(executable::image(&compiled, FAILURE)?, compiled.log, FAILURE)
 }
 

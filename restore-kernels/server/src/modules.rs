@@ -390,7 +390,7 @@ impl LoadedModule {
             let target = target_of(text);
             for mut kernel in module.kernels {
                 let bound = bind_globals(&mut kernel, addresses);
-                let refused = bound.err().map(|name| format!("nothing defines variable `{name}`"));
+                let refused = bound.err().map(|undefined| undefined.to_string());
                 description.kernels.push(describe(&kernel, target, refused.clone()));
                 let name = kernel.name.clone();
                 let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);

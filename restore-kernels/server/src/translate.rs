@@ -45,7 +45,7 @@ fn at_stage(stage: Stage, module: &Module, kernel: &Kernel) -> Result<Translated
     let program = || {
         let mut bound = kernel.clone();
         hetckpt_ir::module::bind_globals(&mut bound, &addresses(module))
-            .map_err(|global| refused(&format!("nothing defines `{global}`")))?;
+            .map_err(|global| refused(&format!("nothing defines `{}`", global.name)))?;
         Ok(Program::from_start(probed(&bound)?))
     };
     let opencl_c = || {

@@ -45,18 +45,14 @@ pub(crate) fn decode(bits: u64, ty: Type) -> f64 {
     let exponent = bits >> f.mantissa_bits & ((1 << f.exponent_bits) - 1);
     let is_negative = bits >> (f.mantissa_bits + f.exponent_bits) & 1 == 1;
     let bias = (1i32 << (f.exponent_bits - 1)) - 1;
-    let scale = i32::try_from(f.mantissa_bits).unwrap_or(0);
+    let scale = f.mantissa_bits.cast_signed();
     let magnitude = match (exponent, mantissa) {
         (e, 0) if e == (1 << f.exponent_bits) - 1 => f64::INFINITY,
         (e, _) if e == (1 << f.exponent_bits) - 1 => f64::NAN,
-        (0, m) => small(m) * power_of_two(1 - bias - scale),
-        (e, m) => small(m | 1 << f.mantissa_bits) * power_of_two(i32::try_from(e).unwrap_or(0) - bias - scale),
+        (0, m) => m as f64 * power_of_two(1 - bias - scale),
+        (e, m) => (m | 1 << f.mantissa_bits) as f64 * power_of_two(i32::try_from(e).unwrap_or(0) - bias - scale),
     };
     if is_negative { -magnitude } else { magnitude }
-}
-
-fn small(n: u64) -> f64 {
-    f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
 /// 2 to a power that is a normal number.

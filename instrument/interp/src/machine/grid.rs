@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 
 use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
-use hetckpt_ir::analysis::barriers::MeetingPoints;
-use hetckpt_ir::analysis::definitions::Definitions;
 use hetckpt_ir::kernel::Kernel;
 
 use super::block::Block;
@@ -24,7 +22,6 @@ enum Pending {
 
 pub(crate) fn run(launch: Launch<'_>, memory: &mut GlobalMemory) -> Result<Run, Error> {
     let kernel = &launch.program.kernel;
-    let meeting_points = MeetingPoints::new(kernel, &Definitions::new(kernel));
     let mut world = World {
         kernel,
         program: launch.program,
@@ -37,7 +34,7 @@ pub(crate) fn run(launch: Launch<'_>, memory: &mut GlobalMemory) -> Result<Run, 
         pause: PauseFlag::new(launch.pause, kernel.resume_points.len()),
         options: launch.options,
         steps: 0,
-        has_warp_ops: meeting_points.has_warp_op(),
+        has_warp_ops: kernel.has_warp_op(),
     };
     let resumed = launch.from.paused.into_iter().map(Pending::Resumed);
     let fresh = launch

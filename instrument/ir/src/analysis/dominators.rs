@@ -26,7 +26,7 @@ impl Dominators {
     /// The closest block that strictly dominates `block`; `None` for the entry and for unreachable blocks.
     #[must_use]
     pub fn immediate(&self, block: BbId) -> Option<BbId> {
-        self.tree.parent(block.index()).map(to_block)
+        self.tree.parent(block.index()).map(BbId::from_index)
     }
 
     /// True if every path from the entry to `b` goes through `a` (`a` itself included). False if either is unreachable.
@@ -67,18 +67,11 @@ impl PostDominators {
     /// unreachable.
     #[must_use]
     pub fn immediate(&self, block: BbId) -> Option<BbId> {
-        self.tree.parent(block.index()).filter(|&p| p != self.end).map(to_block)
+        self.tree
+            .parent(block.index())
+            .filter(|&p| p != self.end)
+            .map(BbId::from_index)
     }
-
-    /// True if every path from `b` to the end goes through `a` (`a` itself included). False if either is unreachable.
-    #[must_use]
-    pub fn post_dominates(&self, a: BbId, b: BbId) -> bool {
-        self.tree.is_ancestor(a.index(), b.index())
-    }
-}
-
-fn to_block(index: usize) -> BbId {
-    BbId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 /// Reverse post-order of the reversed graph from its virtual entry (index = number of blocks), and for each block

@@ -113,12 +113,6 @@ impl LoopForest {
         std::iter::successors(self.innermost(block), |l| self.get(*l).parent)
     }
 
-    /// True if no other loop lies inside this one.
-    #[must_use]
-    pub fn is_innermost(&self, id: LoopId) -> bool {
-        !self.loops.iter().any(|l| l.parent == Some(id))
-    }
-
     /// Retreating edges whose target does not dominate their source: cycles with more than one entry.
     #[must_use]
     pub fn irreducible_edges(&self) -> &[(BbId, BbId)] {

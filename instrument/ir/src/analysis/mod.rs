@@ -11,6 +11,5 @@ pub mod liveness;
 pub mod uniformity;
 pub mod induction;
 pub mod short_loops;
-pub mod barriers;
 #[cfg(test)]
 mod tests;

@@ -92,17 +92,17 @@ fn print_segment(out: &mut String, name: &str, size_bytes: u32, variables: &[Var
 
 /// Runs of registers of the same width, so that the usual kernel needs few lines.
 fn print_registers(out: &mut String, kernel: &Kernel) {
-    let mut next = 0u32;
+    let mut next = 0;
     for run in kernel.registers.chunk_by(|a, b| a == b) {
-        let (first, length) = (next, u32::try_from(run.len()).unwrap_or(u32::MAX));
-        next = next.saturating_add(length);
-        let _ = match length {
-            1 => writeln!(out, "  reg {} {}", RegId(first), run[0].text_name()),
+        let first = next;
+        next += run.len();
+        let _ = match run.len() {
+            1 => writeln!(out, "  reg {} {}", RegId::from_index(first), run[0].text_name()),
             _ => writeln!(
                 out,
                 "  reg {}..{} {}",
-                RegId(first),
-                RegId(next - 1),
+                RegId::from_index(first),
+                RegId::from_index(next - 1),
                 run[0].text_name()
             ),
         };

@@ -46,6 +46,14 @@ pub enum Rule {
     /// A resume point id beyond the kernel's resume points.
     #[error("{0} does not exist")]
     NoSuchResumePoint(ResumePointId),
+    /// More registers, basic blocks or resume points than there are ids ([`crate::entity::MAX_ENTITIES`]).
+    #[error("{found} {what}, which is more than there are ids")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        found: usize,
+    },
     /// A kernel without basic blocks.
     #[error("a kernel has at least one basic block")]
     NoBlocks,

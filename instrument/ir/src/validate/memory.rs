@@ -21,9 +21,9 @@ pub(super) fn access(operands: Operands<'_>, op: &Op) -> Result<(), Rule> {
         Op::Load {
             space, ty, dsts, addr, ..
         } => {
-            elements(*ty, dsts.len())?;
+            let size_bytes = access_bytes(*ty, dsts.len())?;
             dsts.iter().flatten().try_for_each(|d| operands.at_least(*d, *ty))?;
-            address(operands, *space, addr, size(*ty, dsts.len()))
+            address(operands, *space, addr, size_bytes)
         }
         Op::Store {
             space, ty, srcs, addr, ..
@@ -31,9 +31,9 @@ pub(super) fn access(operands: Operands<'_>, op: &Op) -> Result<(), Rule> {
             if *space == Space::Param {
                 return Err(Rule::Space(*space));
             }
-            elements(*ty, srcs.len())?;
+            let size_bytes = access_bytes(*ty, srcs.len())?;
             srcs.iter().try_for_each(|s| operands.wide_source(*s, *ty))?;
-            address(operands, *space, addr, size(*ty, srcs.len()))
+            address(operands, *space, addr, size_bytes)
         }
         Op::Atom {
             op,
@@ -53,22 +53,23 @@ pub(super) fn access(operands: Operands<'_>, op: &Op) -> Result<(), Rule> {
             count(srcs.len(), if *op == AtomOp::Cas { 2 } else { 1 })?;
             srcs.iter().try_for_each(|s| operands.source(*s, *ty))?;
             dst.map_or(Ok(()), |d| operands.exact(d, *ty))?;
-            address(operands, *space, addr, size(*ty, 1))
+            address(operands, *space, addr, ty.size_bytes())
         }
         _ => Ok(()),
     }
 }
 
-fn elements(ty: Type, n: usize) -> Result<(), Rule> {
-    match (ty, n) {
-        (Type::Pred, _) => Err(Rule::Type(ty)),
-        (_, 1 | 2 | 4 | 8) => Ok(()),
-        _ => Err(Rule::VectorLength(n)),
-    }
-}
-
-fn size(ty: Type, n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX).saturating_mul(ty.size_bytes())
+/// Length of an access of `n` elements.
+fn access_bytes(ty: Type, n: usize) -> Result<u32, Rule> {
+    let n = match (ty, n) {
+        (Type::Pred, _) => return Err(Rule::Type(ty)),
+        (_, 1) => 1,
+        (_, 2) => 2,
+        (_, 4) => 4,
+        (_, 8) => 8,
+        _ => return Err(Rule::VectorLength(n)),
+    };
+    Ok(n * ty.size_bytes())
 }
 
 fn address(operands: Operands<'_>, space: Space, addr: &Address, size_bytes: u32) -> Result<(), Rule> {

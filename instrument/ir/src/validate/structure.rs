@@ -2,7 +2,7 @@
 
 use super::error::{Rule, SegmentName};
 use crate::basic_block::Terminator;
-use crate::entity::RegId;
+use crate::entity::{MAX_ENTITIES, RegId};
 use crate::inst::Inst;
 use crate::kernel::{Kernel, Param, Variable};
 
@@ -10,6 +10,15 @@ use crate::kernel::{Kernel, Param, Variable};
 pub(super) fn header(kernel: &Kernel) -> Result<(), Rule> {
     if kernel.blocks.is_empty() {
         return Err(Rule::NoBlocks);
+    }
+    for (what, found) in [
+        ("registers", kernel.registers.len()),
+        ("basic blocks", kernel.blocks.len()),
+        ("resume points", kernel.resume_points.len()),
+    ] {
+        if found > MAX_ENTITIES {
+            return Err(Rule::TooMany { what, found });
+        }
     }
     if let Some(i) = kernel.params.iter().position(|p| !is_sound(p)) {
         return Err(Rule::ParameterLayout(i));

@@ -1,6 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use crate::analysis::barriers::MeetingPoints;
 use crate::analysis::cfg::Cfg;
 use crate::analysis::definitions::Definitions;
 use crate::analysis::dominators::{Dominators, PostDominators};
@@ -250,7 +249,6 @@ fn analyses_take_whatever_is_valid() {
                 let _ = induction::find(&kernel, &definitions, &dominators, &forest, id);
             }
             let _ = (Liveness::new(&kernel), Uniformity::new(&kernel, &definitions));
-            let _ = MeetingPoints::new(&kernel, &definitions);
         }
     }
     assert!(valid > 50 && refused > 50, "{valid} valid, {refused} refused");

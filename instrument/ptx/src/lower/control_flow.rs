@@ -39,7 +39,7 @@ impl Drafts {
 
     /// A block that starts later.
     pub(crate) fn reserve(&mut self) -> DraftId {
-        let id = BbId(u32::try_from(self.drafts.len()).unwrap_or(u32::MAX));
+        let id = BbId::from_index(self.drafts.len());
         self.drafts.push(Draft::default());
         id
     }

@@ -144,14 +144,15 @@ impl<'m> Image<'m, '_> {
         const LIMIT: u64 = 1 << 30;
         let width = usize::try_from(self.element).unwrap_or(8).min(8);
         let end = offset.saturating_add(width as u64);
-        if end > LIMIT {
-            return Err(Reason::Limit {
-                what: "an initialiser",
-                found: end,
-                limit: LIMIT,
-            });
-        }
-        let (offset, end) = (usize::try_from(offset).unwrap_or(0), usize::try_from(end).unwrap_or(0));
+        let too_long = Reason::Limit {
+            what: "an initialiser",
+            found: end,
+            limit: LIMIT,
+        };
+        let (offset, end) = match (usize::try_from(offset), usize::try_from(end)) {
+            (Ok(offset), Ok(at_end)) if end <= LIMIT => (offset, at_end),
+            _ => return Err(too_long),
+        };
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }

@@ -9,7 +9,7 @@ use crate::device_functions;
 use crate::error::Reason;
 use crate::lower::call::{self, Call};
 use crate::lower::control_flow::Drafts;
-use crate::lower::layout::{Segment, size_and_align};
+use crate::lower::layout::{Placed, Segment, size_and_align};
 use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
 use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
@@ -47,9 +47,8 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         let mut buffer = Segment::default();
         let entry = self.entry;
         for param in &entry.params {
-            let placed = size_and_align(param).and_then(|(size, align)| Ok((size, align, buffer.place(size, align)?)));
-            let result = placed.and_then(|(size, align_bytes, offset)| {
-                let size_bytes = u32::try_from(size).unwrap_or(u32::MAX);
+            let placed = size_and_align(param).and_then(|(size, align)| Ok((buffer.place(size, align)?, align)));
+            let result = placed.and_then(|(Placed { offset, size_bytes }, align_bytes)| {
                 params.push(Param {
                     name: param.name.to_owned(),
                     offset,
@@ -236,17 +235,9 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         let mut bounds = LaunchBounds::default();
         let entry = self.entry;
         for (name, numbers, line) in &entry.directives {
-            let number = |at: usize| numbers.get(at).map_or(1, |n| u32::try_from(*n).unwrap_or(u32::MAX));
-            match *name {
-                "maxntid" => bounds.max_ntid = Some([number(0), number(1), number(2)]),
-                "reqntid" => bounds.req_ntid = Some([number(0), number(1), number(2)]),
-                "minnctapersm" => bounds.min_cta_per_sm = Some(number(0)),
-                "maxnreg" => bounds.max_registers = Some(number(0)),
-                "maxnctapersm" | "noreturn" | "abi_preserve" | "abi_preserve_control" => {}
-                other => {
-                    self.span = Span { line: *line };
-                    self.reject(None, &Reason::Modifier(other.to_owned()));
-                }
+            if let Err(reason) = bound(&mut bounds, name, numbers) {
+                self.span = Span { line: *line };
+                self.reject(None, &reason);
             }
         }
         bounds
@@ -316,4 +307,26 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             }
         }
     }
+}
+
+/// Takes a directive into the bounds, if it is one of those.
+fn bound(bounds: &mut LaunchBounds, directive: &str, numbers: &[u64]) -> Result<(), Reason> {
+    let number = |at: usize| {
+        numbers.get(at).map_or(Ok(1), |&found| {
+            u32::try_from(found).map_err(|_| Reason::Limit {
+                what: "a launch bound",
+                found,
+                limit: u32::MAX.into(),
+            })
+        })
+    };
+    match directive {
+        "maxntid" => bounds.max_ntid = Some([number(0)?, number(1)?, number(2)?]),
+        "reqntid" => bounds.req_ntid = Some([number(0)?, number(1)?, number(2)?]),
+        "minnctapersm" => bounds.min_cta_per_sm = Some(number(0)?),
+        "maxnreg" => bounds.max_registers = Some(number(0)?),
+        "maxnctapersm" | "noreturn" | "abi_preserve" | "abi_preserve_control" => {}
+        other => return Err(Reason::Modifier(other.to_owned())),
+    }
+    Ok(())
 }

@@ -43,6 +43,15 @@ pub(crate) fn size_and_align(variable: &Variable<'_>) -> Result<(u64, u32), Reas
     }
 }
 
+/// Where a variable lies in its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// Offset in bytes.
+    pub(crate) offset: u32,
+    /// Size in bytes.
+    pub(crate) size_bytes: u32,
+}
+
 /// A segment that grows by variables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment {
@@ -55,15 +64,16 @@ impl Segment {
         self.size_bytes
     }
 
-    /// Places a variable; its offset.
-    pub(crate) fn place(&mut self, size: u64, align: u32) -> Result<u32, Reason> {
+    /// Places a variable.
+    pub(crate) fn place(&mut self, size: u64, align: u32) -> Result<Placed, Reason> {
         let limit = u64::from(MAX_SEGMENT_BYTES);
         let offset = u64::from(self.size_bytes).next_multiple_of(u64::from(align));
         let end = offset.saturating_add(size);
         match (u32::try_from(offset), u32::try_from(end)) {
             (Ok(offset), Ok(end)) if end <= MAX_SEGMENT_BYTES => {
                 self.size_bytes = end;
-                Ok(offset)
+                let size_bytes = end - offset;
+                Ok(Placed { offset, size_bytes })
             }
             _ => Err(Reason::Limit {
                 what: "a state space",

@@ -13,7 +13,7 @@ use crate::device_functions;
 use crate::error::Reason;
 use crate::lower::address_spaces;
 use crate::lower::control_flow::{DraftId, Drafts};
-use crate::lower::layout::{Segment, size_and_align};
+use crate::lower::layout::{Placed, Segment, size_and_align};
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol};
 
@@ -195,8 +195,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             self.dynamic_align = self.dynamic_align.max(align);
             return Ok(Symbol::DynamicShared);
         }
-        let offset = self.shared.place(size, align)?;
-        let size_bytes = u32::try_from(size).unwrap_or(u32::MAX);
+        let Placed { offset, size_bytes } = self.shared.place(size, align)?;
         self.shared_variables.push(Variable {
             name: variable.name.to_owned(),
             offset,
@@ -208,8 +207,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
     /// Lays out a variable of local memory.
     pub(super) fn place_local(&mut self, variable: &ast::Variable<'a>) -> Result<u32, Reason> {
         let (size, align) = size_and_align(variable)?;
-        let offset = self.local.place(size, align)?;
-        let size_bytes = u32::try_from(size).unwrap_or(u32::MAX);
+        let Placed { offset, size_bytes } = self.local.place(size, align)?;
         self.local_variables.push(Variable {
             name: variable.name.to_owned(),
             offset,
@@ -232,7 +230,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
 
 /// A new register of `width` in `registers`.
 pub(crate) fn new_register(registers: &mut Vec<Width>, width: Width) -> RegId {
-    let id = RegId(u32::try_from(registers.len()).unwrap_or(u32::MAX));
+    let id = RegId::from_index(registers.len());
     registers.push(width);
     id
 }

@@ -269,7 +269,7 @@ fn integers(
         signed_a.cmp(&signed_b)
     };
     let claim = |holds: bool| Ok(Value::signed(u64::from(holds)));
-    let amount = u32::try_from(b & 63).unwrap_or(0);
+    let amount = (b & 63) as u32;
     let bits = match operator {
         O::LogicalOr => return claim(a != 0 || b != 0),
         O::LogicalAnd => return claim(a != 0 && b != 0),

@@ -27,8 +27,14 @@ macro_rules! entry_points {
         #[allow(unsafe_code, reason = "the entry point's name is the interface")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($arg: $ty),*) -> crate::result::CuResult {
-            crate::guard::$kind(stringify!($name), crate::guard::DefaultStream::$default, |scope| $body(scope, $($arg),*))
+            entry_points!(@guard $kind $name $default, |scope| $body(scope, $($arg),*))
         }
+    };
+    (@guard context $name:ident $default:ident, $call:expr) => {
+        crate::guard::context(stringify!($name), crate::guard::DefaultStream::$default, $call)
+    };
+    (@guard $kind:ident $name:ident $default:ident, $call:expr) => {
+        crate::guard::$kind(stringify!($name), $call)
     };
     (@entry $query:literal, $version:literal, $is_per_thread:literal, $name:ident) => {
         crate::proc_address::Entry {

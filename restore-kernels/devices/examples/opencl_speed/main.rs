@@ -166,7 +166,7 @@ fn kernel_of(launcher: &Launcher, case: &Case) -> Result<Kernel> {
             )
         })
         .collect();
-    bind_globals(&mut kernel, &addresses).map_err(|name| anyhow!("`{name}` has no address"))?;
+    bind_globals(&mut kernel, &addresses).map_err(|global| anyhow!("`{}` has no address", global.name))?;
     Ok(kernel)
 }
 

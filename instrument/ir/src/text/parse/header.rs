@@ -35,7 +35,7 @@ pub(super) fn kernel(mut line: Line<'_>, lines: &mut Lines<'_>) -> Result<Kernel
     }
     scope.declare(kernel.registers.len(), kernel.resume_points.len());
     while !line.accept("}") {
-        let expected = BbId(u32::try_from(kernel.blocks.len()).unwrap_or(u32::MAX));
+        let expected = BbId::from_index(kernel.blocks.len());
         if kernel.blocks.len() == MAX_BLOCKS {
             return Err(line.limit("basic blocks", MAX_BLOCKS));
         }
@@ -151,17 +151,17 @@ fn dimensions(line: &mut Line<'_>) -> Result<[u32; 3], ParseError> {
 }
 
 fn registers(line: &mut Line<'_>, widths: &mut Vec<Width>) -> Result<(), ParseError> {
-    let next = u32::try_from(widths.len()).unwrap_or(u32::MAX);
+    let next = RegId::from_index(widths.len());
     let first = line.id("%r", "a register")?;
     let last = if line.accept("..") {
         line.id("%r", "a register")?
     } else {
         first
     };
-    if first != next || last < first {
+    if RegId(first) != next || last < first {
         return Err(ParseError::OutOfOrder {
             line: line.number(),
-            expected: RegId(next).to_string(),
+            expected: next.to_string(),
         });
     }
     if last as usize >= MAX_REGISTERS {
@@ -173,7 +173,7 @@ fn registers(line: &mut Line<'_>, widths: &mut Vec<Width>) -> Result<(), ParseEr
 }
 
 fn resume_point(line: &mut Line<'_>, kernel: &mut Kernel, scope: &mut Scope) -> Result<(), ParseError> {
-    let next = ResumePointId(u32::try_from(kernel.resume_points.len()).unwrap_or(u32::MAX));
+    let next = ResumePointId::from_index(kernel.resume_points.len());
     if kernel.resume_points.len() == MAX_RESUME_POINTS {
         return Err(line.limit("resume points", MAX_RESUME_POINTS));
     }
