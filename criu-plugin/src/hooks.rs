@@ -12,6 +12,7 @@ use std::time::Duration;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::server_start::owns_ring;
 
+use crate::error::PluginError;
 use crate::guard::guard;
 use crate::{client, eventfds, host, log, restore, threads, user};
 
@@ -62,7 +63,7 @@ pub extern "C" fn exit(stage: c_int, result: c_int) {
 
 /// A plugin before this one may have answered [`resume_devices_late`] for processes that are ours. They run by now, and wait for
 /// their servers.
-fn attach_left_out() -> Result<(), String> {
+fn attach_left_out() -> Result<(), PluginError> {
     // Another process, without a ring, may have its id by now.
     let end = |pid: u32| {
         if owns_ring(pid) {
@@ -71,10 +72,10 @@ fn attach_left_out() -> Result<(), String> {
     };
     let attach = |pid: u32| restore::attach(pid).inspect_err(|_| end(pid));
     let failures = client::left_undone().into_iter().filter_map(|pid| attach(pid).err());
-    let failures: Vec<String> = failures.collect();
+    let failures: Vec<PluginError> = failures.collect();
     match failures.is_empty() {
         true => Ok(()),
-        false => Err(failures.join("; ")),
+        false => Err(PluginError::Several(failures)),
     }
 }
 
@@ -91,7 +92,8 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
                 return Ok(None);
             }
             if IS_PRE_DUMP.load(Ordering::Relaxed) {
-                return Err(no_pre_dump(pid));
+                // What CRIU tells of as written since belongs to the process's own page tables; its server writes pinned memory by others.
+                return Err(PluginError::PreDump { pid });
             }
             client::ensure_outside(pid, root)?;
             match pause(pid) {
@@ -99,29 +101,28 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
                 result => return result.map(|()| Some(0)),
             }
         }
-        Err(format!(
-            "process {pid} becomes one program after the other: dump it again in a moment"
-        ))
+        Err(PluginError::BecomesOthers { pid })
     })
 }
 
-/// What CRIU tells of as written since belongs to the process's own page tables; its server writes pinned memory by others.
-fn no_pre_dump(pid: u32) -> String {
-    format!(
-        "process {pid} has device state, and memory that its device server writes: pre-dump is not supported; use dump"
-    )
-}
-
-fn pause(pid: u32) -> Result<(), String> {
+fn pause(pid: u32) -> Result<(), PluginError> {
     let limit = pause_limit(std::env::var(PAUSE_VARIABLE).ok().as_deref());
     let limit_ms = limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
     let patience = limit.map_or(PAUSE_LIMIT, |limit| limit.saturating_add(ANSWER_MARGIN));
-    match client::ask(pid, &Request::Pause { limit_ms }, &[], Some(patience))? {
+    let request = Request::Pause { limit_ms };
+    match client::ask(pid, &request, &[], Some(patience))? {
         Response::Done { elapsed_us } => {
             log::info(&format!("kernels of process {pid} stopped after {elapsed_us} us"));
             Ok(())
         }
-        other => Err(format!("unexpected answer to Pause: {other:?}")),
+        other => Err(unexpected(request, other)),
+    }
+}
+
+fn unexpected(request: Request, answer: Response) -> PluginError {
+    PluginError::UnexpectedAnswer {
+        request: Box::new(request),
+        answer: Box::new(answer),
     }
 }
 
@@ -145,7 +146,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
         match client::ask(pid, &Request::Capture, &[dir], None) {
             // The ring is another program's than the server.
             Err(_) if client::was_left(pid) => client::ensure_no_server(pid).map(|()| None),
-            Err(why) => Err(why),
+            Err(error) => Err(error),
             Ok(Response::Captured { memory_bytes, .. }) => {
                 restore::ensure_attachable(pid)?;
                 user::note(pid, user)?;
@@ -155,7 +156,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
                 ));
                 Ok(Some(0))
             }
-            Ok(other) => Err(format!("unexpected answer to Capture: {other:?}")),
+            Ok(other) => Err(unexpected(Request::Capture, other)),
         }
     })
 }
@@ -173,19 +174,12 @@ pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
             return Ok(None);
         };
         if !client::is_done(pid) {
-            return Err(not_asked(pid));
+            // CRIU asks no plugin behind one that answers, be it that there was nothing to do.
+            return Err(PluginError::NotAsked { pid });
         }
         restore::note_socket(inode.cast_unsigned(), pid)?;
         Ok(Some(0))
     })
-}
-
-/// CRIU asks no plugin behind one that answers, be it that there was nothing to do.
-fn not_asked(pid: u32) -> String {
-    format!(
-        "process {pid} has device state that was not dumped, because another plugin before this one in CRIU's folder answered for \
-         it; use a folder (--libdir) with this plugin alone"
-    )
 }
 
 /// Gives the process being restored a socket connected to its new server.
