@@ -120,7 +120,7 @@ fn opencl_options() -> OpenClDeviceOptions {
         cache_dir: cache_dir(),
         il_compiler: Some(|program| {
             let made = Compiler::find().and_then(|compiler| compiler.binary(program));
-            made.map_err(|e| e.to_string())
+            Ok(made?)
         }),
         sees_host_writes: wants_bounded_launches().then_some(false),
         ..OpenClDeviceOptions::default()

@@ -130,7 +130,7 @@ impl Share<'_> {
                 };
                 match reinstate(paused, &self.launch.shape, self.memory) {
                     Ok(()) => self.run_block(paused.block),
-                    Err(reason) => self.launch.fail(719, reason),
+                    Err(error) => self.launch.fail(719, error.to_string()),
                 }
             }
             Task::Suspended(SuspendedBlock { block, memory }) => {

@@ -40,6 +40,14 @@ impl DriverError {
     }
 }
 
+impl std::fmt::Display for DriverError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason())
+    }
+}
+
+impl std::error::Error for DriverError {}
+
 impl From<DriverError> for DeviceError {
     fn from(error: DriverError) -> Self {
         DeviceError::Driver {

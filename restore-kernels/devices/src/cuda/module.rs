@@ -108,7 +108,7 @@ impl Builder {
             log,
         };
         let name = CString::new(request.name.as_str()).map_err(|e| fault(e.to_string()))?;
-        let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
+        let refused = |e: DriverError| fault(e.to_string());
         let loaded = driver::cuModuleLoadDataEx(ptx, max_registers);
         let module = Module(loaded.map_err(|(e, log)| if log.is_empty() { refused(e) } else { fault(log) })?);
         let function = driver::cuModuleGetFunction(module.0, &name).map_err(refused)?;

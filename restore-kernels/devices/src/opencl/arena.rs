@@ -14,6 +14,7 @@ use super::failure::Result as ClResult;
 use super::handles::{CommandQueue, Context, Event, Mem};
 use super::host_memory::HostMemory;
 use super::lock;
+use super::not_shared::NotShared;
 use crate::cpu::{host, memory};
 use crate::device::{DEVICE_BASE, Fill, GRANULARITY};
 use crate::error::DeviceError;
@@ -70,15 +71,16 @@ enum Place {
 
 impl Arena {
     /// Reserves host memory at the addresses that programs see, the first of it as a buffer of at most `max_buffer` bytes.
-    /// Errors are text.
-    pub fn shared(context: &Context, size: u64, max_buffer: u64) -> std::result::Result<Self, String> {
-        let len = usize::try_from(size).map_err(|e| e.to_string())?;
-        let memory = HostMemory::reserve(DEVICE_BASE, len)
-            .map_err(|e| format!("{size:#x} bytes at {DEVICE_BASE:#x} cannot be reserved: {e}"))?;
+    pub fn shared(context: &Context, size: u64, max_buffer: u64) -> std::result::Result<Self, NotShared> {
+        let len = usize::try_from(size).map_err(|_| NotShared::TooLarge { size_bytes: size })?;
+        let memory = HostMemory::reserve(DEVICE_BASE, len).map_err(|source| NotShared::NotReserved {
+            size_bytes: size,
+            addr: DEVICE_BASE,
+            source,
+        })?;
         #[allow(unsafe_code, reason = "lends host memory to the driver")]
         // SAFETY: the reservation is dropped after the buffer; the device lets go of both once no kernel runs.
-        let mem = unsafe { context.buffer_over(memory.at(), len.min(max_buffer as usize)) };
-        let mem = mem.map_err(|e| format!("{}: {}", e.call, e.reason()))?;
+        let mem = unsafe { context.buffer_over(memory.at(), len.min(max_buffer as usize)) }?;
         Ok(Self::new(mem, Backing::Shared(memory), size, size))
     }
 

@@ -14,6 +14,7 @@ mod platforms;
 mod capabilities;
 mod host_memory;
 mod buffers;
+mod not_shared;
 mod arena;
 mod self_test;
 mod program_form;
@@ -45,6 +46,7 @@ use grids::Programs;
 use handles::{CommandQueue, Context, DeviceId};
 use host_clock::HostClock;
 use module::{Builder, LoadedOpenCl};
+use not_shared::{Finding, NotShared};
 use pausing::{PauseWord, Pausing};
 use pool::WordsPool;
 use program_form::ProgramForm;
@@ -53,7 +55,7 @@ use self_test::SelfTest;
 
 pub use capabilities::OpenClCapabilities;
 pub use platforms::{FailedPlatform, Listing, list};
-pub use program_form::IlCompiler;
+pub use program_form::{IlCompiler, IlError};
 
 /// The largest arena: the range of addresses that the server gives out.
 const MAX_ARENA_BYTES: u64 = 4 << 40;
@@ -151,14 +153,15 @@ impl OpenClDevice {
             .min(options.max_buffer_bytes.unwrap_or(u64::MAX));
         let form = ProgramForm::of(&capabilities, options);
         let shared = if options.force_separate {
-            Err("it was asked not to".to_owned())
+            Err(NotShared::Unwanted)
         } else {
             share(id, &limits, (arena_bytes, max_buffer), form)
         };
         let (context, arena) = match shared {
             Ok(both) => both,
-            Err(reason) => {
-                tracing::debug!(device = description.id, reason, "memory is not shared with the host");
+            Err(error) => {
+                let cause = std::error::Error::source(&error);
+                tracing::debug!(device = description.id, %error, cause, "memory is not shared with the host");
                 let context = Context::new(id)?;
                 let arena = Arena::separate(&context, arena_bytes, max_buffer)?;
                 (context, arena)
@@ -227,27 +230,26 @@ fn arena_bytes(description: &DeviceDescription, options: &OpenClOptions) -> u64 
     (bytes / GRANULARITY * GRANULARITY).max(GRANULARITY)
 }
 
-/// A context and an arena in the host's memory, if the device can be seen to share it. Errors are text.
+/// A context and an arena in the host's memory, if the device can be seen to share it.
 fn share(
     id: DeviceId,
     limits: &Limits,
     (arena_bytes, max_buffer): (u64, u64),
     form: ProgramForm,
-) -> Result<(Context, Arena), String> {
-    let text = |e: failure::ClFailure| format!("{}: {}", e.call, e.reason());
+) -> Result<(Context, Arena), NotShared> {
     // Drivers of other devices copy the buffer back and forth, even what of it cannot be accessed.
     if id.number(CL_DEVICE_HOST_UNIFIED_MEMORY) == 0 {
-        return Err("the device has memory of its own".into());
+        return Err(NotShared::OwnMemory);
     }
-    let context = Context::new(id).map_err(text)?;
+    let context = Context::new(id)?;
     let arena = Arena::shared(&context, arena_bytes, max_buffer)?;
-    let tests = SelfTest::new(&context, limits, form).map_err(|e| e.to_string())?;
+    let tests = SelfTest::new(&context, limits, form)?;
     tests.shares_memory(&context, &arena)?;
-    let word = PauseWord::new(&context, true).map_err(text)?;
-    if tests.sees_host_writes(&context, true, &word).map_err(text)? {
+    let word = PauseWord::new(&context, true)?;
+    if tests.sees_host_writes(&context, true, &word)? {
         Ok((context, arena))
     } else {
-        Err("running kernels do not see what the host writes".into())
+        Err(NotShared::Found(Finding::WritesUnseenMeanwhile))
     }
 }
 

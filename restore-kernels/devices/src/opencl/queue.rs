@@ -42,16 +42,17 @@ impl Queue for OpenClQueue {
     fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
         let kernel = own_kernel(launch)?;
         let plan = Plan::new(&kernel, launch, &self.device.limits);
-        plan.map(drop).map_err(|reason| refusal(&kernel.request.name, reason))
+        plan.map(drop)
+            .map_err(|error| refusal(&kernel.request.name, error.to_string()))
     }
 
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         let kernel = own_kernel(&launch)?;
         let name = &kernel.request.name;
-        let refused = |e: ClFailure| refusal(name, format!("{}: {}", e.call, e.reason()));
+        let refused = |e: ClFailure| refusal(name, e.to_string());
         let device = &self.device;
         device.builder.fit(&device.context, &kernel, &device.arena)?;
-        let plan = Plan::new(&kernel, &launch, &device.limits).map_err(|reason| refusal(name, reason))?;
+        let plan = Plan::new(&kernel, &launch, &device.limits).map_err(|error| refusal(name, error.to_string()))?;
         if plan.num_groups == 0 {
             return Ok(Arc::new(Held::new(None)));
         }

@@ -8,6 +8,7 @@ use super::buffers::DeviceBuffer;
 use super::failure::Result;
 use super::handles::{CommandQueue, Context, Program};
 use super::host_memory::HostMemory;
+use super::not_shared::{Finding, NotShared};
 use super::pausing::PauseWord;
 use super::program_form::{ProgramForm, helper_program};
 use crate::device::{DEVICE_BASE, GRANULARITY};
@@ -70,37 +71,29 @@ impl SelfTest {
     }
 
     /// Tries whether kernels find the arena where the host has it, see what the host has written there, leave what the host
-    /// sees, and reach the host's other memory. The error says what is not so.
-    pub fn shares_memory(&self, context: &Context, arena: &Arena) -> std::result::Result<(), String> {
-        let text = |e: super::failure::ClFailure| format!("{}: {}", e.call, e.reason());
-        let map = |e: DeviceError| e.to_string();
-        let outside = DeviceBuffer::zeroed(context, true, 16, &self.queue).map_err(text)?;
-        let other = HostMemory::zeroed(64).map_err(|e| e.to_string())?;
-        arena.map(context, DEVICE_BASE, GRANULARITY).map_err(map)?;
-        arena.write(DEVICE_BASE, &[0x11; 8]).map_err(map)?;
-        self.run_address(arena, &outside, &other).map_err(text)?;
+    /// sees, and reach the host's other memory.
+    pub fn shares_memory(&self, context: &Context, arena: &Arena) -> std::result::Result<(), NotShared> {
+        let outside = DeviceBuffer::zeroed(context, true, 16, &self.queue)?;
+        let other = HostMemory::zeroed(64).map_err(NotShared::NoMemory)?;
+        arena.map(context, DEVICE_BASE, GRANULARITY)?;
+        arena.write(DEVICE_BASE, &[0x11; 8])?;
+        self.run_address(arena, &outside, &other)?;
         let mut words = [0; 16];
-        outside.read(&self.queue, &mut words).map_err(text)?;
+        outside.read(&self.queue, &mut words)?;
         let (at, content) = words.split_at(8);
         let mut left = [0; 8];
-        arena.read(DEVICE_BASE + 8, &mut left).map_err(map)?;
+        arena.read(DEVICE_BASE + 8, &mut left)?;
         let mut reached = [0; 8];
         other.read(0, &mut reached);
-        arena.unmap(DEVICE_BASE, GRANULARITY).map_err(map)?;
+        arena.unmap(DEVICE_BASE, GRANULARITY)?;
         let facts = [
-            (at == DEVICE_BASE.to_le_bytes(), "the arena is elsewhere"),
-            (content == [0x11; 8], "kernels do not see what the host has written"),
-            (
-                left == 0x5eed_u64.to_le_bytes(),
-                "the host does not see what kernels have written",
-            ),
-            (
-                reached == 0xfeed_u64.to_le_bytes(),
-                "kernels do not reach the host's memory",
-            ),
+            (at == DEVICE_BASE.to_le_bytes(), Finding::Elsewhere),
+            (content == [0x11; 8], Finding::HostsWritesUnseen),
+            (left == 0x5eed_u64.to_le_bytes(), Finding::KernelsWritesUnseen),
+            (reached == 0xfeed_u64.to_le_bytes(), Finding::HostsMemoryUnreached),
         ];
         match facts.iter().find(|(holds, _)| !holds) {
-            Some((_, what)) => Err((*what).to_owned()),
+            Some((_, found)) => Err(NotShared::Found(*found)),
             None => Ok(()),
         }
     }
