@@ -6,6 +6,8 @@ use hetckpt_archive::packed_state::PackedStateError;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::error::RingError;
 
+use crate::kernels::BuildError;
+
 /// Failure of the server, of a pause, a capture or a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -111,7 +113,7 @@ pub enum ServerError {
         /// Kernel.
         kernel: String,
         /// Why.
-        reason: String,
+        reason: BuildError,
     },
 }
 

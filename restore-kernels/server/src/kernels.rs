@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Device, KernelAttributes, LoadRequest, LoadedKernel, OpaqueKernel, Room};
+use hetckpt_devices::error::DeviceError;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_probes::options::Options;
 
-use crate::generate::{Generator, Start};
+use crate::generate::{Generator, RequestError, Start};
 use crate::start_points::StartPoints;
 
 /// What kernels are built with.
@@ -20,8 +21,42 @@ pub struct Builder {
     pub generator: Generator,
 }
 
-/// Why a kernel cannot be built, in words.
-pub type BuildResult<T> = Result<T, String>;
+/// Why a kernel cannot be built.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BuildError {
+    /// It cannot be run at all.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It cannot be probed.
+    #[error(transparent)]
+    Probe(#[from] hetckpt_probes::error::Error),
+    /// There is no code for it.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The device does not take its code.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Why a kernel of a module cannot be run. Both are the program's limits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It uses a variable that no module has.
+    #[error("nothing defines variable `{variable}`")]
+    Undefined {
+        /// The variable.
+        variable: String,
+    },
+    /// It uses what is not supported: the reasons of the parser.
+    #[error("{}", reasons.join("; "))]
+    NotSupported {
+        /// One for each place.
+        reasons: Vec<String>,
+    },
+}
+
+/// What building makes, or why it makes nothing.
+pub type BuildResult<T> = Result<T, BuildError>;
 
 /// A probed kernel and what has been built of it.
 pub struct ProbedKernel {
@@ -92,14 +127,14 @@ impl ProbedKernel {
         if let Some(known) = lock(&self.roomy).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let load = |request: LoadRequest| device.load_leaving_room(&request, room).map_err(|e| e.to_string());
+        let load = |request: LoadRequest| device.load_leaving_room(&request, room).map_err(BuildError::from);
         let built = if is_wanted() {
             self.request(points).and_then(load)
         } else {
             Ok(Arc::clone(&ordinary))
         };
-        let loaded = built.unwrap_or_else(|reason| {
-            tracing::warn!(kernel = %self.kernel.name, ?room, %reason, "cannot be built with fewer registers");
+        let loaded = built.unwrap_or_else(|error| {
+            tracing::warn!(kernel = %self.kernel.name, ?room, reason = %error, "cannot be built with fewer registers");
             ordinary
         });
         tracing::debug!(kernel = %self.kernel.name, ?room, attributes = ?loaded.attributes(), "built to leave room");
@@ -108,7 +143,7 @@ impl ProbedKernel {
 
     fn request(&self, points: Option<&StartPoints>) -> BuildResult<LoadRequest> {
         let start = points.map_or(Start::Whole, Start::Listed);
-        self.builder.generator.request(&self.kernel, &self.layout, start)
+        Ok(self.builder.generator.request(&self.kernel, &self.layout, start)?)
     }
 
     /// True if building for `points` would return at once.
@@ -120,13 +155,13 @@ impl ProbedKernel {
     /// The program that starts at `points` (`None`: the ordinary one), built now if it has not been.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn build(&self, points: Option<&StartPoints>) -> BuildResult<Arc<dyn LoadedKernel>> {
         if let Some(known) = self.known(&lock(&self.built), points) {
             return known.clone();
         }
         let started = std::time::Instant::now();
-        let load = |request: LoadRequest| self.builder.device.load(&request).map_err(|e| e.to_string());
+        let load = |request: LoadRequest| self.builder.device.load(&request).map_err(BuildError::from);
         let result = self.request(points).and_then(load);
         let name = &self.kernel.name;
         match &result {
@@ -164,7 +199,7 @@ pub enum Source {
     /// Machine code, loaded on the device.
     Opaque(OpaqueKernel),
     /// Nothing that can be run: why.
-    Refused(String),
+    Refused(Refusal),
 }
 
 /// A kernel of a module.
@@ -197,7 +232,7 @@ impl KernelCode {
         let build = || {
             let layout = ThreadStateLayout::new(kernel);
             let request = self.builder.generator.request(kernel, &layout, Start::Whole)?;
-            self.builder.device.load(&request).map_err(|e| e.to_string())
+            Ok(self.builder.device.load(&request)?)
         };
         self.original.get_or_init(build).clone()
     }
@@ -205,12 +240,12 @@ impl KernelCode {
     /// Size of the parameter buffer, or why the kernel cannot be run.
     ///
     /// # Errors
-    /// In words.
-    pub fn param_bytes(&self) -> Result<u32, &str> {
+    /// [`Refusal`].
+    pub fn param_bytes(&self) -> Result<u32, &Refusal> {
         match &self.source {
             Source::HetIr(kernel) => Ok(kernel.param_bytes()),
             Source::Opaque(kernel) => Ok(kernel.params.iter().map(|&(at, size)| at + size).max().unwrap_or(0)),
-            Source::Refused(reason) => Err(reason),
+            Source::Refused(refusal) => Err(refusal),
         }
     }
 
@@ -223,7 +258,7 @@ impl KernelCode {
     /// The probed kernel, probed now if it has not been.
     fn probed(&self, kernel: &Kernel) -> BuildResult<Arc<ProbedKernel>> {
         let probe = || {
-            let probed = hetckpt_probes::probe(kernel, &Options::default()).map_err(|e| e.to_string())?;
+            let probed = hetckpt_probes::probe(kernel, &Options::default())?;
             Ok(Arc::new(ProbedKernel::new(probed, self.builder.clone())))
         };
         self.probed.get_or_init(probe).clone()
@@ -242,7 +277,7 @@ impl KernelCode {
     /// the original would be.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn build_leaving(&self, room: Room) -> BuildResult<BuiltProgram> {
         let Source::HetIr(kernel) = &self.source else {
             return self.build();
@@ -269,7 +304,7 @@ impl KernelCode {
     /// The ordinary program, built now if it has not been, and the probed kernel it comes from, if there is one.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn build(&self) -> BuildResult<BuiltProgram> {
         match &self.source {
             Source::HetIr(kernel) => {
@@ -278,7 +313,7 @@ impl KernelCode {
                 Ok((Some(probed), loaded))
             }
             Source::Opaque(kernel) => Ok((None, Arc::clone(&kernel.kernel))),
-            Source::Refused(reason) => Err(reason.clone()),
+            Source::Refused(refusal) => Err(refusal.clone().into()),
         }
     }
 
@@ -287,7 +322,7 @@ impl KernelCode {
     /// probed one needs, if that is loaded.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn attributes(&self, may_load: bool) -> BuildResult<KernelAttributes> {
         match &self.source {
             Source::HetIr(kernel)

@@ -17,7 +17,7 @@ use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
 
 use crate::cuda_result;
 use crate::kernel_names;
-use crate::kernels::{Builder, KernelCode, Source};
+use crate::kernels::{Builder, KernelCode, Refusal, Source};
 use crate::memory::DeviceMemory;
 
 /// Most different refusals that are logged.
@@ -390,15 +390,17 @@ impl LoadedModule {
             let target = target_of(text);
             for mut kernel in module.kernels {
                 let bound = bind_globals(&mut kernel, addresses);
-                let refused = bound.err().map(|name| format!("nothing defines variable `{name}`"));
-                description.kernels.push(describe(&kernel, target, refused.clone()));
+                let refused = bound.err().map(|variable| Refusal::Undefined { variable });
+                description.kernels.push(describe(&kernel, target, refused.as_ref()));
                 let name = kernel.name.clone();
                 let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
                 kernels.push(Arc::new(KernelCode::new(name, source, builder.clone())));
             }
             for rejected in module.rejected {
-                let reason = rejected.reasons.join("; ");
-                tracing::warn!(kernel = %rejected.name, %reason, "kernel is not supported; launching it fails");
+                let refusal = Refusal::NotSupported {
+                    reasons: rejected.reasons,
+                };
+                tracing::warn!(kernel = %rejected.name, reason = %refusal, "kernel is not supported; launching it fails");
                 description.kernels.push(KernelDescription {
                     name: rejected.name.clone(),
                     params: Vec::new(),
@@ -407,11 +409,11 @@ impl LoadedModule {
                     max_threads_per_block: 1024,
                     num_registers: 0,
                     ptx_version: target,
-                    refused: Some(reason.clone()),
+                    refused: Some(refusal.to_string()),
                 });
                 kernels.push(Arc::new(KernelCode::new(
                     rejected.name,
-                    Source::Refused(reason),
+                    Source::Refused(refusal),
                     builder.clone(),
                 )));
             }
@@ -465,7 +467,7 @@ fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
     Ok(modules)
 }
 
-fn describe(kernel: &Kernel, target: u32, refused: Option<String>) -> KernelDescription {
+fn describe(kernel: &Kernel, target: u32, refused: Option<&Refusal>) -> KernelDescription {
     let bounds = &kernel.bounds;
     let max_threads = bounds
         .req_ntid
@@ -486,7 +488,7 @@ fn describe(kernel: &Kernel, target: u32, refused: Option<String>) -> KernelDesc
         max_threads_per_block: max_threads,
         num_registers: bounds.max_registers.unwrap_or(32),
         ptx_version: target,
-        refused,
+        refused: refused.map(ToString::to_string),
     }
 }
 
