@@ -217,8 +217,6 @@ pub struct Queues {
     pub num_carrying_out: u64,
     /// The reader of the ring.
     pub reading: Reading,
-    /// Everything is to end.
-    pub is_ending: bool,
     /// Sticky result.
     pub fault: u32,
     /// A launch went on although the one before it had stopped.
@@ -263,7 +261,6 @@ impl Queues {
             builds_before_launches: false,
             num_carrying_out: 0,
             reading: Reading::On,
-            is_ending: false,
             fault: 0,
             overtaken: None,
             clock_start: Instant::now(),
@@ -363,7 +360,7 @@ impl Queues {
             return Step::Wait;
         }
         let front = s.queue.front().filter(|i| self.are_reached(&i.after));
-        let may_start = !self.is_paused && !self.is_ending;
+        let may_start = !self.is_paused;
         let mut may_launch = may_start;
         if self.builds_before_launches && may_start && self.fault == 0 {
             if let Some(at) = s.unbuilt() {

@@ -149,7 +149,7 @@ fn note_stop(session: &Session, stream: u64) {
 /// The worker of one stream.
 fn run(session: &Arc<Session>, stream: u64) {
     let mut queues = lock(&session.queues);
-    while !queues.is_ending {
+    loop {
         match queues.next_step(stream) {
             Step::Wait => {
                 queues = session
