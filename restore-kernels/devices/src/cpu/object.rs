@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use hetckpt_abi::cpu_block::{CpuRegion, region_symbol};
 use hetckpt_abi::cpu_codegen::Entry;
-use hetckpt_abi::cpu_tables::CpuTables;
+use hetckpt_abi::cpu_tables::{CpuTables, DecodeError};
 
 use super::cache;
 use super::code_generator::{CodeGenerator, Compiled, GeneratorError, LoadedObject};
 
 /// Why there are no region functions.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum RegionsError {
     /// The code generator refuses the program, or what it has made of it.
     #[error(transparent)]
     Generator(#[from] GeneratorError),
     /// Its tables cannot be read (a bug in us, or another version's shared object).
     #[error("the code generator's tables are damaged")]
-    DamagedTables,
+    DamagedTables(#[from] DecodeError),
 }
 
 /// Region functions by resume point.
@@ -53,7 +53,7 @@ impl Regions {
     }
 
     fn load(generator: &Arc<CodeGenerator>, compiled: &Compiled) -> Result<Self, RegionsError> {
-        let tables = CpuTables::decode(&compiled.tables).ok_or(RegionsError::DamagedTables)?;
+        let tables = CpuTables::decode(&compiled.tables)?;
         let object = generator.load(&compiled.object)?;
         let num_points = tables.regions.iter().max().map_or(0, |&last| last as usize + 1);
         let mut functions = vec![None; num_points];
