@@ -1,7 +1,6 @@
 //! Connections to device servers, one for each process that has one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use hetckpt_ring::silence::Silence;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
+use crate::error::PluginError;
 use crate::user::User;
 
 /// For how long servers that are starting are waited for, all of a dump together. With the five seconds that a server
@@ -51,7 +51,7 @@ fn start_deadline() -> MutexGuard<'static, Option<Instant>> {
 }
 
 /// Connects to the server of process `pid`; false if it has none.
-pub fn connect(pid: u32) -> Result<bool, String> {
+pub fn connect(pid: u32) -> Result<bool, PluginError> {
     let mut connections = connections();
     if connections.contains_key(&pid) {
         return Ok(true);
@@ -62,74 +62,72 @@ pub fn connect(pid: u32) -> Result<bool, String> {
             Ok(true)
         }
         Err(RingError::NoServer { .. }) => Ok(false),
-        Err(error) => Err(format!("device server of process {pid}: {error}")),
+        Err(source) => Err(PluginError::Server { pid, source }),
     }
 }
 
 /// Waits until process `pid`, which must not be frozen, is not starting a device server.
-pub fn wait_for_start(pid: u32) -> Result<(), String> {
+pub fn wait_for_start(pid: u32) -> Result<(), PluginError> {
     let dir = runtime_dir();
     if !is_starting(&dir, pid) {
         return Ok(());
     }
     let deadline = *start_deadline().get_or_insert_with(|| Instant::now() + START_LIMIT);
-    wait_until_started(&dir, pid, START_LIMIT, deadline)
-        .map_err(|error| format!("{error}; it was left as it was: dump it again in a moment"))
+    wait_until_started(&dir, pid, START_LIMIT, deadline).map_err(PluginError::Starting)
 }
 
 /// Fails if process `pid`, which is frozen and was not asked to pause, has a device server after all.
-pub fn ensure_no_server(pid: u32) -> Result<(), String> {
+pub fn ensure_no_server(pid: u32) -> Result<(), PluginError> {
     let dir = runtime_dir();
     if is_starting(&dir, pid) || has_server(pid) {
-        return Err(format!(
-            "process {pid} started its device server while it was being frozen; it runs on: dump it again in a moment"
-        ));
+        return Err(PluginError::StartedWhileFrozen { pid });
     }
     Ok(())
 }
 
 /// Fails if process `pid`, which is frozen, has lost its device server: without the device's state it could not go on.
-pub fn ensure_not_bereft(pid: u32) -> Result<(), String> {
+pub fn ensure_not_bereft(pid: u32) -> Result<(), PluginError> {
     match owns_ring(pid) {
-        true => Err(format!(
-            "process {pid} has a device server, but none answers in {}: it has ended, or is in another folder, which \
-             HETCKPT_RUNTIME_DIR would have to name",
-            runtime_dir().display()
-        )),
+        true => Err(PluginError::Bereft {
+            pid,
+            folder: runtime_dir(),
+        }),
         false => Ok(()),
     }
 }
 
 /// Asks the server of `pid`, giving it `timeout` to answer; `None`: as long as it shows that it is at work.
-pub fn ask(pid: u32, request: &Request, fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<Response, String> {
+pub fn ask(
+    pid: u32,
+    request: &Request,
+    fds: &[BorrowedFd<'_>],
+    timeout: Option<Duration>,
+) -> Result<Response, PluginError> {
     let mut connections = connections();
-    let socket = connections
-        .get_mut(&pid)
-        .ok_or_else(|| format!("process {pid} has no device server"))?;
-    let explain = |error: &dyn Display| format!("device server of process {pid}: {error}");
+    let socket = connections.get_mut(&pid).ok_or(PluginError::NotConnected { pid })?;
+    let failed = |source| PluginError::Server { pid, source };
     if timeout.is_none() {
-        socket.send(request, fds).map_err(|e| explain(&e))?;
+        socket.send(request, fds).map_err(failed)?;
         // CRIU holds the program frozen meanwhile; a signal is its own time limit.
         let mut silence = Silence::of(server_process(socket));
-        silence.wait_to_read(socket.as_stream()).map_err(|e| explain(&e))?;
-        return socket.answer().map_err(|e| explain(&e));
+        let waited = silence.wait_to_read(socket.as_stream());
+        waited.map_err(|source| PluginError::NoAnswer { pid, source })?;
+        return socket.answer().map_err(failed);
     }
-    socket.set_timeout(timeout).map_err(|e| explain(&e))?;
-    socket.ask(request, fds).map_err(|e| explain(&e))
+    socket.set_timeout(timeout).map_err(failed)?;
+    socket.ask(request, fds).map_err(failed)
 }
 
-/// Fails if the server of `pid` is a descendant of process `root`, which is being dumped: frozen, it could not answer any more.
-pub fn ensure_outside(pid: u32, root: u32) -> Result<(), String> {
+/// Fails if the server of `pid` is a descendant of process `root`, which is being dumped: frozen, it could not answer
+/// any more.
+pub fn ensure_outside(pid: u32, root: u32) -> Result<(), PluginError> {
     let Some(server) = connections().get(&pid).and_then(server_process) else {
         return Ok(());
     };
     let mut ancestor = Some(server);
     while let Some(process) = ancestor.filter(|&process| process > 1) {
         if process == root {
-            return Err(format!(
-                "the device server of process {pid} (process {server}) belongs to the tree that is being dumped, because a \
-                 process there adopts orphans (PR_SET_CHILD_SUBREAPER); start that one outside of the tree"
-            ));
+            return Err(PluginError::InsideTree { pid, server });
         }
         ancestor = parent(process);
     }
@@ -159,8 +157,8 @@ fn parent(pid: u32) -> Option<u32> {
         .find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
-/// True if the server of `pid`, which did not answer, has ended because the process has let go of it: it ends, or becomes
-/// another program, which may have a server of its own by now. The connection is forgotten then.
+/// True if the server of `pid`, which did not answer, has ended because the process has let go of it: it ends, or
+/// becomes another program, which may have a server of its own by now. The connection is forgotten then.
 pub fn was_left(pid: u32) -> bool {
     if connections().get(&pid).is_none_or(ControlSocket::is_alive) {
         return false;
@@ -172,8 +170,8 @@ pub fn was_left(pid: u32) -> bool {
     was_left
 }
 
-/// True if process `pid`, which is frozen, became another program after its kernels had stopped. Its server, which goes, has
-/// the state of the program before, and must not be asked for it.
+/// True if process `pid`, which is frozen, became another program after its kernels had stopped. Its server, which
+/// goes, has the state of the program before, and must not be asked for it.
 pub fn became_another_program(pid: u32) -> bool {
     if has_ring(pid) {
         return false;
@@ -228,10 +226,10 @@ pub fn disconnect_all() {
 }
 
 /// A new connection for the restored process `pid`.
-pub fn socket_for(pid: u32) -> Result<std::os::unix::net::UnixStream, String> {
+pub fn socket_for(pid: u32) -> Result<std::os::unix::net::UnixStream, PluginError> {
     ControlSocket::connect(&socket_path(&runtime_dir(), pid))
         .map(ControlSocket::into_stream)
-        .map_err(|error| format!("device server of process {pid}: {error}"))
+        .map_err(|source| PluginError::Server { pid, source })
 }
 
 /// The process whose device server the unix socket `fd` is connected to, if it is one of ours.

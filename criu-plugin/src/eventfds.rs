@@ -1,4 +1,5 @@
-//! Eventfds that `hetckpt dump` has left to this plugin, because CRIU would make them without their flag `EFD_SEMAPHORE`.
+//! Eventfds that `hetckpt dump` has left to this plugin, because CRIU would make them without their flag
+//! `EFD_SEMAPHORE`.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -7,6 +8,7 @@ use std::os::fd::OwnedFd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::error::PluginError;
 use crate::host;
 
 /// The list among the images: a line for each, `ID FLAGS COUNT` (`hetckpt/criu/src/eventfds.rs`).
@@ -21,28 +23,28 @@ struct Noted {
 }
 
 /// The eventfd that the images call `id`; `None` if there is none.
-pub fn make(id: u32) -> Result<Option<OwnedFd>, String> {
+pub fn make(id: u32) -> Result<Option<OwnedFd>, PluginError> {
     let path = host::image_dir()?.join(LIST);
     let list = match fs::read_to_string(&path) {
         Ok(list) => list,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(format!("{}: {e}", path.display())),
+        Err(source) => return Err(PluginError::Eventfds { path, source }),
     };
     let Some(noted) = find(&list, id)? else {
         return Ok(None);
     };
     made(noted)
         .map(Some)
-        .map_err(|e| format!("cannot make the eventfd {id} of {}: {e}", path.display()))
+        .map_err(|source| PluginError::MakeEventfd { id, path, source })
 }
 
-fn find(list: &str, id: u32) -> Result<Option<Noted>, String> {
+fn find(list: &str, id: u32) -> Result<Option<Noted>, PluginError> {
     for line in list.lines() {
         let mut words = line.split(' ');
-        let mut word = || words.next().ok_or_else(|| format!("{LIST} has a line that is cut off"));
+        let mut word = || words.next().ok_or(PluginError::LineCutOff { list: LIST });
         let (found, flags, count) = (word()?, word()?, word()?);
         if found.parse() == Ok(id) {
-            let bad = |_| format!("{LIST} has a line that makes no sense");
+            let bad = |_| PluginError::SenselessLine { list: LIST };
             let (flags, count) = (flags.parse().map_err(bad)?, count.parse().map_err(bad)?);
             return Ok(Some(Noted { flags, count }));
         }
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!((take().unwrap(), take().unwrap()), (1, 1));
         assert_eq!(take().unwrap_err().kind(), ErrorKind::WouldBlock);
         made(find(list, 7).unwrap().unwrap()).unwrap();
-        assert_eq!(find(list, 9).unwrap(), None);
+        assert!(find(list, 9).unwrap().is_none());
         for bad in ["8", "8 2", "8 x 2", "8 2 -1"] {
             assert!(find(bad, 8).is_err(), "{bad}");
         }

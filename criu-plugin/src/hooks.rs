@@ -1,6 +1,7 @@
-//! The hooks, in the order in which CRIU calls them. At dump: `init`, `pause_devices` for each process, then (all frozen)
-//! `checkpoint_devices` for each, `dump_unix_sk` for each socket, `exit`. At restore: `init`, `restore_unix_sk` and `restore_ext_file` in the
-//! children, `resume_devices_late` for each process, `exit`. At pre-dump: `init` and `pause_devices` only.
+//! The hooks, in the order in which CRIU calls them. At dump: `init`, `pause_devices` for each process, then (all
+//! frozen) `checkpoint_devices` for each, `dump_unix_sk` for each socket, `exit`. At restore: `init`, `restore_unix_sk`
+//! and `restore_ext_file` in the children, `resume_devices_late` for each process, `exit`. At pre-dump: `init` and
+//! `pause_devices` only.
 
 #![allow(unsafe_code, reason = "CRIU lends descriptors by number")]
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::server_start::owns_ring;
 
+use crate::error::PluginError;
 use crate::guard::guard;
 use crate::{client, eventfds, host, log, restore, threads, user};
 
@@ -37,7 +39,8 @@ static IN_INVENTORY: AtomicBool = AtomicBool::new(false);
 /// Memory alone is copied, ahead of a dump.
 static IS_PRE_DUMP: AtomicBool = AtomicBool::new(false);
 
-/// All of a restore that can be done before any process exists happens here: what is left then is handing over descriptors.
+/// All of a restore that can be done before any process exists happens here: what is left then is handing over
+/// descriptors.
 pub extern "C" fn init(stage: c_int) -> c_int {
     IS_PRE_DUMP.store(stage == STAGE_PRE_DUMP, Ordering::Relaxed);
     guard("init", || match stage {
@@ -60,9 +63,9 @@ pub extern "C" fn exit(stage: c_int, result: c_int) {
     });
 }
 
-/// A plugin before this one may have answered [`resume_devices_late`] for processes that are ours. They run by now, and wait for
-/// their servers.
-fn attach_left_out() -> Result<(), String> {
+/// A plugin before this one may have answered [`resume_devices_late`] for processes that are ours. They run by now, and
+/// wait for their servers.
+fn attach_left_out() -> Result<(), PluginError> {
     // Another process, without a ring, may have its id by now.
     let end = |pid: u32| {
         if owns_ring(pid) {
@@ -71,16 +74,16 @@ fn attach_left_out() -> Result<(), String> {
     };
     let attach = |pid: u32| restore::attach(pid).inspect_err(|_| end(pid));
     let failures = client::left_undone().into_iter().filter_map(|pid| attach(pid).err());
-    let failures: Vec<String> = failures.collect();
+    let failures: Vec<PluginError> = failures.collect();
     match failures.is_empty() {
         true => Ok(()),
-        false => Err(failures.join("; ")),
+        false => Err(PluginError::Several(failures)),
     }
 }
 
-/// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen. A server that is
-/// starting needs the running process to get ready; one whose process ends or becomes another program meanwhile has nothing to
-/// stop, but the other program may have.
+/// The process still runs; its kernels must stop, and nothing of it may be lost while it is being frozen. A server that
+/// is starting needs the running process to get ready; one whose process ends or becomes another program meanwhile has
+/// nothing to stop, but the other program may have.
 pub extern "C" fn pause_devices(pid: c_int) -> c_int {
     guard("pause_devices", || {
         let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
@@ -91,7 +94,9 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
                 return Ok(None);
             }
             if IS_PRE_DUMP.load(Ordering::Relaxed) {
-                return Err(no_pre_dump(pid));
+                // What CRIU tells of as written since belongs to the process's own page tables; its server writes
+                // pinned memory by others.
+                return Err(PluginError::PreDump { pid });
             }
             client::ensure_outside(pid, root)?;
             match pause(pid) {
@@ -99,34 +104,34 @@ pub extern "C" fn pause_devices(pid: c_int) -> c_int {
                 result => return result.map(|()| Some(0)),
             }
         }
-        Err(format!(
-            "process {pid} becomes one program after the other: dump it again in a moment"
-        ))
+        Err(PluginError::BecomesOthers { pid })
     })
 }
 
-/// What CRIU tells of as written since belongs to the process's own page tables; its server writes pinned memory by others.
-fn no_pre_dump(pid: u32) -> String {
-    format!(
-        "process {pid} has device state, and memory that its device server writes: pre-dump is not supported; use dump"
-    )
-}
-
-fn pause(pid: u32) -> Result<(), String> {
+fn pause(pid: u32) -> Result<(), PluginError> {
     let limit = pause_limit(std::env::var(PAUSE_VARIABLE).ok().as_deref());
     let limit_ms = limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
     let patience = limit.map_or(PAUSE_LIMIT, |limit| limit.saturating_add(ANSWER_MARGIN));
-    match client::ask(pid, &Request::Pause { limit_ms }, &[], Some(patience))? {
+    let request = Request::Pause { limit_ms };
+    match client::ask(pid, &request, &[], Some(patience))? {
         Response::Done { elapsed_us } => {
             log::info(&format!("kernels of process {pid} stopped after {elapsed_us} us"));
             Ok(())
         }
-        other => Err(format!("unexpected answer to Pause: {other:?}")),
+        other => Err(unexpected(request, other)),
     }
 }
 
-/// All processes are frozen and nothing is dumped yet: the server writes the device state among the images. A process that
-/// made its first CUDA call after [`pause_devices`] cannot be dumped: frozen, it can neither finish that call nor pause.
+fn unexpected(request: Request, answer: Response) -> PluginError {
+    PluginError::UnexpectedAnswer {
+        request: Box::new(request),
+        answer: Box::new(answer),
+    }
+}
+
+/// All processes are frozen and nothing is dumped yet: the server writes the device state among the images. A process
+/// that made its first CUDA call after [`pause_devices`] cannot be dumped: frozen, it can neither finish that call nor
+/// pause.
 pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
     guard("checkpoint_devices", || {
         let Ok(pid) = u32::try_from(pid) else { return Ok(None) };
@@ -145,7 +150,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
         match client::ask(pid, &Request::Capture, &[dir], None) {
             // The ring is another program's than the server.
             Err(_) if client::was_left(pid) => client::ensure_no_server(pid).map(|()| None),
-            Err(why) => Err(why),
+            Err(error) => Err(error),
             Ok(Response::Captured { memory_bytes, .. }) => {
                 restore::ensure_attachable(pid)?;
                 user::note(pid, user)?;
@@ -155,13 +160,13 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
                 ));
                 Ok(Some(0))
             }
-            Ok(other) => Err(format!("unexpected answer to Capture: {other:?}")),
+            Ok(other) => Err(unexpected(Request::Capture, other)),
         }
     })
 }
 
-/// The shim's connection to its server: noted by inode, so that the restored process gets one to the new server. CRIU has copied
-/// all memory by now: it is too late to capture what another plugin has kept from [`checkpoint_devices`].
+/// The shim's connection to its server: noted by inode, so that the restored process gets one to the new server. CRIU
+/// has copied all memory by now: it is too late to capture what another plugin has kept from [`checkpoint_devices`].
 pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
     guard("dump_unix_sk", || {
         if fd < 0 {
@@ -173,19 +178,12 @@ pub extern "C" fn dump_unix_sk(fd: c_int, inode: c_int) -> c_int {
             return Ok(None);
         };
         if !client::is_done(pid) {
-            return Err(not_asked(pid));
+            // CRIU asks no plugin behind one that answers, be it that there was nothing to do.
+            return Err(PluginError::NotAsked { pid });
         }
         restore::note_socket(inode.cast_unsigned(), pid)?;
         Ok(Some(0))
     })
-}
-
-/// CRIU asks no plugin behind one that answers, be it that there was nothing to do.
-fn not_asked(pid: u32) -> String {
-    format!(
-        "process {pid} has device state that was not dumped, because another plugin before this one in CRIU's folder answered for \
-         it; use a folder (--libdir) with this plugin alone"
-    )
 }
 
 /// Gives the process being restored a socket connected to its new server.
@@ -205,8 +203,8 @@ pub extern "C" fn restore_ext_file(id: c_int) -> c_int {
     })
 }
 
-/// The process is rebuilt and frozen: its server gets the ring and runs the kernels on. CRIU ignores a failure here, so a
-/// process whose device cannot be resumed is ended: that is the one way to make the restore fail.
+/// The process is rebuilt and frozen: its server gets the ring and runs the kernels on. CRIU ignores a failure here, so
+/// a process whose device cannot be resumed is ended: that is the one way to make the restore fail.
 pub extern "C" fn resume_devices_late(pid: c_int) -> c_int {
     guard("resume_devices_late", || {
         let Ok(pid) = u32::try_from(pid) else { return Ok(None) };

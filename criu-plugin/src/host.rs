@@ -6,6 +6,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
+use crate::error::PluginError;
+
 /// Name of the plugin in an image's inventory.
 const NAME: &CStr = c"hetgpu";
 
@@ -16,24 +18,24 @@ fn lookup(name: &CStr) -> Option<*mut c_void> {
 }
 
 /// Directory of the images, as a path that other processes can open.
-pub fn image_dir() -> Result<PathBuf, String> {
+pub fn image_dir() -> Result<PathBuf, PluginError> {
     let fd = image_dir_fd()?;
-    std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|e| format!("cannot tell where the images are: {e}"))
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(PluginError::UnknownImageDir)
 }
 
 /// CRIU's descriptor of the image directory.
-pub fn image_dir_fd() -> Result<RawFd, String> {
-    let address = lookup(c"criu_get_image_dir").ok_or("criu_get_image_dir is missing: not loaded by CRIU")?;
+pub fn image_dir_fd() -> Result<RawFd, PluginError> {
+    let address = lookup(c"criu_get_image_dir").ok_or(PluginError::NotInCriu)?;
     // SAFETY: CRIU's plugin interface declares `int criu_get_image_dir(void)`.
     let get: extern "C" fn() -> c_int = unsafe { std::mem::transmute(address) };
     match get() {
         fd if fd >= 0 => Ok(fd),
-        fd => Err(format!("CRIU has no image directory now ({fd})")),
+        code => Err(PluginError::NoImageDir { code }),
     }
 }
 
 /// Notes in the inventory that the images need this plugin. CRIU before 4.1 has no inventory of plugins.
-pub fn add_to_inventory() -> Result<(), String> {
+pub fn add_to_inventory() -> Result<(), PluginError> {
     let Some(address) = lookup(c"add_inventory_plugin") else {
         return Ok(());
     };
@@ -41,7 +43,7 @@ pub fn add_to_inventory() -> Result<(), String> {
     let add: extern "C" fn(*const c_char) -> c_int = unsafe { std::mem::transmute(address) };
     match add(NAME.as_ptr()) {
         0 => Ok(()),
-        code => Err(format!("CRIU refused the plugin's inventory entry ({code})")),
+        code => Err(PluginError::InventoryRefused { code }),
     }
 }
 

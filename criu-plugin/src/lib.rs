@@ -5,6 +5,7 @@
 //! that is not ours.
 
 pub mod abi;
+mod error;
 mod guard;
 mod log;
 mod host;

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code, reason = "kill has no safe form here")]
 
-use std::error::Error;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,37 +18,41 @@ use hetckpt_ring::message::{RESERVED, Request, Response};
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::server_start::is_ring_link;
 
+use crate::error::PluginError;
 use crate::{client, host, log};
 
 /// Starts a server for each process in the images that had one, and waits until all are ready: device chosen, memory
 /// loaded, kernels compiled. They work at the same time.
-pub fn start_servers() -> Result<(), String> {
+pub fn start_servers() -> Result<(), PluginError> {
     let dir = host::image_dir()?;
     let pids = processes_in(&dir)?;
     let Some((first, others)) = pids.split_first() else {
         return Ok(());
     };
     if !host::claim_inventory() {
-        return Err("the images hold device state but are not marked as needing this plugin".to_owned());
+        return Err(PluginError::NotMarked);
     }
     let server = server_program()?;
     let start = |&pid: &u32| match spawn(&server, &dir, pid) {
         Ok(child) => Ok((pid, child)),
-        Err(e) => Err(format!("cannot start {}: {e}", server.display())),
+        Err(source) => Err(PluginError::StartServer {
+            program: server.clone(),
+            source,
+        }),
     };
     let mut started = vec![start(first)?];
     let mut failure = None;
-    // Of several restores at the same time, the one that comes by the first process goes on. Did each begin with all of them,
-    // each could come by some.
+    // Of several restores at the same time, the one that comes by the first process goes on. Did each begin with all of
+    // them, each could come by some.
     if started.iter_mut().all(|(_, child)| is_reserved(child)) {
         for pid in others {
-            start(pid).map_or_else(|reason| failure = Some(reason), |server| started.push(server));
+            start(pid).map_or_else(|error| failure = Some(error), |server| started.push(server));
         }
     }
     // All are waited for even if one fails: nobody else would look at what became of them.
     for (pid, child) in started {
-        if let Err(reason) = wait_until_ready(pid, child) {
-            failure.get_or_insert(reason);
+        if let Err(error) = wait_until_ready(pid, child) {
+            failure.get_or_insert(error);
         }
     }
     // The others leave when this process ends.
@@ -79,24 +82,27 @@ fn is_reserved(child: &mut Child) -> bool {
 }
 
 /// Waits until the server for process `pid`, which `child` starts, is ready, and connects to it.
-fn wait_until_ready(pid: u32, child: Child) -> Result<(), String> {
+fn wait_until_ready(pid: u32, child: Child) -> Result<(), PluginError> {
     let output = child
         .wait_with_output()
-        .map_err(|e| format!("device server for process {pid}: {e}"))?;
+        .map_err(|source| PluginError::UnknownEnd { pid, source })?;
     if !output.status.success() {
-        let reason = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-        return Err(format!("device server for process {pid} cannot take over: {reason}"));
+        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        return Err(PluginError::CannotTakeOver { pid, said });
     }
     if !client::connect(pid)? {
-        return Err(format!("device server for process {pid} is ready but does not listen"));
+        return Err(PluginError::DoesNotListen { pid });
     }
     log::info(&format!("device server for process {pid} is ready"));
     Ok(())
 }
 
 /// Processes whose device state lies among the images.
-fn processes_in(dir: &Path) -> Result<Vec<u32>, String> {
-    let entries = fs::read_dir(dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+fn processes_in(dir: &Path) -> Result<Vec<u32>, PluginError> {
+    let entries = fs::read_dir(dir).map_err(|source| PluginError::Read {
+        path: dir.to_owned(),
+        source,
+    })?;
     let mut pids: Vec<u32> = entries
         .flatten()
         .filter_map(|entry| {
@@ -114,13 +120,13 @@ fn processes_in(dir: &Path) -> Result<Vec<u32>, String> {
 }
 
 /// `$HETCKPT_SERVER`, else the one of the installation that this plugin belongs to.
-fn server_program() -> Result<PathBuf, String> {
+fn server_program() -> Result<PathBuf, PluginError> {
     if let Some(named) = std::env::var_os("HETCKPT_SERVER").filter(|name| !name.is_empty()) {
         return Ok(PathBuf::from(named));
     }
     // CRIU's folder may have a link to it.
     let plugin = host::own_path().and_then(|path| path.canonicalize().ok());
-    let plugin = plugin.ok_or("cannot tell where the plugin is")?;
+    let plugin = plugin.ok_or(PluginError::UnknownPlugin)?;
     let candidates = [
         plugin.parent().map(|p| p.join("../../bin/hetckpt-server")),
         Some("/usr/bin/hetckpt-server".into()),
@@ -129,15 +135,15 @@ fn server_program() -> Result<PathBuf, String> {
         .into_iter()
         .flatten()
         .find(|path| path.exists())
-        .ok_or_else(|| "hetckpt-server is not beside the plugin; name it in HETCKPT_SERVER".to_owned())
+        .ok_or(PluginError::NoServerProgram)
 }
 
-fn socket_file(inode: u32) -> Result<PathBuf, String> {
+fn socket_file(inode: u32) -> Result<PathBuf, PluginError> {
     Ok(host::image_dir()?.join(format!("hetgpu-socket-{inode}")))
 }
 
 /// Notes among the images that the socket with `inode` is the one of process `pid` to its server.
-pub fn note_socket(inode: u32, pid: u32) -> Result<(), String> {
+pub fn note_socket(inode: u32, pid: u32) -> Result<(), PluginError> {
     let path = socket_file(inode)?;
     let write = || {
         let mut file = OpenOptions::new()
@@ -148,24 +154,24 @@ pub fn note_socket(inode: u32, pid: u32) -> Result<(), String> {
             .open(&path)?;
         writeln!(file, "{pid}")
     };
-    write().map_err(|e| format!("cannot write {}: {e}", path.display()))
+    write().map_err(|source| PluginError::Write { path, source })
 }
 
 /// The process that [`note_socket`] noted; `None` for sockets that are not ours.
-pub fn process_of_socket(inode: u32) -> Result<Option<u32>, String> {
+pub fn process_of_socket(inode: u32) -> Result<Option<u32>, PluginError> {
     let path = socket_file(inode)?;
     match fs::read_to_string(&path) {
         Ok(text) => match text.trim().parse() {
             Ok(pid) => Ok(Some(pid)),
-            Err(_) => Err(format!("{} is damaged", path.display())),
+            Err(_) => Err(PluginError::Damaged { path }),
         },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(format!("cannot read {}: {e}", path.display())),
+        Err(source) => Err(PluginError::Read { path, source }),
     }
 }
 
 /// Hands the ring, the pinned memory and a pidfd of the restored process to its server, which runs the kernels on.
-pub fn attach(pid: u32) -> Result<(), String> {
+pub fn attach(pid: u32) -> Result<(), PluginError> {
     let ring = open_ring(pid)?;
     let pinned = pinned_areas(pid, &ring)?;
     for areas in pinned.chunks(MAX_FDS) {
@@ -173,14 +179,14 @@ pub fn attach(pid: u32) -> Result<(), String> {
         let areas = areas.to_vec();
         ask(pid, &Request::AddPinned { areas }, &fds)?;
     }
-    let pidfd = open_pidfd(pid).map_err(|e| format!("pidfd of process {pid}: {e}"))?;
+    let pidfd = open_pidfd(pid).map_err(of_program("pidfd", pid))?;
     let num_pinned = pinned.len() as u64;
     ask(pid, &Request::Attach { pid, num_pinned }, &[ring, pidfd])
 }
 
-/// Makes sure that [`attach`] would find all it needs in process `pid`, which has been captured: the program itself keeps account
-/// of its pinned memory.
-pub fn ensure_attachable(pid: u32) -> Result<(), String> {
+/// Makes sure that [`attach`] would find all it needs in process `pid`, which has been captured: the program itself
+/// keeps account of its pinned memory.
+pub fn ensure_attachable(pid: u32) -> Result<(), PluginError> {
     let ring = open_ring(pid)?;
     for areas in pinned_areas(pid, &ring)?.chunks(MAX_FDS) {
         memfds(pid, areas)?;
@@ -188,20 +194,23 @@ pub fn ensure_attachable(pid: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn ask(pid: u32, request: &Request, fds: &[OwnedFd]) -> Result<(), String> {
+fn ask(pid: u32, request: &Request, fds: &[OwnedFd]) -> Result<(), PluginError> {
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
     match client::ask(pid, request, &fds, None)? {
         Response::Done { .. } => Ok(()),
-        other => Err(format!("unexpected answer to {request:?}: {other:?}")),
+        other => Err(PluginError::UnexpectedAnswer {
+            request: Box::new(request.clone()),
+            answer: Box::new(other),
+        }),
     }
 }
 
-fn pinned_areas(pid: u32, ring: &OwnedFd) -> Result<Vec<PinnedArea>, String> {
-    let (_, side) = Consumer::open(ring.as_fd()).map_err(|e| format!("ring of process {pid}: {e}"))?;
+fn pinned_areas(pid: u32, ring: &OwnedFd) -> Result<Vec<PinnedArea>, PluginError> {
+    let (_, side) = Consumer::open(ring.as_fd()).map_err(of_program("ring", pid))?;
     Ok(side.pinned_table().areas())
 }
 
-fn memfds(pid: u32, areas: &[PinnedArea]) -> Result<Vec<OwnedFd>, String> {
+fn memfds(pid: u32, areas: &[PinnedArea]) -> Result<Vec<OwnedFd>, PluginError> {
     let memfd = |area: &PinnedArea| {
         let memory = AppMemory {
             pid,
@@ -209,21 +218,18 @@ fn memfds(pid: u32, areas: &[PinnedArea]) -> Result<Vec<OwnedFd>, String> {
             name: PINNED_NAME,
             size_bytes: area.size_bytes,
         };
-        memory.take().map_err(|e| explain("pinned memory", pid, &e))
+        memory.take().map_err(of_program("pinned memory", pid))
     };
     areas.iter().map(memfd).collect()
 }
 
-fn explain(what: &str, pid: u32, error: &RingError) -> String {
-    match error.source() {
-        Some(source) => format!("{what} of process {pid}: {error}: {source}"),
-        None => format!("{what} of process {pid}: {error}"),
-    }
+fn of_program(what: &'static str, pid: u32) -> impl Fn(RingError) -> PluginError {
+    move |source| PluginError::OfProgram { what, pid, source }
 }
 
-fn open_ring(pid: u32) -> Result<OwnedFd, String> {
-    let dir = format!("/proc/{pid}/fd");
-    let entries = fs::read_dir(&dir).map_err(|e| format!("cannot read {dir}: {e}"))?;
+fn open_ring(pid: u32) -> Result<OwnedFd, PluginError> {
+    let path = PathBuf::from(format!("/proc/{pid}/fd"));
+    let entries = fs::read_dir(&path).map_err(|source| PluginError::Read { path, source })?;
     for entry in entries.flatten() {
         let is_ring = fs::read_link(entry.path()).is_ok_and(|link| is_ring_link(&link));
         if let (true, Some(fd)) = (is_ring, entry.file_name().to_str().and_then(|name| name.parse().ok())) {
@@ -233,16 +239,17 @@ fn open_ring(pid: u32) -> Result<OwnedFd, String> {
                 name: RING_NAME,
                 size_bytes: TOTAL_BYTES as u64,
             };
-            return ring.take().map_err(|e| explain("ring", pid, &e));
+            return ring.take().map_err(of_program("ring", pid));
         }
     }
-    Err(format!("process {pid} has no ring to its device server"))
+    Err(PluginError::NoRing { pid })
 }
 
 /// Ends a process that was rebuilt but cannot be resumed.
 pub fn end_process(pid: u32) {
     if let Ok(pid) = i32::try_from(pid) {
-        // SAFETY: kill touches no memory; CRIU holds the process frozen, or it was just seen to have a ring, so its id has not been reused.
+        // SAFETY: kill touches no memory; CRIU holds the process frozen, or it was just seen to have a ring, so its id
+        // has not been reused.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
 }

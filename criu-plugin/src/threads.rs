@@ -1,4 +1,5 @@
-//! Settings of threads that CRIU does not dump, and that mean the same wherever a program goes on: timer slack and I/O priority.
+//! Settings of threads that CRIU does not dump, and that mean the same wherever a program goes on: timer slack and I/O
+//! priority.
 
 #![allow(unsafe_code, reason = "the system calls for I/O priorities have no safe form")]
 
@@ -7,10 +8,12 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
+use crate::error::{PluginError, with_causes};
 use crate::{host, log};
 
-/// The list of a process among the images: a line for each thread that has not what all have at first, `TID SLACK PRIORITY`.
-fn list_of(pid: u32) -> Result<PathBuf, String> {
+/// The list of a process among the images: a line for each thread that has not what all have at first, `TID SLACK
+/// PRIORITY`.
+fn list_of(pid: u32) -> Result<PathBuf, PluginError> {
     Ok(host::image_dir()?.join(format!("hetgpu-{pid}.threads")))
 }
 
@@ -26,7 +29,7 @@ struct Settings {
 }
 
 /// Notes what the threads of process `pid` have.
-pub fn note(pid: u32) -> Result<(), String> {
+pub fn note(pid: u32) -> Result<(), PluginError> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Ok(());
     };
@@ -60,16 +63,17 @@ pub fn note(pid: u32) -> Result<(), String> {
             .open(&path)?
             .write_all(list.as_bytes())
     };
-    write().map_err(|e| format!("cannot write {}: {e}", path.display()))
+    write().map_err(|source| PluginError::Write { path, source })
 }
 
-/// Gives the threads of process `pid` what they had. What cannot be set is remarked on in CRIU's log: the program runs without, too.
+/// Gives the threads of process `pid` what they had. What cannot be set is remarked on in CRIU's log: the program runs
+/// without, too.
 pub fn set(pid: u32) {
     let list = match list_of(pid).map(fs::read_to_string) {
         Ok(Ok(list)) => list,
         Ok(Err(e)) if e.kind() == ErrorKind::NotFound => return,
         Ok(Err(e)) => return log::info(&format!("settings of the threads of process {pid}: {e}")),
-        Err(why) => return log::info(&why),
+        Err(error) => return log::info(&with_causes(&error)),
     };
     for settings in list.lines().filter_map(parsed) {
         let tid = settings.tid;

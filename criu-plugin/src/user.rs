@@ -1,10 +1,12 @@
-//! As whom a program's device server runs, of which the plugin is the witness: what the server itself writes among the images, a
-//! program of the same user's could have written, and root would restore it as whom that says.
+//! As whom a program's device server runs, of which the plugin is the witness: what the server itself writes among the
+//! images, a program of the same user's could have written, and root would restore it as whom that says.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
+use crate::error::PluginError;
 use crate::host;
 
 /// A user and a group.
@@ -14,20 +16,17 @@ pub struct User {
     pub gid: u32,
 }
 
-/// Whom the server of process `pid` runs as; `known` is whom the system says that is. Fails if the process cannot become that user: its server, with other rights than it
-/// has itself, would be restored with them.
-pub fn of_server(pid: u32, known: Option<User>) -> Result<User, String> {
-    let server = known.ok_or_else(|| format!("cannot tell whose the device server of process {pid} is"))?;
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).map_err(|e| format!("cannot read {path}: {e}"))?;
+/// Whom the server of process `pid` runs as; `known` is whom the system says that is. Fails if the process cannot
+/// become that user: its server, with other rights than it has itself, would be restored with them.
+pub fn of_server(pid: u32, known: Option<User>) -> Result<User, PluginError> {
+    let server = known.ok_or(PluginError::UnknownUser { pid })?;
+    let path = PathBuf::from(format!("/proc/{pid}/status"));
+    let status = fs::read_to_string(&path).map_err(|source| PluginError::Read { path, source })?;
     if may_be(&status, server) {
         return Ok(server);
     }
     let User { uid, gid } = server;
-    Err(format!(
-        "the device server of process {pid} runs as user {uid}, group {gid}, but the process itself no longer does: \
-         a program that changes its user must do so before its first CUDA call"
-    ))
+    Err(PluginError::OtherUser { pid, uid, gid })
 }
 
 /// True if the process with this `status` has the user and the group, as its real, its effective or its saved one.
@@ -40,7 +39,7 @@ fn may_be(status: &str, user: User) -> bool {
 }
 
 /// Notes among the images that the server of process `pid` runs as `user`, in a file of the dumper's own.
-pub fn note(pid: u32, user: User) -> Result<(), String> {
+pub fn note(pid: u32, user: User) -> Result<(), PluginError> {
     let path = host::image_dir()?.join(format!("hetgpu-{pid}.user"));
     let write = || {
         match fs::remove_file(&path) {
@@ -55,7 +54,7 @@ pub fn note(pid: u32, user: User) -> Result<(), String> {
             .open(&path)?;
         writeln!(file, "{{\"uid\": {}, \"gid\": {}}}", user.uid, user.gid)
     };
-    write().map_err(|e| format!("cannot write {}: {e}", path.display()))
+    write().map_err(|source| PluginError::Write { path, source })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Finds PTX in CUDA fat binaries.
 //!
-//! Takes the image of a module as a program hands it over (bare fatbin, PTX text or cubin; the shim has already followed
-//! the wrapper's pointer) and gives the PTX for a device. Every byte is treated as hostile. Knows nothing of PTX syntax.
+//! Takes the image of a module as a program hands it over (bare fatbin, PTX text or cubin; the shim has already
+//! followed the wrapper's pointer) and gives the PTX for a device. Every byte is treated as hostile. Knows nothing of
+//! PTX syntax.
 
 pub mod error;
 pub mod limits;

@@ -79,8 +79,9 @@ pub fn find_ptx(image: &[u8], device: u32) -> Result<FoundPtx, FatbinError> {
     }
 }
 
-/// The PTX in an image for the lowest architecture above `device`, where [`find_ptx`] finds none. What is made of it for another
-/// device than NVIDIA's does not know the difference; PTX for one architecture or family alone is not meant for any other.
+/// The PTX in an image for the lowest architecture above `device`, where [`find_ptx`] finds none. What is made of it
+/// for another device than NVIDIA's does not know the difference; PTX for one architecture or family alone is not meant
+/// for any other.
 ///
 /// # Errors
 /// As [`find_ptx`].
@@ -99,9 +100,9 @@ pub fn find_newer_ptx(image: &[u8], device: u32) -> Result<FoundPtx, FatbinError
     }
 }
 
-/// Whether the image has machine code that a GPU of compute capability `device` (times ten plus minor) runs: made for the same
-/// major and no higher minor number, or, where it is for one architecture alone (`sm_90a`), for exactly this one. Of a bare
-/// cubin only the driver knows.
+/// Whether the image has machine code that a GPU of compute capability `device` (times ten plus minor) runs: made for
+/// the same major and no higher minor number, or, where it is for one architecture alone (`sm_90a`), for exactly this
+/// one. Of a bare cubin only the driver knows.
 ///
 /// # Errors
 /// What is wrong with the image.

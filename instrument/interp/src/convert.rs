@@ -87,8 +87,8 @@ fn float_to_float(to: Type, from: Type, mods: Modifiers, bits: u64) -> u64 {
     saturate(result, to, mods.sat)
 }
 
-/// Between `f64` and shorter formats, and from `bf16` to `f32`, what is not a number keeps its sign and payload, made quiet;
-/// flushing forgets the payload.
+/// Between `f64` and shorter formats, and from `bf16` to `f32`, what is not a number keeps its sign and payload, made
+/// quiet; flushing forgets the payload.
 fn carried_nan(to: Type, from: Type, mods: Modifiers, bits: u64) -> Option<u64> {
     const LOST: u32 = 52 - 23;
     const LOST_OF_HALF: u32 = 52 - 10;

@@ -45,8 +45,8 @@ pub enum Error {
         /// Where they wait.
         at: BbId,
     },
-    /// Lanes have stopped in a loop while others of their warp wait at an operation that does not ask whether any has: on
-    /// devices where lanes run on their own these would go on without them.
+    /// Lanes have stopped in a loop while others of their warp wait at an operation that does not ask whether any has:
+    /// on devices where lanes run on their own these would go on without them.
     #[error("lanes stopped before the warp-level operation at {at}, which does not poll")]
     MissingPoll {
         /// The operation's block.

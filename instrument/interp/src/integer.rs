@@ -1,8 +1,8 @@
 //! Integer and bit instructions.
 //!
 //! # Source
-//! PTX ISA 9.0, "Integer Arithmetic Instructions", "Extended-Precision…", "Logic and Shift Instructions". Division by zero
-//! is unspecified there; NVIDIA's devices give all ones, for remainders too.
+//! PTX ISA 9.0, "Integer Arithmetic Instructions", "Extended-Precision…", "Logic and Shift Instructions". Division by
+//! zero is unspecified there; NVIDIA's devices give all ones, for remainders too.
 
 use hetckpt_ir::inst::{AluOp, Modifiers};
 use hetckpt_ir::types::Type;

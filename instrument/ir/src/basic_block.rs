@@ -46,8 +46,8 @@ pub enum Terminator {
         /// Where all go on.
         next: BbId,
     },
-    /// A probe: ask whether to stop. A thread that stops saves what is live at `resume_point`; one whose warp or block does
-    /// not decide to stop goes on at `next`. Inserted by the probe pass.
+    /// A probe: ask whether to stop. A thread that stops saves what is live at `resume_point`; one whose warp or block
+    /// does not decide to stop goes on at `next`. Inserted by the probe pass.
     Poll {
         /// Where a thread stopped here goes on. Its block is `next`, except for the entry probe, whose block is `bb0`
         /// (nothing has happened yet, so the thread counts as not started and nothing is saved).

@@ -12,8 +12,8 @@ macro_rules! entity {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The id of what lies at `index` in the arena; of an index that no kernel may have ([`MAX_ENTITIES`]), an id
-            /// that nothing has.
+            /// The id of what lies at `index` in the arena; of an index that no kernel may have ([`MAX_ENTITIES`]), an
+            /// id that nothing has.
             #[must_use]
             pub const fn from_index(index: usize) -> Self {
                 if index < MAX_ENTITIES {

@@ -427,8 +427,8 @@ pub enum Op {
         /// Source.
         src: Operand,
     },
-    /// Load of one, two, four or eight elements: one access, aligned to its size, of which another thread sees all or nothing if
-    /// it is no longer than 16 bytes.
+    /// Load of one, two, four or eight elements: one access, aligned to its size, of which another thread sees all or
+    /// nothing if it is no longer than 16 bytes.
     Load {
         /// State space.
         space: Space,
@@ -516,7 +516,7 @@ pub struct WarpProbe {
     pub arrive: ResumePointId,
     /// Start of the following block: the lane has its result.
     pub leave: ResumePointId,
-    /// Lanes of this warp may have stopped since its last warp-level operation. Generated code does not read it: on GPUs
-    /// warps stop as wholes, the CPU device lets lanes wait; the interpreter checks it.
+    /// Lanes of this warp may have stopped since its last warp-level operation. Generated code does not read it: on
+    /// GPUs warps stop as wholes, the CPU device lets lanes wait; the interpreter checks it.
     pub poll: bool,
 }

@@ -89,8 +89,8 @@ fn addresses_in(kernel: &mut Kernel) -> impl Iterator<Item = &mut Address> {
 }
 
 impl Module {
-    /// Appends `suffix` to the names of the strings that nvcc has made variables of (`$str`, `__unnamed_1`): each of its
-    /// texts has such, under the same names, and they are not shared when several texts are one program.
+    /// Appends `suffix` to the names of the strings that nvcc has made variables of (`$str`, `__unnamed_1`): each of
+    /// its texts has such, under the same names, and they are not shared when several texts are one program.
     pub fn name_strings_apart(&mut self, suffix: &str) {
         let globals = self.globals.iter().filter(|g| !g.is_extern);
         let strings = globals.filter(|g| g.name.starts_with('$') || g.name.starts_with("__unnamed_"));

@@ -3,8 +3,8 @@
 //! # Requires
 //! An unprobed kernel.
 //! # Ensures
-//! `bb0` has no predecessors and ends in the kernel's only `Poll` of `rp0`; what stands before it only computes registers, of the launch's
-//! parameters and the thread's position alone.
+//! `bb0` has no predecessors and ends in the kernel's only `Poll` of `rp0`; what stands before it only computes
+//! registers, of the launch's parameters and the thread's position alone.
 //! # Leaves alone
 //! The order of instructions; every other basic block.
 //! # Cost
@@ -20,8 +20,8 @@ use hetckpt_ir::types::Space;
 
 use crate::edges::{predecessors, redirect};
 
-/// True if nothing but the launch itself decides what the instruction does. What kernels write does not: one before this in
-/// its stream may have been stopped before it wrote what a load would read here.
+/// True if nothing but the launch itself decides what the instruction does. What kernels write does not: one before
+/// this in its stream may have been stopped before it wrote what a load would read here.
 fn only_computes(op: &Op) -> bool {
     match op {
         Op::Load { space, .. } => *space == Space::Param,

@@ -1,8 +1,9 @@
 //! Fuel: the countdown register that the loops of one nest share.
 //!
 //! It holds how many more instructions, by estimate, a thread may execute before it polls. Loops burn it at their back
-//! edges; whoever runs out of it polls, and each poll fills it up, so that it is live at no loop probe and costs nothing to
-//! save. One register for a whole nest: with a countdown for each loop of their own, the bounds would multiply.
+//! edges; whoever runs out of it polls, and each poll fills it up, so that it is live at no loop probe and costs
+//! nothing to save. One register for a whole nest: with a countdown for each loop of their own, the bounds would
+//! multiply.
 
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::{BbId, RegId, Span};

@@ -1,7 +1,8 @@
 //! Makes a kernel stoppable: inserts the probes at which its threads can pause, and the resume points they go on from.
 //!
-//! Input is a kernel as the front end lowered it, output the *probed kernel*: target-independent, what archives store and
-//! what every generator starts from. Nothing here knows a target; what a probe costs on one is the generators' concern.
+//! Input is a kernel as the front end lowered it, output the *probed kernel*: target-independent, what archives store
+//! and what every generator starts from. Nothing here knows a target; what a probe costs on one is the generators'
+//! concern.
 //!
 //! [`pipeline`] lists the passes; each is one file. [`check`] judges their result and shares no code with them.
 

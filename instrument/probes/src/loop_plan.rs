@@ -17,11 +17,12 @@ use crate::nest::{LoopId, Nest};
 use crate::options::Options;
 use crate::{strip_mine_loops, unroll_with_exits};
 
-/// Instructions that an access to device memory counts for. A loop that does little else takes as long per instruction as
-/// the memory lets it: about this much longer where all threads of a GPU stream through memory.
+/// Instructions that an access to device memory counts for. A loop that does little else takes as long per instruction
+/// as the memory lets it: about this much longer where all threads of a GPU stream through memory.
 const MEMORY_WORK: u32 = 16;
 
-/// Instructions that a `nanosleep` counts for. It takes up to a millisecond, so that a loop that sleeps polls each time.
+/// Instructions that a `nanosleep` counts for. It takes up to a millisecond, so that a loop that sleeps polls each
+/// time.
 const SLEEP_WORK: u32 = 1 << 20;
 
 /// How a loop is to poll.
@@ -46,8 +47,8 @@ pub struct PlannedLoop {
     pub id: LoopId,
     /// Outermost loop of those around it that share a fuel register with it.
     pub root: LoopId,
-    /// Instructions in one iteration, inner loops counted once: what they burn no fuel for (all bodies of an unrolled one,
-    /// which may be left before its countdown).
+    /// Instructions in one iteration, inner loops counted once: what they burn no fuel for (all bodies of an unrolled
+    /// one, which may be left before its countdown).
     pub work: u32,
     /// How it is to poll.
     pub how: How,

@@ -1,7 +1,7 @@
 //! How densely probes stand.
 
-/// How densely probes stand. The defaults keep a poll's cost below a percent of the work between two polls, and that work
-/// below a fraction of a millisecond.
+/// How densely probes stand. The defaults keep a poll's cost below a percent of the work between two polls, and that
+/// work below a fraction of a millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Instructions a thread may execute between two polls, by estimate.

@@ -6,11 +6,11 @@
 //! exit:   the latch's own comparison with bound; it holds: poll, then setup; else: out
 //! ```
 //!
-//! Why this is exact, wrap-around included. For an order (`<`, `<=`, `>`, `>=`) chunk_end lies between iv and bound or is
-//! bound, so whenever the new comparison says "go on" the old one does too; where the new one says "stop" the old one is
-//! asked. No assumption about the trip count, about the first iteration (which a rotated loop runs unasked) or about
-//! overflow is needed. For `!=` the tested values are iv + k*step: below CHUNK steps none of them is bound, since bound is
-//! more than CHUNK*|step| away in the step's direction, and none is chunk_end before the CHUNK-th, since
+//! Why this is exact, wrap-around included. For an order (`<`, `<=`, `>`, `>=`) chunk_end lies between iv and bound or
+//! is bound, so whenever the new comparison says "go on" the old one does too; where the new one says "stop" the old
+//! one is asked. No assumption about the trip count, about the first iteration (which a rotated loop runs unasked) or
+//! about overflow is needed. For `!=` the tested values are iv + k*step: below CHUNK steps none of them is bound, since
+//! bound is more than CHUNK*|step| away in the step's direction, and none is chunk_end before the CHUNK-th, since
 //! CHUNK*|step| < 2^width; from the CHUNK-th on the old comparison is asked.
 //!
 //! # Requires
@@ -23,7 +23,8 @@
 //! # Cost
 //! About six instructions when the loop is entered and once a chunk; none per iteration.
 //! # Source
-//! ARCHITECTURE.md, "The way of a kernel"; strip-mining as in Wolfe, "High Performance Compilers for Parallel Computing".
+//! ARCHITECTURE.md, "The way of a kernel"; strip-mining as in Wolfe, "High Performance Compilers for Parallel
+//! Computing".
 
 use hetckpt_ir::analysis::induction::{Induction, Step};
 use hetckpt_ir::analysis::liveness::Liveness;
@@ -281,8 +282,8 @@ fn length(kernel: &mut Kernel, plan: &Plan, insts: &mut Vec<Op>) -> Length {
     }
 }
 
-/// Burns `work` for each iteration that takes the induction variable over `distance`. Dividing by the step is rounded to a
-/// shift, and left out where the step is not known: too much may be burnt, never too little.
+/// Burns `work` for each iteration that takes the induction variable over `distance`. Dividing by the step is rounded
+/// to a shift, and left out where the step is not known: too much may be burnt, never too little.
 fn burn(
     kernel: &mut Kernel,
     fuel: Fuel,

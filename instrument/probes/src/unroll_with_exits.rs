@@ -1,4 +1,5 @@
-//! Repeats the body of a small single-block loop, each copy with its own exit, so that one countdown serves many iterations.
+//! Repeats the body of a small single-block loop, each copy with its own exit, so that one countdown serves many
+//! iterations.
 //!
 //! # Requires
 //! A loop of one basic block that ends in a branch with one edge back to itself.

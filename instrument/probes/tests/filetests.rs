@@ -1,5 +1,6 @@
-//! Golden tests: `filetests/<pass>/<case>.ir` is a kernel, `<case>.probed.ir` what the pipeline makes of it. The input's
-//! first line holds the options, e.g. `; test: probe max_chunk=4 budget_insts=100`. `BLESS=1` rewrites the results.
+//! Golden tests: `filetests/<pass>/<case>.ir` is a kernel, `<case>.probed.ir` what the pipeline makes of it. The
+//! input's first line holds the options, e.g. `; test: probe max_chunk=4 budget_insts=100`. `BLESS=1` rewrites the
+//! results.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -1,4 +1,5 @@
-//! Random structured kernels store the same before and after probing, whatever the probes' density and wherever they stop.
+//! Random structured kernels store the same before and after probing, whatever the probes' density and wherever they
+//! stop.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

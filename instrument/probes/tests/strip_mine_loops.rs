@@ -1,5 +1,5 @@
-//! Strip-mined, unrolled and counted-down loops do what they did: same stores in the same order, also when every register
-//! that is not live is lost at each poll.
+//! Strip-mined, unrolled and counted-down loops do what they did: same stores in the same order, also when every
+//! register that is not live is lost at each poll.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -1,9 +1,9 @@
-//! `vprintf` and `__assertfail`: functions that the CUDA driver supplies. PTX texts declare and call them; their bodies are
-//! here, in PTX, and are inlined like any other function's.
+//! `vprintf` and `__assertfail`: functions that the CUDA driver supplies. PTX texts declare and call them; their bodies
+//! are here, in PTX, and are inlined like any other function's.
 //!
-//! Both put a record into a buffer in device memory, a variable of the module, which the driver library empties when the
-//! program synchronises ([`hetckpt_abi` has the layout](hetckpt_abi::device_output)). So they need nothing of a device, and
-//! what has not been printed at a dump is captured as memory is.
+//! Both put a record into a buffer in device memory, a variable of the module, which the driver library empties when
+//! the program synchronises ([`hetckpt_abi` has the layout](hetckpt_abi::device_output)). So they need nothing of a
+//! device, and what has not been printed at a dump is captured as memory is.
 
 use std::fmt::Write as _;
 
@@ -23,8 +23,8 @@ pub(crate) fn is_ours(name: &str) -> bool {
     name == VPRINTF || name == ASSERTFAIL
 }
 
-/// Bytes to be copied of a call's arguments. They lie in a variable of the caller's; which one, and how much of it counts,
-/// only the format string knows.
+/// Bytes to be copied of a call's arguments. They lie in a variable of the caller's; which one, and how much of it
+/// counts, only the format string knows.
 fn argument_bytes(module: &Module<'_>) -> u32 {
     let statements = module.functions.iter().filter_map(|f| f.body.as_deref()).flatten();
     let sizes = statements.filter_map(|statement| match statement {

@@ -19,8 +19,8 @@ pub const MAX_TEXT_BYTES: usize = 256 << 20;
 /// Lowers a PTX text (PTX ISA 9.0; a NUL at its end is ignored).
 ///
 /// # Errors
-/// The text breaks PTX's grammar outside of function bodies, and it cannot be told what is declared there. What is wrong with
-/// a kernel, or with a variable or function, rejects that kernel only, or those that use it.
+/// The text breaks PTX's grammar outside of function bodies, and it cannot be told what is declared there. What is
+/// wrong with a kernel, or with a variable or function, rejects that kernel only, or those that use it.
 pub fn lower_module(text: &str) -> Result<hetckpt_ir::module::Module, Error> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(Error::TooLarge { size_bytes: text.len() });

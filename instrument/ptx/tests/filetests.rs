@@ -1,5 +1,5 @@
-//! Golden tests: each `filetests/<case>.ptx` lowers to `filetests/<case>.ir`, hetIR's text. `BLESS=1` rewrites the latter.
-//! Every expected text is also parsed back and must be the module that was lowered.
+//! Golden tests: each `filetests/<case>.ptx` lowers to `filetests/<case>.ir`, hetIR's text. `BLESS=1` rewrites the
+//! latter. Every expected text is also parsed back and must be the module that was lowered.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -1,8 +1,8 @@
 //! The tables of `cuGetExportTable`: how the CUDA runtime reaches what is not in the public API.
 //!
 //! A table is an array of 8-byte slots; slot 0 holds its size in bytes, except in the storage table. The runtime calls
-//! slots without looking whether they are NULL, so each has a function, most of them one that does nothing. The tables are
-//! statics: their addresses go into the integrity check.
+//! slots without looking whether they are NULL, so each has a function, most of them one that does nothing. The tables
+//! are statics: their addresses go into the integrity check.
 #![allow(unsafe_code, reason = "functions called by the runtime, pointers to them")]
 
 use std::ffi::c_void;

@@ -1,9 +1,9 @@
 //! What becomes of the library when the program forks.
 //!
-//! As with NVIDIA's driver, a child forked after `cuInit` has no device: its calls fail at once. It lets go of the connection,
-//! so that the server sees the end of the program itself, and of the ring, which is not even mapped there. A child forked
-//! before starts anew. A fork in the middle waits for `cuInit` to end: the child would have half a start for ever, the
-//! server's log and pipe open, and a session that no thread of its own ever finishes.
+//! As with NVIDIA's driver, a child forked after `cuInit` has no device: its calls fail at once. It lets go of the
+//! connection, so that the server sees the end of the program itself, and of the ring, which is not even mapped there.
+//! A child forked before starts anew. A fork in the middle waits for `cuInit` to end: the child would have half a start
+//! for ever, the server's log and pipe open, and a session that no thread of its own ever finishes.
 #![allow(unsafe_code, reason = "pthread_atfork, and close in the child")]
 
 use std::os::fd::RawFd;
@@ -15,8 +15,8 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(1);
 
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
-/// Somebody starts the library, or forks. No mutex of the library's: it is taken and given back in different functions, and
-/// given back in a process that has not taken it.
+/// Somebody starts the library, or forks. No mutex of the library's: it is taken and given back in different functions,
+/// and given back in a process that has not taken it.
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
 static RING_FD: AtomicI32 = AtomicI32::new(-1);

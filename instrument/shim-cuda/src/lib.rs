@@ -1,8 +1,8 @@
 //! libcuda.so.1 that forwards the driver API to a device server.
 //!
 //! Programs (through the CUDA runtime or directly) load it instead of NVIDIA's driver. Arguments go in, ring commands
-//! come out; what the program asks about itself (contexts, attributes, occupancy, pointers) is answered here. There is no
-//! driver in this process and no translation of kernels.
+//! come out; what the program asks about itself (contexts, attributes, occupancy, pointers) is answered here. There is
+//! no driver in this process and no translation of kernels.
 //!
 //! An entry point is a line in the `entry_points!` list of its file in `api`; it goes through `guard`, which checks
 //! that the library may be called now and turns errors and panics into a `CUresult`.

@@ -1,5 +1,5 @@
-//! What the shim has to say, to the program's stderr: what a program did not get, since many ignore the result that tells
-//! them. `HETCKPT_LOG` makes it less (`error`, `off`) or more (`debug`).
+//! What the shim has to say, to the program's stderr: what a program did not get, since many ignore the result that
+//! tells them. `HETCKPT_LOG` makes it less (`error`, `off`) or more (`debug`).
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -20,8 +20,8 @@ enum Level {
     Everything,
 }
 
-/// Says that the CUDA runtime looked for something that is not implemented, once for each. It looks for all there is, so this
-/// is said only to who wants to hear everything (`HETCKPT_LOG=debug`).
+/// Says that the CUDA runtime looked for something that is not implemented, once for each. It looks for all there is,
+/// so this is said only to who wants to hear everything (`HETCKPT_LOG=debug`).
 pub fn looked_for(what: &str) {
     detail(&format!("{what} is not implemented"));
 }

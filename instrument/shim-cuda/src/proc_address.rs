@@ -1,11 +1,11 @@
 //! `cuGetProcAddress`: names and versions to entry points.
 //!
 //! # What is not implemented
-//! Programs look whether they get a function in order to know whether there is one, so they get none. The CUDA runtime looks
-//! for all there are when it starts, and never again: for one that it has not got, each call of its own that needs it fails
-//! with "needs a newer driver", and nobody learns which. So the runtime gets a function that says its name and fails with
-//! `CUDA_ERROR_NOT_SUPPORTED`. It is known by asking without a place for the status (seen with 12.1 to 13.5). Functions for
-//! graphics are left out.
+//! Programs look whether they get a function in order to know whether there is one, so they get none. The CUDA runtime
+//! looks for all there are when it starts, and never again: for one that it has not got, each call of its own that
+//! needs it fails with "needs a newer driver", and nobody learns which. So the runtime gets a function that says its
+//! name and fails with `CUDA_ERROR_NOT_SUPPORTED`. It is known by asking without a place for the status (seen with 12.1
+//! to 13.5). Functions for graphics are left out.
 
 use std::collections::HashMap;
 use std::ffi::c_void;

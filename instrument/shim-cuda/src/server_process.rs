@@ -248,8 +248,8 @@ fn become_server(plan: &ExecPlan) -> ! {
         clippy::multiple_unsafe_ops_per_block,
         reason = "one sequence of system calls, none of which can fail safely"
     )]
-    // SAFETY: in the child: descriptors and paths were made before the fork; dup2 onto 0 to 3 affects this process only.
-    // `ready` and `log` are moved out of the way first, as they may have the numbers 0 to 3 themselves.
+    // SAFETY: in the child: descriptors and paths were made before the fork; dup2 onto 0 to 3 affects this process
+    // only. `ready` and `log` are moved out of the way first, as they may have the numbers 0 to 3 themselves.
     unsafe {
         let high = |fd: c_int| libc::fcntl(fd, libc::F_DUPFD, 16);
         let (log, ready) = (high(plan.log), high(plan.ready));

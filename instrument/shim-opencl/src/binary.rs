@@ -8,8 +8,8 @@
 //! | 32 | BLAKE3 hash of kind and content |
 //! | rest | content: bitcode of an object or library; an [`Image`] by bincode 2, standard configuration |
 //!
-//! Binaries are files of programs' caches, so they are cut off, old, or somebody else's. The hash finds accidents; who makes one
-//! that is right gets no more than a source would give: PTX is checked like any program's.
+//! Binaries are files of programs' caches, so they are cut off, old, or somebody else's. The hash finds accidents; who
+//! makes one that is right gets no more than a source would give: PTX is checked like any program's.
 
 use bincode::{Decode, Encode};
 
@@ -81,7 +81,8 @@ impl Binary {
     pub fn to_bytes(&self) -> Vec<u8> {
         let content = match self {
             Self::Object(bitcode) | Self::Library(bitcode) => bitcode.clone(),
-            // It cannot fail: there is nothing in it that has no encoding, and memory grows. Nothing would be no binary.
+            // It cannot fail: there is nothing in it that has no encoding, and memory grows. Nothing would be no
+            // binary.
             Self::Executable(image) => bincode::encode_to_vec(image, bincode::config::standard()).unwrap_or_default(),
         };
         let kind = self.kind().to_le_bytes();

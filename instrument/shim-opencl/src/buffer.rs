@@ -1,4 +1,5 @@
-//! Buffers and sub-buffers. A buffer is device memory; what the program has of it on the host is a copy, made where it maps.
+//! Buffers and sub-buffers. A buffer is device memory; what the program has of it on the host is a copy, made where it
+//! maps.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

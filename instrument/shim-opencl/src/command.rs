@@ -1,7 +1,7 @@
 //! What a queue has the device do, ready to be given to a stream.
 //!
-//! A command keeps the memory objects it is about: one that the program has released ends, and its destructor callbacks are
-//! called, only when no command uses it any more.
+//! A command keeps the memory objects it is about: one that the program has released ends, and its destructor callbacks
+//! are called, only when no command uses it any more.
 
 use std::sync::Arc;
 

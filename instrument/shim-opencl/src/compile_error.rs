@@ -6,7 +6,8 @@ use std::process::ExitStatus;
 
 use thiserror::Error;
 
-/// What is missing of the compiler. The fault lies with the host: something is not installed, or not where it is said to be.
+/// What is missing of the compiler. The fault lies with the host: something is not installed, or not where it is said
+/// to be.
 #[derive(Debug, Error)]
 pub enum MissingTool {
     /// An environment variable leads nowhere.

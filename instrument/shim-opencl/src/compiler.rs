@@ -1,7 +1,7 @@
 //! The compiler: clang as a process of its own, with libclc, from OpenCL C to LLVM IR and from there to PTX.
 //!
-//! Two steps, because the IR says what PTX does not: types, names and address spaces of kernels' arguments. Programs that are
-//! compiled and linked apart are bitcode in between; an empty program that is compiled with it is the linker.
+//! Two steps, because the IR says what PTX does not: types, names and address spaces of kernels' arguments. Programs
+//! that are compiled and linked apart are bitcode in between; an empty program that is compiled with it is the linker.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,8 +18,8 @@ use crate::device_printf;
 /// Functions that the library lacks.
 const PRELUDE: &str = include_str!("prelude.cl");
 const TARGET: &str = "--target=nvptx64--nvidiacl";
-/// For older processors clang puts rotations together from shifts; this is the oldest that has instructions for them and that
-/// every clang has.
+/// For older processors clang puts rotations together from shifts; this is the oldest that has instructions for them
+/// and that every clang has.
 const PROCESSOR: [&str; 4] = ["-Xclang", "-target-cpu", "-Xclang", "sm_50"];
 /// OpenCL C's functions for that target, as libclc's packages install them.
 const LIBRARY: &str = "clc/nvptx64--nvidiacl.bc";
@@ -136,8 +136,8 @@ impl Toolchain {
         for (name, text) in headers {
             folder.add(name, text.as_bytes())?;
         }
-        // What is handed over comes before what lies in folders: in brackets because this is the first one, in quotes because the
-        // source lies there too.
+        // What is handed over comes before what lies in folders: in brackets because this is the first one, in quotes
+        // because the source lies there too.
         folder.add(Path::new(SOURCE), with_prelude(source).as_bytes())?;
         let before = format!("-I{}", folder.path().display());
         let mut command = self.command(&[&[before], options].concat());
@@ -255,9 +255,9 @@ impl Folder {
     }
 }
 
-/// The IR with all that kernels call inlined in the next step: their parameters, one of which the launch's offset is, are known in
-/// no other function. So a kernel that another one calls may be inlined, and other functions are nobody's but the kernels'. Since
-/// LLVM 21 a kernel only calls a function that has its body.
+/// The IR with all that kernels call inlined in the next step: their parameters, one of which the launch's offset is,
+/// are known in no other function. So a kernel that another one calls may be inlined, and other functions are nobody's
+/// but the kernels'. Since LLVM 21 a kernel only calls a function that has its body.
 fn with_all_in_kernels(ir: &str) -> String {
     const NOT_INTERNAL: [&str; 6] = [
         "dso_local ",
@@ -290,7 +290,8 @@ fn with_all_in_kernels(ir: &str) -> String {
 
 /// Runs the compiler on `input`; gives its output and what it said.
 ///
-/// Files in memory take the place of pipes: a compiler that ends before it has read all would end the program too, by SIGPIPE.
+/// Files in memory take the place of pipes: a compiler that ends before it has read all would end the program too, by
+/// SIGPIPE.
 fn run(mut command: Command, input: &[u8]) -> Result<(Vec<u8>, String), CompileError> {
     let compiler = command.get_program().to_string_lossy().into_owned();
     let ended = match exchange(&mut command, input) {

@@ -359,7 +359,8 @@ impl Driver {
         })
     }
 
-    /// Loads PTX; the text of a failure is what the device says about it. A module of which a kernel is refused is a failure.
+    /// Loads PTX; the text of a failure is what the device says about it. A module of which a kernel is refused is a
+    /// failure.
     pub fn load(&self, ptx: &CStr) -> Result<Module, (CudaError, String)> {
         let mut log = vec![0_u8; 16 << 10];
         let (options, values) = (

@@ -122,7 +122,8 @@ impl Limits {
     }
 }
 
-/// Largest buffer: the least that the specification allows. Programs that size their buffers by it leave room for others.
+/// Largest buffer: the least that the specification allows. Programs that size their buffers by it leave room for
+/// others.
 pub fn max_buffer_bytes(driver: &Driver) -> u64 {
     driver.memory() / 4
 }

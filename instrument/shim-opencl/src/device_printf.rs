@@ -1,8 +1,8 @@
-//! `printf` in kernels (OpenCL C 1.2, 6.12.13), as OpenCL C in front of a program's source. It puts the arguments into a structure and
-//! gives that to `vprintf`, CUDA's function, which the driver library knows.
+//! `printf` in kernels (OpenCL C 1.2, 6.12.13), as OpenCL C in front of a program's source. It puts the arguments into
+//! a structure and gives that to `vprintf`, CUDA's function, which the driver library knows.
 //!
-//! It is a macro, because functions of OpenCL C have a fixed number of parameters. Arguments get C's default promotions by an
-//! overloaded function.
+//! It is a macro, because functions of OpenCL C have a fixed number of parameters. Arguments get C's default promotions
+//! by an overloaded function.
 
 use std::fmt::Write as _;
 
@@ -45,8 +45,8 @@ pub fn definitions() -> String {
             argument(&vector, &vector);
         }
     }
-    // The last argument has number 1. Vector literals cannot stand in a structure's types, hence the variables; a variable's type
-    // has an address space, a result's has none.
+    // The last argument has number 1. Vector literals cannot stand in a structure's types, hence the variables; a
+    // variable's type has an address space, a result's has none.
     let (mut fields, mut values) = (String::new(), String::new());
     for n in 1..=MAX_ARGUMENTS {
         let (more, others) = match n - 1 {

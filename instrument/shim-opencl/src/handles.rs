@@ -23,8 +23,8 @@ impl Handle {
 /// Address of the dispatch table; 0 where there is no loader, as in unit tests.
 static DISPATCH_TABLE: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the dispatch table that all handles point to. The functions that are exported by name do this first, and nothing is
-/// called before them.
+/// Sets the dispatch table that all handles point to. The functions that are exported by name do this first, and
+/// nothing is called before them.
 pub fn set_dispatch_table<T: Sync>(table: &'static [T]) {
     DISPATCH_TABLE.store(table.as_ptr().expose_provenance(), Ordering::Release);
 }

@@ -1,8 +1,8 @@
 //! An OpenCL ICD that runs OpenCL programs through our `libcuda.so.1`.
 //!
-//! The OpenCL loader opens it as it opens any vendor's. It is a client of the driver API and holds neither driver nor ring:
-//! buffers are device memory, queues are streams, programs are compiled by clang to PTX and loaded as modules. So what
-//! stops, keeps and restores CUDA programs does the same for OpenCL programs, and knows nothing of this library.
+//! The OpenCL loader opens it as it opens any vendor's. It is a client of the driver API and holds neither driver nor
+//! ring: buffers are device memory, queues are streams, programs are compiled by clang to PTX and loaded as modules. So
+//! what stops, keeps and restores CUDA programs does the same for OpenCL programs, and knows nothing of this library.
 //!
 //! An entry point is a line in the `entry_points!` list of its file; it goes through `guard`, which turns errors and
 //! panics into a status. The loader finds it in `dispatch_table`.

@@ -31,8 +31,8 @@ const PASSED_ON: &[&str] = &[
     "-Werror",
 ];
 
-/// Options without effect: names and types of arguments are always kept, only optimised code can be probed, and strict aliasing is
-/// of OpenCL 1.0 and always assumed.
+/// Options without effect: names and types of arguments are always kept, only optimised code can be probed, and strict
+/// aliasing is of OpenCL 1.0 and always assumed.
 const WITHOUT_EFFECT: &[&str] = &["-cl-kernel-arg-info", "-cl-opt-disable", "-cl-strict-aliasing", "-g"];
 
 /// The compiler's arguments for `options`.

@@ -335,7 +335,8 @@ fn info(program: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize
     Query { room, value, size }.give(found)
 }
 
-/// The value is a list of addresses, where the binaries go: here one, and nothing where it is NULL or there is no binary.
+/// The value is a list of addresses, where the binaries go: here one, and nothing where it is NULL or there is no
+/// binary.
 fn give_binary(program: &Program, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
     if !value.is_null() {
         if room < size_of::<usize>() {

@@ -5,8 +5,8 @@
 //!   address is added.
 //! * Constant memory becomes global memory: a `__constant` argument is a buffer, and the driver API gives those out in
 //!   global memory only.
-//! * Rotations by a variable that LLVM puts together from shifts get their distance masked, which LLVM 14 and 15 forget: PTX's
-//!   shifts by more than the width give 0.
+//! * Rotations by a variable that LLVM puts together from shifts get their distance masked, which LLVM 14 and 15
+//!   forget: PTX's shifts by more than the width give 0.
 
 use std::collections::BTreeSet;
 
@@ -203,8 +203,8 @@ fn end_of_params(lines: &[String], kernel: &str, declared: &[Declaration]) -> Re
     Ok(end)
 }
 
-/// A line of a rotation by a register, as LLVM puts it together in a scope of its own from `%lhs`, `%rhs` and, for what is left of
-/// the width, `%amt2`; with the distance masked.
+/// A line of a rotation by a register, as LLVM puts it together in a scope of its own from `%lhs`, `%rhs` and, for what
+/// is left of the width, `%amt2`; with the distance masked.
 ///
 /// # Source
 /// LLVM 14, `NVPTXInstrInfo.td`, `ROTL64reg_sw` and its like.

@@ -1,12 +1,12 @@
 //! Who runs commands: a thread for each queue, which gives them to the queue's stream when what they wait for is over.
 //!
 //! # Order
-//! Commands of an in-order queue go into the stream in their order, several at a time, and are complete in it. Those whose
-//! events the program has are waited for one by one; others together with the next that is waited for. Of an
-//! out-of-order queue the first that is ready goes next; barriers are events that all later commands wait for. A command
-//! that makes the thread itself wait (a copy to the program's memory) goes only when the stream is empty, so that the
-//! commands before it are seen to be complete as soon as they are. So does every command of a queue with profiling, whose
-//! times are the thread's.
+//! Commands of an in-order queue go into the stream in their order, several at a time, and are complete in it. Those
+//! whose events the program has are waited for one by one; others together with the next that is waited for. Of an
+//! out-of-order queue the first that is ready goes next; barriers are events that all later commands wait for. A
+//! command that makes the thread itself wait (a copy to the program's memory) goes only when the stream is empty, so
+//! that the commands before it are seen to be complete as soon as they are. So does every command of a queue with
+//! profiling, whose times are the thread's.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,8 +154,9 @@ impl Lane {
     /// Waits until all that has been enqueued is over.
     ///
     /// # Errors
-    /// If the device failed to do any of it, or of what was before and has not been told of. `clFinish` gives its own error, not the
-    /// queue's state (OpenCL 1.2, 5.13): once it has told of a failure the queue goes on, and a lost device fails what comes next too.
+    /// If the device failed to do any of it, or of what was before and has not been told of. `clFinish` gives its own
+    /// error, not the queue's state (OpenCL 1.2, 5.13): once it has told of a failure the queue goes on, and a lost
+    /// device fails what comes next too.
     pub fn finish(&self) -> Outcome {
         let content = self.lock();
         let pending = content.pending.iter().map(|pending| &pending.event);

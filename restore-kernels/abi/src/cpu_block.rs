@@ -8,8 +8,8 @@
 #[repr(C)]
 #[derive(Debug)]
 pub struct CpuBlock {
-    /// What device addresses count from: null where they are the process's own, as on every CPU so far. Native code adds
-    /// it to each address, because LLVM sees through pointer arithmetic but not through integers made pointers.
+    /// What device addresses count from: null where they are the process's own, as on every CPU so far. Native code
+    /// adds it to each address, because LLVM sees through pointer arithmetic but not through integers made pointers.
     pub global: *mut u8,
     /// Pause word of the launch: not 0 = stop at the next probe.
     pub pause: *const u32,

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 
 /// Version of this interface; [`AbiVersion`] must return it before anything else may be called.
-pub const CPU_CODEGEN_ABI: u32 = 2;
+pub const CPU_CODEGEN_ABI: u32 = 3;
 
 /// Bytes that the generator allocated; `data` may be null where `len` is 0.
 #[repr(C)]

@@ -2,18 +2,22 @@
 //! regions, on the saved registers.
 //!
 //! # Shape
-//! Encoded as little-endian u32 words: magic, version, then each field in order; a list is its length and its
-//! elements, an option a 0 or a 1 and the value, a 64-bit number low word first.
+//! Encoded as 8 bytes of magic and version, then [`CpuTables`], bincode 2, standard configuration.
 
-/// First word of encoded tables.
-const MAGIC: u32 = 0x5443_4b48;
-/// Second word: version of the encoding.
-const VERSION: u32 = 1;
-/// No list may be longer: resume points have 32-bit ids, but real kernels have hundreds.
-const MAX_LIST: u32 = 1 << 20;
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::{Decode, Encode};
+
+/// Magic and version of the encoding; a change of the tables raises the last number.
+const HEAD: [u8; 8] = *b"HKCPUTB2";
+/// What decoded tables may take in memory: real kernels have hundreds of resume points.
+const MAX_BYTES: usize = 64 << 20;
+
+const fn config() -> Configuration<LittleEndian, Varint, Limit<MAX_BYTES>> {
+    bincode::config::standard().with_limit::<MAX_BYTES>()
+}
 
 /// A saved register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Column {
     /// Bytes per thread before it ([`crate::thread_state::ThreadStateLayout::column`]).
     pub offset: u32,
@@ -22,7 +26,7 @@ pub struct Column {
 }
 
 /// Operand of a barrier or warp-level operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Source {
     /// A saved register.
     Column(Column),
@@ -31,8 +35,7 @@ pub enum Source {
 }
 
 /// Reduction of a barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[allow(missing_docs, reason = "the names are PTX's own")]
 pub enum ReductionOp {
     And,
@@ -41,7 +44,7 @@ pub enum ReductionOp {
 }
 
 /// A barrier's reduction over the threads' predicates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Reduction {
     /// Which.
     pub op: ReductionOp,
@@ -54,7 +57,7 @@ pub struct Reduction {
 }
 
 /// A barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct BarrierTable {
     /// Threads wait here.
     pub arrive: u32,
@@ -69,8 +72,7 @@ pub struct BarrierTable {
 }
 
 /// Warp-level operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[allow(missing_docs, reason = "the names are PTX's own")]
 pub enum WarpOpcode {
     ShflUp,
@@ -95,32 +97,8 @@ pub enum WarpOpcode {
     Sync,
 }
 
-const REDUCTIONS: [ReductionOp; 3] = [ReductionOp::And, ReductionOp::Or, ReductionOp::Popc];
-const OPCODES: [WarpOpcode; 20] = [
-    WarpOpcode::ShflUp,
-    WarpOpcode::ShflDown,
-    WarpOpcode::ShflBfly,
-    WarpOpcode::ShflIdx,
-    WarpOpcode::VoteAll,
-    WarpOpcode::VoteAny,
-    WarpOpcode::VoteUni,
-    WarpOpcode::VoteBallot,
-    WarpOpcode::MatchAny,
-    WarpOpcode::MatchAll,
-    WarpOpcode::ReduxAdd,
-    WarpOpcode::ReduxMinUnsigned,
-    WarpOpcode::ReduxMinSigned,
-    WarpOpcode::ReduxMaxUnsigned,
-    WarpOpcode::ReduxMaxSigned,
-    WarpOpcode::ReduxAnd,
-    WarpOpcode::ReduxOr,
-    WarpOpcode::ReduxXor,
-    WarpOpcode::ActiveMask,
-    WarpOpcode::Sync,
-];
-
 /// A warp-level operation. Lanes whose guard is false never wait there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct WarpTable {
     /// Lanes wait here.
     pub arrive: u32,
@@ -141,7 +119,7 @@ pub struct WarpTable {
 }
 
 /// Tables of one program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct CpuTables {
     /// Bytes of saved registers a thread.
     pub bytes_per_thread: u32,
@@ -153,171 +131,89 @@ pub struct CpuTables {
     pub warp_ops: Vec<WarpTable>,
 }
 
+/// Tables that cannot be written (a bug in us).
+#[derive(Debug, thiserror::Error)]
+#[error("the tables of barriers and warp-level operations cannot be encoded")]
+pub struct EncodeError(#[from] bincode::error::EncodeError);
+
+/// Bytes that are no tables: damaged, or of another version.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// They begin with something else.
+    #[error("they are not of this version")]
+    Version,
+    /// They do not go on as tables do, or would take too much memory.
+    #[error("they cannot be decoded")]
+    Damaged(#[source] bincode::error::DecodeError),
+    /// More follows.
+    #[error("{bytes} bytes follow")]
+    Trailing {
+        /// How many.
+        bytes: usize,
+    },
+    /// A register has no such width.
+    #[error("a register of {width_bytes} bytes")]
+    Width {
+        /// Its width.
+        width_bytes: u32,
+    },
+}
+
 impl CpuTables {
     /// Bytes for the disk and the code generator's interface.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer(Vec::new());
-        w.word(MAGIC);
-        w.word(VERSION);
-        w.word(self.bytes_per_thread);
-        w.list(&self.regions, |w, &r| w.word(r));
-        w.list(&self.barriers, |w, b| {
-            w.word(b.arrive);
-            w.word(b.leave);
-            w.source(b.id);
-            w.option(b.count, Writer::source);
-            w.option(b.reduction, |w, r| {
-                w.word(r.op as u32);
-                w.column(r.source);
-                w.word(u32::from(r.negated));
-                w.option(r.result, Writer::column);
+    ///
+    /// # Errors
+    /// [`EncodeError`].
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut bytes = HEAD.to_vec();
+        bincode::encode_into_std_write(self, &mut bytes, config())?;
+        Ok(bytes)
+    }
+
+    /// The inverse of [`CpuTables::encode`].
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `bytes` are not what it makes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let body = bytes.strip_prefix(&HEAD).ok_or(DecodeError::Version)?;
+        let (tables, used): (Self, usize) = bincode::decode_from_slice(body, config()).map_err(DecodeError::Damaged)?;
+        if used != body.len() {
+            return Err(DecodeError::Trailing {
+                bytes: body.len() - used,
             });
-        });
-        w.list(&self.warp_ops, |w, op| {
-            w.word(op.arrive);
-            w.word(op.leave);
-            w.word(op.op as u32);
-            w.word(op.value_bytes);
-            w.option(op.result, Writer::column);
-            w.option(op.result_pred, Writer::column);
-            w.list(&op.sources, |w, &s| w.source(s));
-            w.source(op.mask);
-        });
-        w.0
+        }
+        let bad = tables
+            .columns()
+            .find(|column| !matches!(column.width_bytes, 1 | 2 | 4 | 8));
+        match bad {
+            Some(Column { width_bytes, .. }) => Err(DecodeError::Width { width_bytes }),
+            None => Ok(tables),
+        }
     }
 
-    /// The inverse of [`CpuTables::encode`]; `None` if `bytes` are not what it makes.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut r = Reader(bytes);
-        if r.word()? != MAGIC || r.word()? != VERSION {
-            return None;
-        }
-        let tables = Self {
-            bytes_per_thread: r.word()?,
-            regions: r.list(Reader::word)?,
-            barriers: r.list(Reader::barrier)?,
-            warp_ops: r.list(Reader::warp_op)?,
-        };
-        r.0.is_empty().then_some(tables)
+    /// All saved registers that it names.
+    fn columns(&self) -> impl Iterator<Item = Column> {
+        let of_barriers = self.barriers.iter().flat_map(|barrier| {
+            let sources = [Some(barrier.id), barrier.count].into_iter().flatten();
+            let reduction = barrier.reduction.map(|r| [Some(r.source), r.result]);
+            let reduced = reduction.into_iter().flatten().flatten();
+            sources.filter_map(Source::column).chain(reduced)
+        });
+        let of_warp_ops = self.warp_ops.iter().flat_map(|op| {
+            let sources = op.sources.iter().copied().chain([op.mask]);
+            let results = [op.result, op.result_pred].into_iter().flatten();
+            sources.filter_map(Source::column).chain(results)
+        });
+        of_barriers.chain(of_warp_ops)
     }
 }
 
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn word(&mut self, word: u32) {
-        self.0.extend_from_slice(&word.to_le_bytes());
-    }
-
-    fn column(&mut self, column: Column) {
-        self.word(column.offset);
-        self.word(column.width_bytes);
-    }
-
-    fn source(&mut self, source: Source) {
-        match source {
-            Source::Column(column) => {
-                self.word(0);
-                self.column(column);
-            }
-            Source::Imm(value) => {
-                self.word(1);
-                self.0.extend_from_slice(&value.to_le_bytes());
-            }
+impl Source {
+    fn column(self) -> Option<Column> {
+        match self {
+            Self::Column(column) => Some(column),
+            Self::Imm(_) => None,
         }
-    }
-
-    fn option<T>(&mut self, value: Option<T>, f: impl FnOnce(&mut Self, T)) {
-        self.word(u32::from(value.is_some()));
-        if let Some(value) = value {
-            f(self, value);
-        }
-    }
-
-    fn list<T>(&mut self, items: &[T], mut f: impl FnMut(&mut Self, &T)) {
-        self.word(u32::try_from(items.len()).unwrap_or(u32::MAX));
-        for item in items {
-            f(self, item);
-        }
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn word(&mut self) -> Option<u32> {
-        let (word, rest) = self.0.split_first_chunk::<4>()?;
-        self.0 = rest;
-        Some(u32::from_le_bytes(*word))
-    }
-
-    fn flag(&mut self) -> Option<bool> {
-        match self.word()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-
-    fn column(&mut self) -> Option<Column> {
-        let column = Column {
-            offset: self.word()?,
-            width_bytes: self.word()?,
-        };
-        matches!(column.width_bytes, 1 | 2 | 4 | 8).then_some(column)
-    }
-
-    fn source(&mut self) -> Option<Source> {
-        if self.flag()? {
-            let low = u64::from(self.word()?);
-            Some(Source::Imm(low | u64::from(self.word()?) << 32))
-        } else {
-            Some(Source::Column(self.column()?))
-        }
-    }
-
-    fn option<T>(&mut self, f: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
-        Some(if self.flag()? { Some(f(self)?) } else { None })
-    }
-
-    fn list<T>(&mut self, mut f: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let len = self.word()?;
-        if len > MAX_LIST {
-            return None;
-        }
-        (0..len).map(|_| f(self)).collect()
-    }
-
-    fn barrier(&mut self) -> Option<BarrierTable> {
-        Some(BarrierTable {
-            arrive: self.word()?,
-            leave: self.word()?,
-            id: self.source()?,
-            count: self.option(Self::source)?,
-            reduction: self.option(|r| {
-                Some(Reduction {
-                    op: *REDUCTIONS.get(r.word()? as usize)?,
-                    source: r.column()?,
-                    negated: r.flag()?,
-                    result: r.option(Self::column)?,
-                })
-            })?,
-        })
-    }
-
-    fn warp_op(&mut self) -> Option<WarpTable> {
-        Some(WarpTable {
-            arrive: self.word()?,
-            leave: self.word()?,
-            op: *OPCODES.get(self.word()? as usize)?,
-            value_bytes: self.word()?,
-            result: self.option(Self::column)?,
-            result_pred: self.option(Self::column)?,
-            sources: self.list(Self::source)?,
-            mask: self.source()?,
-        })
     }
 }
 
@@ -358,22 +254,41 @@ mod tests {
 
     #[test]
     fn decode_inverts_encode() {
-        assert_eq!(CpuTables::decode(&sample().encode()).unwrap(), sample());
-        for (i, op) in OPCODES.iter().enumerate() {
-            assert_eq!(*op as usize, i);
-        }
+        assert_eq!(CpuTables::decode(&sample().encode().unwrap()).unwrap(), sample());
     }
 
     #[test]
     fn damaged_tables_are_refused_or_differ() {
-        let bytes = sample().encode();
+        let bytes = sample().encode().unwrap();
         for len in 0..bytes.len() {
-            assert_eq!(CpuTables::decode(&bytes[..len]), None, "cut to {len}");
+            assert!(CpuTables::decode(&bytes[..len]).is_err(), "cut to {len}");
         }
         for i in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[i] ^= 0x40;
-            assert_ne!(CpuTables::decode(&damaged), Some(sample()), "byte {i}");
+            assert_ne!(CpuTables::decode(&damaged).ok(), Some(sample()), "byte {i}");
         }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(matches!(
+            CpuTables::decode(&longer),
+            Err(DecodeError::Trailing { bytes: 1 })
+        ));
+    }
+
+    #[test]
+    fn a_register_of_no_width_is_refused() {
+        let mut tables = sample();
+        tables.warp_ops[0].sources[0] = Source::Column(Column {
+            offset: 0,
+            width_bytes: 3,
+        });
+        let decoded = CpuTables::decode(&tables.encode().unwrap());
+        assert!(matches!(decoded, Err(DecodeError::Width { width_bytes: 3 })));
+    }
+
+    #[test]
+    fn a_list_without_end_takes_no_memory() {
+        let claimed = [&HEAD[..], &[0, 253, 0, 0, 0, 0, 0, 0, 0, 16]].concat();
+        assert!(matches!(CpuTables::decode(&claimed), Err(DecodeError::Damaged(_))));
     }
 }

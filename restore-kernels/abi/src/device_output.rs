@@ -1,9 +1,10 @@
 //! What kernels print: a ring of records in device memory, a variable of each module that calls `vprintf` or
 //! `__assertfail`. Kernels append, the driver library takes.
 //!
-//! A record holds the number of its reservation plus one, written last, so that a reader sees which are whole; the address
-//! of the format string, 0 for a failed assertion; and the arguments as `vprintf` gets them, each with its natural alignment.
-//! A failed assertion has instead the addresses of message, file and function, then line, block and thread index (seven `u32`).
+//! A record holds the number of its reservation plus one, written last, so that a reader sees which are whole; the
+//! address of the format string, 0 for a failed assertion; and the arguments as `vprintf` gets them, each with its
+//! natural alignment. A failed assertion has instead the addresses of message, file and function, then line, block and
+//! thread index (seven `u32`).
 
 /// Start of the variable's name; the size of a record follows.
 pub const NAME: &str = "__hetckpt_output_";

@@ -2,23 +2,23 @@
 //! parameter (64 bits).
 //!
 //! Control blocks lie in arenas of [`ARENA_BYTES`], aligned to their size, which start with [`NUM_PAUSE_WORDS`] pause
-//! words, all equal: 0, or all ones = stop at the next probe. There are many, each in a cache line of its own, because a word that
-//! every warp of the device reads at its start would make one slice of the second-level cache the bottleneck; a
-//! multiprocessor reads the word of its number. The host writes them; the control block itself is read only by code that
-//! has seen one set, or by a continuation's start.
+//! words, all equal: 0, or all ones = stop at the next probe. There are many, each in a cache line of its own, because
+//! a word that every warp of the device reads at its start would make one slice of the second-level cache the
+//! bottleneck; a multiprocessor reads the word of its number. The host writes them; the control block itself is read
+//! only by code that has seen one set, or by a continuation's start.
 //!
-//! The words do not change all at once. A kernel that ended because some say stop, while others do not yet, would let the
-//! next kernel of its stream run on their multiprocessors. So the host writes the word at [`TOLD_WORD_AT`] last, to every
-//! arena, and a thread that stops waits for it first.
+//! The words do not change all at once. A kernel that ended because some say stop, while others do not yet, would let
+//! the next kernel of its stream run on their multiprocessors. So the host writes the word at [`TOLD_WORD_AT`] last, to
+//! every arena, and a thread that stops waits for it first.
 //!
-//! Slots hold the state of blocks that were stopped part-way; the host zeroes them. Every thread of the launch that does not
-//! finish is found either in `entry_bits` (stopped at its entry: not started, or in a continuation still as it was in the
-//! slot that it was given) or in its block's slot.
+//! Slots hold the state of blocks that were stopped part-way; the host zeroes them. Every thread of the launch that
+//! does not finish is found either in `entry_bits` (stopped at its entry: not started, or in a continuation still as it
+//! was in the slot that it was given) or in its block's slot.
 
 /// Offsets of the control block's words. All are little-endian; pointers are device addresses.
 pub mod offset {
-    /// u32: number of slots (for a check, not an allocation limit that can be hit: the blocks that can need one are those
-    /// resident when the request is seen).
+    /// u32: number of slots (for a check, not an allocation limit that can be hit: the blocks that can need one are
+    /// those resident when the request is seen).
     pub const NUM_SLOTS: u64 = 4;
     /// Address of a u32: slots taken so far.
     pub const SLOT_COUNTER: u64 = 8;
@@ -58,8 +58,8 @@ pub const RESUMED_BLOCK_BYTES: u64 = 16;
 ///
 /// # Shape
 /// `u32` per thread, its resume point plus 1, or 0 if it has finished; a `u32` that counts the pieces of shared memory
-/// taken for saving; the register area ([`crate::thread_state::ThreadStateLayout`]); shared memory; local frames, one after
-/// another in thread order. Each part starts at a multiple of 16.
+/// taken for saving; the register area ([`crate::thread_state::ThreadStateLayout`]); shared memory; local frames, one
+/// after another in thread order. Each part starts at a multiple of 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotLayout {
     /// Offset of the `u32` from which stopped threads take pieces of shared memory to save.

@@ -1,18 +1,18 @@
 //! What a kernel written as OpenCL C takes, and where it leaves what is left of a launch.
 //!
-//! Blocks are numbered by their linear index in the program's grid (32 bits). An ordinary launch has the program's grid; a
-//! continuation has one dimension, and its group `i` is block `resumed[i]`: the first of them go on as their slots say,
-//! the others start at the entry.
+//! Blocks are numbered by their linear index in the program's grid (32 bits). An ordinary launch has the program's
+//! grid; a continuation has one dimension, and its group `i` is block `resumed[i]`: the first of them go on as their
+//! slots say, the others start at the entry.
 //!
 //! The host sets the pause word while kernels run. A group looks at it before it does anything: if it is set, the group
 //! counts itself in [`count::TURNED_AWAY`], which is also where in the list of blocks turned away it puts its block.
-//! Later, threads stop in one of two ways ([`Stops`]), which are counted in [`count::STOPPED`]. The host zeroes the counts
-//! before a launch; if both are 0 after it, all blocks have finished.
+//! Later, threads stop in one of two ways ([`Stops`]), which are counted in [`count::STOPPED`]. The host zeroes the
+//! counts before a launch; if both are 0 after it, all blocks have finished.
 //!
 //! Where kernels do not see what the host writes while they run, a program *counts* its looks at the pause word
 //! ([`OpenClProgram::counts_looks`]): each adds the launch's [`Argument::LookPrice`], and the word says stop from
-//! [`looks::STOP`] on. The host sets it to [`looks::FULL`] while nothing runs. So all launches stop after a while, those
-//! queued behind are turned away, and the host goes on with them or does not.
+//! [`looks::STOP`] on. The host sets it to [`looks::FULL`] while nothing runs. So all launches stop after a while,
+//! those queued behind are turned away, and the host goes on with them or does not.
 //!
 //! Threads may find the places full. They then go on, and try again at their next probe.
 
@@ -45,14 +45,15 @@ pub enum Argument {
     /// `uint`: what a look at the pause word costs. Only programs that count them take it, and their pause word is
     /// `__global volatile uint *`.
     LookPrice,
-    /// `__global const volatile ulong *`: nanoseconds of the host's clock, which the host writes there again and again while such
-    /// kernels run. OpenCL C has no clock.
+    /// `__global const volatile ulong *`: nanoseconds of the host's clock, which the host writes there again and again
+    /// while such kernels run. OpenCL C has no clock.
     HostClock,
     /// `uint4`: the program's grid, x first, and how many groups of a continuation go on as their slots say.
     Grid,
     /// `__global const uint *`: block of each group of a continuation; null for an ordinary launch.
     Resumed,
-    /// `__global const uchar *`: slots ([`crate::launch_control::SlotLayout`]) of the groups that go on; null if there are none.
+    /// `__global const uchar *`: slots ([`crate::launch_control::SlotLayout`]) of the groups that go on; null if there
+    /// are none.
     ResumedSlots,
     /// `__global uint *`: blocks that were turned away; room for one a group.
     TurnedAway,
@@ -83,8 +84,8 @@ pub mod looks {
     /// The word when nothing has been spent.
     pub const FULL: u32 = STOP - BUDGET;
 
-    /// The highest price where `threads` may look at the same time: the word must not overflow before one of them has set it
-    /// back to [`STOP`].
+    /// The highest price where `threads` may look at the same time: the word must not overflow before one of them has
+    /// set it back to [`STOP`].
     #[must_use]
     pub const fn most(threads: u32) -> u32 {
         let most = STOP / (if threads < 16 { 16 } else { threads });
@@ -92,8 +93,8 @@ pub mod looks {
     }
 }
 
-/// How a program that counts looks does that. Once the word says stop it stays so: a read may be out of date, which costs an
-/// addition that is taken back, but an addition never is.
+/// How a program that counts looks does that. Once the word says stop it stays so: a read may be out of date, which
+/// costs an addition that is taken back, but an addition never is.
 pub const STOP_ASKED: &str = "\
 // Kernels do not see the host's writes: they stop after so many looks.
 static uint stop_asked(__global volatile uint *pause, uint look_price)
@@ -109,17 +110,17 @@ static uint stop_asked(__global volatile uint *pause, uint look_price)
 /// How threads stop after their block has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stops {
-    /// Each on its own: kernels whose threads do not wait for one another. Takes [`RecordLayout`]s; a thread of a started block
-    /// that has none has finished.
+    /// Each on its own: kernels whose threads do not wait for one another. Takes [`RecordLayout`]s; a thread of a
+    /// started block that has none has finished.
     Threads,
-    /// The block as a whole. Takes slots ([`crate::launch_control::SlotLayout`]) with the block's index where shared memory is
-    /// claimed otherwise.
+    /// The block as a whole. Takes slots ([`crate::launch_control::SlotLayout`]) with the block's index where shared
+    /// memory is claimed otherwise.
     Blocks,
 }
 
-/// Layout of a record of one stopped thread: u32 block, u32 thread (linear index in the block), u32 resume point, u32 0,
-/// then registers as a register area for one thread ([`crate::thread_state::ThreadStateLayout`]), then the local frame.
-/// Registers that are not live at the resume point are undefined.
+/// Layout of a record of one stopped thread: u32 block, u32 thread (linear index in the block), u32 resume point, u32
+/// 0, then registers as a register area for one thread ([`crate::thread_state::ThreadStateLayout`]), then the local
+/// frame. Registers that are not live at the resume point are undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLayout {
     /// Offset of the registers.
@@ -216,15 +217,16 @@ pub struct OpenClProgram {
     pub requires: Requirements,
     /// How its threads stop.
     pub stops: Stops,
-    /// It orders accesses for other blocks, too (PTX `membar.gl`, acquire and release): in OpenCL C 2.0 and later, by fences of device scope; in
-    /// OpenCL C 1.2, which has none, by fences of the block.
+    /// It orders accesses for other blocks, too (PTX `membar.gl`, acquire and release): in OpenCL C 2.0 and later, by
+    /// fences of device scope; in OpenCL C 1.2, which has none, by fences of the block.
     pub orders_for_device: bool,
 }
 
 impl OpenClProgram {
-    /// The program for device memory that lies in `num` buffers of `1 << shift` bytes, the last of which may be smaller: an
-    /// access takes the bits above `shift` of its distance from [`Argument::ArenaBase`] for the buffer's number. The buffers
-    /// behind the first are arguments behind all others, in order. For one buffer that is the program as it is.
+    /// The program for device memory that lies in `num` buffers of `1 << shift` bytes, the last of which may be
+    /// smaller: an access takes the bits above `shift` of its distance from [`Argument::ArenaBase`] for the buffer's
+    /// number. The buffers behind the first are arguments behind all others, in order. For one buffer that is the
+    /// program as it is.
     #[must_use]
     pub fn with_memory_in(&self, num: u32, shift: u32) -> Self {
         if num < 2 {

@@ -5,8 +5,8 @@
 pub struct PausedBlock {
     /// Linear index in the program's grid: `x + nx * (y + ny * z)`.
     pub block: u64,
-    /// Resume point of each thread in linear order; [`crate::thread_state::FINISHED`] if it has finished, 0 if it has not
-    /// started.
+    /// Resume point of each thread in linear order; [`crate::thread_state::FINISHED`] if it has finished, 0 if it has
+    /// not started.
     pub resume_points: Vec<u32>,
     /// Register area ([`crate::thread_state::ThreadStateLayout`]); bytes of registers that are not live are 0.
     pub registers: Vec<u8>,

@@ -6,8 +6,9 @@ use hetckpt_ir::kernel::Kernel;
 /// A probed kernel and the resume points at which its threads may be started.
 ///
 /// An ordinary launch starts all threads at the entry: `entries` is `[(rp0, bb0)]`. A continuation, made by
-/// resegmentation, starts each thread at the resume point it had stopped at. Resume points keep the ids they have in the
-/// probed kernel, whatever blocks were cloned, so that a continuation can be stopped and captured like the original.
+/// resegmentation, starts each thread at the resume point it had stopped at. Resume points keep the ids they have in
+/// the probed kernel, whatever blocks were cloned, so that a continuation can be stopped and captured like the
+/// original.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// The kernel. Its `resume_points[i].block` may differ from `entries`: clones exist only here.

@@ -1,6 +1,6 @@
 //! LLVM IR text → optimised native object.
 
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use hetckpt_abi::program::Program;
 use inkwell::OptimizationLevel;
@@ -14,7 +14,7 @@ use crate::error::CodegenError;
 use crate::tables;
 
 /// Version of the code this generator makes; part of the key of cached objects, so every change of output raises it.
-pub const GENERATOR_VERSION: u32 = 5;
+pub const GENERATOR_VERSION: u32 = 6;
 
 /// A compiled program.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub fn compile(program: &Program) -> Result<Compiled, CodegenError> {
     let tables = tables::build(&program.kernel, &module.layout, &module.regions)?;
     Ok(Compiled {
         object: object(&module.text)?,
-        tables: tables.encode(),
+        tables: tables.encode().map_err(|e| CodegenError::Tables(Arc::new(e)))?,
     })
 }
 

@@ -1,5 +1,7 @@
 //! What goes wrong between hetIR and runnable code.
 
+use std::sync::Arc;
+
 use hetckpt_ir::entity::{BbId, ResumePointId, Span};
 
 /// Failure of code generation.
@@ -44,6 +46,9 @@ pub enum CodegenError {
         /// The resume point.
         point: ResumePointId,
     },
+    /// The tables that go with the object cannot be written (a bug in us).
+    #[error(transparent)]
+    Tables(Arc<hetckpt_abi::cpu_tables::EncodeError>),
     /// LLVM refused something.
     #[error("LLVM: {step}: {message}")]
     Llvm {

@@ -1,6 +1,6 @@
-//! Golden files: `filetests/<case>.ir` holds a probed kernel, `<case>.ptx` what is generated for it as an ordinary program and
-//! `<case>.continued.ptx` as the continuation of all its resume points, `<case>.out_of_step.ptx` (if there is one) the same for
-//! threads that are out of step. `BLESS=1` rewrites the expectations.
+//! Golden files: `filetests/<case>.ir` holds a probed kernel, `<case>.ptx` what is generated for it as an ordinary
+//! program and `<case>.continued.ptx` as the continuation of all its resume points, `<case>.out_of_step.ptx` (if there
+//! is one) the same for threads that are out of step. `BLESS=1` rewrites the expectations.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::path::Path;

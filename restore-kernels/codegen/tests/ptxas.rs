@@ -1,5 +1,5 @@
-//! Feeds generated PTX to NVIDIA's assembler: every kernel of the front end's file tests and of the test programs, plain,
-//! probed, and as the continuation of each of its resume points.
+//! Feeds generated PTX to NVIDIA's assembler: every kernel of the front end's file tests and of the test programs,
+//! plain, probed, and as the continuation of each of its resume points.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests that are skipped say so")]
 

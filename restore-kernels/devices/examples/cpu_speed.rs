@@ -1,7 +1,7 @@
 //! How fast kernels run on the CPU device with one worker, beside the same work as a plain loop on one thread.
 //!
-//! `cargo run --release -p hetckpt-devices --example cpu_speed`. The loops are compiled for the processor they run on if
-//! `RUSTFLAGS=-Ctarget-cpu=native` says so, as kernels always are.
+//! `cargo run --release -p hetckpt-devices --example cpu_speed`. The loops are compiled for the processor they run on
+//! if `RUSTFLAGS=-Ctarget-cpu=native` says so, as kernels always are.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

@@ -1,5 +1,5 @@
-//! The host's half of the control block's memory ([`hetckpt_abi::launch_control`]): filling slots for threads that go on, and
-//! reading what stopped threads have left. Works on bytes; devices move them.
+//! The host's half of the control block's memory ([`hetckpt_abi::launch_control`]): filling slots for threads that go
+//! on, and reading what stopped threads have left. Works on bytes; devices move them.
 
 use hetckpt_abi::launch_control::{LAUNCH_CONTROL_BYTES, SlotLayout, offset};
 use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
@@ -123,8 +123,8 @@ pub(crate) fn read_slot(shape: &BlockShape, slot: &[u8]) -> PausedBlock {
     }
 }
 
-/// Blocks of a launch over a list: those stopped part-way first, then those not started. Linear indices in the program's
-/// grid, in the order of the launch.
+/// Blocks of a launch over a list: those stopped part-way first, then those not started. Linear indices in the
+/// program's grid, in the order of the launch.
 #[must_use]
 pub fn listed_blocks(rest: &PausedGrid) -> Vec<u64> {
     let paused = rest.paused.iter().map(|block| block.block);

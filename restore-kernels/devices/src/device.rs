@@ -1,8 +1,8 @@
 //! The interface of a device, as the server sees it.
 //!
-//! Memory lies at addresses that the server chooses ([`DEVICE_BASE`] and up), the same on every device. Copies and fills
-//! are synchronous and never wait for running kernels. Order between commands is the server's business, except that
-//! launches given to one [`Queue`] run in the order given.
+//! Memory lies at addresses that the server chooses ([`DEVICE_BASE`] and up), the same on every device. Copies and
+//! fills are synchronous and never wait for running kernels. Order between commands is the server's business, except
+//! that launches given to one [`Queue`] run in the order given.
 //!
 //! Pausing: after [`Device::request_pause`] every launch, running or queued or given later, stops at its next probe;
 //! [`RunningLaunch::wait`] then hands out what is left of it. [`Device::end_pause`] lets later launches run again; what
@@ -126,8 +126,8 @@ pub struct OpaqueKernel {
     pub name: String,
     /// Offset and size of each parameter.
     pub params: Vec<(u32, u32)>,
-    /// For which compute capability (times ten plus minor) the PTX was that it was made from: programs choose by that how to
-    /// launch it.
+    /// For which compute capability (times ten plus minor) the PTX was that it was made from: programs choose by that
+    /// how to launch it.
     pub ptx_version: u32,
     /// The kernel; launched like any other, but a pause does not reach it.
     pub kernel: Arc<dyn LoadedKernel>,
@@ -293,8 +293,8 @@ pub trait Device: Send + Sync {
     /// [`DeviceError::Build`].
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError>;
 
-    /// True if the registers that code takes limit how large blocks are and how many fit a multiprocessor. What probes need
-    /// can make it too many then.
+    /// True if the registers that code takes limit how large blocks are and how many fit a multiprocessor. What probes
+    /// need can make it too many then.
     fn has_registers(&self) -> bool {
         false
     }
@@ -304,7 +304,8 @@ pub trait Device: Send + Sync {
         true
     }
 
-    /// As [`Device::load`], with so few registers that they leave `room`; what does not fit into them lies in local memory.
+    /// As [`Device::load`], with so few registers that they leave `room`; what does not fit into them lies in local
+    /// memory.
     ///
     /// # Errors
     /// [`DeviceError::Build`], also if there is no such code.
@@ -336,9 +337,9 @@ pub trait Device: Send + Sync {
         true
     }
 
-    /// True if launches stop after a while though nobody has asked: nothing that the host says reaches a running kernel.
-    /// All that were given by then come back as after [`Device::request_pause`], and so do later ones. To go on, a pause is
-    /// requested and ended.
+    /// True if launches stop after a while though nobody has asked: nothing that the host says reaches a running
+    /// kernel. All that were given by then come back as after [`Device::request_pause`], and so do later ones. To go
+    /// on, a pause is requested and ended.
     fn cuts_launches(&self) -> bool {
         false
     }

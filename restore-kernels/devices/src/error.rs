@@ -57,7 +57,8 @@ pub enum DeviceError {
         kernel: String,
         /// Cause.
         reason: String,
-        /// The CUresult that the program is to see (700 illegal address, 719 launch failed, 715 illegal instruction, …).
+        /// The CUresult that the program is to see (700 illegal address, 719 launch failed, 715 illegal instruction,
+        /// …).
         cuda_result: u32,
     },
     /// A driver call failed in a way that has no case of its own.

@@ -14,8 +14,8 @@ use crate::peel::Peeler;
 /// How control enters loops in their middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peel {
-    /// It jumps into them: smallest code, and lanes that stopped apart meet again in the same instructions. Loops with two
-    /// entries are irreducible.
+    /// It jumps into them: smallest code, and lanes that stopped apart meet again in the same instructions. Loops with
+    /// two entries are irreducible.
     None,
     /// The rest of the iteration is copied in front of each loop, so that loops are entered through their headers and
     /// control flow stays reducible.
@@ -36,7 +36,8 @@ pub enum Error {
     NoBlock(ResumePointId),
 }
 
-/// The continuation of `kernel` for threads that stopped at `points`. Threads that have not started need `rp0` among them.
+/// The continuation of `kernel` for threads that stopped at `points`. Threads that have not started need `rp0` among
+/// them.
 ///
 /// # Errors
 /// `points` names a resume point twice, or one that the kernel lacks.

@@ -1,7 +1,7 @@
 //! Copies the rest of a loop's iteration in front of the loop.
 //!
-//! For a basic block in loops L1 ⊃ L2 ⊃ … ⊃ Ln (outermost first) there is one partial copy of each loop, holding what is
-//! left of its iteration from some block in it on, inner loops as a whole:
+//! For a basic block in loops L1 ⊃ L2 ⊃ … ⊃ Ln (outermost first) there is one partial copy of each loop, holding what
+//! is left of its iteration from some block in it on, inner loops as a whole:
 //!
 //! ```text
 //! enter(block in Ln) ─▶ copy of Ln ──edge to Ln's header──▶ Ln as a whole inside the copy of Ln-1 ─▶ … ─▶ L1 itself
@@ -21,7 +21,8 @@ use hetckpt_ir::kernel::Kernel;
 /// Adds copies to a kernel.
 pub struct Peeler {
     kernel: Kernel,
-    /// Headers of the loops around each basic block of the original kernel, outermost first; a header's own loop is last.
+    /// Headers of the loops around each basic block of the original kernel, outermost first; a header's own loop is
+    /// last.
     loops_around: Vec<Vec<BbId>>,
     /// Copies: (header of the loop copied, original block) → copy.
     copies: BTreeMap<(BbId, BbId), BbId>,

@@ -1,8 +1,8 @@
 //! Memory that a program shares with its device server: memfds, taken out of the program by their numbers there.
 //!
-//! The program says which number is which, and may say anything. So what is taken keeps the access that the program has to it
-//! (`pidfd_getfd`; what is opened again by its path in `/proc` has that of whoever opens it, which may be root), and must be one
-//! of our memfds.
+//! The program says which number is which, and may say anything. So what is taken keeps the access that the program has
+//! to it (`pidfd_getfd`; what is opened again by its path in `/proc` has that of whoever opens it, which may be root),
+//! and must be one of our memfds.
 #![allow(unsafe_code, reason = "pidfds have no safe wrappers here")]
 
 use std::fs::OpenOptions;
@@ -45,8 +45,9 @@ impl AppMemory {
         Ok(fd)
     }
 
-    /// The same for a device server, which runs as the program's user: it may reach the program's memfds even where the system lets
-    /// nobody trace but their own children (Yama), or takes nobody's descriptors (containers), and is no more than the program then.
+    /// The same for a device server, which runs as the program's user: it may reach the program's memfds even where the
+    /// system lets nobody trace but their own children (Yama), or takes nobody's descriptors (containers), and is no
+    /// more than the program then.
     ///
     /// # Errors
     /// As [`Self::take`].
@@ -124,7 +125,8 @@ impl AppMemory {
     }
 }
 
-/// True if this process can open nothing that process `pid`, whose server it is, could not: unless it is root's, and the other is not.
+/// True if this process can open nothing that process `pid`, whose server it is, could not: unless it is root's, and
+/// the other is not.
 fn is_no_more_than(pid: u32) -> bool {
     if !nix::unistd::geteuid().is_root() {
         return true;

@@ -159,7 +159,8 @@ pub enum Command {
         /// Bytes.
         data: Payload,
     },
-    /// Loads the module from its parts: each is PTX text, a fatbin or a cubin. Reply [`crate::reply::Reply::ModuleLoaded`].
+    /// Loads the module from its parts: each is PTX text, a fatbin or a cubin. Reply
+    /// [`crate::reply::Reply::ModuleLoaded`].
     ModuleLoad {
         /// Module.
         module: ModuleId,
@@ -322,8 +323,9 @@ pub enum Command {
         /// Second.
         end: EventId,
     },
-    /// In stream order: the application is to run its function `id` ([`crate::server_side::ServerSide::push_callback`]);
-    /// the stream goes on when [`Command::HostFunctionDone`] comes. No reply.
+    /// In stream order: the application is to run its function `id`
+    /// ([`crate::server_side::ServerSide::push_callback`]); the stream goes on when [`Command::HostFunctionDone`]
+    /// comes. No reply.
     HostFunction {
         /// Stream.
         stream: StreamId,

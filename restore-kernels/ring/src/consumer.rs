@@ -42,8 +42,8 @@ impl Consumer {
     /// The next command, if there is one; never blocks.
     ///
     /// # Errors
-    /// [`RingError::BadRecord`], [`RingError::BadPositions`], [`RingError::Decode`]: the ring is spoiled, nothing more can
-    /// be read from it.
+    /// [`RingError::BadRecord`], [`RingError::BadPositions`], [`RingError::Decode`]: the ring is spoiled, nothing more
+    /// can be read from it.
     pub fn take(&mut self) -> Result<Option<Envelope>, RingError> {
         let tail = self.memory.u64_at(layout::COMMAND_TAIL).load(Ordering::Acquire);
         let available = tail.wrapping_sub(self.head);

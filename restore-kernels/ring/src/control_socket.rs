@@ -118,8 +118,8 @@ impl ControlSocket {
     /// Receives a message with its descriptors; `None` if the other side has closed.
     ///
     /// # Errors
-    /// [`RingError::Os`], [`RingError::Decode`], [`RingError::TooLarge`], [`RingError::ServerGone`] if the connection ends
-    /// within a message.
+    /// [`RingError::Os`], [`RingError::Decode`], [`RingError::TooLarge`], [`RingError::ServerGone`] if the connection
+    /// ends within a message.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>, RingError> {
         let mut length = [0_u8; 4];
         let (read, fds) = self.receive_with_fds(&mut length)?;

@@ -91,7 +91,8 @@ macro_rules! codes {
                 match self { $($(Self::$name => $help,)*)* }
             }
 
-            /// The exit code of a command that such a failure ends, if it does not stand in for a program and nothing else is said.
+            /// The exit code of a command that such a failure ends, if it does not stand in for a program and nothing
+            /// else is said.
             #[must_use]
             pub fn exit(self) -> u8 {
                 match self { $($(Self::$name => $exit,)*)* }

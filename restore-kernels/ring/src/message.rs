@@ -1,8 +1,9 @@
 //! Control messages: JSON, each answered by one [`Response`].
 //!
 //! Who sends what: the shim `Hello` (once, then its connection is silent and only shows that both live); the plugin
-//! `Pause`, `Capture`, `AddPinned`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection that sent
-//! `Pause` or `Attach` holds the pause: when it closes without `Release { app_is_gone: true }`, the server resumes the kernels.
+//! `Pause`, `Capture`, `AddPinned`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection
+//! that sent `Pause` or `Attach` holds the pause: when it closes without `Release { app_is_gone: true }`, the server
+//! resumes the kernels.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,15 +38,15 @@ pub enum Request {
     /// Write the device state of the frozen application. With it travels the directory's descriptor. Answer:
     /// [`Response::Captured`].
     Capture,
-    /// Some of the pinned memory of an application that is to be attached next; more requests bring the rest, as one message can
-    /// carry [`crate::control_socket::MAX_FDS`] descriptors. With it travel the memfds of `areas`, in that order. Answer:
-    /// [`Response::Done`] once they are mapped.
+    /// Some of the pinned memory of an application that is to be attached next; more requests bring the rest, as one
+    /// message can carry [`crate::control_socket::MAX_FDS`] descriptors. With it travel the memfds of `areas`, in that
+    /// order. Answer: [`Response::Done`] once they are mapped.
     AddPinned {
         /// Areas of pinned memory.
         areas: Vec<PinnedArea>,
     },
-    /// The application has been rebuilt and is frozen. With it travel: the ring's memfd, a pidfd of the application, in that
-    /// order. Answer: [`Response::Done`] once everything runs again.
+    /// The application has been rebuilt and is frozen. With it travel: the ring's memfd, a pidfd of the application, in
+    /// that order. Answer: [`Response::Done`] once everything runs again.
     Attach {
         /// Process id of the application as the server sees it.
         pid: u32,
@@ -200,8 +201,8 @@ pub struct OpenClSummary {
     pub max_cooperative_blocks: u64,
     /// What kernels can need that the device lacks; those that do need it do not run there.
     pub lacks: Vec<String>,
-    /// Running kernels see what the host writes; otherwise they are stopped between launches of bounded length. `None` if it
-    /// was not tried.
+    /// Running kernels see what the host writes; otherwise they are stopped between launches of bounded length. `None`
+    /// if it was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sees_host_writes: Option<bool>,
     /// Why it could not be opened, if it was tried and could not.

@@ -1,8 +1,8 @@
 //! The application's end of the ring: sends commands, waits for answers, fills and empties staging chunks.
 //!
 //! Commands of all threads go through one mutex; a record is published by one store of the tail, so the server never
-//! sees half of one, also if the application is frozen in the middle. Waiting threads look after the server at intervals
-//! and give up when it is gone.
+//! sees half of one, also if the application is frozen in the middle. Waiting threads look after the server at
+//! intervals and give up when it is gone.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! What the command line asks the device server's program, which alone has the compiler: an argument asks, standard input has what it is
-//! about, and the answer comes on standard output as JSON.
+//! What the command line asks the device server's program, which alone has the compiler: an argument asks, standard
+//! input has what it is about, and the answer comes on standard output as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// Asks for the kernels of a PTX text at a [`Stage`], which follows: [`Translation`].
 pub const TRANSLATE: &str = "--translate";
-/// Asks what a process's kernels lack on a device that has not got the features that follow, separated by commas: [`Lacking`]. It is
-/// about the process's state as its file holds it.
+/// Asks what a process's kernels lack on a device that has not got the features that follow, separated by commas:
+/// [`Lacking`]. It is about the process's state as its file holds it.
 pub const LACKING: &str = "--lacking";
 /// As [`LACKING`], but only of kernels that are stopped, which takes less time.
 pub const LACKING_STOPPED: &str = "--lacking-stopped";

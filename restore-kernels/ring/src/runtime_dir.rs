@@ -1,8 +1,8 @@
 //! Where servers' sockets and logs are.
 //!
-//! `$HETCKPT_RUNTIME_DIR`, else `/run/hetckpt` for root, else `$XDG_RUNTIME_DIR/hetckpt`, else `/run/user/<uid>/hetckpt` where the user has a
-//! session, else `/tmp/hetckpt-<uid>`; mode 0700, owned by the user. Somebody else can make the last one first: then it is
-//! `$HOME/.hetckpt-run`.
+//! `$HETCKPT_RUNTIME_DIR`, else `/run/hetckpt` for root, else `$XDG_RUNTIME_DIR/hetckpt`, else
+//! `/run/user/<uid>/hetckpt` where the user has a session, else `/tmp/hetckpt-<uid>`; mode 0700, owned by the user.
+//! Somebody else can make the last one first: then it is `$HOME/.hetckpt-run`.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};

@@ -1,4 +1,5 @@
-//! What any thread of the server does with the ring: answers, chunks, call-backs, the fault word, pinned memory's table.
+//! What any thread of the server does with the ring: answers, chunks, call-backs, the fault word, pinned memory's
+//! table.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};

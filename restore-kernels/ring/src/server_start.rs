@@ -64,8 +64,8 @@ pub fn is_ring_link(link: &Path) -> bool {
     link.to_string_lossy().starts_with(RING_LINK)
 }
 
-/// True while process `pid` is starting its device server. `dir` is the runtime directory. False if nothing can be told:
-/// the process is gone, or not ours to look at.
+/// True while process `pid` is starting its device server. `dir` is the runtime directory. False if nothing can be
+/// told: the process is gone, or not ours to look at.
 #[must_use]
 pub fn is_starting(dir: &Path, pid: u32) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
@@ -112,9 +112,9 @@ pub fn wait_until_started(dir: &Path, pid: u32, limit: Duration, deadline: Insta
     Ok(())
 }
 
-/// True if process `pid`, whose server has ended, has let go of it: it has ended, is ending, or has become another program.
-/// False if it still has its ring, so that the server's end was no wish of its. Ring and connection are not closed at the
-/// same time, so this looks for a moment.
+/// True if process `pid`, whose server has ended, has let go of it: it has ended, is ending, or has become another
+/// program. False if it still has its ring, so that the server's end was no wish of its. Ring and connection are not
+/// closed at the same time, so this looks for a moment.
 #[must_use]
 pub fn has_let_go(pid: u32) -> bool {
     for _ in 0..LOOKS_FOR_RING {

@@ -117,8 +117,8 @@ impl SharedMemory {
     /// The 32-bit word at `offset`, one of [`layout`]'s.
     pub(crate) fn u32_at(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= layout::TOTAL_BYTES);
-        // SAFETY: in bounds and aligned by the assertion (the base is page-aligned); the mapping lives as long as `self`;
-        // this word is only ever used as an atomic.
+        // SAFETY: in bounds and aligned by the assertion (the base is page-aligned); the mapping lives as long as
+        // `self`; this word is only ever used as an atomic.
         unsafe { AtomicU32::from_ptr(self.base.wrapping_add(offset).cast()) }
     }
 
@@ -146,8 +146,8 @@ impl SharedMemory {
     /// The memory at `offset` as bytes, for the side that owns it at present.
     pub(crate) fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         assert!(offset <= layout::TOTAL_BYTES && length <= layout::TOTAL_BYTES - offset);
-        // SAFETY: in bounds by the assertion. Only chunks that the caller owns are asked for; an application that writes to
-        // a chunk it has given away harms only its own data.
+        // SAFETY: in bounds by the assertion. Only chunks that the caller owns are asked for; an application that
+        // writes to a chunk it has given away harms only its own data.
         unsafe { std::slice::from_raw_parts(self.base.wrapping_add(offset), length) }
     }
 

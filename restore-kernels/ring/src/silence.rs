@@ -1,5 +1,6 @@
-//! Telling a process that takes long from one that hangs. To write or read tens of gigabytes takes minutes, so what counts is not the
-//! time but signs of life: processor time, and bytes read and written, of the process and of its children.
+//! Telling a process that takes long from one that hangs. To write or read tens of gigabytes takes minutes, so what
+//! counts is not the time but signs of life: processor time, and bytes read and written, of the process and of its
+//! children.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -58,7 +59,8 @@ impl Silence {
         }
     }
 
-    /// Waits until `descriptor` can be read, or its other end has been closed, while the process behind it shows signs of life.
+    /// Waits until `descriptor` can be read, or its other end has been closed, while the process behind it shows signs
+    /// of life.
     ///
     /// # Errors
     /// [`WaitError`]; after [`WaitError::Signal`] it can be waited on.

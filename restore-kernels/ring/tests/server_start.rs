@@ -1,5 +1,5 @@
-//! A device server that is starting is recognised by what its program has open. Each step on its own process: what one has
-//! open the other must not have.
+//! A device server that is starting is recognised by what its program has open. Each step on its own process: what one
+//! has open the other must not have.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::fs::{self, File};

@@ -1,7 +1,5 @@
 //! Commands that the ring's reader has kept until streams had got far enough ([`crate::commands`]): what they do then.
 
-use std::sync::Arc;
-
 use hetckpt_ring::command::{Command, Envelope};
 use hetckpt_ring::reply::Reply;
 use hetckpt_state::allocation::Owner;
@@ -10,7 +8,7 @@ use crate::cuda_result as cu;
 use crate::session::{Session, lock};
 
 /// Carries out a command whose places are reached.
-pub fn carry_out(session: &Arc<Session>, envelope: Envelope) {
+pub fn carry_out(session: &Session, envelope: Envelope) {
     let fault = lock(&session.queues).fault;
     let result = match envelope.command {
         Command::Free { addr } => free(session, addr).max(fault),

@@ -120,7 +120,7 @@ fn opencl_options() -> OpenClDeviceOptions {
         cache_dir: cache_dir(),
         il_compiler: Some(|program| {
             let made = Compiler::find().and_then(|compiler| compiler.binary(program));
-            made.map_err(|e| e.to_string())
+            Ok(made?)
         }),
         sees_host_writes: wants_bounded_launches().then_some(false),
         ..OpenClDeviceOptions::default()
@@ -141,8 +141,8 @@ fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
     })
 }
 
-/// True if `HETCKPT_OPENCL_BOUNDED` is 1: OpenCL devices are taken for such whose running kernels do not see what the host
-/// writes, for tests.
+/// True if `HETCKPT_OPENCL_BOUNDED` is 1: OpenCL devices are taken for such whose running kernels do not see what the
+/// host writes, for tests.
 fn wants_bounded_launches() -> bool {
     std::env::var_os("HETCKPT_OPENCL_BOUNDED").is_some_and(|value| value == "1")
 }

@@ -1,4 +1,5 @@
-//! What can go wrong in the server as a whole. What goes wrong in one command is a CUresult, see [`crate::cuda_result`].
+//! What can go wrong in the server as a whole. What goes wrong in one command is a CUresult, see
+//! [`crate::cuda_result`].
 
 use hetckpt_ring::failure_code::Code;
 use std::path::PathBuf;
@@ -6,6 +7,8 @@ use std::path::PathBuf;
 use hetckpt_archive::packed_state::PackedStateError;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::error::RingError;
+
+use crate::kernels::BuildError;
 
 /// Failure of the server, of a pause, a capture or a restore.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +115,7 @@ pub enum ServerError {
         /// Kernel.
         kernel: String,
         /// Why.
-        reason: String,
+        reason: BuildError,
     },
 }
 

@@ -81,7 +81,8 @@ pub fn execute(session: &Session, item: Item) -> Executed {
         Work::Start(_) | Work::Resume(_) => return done(fault),
     };
     if fault != 0 {
-        // The program gets the fault's result; its driver library looks for what kernels have printed before they failed.
+        // The program gets the fault's result; its driver library looks for what kernels have printed before they
+        // failed.
         if matches!(command, Command::CopyOut { .. })
             && let Err(error) = run(session, &command, None)
         {

@@ -4,11 +4,11 @@ use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{self, OpenClOptions};
-use hetckpt_codegen::ptx::{PtxOptions, generate};
+use hetckpt_codegen::ptx::{self, PtxOptions, generate};
 use hetckpt_devices::device::{Code, LoadRequest};
 use hetckpt_ir::entity::ResumePointId;
 use hetckpt_ir::kernel::Kernel;
-use hetckpt_resegment::continuation::{Peel, continuation};
+use hetckpt_resegment::continuation::{self, Peel, continuation};
 
 use crate::start_points::StartPoints;
 
@@ -32,6 +32,20 @@ pub enum Start<'a> {
     Listed(&'a StartPoints),
 }
 
+/// Why there is no code for a kernel.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RequestError {
+    /// Its resume points are not those asked for (the state's fault, or a bug in us).
+    #[error(transparent)]
+    Continuation(#[from] continuation::Error),
+    /// It cannot be written as PTX.
+    #[error(transparent)]
+    Ptx(#[from] ptx::Error),
+    /// It cannot be written as OpenCL C.
+    #[error(transparent)]
+    OpenCl(#[from] opencl::Error),
+}
+
 impl Generator {
     /// True if its code stops threads that are in step so that they stay in step ([`crate::start_points`]).
     #[must_use]
@@ -44,8 +58,8 @@ impl Generator {
         matches!(self, Self::OpenCl(_)) && opencl::stops(kernel) == Stops::Blocks
     }
 
-    /// True if what is generated for blocks that start at `built` does for those that start at `wanted`. Elsewhere than in
-    /// OpenCL C fewer points, and threads in step, make better code.
+    /// True if what is generated for blocks that start at `built` does for those that start at `wanted`. Elsewhere than
+    /// in OpenCL C fewer points, and threads in step, make better code.
     #[must_use]
     pub fn serves(self, kernel: &Kernel, built: &StartPoints, wanted: &StartPoints) -> bool {
         let has_all = || wanted.points.iter().all(|point| built.points.contains(point));
@@ -55,8 +69,13 @@ impl Generator {
     /// What a device is asked to load so that `kernel` starts as `start` says.
     ///
     /// # Errors
-    /// In words: the kernel has no code for this target, or the resume points are not its own.
-    pub fn request(self, kernel: &Kernel, layout: &ThreadStateLayout, start: Start<'_>) -> Result<LoadRequest, String> {
+    /// [`RequestError`]: the kernel has no code for this target, or the resume points are not its own.
+    pub fn request(
+        self,
+        kernel: &Kernel,
+        layout: &ThreadStateLayout,
+        start: Start<'_>,
+    ) -> Result<LoadRequest, RequestError> {
         let (has_barrier, has_warp_op) = (kernel.has_barrier(), kernel.has_warp_op());
         let block_list = matches!(start, Start::Listed(_));
         let starts_anywhere = block_list && self.starts_anywhere(kernel);
@@ -72,7 +91,7 @@ impl Generator {
                     // OpenCL C has a copy of the code for each resume point anyway.
                     Self::Ptx(_) | Self::Cpu | Self::OpenCl(_) => Peel::None,
                 };
-                continuation(kernel, &points, peel).map_err(|e| e.to_string())?
+                continuation(kernel, &points, peel)?
             }
         };
         let entries: Vec<(u32, u32)> = if starts_anywhere {
@@ -100,11 +119,11 @@ impl Generator {
                     in_step,
                     ..options
                 };
-                Code::Ptx(generate(&program, layout, &options).map_err(|e| e.to_string())?.text)
+                Code::Ptx(generate(&program, layout, &options)?.text)
             }
             Self::OpenCl(options) => {
                 let options = OpenClOptions { block_list, ..options };
-                Code::OpenClC(opencl::generate(&program, layout, &options).map_err(|e| e.to_string())?)
+                Code::OpenClC(opencl::generate(&program, layout, &options)?)
             }
         };
         Ok(LoadRequest {

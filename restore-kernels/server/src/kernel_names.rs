@@ -1,5 +1,5 @@
-//! Names of the kernels in an image that cannot be loaded, for the message that says so. Not for more: what the image holds is
-//! not understood here, only searched.
+//! Names of the kernels in an image that cannot be loaded, for the message that says so. Not for more: what the image
+//! holds is not understood here, only searched.
 
 use hetckpt_fatbin::decompress::payload;
 use hetckpt_fatbin::entry::{Kind, entries};

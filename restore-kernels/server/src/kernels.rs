@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Device, KernelAttributes, LoadRequest, LoadedKernel, OpaqueKernel, Room};
+use hetckpt_devices::error::DeviceError;
 use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::module::UndefinedGlobal;
 use hetckpt_probes::options::Options;
 
-use crate::generate::{Generator, Start};
+use crate::generate::{Generator, RequestError, Start};
 use crate::start_points::StartPoints;
 
 /// What kernels are built with.
@@ -20,8 +22,39 @@ pub struct Builder {
     pub generator: Generator,
 }
 
-/// Why a kernel cannot be built, in words.
-pub type BuildResult<T> = Result<T, String>;
+/// Why a kernel cannot be built.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BuildError {
+    /// It cannot be run at all.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It cannot be probed.
+    #[error(transparent)]
+    Probe(#[from] hetckpt_probes::error::Error),
+    /// There is no code for it.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The device does not take its code.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Why a kernel of a module cannot be run. Both are the program's limits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It uses a variable that no module has.
+    #[error("{0}")]
+    Undefined(UndefinedGlobal),
+    /// It uses what is not supported: the reasons of the parser.
+    #[error("{}", reasons.join("; "))]
+    NotSupported {
+        /// One for each place.
+        reasons: Vec<String>,
+    },
+}
+
+/// What building makes, or why it makes nothing.
+pub type BuildResult<T> = Result<T, BuildError>;
 
 /// A probed kernel and what has been built of it.
 pub struct ProbedKernel {
@@ -34,8 +67,8 @@ pub struct ProbedKernel {
     roomy: Mutex<Roomy>,
 }
 
-/// Programs with fewer registers than their compiler would take, by their resume points and what they leave room for. Where
-/// there can be none, the other one, which the device then refuses to launch.
+/// Programs with fewer registers than their compiler would take, by their resume points and what they leave room for.
+/// Where there can be none, the other one, which the device then refuses to launch.
 type Roomy = HashMap<(Option<StartPoints>, Room), Arc<dyn LoadedKernel>>;
 
 /// The ordinary program under `None`; continuations by their resume points.
@@ -72,8 +105,8 @@ impl ProbedKernel {
         }
     }
 
-    /// As [`Self::build`]; if registers do not leave `room` for what is to be launched, and `is_wanted` says that they should,
-    /// with fewer.
+    /// As [`Self::build`]; if registers do not leave `room` for what is to be launched, and `is_wanted` says that they
+    /// should, with fewer.
     ///
     /// # Errors
     /// As [`Self::build`].
@@ -92,14 +125,14 @@ impl ProbedKernel {
         if let Some(known) = lock(&self.roomy).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let load = |request: LoadRequest| device.load_leaving_room(&request, room).map_err(|e| e.to_string());
+        let load = |request: LoadRequest| device.load_leaving_room(&request, room).map_err(BuildError::from);
         let built = if is_wanted() {
             self.request(points).and_then(load)
         } else {
             Ok(Arc::clone(&ordinary))
         };
-        let loaded = built.unwrap_or_else(|reason| {
-            tracing::warn!(kernel = %self.kernel.name, ?room, %reason, "cannot be built with fewer registers");
+        let loaded = built.unwrap_or_else(|error| {
+            tracing::warn!(kernel = %self.kernel.name, ?room, reason = %error, "cannot be built with fewer registers");
             ordinary
         });
         tracing::debug!(kernel = %self.kernel.name, ?room, attributes = ?loaded.attributes(), "built to leave room");
@@ -108,7 +141,7 @@ impl ProbedKernel {
 
     fn request(&self, points: Option<&StartPoints>) -> BuildResult<LoadRequest> {
         let start = points.map_or(Start::Whole, Start::Listed);
-        self.builder.generator.request(&self.kernel, &self.layout, start)
+        Ok(self.builder.generator.request(&self.kernel, &self.layout, start)?)
     }
 
     /// True if building for `points` would return at once.
@@ -120,13 +153,13 @@ impl ProbedKernel {
     /// The program that starts at `points` (`None`: the ordinary one), built now if it has not been.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn build(&self, points: Option<&StartPoints>) -> BuildResult<Arc<dyn LoadedKernel>> {
         if let Some(known) = self.known(&lock(&self.built), points) {
             return known.clone();
         }
         let started = std::time::Instant::now();
-        let load = |request: LoadRequest| self.builder.device.load(&request).map_err(|e| e.to_string());
+        let load = |request: LoadRequest| self.builder.device.load(&request).map_err(BuildError::from);
         let result = self.request(points).and_then(load);
         let name = &self.kernel.name;
         match &result {
@@ -136,8 +169,8 @@ impl ProbedKernel {
         lock(&self.built).entry(points.cloned()).or_insert(result).clone()
     }
 
-    /// What has been built for `points`, or for more than these. A device that stops every so often does so at other points
-    /// each time, and compilers take seconds.
+    /// What has been built for `points`, or for more than these. A device that stops every so often does so at other
+    /// points each time, and compilers take seconds.
     fn known<'a>(
         &self,
         built: &'a Built,
@@ -164,7 +197,7 @@ pub enum Source {
     /// Machine code, loaded on the device.
     Opaque(OpaqueKernel),
     /// Nothing that can be run: why.
-    Refused(String),
+    Refused(Refusal),
 }
 
 /// A kernel of a module.
@@ -192,12 +225,13 @@ impl KernelCode {
 
     /// The kernel without probes, as the program would have it: only to be asked what it needs.
     ///
-    /// It is made from hetIR too, and not from the program's own PTX, whose whole module would have to be compiled for it.
+    /// It is made from hetIR too, and not from the program's own PTX, whose whole module would have to be compiled for
+    /// it.
     fn original(&self, kernel: &Kernel) -> BuildResult<Arc<dyn LoadedKernel>> {
         let build = || {
             let layout = ThreadStateLayout::new(kernel);
             let request = self.builder.generator.request(kernel, &layout, Start::Whole)?;
-            self.builder.device.load(&request).map_err(|e| e.to_string())
+            Ok(self.builder.device.load(&request)?)
         };
         self.original.get_or_init(build).clone()
     }
@@ -205,12 +239,12 @@ impl KernelCode {
     /// Size of the parameter buffer, or why the kernel cannot be run.
     ///
     /// # Errors
-    /// In words.
-    pub fn param_bytes(&self) -> Result<u32, &str> {
+    /// [`Refusal`].
+    pub fn param_bytes(&self) -> Result<u32, &Refusal> {
         match &self.source {
             Source::HetIr(kernel) => Ok(kernel.param_bytes()),
             Source::Opaque(kernel) => Ok(kernel.params.iter().map(|&(at, size)| at + size).max().unwrap_or(0)),
-            Source::Refused(reason) => Err(reason),
+            Source::Refused(refusal) => Err(refusal),
         }
     }
 
@@ -223,7 +257,7 @@ impl KernelCode {
     /// The probed kernel, probed now if it has not been.
     fn probed(&self, kernel: &Kernel) -> BuildResult<Arc<ProbedKernel>> {
         let probe = || {
-            let probed = hetckpt_probes::probe(kernel, &Options::default()).map_err(|e| e.to_string())?;
+            let probed = hetckpt_probes::probe(kernel, &Options::default())?;
             Ok(Arc::new(ProbedKernel::new(probed, self.builder.clone())))
         };
         self.probed.get_or_init(probe).clone()
@@ -238,11 +272,11 @@ impl KernelCode {
         }
     }
 
-    /// As [`Self::build`], with registers that leave `room` if those of the original do: a probed kernel is launched wherever
-    /// the original would be.
+    /// As [`Self::build`], with registers that leave `room` if those of the original do: a probed kernel is launched
+    /// wherever the original would be.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn build_leaving(&self, room: Room) -> BuildResult<BuiltProgram> {
         let Source::HetIr(kernel) = &self.source else {
             return self.build();
@@ -269,7 +303,7 @@ impl KernelCode {
     /// The ordinary program, built now if it has not been, and the probed kernel it comes from, if there is one.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn build(&self) -> BuildResult<BuiltProgram> {
         match &self.source {
             Source::HetIr(kernel) => {
@@ -278,16 +312,16 @@ impl KernelCode {
                 Ok((Some(probed), loaded))
             }
             Source::Opaque(kernel) => Ok((None, Arc::clone(&kernel.kernel))),
-            Source::Refused(reason) => Err(reason.clone()),
+            Source::Refused(refusal) => Err(refusal.clone().into()),
         }
     }
 
-    /// What the kernel needs and allows, without what probes add: programs reckon with it. Where the original cannot be loaded
-    /// now (`may_load`), because that would wait for a running kernel, which perhaps waits for the program, it is what the
-    /// probed one needs, if that is loaded.
+    /// What the kernel needs and allows, without what probes add: programs reckon with it. Where the original cannot be
+    /// loaded now (`may_load`), because that would wait for a running kernel, which perhaps waits for the program, it
+    /// is what the probed one needs, if that is loaded.
     ///
     /// # Errors
-    /// In words.
+    /// [`BuildError`].
     pub fn attributes(&self, may_load: bool) -> BuildResult<KernelAttributes> {
         match &self.source {
             Source::HetIr(kernel)

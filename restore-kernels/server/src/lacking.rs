@@ -1,7 +1,7 @@
 //! What a process's kernels lack on an OpenCL device. Other devices run all that there is PTX for.
 //!
-//! What a kernel needs of an OpenCL device shows when OpenCL C is generated for it: for one that is stopped, from where its threads
-//! stand ([`crate::generate`] does the same).
+//! What a kernel needs of an OpenCL device shows when OpenCL C is generated for it: for one that is stopped, from where
+//! its threads stand ([`crate::generate`] does the same).
 
 use std::collections::BTreeSet;
 
@@ -23,8 +23,8 @@ use crate::usual_addresses::addresses;
 /// Where a kernel starts that has not been started.
 const ENTRY: u32 = Kernel::ENTRY_POINT.0;
 
-/// What the kernels of a process that are stopped, and with `others` all that it may launch, lack on a device that has not got the
-/// features `lacks`.
+/// What the kernels of a process that are stopped, and with `others` all that it may launch, lack on a device that has
+/// not got the features `lacks`.
 #[must_use]
 pub fn lacking(state: &ProcessState, lacks: &BTreeSet<&str>, others: bool) -> Lacking {
     let mut lacking = Lacking::default();

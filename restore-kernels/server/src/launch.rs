@@ -9,7 +9,7 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::reply::Reply;
 
 use crate::cuda_result;
-use crate::kernels::{BuildResult, ProbedKernel};
+use crate::kernels::{BuildError, BuildResult, ProbedKernel};
 use crate::queues::{InFlight, Item, LaunchSpec, Pending, Queues, Stopped, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
@@ -59,17 +59,18 @@ pub fn kernel_name(item: &Item) -> String {
 /// What the device is to run for an item: the program must have been built.
 fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceError> {
     let refuse = DeviceError::NotBuilt;
+    let not_built = |error: BuildError| refuse(error.to_string());
     match &item.work {
         Work::Start(spec) => {
             let kernel = spec
                 .kernel
                 .as_ref()
                 .ok_or_else(|| refuse("its module is gone".to_owned()))?;
-            let (probed, loaded) = kernel.build_leaving(spec.room).map_err(refuse)?;
+            let (probed, loaded) = kernel.build_leaving(spec.room).map_err(not_built)?;
             Ok((probed, launch_of(spec, loaded, Blocks::All)))
         }
         Work::Resume(stopped) => {
-            let loaded = build_stopped(stopped).map_err(refuse)?;
+            let loaded = build_stopped(stopped).map_err(not_built)?;
             let blocks = match stopped.points {
                 None => Blocks::All,
                 Some(_) => Blocks::Rest(Arc::clone(&stopped.grid)),
@@ -86,7 +87,7 @@ fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
 /// The program with which a stopped launch goes on. It has run before, so it has to.
 ///
 /// # Errors
-/// In words.
+/// [`BuildError`].
 pub fn build_stopped(stopped: &Stopped) -> BuildResult<Arc<dyn LoadedKernel>> {
     let (points, room) = (stopped.points.as_ref(), stopped.spec.room);
     stopped.probed.build_leaving(points, room, || true)

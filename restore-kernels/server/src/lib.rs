@@ -1,9 +1,9 @@
 //! The device server: one per application, outside its process tree, holder of the only driver.
 //!
-//! Commands arrive through the ring ([`reader`], [`commands`], [`mod@carry_out`]) and go into streams ([`queues`], [`worker`]), which give
-//! launches to the device ([`launch`]) and do the rest themselves ([`execute`]). Control connections ([`control`]) stop
-//! everything ([`pause`]), write it down ([`capture`]) and attach a restored application to a session that [`restore`]
-//! has rebuilt.
+//! Commands arrive through the ring ([`reader`], [`commands`], [`mod@carry_out`]) and go into streams ([`queues`],
+//! [`worker`]), which give launches to the device ([`launch`]) and do the rest themselves ([`execute`]). Control
+//! connections ([`control`]) stop everything ([`pause`]), write it down ([`capture`]) and attach a restored application
+//! to a session that [`restore`] has rebuilt.
 
 pub mod error;
 pub mod cuda_result;

@@ -6,11 +6,11 @@
 //!
 //! # Room
 //! Programs read a little before their first allocation or behind their last one, and are used to find something there,
-//! because NVIDIA's driver maps by [`GRANULARITY`]. So that much is mapped before all mappings and behind the last. This
-//! *room* is no mapping: it is zero, no copy reaches it, no limit counts it, and no archive has it; a restore makes it anew.
-//! What is allocated behind the last mapping takes the room there for its beginning, and new room follows it. So nothing
-//! has to be unmapped, which waits for running kernels. Archives from before there was room have a mapping where the room
-//! before all mappings lies; they keep it.
+//! because NVIDIA's driver maps by [`GRANULARITY`]. So that much is mapped before all mappings and behind the last.
+//! This *room* is no mapping: it is zero, no copy reaches it, no limit counts it, and no archive has it; a restore
+//! makes it anew. What is allocated behind the last mapping takes the room there for its beginning, and new room
+//! follows it. So nothing has to be unmapped, which waits for running kernels. Archives from before there was room have
+//! a mapping where the room before all mappings lies; they keep it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

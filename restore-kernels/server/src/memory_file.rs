@@ -1,4 +1,5 @@
-//! The file that takes a process's device memory. Where a named pipe has its name, whoever reads that gets the memory as it is captured.
+//! The file that takes a process's device memory. Where a named pipe has its name, whoever reads that gets the memory
+//! as it is captured.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -17,7 +17,7 @@ use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
 
 use crate::cuda_result;
 use crate::kernel_names;
-use crate::kernels::{Builder, KernelCode, Source};
+use crate::kernels::{Builder, KernelCode, Refusal, Source};
 use crate::memory::DeviceMemory;
 
 /// Most different refusals that are logged.
@@ -175,8 +175,8 @@ impl Modules {
             .cloned()
     }
 
-    /// Kernels of a module that are not built yet; none for a module with so many that building them all would be a wait
-    /// of its own.
+    /// Kernels of a module that are not built yet; none for a module with so many that building them all would be a
+    /// wait of its own.
     #[must_use]
     pub fn unbuilt(&self, module: u64) -> Vec<Arc<KernelCode>> {
         let kernels = self.loaded.get(&module).map_or(&[][..], |m| &m.kernels);
@@ -247,8 +247,8 @@ impl LoadedModule {
                 if let Some(module) = Self::opaque(&machine_code, builder) {
                     return Ok(module);
                 }
-                // What a program has for newer GPUs only does the same on a device that is none of NVIDIA's, or whose driver
-                // does not take the machine code: our own generator writes its code. The driver would refuse.
+                // What a program has for newer GPUs only does the same on a device that is none of NVIDIA's, or whose
+                // driver does not take the machine code: our own generator writes its code. The driver would refuse.
                 choose_ptx(parts, |part| find_newer_ptx(part, capability)).map_err(|_| lacking.naming(parts))?
             }
             Err(failure) => return Err(failure.naming(parts)),
@@ -390,15 +390,17 @@ impl LoadedModule {
             let target = target_of(text);
             for mut kernel in module.kernels {
                 let bound = bind_globals(&mut kernel, addresses);
-                let refused = bound.err().map(|undefined| undefined.to_string());
-                description.kernels.push(describe(&kernel, target, refused.clone()));
+                let refused = bound.err().map(Refusal::Undefined);
+                description.kernels.push(describe(&kernel, target, refused.as_ref()));
                 let name = kernel.name.clone();
                 let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
                 kernels.push(Arc::new(KernelCode::new(name, source, builder.clone())));
             }
             for rejected in module.rejected {
-                let reason = rejected.reasons.join("; ");
-                tracing::warn!(kernel = %rejected.name, %reason, "kernel is not supported; launching it fails");
+                let refusal = Refusal::NotSupported {
+                    reasons: rejected.reasons,
+                };
+                tracing::warn!(kernel = %rejected.name, reason = %refusal, "kernel is not supported; launching it fails");
                 description.kernels.push(KernelDescription {
                     name: rejected.name.clone(),
                     params: Vec::new(),
@@ -407,11 +409,11 @@ impl LoadedModule {
                     max_threads_per_block: 1024,
                     num_registers: 0,
                     ptx_version: target,
-                    refused: Some(reason.clone()),
+                    refused: Some(refusal.to_string()),
                 });
                 kernels.push(Arc::new(KernelCode::new(
                     rejected.name,
-                    Source::Refused(reason),
+                    Source::Refused(refusal),
                     builder.clone(),
                 )));
             }
@@ -428,8 +430,8 @@ impl LoadedModule {
     }
 }
 
-/// Whether machine code has variables (`__device__` or `__constant__`): sections with these names. What cannot be looked
-/// into counts as having some.
+/// Whether machine code has variables (`__device__` or `__constant__`): sections with these names. What cannot be
+/// looked into counts as having some.
 fn has_variables(image: &[u8]) -> bool {
     let of_elf = |elf: &[u8]| {
         let names = |window: &[u8]| window.starts_with(b".nv.global") || window.starts_with(b".nv.constant3");
@@ -465,7 +467,7 @@ fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
     Ok(modules)
 }
 
-fn describe(kernel: &Kernel, target: u32, refused: Option<String>) -> KernelDescription {
+fn describe(kernel: &Kernel, target: u32, refused: Option<&Refusal>) -> KernelDescription {
     let bounds = &kernel.bounds;
     let max_threads = bounds
         .req_ntid
@@ -486,7 +488,7 @@ fn describe(kernel: &Kernel, target: u32, refused: Option<String>) -> KernelDesc
         max_threads_per_block: max_threads,
         num_registers: bounds.max_registers.unwrap_or(32),
         ptx_version: target,
-        refused,
+        refused: refused.map(ToString::to_string),
     }
 }
 

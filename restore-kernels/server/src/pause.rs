@@ -4,8 +4,8 @@
 //! front of its stream as a stopped launch. The pause ends when the last connection that holds it lets go of it.
 //!
 //! Some devices stop of their own accord after a while, since nothing that the host says reaches a running kernel
-//! ([`hetckpt_devices::device::Device::cuts_launches`]). Then nothing is started either until all launches have stopped, and
-//! everything goes on unless somebody holds a pause by then.
+//! ([`hetckpt_devices::device::Device::cuts_launches`]). Then nothing is started either until all launches have
+//! stopped, and everything goes on unless somebody holds a pause by then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use crate::queues::{Queues, Reading};
 use crate::session::{Session, lock};
 use crate::worker::kick;
 
-/// Stops everything on behalf of connection `holder`, within `limit` if it sets one, else within the session's. Returns the
-/// microseconds until nothing ran any more (0 if nothing ran).
+/// Stops everything on behalf of connection `holder`, within `limit` if it sets one, else within the session's. Returns
+/// the microseconds until nothing ran any more (0 if nothing ran).
 ///
 /// # Errors
 /// [`ServerError::NotStopped`], [`ServerError::Device`], [`ServerError::Overtaken`]; then everything goes on.
@@ -139,25 +139,24 @@ pub fn watch_cuts(session: &Arc<Session>) -> Result<(), ServerError> {
         return Ok(());
     }
     let session = Arc::clone(session);
-    let spawned = std::thread::Builder::new()
-        .name("slices".to_owned())
-        .spawn(move || while end_cut(&session) {});
+    let spawned = std::thread::Builder::new().name("slices".to_owned()).spawn(move || {
+        loop {
+            end_cut(&session);
+        }
+    });
     spawned.map(drop).map_err(|source| ServerError::Os {
         call: "thread creation",
         source,
     })
 }
 
-/// Waits until all launches have stopped of their own accord, and lets them go on. False if everything is to end.
+/// Waits until all launches have stopped of their own accord, and lets them go on.
 ///
-/// Whoever wants a pause meanwhile gets it, and is not made to wait for a kernel that does not stop: the lock of the holders is
-/// taken only for as long as it takes to go on.
-fn end_cut(session: &Arc<Session>) -> bool {
+/// Whoever wants a pause meanwhile gets it, and is not made to wait for a kernel that does not stop: the lock of the
+/// holders is taken only for as long as it takes to go on.
+fn end_cut(session: &Arc<Session>) {
     let mut queues = lock(&session.queues);
     while !(queues.is_cut && queues.have_stopped()) {
-        if queues.is_ending {
-            return false;
-        }
         let waited = session.changed.wait(queues);
         queues = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
     }
@@ -169,7 +168,7 @@ fn end_cut(session: &Arc<Session>) -> bool {
         queues.is_cut = false;
     }
     if !queues.is_cut || !queues.have_stopped() {
-        return true;
+        return;
     }
     if let Some(kernel) = queues.overtaken.take() {
         tracing::error!(%kernel, "launches have stopped out of order");
@@ -179,5 +178,4 @@ fn end_cut(session: &Arc<Session>) -> bool {
         tracing::error!(%error, "the device cannot be told to begin anew");
     }
     start_again(session);
-    true
 }

@@ -1,8 +1,8 @@
 //! Who is at the other end of a connection: only the application's user and root may ask anything.
 //!
-//! The socket's folder and mode keep others out already (`hetckpt_ring::runtime_dir`); this holds should somebody have opened them. In
-//! a user namespace everybody whom it has no name for has one id, root from outside among them: they are refused. The command line
-//! enters a job's namespaces before it asks, and so does the CRIU that it starts.
+//! The socket's folder and mode keep others out already (`hetckpt_ring::runtime_dir`); this holds should somebody have
+//! opened them. In a user namespace everybody whom it has no name for has one id, root from outside among them: they
+//! are refused. The command line enters a job's namespaces before it asks, and so does the CRIU that it starts.
 
 use std::os::unix::net::UnixStream;
 

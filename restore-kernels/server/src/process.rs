@@ -48,8 +48,9 @@ fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().map(Pid::from_raw)
 }
 
-/// Lets this process have more files open, if the system allows it: areas of pinned memory come as descriptors, and drivers take
-/// some. Not as many as it allows, which can be a thousand million: there are programs that close each of them when they start others.
+/// Lets this process have more files open, if the system allows it: areas of pinned memory come as descriptors, and
+/// drivers take some. Not as many as it allows, which can be a thousand million: there are programs that close each of
+/// them when they start others.
 pub fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         let wanted = soft.max(hard.min(DESCRIPTORS));
@@ -83,8 +84,8 @@ pub fn take_descriptor(fd: RawFd) -> Option<File> {
     Some(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Leaves the session of whoever started this process, and closes what it left open beyond the standard descriptors. To be called
-/// before anything else is opened.
+/// Leaves the session of whoever started this process, and closes what it left open beyond the standard descriptors. To
+/// be called before anything else is opened.
 pub fn detach() {
     // A failure means that the process leads a session already.
     let _ = nix::unistd::setsid();

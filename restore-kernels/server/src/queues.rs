@@ -1,8 +1,9 @@
 //! The order of everything: streams as in-order queues, places in them, events, commands that wait for places.
 //!
 //! Pure bookkeeping under one lock; nothing here talks to a device. Items of a stream are numbered from 1; an item is
-//! *done* when all before it are. "After" lists name places in other streams. Joins with the legacy default stream, waits
-//! for events and synchronises all become such places when the command arrives, so that nothing has to be looked up later.
+//! *done* when all before it are. "After" lists name places in other streams. Joins with the legacy default stream,
+//! waits for events and synchronises all become such places when the command arrives, so that nothing has to be looked
+//! up later.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -207,18 +208,16 @@ pub struct Queues {
     pub host_functions_done: HashSet<u64>,
     /// Nothing is started while this is set.
     pub is_paused: bool,
-    /// A launch has stopped though nobody has asked ([`hetckpt_devices::device::Device::cuts_launches`]); nothing is started
-    /// until all have.
+    /// A launch has stopped though nobody has asked ([`hetckpt_devices::device::Device::cuts_launches`]); nothing is
+    /// started until all have.
     pub is_cut: bool,
-    /// What a pause held back goes on only once all launches of it are built: the driver loads no code while kernels run,
-    /// and a pause would have to wait for that. Unset by the first launch.
+    /// What a pause held back goes on only once all launches of it are built: the driver loads no code while kernels
+    /// run, and a pause would have to wait for that. Unset by the first launch.
     pub builds_before_launches: bool,
     /// Threads that carry out pending commands.
     pub num_carrying_out: u64,
     /// The reader of the ring.
     pub reading: Reading,
-    /// Everything is to end.
-    pub is_ending: bool,
     /// Sticky result.
     pub fault: u32,
     /// A launch went on although the one before it had stopped.
@@ -263,7 +262,6 @@ impl Queues {
             builds_before_launches: false,
             num_carrying_out: 0,
             reading: Reading::On,
-            is_ending: false,
             fault: 0,
             overtaken: None,
             clock_start: Instant::now(),
@@ -325,8 +323,8 @@ impl Queues {
         blocking.filter_map(|(&id, _)| self.end_of(id))
     }
 
-    /// Puts an item at a stream's end, behind what CUDA's joins with the legacy default stream demand. False if there is
-    /// no such stream.
+    /// Puts an item at a stream's end, behind what CUDA's joins with the legacy default stream demand. False if there
+    /// is no such stream.
     pub fn submit(&mut self, stream: u64, work: Work, reply: Option<SlotId>, mut after: Vec<Place>) -> bool {
         let Some(s) = self.streams.get(&stream) else {
             return false;
@@ -363,7 +361,7 @@ impl Queues {
             return Step::Wait;
         }
         let front = s.queue.front().filter(|i| self.are_reached(&i.after));
-        let may_start = !self.is_paused && !self.is_ending;
+        let may_start = !self.is_paused;
         let mut may_launch = may_start;
         if self.builds_before_launches && may_start && self.fault == 0 {
             if let Some(at) = s.unbuilt() {
@@ -443,8 +441,8 @@ impl Queues {
 }
 
 impl Item {
-    /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away, so it is not
-    /// given to the device ahead of time.
+    /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away, so it is
+    /// not given to the device ahead of time.
     #[must_use]
     pub fn is_opaque(&self) -> bool {
         match &self.work {

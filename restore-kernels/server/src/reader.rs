@@ -50,9 +50,6 @@ fn read(session: &Arc<Session>, mut consumer: Consumer) {
             }
             continue;
         }
-        if queues.is_ending {
-            return;
-        }
         drop(queues);
         consumer.wait(None);
     }

@@ -289,7 +289,8 @@ fn build_stopped(queues: &Queues) -> Result<(), ServerError> {
     results.into_iter().collect()
 }
 
-/// Makes sure that the device can run all stopped launches: the program cannot be told any more that they are too large.
+/// Makes sure that the device can run all stopped launches: the program cannot be told any more that they are too
+/// large.
 fn check_stopped(session: &Session, queues: &Queues) -> Result<(), ServerError> {
     let queue = session.device.create_queue(0)?;
     let items = queues.streams.values().flat_map(|s| &s.queue);

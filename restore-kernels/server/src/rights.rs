@@ -1,8 +1,8 @@
-//! What a server of root's may do. It interprets what a program sends, which may be hostile, so it gives up at its start what it has no
-//! use for.
+//! What a server of root's may do. It interprets what a program sends, which may be hostile, so it gives up at its
+//! start what it has no use for.
 //!
-//! The bounding set stays: NVIDIA's driver starts a setuid program of its own, which makes device files. So this is no prison for a
-//! server that has been taken over and starts programs, but what it does itself has less power.
+//! The bounding set stays: NVIDIA's driver starts a setuid program of its own, which makes device files. So this is no
+//! prison for a server that has been taken over and starts programs, but what it does itself has less power.
 //!
 //! # Source
 //! capabilities(7).
@@ -11,9 +11,9 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 
 use crate::error::ServerError;
 
-/// What a server needs as long as it lives: files of dumps are in folders of other users, and device files may be some group's; an
-/// application that was half restored is ended; the application's memfds are taken out of it; drivers lock memory, give threads
-/// priorities and raise limits.
+/// What a server needs as long as it lives: files of dumps are in folders of other users, and device files may be some
+/// group's; an application that was half restored is ended; the application's memfds are taken out of it; drivers lock
+/// memory, give threads priorities and raise limits.
 const ALWAYS: CapabilitySet = CapabilitySet::DAC_OVERRIDE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::KILL)
@@ -24,7 +24,8 @@ const ALWAYS: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 /// What it needs besides to become the user of what is restored.
 const TO_CHANGE_USER: CapabilitySet = CapabilitySet::SETGID.union(CapabilitySet::SETUID);
 
-/// Gives up, for good, all privileges that a server has no use for. To be called before there are other threads, which would keep theirs.
+/// Gives up, for good, all privileges that a server has no use for. To be called before there are other threads, which
+/// would keep theirs.
 ///
 /// # Errors
 /// [`ServerError::Os`].
@@ -34,7 +35,8 @@ pub fn reduce(changes_user: bool) -> Result<(), ServerError> {
         source: e.into(),
     })?;
     let reduced = reduced(&now, changes_user);
-    // Who has fewer privileges than a program may not reach its memory but by that one: in most containers there it is missing.
+    // Who has fewer privileges than a program may not reach its memory but by that one: in most containers there it is
+    // missing.
     if reduced == now || !reduced.permitted.contains(CapabilitySet::SYS_PTRACE) {
         return Ok(());
     }

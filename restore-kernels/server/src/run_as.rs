@@ -1,5 +1,5 @@
-//! As whom a server runs that root restores: as its program's user. What a program sends, and what of the device it has left in a
-//! snapshot, no process of root's reads; only who that user is, in a file of whoever dumped it.
+//! As whom a server runs that root restores: as its program's user. What a program sends, and what of the device it has
+//! left in a snapshot, no process of root's reads; only who that user is, in a file of whoever dumped it.
 #![allow(unsafe_code, reason = "fork has no safe wrapper")]
 
 use std::os::fd::AsFd;
@@ -26,7 +26,8 @@ pub fn own_user() -> ServerUser {
     }
 }
 
-/// As whom a server is to run whose state names `recorded`, if not as this process does: root becomes whom that server was.
+/// As whom a server is to run whose state names `recorded`, if not as this process does: root becomes whom that server
+/// was.
 #[must_use]
 pub fn other_user(recorded: Option<ServerUser>) -> Option<ServerUser> {
     recorded.filter(|user| geteuid().is_root() && user.uid != 0)
@@ -41,7 +42,8 @@ pub fn home(user: ServerUser) -> Option<PathBuf> {
         .map(|entry| entry.dir)
 }
 
-/// Becomes `user`, in the groups that they are in on this machine, for good, and is known as them to whoever connects to `listener`.
+/// Becomes `user`, in the groups that they are in on this machine, for good, and is known as them to whoever connects
+/// to `listener`.
 ///
 /// # Errors
 /// [`ServerError::Os`].
@@ -60,7 +62,8 @@ pub fn become_user(user: ServerUser, listener: &UnixListener) -> Result<(), Serv
     nix::sys::socket::listen(&listener.as_fd(), Backlog::MAXCONN).map_err(os("listen"))
 }
 
-/// Makes sure that a server of root's serves only a program of root's: `pid` is there by now, so that nobody has to be believed.
+/// Makes sure that a server of root's serves only a program of root's: `pid` is there by now, so that nobody has to be
+/// believed.
 ///
 /// # Errors
 /// [`ServerError::NotItsUser`], [`ServerError::Os`].
@@ -89,8 +92,8 @@ fn groups_of(uid: Uid, gid: Gid) -> Vec<Gid> {
         .unwrap_or_else(|| vec![gid])
 }
 
-/// Goes on in a child. This process stays as root, holds nothing, and removes, once the child has ended, what that one may not: the
-/// socket's file, and `log` if there is nothing in it.
+/// Goes on in a child. This process stays as root, holds nothing, and removes, once the child has ended, what that one
+/// may not: the socket's file, and `log` if there is nothing in it.
 ///
 /// # Errors
 /// [`ServerError::Os`].

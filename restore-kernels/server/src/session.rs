@@ -141,10 +141,9 @@ impl Session {
     }
 
     /// Puts the microseconds since `started` into `word`.
-    pub fn note_duration(word: &AtomicU64, started: Instant) -> u64 {
+    pub fn note_duration(word: &AtomicU64, started: Instant) {
         let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         word.store(us, Ordering::Relaxed);
-        us
     }
 }
 

@@ -275,8 +275,9 @@ fn wait_to_read(stdout: &ChildStdout, pid: u32) -> Result<(), WaitError> {
     }
 }
 
-/// Makes sure that the process is restored once, and gives the log for its daemon, which has it as its standard error and so
-/// keeps its lock for as long as it lives; a program that was started here, rather than restored, has a server that listens.
+/// Makes sure that the process is restored once, and gives the log for its daemon, which has it as its standard error
+/// and so keeps its lock for as long as it lives; a program that was started here, rather than restored, has a server
+/// that listens.
 fn reserve(pid: u32) -> Result<File, ServerError> {
     let dir = ensure_runtime_dir()?;
     let path = log_path(&dir, pid);

@@ -1,9 +1,9 @@
 //! Where the threads of a stopped launch go on, and whether together.
 //!
-//! Threads of a block are *in step* if what one of them does next, the others do too. Code for GPUs lets a block or a warp decide
-//! together at probes that its threads pass together; that is right as long as they are in step, as they are from a
-//! kernel's start on. A device that runs threads one after another, as a CPU does, stops some before such a probe and some
-//! behind it.
+//! Threads of a block are *in step* if what one of them does next, the others do too. Code for GPUs lets a block or a
+//! warp decide together at probes that its threads pass together; that is right as long as they are in step, as they
+//! are from a kernel's start on. A device that runs threads one after another, as a CPU does, stops some before such a
+//! probe and some behind it.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ pub struct StartPoints {
 }
 
 impl StartPoints {
-    /// Those of `grid`, which is what is left of a launch of `num_blocks` blocks; `None` if it is the whole grid from the
-    /// start. `stays_in_step`: whatever has stopped the threads keeps those in step that were.
+    /// Those of `grid`, which is what is left of a launch of `num_blocks` blocks; `None` if it is the whole grid from
+    /// the start. `stays_in_step`: whatever has stopped the threads keeps those in step that were.
     #[must_use]
     pub fn of(grid: &PausedGrid, num_blocks: u64, kernel: &Kernel, stays_in_step: bool) -> Option<Self> {
         if grid.paused.is_empty() && grid.num_not_started() == num_blocks {
@@ -43,8 +43,8 @@ impl StartPoints {
     }
 }
 
-/// True if those threads of each block that have not finished are at one resume point; in a kernel without barriers, those
-/// of each warp.
+/// True if those threads of each block that have not finished are at one resume point; in a kernel without barriers,
+/// those of each warp.
 fn are_at_one_point(grid: &PausedGrid, kernel: &Kernel) -> bool {
     let together = match (kernel.has_barrier(), kernel.has_warp_op()) {
         (true, _) => usize::MAX,

@@ -49,8 +49,8 @@ impl StateFile {
         read.map(|_| bytes).map_err(of)
     }
 
-    /// Makes sure that none but root can have written it, if this process is root's. A user namespace has no power over others
-    /// anyway, and no name for who is root outside.
+    /// Makes sure that none but root can have written it, if this process is root's. A user namespace has no power over
+    /// others anyway, and no name for who is root outside.
     fn ensure_of_root(&self) -> Result<(), ServerError> {
         let found = self.file.metadata().map_err(|source| ServerError::File {
             path: self.path.clone(),
@@ -113,8 +113,9 @@ impl StateFiles {
         })
     }
 
-    /// As whom its device server ran: what whoever dumped has witnessed; what the server said of itself in files of older versions,
-    /// which have no more ([`crate::run_as::ensure_may_serve`] finds later if that was root and should not have been).
+    /// As whom its device server ran: what whoever dumped has witnessed; what the server said of itself in files of
+    /// older versions, which have no more ([`crate::run_as::ensure_may_serve`] finds later if that was root and should
+    /// not have been).
     ///
     /// # Errors
     /// As [`Self::description`], [`ServerError::NotOfRoot`].

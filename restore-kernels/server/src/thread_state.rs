@@ -1,7 +1,7 @@
 //! Between what devices hand out of stopped blocks and what a snapshot keeps of them.
 //!
-//! A device gives columns over all threads of a block; a snapshot keeps, per resume point, only the threads that are there
-//! and only the registers that are live there. Both follow from the probed kernel alone.
+//! A device gives columns over all threads of a block; a snapshot keeps, per resume point, only the threads that are
+//! there and only the registers that are live there. Both follow from the probed kernel alone.
 
 use std::collections::BTreeMap;
 
@@ -127,8 +127,8 @@ fn ranges(threads: &[u32]) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Memory that the blocks of a stopped launch take as devices take them: columns have room for all threads of a block, also
-/// for those that have finished, of which the state has nothing.
+/// Memory that the blocks of a stopped launch take as devices take them: columns have room for all threads of a block,
+/// also for those that have finished, of which the state has nothing.
 #[must_use]
 pub fn memory_bytes(run: &KernelRun, kernel: &Kernel, layout: &ThreadStateLayout) -> u64 {
     let Some(shape) = BlockShape::new(kernel, run.block, run.dynamic_shared_bytes) else {

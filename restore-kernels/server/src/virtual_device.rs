@@ -1,8 +1,8 @@
 //! The device that the application sees: the real one of a CUDA device, else an emulated one of compute capability 9.0.
 //!
 //! # Source
-//! The attributes of an H200 as its driver reports them, with 0 for what is not there: unified addressing tricks, memory
-//! pools, clusters, textures' host accesses and the like.
+//! The attributes of an H200 as its driver reports them, with 0 for what is not there: unified addressing tricks,
+//! memory pools, clusters, textures' host accesses and the like.
 
 use hetckpt_devices::device::DeviceDescription;
 use hetckpt_ring::message::VirtualDevice;

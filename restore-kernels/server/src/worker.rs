@@ -1,5 +1,5 @@
-//! Threads that drive streams. One per stream does what takes time; the reader of the ring does what is over at once, so
-//! that consecutive launches reach the device without a change of thread.
+//! Threads that drive streams. One per stream does what takes time; the reader of the ring does what is over at once,
+//! so that consecutive launches reach the device without a change of thread.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ fn note_stop(session: &Session, stream: u64) {
 /// The worker of one stream.
 fn run(session: &Arc<Session>, stream: u64) {
     let mut queues = lock(&session.queues);
-    while !queues.is_ending {
+    loop {
         match queues.next_step(stream) {
             Step::Wait => {
                 queues = session

@@ -55,7 +55,8 @@ pub fn pack(mut input: File, path: &str, member: &str, out: &Path) -> io::Result
     })
 }
 
-/// Writes the content of `file`, whose compressed bytes are at `packed`, to `target`, which is new; nothing stays there if it fails.
+/// Writes the content of `file`, whose compressed bytes are at `packed`, to `target`, which is new; nothing stays there
+/// if it fails.
 ///
 /// # Errors
 /// [`CarriedError`].

@@ -112,8 +112,8 @@ fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     zstd::bulk::compress(raw, LEVEL).ok().filter(|c| c.len() < raw.len())
 }
 
-/// Writes the content of `mappings` to `file` (from its start; it may be a pipe) and returns the index. `read` fills a buffer
-/// from a device address; several threads call it at once.
+/// Writes the content of `mappings` to `file` (from its start; it may be a pipe) and returns the index. `read` fills a
+/// buffer from a device address; several threads call it at once.
 ///
 /// # Errors
 /// [`ChunkError::Device`], [`ChunkError::File`].
@@ -217,8 +217,8 @@ pub fn read_memory<E: std::error::Error + Send + 'static>(
     })
 }
 
-/// Where each piece goes, once it is sure that all of them lie inside the mappings and no byte is written twice: else a few pieces could keep
-/// us writing for ever.
+/// Where each piece goes, once it is sure that all of them lie inside the mappings and no byte is written twice: else a
+/// few pieces could keep us writing for ever.
 fn places<'a, E: std::error::Error + 'static>(
     mappings: &[Mapping],
     index: &'a MemoryIndex,

@@ -94,7 +94,8 @@ impl PartialEq for DescriptionText {
     }
 }
 
-/// Clocks that count from the machine's start, or from what stands for that in the processes' time namespace, nanoseconds.
+/// Clocks that count from the machine's start, or from what stands for that in the processes' time namespace,
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {
     /// `CLOCK_MONOTONIC`.
@@ -122,14 +123,16 @@ pub struct CarriedFile {
 }
 
 impl CarriedFile {
-    /// True if it can be told apart from an attempt to write elsewhere: `path` stays below whatever folder it is put into.
+    /// True if it can be told apart from an attempt to write elsewhere: `path` stays below whatever folder it is put
+    /// into.
     #[must_use]
     pub fn is_safe(&self) -> bool {
         is_plain_path(&self.path) && is_safe_name(&self.member)
     }
 }
 
-/// True if `path` is absolute, short enough for the system, and leads through ordinary names alone: none is empty, `.` or `..`.
+/// True if `path` is absolute, short enough for the system, and leads through ordinary names alone: none is empty, `.`
+/// or `..`.
 #[must_use]
 pub fn is_plain_path(path: &str) -> bool {
     path.len() <= MAX_PATH_BYTES

@@ -7,8 +7,8 @@ use crate::limits::MAX_NAME_BYTES;
 /// Size of a tar block.
 pub const TAR_BLOCK: u64 = 512;
 
-/// True if `name` is a plain relative path that stays below where it is unpacked: ordinary components only, no NUL, short
-/// enough for a tar header.
+/// True if `name` is a plain relative path that stays below where it is unpacked: ordinary components only, no NUL,
+/// short enough for a tar header.
 #[must_use]
 pub fn is_safe_name(name: &str) -> bool {
     !name.is_empty()
@@ -120,7 +120,8 @@ pub fn update(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     }
 }
 
-/// A buffer for bytes on their way: small for what is small, as large as [`PIECE_BYTES`] for what is large. It is to be kept.
+/// A buffer for bytes on their way: small for what is small, as large as [`PIECE_BYTES`] for what is large. It is to be
+/// kept.
 #[derive(Default)]
 pub(crate) struct Pieces {
     bytes: Vec<u8>,

@@ -1,4 +1,5 @@
-//! Where the pieces of device memory are written: a file, which several threads write at once, or a pipe, which takes one after the other.
+//! Where the pieces of device memory are written: a file, which several threads write at once, or a pipe, which takes
+//! one after the other.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! From bytes as they were to bytes as they are stored. Contexts and buffers are kept from one member to the next, and small
-//! members are compressed without threads: both cost more than such a member does.
+//! From bytes as they were to bytes as they are stored. Contexts and buffers are kept from one member to the next, and
+//! small members are compressed without threads: both cost more than such a member does.
 
 use std::io::{self, Read, Write};
 

@@ -53,8 +53,8 @@ pub fn pack(state: &ProcessState) -> Result<Vec<u8>, PackedStateError> {
     size_of(&packed).map(|_| packed)
 }
 
-/// Reads what [`pack`] has made. It takes little more memory than the state has bytes ([`codec::memory_bytes`]): they are decoded as they are
-/// decompressed.
+/// Reads what [`pack`] has made. It takes little more memory than the state has bytes ([`codec::memory_bytes`]): they
+/// are decoded as they are decompressed.
 ///
 /// # Errors
 /// [`PackedStateError`].

@@ -142,8 +142,8 @@ impl Archive {
     /// Writes a member's raw bytes to `out`, checking its hash and length.
     ///
     /// # Errors
-    /// [`ArchiveError::Damaged`]; [`ArchiveError::Io`], of the archive that cannot be read or of `out`, which goes by the member's name then.
-    /// `out` then holds an unusable part.
+    /// [`ArchiveError::Damaged`]; [`ArchiveError::Io`], of the archive that cannot be read or of `out`, which goes by
+    /// the member's name then. `out` then holds an unusable part.
     pub fn extract(&self, offset: u64, member: &MemberEntry, out: &mut impl Write) -> Result<(), ArchiveError> {
         self.unpack(offset, member, out, Path::new(member.raw_name()))
     }
@@ -192,7 +192,8 @@ impl Archive {
         })
     }
 
-    /// Makes sure that every member is what a restore takes: it has its hash, and unpacked its length; so have the carried files.
+    /// Makes sure that every member is what a restore takes: it has its hash, and unpacked its length; so have the
+    /// carried files.
     ///
     /// # Errors
     /// As [`Archive::extract`], for the first that is not.
@@ -266,8 +267,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Writes the members whose names start with `prefix` into `folder` (mode 0600), without the prefix and without `.zst`.
-    /// Returns the number of raw bytes.
+    /// Writes the members whose names start with `prefix` into `folder` (mode 0600), without the prefix and without
+    /// `.zst`. Returns the number of raw bytes.
     ///
     /// # Errors
     /// As [`Archive::extract_where`].
@@ -279,8 +280,8 @@ impl Archive {
     /// `progress` is told, now and then, how many raw bytes have been written. Returns their number.
     ///
     /// # Errors
-    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; also, before anything is written, if two are to have one name, and if there is no room for
-    /// all of them.
+    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; also, before anything is written, if two are to have one name,
+    /// and if there is no room for all of them.
     pub fn extract_where(
         &self,
         folder: &Path,

@@ -1,8 +1,8 @@
 //! Writes an archive to whatever takes bytes at positions, such as another machine, a member at a time.
 //!
-//! The manifest stands first but lists sizes and hashes that are known last. So room is left for it, members are streamed
-//! behind, and it is written into its place at the end, padded with blanks. Members may come before it is known how many there will be:
-//! then the room is an estimate, and must not be too small.
+//! The manifest stands first but lists sizes and hashes that are known last. So room is left for it, members are
+//! streamed behind, and it is written into its place at the end, padded with blanks. Members may come before it is
+//! known how many there will be: then the room is an estimate, and must not be too small.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,8 @@ pub struct Written {
 
 /// An archive under way to `S`, whose first byte becomes the archive's. Nothing is flushed to a disk or verified.
 ///
-/// Almost all is written in order: only the header of each member, and the manifest, are put into their places afterwards.
+/// Almost all is written in order: only the header of each member, and the manifest, are put into their places
+/// afterwards.
 pub struct ArchiveStream<S> {
     sink: S,
     /// What errors call the sink.
@@ -117,8 +118,8 @@ impl<S: Write + Seek> ArchiveStream<S> {
         self.raw_bytes
     }
 
-    /// Adds the member `name`, to which `.zst` is added if it is compressed: all that `input` gives. `progress` is called with the
-    /// number of raw bytes taken in so far.
+    /// Adds the member `name`, to which `.zst` is added if it is compressed: all that `input` gives. `progress` is
+    /// called with the number of raw bytes taken in so far.
     ///
     /// # Errors
     /// [`ArchiveError::Io`], also if `input` fails, and [`ArchiveError::BadMemberName`].
@@ -181,8 +182,8 @@ impl<S: Write + Seek> ArchiveStream<S> {
         })
     }
 
-    /// Writes `manifest`, whose `members` become those that were added, into its place, and behind the last member its hash and the
-    /// end mark.
+    /// Writes `manifest`, whose `members` become those that were added, into its place, and behind the last member its
+    /// hash and the end mark.
     ///
     /// # Errors
     /// [`ArchiveError::Io`], also if it needs more room than was left for it.

@@ -1,5 +1,5 @@
-//! From bytes as they are stored to bytes as they were. Contexts and buffers are kept from one member to the next: they cost
-//! more than a small member does.
+//! From bytes as they are stored to bytes as they were. Contexts and buffers are kept from one member to the next: they
+//! cost more than a small member does.
 //!
 //! What fails is told by its side: a disk that is full is not a damaged archive.
 
@@ -57,7 +57,8 @@ impl Unpacker {
         }
     }
 
-    /// Decompresses the one frame that `input` is to `out`; more than `limit_bytes` is an error. Gives the number of bytes.
+    /// Decompresses the one frame that `input` is to `out`; more than `limit_bytes` is an error. Gives the number of
+    /// bytes.
     pub(crate) fn decompress(
         &mut self,
         input: &mut impl Read,

@@ -1,5 +1,5 @@
-//! Writes an archive of files: temporary name, members, manifest, fsync, verify, rename. [`write_to`] does without the names and
-//! the disk.
+//! Writes an archive of files: temporary name, members, manifest, fsync, verify, rename. [`write_to`] does without the
+//! names and the disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -106,8 +106,8 @@ impl ArchiveName {
 /// `progress` is called with the number of raw bytes taken in so far.
 ///
 /// # Errors
-/// [`ArchiveError::Io`], [`ArchiveError::BadMemberName`], [`ArchiveError::Interrupted`] and [`ArchiveError::NameTaken`]; the temporary file is
-/// gone then.
+/// [`ArchiveError::Io`], [`ArchiveError::BadMemberName`], [`ArchiveError::Interrupted`] and
+/// [`ArchiveError::NameTaken`]; the temporary file is gone then.
 pub fn write(
     name: &ArchiveName,
     manifest: Manifest,
@@ -148,8 +148,8 @@ pub fn write(
     Ok(written.size_bytes)
 }
 
-/// Writes `sources` and `manifest` (its `members` are filled in) to `sink`, whose first byte becomes the archive's. Nothing is
-/// flushed to a disk or verified; `target` is what errors call the sink.
+/// Writes `sources` and `manifest` (its `members` are filled in) to `sink`, whose first byte becomes the archive's.
+/// Nothing is flushed to a disk or verified; `target` is what errors call the sink.
 ///
 /// # Errors
 /// [`ArchiveError::Io`], [`ArchiveError::BadMemberName`] and [`ArchiveError::Interrupted`].

@@ -1,5 +1,5 @@
-//! Archives made to take memory, room or time. What they make us allocate is counted: in proportion to the length of their manifests, 256 MiB at
-//! most beyond what is taken out of them.
+//! Archives made to take memory, room or time. What they make us allocate is counted: in proportion to the length of
+//! their manifests, 256 MiB at most beyond what is taken out of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod forged;
@@ -73,7 +73,8 @@ fn filled_once(field: &str, element: &str) -> Vec<u8> {
     format!("{{\"{field}\":[{element}],{}", rest.strip_prefix('{').unwrap()).into_bytes()
 }
 
-/// A zstd frame of zeros: `num_blocks` blocks of 128 KiB, of four bytes each. Its header says that it holds `said_bytes`.
+/// A zstd frame of zeros: `num_blocks` blocks of 128 KiB, of four bytes each. Its header says that it holds
+/// `said_bytes`.
 fn frame_of_zeros(num_blocks: usize, said_bytes: u64) -> Vec<u8> {
     const RLE: u32 = 1 << 1;
     const LAST: u32 = 1;

@@ -9,7 +9,8 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Se
 /// Most characters of a message about a text that is not what it ought to be.
 const MESSAGE_CHARS: usize = 200;
 
-/// What is wrong with a text, in words that are fit to print: parsers repeat what they have found, however long and whatever is in it.
+/// What is wrong with a text, in words that are fit to print: parsers repeat what they have found, however long and
+/// whatever is in it.
 #[must_use]
 pub fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();

@@ -1,7 +1,8 @@
-//! Decoding within a budget: what lists and texts take in memory is taken off it before it is allocated, so that few bytes cannot ask
-//! for much.
+//! Decoding within a budget: what lists and texts take in memory is taken off it before it is allocated, so that few
+//! bytes cannot ask for much.
 //!
-//! bincode's own limit counts a list's elements only until they are decoded, and so lets some of them take many times as much.
+//! bincode's own limit counts a list's elements only until they are decoded, and so lets some of them take many times
+//! as much.
 
 use bincode::Decode;
 use bincode::de::Decoder;
@@ -51,7 +52,8 @@ impl Budget {
     }
 }
 
-/// Implements `Decode` of a structure whose fields are of these kinds, each a function of this module, in the order in which they are encoded.
+/// Implements `Decode` of a structure whose fields are of these kinds, each a function of this module, in the order in
+/// which they are encoded.
 macro_rules! decode_fields {
     ($name:ident { $($field:ident: $kind:ident),* $(,)? }) => {
         impl bincode::Decode<$crate::budget::Budget> for $name {

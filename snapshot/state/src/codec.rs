@@ -20,7 +20,8 @@ use crate::queue::Work;
 /// First bytes of the binary form.
 pub const MAGIC: [u8; 8] = *b"hetstate";
 const HEADER_BYTES: usize = 16;
-/// What a state may take in memory beyond its size: its lists take more there than encoded. Real ones take a small part of it.
+/// What a state may take in memory beyond its size: its lists take more there than encoded. Real ones take a small part
+/// of it.
 const SPARE_BYTES: u64 = 192 << 20;
 /// What no state can exceed that has no more bytes: none takes more than 32 in memory.
 const SURELY_WITHIN_BYTES: usize = 6 << 20;
@@ -82,7 +83,8 @@ pub enum CodecError {
 /// The binary form of `state`.
 ///
 /// # Errors
-/// [`CodecError::Encode`]; [`CodecError::Launch`], [`CodecError::Sizes`] and [`CodecError::TooLarge`] if it could not be read.
+/// [`CodecError::Encode`]; [`CodecError::Launch`], [`CodecError::Sizes`] and [`CodecError::TooLarge`] if it could not
+/// be read.
 pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
     validate(state)?;
     let mut bytes = Vec::with_capacity(4096);
@@ -364,7 +366,8 @@ mod tests {
         assert!(matches!(encode(&state), Err(CodecError::Sizes { what: "mappings" })));
     }
 
-    /// The encoding of a state that ends with `count` events, of four bytes each, but has only so many that are `present`.
+    /// The encoding of a state that ends with `count` events, of four bytes each, but has only so many that are
+    /// `present`.
     fn with_events(count: u64, present: usize) -> Vec<u8> {
         let mut state = example();
         state.memory = MemoryIndex::default();

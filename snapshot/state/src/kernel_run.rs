@@ -75,8 +75,8 @@ pub struct KernelRun {
     pub stopped: Vec<StoppedBlock>,
     /// Blocks not started: ascending, disjoint ranges, end exclusive.
     pub not_started: Vec<(u64, u64)>,
-    /// The threads of each stopped block are in step: what one of them does next, the others do too, as far as the kernel's
-    /// control flow is the same for all of them.
+    /// The threads of each stopped block are in step: what one of them does next, the others do too, as far as the
+    /// kernel's control flow is the same for all of them.
     pub in_step: bool,
 }
 

@@ -182,17 +182,19 @@ pub struct Requirements {
     pub memory_bytes: u64,
     /// Threads in the largest block in flight.
     pub threads_per_block: u64,
-    /// The most shared memory, static and dynamic, that a block in flight has, in bytes; 0 in what older versions wrote.
+    /// The most shared memory, static and dynamic, that a block in flight has, in bytes; 0 in what older versions
+    /// wrote.
     #[serde(default)]
     pub shared_bytes_per_block: u64,
-    /// Unfinished blocks of the largest cooperative launch in flight, which must run together; 0 in what older versions wrote.
+    /// Unfinished blocks of the largest cooperative launch in flight, which must run together; 0 in what older versions
+    /// wrote.
     #[serde(default)]
     pub cooperative_blocks: u64,
 }
 
 impl Description {
-    /// Reads a description's text. Its version is looked at before the rest, which another version may have changed. It takes at most a few
-    /// times the memory of the text.
+    /// Reads a description's text. Its version is looked at before the rest, which another version may have changed. It
+    /// takes at most a few times the memory of the text.
     ///
     /// # Errors
     /// [`DescriptionError`].
@@ -217,8 +219,9 @@ impl Description {
         serde_json::from_slice(text).map_err(wrong)
     }
 
-    /// Bytes that it takes at most as text with indentation, inside of a list, of a process with `num_allocations` that has kernels with these
-    /// `names` in flight. A kernel whose threads stand at more than [`RESUME_POINTS`] of its points may take more.
+    /// Bytes that it takes at most as text with indentation, inside of a list, of a process with `num_allocations` that
+    /// has kernels with these `names` in flight. A kernel whose threads stand at more than [`RESUME_POINTS`] of its
+    /// points may take more.
     #[must_use]
     pub fn most_text_bytes<'a>(num_allocations: u64, names: impl Iterator<Item = &'a str>) -> u64 {
         let kernels = names.map(|name| name.len() as u64 + KERNEL_BYTES + RESUME_POINTS * RESUME_POINT_BYTES);

@@ -1,9 +1,9 @@
 //! Arithmetic of `f16`, `bf16`, `f32`, `f64` and of the packed types, half by half.
 //!
 //! # Source
-//! PTX ISA 9.0, "Floating-Point Instructions", "Half Precision Floating-Point Instructions". The `.approx` functions are
-//! computed in `f64` and rounded, so they are at least as exact as PTX asks, except where NVIDIA's devices are simply something else:
-//! [`approximate`].
+//! PTX ISA 9.0, "Floating-Point Instructions", "Half Precision Floating-Point Instructions". The `.approx` functions
+//! are computed in `f64` and rounded, so they are at least as exact as PTX asks, except where NVIDIA's devices are
+//! simply something else: [`approximate`].
 
 use std::f64::consts::TAU;
 
@@ -84,8 +84,8 @@ fn scalar(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64]) -> Option<u64> {
     Some(saturate(bits, ty, mods.sat))
 }
 
-/// True if `.ftz` makes zero of a result, as devices judge it: rounded to the format's precision as if there were no smallest
-/// exponent, it is less than the smallest normal number.
+/// True if `.ftz` makes zero of a result, as devices judge it: rounded to the format's precision as if there were no
+/// smallest exponent, it is less than the smallest normal number.
 fn is_tiny(result: Inexact, ty: Type, rounding: Rounding) -> bool {
     // Its double has that precision wherever the result itself may be rounded up to the smallest normal number.
     let twice = decode(encode(2.0 * result.to_odd(), ty, rounding), ty);
@@ -103,7 +103,8 @@ fn approximate(op: AluOp, ty: Type, mods: Modifiers, srcs: &[u64; 2]) -> Option<
             let product = a * 0.0f64.copysign(b);
             Some(encode(product, ty, Rounding::Rn))
         }
-        // The argument is turned into turns, rounded to zero; beyond 100π little is left of it. What then is too small is zero.
+        // The argument is turned into turns, rounded to zero; beyond 100π little is left of it. What then is too small
+        // is zero.
         (AluOp::Sin | AluOp::Cos, Type::F32) => {
             let turns = decode(encode(a * decode(TURNS, ty), ty, Rounding::Rz), ty);
             let angle = if turns.abs() < smallest_normal(ty) {

@@ -1,6 +1,6 @@
 //! Sums, products, quotients and roots with the sign of what rounding them to `f64` lost, and what follows from it:
-//! rounding to odd, so that rounding again to a narrower format is exact. The operands are of such a format, or integers: what is
-//! lost of greater and smaller numbers may be below the smallest `f64` (for them: [`super::wide`]).
+//! rounding to odd, so that rounding again to a narrower format is exact. The operands are of such a format, or
+//! integers: what is lost of greater and smaller numbers may be below the smallest `f64` (for them: [`super::wide`]).
 
 use hetckpt_ir::inst::Rounding;
 

@@ -299,8 +299,8 @@ fn special_values_are_the_devices() {
     assert_eq!(wide(0xffac_7144), 0xfffd_8e28_8000_0000);
 }
 
-/// The device rounds a result to the format's precision, not yet to the bits that a subnormal number has, and looks at that. As seen on
-/// an H100.
+/// The device rounds a result to the format's precision, not yet to the bits that a subnormal number has, and looks at
+/// that. As seen on an H100.
 #[test]
 fn results_are_flushed_that_are_below_the_smallest_normal_number_in_full_precision() {
     let rounded = |rounding| Modifiers {

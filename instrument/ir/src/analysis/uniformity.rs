@@ -1,9 +1,9 @@
 //! Which registers and branches are the same for all threads of a block, or of a warp.
 //!
 //! Conservative and insensitive to order: a register is as divergent as the worst of its writes anywhere in the kernel.
-//! "The same" means: the threads that have not exited hold equal values whenever they have come the same way. A write is
-//! as divergent as its operands, its guard, and every branch that decides whether it happens (control dependence); so a
-//! value written in a loop with a divergent exit is divergent. A branch to a block that does nothing but exit
+//! "The same" means: the threads that have not exited hold equal values whenever they have come the same way. A write
+//! is as divergent as its operands, its guard, and every branch that decides whether it happens (control dependence);
+//! so a value written in a loop with a divergent exit is divergent. A branch to a block that does nothing but exit
 //! decides nothing for the threads that remain.
 //!
 //! # Source

@@ -4,8 +4,8 @@
 //! `print(parse(t))` is `t` without comments and spare blanks. Text from outside is hostile: the parser has limits
 //! ([`limits`]) and checks every id; whether the result *means* something is [`crate::validate`]'s business.
 //!
-//! One statement a line; `;` starts a comment; `!12` at the end of a line is its PTX line. Ids count from 0 in the order
-//! of their declarations.
+//! One statement a line; `;` starts a comment; `!12` at the end of a line is its PTX line. Ids count from 0 in the
+//! order of their declarations.
 //!
 //! ```text
 //! kernel "_Z4axpyPff" {

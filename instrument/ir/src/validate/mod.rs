@@ -3,8 +3,8 @@
 //! After `Ok`, later stages may return an error but never panic. What a rule says is documented at its variant of
 //! [`Rule`]; in short:
 //!
-//! * [`structure`]: ids of registers, basic blocks and resume points are in range, and there is one for each; `bb0` exists and has no
-//!   predecessors; parameters, shared segment and local frame are laid out soundly.
+//! * [`structure`]: ids of registers, basic blocks and resume points are in range, and there is one for each; `bb0`
+//!   exists and has no predecessors; parameters, shared segment and local frame are laid out soundly.
 //! * [`arithmetic`]: each instruction has the number of operands its operation takes; its type is one the operation is
 //!   defined for; registers are as wide as the type (for conversions, as wide or wider, as in PTX); immediates
 //!   have no bits beyond their type.

@@ -1,10 +1,10 @@
 //! Taking out what was inserted gives back the kernel, instruction by instruction, along every path.
 //!
-//! Both kernels are walked side by side, by pairs of places. What the probed one has in addition must be invisible: polls,
-//! instructions that write nothing but registers the original does not have, and branches on such registers, after which
-//! both ways must go on at the same place of the original. One insertion is special, the test that ends a chunk: it stands
-//! for, or right behind, a `setp` of the original with one operand replaced by a new register, and the way on which it
-//! leaves the inner loop must ask the original question again.
+//! Both kernels are walked side by side, by pairs of places. What the probed one has in addition must be invisible:
+//! polls, instructions that write nothing but registers the original does not have, and branches on such registers,
+//! after which both ways must go on at the same place of the original. One insertion is special, the test that ends a
+//! chunk: it stands for, or right behind, a `setp` of the original with one operand replaced by a new register, and the
+//! way on which it leaves the inner loop must ask the original question again.
 
 use std::collections::HashSet;
 

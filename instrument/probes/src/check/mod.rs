@@ -6,8 +6,8 @@
 //! * `cycles`: control cannot go round without passing a barrier, a poll, or a branch beside a poll.
 //! * `erasure`: taking out what was inserted gives back the kernel, instruction by instruction, along every path.
 //!
-//! What remains to be believed, and is tested by running: that a branch beside a poll takes it often enough, and that the
-//! end of a chunk lies before the end of the loop.
+//! What remains to be believed, and is tested by running: that a branch beside a poll takes it often enough, and that
+//! the end of a chunk lies before the end of the loop.
 
 mod shape;
 mod saved_state;

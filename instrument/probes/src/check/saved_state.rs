@@ -1,7 +1,7 @@
 //! What is saved at each resume point holds everything that is read after it.
 //!
-//! Saved is what liveness analysis calls live there. Here each register is followed on its own, from its reads backwards
-//! to the blocks at whose start they can still be reached.
+//! Saved is what liveness analysis calls live there. Here each register is followed on its own, from its reads
+//! backwards to the blocks at whose start they can still be reached.
 
 use hetckpt_ir::analysis::liveness::Liveness;
 use hetckpt_ir::basic_block::BasicBlock;

@@ -1,5 +1,5 @@
-//! A tiny evaluator of integer kernels for one thread, which records what the thread stores: enough to compare loops before
-//! and after probing, and to stop at polls with nothing kept but the live registers.
+//! A tiny evaluator of integer kernels for one thread, which records what the thread stores: enough to compare loops
+//! before and after probing, and to stop at polls with nothing kept but the live registers.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 

@@ -1,4 +1,5 @@
-//! Random structured kernels for one thread: nested loops (counted and not), branches, breaks, stores of what is computed.
+//! Random structured kernels for one thread: nested loops (counted and not), branches, breaks, stores of what is
+//! computed.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 

@@ -2,10 +2,11 @@
 //!
 //! hetIR has no generic addresses of shared and local memory: offsets of one segment must not be mistaken for another's
 //! on any device. So the front end finds out what each generic access reaches. An address comes from shared or local
-//! memory only through `cvta.shared` and `cvta.local`; it is followed through moves, additions (LLVM writes some as `or`)
-//! and selections, register by register (nvcc's registers are nearly in SSA form, so the order of writes hardly
-//! matters). Everything else is global. An address of shared or local memory that is stored, compared with a global one or computed with otherwise
-//! has left the kernel's sight, and the kernel is rejected; so what comes out of memory is global too.
+//! memory only through `cvta.shared` and `cvta.local`; it is followed through moves, additions (LLVM writes some as
+//! `or`) and selections, register by register (nvcc's registers are nearly in SSA form, so the order of writes hardly
+//! matters). Everything else is global. An address of shared or local memory that is stored, compared with a global one
+//! or computed with otherwise has left the kernel's sight, and the kernel is rejected; so what comes out of memory is
+//! global too.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AddressBase, AluOp, Inst, Op, Operand};
@@ -180,7 +181,8 @@ impl Spaces {
         let mut note = |operand: &Operand| escapes |= self.operand(operand) & SEGMENTS != 0;
         match &inst.op {
             Op::Mov { .. } | Op::Selp { .. } | Op::Load { .. } => {}
-            // LLVM writes `or` for an offset below the alignment, which offsets of a segment have as generic addresses do.
+            // LLVM writes `or` for an offset below the alignment, which offsets of a segment have as generic addresses
+            // do.
             Op::Alu {
                 op: AluOp::Add | AluOp::Or,
                 ..

@@ -3,8 +3,9 @@
 //! hetIR has no condition code: the carry flag becomes a predicate register of the kernel like any other, so that it is
 //! saved at a resume point between two links of a chain.
 //!
-//! As on NVIDIA's GPUs, a subtraction is the addition of the complement and one: it sets the flag if it does *not* borrow, and
-//! `subc` borrows if the flag is not set. Chains of additions or of subtractions alone cannot tell, mixed ones can.
+//! As on NVIDIA's GPUs, a subtraction is the addition of the complement and one: it sets the flag if it does *not*
+//! borrow, and `subc` borrows if the flag is not set. Chains of additions or of subtractions alone cannot tell, mixed
+//! ones can.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Modifiers, Op, Operand};
@@ -92,8 +93,8 @@ impl Link {
         if !self.sets_carry {
             return sum;
         }
-        // Each step carries by itself: an addition if it comes out below an addend, of which at most one of the two does; a
-        // subtraction if it takes no more than there is, which both must.
+        // Each step carries by itself: an addition if it comes out below an addend, of which at most one of the two
+        // does; a subtraction if it takes no more than there is, which both must.
         let (first_op, sum_op) = (Operand::Reg(first), Operand::Reg(sum));
         let (cmp, both, first_step) = if self.is_subtraction {
             (Comparison::Ge, BoolOp::And, (a, b))

@@ -1,7 +1,7 @@
 //! Basic blocks while they are drafted, and their final order.
 //!
-//! The order is that of the text, unreachable blocks left out. The entry is a block of its own before the first label, so
-//! it has no predecessors.
+//! The order is that of the text, unreachable blocks left out. The entry is a block of its own before the first label,
+//! so it has no predecessors.
 
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::{BbId, Span};

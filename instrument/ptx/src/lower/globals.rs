@@ -12,8 +12,8 @@ use crate::lower::names::ModuleNames;
 /// Opaque handle types, which are no memory; a kernel that uses one is rejected where it does.
 pub(crate) const HANDLE_TYPES: [&str; 3] = ["texref", "samplerref", "surfref"];
 
-/// Lowers the module's variables, in the order of the text. Those that cannot be laid out, and those that hold an address of one of
-/// them, are left out and noted in `names`.
+/// Lowers the module's variables, in the order of the text. Those that cannot be laid out, and those that hold an
+/// address of one of them, are left out and noted in `names`.
 pub(crate) fn lower_globals<'a>(ast: &Module<'a>, names: &mut ModuleNames<'_, 'a>) -> Vec<Global> {
     let mut globals = Vec::new();
     let mut done = HashSet::new();

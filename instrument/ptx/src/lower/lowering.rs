@@ -57,7 +57,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(crate) generic_origins: Vec<(RegId, Space)>,
     /// `vprintf` is called.
     pub(super) prints: bool,
-    /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space, line.
+    /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space,
+    /// line.
     pub(crate) generic_ends: Vec<address_spaces::End>,
 }
 

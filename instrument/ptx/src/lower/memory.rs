@@ -1,4 +1,5 @@
-//! Loads, stores, fences (PTX ISA, "ld", "ld.global.nc", "st", "membar / fence", "Parameterized and Variadic Functions").
+//! Loads, stores, fences (PTX ISA, "ld", "ld.global.nc", "st", "membar / fence", "Parameterized and Variadic
+//! Functions").
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Address, AddressBase, Modifiers, Op, Operand, Ordering, Scope};

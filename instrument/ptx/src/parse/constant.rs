@@ -1,8 +1,8 @@
 //! Constant expressions (PTX ISA, "Constant Expressions"), with the results of NVIDIA's assembler.
 //!
-//! Integers have 64 bits, with or without a sign: literals have one unless they do not fit or end in `U`. An operation is
-//! unsigned if one of its operands is; `%` and `~` always are, comparisons and logic never. Shifts go by the low six bits of
-//! their amount.
+//! Integers have 64 bits, with or without a sign: literals have one unless they do not fit or end in `U`. An operation
+//! is unsigned if one of its operands is; `%` and `~` always are, comparisons and logic never. Shifts go by the low six
+//! bits of their amount.
 
 use super::{Parsed, Parser};
 use crate::ast::Const;

@@ -79,7 +79,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Skips to a function's name behind results that could not be read; gives `error` back, as a failure if there is none.
+    /// Skips to a function's name behind results that could not be read; gives `error` back, as a failure if there is
+    /// none.
     fn skip_to_name(&mut self, error: SyntaxError) -> Parsed<SyntaxError> {
         loop {
             match self.token {

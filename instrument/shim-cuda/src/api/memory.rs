@@ -57,7 +57,8 @@ fn free(current: Current, addr: u64) -> Outcome {
     current.session.call(Command::Free { addr }).map(|_| ())
 }
 
-/// Forgets an allocation *before* the server hears of it: once freed, the address may be another thread's new allocation.
+/// Forgets an allocation *before* the server hears of it: once freed, the address may be another thread's new
+/// allocation.
 fn forget_allocation(current: &Current, addr: u64) -> Outcome {
     let mut memory = current.session.device.memory();
     let range = memory.starting_at(addr);

@@ -1,7 +1,7 @@
 //! The entry points, one file per group of the driver API.
 //!
-//! Each file begins with its list: kind of guard, exported name, name and version in `cuGetProcAddress`, arguments, body;
-//! then exported name and version of the variant for per-thread default streams.
+//! Each file begins with its list: kind of guard, exported name, name and version in `cuGetProcAddress`, arguments,
+//! body; then exported name and version of the variant for per-thread default streams.
 
 use std::sync::LazyLock;
 

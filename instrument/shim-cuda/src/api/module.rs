@@ -56,8 +56,8 @@ fn add(current: Current, module: Out<Handle>, library: Library, refusal: &mut St
     module.set(current.session.libraries.insert(Arc::new(library)))
 }
 
-/// Options set the compiler; the log buffers get the reason of a refusal, also if it is only of some kernels, which then fail
-/// when they are launched. All else is left to the device.
+/// Options set the compiler; the log buffers get the reason of a refusal, also if it is only of some kernels, which
+/// then fail when they are launched. All else is left to the device.
 fn load_data_with_options(
     current: Current,
     module: Out<Handle>,

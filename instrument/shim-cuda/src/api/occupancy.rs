@@ -1,5 +1,5 @@
-//! Occupancy: how many blocks fit on a multiprocessor of the device that the program sees. Computed here from the device's
-//! attributes, with NVIDIA's allocation granularities (registers 256 a warp, shared memory 128 bytes).
+//! Occupancy: how many blocks fit on a multiprocessor of the device that the program sees. Computed here from the
+//! device's attributes, with NVIDIA's allocation granularities (registers 256 a warp, shared memory 128 bytes).
 
 use crate::guard::Current;
 use crate::handles::Handle;

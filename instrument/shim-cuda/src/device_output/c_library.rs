@@ -1,5 +1,5 @@
-//! The C library's formatting and its stdout, so that numbers look as in C and lines stand among the program's own in the order
-//! in which they were printed.
+//! The C library's formatting and its stdout, so that numbers look as in C and lines stand among the program's own in
+//! the order in which they were printed.
 #![allow(unsafe_code, reason = "calls variadic functions of the C library")]
 
 use std::ffi::{CString, c_char, c_int};
@@ -14,7 +14,8 @@ pub fn write_to_stdout(text: &[u8]) {
     if text.is_empty() {
         return;
     }
-    // SAFETY: `text` is that long; the C library keeps `stdout` valid, and locks it. What it cannot write is lost, as with `printf`.
+    // SAFETY: `text` is that long; the C library keeps `stdout` valid, and locks it. What it cannot write is lost, as
+    // with `printf`.
     unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), STDOUT) };
 }
 

@@ -1,5 +1,5 @@
-//! Formats of `printf`, with arguments that come from a device: one conversion at a time is given to the C library. Besides
-//! what CUDA has there are vectors (OpenCL C 1.2, 6.12.13.2): `%v4hld`.
+//! Formats of `printf`, with arguments that come from a device: one conversion at a time is given to the C library.
+//! Besides what CUDA has there are vectors (OpenCL C 1.2, 6.12.13.2): `%v4hld`.
 
 use super::c_library;
 
@@ -18,7 +18,8 @@ struct Conversion {
     letter: u8,
     /// Elements of a vector; `None` for a scalar.
     elements: Option<usize>,
-    /// Bytes of an integer, or of a vector's element, that count: 4, or 8 with `l`, `ll`, `j`, `z`, `t`, 2 with `h`, 1 with `hh`.
+    /// Bytes of an integer, or of a vector's element, that count: 4, or 8 with `l`, `ll`, `j`, `z`, `t`, 2 with `h`, 1
+    /// with `hh`.
     element_bytes: usize,
     /// Length of the specification.
     length: usize,

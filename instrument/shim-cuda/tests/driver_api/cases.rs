@@ -143,7 +143,8 @@ fn copies_go_there_and_back() {
     cu!(cuMemFree_v2(0));
 }
 
-/// So often that a library that forgets an address after the server has freed it is found out: it loses another thread's allocation then.
+/// So often that a library that forgets an address after the server has freed it is found out: it loses another
+/// thread's allocation then.
 fn freed_memory_may_be_another_threads_at_once() {
     let context = context();
     std::thread::scope(|scope| {

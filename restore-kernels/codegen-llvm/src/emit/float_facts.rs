@@ -1,13 +1,14 @@
 //! What the single-precision numbers in registers can be: subnormal, or not a number in another form than the GPU's.
 //!
-//! GPUs have one result that is not a number, 0x7fffffff; processors have many. Bringing each result into that form would cost
-//! as much as the arithmetic. So results keep the processor's form, and get the GPU's where somebody looks at their bits: stores,
-//! integer instructions, what is saved at a resume point. What was loaded, or made by an instruction that works on bits, stays as it
-//! is. A register that holds now the one and now the other ([`Form::Either`]) has a flag beside it that says which, in a
-//! variable of its own; LLVM finds it constant nearly everywhere.
+//! GPUs have one result that is not a number, 0x7fffffff; processors have many. Bringing each result into that form
+//! would cost as much as the arithmetic. So results keep the processor's form, and get the GPU's where somebody looks
+//! at their bits: stores, integer instructions, what is saved at a resume point. What was loaded, or made by an
+//! instruction that works on bits, stays as it is. A register that holds now the one and now the other
+//! ([`Form::Either`]) has a flag beside it that says which, in a variable of its own; LLVM finds it constant nearly
+//! everywhere.
 //!
-//! `.ftz` makes zero of subnormal operands, which takes four instructions each. Results of `.ftz` instructions are never subnormal,
-//! so most operands need none of them.
+//! `.ftz` makes zero of subnormal operands, which takes four instructions each. Results of `.ftz` instructions are
+//! never subnormal, so most operands need none of them.
 
 use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::entity::RegId;

@@ -97,8 +97,8 @@ impl<'k> FunctionText<'k> {
         }
     }
 
-    /// Reads a register as a value of `ty`, cut or zero-extended where the widths differ. The bits of what is not a number are the
-    /// GPU's unless `ty` is `f32`; [`Self::read_bits`] has them there too.
+    /// Reads a register as a value of `ty`, cut or zero-extended where the widths differ. The bits of what is not a
+    /// number are the GPU's unless `ty` is `f32`; [`Self::read_bits`] has them there too.
     pub fn read_reg(&mut self, reg: RegId, ty: Type) -> Value {
         let value = self.load(reg);
         let value = if ty == Type::F32 {
@@ -186,7 +186,8 @@ impl<'k> FunctionText<'k> {
         self.settle_if("true", value)
     }
 
-    /// The same if the `i1` `flag` holds. That it hardly ever does, LLVM is told, and makes a branch of it where it does not vectorise.
+    /// The same if the `i1` `flag` holds. That it hardly ever does, LLVM is told, and makes a branch of it where it
+    /// does not vectorise.
     fn settle_if(&mut self, flag: &str, value: &str) -> Value {
         let is_nan = self.def(format!("fcmp uno float {value}, 0.0"));
         let changes = if flag == "true" {
@@ -198,8 +199,8 @@ impl<'k> FunctionText<'k> {
         self.def(format!("select i1 {changes}, float {nan}, float {value}, !prof !32"))
     }
 
-    /// As [`Self::settle`], of a root. All on integers: LLVM compares a root's operand instead of it, and then takes the processor's
-    /// form for the GPU's.
+    /// As [`Self::settle`], of a root. All on integers: LLVM compares a root's operand instead of it, and then takes
+    /// the processor's form for the GPU's.
     pub fn settle_root(&mut self, value: &str) -> Value {
         let bits = self.def(format!("bitcast float {value} to i32"));
         let magnitude = self.def(format!("shl i32 {bits}, 1"));

@@ -25,8 +25,8 @@ fn number(random: &mut Random) -> f64 {
     f64::from_bits(fraction | field << 52 | bits & 1 << 63)
 }
 
-/// Operands for a thread: for half of them, the third cancels the product of the first two up to what rounding loses, or the
-/// first is a quotient's neighbour.
+/// Operands for a thread: for half of them, the third cancels the product of the first two up to what rounding loses,
+/// or the first is a quotient's neighbour.
 fn thread(random: &mut Random) -> [f64; NUM_OPERANDS as usize] {
     let [a, b, c] = [0; 3].map(|_| number(random));
     match random.next() % 6 {

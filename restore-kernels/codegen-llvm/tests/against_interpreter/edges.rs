@@ -1,5 +1,5 @@
-//! Operands at the edges of formats: what is flushed, what the `.approx` functions make of huge and tiny operands, and what is not a
-//! number, copied and calculated.
+//! Operands at the edges of formats: what is flushed, what the `.approx` functions make of huge and tiny operands, and
+//! what is not a number, copied and calculated.
 
 use hetckpt_ir::entity::{RegId, Span};
 use hetckpt_ir::inst::{
@@ -39,8 +39,8 @@ fn partner(random: &mut Random, a: f32) -> f32 {
     f32::from_bits((near.to_bits() + steps).saturating_sub(2))
 }
 
-/// Singles of any sign whose products are next to the smallest normal number, and two more of any size next to it. Some have no product
-/// within half of the last bit below it.
+/// Singles of any sign whose products are next to the smallest normal number, and two more of any size next to it. Some
+/// have no product within half of the last bit below it.
 pub fn near_the_smallest(seed: u64, spares_the_last_bit: bool) -> Vec<u64> {
     let mut random = Random(seed);
     let smallest = f64::from(f32::MIN_POSITIVE);
@@ -250,7 +250,8 @@ fn store_single(bench: &mut Bench, name: &str, reg: RegId) {
     bench.results.push((name.to_owned(), Type::F32));
 }
 
-/// Results that are not a number have one form; what was loaded or moved keeps its bits, in whatever register both come together.
+/// Results that are not a number have one form; what was loaded or moved keeps its bits, in whatever register both come
+/// together.
 #[test]
 fn what_is_not_a_number_is_canonical_only_where_it_was_calculated() {
     let mut bench = bench();

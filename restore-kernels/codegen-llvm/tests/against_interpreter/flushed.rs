@@ -20,7 +20,8 @@ fn bench(op: AluOp, num_srcs: u64) -> Bench {
     bench
 }
 
-/// The third operand as good as lost, or a few of the last bits of a subnormal number away from the smallest normal one.
+/// The third operand as good as lost, or a few of the last bits of a subnormal number away from the smallest normal
+/// one.
 #[test]
 fn sums_within_the_last_bits_below_the_smallest_normal_number() {
     for seed in 0..4 {

@@ -1,4 +1,5 @@
-//! Conversions, comparisons and arithmetic of halves with the modifiers and types that the other tests leave out: bf16, `.ftz`, `.sat`.
+//! Conversions, comparisons and arithmetic of halves with the modifiers and types that the other tests leave out: bf16,
+//! `.ftz`, `.sat`.
 
 use hetckpt_ir::inst::{AluOp, Comparison, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::{Type, Width};

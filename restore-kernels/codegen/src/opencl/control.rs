@@ -307,8 +307,8 @@ impl Writer<'_> {
         stack.extend([Work::Tree(other, around), Work::Close, Work::Tree(ending, around)]);
     }
 
-    /// A way inside a statement. Before it joins the others at a barrier, where the whole block goes the same way, it has one of its
-    /// own ([`super::rejoins`]).
+    /// A way inside a statement. Before it joins the others at a barrier, where the whole block goes the same way, it
+    /// has one of its own ([`super::rejoins`]).
     fn push_way(&self, from: BbId, way: BbId, around: Surroundings, stack: &mut Vec<Work>) {
         let is_fenced =
             |d: &Divisions| d.is_uniform(from) && around.next.is_some_and(|next| d.begins_with_barrier(next));

@@ -1,11 +1,11 @@
 //! Branches that part the threads of a block before places where all of them meet.
 //!
-//! OpenCL C wants all threads at each barrier. So all walk through what such a branch decides, and each instruction there
-//! that would show is under a condition, the *mask*: whether the thread has gone this way. There are two kinds. Threads that
-//! go to the kernel's end leave the others behind a mask for good; the block ends when none is left. Others come back
-//! where the ways join, and need until then what they had: a register that is live where they go on is written under the
-//! mask, all others by everyone, which is shorter and gives loop counters to all. What is not written in either form goes
-//! in [`super::rounds`].
+//! OpenCL C wants all threads at each barrier. So all walk through what such a branch decides, and each instruction
+//! there that would show is under a condition, the *mask*: whether the thread has gone this way. There are two kinds.
+//! Threads that go to the kernel's end leave the others behind a mask for good; the block ends when none is left.
+//! Others come back where the ways join, and need until then what they had: a register that is live where they go on is
+//! written under the mask, all others by everyone, which is shorter and gives loop counters to all. What is not written
+//! in either form goes in [`super::rounds`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,8 +55,8 @@ pub(super) struct Divisions {
 }
 
 impl Divisions {
-    /// How threads of `kernel` that are all at the start of a basic block come to all barriers, warp-level operations and
-    /// probes together; `None` if they do not.
+    /// How threads of `kernel` that are all at the start of a basic block come to all barriers, warp-level operations
+    /// and probes together; `None` if they do not.
     pub fn of(kernel: &Kernel, start: BbId) -> Option<Self> {
         if !Structure::new(kernel, start, Cut::Nowhere).is_reducible() {
             return None;
@@ -165,8 +165,8 @@ impl Divisions {
         Cfg::from_edges(successors)
     }
 
-    /// True if a loop before whose header a barrier stands is gone round from inside another loop: C has no way there but past the
-    /// barrier.
+    /// True if a loop before whose header a barrier stands is gone round from inside another loop: C has no way there
+    /// but past the barrier.
     fn is_rejoin_of_nested_latch(&self) -> bool {
         self.forest.iter().any(|(id, each)| {
             let is_nested = |latch: &BbId| self.forest.innermost(*latch) != Some(id);

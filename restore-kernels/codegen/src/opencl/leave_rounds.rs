@@ -1,8 +1,9 @@
-//! What threads in rounds do at landings ([`super::landing`]): they tell where they are, leave the rounds, and go on together.
+//! What threads in rounds do at landings ([`super::landing`]): they tell where they are, leave the rounds, and go on
+//! together.
 //!
-//! At a warp-level operation threads wait for those of other warps, which they need not. Some may never come, so they wait
-//! in the first [`MAX_ROUNDS_OF_WAITING`] rounds only. And they may come in different iterations: the block lands if
-//! registers that are the same for all threads which are together are so.
+//! At a warp-level operation threads wait for those of other warps, which they need not. Some may never come, so they
+//! wait in the first [`MAX_ROUNDS_OF_WAITING`] rounds only. And they may come in different iterations: the block lands
+//! if registers that are the same for all threads which are together are so.
 //!
 //! A register that is the same for the whole block is taken from one thread, and what follows from the launch and the
 //! thread's index is computed ([`super::renewal`]), so that compilers see both.

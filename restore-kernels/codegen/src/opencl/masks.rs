@@ -11,8 +11,8 @@ use super::structure::{Route, Surroundings};
 use super::writer::Writer;
 
 impl Writer<'_> {
-    /// Writes a branch that parts threads, or any branch where only some threads are. False if there is no mask and nothing
-    /// to part, so that the branch is written as it is.
+    /// Writes a branch that parts threads, or any branch where only some threads are. False if there is no mask and
+    /// nothing to part, so that the branch is written as it is.
     pub(super) fn masked_branch(
         &mut self,
         from: BbId,

@@ -1,28 +1,29 @@
 //! hetIR to OpenCL C 1.2: a program becomes one text with one `__kernel` ([`hetckpt_abi::opencl_program`]).
 //!
 //! The text reads like the kernel: a variable for each register, `for` and `if` where control flow has that form
-//! ([`structure`]), the PTX line beside each statement. Registers are bits and instructions carry the types, so operands
-//! are reinterpreted (`as_float(r3)`) where they are used. What PTX does in an instruction and OpenCL C in no operator is
-//! a function put before the kernel ([`helpers`]). Every compiler of OpenCL C takes such text, while few take SPIR-V.
+//! ([`structure`]), the PTX line beside each statement. Registers are bits and instructions carry the types, so
+//! operands are reinterpreted (`as_float(r3)`) where they are used. What PTX does in an instruction and OpenCL C in no
+//! operator is a function put before the kernel ([`helpers`]). Every compiler of OpenCL C takes such text, while few
+//! take SPIR-V.
 //!
 //! * **Global memory** is one buffer, the arena, or several that follow one another
 //!   ([`OpenClProgram::with_memory_in`]). Programs hold addresses of hetIR's own range, so an access is to
 //!   `arena + (address - arena_base)`, and pointers stored in memory mean the same on every device.
-//! * **Shared memory** is one local array whose size the launch gives; the local frame is a private array; parameters are
-//!   one structure. Addresses in these spaces are offsets.
-//! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a continuation
-//!   starts with a switch over its resume points.
+//! * **Shared memory** is one local array whose size the launch gives; the local frame is a private array; parameters
+//!   are one structure. Addresses in these spaces are offsets.
+//! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a
+//!   continuation starts with a switch over its resume points.
 //! * **Kernels with barriers, warp-level operations or shared memory** stop as blocks. Where all threads of a block can
-//!   come to each such place [`together`], they are written as they are; others, and those that go on, go in [`rounds`],
-//!   until they come together in a [`landing`].
-//! * **Votes** of warps are those of sub-groups where the device has them of 32 threads, and each block finds that they are its
-//!   warps. Shuffles go through local memory: on the one such device here, Intel's runtime for CPUs, those of sub-groups took
-//!   four to five times as long, while votes took about half the time.
+//!   come to each such place [`together`], they are written as they are; others, and those that go on, go in
+//!   [`rounds`], until they come together in a [`landing`].
+//! * **Votes** of warps are those of sub-groups where the device has them of 32 threads, and each block finds that they
+//!   are its warps. Shuffles go through local memory: on the one such device here, Intel's runtime for CPUs, those of
+//!   sub-groups took four to five times as long, while votes took about half the time.
 //!
 //! Generic addresses are global ones, since hetIR knows the others' spaces. A trap sets a word and ends its thread.
 //!
-//! An [`Error`] that names the place tells what has no form: opaque instructions, rounding of ties away from zero, conversions of pairs,
-//! atomics of 8 bits, and of 16 bits but compare-and-swap.
+//! An [`Error`] that names the place tells what has no form: opaque instructions, rounding of ties away from zero,
+//! conversions of pairs, atomics of 8 bits, and of 16 bits but compare-and-swap.
 
 mod error;
 mod control;
@@ -78,15 +79,15 @@ const DEVICE_FENCE_MACRO: &str = "\
 pub struct OpenClOptions {
     /// `cl_khr_int64_extended_atomics`; without it 64-bit minimum, maximum and logic are loops of compare-and-swap.
     pub has_int64_extended_atomics: bool,
-    /// Sub-groups of 32 can be asked for and vote: `cl_intel_required_subgroup_size`, `cl_khr_subgroup_ballot`. Whether they
-    /// are the block's warps, each block looks first.
+    /// Sub-groups of 32 can be asked for and vote: `cl_intel_required_subgroup_size`, `cl_khr_subgroup_ballot`. Whether
+    /// they are the block's warps, each block looks first.
     pub has_votes_of_sub_groups: bool,
     /// Groups are told their blocks, some of which go on from where they stopped.
     pub block_list: bool,
     /// Looks at the pause word are counted, for devices whose kernels do not see the host's writes.
     pub counts_looks: bool,
-    /// Nothing stops, not even before the start: for measuring what probes cost. Kernels whose threads do not come to their
-    /// barriers all together need their probes all the same.
+    /// Nothing stops, not even before the start: for measuring what probes cost. Kernels whose threads do not come to
+    /// their barriers all together need their probes all the same.
     pub never_stops: bool,
 }
 
@@ -118,8 +119,8 @@ pub fn stops(kernel: &Kernel) -> Stops {
     }
 }
 
-/// Writes a program as OpenCL C. With a list of blocks, and where threads stop as blocks ([`stops`]), it can start them at any
-/// resume point, whatever its entries are.
+/// Writes a program as OpenCL C. With a list of blocks, and where threads stop as blocks ([`stops`]), it can start them
+/// at any resume point, whatever its entries are.
 ///
 /// # Errors
 /// [`Error`] if the kernel holds what OpenCL C has no form for.
@@ -290,8 +291,8 @@ fn requirements(kernel: &Kernel, helpers: &str, body: &str) -> Requirements {
         fp64: has_double(helpers) || has_double(body),
         int64_base_atomics: ["atom_add", "atom_xchg", "atom_cmpxchg"].iter().any(|w| has(w)),
         int64_extended_atomics: extended.iter().any(|w| has(w)),
-        // What is a `float` or a `double` and not only bits may be calculated with. Halves are normal `float`s, while most
-        // subnormal numbers of bf16 are subnormal there too. Helpers compute in `double` what is not small.
+        // What is a `float` or a `double` and not only bits may be calculated with. Halves are normal `float`s, while
+        // most subnormal numbers of bf16 are subnormal there too. Helpers compute in `double` what is not small.
         f32_subnormals: body.contains("as_float(") || has("ptx_f32_from_bf16") || has("ptx_atom_add_f32_local"),
         f64_subnormals: body.contains("as_double(") || has("ptx_atom_add_f64_global") || has("ptx_atom_add_f64_local"),
         correctly_rounded_divide_sqrt: kernel.insts().any(|inst| inst::is_nearest_quotient_or_root(&inst.op)),

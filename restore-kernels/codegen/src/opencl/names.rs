@@ -125,8 +125,8 @@ pub(super) fn label(region: Option<ResumePointId>, id: BbId) -> String {
 /// The most characters of a PTX name in an identifier: PoCL names files by its kernels.
 const MAX_CHARACTERS: usize = 64;
 
-/// The beginning of a PTX name as a C identifier. Names of templates have thousands of characters; a program has one kernel,
-/// so nothing depends on the rest.
+/// The beginning of a PTX name as a C identifier. Names of templates have thousands of characters; a program has one
+/// kernel, so nothing depends on the rest.
 pub(super) fn short_identifier(name: &str) -> String {
     name.chars()
         .take(MAX_CHARACTERS)

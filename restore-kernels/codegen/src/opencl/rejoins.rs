@@ -1,16 +1,16 @@
 //! Where ways on which a block meets join others: there stand barriers.
 //!
-//! PoCL cuts kernels at barriers. Behind a barrier that not all ways come to, it copies what other ways come to as well, so
-//! that each set of barriers has an end of its own, and it does so edge by edge. If a branch of single threads leads from
-//! there by two edges to where the ways join, that branch then decides between two copies. PoCL takes such a branch for one
-//! that is the same for the whole block, and lets all threads go where the first one goes. (PoCL 3.1: IsolateRegions keeps a
-//! branch whole only where a barrier or the kernel's end follows, BarrierTailReplication copies, WorkitemLoops looks at the
-//! first thread.) So a barrier begins the basic block where the ways join, if something behind the one before may part
-//! threads, and another ends the way where it is a nested statement, so that one edge leads there.
-//! That block's own ways join others in turn.
+//! PoCL cuts kernels at barriers. Behind a barrier that not all ways come to, it copies what other ways come to as
+//! well, so that each set of barriers has an end of its own, and it does so edge by edge. If a branch of single threads
+//! leads from there by two edges to where the ways join, that branch then decides between two copies. PoCL takes such a
+//! branch for one that is the same for the whole block, and lets all threads go where the first one goes. (PoCL 3.1:
+//! IsolateRegions keeps a branch whole only where a barrier or the kernel's end follows, BarrierTailReplication copies,
+//! WorkitemLoops looks at the first thread.) So a barrier begins the basic block where the ways join, if something
+//! behind the one before may part threads, and another ends the way where it is a nested statement, so that one edge
+//! leads there. That block's own ways join others in turn.
 //!
-//! Rejected: code without a `return` before the barriers. Then the kernel's end is more often where ways join, but whatever
-//! else follows there brings the defect back.
+//! Rejected: code without a `return` before the barriers. Then the kernel's end is more often where ways join, but
+//! whatever else follows there brings the defect back.
 //!
 //! # Source
 //! OpenCL C 1.2, section 6.12.8: a barrier in a branch is right if all threads of the block enter the branch.

@@ -1,10 +1,11 @@
 //! Registers that are computed anew: after the threads of a block have met, and where they go on.
 //!
 //! Compilers for processors run a block as loops over its threads, from barrier to barrier, and keep what each thread
-//! needs later in arrays. Addresses that depend on the thread's index alone, like its place in shared memory, they move before
-//! all barriers, one by one, and fetch each from an array again: then no access looks contiguous to them, and nothing
-//! is vectorised. So where many loads follow a meeting, what follows from the index and the launch in a few instructions is computed
-//! again, from an index to which a word of local memory is added that is always zero, which compilers cannot know.
+//! needs later in arrays. Addresses that depend on the thread's index alone, like its place in shared memory, they move
+//! before all barriers, one by one, and fetch each from an array again: then no access looks contiguous to them, and
+//! nothing is vectorised. So where many loads follow a meeting, what follows from the index and the launch in a few
+//! instructions is computed again, from an index to which a word of local memory is added that is always zero, which
+//! compilers cannot know.
 
 use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::entity::RegId;
@@ -65,8 +66,8 @@ impl Renewal {
         renewal
     }
 
-    /// Instructions that compute addresses anew for what stands between a meeting and the next; none where it does not pay:
-    /// with a store among the accesses compilers must take the word of local memory for another in each thread.
+    /// Instructions that compute addresses anew for what stands between a meeting and the next; none where it does not
+    /// pay: with a store among the accesses compilers must take the word of local memory for another in each thread.
     pub fn before(&self, insts: &[Inst]) -> Vec<Inst> {
         let (mut wanted, mut num_loads) = (RegSet::default(), 0);
         for inst in insts {

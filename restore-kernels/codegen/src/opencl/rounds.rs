@@ -1,17 +1,17 @@
 //! Kernels whose threads wait for one another: rounds.
 //!
-//! OpenCL C's `barrier` is for the whole block: each thread must come to the same one, and none may have ended, while CUDA
-//! counts threads that have ended as arrived, and lanes of a warp meet in divergent code. So there is one barrier, in one
-//! loop that all threads go round together. In a round each thread runs a region, from the resume point that it is at
-//! until it waits at another, stops or ends; then, at the barrier, all learn who waits where, and those go on for whom
-//! the others have come: past barriers if all who have not ended are at one, past a warp-level operation if the lanes of
-//! its member mask are. Threads out of step are nothing special here, and a block stops as a whole, wherever its threads
-//! are.
+//! OpenCL C's `barrier` is for the whole block: each thread must come to the same one, and none may have ended, while
+//! CUDA counts threads that have ended as arrived, and lanes of a warp meet in divergent code. So there is one barrier,
+//! in one loop that all threads go round together. In a round each thread runs a region, from the resume point that it
+//! is at until it waits at another, stops or ends; then, at the barrier, all learn who waits where, and those go on for
+//! whom the others have come: past barriers if all who have not ended are at one, past a warp-level operation if the
+//! lanes of its member mask are. Threads out of step are nothing special here, and a block stops as a whole, wherever
+//! its threads are.
 //!
-//! What a thread wrote before the barrier, all see after it; what the next round writes must not be what some still read.
-//! So the words of a round take turns among four (while one is being added to, nobody reads the next any more, and it is
-//! cleared), and the rows through which lanes exchange among two. The turn is the loop's counter, because PoCL 3.1 updates
-//! other variables that are the same for the whole block once for each thread.
+//! What a thread wrote before the barrier, all see after it; what the next round writes must not be what some still
+//! read. So the words of a round take turns among four (while one is being added to, nobody reads the next any more,
+//! and it is cleared), and the rows through which lanes exchange among two. The turn is the loop's counter, because
+//! PoCL 3.1 updates other variables that are the same for the whole block once for each thread.
 
 use std::fmt::Write as _;
 
@@ -28,8 +28,8 @@ use super::writer::Writer;
 /// The member mask of most programs, as it is written.
 pub(super) const ALL_LANES: &str = "0xffffffffu";
 
-/// Words of a round, by index: a thread has not ended; one waits elsewhere than at a barrier; the block is to stop, in the
-/// slot before this one; votes of a barrier's reduction.
+/// Words of a round, by index: a thread has not ended; one waits elsewhere than at a barrier; the block is to stop, in
+/// the slot before this one; votes of a barrier's reduction.
 pub(super) mod word {
     pub const LEFT: usize = 0;
     pub const ELSEWHERE: usize = 1;
@@ -119,8 +119,8 @@ impl Writer<'_> {
         self.plain_line(format_args!("if (!now[{}]) break;", word::LEFT));
         self.leave_rounds();
         self.go_on(meetings)?;
-        // So that the loop has one way back: LLVM makes a loop inside another of one in which some ways leave the variable as it was,
-        // and PoCL takes that for one that all threads go round together.
+        // So that the loop has one way back: LLVM makes a loop inside another of one in which some ways leave the
+        // variable as it was, and PoCL takes that for one that all threads go round together.
         self.plain_line("point += zero;");
         self.close();
         self.between_regions = false;
@@ -282,7 +282,8 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    /// Statements that give a lane its results. They name `warp`, the warp's values, and `members`, the lanes that take part.
+    /// Statements that give a lane its results. They name `warp`, the warp's values, and `members`, the lanes that take
+    /// part.
     pub(super) fn outcome(
         &self,
         op: WarpOp,

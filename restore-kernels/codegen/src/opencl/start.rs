@@ -81,7 +81,8 @@ impl Writer<'_> {
 
     /// Declares the turns that words and rows take.
     pub(super) fn declare_turns(&mut self) {
-        // 0, but PoCL 3.1 must not see that it is the same for the whole block: it would update it once for each thread.
+        // 0, but PoCL 3.1 must not see that it is the same for the whole block: it would update it once for each
+        // thread.
         self.plain_line("uint turn = thread >> 31, row_turn = turn, vote_turn = turn;");
     }
 

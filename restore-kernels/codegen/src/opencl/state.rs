@@ -44,8 +44,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The block's threads leave what they hold in the slot that `word` names, which counts from 1; `point` is where all of them
-    /// are, if they are together, but for those that `mask` says have ended.
+    /// The block's threads leave what they hold in the slot that `word` names, which counts from 1; `point` is where
+    /// all of them are, if they are together, but for those that `mask` says have ended.
     pub(super) fn leave_slot(
         &mut self,
         word: usize,

@@ -1,10 +1,10 @@
 //! Which `if`, `for` and label each basic block goes to: control flow back in the form that C has for it.
 //!
-//! The dominator tree is written as nested statements. A block with one way in stands inside the branch that leads to it;
-//! one where ways meet stands after the statement of its immediate dominator; what a loop leads to stands after the loop.
-//! A way that is not the next statement is `continue` or `break` of the innermost loop, else a `goto` outwards. So each
-//! cycle is one `for` with one entry, as compilers need it that cut kernels at barriers. Rejected: a switch in a loop,
-//! which hides from them which threads come to a barrier together.
+//! The dominator tree is written as nested statements. A block with one way in stands inside the branch that leads to
+//! it; one where ways meet stands after the statement of its immediate dominator; what a loop leads to stands after the
+//! loop. A way that is not the next statement is `continue` or `break` of the innermost loop, else a `goto` outwards.
+//! So each cycle is one `for` with one entry, as compilers need it that cut kernels at barriers. Rejected: a switch in
+//! a loop, which hides from them which threads come to a barrier together.
 //!
 //! # Source
 //! Ramsey, "Beyond Relooper: Recursive Translation of Unstructured Control Flow to Structured Control Flow" (2022).

@@ -1,15 +1,16 @@
-//! Kernels whose threads wait for one another, and come to the places where they do all together ([`super::divisions`]):
-//! written as they are, without [`super::rounds`].
+//! Kernels whose threads wait for one another, and come to the places where they do all together
+//! ([`super::divisions`]): written as they are, without [`super::rounds`].
 //!
-//! Each barrier, warp-level operation and probe is a barrier of OpenCL C. At probes and at one barrier of each long loop that
-//! has no probe the block looks at the pause word, through its first thread, and may leave a slot and end. Where ways with
-//! such a place join others there are more barriers ([`super::rejoins`]). Threads that go
-//! on from a slot may be out of step, so continuations go in rounds.
+//! Each barrier, warp-level operation and probe is a barrier of OpenCL C. At probes and at one barrier of each long
+//! loop that has no probe the block looks at the pause word, through its first thread, and may leave a slot and end.
+//! Where ways with such a place join others there are more barriers ([`super::rejoins`]). Threads that go on from a
+//! slot may be out of step, so continuations go in rounds.
 //!
 //! # Source
-//! OpenCL C 1.2, section 6.12.8: each thread of a block must come to the same barrier, and none may have ended. A weak load at
-//! the same address gives all threads the same value unless the program has a data race, which CUDA's memory model
-//! excludes; the analysis of uniformity does not assume that, so here such loads are presented to it as read-only ones.
+//! OpenCL C 1.2, section 6.12.8: each thread of a block must come to the same barrier, and none may have ended. A weak
+//! load at the same address gives all threads the same value unless the program has a data race, which CUDA's memory
+//! model excludes; the analysis of uniformity does not assume that, so here such loads are presented to it as read-only
+//! ones.
 
 use hetckpt_abi::opencl_program::count;
 use hetckpt_ir::basic_block::BarrierReduction;
@@ -141,8 +142,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a vote. Its bits are collected in one of four words of the warp in turn, while the next one is cleared; where
-    /// sub-groups are warps they vote by themselves.
+    /// Writes a vote. Its bits are collected in one of four words of the warp in turn, while the next one is cleared;
+    /// where sub-groups are warps they vote by themselves.
     fn vote(
         &mut self,
         op: WarpOp,

@@ -1,14 +1,14 @@
 //! Which barriers ask whether to stop.
 //!
-//! A barrier that asks is an or-reduction, which costs more than a plain one, much in a loop that does little else. A plain
-//! barrier will do where no thread can have stopped since the last reduction: then all threads of the block are on
-//! their way to the same barrier (CUDA C++ Programming Guide, "Synchronization Functions") and all have the same count of
-//! work left until the next one that asks. It will not do where a path leads from another probe to the barrier: there
-//! a thread may have stopped, and waits at a reduction for the others. The entry probe is such a probe too, but it is
-//! passed once: the first barrier that a block comes to always joins.
+//! A barrier that asks is an or-reduction, which costs more than a plain one, much in a loop that does little else. A
+//! plain barrier will do where no thread can have stopped since the last reduction: then all threads of the block are
+//! on their way to the same barrier (CUDA C++ Programming Guide, "Synchronization Functions") and all have the same
+//! count of work left until the next one that asks. It will not do where a path leads from another probe to the
+//! barrier: there a thread may have stopped, and waits at a reduction for the others. The entry probe is such a probe
+//! too, but it is passed once: the first barrier that a block comes to always joins.
 //!
-//! No barrier need look in a loop that a probe outside of it interrupts anyway, or that ends soon by itself. Before such a
-//! loop the block joins those who have stopped at its entry, if it has not yet, so that no barrier in it must.
+//! No barrier need look in a loop that a probe outside of it interrupts anyway, or that ends soon by itself. Before
+//! such a loop the block joins those who have stopped at its entry, if it has not yet, so that no barrier in it must.
 
 use std::collections::BTreeSet;
 
@@ -156,15 +156,16 @@ impl BarrierPlan {
 struct Loops<'a> {
     kernel: &'a Kernel,
     forest: &'a LoopForest,
-    /// For each loop that a probe outside of it interrupts, by the block, after a number of iterations: where it is entered.
+    /// For each loop that a probe outside of it interrupts, by the block, after a number of iterations: where it is
+    /// entered.
     chunks: Vec<Option<(BbId, ResumePointId)>>,
     /// Loops that cannot iterate often.
     is_short: Vec<bool>,
 }
 
 impl Loops<'_> {
-    /// The loop whose barriers must ask so that the barrier of `id` is not passed too often unasked: `None` if there is no
-    /// need, `Some(None)` for a cycle that is no loop.
+    /// The loop whose barriers must ask so that the barrier of `id` is not passed too often unasked: `None` if there is
+    /// no need, `Some(None)` for a cycle that is no loop.
     fn asking_loop(&self, id: BbId) -> Option<Option<LoopId>> {
         let mut around = self.forest.innermost(id);
         while let Some(id) = around {
@@ -195,8 +196,8 @@ impl Loops<'_> {
         u32::try_from(work).unwrap_or(MAX_WORK)
     }
 
-    /// Where loops that are interrupted are entered before the block has joined those who have stopped at its entry. Joining
-    /// there frees the loop's barriers from it.
+    /// Where loops that are interrupted are entered before the block has joined those who have stopped at its entry.
+    /// Joining there frees the loop's barriers from it.
     fn join_before_chunks(&self, cfg: &Cfg) -> Vec<Option<ResumePointId>> {
         let mut joins: Vec<Option<ResumePointId>> = vec![None; self.kernel.blocks.len()];
         let has_barrier = |id: usize| {
@@ -259,8 +260,8 @@ fn after_probes(kernel: &Kernel, polls: &PollPlan) -> Vec<BbId> {
     stopping.flat_map(|(_, block)| block.terminator.successors()).collect()
 }
 
-/// Basic blocks reached from `work` without passing one at whose end, or before which, the block decides together. Those
-/// themselves are reached.
+/// Basic blocks reached from `work` without passing one at whose end, or before which, the block decides together.
+/// Those themselves are reached.
 fn without_decision_from(kernel: &Kernel, mut work: Vec<BbId>, decides: impl Fn(BbId) -> bool) -> Vec<bool> {
     let mut reached = vec![false; kernel.blocks.len()];
     while let Some(id) = work.pop() {

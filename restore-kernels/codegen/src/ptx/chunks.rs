@@ -5,8 +5,8 @@ use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::BbId;
 use hetckpt_ir::kernel::Kernel;
 
-/// The loop that the probe at the end of `poll` interrupts between chunks of iterations, and the basic block from which it
-/// is entered; `None` if the probe stands in the loop that it interrupts.
+/// The loop that the probe at the end of `poll` interrupts between chunks of iterations, and the basic block from which
+/// it is entered; `None` if the probe stands in the loop that it interrupts.
 pub(crate) fn chunked_loop(kernel: &Kernel, forest: &LoopForest, poll: BbId) -> Option<(LoopId, BbId)> {
     let Terminator::Poll { next, .. } = kernel.blocks[poll.index()].terminator else {
         return None;

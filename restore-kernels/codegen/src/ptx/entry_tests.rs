@@ -1,13 +1,13 @@
 //! Where the entry probe tests: as late as nothing has happened yet.
 //!
-//! A thread that stops at its entry starts over, so the test may stand behind anything that only computes or reads. Standing
-//! behind the first loads matters: the load of the request and the program's own then wait together, and a short kernel
-//! spends nearly all its time in that wait. The test is pushed from the end of `bb0` through basic blocks to which there
-//! is no other way; a way that ends the thread without an effect needs no test.
+//! A thread that stops at its entry starts over, so the test may stand behind anything that only computes or reads.
+//! Standing behind the first loads matters: the load of the request and the program's own then wait together, and a
+//! short kernel spends nearly all its time in that wait. The test is pushed from the end of `bb0` through basic blocks
+//! to which there is no other way; a way that ends the thread without an effect needs no test.
 //!
 //! What is read before the test may be stale: the kernel before this one in its stream may have stopped before it wrote
-//! it. Nothing may hang on it, neither an address, which might be anything, nor whether the thread has anything to do. So the
-//! test stands before the first access or branch that depends on a loaded value.
+//! it. Nothing may hang on it, neither an address, which might be anything, nor whether the thread has anything to do.
+//! So the test stands before the first access or branch that depends on a loaded value.
 
 use std::collections::BTreeSet;
 
@@ -46,8 +46,8 @@ pub(super) fn entry_tests(program: &Program, votes: bool) -> Vec<Option<usize>> 
     }
 }
 
-/// Places the test in `first`, or behind it: a basic block is passed if it only computes, and looked at once all ways to
-/// it come from blocks that are passed.
+/// Places the test in `first`, or behind it: a basic block is passed if it only computes, and looked at once all ways
+/// to it come from blocks that are passed.
 fn push(kernel: &Kernel, ways_in: &[u32], first: BbId, tests: &mut [Option<usize>]) {
     let mut passed_ways = vec![0; kernel.blocks.len()];
     let mut passed = Vec::new();
@@ -135,8 +135,8 @@ fn only_ends(kernel: &Kernel, id: BbId) -> bool {
     block.insts.iter().all(only_computes) && block.terminator == Terminator::Exit
 }
 
-/// True if doing it again changes nothing, and no other thread can tell. A store to shared memory qualifies as long as the
-/// thread has read nothing from there: it stores the same again.
+/// True if doing it again changes nothing, and no other thread can tell. A store to shared memory qualifies as long as
+/// the thread has read nothing from there: it stores the same again.
 fn only_computes(inst: &Inst) -> bool {
     match &inst.op {
         Op::Load {

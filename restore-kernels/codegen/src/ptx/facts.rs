@@ -22,8 +22,8 @@ pub(super) struct Facts {
     pub has_warp_op: bool,
     /// Touches shared memory.
     pub uses_shared: bool,
-    /// A stopping thread must meet the rest of its block before it ends: others may wait at a barrier, and shared memory
-    /// can be saved only when nobody writes it any more.
+    /// A stopping thread must meet the rest of its block before it ends: others may wait at a barrier, and shared
+    /// memory can be saved only when nobody writes it any more.
     pub drains: bool,
 }
 

@@ -1,10 +1,10 @@
 //! One barrier instruction for all, in kernels with barriers where lanes may stop apart from their warp.
 //!
-//! A lane that has stopped waits for its block at a barrier; lanes of its warp come to it at a barrier of the program. PTX
-//! lets lanes of a warp wait at different `barrier` instructions, and the assembler then has one of these executed for all of
-//! them; but ptxas 13.0 lets each deliver its reduction's result in a register of its own, so that the lanes waiting at
-//! the other one see an old predicate (observed on sm_90). So all come to the same instruction, and go from there where they
-//! belong. That costs a loop around the barrier its shape, so it is done only where it must.
+//! A lane that has stopped waits for its block at a barrier; lanes of its warp come to it at a barrier of the program.
+//! PTX lets lanes of a warp wait at different `barrier` instructions, and the assembler then has one of these executed
+//! for all of them; but ptxas 13.0 lets each deliver its reduction's result in a register of its own, so that the lanes
+//! waiting at the other one see an old predicate (observed on sm_90). So all come to the same instruction, and go from
+//! there where they belong. That costs a loop around the barrier its shape, so it is done only where it must.
 
 use hetckpt_ir::entity::ResumePointId;
 use hetckpt_ir::types::Width;

@@ -1,7 +1,7 @@
 //! hetIR to PTX: a program becomes one module with one `.entry`.
 //!
-//! The text says what the kernel says, instruction by instruction, so that `ptxas` makes of it what it would have made of
-//! the program's own PTX; what pausing needs stands beside it:
+//! The text says what the kernel says, instruction by instruction, so that `ptxas` makes of it what it would have made
+//! of the program's own PTX; what pausing needs stands beside it:
 //!
 //! * a hidden last parameter, the address of the launch's control block ([`hetckpt_abi::launch_control`]);
 //! * the request to stop is asked for ahead: each probe tests the word that the probe before it has loaded, so that no
@@ -51,8 +51,8 @@ pub struct PtxOptions {
     pub ptx_version: (u32, u32),
     /// Address of the first byte of dynamic shared memory on the device.
     pub shared_base: u32,
-    /// The threads of a block, where they start, are in step: what one of them does next, the others do too. Always true at
-    /// a kernel's start. Without it nothing is decided together.
+    /// The threads of a block, where they start, are in step: what one of them does next, the others do too. Always
+    /// true at a kernel's start. Without it nothing is decided together.
     pub in_step: bool,
     /// Launched over a list of blocks, as continuations always are. Also for an ordinary program of which only some
     /// blocks are to be started.

@@ -1,18 +1,19 @@
 //! How each loop probe decides whether to stop.
 //!
-//! In a kernel with neither barriers nor warp-level operations every thread decides for itself. With barriers, a probe that
-//! all threads of the block pass together is decided by the block, so that nobody waits at a barrier for those who have
-//! stopped. With either, a probe that a warp's lanes pass together is decided by the warp.
+//! In a kernel with neither barriers nor warp-level operations every thread decides for itself. With barriers, a probe
+//! that all threads of the block pass together is decided by the block, so that nobody waits at a barrier for those who
+//! have stopped. With either, a probe that a warp's lanes pass together is decided by the warp.
 //!
 //! Where lanes come to a probe apart from each other, a lane that stopped alone would have to wait for its block, and
-//! lanes of its warp could wait for it elsewhere. A strip-mined loop ends, so there a warp stops only while all of its lanes
-//! are there: while some have left the loop it goes on, until they meet again. Other loops may be waiting for what a
-//! stopped block would do. There lanes stop alone, if the others can only be waiting at barriers ([`super::meeting`]); where
-//! they can be waiting at warp-level operations, such a loop too is interrupted only with the whole warp.
+//! lanes of its warp could wait for it elsewhere. A strip-mined loop ends, so there a warp stops only while all of its
+//! lanes are there: while some have left the loop it goes on, until they meet again. Other loops may be waiting for
+//! what a stopped block would do. There lanes stop alone, if the others can only be waiting at barriers
+//! ([`super::meeting`]); where they can be waiting at warp-level operations, such a loop too is interrupted only with
+//! the whole warp.
 //!
-//! Threads that go on from where another device has stopped them may be out of step: some before a probe that they would
-//! decide together, some behind it. Then each decides for itself, and all meet at barriers; with warp-level operations
-//! only barriers ask.
+//! Threads that go on from where another device has stopped them may be out of step: some before a probe that they
+//! would decide together, some behind it. Then each decides for itself, and all meet at barriers; with warp-level
+//! operations only barriers ask.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! How a program starts that is launched over a list of blocks: block `i` of the launch is the list's `i`-th block of the
-//! program's grid, and its threads go on where they had stopped.
+//! How a program starts that is launched over a list of blocks: block `i` of the launch is the list's `i`-th block of
+//! the program's grid, and its threads go on where they had stopped.
 
 use hetckpt_abi::launch_control::{RESUMED_BLOCK_BYTES, offset};
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId};

@@ -1,9 +1,10 @@
 //! What a stopping thread does, out of line: marks itself as not started, or saves itself in its block's slot
 //! ([`hetckpt_abi::launch_control`]), and ends.
 //!
-//! Where threads of the block may be waiting at a barrier, or share memory, a thread that stops on its own then *drains*: it
-//! joins the barrier with the word that all are to stop, so that nobody passes it, and nobody writes shared memory any more
-//! once it is passed. Then the stopped threads share out the copying of shared memory, piece by piece.
+//! Where threads of the block may be waiting at a barrier, or share memory, a thread that stops on its own then
+//! *drains*: it joins the barrier with the word that all are to stop, so that nobody passes it, and nobody writes
+//! shared memory any more once it is passed. Then the stopped threads share out the copying of shared memory, piece by
+//! piece.
 
 use hetckpt_abi::launch_control::{ARENA_BYTES, TOLD_WORD_AT, offset};
 use hetckpt_ir::entity::{RegId, ResumePointId};
@@ -141,7 +142,8 @@ impl Writer<'_> {
         self.line("ret");
     }
 
-    /// If other threads of the block have started, what they left in shared memory must be kept, even if they have ended.
+    /// If other threads of the block have started, what they left in shared memory must be kept, even if they have
+    /// ended.
     fn save_shared_of_started(&mut self, row: &str, words: &str, threads: &str) {
         let (count, i, at) = (
             self.scratch(Width::W32),

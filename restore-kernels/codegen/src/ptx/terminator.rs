@@ -1,9 +1,9 @@
 //! Ends of basic blocks, and the probes among them.
 //!
-//! A loop probe tests `%pause`, the word that the probe before it has loaded, and loads it anew for the next one: the load
-//! has a whole round of the loop to arrive. Barriers can follow each other faster than a load arrives, so there the word is
-//! tested and loaded only when some work has been done ([`super::barrier_plan`]); only thread 0 loads, and the barrier's
-//! or-reduction tells the others.
+//! A loop probe tests `%pause`, the word that the probe before it has loaded, and loads it anew for the next one: the
+//! load has a whole round of the loop to arrive. Barriers can follow each other faster than a load arrives, so there
+//! the word is tested and loaded only when some work has been done ([`super::barrier_plan`]); only thread 0 loads, and
+//! the barrier's or-reduction tells the others.
 
 use hetckpt_abi::launch_control::PAUSE_WORD_STRIDE;
 use hetckpt_ir::basic_block::{BarrierProbe, BarrierReduction, BarrierReductionOp, Terminator};
@@ -177,8 +177,8 @@ impl Writer<'_> {
         }
     }
 
-    /// What a barrier does when it is time to look at the request: take what was loaded the last time, ask the block and,
-    /// in thread 0, load it anew.
+    /// What a barrier does when it is time to look at the request: take what was loaded the last time, ask the block
+    /// and, in thread 0, load it anew.
     fn look_at_barrier(&mut self, id: BbId, point: ResumePointId) {
         self.label(format_args!("{}_look", names::label(id)));
         let (clock, stop) = (self.late_zero(), self.scratch(Width::Pred));
@@ -220,9 +220,9 @@ impl Writer<'_> {
         self.stop_if(&all_stop, point);
     }
 
-    /// A number below 2^31 that is not known before this place. A request is all ones, so comparing with it is as good as
-    /// comparing with 0, but the assembler cannot do it where the word is loaded, which would be to wait for the load
-    /// there.
+    /// A number below 2^31 that is not known before this place. A request is all ones, so comparing with it is as good
+    /// as comparing with 0, but the assembler cannot do it where the word is loaded, which would be to wait for the
+    /// load there.
     fn late_zero(&mut self) -> String {
         let clock = self.scratch(Width::W32);
         self.line(format_args!("mov.u32 {clock}, %clock"));
@@ -276,11 +276,11 @@ impl Writer<'_> {
         self.reload_pause("");
     }
 
-    /// Loads the request again in a loop. A volatile load would do, but makes the assembler expect that threads of a warp
-    /// wait for each other there, which costs a divergent loop much. So it is a plain load that leaves no copy in the
-    /// first-level cache, where the host's write would not be seen; its address depends on the word loaded before, so that
-    /// it is not taken out of the loop. (A thread that has seen the request, and is about to stop, reads the next
-    /// multiprocessor's word or the first control block.)
+    /// Loads the request again in a loop. A volatile load would do, but makes the assembler expect that threads of a
+    /// warp wait for each other there, which costs a divergent loop much. So it is a plain load that leaves no copy in
+    /// the first-level cache, where the host's write would not be seen; its address depends on the word loaded before,
+    /// so that it is not taken out of the loop. (A thread that has seen the request, and is about to stop, reads the
+    /// next multiprocessor's word or the first control block.)
     fn reload_pause(&mut self, guard: &str) {
         let (is_set, at) = (self.scratch(Width::W32), self.scratch(Width::W64));
         self.line(format_args!("shr.u32 {is_set}, %pause, 31"));

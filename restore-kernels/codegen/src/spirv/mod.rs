@@ -1,9 +1,9 @@
 //! OpenCL C to SPIR-V, for OpenCL devices that take an intermediate language and have no compiler of their own.
 //!
-//! Generated OpenCL C says all that SPIR-V would, and is what most devices take; so clang and Khronos's translator make the one of
-//! the other, as processes of their own. The module is not optimised, for which devices have their means, and which the translator
-//! does not always bear. clang's own generator of SPIR-V was tried (22.1): with and without optimisation some conversions of
-//! small integers came out wrong.
+//! Generated OpenCL C says all that SPIR-V would, and is what most devices take; so clang and Khronos's translator make
+//! the one of the other, as processes of their own. The module is not optimised, for which devices have their means,
+//! and which the translator does not always bear. clang's own generator of SPIR-V was tried (22.1): with and without
+//! optimisation some conversions of small integers came out wrong.
 //!
 //! SPIR-V 1.2 is that of OpenCL 2.2. A `prelude.cl` put before the text has atomics that hold for the whole device.
 

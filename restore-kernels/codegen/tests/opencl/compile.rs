@@ -25,7 +25,8 @@ const RICH: OpenClOptions = OpenClOptions {
     never_stops: false,
 };
 
-/// Kernels' bodies are functions of their own in newer versions, which nobody else may call: only then they may have local memory.
+/// Kernels' bodies are functions of their own in newer versions, which nobody else may call: only then they may have
+/// local memory.
 const AMD_INTERNAL: [&str; 2] = ["-mllvm", "-amdgpu-internalize-symbols"];
 
 /// The newest clang of the distribution, else the one on `PATH`.

@@ -1,4 +1,5 @@
-//! Golden files: `filetests/opencl/<case>.cl` is what a kernel of the front end's tests becomes. `BLESS=1` rewrites them.
+//! Golden files: `filetests/opencl/<case>.cl` is what a kernel of the front end's tests becomes. `BLESS=1` rewrites
+//! them.
 
 use std::path::Path;
 

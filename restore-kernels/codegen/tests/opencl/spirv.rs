@@ -11,7 +11,8 @@ use hetckpt_codegen::spirv::{Compiler, disassemble};
 
 use crate::kernels;
 
-/// OpenCL 2.2's rules; without them where a kernel has 64-bit atomics, which are an extension that spirv-val does not know.
+/// OpenCL 2.2's rules; without them where a kernel has 64-bit atomics, which are an extension that spirv-val does not
+/// know.
 const ENVIRONMENTS: [&str; 2] = ["opencl2.2", "spv1.2"];
 
 fn is_installed(program: &str) -> bool {

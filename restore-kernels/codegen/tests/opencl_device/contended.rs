@@ -1,4 +1,5 @@
-//! Atomics on few addresses from all threads of several blocks: no update may be lost. What is left does not depend on the order.
+//! Atomics on few addresses from all threads of several blocks: no update may be lost. What is left does not depend on
+//! the order.
 //!
 //! Not among what is compared with recordings of a GPU.
 
@@ -105,8 +106,8 @@ setp.ne.u{ty} %p3, {r}1, {r}2;
     }
 }
 
-/// Each thread updates a cell of each form in `space` so many times. Cells of shared memory start as the input says, and are written out
-/// block by block.
+/// Each thread updates a cell of each form in `space` so many times. Cells of shared memory start as the input says,
+/// and are written out block by block.
 fn kernel(forms: &[Form], space: &str, times: u32) -> String {
     let num_words = forms.len() * NUM_CELLS;
     let bytes = num_words * 8;

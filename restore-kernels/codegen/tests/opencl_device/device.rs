@@ -56,8 +56,8 @@ fn find() -> Option<Device> {
     found.map(Device::new)
 }
 
-/// True if sub-groups of 32 can be asked for and vote, in programs from source, and are more than loops, as on devices where they
-/// can be of one work-item.
+/// True if sub-groups of 32 can be asked for and vote, in programs from source, and are more than loops, as on devices
+/// where they can be of one work-item.
 pub fn has_votes_of_sub_groups(device: &Device) -> bool {
     let extensions = device.extensions().unwrap();
     let has = |name: &str| extensions.split_whitespace().any(|e| e == name);

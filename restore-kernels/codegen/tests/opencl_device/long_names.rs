@@ -1,4 +1,5 @@
-//! Kernels with the names of templates: CUB's and Thrust's have thousands of characters, and drivers name files by kernels.
+//! Kernels with the names of templates: CUB's and Thrust's have thousands of characters, and drivers name files by
+//! kernels.
 
 use hetckpt_abi::program::Program;
 

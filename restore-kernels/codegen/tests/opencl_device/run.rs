@@ -11,8 +11,9 @@ use crate::device::{self, ARENA_BASE, Shape};
 
 /// A GPU says how many warps a multiprocessor holds; elsewhere it is the block's number.
 pub const NWARPID_IS_OF_BLOCK: bool = true;
-/// Relative error of functions that PTX only bounds. They are computed more precisely than it asks, but `sin.approx` and `cos.approx` of
-/// the argument itself up to 100π, where the interpreter has it in turns, as GPUs do: of 128 that is 1.7e-5 elsewhere.
+/// Relative error of functions that PTX only bounds. They are computed more precisely than it asks, but `sin.approx`
+/// and `cos.approx` of the argument itself up to 100π, where the interpreter has it in turns, as GPUs do: of 128 that
+/// is 1.7e-5 elsewhere.
 pub const APPROXIMATION: f64 = 2e-5;
 /// Below this magnitude the error is relative to it.
 pub const NEAR_ZERO: f64 = 1.0;

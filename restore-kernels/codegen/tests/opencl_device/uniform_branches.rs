@@ -1,8 +1,8 @@
-//! Barriers inside branches that all threads of a block take together, and what follows them: compilers for processors cut
-//! kernels at barriers, and some take what follows for another thing in the last thread than in the others.
+//! Barriers inside branches that all threads of a block take together, and what follows them: compilers for processors
+//! cut kernels at barriers, and some take what follows for another thing in the last thread than in the others.
 //!
-//! Each shape is a kernel of several blocks, every other of which goes another way. What blocks leave in shared memory behind
-//! what they use tells if the next one goes where it should not.
+//! Each shape is a kernel of several blocks, every other of which goes another way. What blocks leave in shared memory
+//! behind what they use tells if the next one goes where it should not.
 
 use hetckpt_abi::opencl_program::OpenClProgram;
 use hetckpt_abi::program::Program;
@@ -17,8 +17,9 @@ use crate::device::{self, ARENA_BASE, Shape};
 const NUM_BLOCKS: u32 = 24;
 const NUM_THREADS: u32 = 64;
 
-/// A kernel around `body`. There are the thread's index (`%r1`), the block's (`%r2`), 0 or 1 for the block (`%r3`, `%p1`), a value of
-/// the thread (`%r5`), its place in shared memory (`%r4`), if it is the last one (`%p2`); results are `%r10` and `%r11`.
+/// A kernel around `body`. There are the thread's index (`%r1`), the block's (`%r2`), 0 or 1 for the block (`%r3`,
+/// `%p1`), a value of the thread (`%r5`), its place in shared memory (`%r4`), if it is the last one (`%p2`); results
+/// are `%r10` and `%r11`.
 fn kernel(body: &str) -> Program {
     let ptx = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n

@@ -1,5 +1,5 @@
-//! Tries the CUDA device with the test programs' kernels, on a machine that has one: pauses each at random moments, lets it
-//! go on, and compares memory with an unpaused run; measures what probes cost and how long a pause takes.
+//! Tries the CUDA device with the test programs' kernels, on a machine that has one: pauses each at random moments,
+//! lets it go on, and compares memory with an unpaused run; measures what probes cost and how long a pause takes.
 //!
 //! `cuda_trial FOLDER-OF-PTX [PAUSES [SEED [NAME…]]]`; a name is a kernel's, or `figures`.
 #![allow(

@@ -1,9 +1,10 @@
 //! How fast generated OpenCL C is beside the same kernels by hand, and what the probes cost.
 //!
-//! `cargo run --release -p hetckpt-devices --example opencl_speed -- [--device PLATFORM:DEVICE] [--repeats N] [--text FOLDER]
-//! [--sub-groups] [--shared] [KERNEL…]`. The three forms of a kernel take turns; the shortest time of each counts. What they leave in memory must be
-//! the same. `--text` keeps the generated texts; `--sub-groups` has votes for them; `--shared` has
-//! device memory in shared virtual memory, which generated kernels reach by address, without a base.
+//! `cargo run --release -p hetckpt-devices --example opencl_speed -- [--device PLATFORM:DEVICE] [--repeats N] [--text
+//! FOLDER] [--sub-groups] [--shared] [KERNEL…]`. The three forms of a kernel take turns; the shortest time of each
+//! counts. What they leave in memory must be the same. `--text` keeps the generated texts; `--sub-groups` has votes for
+//! them; `--shared` has device memory in shared virtual memory, which generated kernels reach by address, without a
+//! base.
 #![allow(clippy::print_stdout, reason = "an example")]
 #![allow(unsafe_code, reason = "calls the OpenCL driver")]
 

@@ -7,6 +7,20 @@ use hetckpt_ir::entity::{RegId, ResumePointId};
 
 use super::context::{BlockMemory, BlockShape};
 
+/// A stopped block is not of the launch's shape (the snapshot's fault, or a bug in us).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("block {block}: {got} of {what} instead of {wanted}")]
+pub struct OtherShape {
+    /// The block.
+    pub block: u64,
+    /// Which part of its state.
+    pub what: &'static str,
+    /// Its size.
+    pub got: usize,
+    /// The launch's.
+    pub wanted: usize,
+}
+
 /// Copies a block's state; registers that are not live are 0.
 pub fn capture(layout: &ThreadStateLayout, block: u64, memory: &BlockMemory) -> PausedBlock {
     let threads = memory.points.len();
@@ -29,8 +43,8 @@ pub fn capture(layout: &ThreadStateLayout, block: u64, memory: &BlockMemory) -> 
     }
 }
 
-/// The inverse: `memory` becomes that of the stopped block. The error is text for a person.
-pub fn reinstate(paused: &PausedBlock, shape: &BlockShape, memory: &mut BlockMemory) -> Result<(), String> {
+/// The inverse: `memory` becomes that of the stopped block.
+pub fn reinstate(paused: &PausedBlock, shape: &BlockShape, memory: &mut BlockMemory) -> Result<(), OtherShape> {
     memory.reset(shape);
     let parts = [
         ("resume points", memory.points.len(), paused.resume_points.len()),
@@ -40,7 +54,12 @@ pub fn reinstate(paused: &PausedBlock, shape: &BlockShape, memory: &mut BlockMem
     ];
     for (what, wanted, got) in parts {
         if wanted != got {
-            return Err(format!("block {}: {got} of {what} instead of {wanted}", paused.block));
+            return Err(OtherShape {
+                block: paused.block,
+                what,
+                got,
+                wanted,
+            });
         }
     }
     memory.points.copy_from_slice(&paused.resume_points);

@@ -25,6 +25,12 @@ pub struct CodeGenerator {
     identity: String,
 }
 
+/// What the code generator refuses, in its own words: its interface has no others (the program's limit, or a bug in
+/// us).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GeneratorError(String);
+
 /// What compiling makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
@@ -74,7 +80,7 @@ impl CodeGenerator {
         let (mut out, mut error) = (Buffer::EMPTY, Buffer::EMPTY);
         // SAFETY: both are valid places.
         let result = unsafe { identity(&raw mut out, &raw mut error) };
-        generator.check(result, error).map_err(absent)?;
+        generator.check(result, error).map_err(|e| absent(e.to_string()))?;
         generator.identity = String::from_utf8_lossy(&generator.take(out)).into_owned();
         Ok(generator)
     }
@@ -85,7 +91,7 @@ impl CodeGenerator {
     }
 
     /// Compiles hetIR text for the given start points; without any, for all resume points.
-    pub fn compile(&self, text: &str, entries: &[Entry]) -> Result<Compiled, String> {
+    pub fn compile(&self, text: &str, entries: &[Entry]) -> Result<Compiled, GeneratorError> {
         let request = CompileRequest {
             text: Bytes::of(text.as_bytes()),
             entries: entries.as_ptr(),
@@ -106,7 +112,7 @@ impl CodeGenerator {
     }
 
     /// LLVM IR of hetIR text, for all resume points.
-    pub fn llvm_ir(&self, text: &str) -> Result<String, String> {
+    pub fn llvm_ir(&self, text: &str) -> Result<String, GeneratorError> {
         let request = CompileRequest {
             text: Bytes::of(text.as_bytes()),
             entries: ptr::null(),
@@ -120,7 +126,7 @@ impl CodeGenerator {
     }
 
     /// Makes an object runnable.
-    pub fn load(self: &Arc<Self>, object: &[u8]) -> Result<LoadedObject, String> {
+    pub fn load(self: &Arc<Self>, object: &[u8]) -> Result<LoadedObject, GeneratorError> {
         let bytes = Bytes::of(object);
         let (mut handle, mut error) = (ptr::null_mut(), Buffer::EMPTY);
         // SAFETY: the bytes live through the call; the others are valid places.
@@ -132,9 +138,9 @@ impl CodeGenerator {
         })
     }
 
-    fn check(&self, result: i32, error: Buffer) -> Result<(), String> {
+    fn check(&self, result: i32, error: Buffer) -> Result<(), GeneratorError> {
         let text = String::from_utf8_lossy(&self.take(error)).into_owned();
-        if result == 0 { Ok(()) } else { Err(text) }
+        if result == 0 { Ok(()) } else { Err(GeneratorError(text)) }
     }
 
     /// Copies a buffer of the generator and gives it back.
@@ -163,7 +169,7 @@ unsafe impl Sync for LoadedObject {}
 
 impl LoadedObject {
     /// Address of a function; valid while `self` lives.
-    pub fn symbol(&self, name: &str) -> Result<*const c_void, String> {
+    pub fn symbol(&self, name: &str) -> Result<*const c_void, GeneratorError> {
         let name = Bytes::of(name.as_bytes());
         let (mut address, mut error) = (ptr::null(), Buffer::EMPTY);
         // SAFETY: the handle lives, the name lives through the call, the others are valid places.

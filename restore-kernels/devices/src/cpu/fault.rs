@@ -164,7 +164,7 @@ pub unsafe fn call_region(region: CpuRegion, block: *const CpuBlock, first: u32,
 }
 
 /// Installs the handlers, once for the process.
-pub fn install_handlers() -> Result<(), String> {
+pub fn install_handlers() -> std::io::Result<()> {
     let mut failed = None;
     PREVIOUS.get_or_init(|| {
         std::array::from_fn(|i| {
@@ -176,15 +176,13 @@ pub fn install_handlers() -> Result<(), String> {
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
             // SAFETY: both are valid; `handle` has the signature that `SA_SIGINFO` asks for.
             if unsafe { libc::sigaction(SIGNALS[i], action, previous.as_mut_ptr()) } != 0 {
-                failed = Some(std::io::Error::last_os_error().to_string());
+                failed = Some(std::io::Error::last_os_error());
             }
             // SAFETY: zeroed, then perhaps written by the call: valid either way.
             unsafe { previous.assume_init() }
         })
     });
-    failed.map_or(Ok(()), |reason| {
-        Err(format!("cannot handle faults of kernels: {reason}"))
-    })
+    failed.map_or(Ok(()), Err)
 }
 
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -68,7 +68,7 @@ impl CpuKernel {
             .iter()
             .map(|&(resume_point, block)| Entry { resume_point, block })
             .collect();
-        let regions = Regions::build(generator, cache_dir, text, &entries).map_err(failed)?;
+        let regions = Regions::build(generator, cache_dir, text, &entries).map_err(|e| failed(e.to_string()))?;
         if regions.tables.bytes_per_thread != request.layout.bytes_per_thread {
             return Err(failed(
                 "the compiled code saves registers elsewhere than the layout says".to_owned(),
@@ -138,7 +138,7 @@ impl CpuKernel {
                 text,
             } = &self.source;
             Regions::build(generator, cache_dir.as_deref(), text, &[])
-                .inspect_err(|error| tracing::warn!(kernel = self.name, error, "blocks of it cannot take turns"))
+                .inspect_err(|error| tracing::warn!(kernel = self.name, %error, "blocks of it cannot take turns"))
                 .ok()
         });
     }

@@ -87,9 +87,9 @@ impl CpuDevice {
             .clone()
             .unwrap_or_else(CpuOptions::find_code_generator);
         let generator = Arc::new(CodeGenerator::open(&path)?);
-        fault::install_handlers().map_err(|reason| DeviceError::NotPresent {
+        fault::install_handlers().map_err(|error| DeviceError::NotPresent {
             device: "cpu".to_owned(),
-            reason,
+            reason: format!("cannot handle faults of kernels: {error}"),
         })?;
         let num_workers = options.num_workers.unwrap_or_else(host::num_processors).max(1);
         let pool = Pool::start(num_workers).map_err(|error| DeviceError::NotPresent {
@@ -131,10 +131,10 @@ impl CpuDevice {
 /// [`DeviceError::NotPresent`] if the code generator cannot be loaded, [`DeviceError::Build`] if it refuses the text.
 pub fn llvm_ir(text: &str) -> Result<String, DeviceError> {
     let generator = CodeGenerator::open(&CpuOptions::find_code_generator())?;
-    generator.llvm_ir(text).map_err(|log| DeviceError::Build {
+    generator.llvm_ir(text).map_err(|error| DeviceError::Build {
         kernel: "the given text".to_owned(),
         device: "cpu".to_owned(),
-        log,
+        log: error.to_string(),
     })
 }
 

@@ -6,10 +6,21 @@ use std::sync::Arc;
 
 use hetckpt_abi::cpu_block::{CpuRegion, region_symbol};
 use hetckpt_abi::cpu_codegen::Entry;
-use hetckpt_abi::cpu_tables::CpuTables;
+use hetckpt_abi::cpu_tables::{CpuTables, DecodeError};
 
 use super::cache;
-use super::code_generator::{CodeGenerator, Compiled, LoadedObject};
+use super::code_generator::{CodeGenerator, Compiled, GeneratorError, LoadedObject};
+
+/// Why there are no region functions.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionsError {
+    /// The code generator refuses the program, or what it has made of it.
+    #[error(transparent)]
+    Generator(#[from] GeneratorError),
+    /// Its tables cannot be read (a bug in us, or another version's shared object).
+    #[error("the code generator's tables are damaged")]
+    DamagedTables(#[from] DecodeError),
+}
 
 /// Region functions by resume point.
 pub struct Regions {
@@ -21,13 +32,13 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Takes a program from the cache or compiles it, and loads it. The error is text for a person.
+    /// Takes a program from the cache or compiles it, and loads it.
     pub fn build(
         generator: &Arc<CodeGenerator>,
         cache_dir: Option<&Path>,
         text: &str,
         entries: &[Entry],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RegionsError> {
         let file = cache_dir.map(|dir| cache::path(dir, generator.identity(), text, entries));
         if let Some(compiled) = file.as_deref().and_then(cache::read)
             && let Ok(regions) = Self::load(generator, &compiled)
@@ -41,8 +52,8 @@ impl Regions {
         Self::load(generator, &compiled)
     }
 
-    fn load(generator: &Arc<CodeGenerator>, compiled: &Compiled) -> Result<Self, String> {
-        let tables = CpuTables::decode(&compiled.tables).ok_or("the code generator's tables are damaged")?;
+    fn load(generator: &Arc<CodeGenerator>, compiled: &Compiled) -> Result<Self, RegionsError> {
+        let tables = CpuTables::decode(&compiled.tables)?;
         let object = generator.load(&compiled.object)?;
         let num_points = tables.regions.iter().max().map_or(0, |&last| last as usize + 1);
         let mut functions = vec![None; num_points];

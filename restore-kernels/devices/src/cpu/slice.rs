@@ -1,9 +1,9 @@
 //! Time slices: a block that has run for long is interrupted, so that others can have its worker.
 //!
-//! Blocks may wait for one another (cooperative launches, flags in memory, kernels in other streams), and there are more
-//! of them than workers. An interrupted block stops at its probes like a paused one, and goes on from there in its next
-//! turn; that needs functions for all resume points, which are compiled, beside the running code, only when the first
-//! slice ends. Kernels whose blocks are short never notice.
+//! Blocks may wait for one another (cooperative launches, flags in memory, kernels in other streams), and there are
+//! more of them than workers. An interrupted block stops at its probes like a paused one, and goes on from there in its
+//! next turn; that needs functions for all resume points, which are compiled, beside the running code, only when the
+//! first slice ends. Kernels whose blocks are short never notice.
 
 use std::thread;
 use std::time::Duration;

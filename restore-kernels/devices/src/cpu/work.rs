@@ -111,8 +111,8 @@ impl Work {
         }
     }
 
-    /// Takes out everything that is left, as a paused grid. `capture` turns a suspended block into a stopped one; `grid`
-    /// is the one that the launch continues.
+    /// Takes out everything that is left, as a paused grid. `capture` turns a suspended block into a stopped one;
+    /// `grid` is the one that the launch continues.
     pub fn take_rest(
         &mut self,
         grid: Option<&PausedGrid>,

@@ -46,7 +46,8 @@ impl WorkerState {
         }
     }
 
-    /// If the present block has had its turn since before `limit`: its launch, after `f` said whether to stop the block.
+    /// If the present block has had its turn since before `limit`: its launch, after `f` said whether to stop the
+    /// block.
     pub fn end_long_turn(&self, limit: Duration, f: impl FnOnce(&Arc<CpuLaunch>) -> bool) {
         let mut turn = lock(&self.turn);
         let is_long = turn.since.is_some_and(|since| since.elapsed() > limit);
@@ -130,7 +131,7 @@ impl Share<'_> {
                 };
                 match reinstate(paused, &self.launch.shape, self.memory) {
                     Ok(()) => self.run_block(paused.block),
-                    Err(reason) => self.launch.fail(719, reason),
+                    Err(error) => self.launch.fail(719, error.to_string()),
                 }
             }
             Task::Suspended(SuspendedBlock { block, memory }) => {

@@ -40,6 +40,14 @@ impl DriverError {
     }
 }
 
+impl std::fmt::Display for DriverError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason())
+    }
+}
+
+impl std::error::Error for DriverError {}
+
 impl From<DriverError> for DeviceError {
     fn from(error: DriverError) -> Self {
         DeviceError::Driver {
@@ -63,7 +71,8 @@ fn error_text(code: u32) -> Option<String> {
     for symbol in [&b"cuGetErrorName"[..], b"cuGetErrorString"] {
         // SAFETY: no handle exists before the library is loaded, so it is present here.
         let library = unsafe { sys::culib() };
-        // SAFETY: the function's type is the driver's, with the code as a plain number, so that unknown codes may be asked.
+        // SAFETY: the function's type is the driver's, with the code as a plain number, so that unknown codes may be
+        // asked.
         let lookup = unsafe { library.get::<Lookup>(symbol) }.ok()?;
         let mut text = std::ptr::null();
         // SAFETY: `text` is a place for a pointer.
@@ -359,8 +368,8 @@ pub(super) unsafe fn cuMemcpyHtoDAsync(dst: CUdeviceptr, src: *const u8, size: u
     })
 }
 
-/// Compiles and loads PTX, with at most `max_registers` registers a thread if given. (Not through `cuLink…`, which would
-/// compile it as a part of something larger, with worse code.)
+/// Compiles and loads PTX, with at most `max_registers` registers a thread if given. (Not through `cuLink…`, which
+/// would compile it as a part of something larger, with worse code.)
 ///
 /// # Errors
 /// The failed call and the compiler's log.
@@ -390,7 +399,8 @@ pub(super) fn cuModuleLoadDataEx(
     let count = if max_registers.is_some() { 3 } else { 2 };
     let mut module = std::ptr::null_mut();
     let (names, values, image) = (options.as_mut_ptr(), values.as_mut_ptr(), text.as_ptr().cast());
-    // SAFETY: zero-terminated text, as many options and values as said, a place for a handle; the log outlives the call.
+    // SAFETY: zero-terminated text, as many options and values as said, a place for a handle; the log outlives the
+    // call.
     let result = unsafe { sys::cuModuleLoadDataEx(&raw mut module, image, count, names, values) };
     check(CALL, result).map_err(|e| {
         let text = CStr::from_bytes_until_nul(&log).map(|s| s.to_string_lossy().trim().to_owned());

@@ -72,7 +72,7 @@ impl Flight {
     fn fault(&self, error: DriverError) -> DeviceError {
         DeviceError::Fault {
             kernel: self.kernel.request.name.clone(),
-            reason: format!("{}: {}", error.call, error.reason()),
+            reason: error.to_string(),
             cuda_result: error.code,
         }
     }

@@ -169,10 +169,12 @@ impl Pinned {
         self.send_part(0, dst, size, stream)
     }
 
-    /// Starts copying `size` bytes from `offset` on to the device; they must stay as they are until the stream has done it.
+    /// Starts copying `size` bytes from `offset` on to the device; they must stay as they are until the stream has done
+    /// it.
     pub fn send_part(&self, offset: usize, dst: CUdeviceptr, size: usize, stream: &Stream) -> Result<()> {
         let src = self.bytes()[offset..offset + size].as_ptr();
-        // SAFETY: the memory lives as long as `self`; the owners of pinned memory wait for the stream before they drop it.
+        // SAFETY: the memory lives as long as `self`; the owners of pinned memory wait for the stream before they drop
+        // it.
         unsafe { driver::cuMemcpyHtoDAsync(dst, src, size, stream.0) }
     }
 

@@ -1,12 +1,12 @@
-//! Finding NVIDIA's driver library. The server may run beside our own `libcuda.so.1`, so the real one is loaded by path,
-//! before cudarc looks for it by name: the dynamic linker then gives cudarc what is loaded already.
+//! Finding NVIDIA's driver library. The server may run beside our own `libcuda.so.1`, so the real one is loaded by
+//! path, before cudarc looks for it by name: the dynamic linker then gives cudarc what is loaded already.
 #![allow(unsafe_code, reason = "loading a library")]
 
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys;
 use libloading::Library;
@@ -32,7 +32,8 @@ const FOLDERS: [&str; 10] = [
     "/run/opengl-driver/lib",
 ];
 
-/// Tells the driver where to keep the kernels that it builds; it files them by text, options, device and its own version.
+/// Tells the driver where to keep the kernels that it builds; it files them by text, options, device and its own
+/// version.
 pub(super) fn keep_kernels_in(folder: Option<&Path>) {
     const VARIABLE: &str = "CUDA_CACHE_PATH";
     if let Some(folder) = folder
@@ -43,22 +44,42 @@ pub(super) fn keep_kernels_in(folder: Option<&Path>) {
     }
 }
 
+/// Why there is no driver library. All of it is the host's fault.
+#[derive(Clone, Debug, thiserror::Error)]
+enum LibraryError {
+    /// No such file anywhere.
+    #[error("no {NAME} in the usual folders (set {DRIVER_VARIABLE} to its path)")]
+    Absent,
+    /// Files that cannot be loaded, and why.
+    #[error("{}", .0.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect::<Vec<_>>().join("; "))]
+    NotLoaded(Vec<(PathBuf, Arc<libloading::Error>)>),
+    /// The loader does not give it to who asks for its name.
+    #[error("the driver is loaded but not found by its name")]
+    NotByName,
+    /// What is found lacks the first function that every driver has.
+    #[error("{0}")]
+    NoFunction(Arc<libloading::Error>),
+    /// Our own library is found in its place.
+    #[error("{} answers to the name {NAME} instead of the driver (see LD_LIBRARY_PATH)", .0.display())]
+    NotTheDriver(PathBuf),
+}
+
 /// Loads the driver library, once for the process.
 ///
 /// # Errors
 /// [`DeviceError::NotPresent`] with the places that were tried.
 pub(super) fn load() -> Result<(), DeviceError> {
-    static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
+    static LOADED: OnceLock<Result<(), LibraryError>> = OnceLock::new();
     LOADED
         .get_or_init(find_and_load)
         .clone()
-        .map_err(|reason| DeviceError::NotPresent {
+        .map_err(|error| DeviceError::NotPresent {
             device: "cuda".into(),
-            reason,
+            reason: error.to_string(),
         })
 }
 
-fn find_and_load() -> Result<(), String> {
+fn find_and_load() -> Result<(), LibraryError> {
     let mut tried = Vec::new();
     for path in candidates() {
         if !path.exists() {
@@ -67,36 +88,31 @@ fn find_and_load() -> Result<(), String> {
         // SAFETY: the file is the installed driver (or what the user names as such); its initialisers are meant to run.
         match unsafe { Library::new(&path) } {
             Ok(library) => return adopt(library),
-            Err(error) => tried.push(format!("{}: {error}", path.display())),
+            Err(error) => tried.push((path, Arc::new(error))),
         }
     }
-    if tried.is_empty() {
-        tried.push(format!(
-            "no {NAME} in the usual folders (set {DRIVER_VARIABLE} to its path)"
-        ));
-    }
-    Err(tried.join("; "))
+    Err(match tried.is_empty() {
+        true => LibraryError::Absent,
+        false => LibraryError::NotLoaded(tried),
+    })
 }
 
 /// Keeps `library` loaded and makes sure that cudarc does not find our own one. (It may find a third: profilers put
 /// themselves in between.)
-fn adopt(library: Library) -> Result<(), String> {
+fn adopt(library: Library) -> Result<(), LibraryError> {
     // The handle stays open for the life of the process.
     std::mem::forget(library);
     // SAFETY: looks for the library by name; loading the driver has no precondition.
     if !unsafe { sys::is_culib_present() } {
-        return Err("the driver is loaded but not found by its name".into());
+        return Err(LibraryError::NotByName);
     }
     // SAFETY: the library is present, so this does not panic.
     let found = unsafe { sys::culib() };
     // SAFETY: only the symbol's address is looked at.
-    let symbol = unsafe { found.get::<fn()>(b"cuInit") }.map_err(|e| e.to_string())?;
+    let symbol = unsafe { found.get::<fn()>(b"cuInit") }.map_err(|e| LibraryError::NoFunction(Arc::new(e)))?;
     let path = path_of(*symbol as *const c_void).unwrap_or_default();
     if path.components().any(|part| part.as_os_str() == "hetckpt") {
-        return Err(format!(
-            "{} answers to the name {NAME} instead of the driver (see LD_LIBRARY_PATH)",
-            path.display()
-        ));
+        return Err(LibraryError::NotTheDriver(path));
     }
     Ok(())
 }

@@ -9,8 +9,8 @@ use super::lock;
 use crate::device::DEVICE_BASE;
 use crate::error::DeviceError;
 
-/// Size of the address range that is reserved as a whole: the driver grants a wished address only for ranges of 32 MiB and
-/// more (observed with driver 580), while mappings are as small as 2 MiB.
+/// Size of the address range that is reserved as a whole: the driver grants a wished address only for ranges of 32 MiB
+/// and more (observed with driver 580), while mappings are as small as 2 MiB.
 const WINDOW_BYTES: usize = 4 << 40;
 
 /// What is mapped, and which host memory is pinned.
@@ -32,7 +32,7 @@ impl Memory {
             size_bytes: size,
             reason,
         };
-        let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
+        let refused = |e: DriverError| fault(e.to_string());
         context.enter().map_err(refused)?;
         let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
         self.reserve_window(addr, size)?;
@@ -64,7 +64,7 @@ impl Memory {
             size_bytes: size,
             reason,
         };
-        let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
+        let refused = |e: DriverError| fault(e.to_string());
         context.enter().map_err(refused)?;
         let mut mapped = lock(&self.mapped);
         let handle = match mapped.get(&addr) {
@@ -92,8 +92,7 @@ impl Memory {
         if *is_reserved {
             return Ok(());
         }
-        let got = driver::cuMemAddressReserve(WINDOW_BYTES, DEVICE_BASE)
-            .map_err(|e| fault(format!("{}: {}", e.call, e.reason())))?;
+        let got = driver::cuMemAddressReserve(WINDOW_BYTES, DEVICE_BASE).map_err(|e| fault(e.to_string()))?;
         if got != DEVICE_BASE {
             let _ = driver::cuMemAddressFree(got, WINDOW_BYTES);
             return Err(fault(format!("the driver offers {got:#x} instead")));
@@ -108,7 +107,7 @@ impl Memory {
             size_bytes: size,
             reason,
         };
-        let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
+        let refused = |e: DriverError| fault(e.to_string());
         context.enter().map_err(refused)?;
         let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
         driver::cuMemHostRegister(addr, bytes).map_err(refused)?;
@@ -120,7 +119,7 @@ impl Memory {
         let refused = |e: DriverError| DeviceError::Map {
             addr,
             size_bytes: 0,
-            reason: format!("{}: {}", e.call, e.reason()),
+            reason: e.to_string(),
         };
         context.enter().map_err(refused)?;
         driver::cuMemHostUnregister(addr).map_err(refused)?;

@@ -1,5 +1,5 @@
-//! NVIDIA devices, through the driver API loaded at run time (cudarc). Nothing of CUDA is needed to build this, and on a
-//! machine without a driver everything here answers [`DeviceError::NotPresent`].
+//! NVIDIA devices, through the driver API loaded at run time (cudarc). Nothing of CUDA is needed to build this, and on
+//! a machine without a driver everything here answers [`DeviceError::NotPresent`].
 
 mod arena;
 mod driver;
@@ -54,7 +54,8 @@ const MAX_COPIED_FILL: u64 = 1 << 20;
 /// Settings of a CUDA device.
 #[derive(Clone, Debug, Default)]
 pub struct CudaOptions {
-    /// Where the driver keeps the kernels it has built, if `CUDA_CACHE_PATH` does not say; `None`: where it does by default.
+    /// Where the driver keeps the kernels it has built, if `CUDA_CACHE_PATH` does not say; `None`: where it does by
+    /// default.
     pub cache_dir: Option<PathBuf>,
 }
 
@@ -144,7 +145,8 @@ fn describe(ordinal: i32) -> driver::Result<DeviceDescription> {
 }
 
 impl CudaDevice {
-    /// Opens device `ordinal`. Sets `CUDA_CACHE_PATH` for the process, so no other thread may be reading the environment.
+    /// Opens device `ordinal`. Sets `CUDA_CACHE_PATH` for the process, so no other thread may be reading the
+    /// environment.
     ///
     /// # Errors
     /// [`DeviceError::NotPresent`] if there is no such device, [`DeviceError::Driver`] if it cannot be used.

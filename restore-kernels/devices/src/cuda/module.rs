@@ -108,7 +108,7 @@ impl Builder {
             log,
         };
         let name = CString::new(request.name.as_str()).map_err(|e| fault(e.to_string()))?;
-        let refused = |e: DriverError| fault(format!("{}: {}", e.call, e.reason()));
+        let refused = |e: DriverError| fault(e.to_string());
         let loaded = driver::cuModuleLoadDataEx(ptx, max_registers);
         let module = Module(loaded.map_err(|(e, log)| if log.is_empty() { refused(e) } else { fault(log) })?);
         let function = driver::cuModuleGetFunction(module.0, &name).map_err(refused)?;
@@ -146,8 +146,9 @@ fn attributes(function: CUfunction, request: &LoadRequest) -> Result<KernelAttri
     })
 }
 
-/// The next lower number of registers with which more blocks fit a multiprocessor. What probes need beside the program's
-/// own registers can push a kernel just over such a step; where it fits without spilling, it is better kept below.
+/// The next lower number of registers with which more blocks fit a multiprocessor. What probes need beside the
+/// program's own registers can push a kernel just over such a step; where it fits without spilling, it is better kept
+/// below.
 fn fewer_registers(registers: u32) -> Option<u32> {
     const STEPS: [u32; 7] = [32, 40, 48, 56, 64, 80, 96];
     STEPS

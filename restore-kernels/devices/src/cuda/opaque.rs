@@ -63,7 +63,7 @@ impl RunningLaunch for OpaqueFlight {
             Ok(()) => Outcome::Finished,
             Err(error) => Outcome::Failed(DeviceError::Fault {
                 kernel: self.name.clone(),
-                reason: format!("{}: {}", error.call, error.reason()),
+                reason: error.to_string(),
                 cuda_result: error.code,
             }),
         }
@@ -80,7 +80,7 @@ pub(super) fn load(image: &[u8], device: &str) -> std::result::Result<OpaqueModu
     let refused = |e: DriverError| DeviceError::Build {
         kernel: "machine code".to_owned(),
         device: device.to_owned(),
-        log: format!("{}: {}", e.call, e.reason()),
+        log: e.to_string(),
     };
     let kernels = kernels(image).map_err(refused)?;
     Ok(OpaqueModule {
@@ -173,7 +173,7 @@ pub(super) fn launch(
 ) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
     let refused = |e: DriverError| DeviceError::Launch {
         kernel: kernel.name.clone(),
-        reason: format!("{}: {}", e.call, e.reason()),
+        reason: e.to_string(),
     };
     device.context.enter().map_err(refused)?;
     // Held until the launch is on its way, so that a pause comes before or after it.

@@ -54,8 +54,8 @@ impl Pausing {
     }
 
     /// Lays out memory for the launches of one queue. They run one after another, so the blocks that can stop part-way
-    /// are those on the device when the request is seen, and slots can be shared. Adds what their control blocks are to say
-    /// to `controls`.
+    /// are those on the device when the request is seen, and slots can be shared. Adds what their control blocks are to
+    /// say to `controls`.
     fn prepare(
         &mut self,
         queue: &[Arc<Flight>],

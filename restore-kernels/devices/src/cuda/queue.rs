@@ -49,7 +49,7 @@ impl Queue for CudaQueue {
         }
         let kernel = own_kernel(&launch)?;
         let name = kernel.request.name.clone();
-        let refused = |e: DriverError| refusal(&name, format!("{}: {}", e.call, e.reason()));
+        let refused = |e: DriverError| refusal(&name, e.to_string());
         self.device.context.enter().map_err(refused)?;
         let plan = self.plan(&kernel, &launch)?;
         if plan.num_blocks == 0 {
@@ -133,7 +133,7 @@ impl CudaQueue {
             shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
             local_bytes: request.local_bytes,
         };
-        let given = given_blocks(kernel, &launch.blocks, all_blocks).map_err(refused)?;
+        let given = given_blocks(kernel, &launch.blocks, all_blocks).map_err(|e| refused(e.to_string()))?;
         let num_blocks = given
             .as_ref()
             .map_or(all_blocks, |g| g.paused.len() as u64 + g.num_not_started());
@@ -150,7 +150,7 @@ impl CudaQueue {
         }
         let per_multiprocessor = kernel
             .prepare(shape.threads, shape.shared_bytes)
-            .map_err(|e| refused(format!("{}: {}", e.call, e.reason())))?;
+            .map_err(|e| refused(e.to_string()))?;
         let max_resident = u64::from(per_multiprocessor) * u64::from(limits.num_multiprocessors);
         if launch.cooperative && num_blocks > max_resident {
             return Err(refused(format!(
@@ -236,8 +236,13 @@ impl CudaQueue {
     }
 }
 
+/// A launch is to go on with some blocks, and its program starts all of the grid (a bug in the caller).
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the program was not generated for a list of blocks")]
+struct NotForLists;
+
 /// What the launch goes on with; `None` if it runs the whole grid from the start.
-fn given_blocks(kernel: &CudaKernel, blocks: &Blocks, all: u64) -> Result<Option<Arc<PausedGrid>>, String> {
+fn given_blocks(kernel: &CudaKernel, blocks: &Blocks, all: u64) -> Result<Option<Arc<PausedGrid>>, NotForLists> {
     match (blocks, kernel.is_block_list) {
         (Blocks::All, false) => Ok(None),
         (Blocks::All, true) => Ok(Some(Arc::new(PausedGrid {
@@ -246,7 +251,7 @@ fn given_blocks(kernel: &CudaKernel, blocks: &Blocks, all: u64) -> Result<Option
         }))),
         (Blocks::Rest(rest), true) => Ok(Some(rest.clone())),
         (Blocks::Rest(rest), false) if rest.paused.is_empty() && rest.num_not_started() == all => Ok(None),
-        (Blocks::Rest(_), false) => Err("the program was not generated for a list of blocks".into()),
+        (Blocks::Rest(_), false) => Err(NotForLists),
     }
 }
 

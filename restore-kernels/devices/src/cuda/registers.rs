@@ -1,8 +1,8 @@
 //! How many registers a thread can have, so that blocks have room on a multiprocessor.
 //!
 //! # Source
-//! CUDA C++ Programming Guide, "Hardware Multithreading", and NVIDIA's occupancy calculator: registers are given out to warps by
-//! 256, warps lie in four partitions.
+//! CUDA C++ Programming Guide, "Hardware Multithreading", and NVIDIA's occupancy calculator: registers are given out to
+//! warps by 256, warps lie in four partitions.
 
 use crate::device::Room;
 

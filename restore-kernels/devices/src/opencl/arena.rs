@@ -1,11 +1,11 @@
 //! What backs device memory.
 //!
 //! It starts at [`DEVICE_BASE`] as kernels count addresses. *Shared*, it is the host's memory at that very address, so
-//! that everything the host does with device memory is a plain access, and kernels reach all of it and pinned memory too by
-//! any buffer at its start, since `arena + (address - base)` is the address. *Separate*, it is the device's own memory, and
-//! what the host does goes through a queue of transfers, which does not wait for the queues of kernels. Where a device has
-//! more memory than it allows in one buffer, it is several of one size, a power of two, each taken when a program's memory
-//! first reaches into it; kernels are built for as many as there are ([`super::module`]).
+//! that everything the host does with device memory is a plain access, and kernels reach all of it and pinned memory
+//! too by any buffer at its start, since `arena + (address - base)` is the address. *Separate*, it is the device's own
+//! memory, and what the host does goes through a queue of transfers, which does not wait for the queues of kernels.
+//! Where a device has more memory than it allows in one buffer, it is several of one size, a power of two, each taken
+//! when a program's memory first reaches into it; kernels are built for as many as there are ([`super::module`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
@@ -14,6 +14,7 @@ use super::failure::Result as ClResult;
 use super::handles::{CommandQueue, Context, Event, Mem};
 use super::host_memory::HostMemory;
 use super::lock;
+use super::not_shared::NotShared;
 use crate::cpu::{host, memory};
 use crate::device::{DEVICE_BASE, Fill, GRANULARITY};
 use crate::error::DeviceError;
@@ -46,8 +47,8 @@ enum Backing {
 /// Most buffers: each is an argument of every kernel.
 const MAX_BUFFERS: u64 = 16;
 
-/// The most memory that a program can have of a device's `total_bytes`: all but an eighth, which is for what stops, and no
-/// more than [`MAX_BUFFERS`] hold.
+/// The most memory that a program can have of a device's `total_bytes`: all but an eighth, which is for what stops, and
+/// no more than [`MAX_BUFFERS`] hold.
 pub(super) fn most_bytes(total_bytes: u64, max_buffer: u64) -> u64 {
     let bytes = total_bytes / 8 * 7;
     match bytes <= max_buffer {
@@ -69,21 +70,23 @@ enum Place {
 }
 
 impl Arena {
-    /// Reserves host memory at the addresses that programs see, the first of it as a buffer of at most `max_buffer` bytes.
-    /// Errors are text.
-    pub fn shared(context: &Context, size: u64, max_buffer: u64) -> std::result::Result<Self, String> {
-        let len = usize::try_from(size).map_err(|e| e.to_string())?;
-        let memory = HostMemory::reserve(DEVICE_BASE, len)
-            .map_err(|e| format!("{size:#x} bytes at {DEVICE_BASE:#x} cannot be reserved: {e}"))?;
+    /// Reserves host memory at the addresses that programs see, the first of it as a buffer of at most `max_buffer`
+    /// bytes.
+    pub fn shared(context: &Context, size: u64, max_buffer: u64) -> std::result::Result<Self, NotShared> {
+        let len = usize::try_from(size).map_err(|_| NotShared::TooLarge { size_bytes: size })?;
+        let memory = HostMemory::reserve(DEVICE_BASE, len).map_err(|source| NotShared::NotReserved {
+            size_bytes: size,
+            addr: DEVICE_BASE,
+            source,
+        })?;
         #[allow(unsafe_code, reason = "lends host memory to the driver")]
         // SAFETY: the reservation is dropped after the buffer; the device lets go of both once no kernel runs.
-        let mem = unsafe { context.buffer_over(memory.at(), len.min(max_buffer as usize)) };
-        let mem = mem.map_err(|e| format!("{}: {}", e.call, e.reason()))?;
+        let mem = unsafe { context.buffer_over(memory.at(), len.min(max_buffer as usize)) }?;
         Ok(Self::new(mem, Backing::Shared(memory), size, size))
     }
 
-    /// Memory of the device: `size` bytes, in buffers of at most `max_buffer`. The first is taken now; if it cannot be had, a
-    /// half, a quarter, … of it is all there is.
+    /// Memory of the device: `size` bytes, in buffers of at most `max_buffer`. The first is taken now; if it cannot be
+    /// had, a half, a quarter, … of it is all there is.
     pub fn separate(context: &Context, size: u64, max_buffer: u64) -> ClResult<Self> {
         let buffer_bytes = match size <= max_buffer {
             true => size,
@@ -378,8 +381,8 @@ impl Arena {
         Ok(last.map_or(Ok(()), |event| event.wait())?)
     }
 
-    /// The queue of transfers and the place of a range for it; `None` if the host reaches the range itself, which the server
-    /// has compared with its allocations.
+    /// The queue of transfers and the place of a range for it; `None` if the host reaches the range itself, which the
+    /// server has compared with its allocations.
     fn transfers_to(&self, addr: u64, size_bytes: u64) -> Result<Option<(&CommandQueue, Place)>> {
         let Backing::Separate(transfers) = &self.backing else {
             return Ok(None);

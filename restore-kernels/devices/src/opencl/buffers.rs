@@ -53,7 +53,8 @@ impl DeviceBuffer {
             code: OUT_OF_HOST_MEMORY,
         })?;
         #[allow(unsafe_code, reason = "lends host memory to the driver")]
-        // SAFETY: the mapping is dropped after the buffer, and the buffer is kept until the launches with it have ended.
+        // SAFETY: the mapping is dropped after the buffer, and the buffer is kept until the launches with it have
+        // ended.
         let mem = unsafe { context.buffer_over(host.at(), size) }?;
         Ok(Self {
             mem,

@@ -1,5 +1,5 @@
-//! Built programs on disk, by the hash of everything they depend on. Many processes may use one folder: files are written
-//! under another name and renamed, and whatever does not verify is as good as absent.
+//! Built programs on disk, by the hash of everything they depend on. Many processes may use one folder: files are
+//! written under another name and renamed, and whatever does not verify is as good as absent.
 
 use std::fs;
 use std::io::Write as _;

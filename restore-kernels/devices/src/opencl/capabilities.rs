@@ -27,8 +27,8 @@ pub struct OpenClCapabilities {
     pub int64_extended_atomics: bool,
     /// `CL_FP_DENORM` for `float`.
     pub f32_subnormals: bool,
-    /// `CL_FP_DENORM` for `double`; taken for granted, as the specification does, where there is no `double` or the device does not
-    /// say.
+    /// `CL_FP_DENORM` for `double`; taken for granted, as the specification does, where there is no `double` or the
+    /// device does not say.
     pub f64_subnormals: bool,
     /// `-cl-fp32-correctly-rounded-divide-sqrt` has an effect.
     pub correctly_rounded_divide_sqrt: bool,
@@ -42,8 +42,8 @@ pub struct OpenClCapabilities {
     pub il_version: Option<String>,
     /// `CL_DEVICE_COMPILER_AVAILABLE`: it takes OpenCL C.
     pub has_compiler: bool,
-    /// Blocks of a launch that may wait for one another: OpenCL promises none. GPUs spread a few over their compute units, CPUs may run
-    /// one after another.
+    /// Blocks of a launch that may wait for one another: OpenCL promises none. GPUs spread a few over their compute
+    /// units, CPUs may run one after another.
     pub max_cooperative_blocks: u64,
     /// Option that makes its compiler take a version of OpenCL C with fences of device scope; `None` if there is none.
     pub device_fences: Option<&'static str>,
@@ -63,8 +63,8 @@ impl OpenClCapabilities {
         } else {
             Vec::new()
         };
-        // Where a work-item alone can be one, sub-groups are loops of the compiler's, as all of a group is there: nothing is
-        // won, and PoCL 5.0 fails an assertion over kernels that vote in them.
+        // Where a work-item alone can be one, sub-groups are loops of the compiler's, as all of a group is there:
+        // nothing is won, and PoCL 5.0 fails an assertion over kernels that vote in them.
         let are_native = !sub_group_sizes.contains(&1);
         let has_compiler = device.number(device_api::CL_DEVICE_COMPILER_AVAILABLE) != 0;
         let il_version = Some(device.text(device_api::CL_DEVICE_IL_VERSION)).filter(|text| !text.is_empty());

@@ -1,5 +1,5 @@
-//! What a stopped launch has left, from the bytes that its kernels wrote. Nothing in them is taken on trust: an error says what
-//! cannot be.
+//! What a stopped launch has left, from the bytes that its kernels wrote. Nothing in them is taken on trust: an error
+//! says what cannot be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,26 @@ pub(super) struct Remains<'a> {
     pub stopped: &'a [u8],
 }
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, RemainsError>;
+
+/// What cannot be in what kernels have left (a bug in us, or in the device's compiler or driver).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RemainsError {
+    #[error("block {block} was turned away twice")]
+    AwayTwice { block: u64 },
+    #[error("block {block} was turned away and has stopped")]
+    AwayAndStopped { block: u64 },
+    #[error("block {block} was not launched")]
+    NotLaunched { block: u64 },
+    #[error("block {block} has no thread {thread}")]
+    NoThread { block: u64, thread: u32 },
+    #[error("thread {thread} of block {block} has stopped twice")]
+    ThreadTwice { block: u64, thread: u32 },
+    #[error("block {block} has stopped twice")]
+    BlockTwice { block: u64 },
+    #[error("there is no resume point {point}")]
+    NoPoint { point: u32 },
+}
 
 impl Remains<'_> {
     /// What is left.
@@ -41,7 +60,7 @@ impl Remains<'_> {
         for &block in self.turned_away {
             let block = self.known(block, &before)?;
             if !away.insert(block) {
-                return Err(format!("block {block} was turned away twice"));
+                return Err(RemainsError::AwayTwice { block });
             }
         }
         for &block in &away {
@@ -56,8 +75,8 @@ impl Remains<'_> {
             Stops::Threads => self.stopped_threads(&before)?,
             Stops::Blocks => self.stopped_blocks(&before)?,
         };
-        if let Some(block) = stopped.keys().find(|block| away.contains(block)) {
-            return Err(format!("block {block} was turned away and has stopped"));
+        if let Some(&block) = stopped.keys().find(|block| away.contains(block)) {
+            return Err(RemainsError::AwayAndStopped { block });
         }
         grid.paused.extend(stopped.into_values());
         grid.paused.sort_by_key(|block| block.block);
@@ -73,7 +92,7 @@ impl Remains<'_> {
             before.contains_key(&block) || ranges.get(at).is_some_and(|&(first, _)| first <= block)
         });
         if block >= self.num_blocks || !was_given {
-            return Err(format!("block {block} was not launched"));
+            return Err(RemainsError::NotLaunched { block });
         }
         Ok(block)
     }
@@ -87,9 +106,9 @@ impl Remains<'_> {
             let columns = self.columns(point)?;
             let state = blocks.entry(block).or_insert_with(|| self.all_finished(block));
             let old = state.resume_points.get_mut(thread as usize);
-            let old = old.ok_or_else(|| format!("block {block} has no thread {thread}"))?;
+            let old = old.ok_or(RemainsError::NoThread { block, thread })?;
             if *old != FINISHED {
-                return Err(format!("thread {thread} of block {block} has stopped twice"));
+                return Err(RemainsError::ThreadTwice { block, thread });
             }
             *old = point;
             let (n, thread) = (self.shape.threads as usize, thread as usize);
@@ -132,7 +151,7 @@ impl Remains<'_> {
                 continue;
             }
             if blocks.insert(block, state).is_some() {
-                return Err(format!("block {block} has stopped twice"));
+                return Err(RemainsError::BlockTwice { block });
             }
         }
         Ok(blocks)
@@ -140,9 +159,7 @@ impl Remains<'_> {
 
     fn columns(&self, point: u32) -> Result<&[(u32, u32)]> {
         let columns = self.live_columns.get(point as usize);
-        columns
-            .map(Vec::as_slice)
-            .ok_or_else(|| format!("there is no resume point {point}"))
+        columns.map(Vec::as_slice).ok_or(RemainsError::NoPoint { point })
     }
 
     fn all_finished(&self, block: u64) -> PausedBlock {
@@ -248,13 +265,19 @@ mod tests {
         let refused = |given: Option<&PausedGrid>, away: &[u32], stopped: &[u8]| {
             remains(&live, given, away, stopped).collect().unwrap_err()
         };
-        assert!(refused(None, &[10], &[]).contains("not launched"));
-        assert!(refused(Some(&given), &[4], &[]).contains("not launched"));
-        assert!(refused(None, &[4, 4], &[]).contains("twice"));
-        assert!(refused(None, &[4], &record(4, 0, 1, 0)).contains("turned away and"));
-        assert!(refused(None, &[], &record(4, 3, 1, 0)).contains("no thread"));
-        assert!(refused(None, &[], &record(4, 0, 3, 0)).contains("no resume point"));
+        assert_eq!(refused(None, &[10], &[]), RemainsError::NotLaunched { block: 10 });
+        assert_eq!(refused(Some(&given), &[4], &[]), RemainsError::NotLaunched { block: 4 });
+        assert_eq!(refused(None, &[4, 4], &[]), RemainsError::AwayTwice { block: 4 });
+        let both = refused(None, &[4], &record(4, 0, 1, 0));
+        assert_eq!(both, RemainsError::AwayAndStopped { block: 4 });
+        let beyond = refused(None, &[], &record(4, 3, 1, 0));
+        assert_eq!(beyond, RemainsError::NoThread { block: 4, thread: 3 });
+        assert_eq!(
+            refused(None, &[], &record(4, 0, 3, 0)),
+            RemainsError::NoPoint { point: 3 }
+        );
         let twice = [record(4, 0, 1, 0), record(4, 0, 1, 0)].concat();
-        assert!(refused(None, &[], &twice).contains("stopped twice"));
+        let expected = RemainsError::ThreadTwice { block: 4, thread: 0 };
+        assert_eq!(refused(None, &[], &twice), expected);
     }
 }

@@ -36,6 +36,14 @@ impl ClFailure {
     }
 }
 
+impl std::fmt::Display for ClFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason())
+    }
+}
+
+impl std::error::Error for ClFailure {}
+
 /// Name and number of an error code.
 pub(super) fn name_of(code: i32) -> String {
     format!("{} ({code})", ClError(code))

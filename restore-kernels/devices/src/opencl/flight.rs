@@ -6,7 +6,7 @@ use hetckpt_abi::opencl_program::count;
 use hetckpt_abi::paused_block::PausedGrid;
 
 use super::buffers::DeviceBuffer;
-use super::capture::Remains;
+use super::capture::{Remains, RemainsError};
 use super::failure::{ClFailure, name_of};
 use super::handles::{CommandQueue, Event};
 use super::module::OpenClKernel;
@@ -18,6 +18,26 @@ use crate::error::DeviceError;
 
 /// `CUDA_ERROR_LAUNCH_FAILED`
 const LAUNCH_FAILED: u32 = 719;
+
+/// Why a launch has failed.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum FlightError {
+    /// The kernel itself (the program's fault, or the device's).
+    #[error("{}", name_of(*code))]
+    Kernel { code: i32 },
+    /// A thread came to a `trap` (the program's wish).
+    #[error("a thread trapped")]
+    Trapped,
+    /// What it has left cannot be read (the driver's fault).
+    #[error(transparent)]
+    Call(#[from] ClFailure),
+    /// More blocks than there were say that they did not start (a bug in us).
+    #[error("{away} of {blocks} blocks were turned away")]
+    TooManyAway { away: u32, blocks: u64 },
+    /// What it has left cannot be.
+    #[error(transparent)]
+    Remains(#[from] RemainsError),
+}
 
 /// A launch that was given to a queue.
 pub(super) struct Flight {
@@ -67,9 +87,9 @@ impl RunningLaunch for Flight {
         match self.outcome() {
             Ok(left) if left.is_finished() => Outcome::Finished,
             Ok(left) => Outcome::Paused(left),
-            Err(reason) => Outcome::Failed(DeviceError::Fault {
+            Err(error) => Outcome::Failed(DeviceError::Fault {
                 kernel: self.kernel.request.name.clone(),
-                reason,
+                reason: error.to_string(),
                 cuda_result: LAUNCH_FAILED,
             }),
         }
@@ -82,21 +102,20 @@ impl RunningLaunch for Flight {
 }
 
 impl Flight {
-    /// Waits and reads what is left. The error is text for a person.
-    fn outcome(&self) -> Result<PausedGrid, String> {
-        let text = |e: ClFailure| format!("{}: {}", e.call, e.reason());
+    /// Waits and reads what is left.
+    fn outcome(&self) -> Result<PausedGrid, FlightError> {
         let ended = self.end.wait();
         if let Some(code) = self.event.status().ok().filter(|&code| code < 0) {
-            return Err(name_of(code));
+            return Err(FlightError::Kernel { code });
         }
-        ended.map_err(text)?;
+        ended?;
         let words = lock(&self.words);
         let Some(words) = words.as_ref() else {
             return Ok(PausedGrid::default());
         };
         let counts = words.counts();
         if counts[count::TRAPPED] != 0 {
-            return Err("a thread trapped".into());
+            return Err(FlightError::Trapped);
         }
         let (away, stopped) = (counts[count::TURNED_AWAY], counts[count::STOPPED]);
         if away == 0 && stopped == 0 {
@@ -104,11 +123,14 @@ impl Flight {
         }
         self.device.pausing.note_stop();
         if u64::from(away) > self.plan.num_groups {
-            return Err(format!("{away} of {} blocks were turned away", self.plan.num_groups));
+            return Err(FlightError::TooManyAway {
+                away,
+                blocks: self.plan.num_groups,
+            });
         }
         let mut list = vec![0; away as usize * 4];
         let transfers = &self.device.transfers;
-        words.turned_away.read(transfers, &mut list).map_err(text)?;
+        words.turned_away.read(transfers, &mut list)?;
         let turned_away: Vec<u32> = list
             .chunks_exact(4)
             .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
@@ -118,7 +140,7 @@ impl Flight {
         let (_, place_bytes) = self.plan.places(&self.kernel, &self.device.limits);
         let mut places = vec![0; (num_stopped * place_bytes) as usize];
         if let Some(buffer) = &self.stopped {
-            buffer.read(transfers, &mut places).map_err(text)?;
+            buffer.read(transfers, &mut places)?;
         }
         let remains = Remains {
             shape: self.plan.shape,
@@ -129,7 +151,7 @@ impl Flight {
             turned_away: &turned_away,
             stopped: &places,
         };
-        remains.collect()
+        Ok(remains.collect()?)
     }
 }
 

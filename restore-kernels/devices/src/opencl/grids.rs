@@ -1,9 +1,9 @@
 //! Launches of one kernel whose grids differ, for runtimes that mix them up.
 //!
-//! PoCL 4.0 and 5.0 keep a kernel's code by its block and by how wide the grid may be, but give it back by the block alone. Where two launches
-//! of different width are under way, in two queues, they come to fail an assertion (`pocl_release_dlhandle_cache`), which ends the
-//! process. There such launches wait for one another. Kernels are the same to them whose programs have the same text: one that was
-//! loaded twice is one.
+//! PoCL 4.0 and 5.0 keep a kernel's code by its block and by how wide the grid may be, but give it back by the block
+//! alone. Where two launches of different width are under way, in two queues, they come to fail an assertion
+//! (`pocl_release_dlhandle_cache`), which ends the process. There such launches wait for one another. Kernels are the
+//! same to them whose programs have the same text: one that was loaded twice is one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

@@ -196,7 +196,8 @@ impl Kernel {
 
     /// Sets an argument that is passed by value.
     pub fn set_value(&mut self, index: u32, value: &[u8]) -> Result<()> {
-        // SAFETY: as many bytes as said, copied before the call returns; the driver compares the size with the argument's.
+        // SAFETY: as many bytes as said, copied before the call returns; the driver compares the size with the
+        // argument's.
         unsafe { kernel_api::set_kernel_arg(self.0, index, value.len(), value.as_ptr().cast()) }.named("clSetKernelArg")
     }
 

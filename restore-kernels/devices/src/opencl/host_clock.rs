@@ -1,5 +1,5 @@
-//! The host's clock, for kernels: OpenCL C has none. While launches that look at it run, a thread writes the time into a word
-//! of device memory again and again. Kernels that do not see the host's writes see it go on from slice to slice.
+//! The host's clock, for kernels: OpenCL C has none. While launches that look at it run, a thread writes the time into
+//! a word of device memory again and again. Kernels that do not see the host's writes see it go on from slice to slice.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,8 @@ use super::failure::Result;
 use super::handles::{CommandQueue, Context, Event, Mem};
 use super::{OpenClInner, lock};
 
-/// Between two writes: kernels that wait for a time to come have it about as exactly, and the thread takes little of a core.
+/// Between two writes: kernels that wait for a time to come have it about as exactly, and the thread takes little of a
+/// core.
 const PERIOD: Duration = Duration::from_micros(20);
 
 /// The word, and who looks at it.
@@ -92,8 +93,8 @@ pub(super) fn tick_until(device: &Arc<OpenClInner>, launch: Arc<Event>) {
     }
 }
 
-/// One thread writes the time, another waits for the launches: drivers keep who asks how a launch fares waiting until it has ended
-/// (rusticl), and the time must not stand still meanwhile.
+/// One thread writes the time, another waits for the launches: drivers keep who asks how a launch fares waiting until
+/// it has ended (rusticl), and the time must not stand still meanwhile.
 fn spawn_both(device: &Arc<OpenClInner>) -> std::io::Result<()> {
     let named = |name: &str| std::thread::Builder::new().name(name.into());
     let (over, until) = channel();

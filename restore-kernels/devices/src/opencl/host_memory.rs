@@ -125,7 +125,8 @@ impl HostMemory {
 
     /// Sets the first eight bytes, which kernels may be reading.
     pub fn set_first_double_word(&self, value: u64) {
-        // SAFETY: as above; a mapping has at least 16 bytes, and whoever calls this uses its first word for nothing else.
+        // SAFETY: as above; a mapping has at least 16 bytes, and whoever calls this uses its first word for nothing
+        // else.
         unsafe { AtomicU64::from_ptr(self.at.cast()) }.store(value, Ordering::SeqCst);
     }
 

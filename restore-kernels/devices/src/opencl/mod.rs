@@ -1,9 +1,10 @@
-//! OpenCL devices, through the library loaded at run time (`libOpenCL.so.1`, or what `OPENCL_DYLIB_PATH` names). Nothing of
-//! OpenCL is needed to build this, and on a machine without it everything here answers [`DeviceError::NotPresent`].
+//! OpenCL devices, through the library loaded at run time (`libOpenCL.so.1`, or what `OPENCL_DYLIB_PATH` names).
+//! Nothing of OpenCL is needed to build this, and on a machine without it everything here answers
+//! [`DeviceError::NotPresent`].
 //!
-//! Kernels are OpenCL C programs ([`hetckpt_abi::opencl_program`]), device memory is one buffer, or several where
-//! the device allows none so large ([`arena`]). How far the device and the host share memory is tried when the device is opened
-//! ([`self_test`]).
+//! Kernels are OpenCL C programs ([`hetckpt_abi::opencl_program`]), device memory is one buffer, or several where the
+//! device allows none so large ([`arena`]). How far the device and the host share memory is tried when the device is
+//! opened ([`self_test`]).
 //!
 //! A kernel that accesses what it must not may take the process with it where the device is the host's processor: the
 //! driver's threads have no handler for that.
@@ -14,6 +15,7 @@ mod platforms;
 mod capabilities;
 mod host_memory;
 mod buffers;
+mod not_shared;
 mod arena;
 mod self_test;
 mod program_form;
@@ -45,6 +47,7 @@ use grids::Programs;
 use handles::{CommandQueue, Context, DeviceId};
 use host_clock::HostClock;
 use module::{Builder, LoadedOpenCl};
+use not_shared::{Finding, NotShared};
 use pausing::{PauseWord, Pausing};
 use pool::WordsPool;
 use program_form::ProgramForm;
@@ -53,7 +56,7 @@ use self_test::SelfTest;
 
 pub use capabilities::OpenClCapabilities;
 pub use platforms::{FailedPlatform, Listing, list};
-pub use program_form::IlCompiler;
+pub use program_form::{IlCompiler, IlError};
 
 /// The largest arena: the range of addresses that the server gives out.
 const MAX_ARENA_BYTES: u64 = 4 << 40;
@@ -68,8 +71,8 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 pub struct OpenClOptions {
     /// Folder for built programs; `None` keeps none.
     pub cache_dir: Option<PathBuf>,
-    /// Most memory for programs; `None`: what the device has for them. Of a device whose memory is not the host's, as much as one
-    /// buffer may have is taken when it is opened, and more when programs come to need it.
+    /// Most memory for programs; `None`: what the device has for them. Of a device whose memory is not the host's, as
+    /// much as one buffer may have is taken when it is opened, and more when programs come to need it.
     pub max_arena_bytes: Option<u64>,
     /// Most memory in one buffer, less than the device allows, for tests.
     pub max_buffer_bytes: Option<u64>,
@@ -119,8 +122,8 @@ struct OpenClInner {
 pub struct OpenClDevice {
     inner: Arc<OpenClInner>,
     next_queue: AtomicU64,
-    /// True if running kernels see what the host writes, and so stop at their next probe when a pause is requested. Where it
-    /// is false kernels stop after a while whether a pause is requested or not ([`Device::cuts_launches`]).
+    /// True if running kernels see what the host writes, and so stop at their next probe when a pause is requested.
+    /// Where it is false kernels stop after a while whether a pause is requested or not ([`Device::cuts_launches`]).
     pub sees_host_writes: bool,
 }
 
@@ -151,14 +154,15 @@ impl OpenClDevice {
             .min(options.max_buffer_bytes.unwrap_or(u64::MAX));
         let form = ProgramForm::of(&capabilities, options);
         let shared = if options.force_separate {
-            Err("it was asked not to".to_owned())
+            Err(NotShared::Unwanted)
         } else {
             share(id, &limits, (arena_bytes, max_buffer), form)
         };
         let (context, arena) = match shared {
             Ok(both) => both,
-            Err(reason) => {
-                tracing::debug!(device = description.id, reason, "memory is not shared with the host");
+            Err(error) => {
+                let cause = std::error::Error::source(&error);
+                tracing::debug!(device = description.id, %error, cause, "memory is not shared with the host");
                 let context = Context::new(id)?;
                 let arena = Arena::separate(&context, arena_bytes, max_buffer)?;
                 (context, arena)
@@ -227,27 +231,26 @@ fn arena_bytes(description: &DeviceDescription, options: &OpenClOptions) -> u64 
     (bytes / GRANULARITY * GRANULARITY).max(GRANULARITY)
 }
 
-/// A context and an arena in the host's memory, if the device can be seen to share it. Errors are text.
+/// A context and an arena in the host's memory, if the device can be seen to share it.
 fn share(
     id: DeviceId,
     limits: &Limits,
     (arena_bytes, max_buffer): (u64, u64),
     form: ProgramForm,
-) -> Result<(Context, Arena), String> {
-    let text = |e: failure::ClFailure| format!("{}: {}", e.call, e.reason());
+) -> Result<(Context, Arena), NotShared> {
     // Drivers of other devices copy the buffer back and forth, even what of it cannot be accessed.
     if id.number(CL_DEVICE_HOST_UNIFIED_MEMORY) == 0 {
-        return Err("the device has memory of its own".into());
+        return Err(NotShared::OwnMemory);
     }
-    let context = Context::new(id).map_err(text)?;
+    let context = Context::new(id)?;
     let arena = Arena::shared(&context, arena_bytes, max_buffer)?;
-    let tests = SelfTest::new(&context, limits, form).map_err(|e| e.to_string())?;
+    let tests = SelfTest::new(&context, limits, form)?;
     tests.shares_memory(&context, &arena)?;
-    let word = PauseWord::new(&context, true).map_err(text)?;
-    if tests.sees_host_writes(&context, true, &word).map_err(text)? {
+    let word = PauseWord::new(&context, true)?;
+    if tests.sees_host_writes(&context, true, &word)? {
         Ok((context, arena))
     } else {
-        Err("running kernels do not see what the host writes".into())
+        Err(NotShared::Found(Finding::WritesUnseenMeanwhile))
     }
 }
 
@@ -292,8 +295,8 @@ impl Device for OpenClDevice {
         self.inner.arena.unmap(addr, size_bytes)
     }
 
-    /// Where memory is shared, kernels reach pinned memory as it is. Elsewhere only copies do, which go through the host:
-    /// a kernel has nothing but the arena's buffer to reach memory by.
+    /// Where memory is shared, kernels reach pinned memory as it is. Elsewhere only copies do, which go through the
+    /// host: a kernel has nothing but the arena's buffer to reach memory by.
     fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         self.inner.arena.register_host(addr, size_bytes);
         Ok(())

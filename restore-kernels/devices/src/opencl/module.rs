@@ -67,6 +67,20 @@ pub(super) struct Builder {
     pub programs: Programs,
 }
 
+/// Why a program cannot be built.
+#[derive(Debug, thiserror::Error)]
+enum BuildError {
+    /// OpenCL refuses a call.
+    #[error(transparent)]
+    Call(#[from] ClFailure),
+    /// The device does not take the program in its form.
+    #[error(transparent)]
+    Form(#[from] DeviceError),
+    /// The device's compiler refuses it (a bug in us, or in the compiler); its words.
+    #[error("{failure}\n{log}")]
+    Refused { failure: ClFailure, log: String },
+}
+
 impl Builder {
     pub fn load(&self, context: &Context, request: &LoadRequest, arena: &Arena) -> Result<OpenClKernel, DeviceError> {
         let failed = |log: String| self.failure(&request.name, log);
@@ -80,8 +94,10 @@ impl Builder {
         if program.arguments.contains(&Argument::Pause) && program.counts_looks() != self.counts_looks {
             return Err(failed("it takes the pause word for something else".into()));
         }
-        let built = self.build_for(context, program, arena).map_err(failed)?;
-        let refused = |e: ClFailure| failed(format!("{}: {}", e.call, e.reason()));
+        let built = self
+            .build_for(context, program, arena)
+            .map_err(|e| failed(e.to_string()))?;
+        let refused = |e: ClFailure| failed(e.to_string());
         let number = |what| built.kernel.work_group_number(context.device, what).map_err(refused);
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let own_local_bytes = number(CL_KERNEL_LOCAL_MEM_SIZE)?;
@@ -107,14 +123,14 @@ impl Builder {
         })
     }
 
-    /// Makes sure that the kernel is built for all buffers of device memory that there are. Kernels that are under way need no
-    /// others than theirs: what was not there when they were launched, they do not know of.
+    /// Makes sure that the kernel is built for all buffers of device memory that there are. Kernels that are under way
+    /// need no others than theirs: what was not there when they were launched, they do not know of.
     pub fn fit(&self, context: &Context, kernel: &OpenClKernel, arena: &Arena) -> Result<(), DeviceError> {
         let mut built = lock(&kernel.built);
         if built.num_buffers < arena.num_buffers() {
             *built = self
                 .build_for(context, &kernel.program, arena)
-                .map_err(|log| self.failure(&kernel.request.name, log))?;
+                .map_err(|error| self.failure(&kernel.request.name, error.to_string()))?;
         }
         Ok(())
     }
@@ -127,13 +143,13 @@ impl Builder {
         }
     }
 
-    fn build_for(&self, context: &Context, program: &OpenClProgram, arena: &Arena) -> Result<Built, String> {
+    fn build_for(&self, context: &Context, program: &OpenClProgram, arena: &Arena) -> Result<Built, BuildError> {
         let num_buffers = arena.num_buffers();
         let program = program.with_memory_in(num_buffers, arena.buffer_shift());
         let built = self.build(context, &program)?;
         let kernel = built.kernel(&program.entry);
         Ok(Built {
-            kernel: kernel.map_err(|e| format!("{}: {}", e.call, e.reason()))?,
+            kernel: kernel?,
             num_buffers,
             under_way: self.programs.under_way(&program.text),
         })
@@ -148,8 +164,8 @@ impl Builder {
         options
     }
 
-    /// Builds, or takes what was built before. Errors are the compiler's words.
-    fn build(&self, context: &Context, program: &OpenClProgram) -> Result<Program, String> {
+    /// Builds, or takes what was built before.
+    fn build(&self, context: &Context, program: &OpenClProgram) -> Result<Program, BuildError> {
         let device = context.device;
         let options = &self.build_options(program);
         let _compiling = lock(&self.compiling);
@@ -174,10 +190,10 @@ impl Builder {
                 Err(error) => tracing::debug!(reason = error.reason(), "cached program refused"),
             }
         }
-        let refused = |e: ClFailure| format!("{}: {}", e.call, e.reason());
-        let built = self.form.create(context, program).map_err(|e| e.to_string())?;
-        if let Err(error) = built.build(device, options) {
-            return Err(format!("{}\n{}", refused(error), built.log(device)));
+        let built = self.form.create(context, program)?;
+        if let Err(failure) = built.build(device, options) {
+            let log = built.log(device);
+            return Err(BuildError::Refused { failure, log });
         }
         if let (Some(path), Some(binary)) = (path, built.binary()) {
             cache::write(&path, &binary);

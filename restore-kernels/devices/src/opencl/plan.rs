@@ -19,6 +19,41 @@ const THREADS_PER_MULTIPROCESSOR: u64 = 4096;
 /// Blocks that a core can have begun: one, and as many again for drivers that count otherwise.
 const BLOCKS_PER_CORE: u64 = 2;
 
+/// Why a launch is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PlanError {
+    /// Blocks that the device does not have (the program's fault).
+    #[error("blocks of {block:?} threads; 1 to {max} are possible")]
+    Threads { block: [u32; 3], max: u32 },
+    /// More blocks than can be counted (the program's fault).
+    #[error("a grid of {0:?} blocks")]
+    Grid([u32; 3]),
+    /// More shared memory than there is (the program's fault).
+    #[error("{bytes} bytes of shared memory a block; {max} are possible")]
+    SharedMemory { bytes: u64, max: u32 },
+    /// Too few parameters (a bug in the caller).
+    #[error("{got} bytes of parameters instead of {wanted}")]
+    Params { got: usize, wanted: u32 },
+    /// A continuation of more blocks than can be counted (a bug in the caller).
+    #[error("{0} blocks to go on with are more than there are")]
+    TooManyBlocks(u64),
+    /// More blocks than run at once (the program's fault).
+    #[error("{blocks} blocks that wait for one another; {max} are possible")]
+    Cooperative { blocks: u64, max: u64 },
+    /// A continuation with a program that starts all of the grid (a bug in the caller).
+    #[error("the program was not generated for a list of blocks")]
+    NotForLists,
+    /// Blocks that the grid has not got, or twice (the snapshot's fault).
+    #[error("blocks {first} to {past} of {all} cannot be started")]
+    Range { first: u64, past: u64, all: u64 },
+    /// The state of another kernel's block (the snapshot's fault).
+    #[error("the state of block {block} is not of this launch's shape")]
+    Shape { block: u64 },
+    /// A resume point for which there is no code (the snapshot's fault, or a bug in the caller).
+    #[error("block {block} stopped at {point}, where this program cannot begin")]
+    Point { block: u64, point: u32 },
+}
+
 /// A launch, looked at and found possible.
 pub(super) struct Plan {
     pub shape: BlockShape,
@@ -33,18 +68,20 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Looks at a launch. The error is text for a person.
-    pub fn new(kernel: &OpenClKernel, launch: &Launch, limits: &Limits) -> Result<Self, String> {
+    /// Looks at a launch.
+    pub fn new(kernel: &OpenClKernel, launch: &Launch, limits: &Limits) -> Result<Self, PlanError> {
         let request = &kernel.request;
         let volume = |d: [u32; 3]| d.iter().try_fold(1u64, |product, &n| product.checked_mul(u64::from(n)));
         let threads = volume(launch.block).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
         let max_threads = kernel.attributes.max_threads_per_block;
         if threads == 0 || threads > max_threads {
-            let block = launch.block;
-            return Err(format!("blocks of {block:?} threads; 1 to {max_threads} are possible"));
+            return Err(PlanError::Threads {
+                block: launch.block,
+                max: max_threads,
+            });
         }
         let all_blocks = volume(launch.grid).filter(|&n| u32::try_from(n).is_ok());
-        let all_blocks = all_blocks.ok_or_else(|| format!("a grid of {:?} blocks", launch.grid))?;
+        let all_blocks = all_blocks.ok_or(PlanError::Grid(launch.grid))?;
         let shape = BlockShape {
             threads,
             bytes_per_thread: request.layout.bytes_per_thread,
@@ -54,24 +91,25 @@ impl Plan {
         let shared = local_bytes(&kernel.program, &shape).saturating_add(kernel.own_local_bytes);
         if shared > u64::from(limits.max_shared_bytes) {
             let max = limits.max_shared_bytes;
-            return Err(format!("{shared} bytes of shared memory a block; {max} are possible"));
+            return Err(PlanError::SharedMemory { bytes: shared, max });
         }
         if launch.params.len() < request.param_bytes as usize {
             let (got, wanted) = (launch.params.len(), request.param_bytes);
-            return Err(format!("{got} bytes of parameters instead of {wanted}"));
+            return Err(PlanError::Params { got, wanted });
         }
         let given = given_blocks(kernel, launch, &shape, all_blocks)?;
         let num_groups = given
             .as_ref()
             .map_or(all_blocks, |g| g.paused.len() as u64 + g.num_not_started());
         if u32::try_from(num_groups).is_err() {
-            return Err(format!("{num_groups} blocks to go on with are more than there are"));
+            return Err(PlanError::TooManyBlocks(num_groups));
         }
         if launch.cooperative && num_groups > limits.max_cooperative_blocks {
             let max = limits.max_cooperative_blocks;
-            return Err(format!(
-                "{num_groups} blocks that wait for one another; {max} are possible"
-            ));
+            return Err(PlanError::Cooperative {
+                blocks: num_groups,
+                max,
+            });
         }
         let local = launch.block.map(|n| n as usize);
         let groups = match given {
@@ -127,33 +165,38 @@ fn given_blocks(
     launch: &Launch,
     shape: &BlockShape,
     all_blocks: u64,
-) -> Result<Option<Arc<PausedGrid>>, String> {
+) -> Result<Option<Arc<PausedGrid>>, PlanError> {
     let rest = match &launch.blocks {
         Blocks::All => return Ok(None),
         Blocks::Rest(rest) if rest.paused.is_empty() && rest.not_started == [(0, all_blocks)] => return Ok(None),
         Blocks::Rest(rest) => rest,
     };
     if !kernel.program.takes_resumed() {
-        return Err("the program was not generated for a list of blocks".into());
+        return Err(PlanError::NotForLists);
     }
     let mut end = 0;
     for &(first, past) in &rest.not_started {
         if first < end || past < first || past > all_blocks {
-            return Err(format!("blocks {first} to {past} of {all_blocks} cannot be started"));
+            return Err(PlanError::Range {
+                first,
+                past,
+                all: all_blocks,
+            });
         }
         end = past;
     }
     for block in &rest.paused {
         let index = block.block;
         if index >= all_blocks || !shape.fits(block) {
-            return Err(format!("the state of block {index} is not of this launch's shape"));
+            return Err(PlanError::Shape { block: index });
         }
         let entries = &kernel.request.entries;
         let known = |point: &&u32| **point == FINISHED || entries.contains(point);
         if let Some(point) = block.resume_points.iter().find(|point| !known(point)) {
-            return Err(format!(
-                "block {index} stopped at {point}, where this program cannot begin"
-            ));
+            return Err(PlanError::Point {
+                block: index,
+                point: *point,
+            });
         }
     }
     Ok(Some(rest.clone()))

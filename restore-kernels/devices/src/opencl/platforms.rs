@@ -54,7 +54,7 @@ pub fn list() -> std::result::Result<Listing, DeviceError> {
             Err(error) => all.failed.push(FailedPlatform {
                 id: format!("opencl:{p}"),
                 name: name_of(platform),
-                reason: format!("{}: {}", error.call, error.reason()),
+                reason: error.to_string(),
             }),
         }
     }
@@ -99,7 +99,7 @@ fn platforms(device: &str) -> std::result::Result<Vec<cl_platform_id>, DeviceErr
 fn absent(device: &str, failure: ClFailure) -> DeviceError {
     DeviceError::NotPresent {
         device: device.to_owned(),
-        reason: format!("{}: {}", failure.call, failure.reason()),
+        reason: failure.to_string(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What every launch needs for itself: its counts and its list of blocks turned away. Both are used again, since a program
-//! may launch very many small kernels.
+//! What every launch needs for itself: its counts and its list of blocks turned away. Both are used again, since a
+//! program may launch very many small kernels.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -39,7 +39,8 @@ impl LaunchWords {
         })
     }
 
-    /// Has the counts copied to the host behind the launch just given to `queue`; the copy's end, if there is anything to do.
+    /// Has the counts copied to the host behind the launch just given to `queue`; the copy's end, if there is anything
+    /// to do.
     pub fn fetch_counts(&self, queue: &CommandQueue) -> Result<Option<Event>> {
         let Some(landing) = &self.landing else {
             return Ok(None);

@@ -7,8 +7,11 @@ use super::capabilities::OpenClCapabilities;
 use super::handles::{Context, Program};
 use crate::error::DeviceError;
 
-/// Makes SPIR-V of a program's text; errors are the compiler's words.
-pub type IlCompiler = fn(&OpenClProgram) -> Result<Vec<u8>, String>;
+/// Why a compiler makes no SPIR-V.
+pub type IlError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Makes SPIR-V of a program's text.
+pub type IlCompiler = fn(&OpenClProgram) -> Result<Vec<u8>, IlError>;
 
 /// How `CL_DEVICE_IL_VERSION` names it.
 const SPIRV: &str = "SPIR-V";
@@ -37,9 +40,9 @@ impl ProgramForm {
         match self {
             Self::Source => Ok(context.program_from_source(&program.text)?),
             Self::Il(compiler) => {
-                let module = compiler(program).map_err(|reason| DeviceError::Driver {
+                let module = compiler(program).map_err(|error| DeviceError::Driver {
                     call: "making SPIR-V",
-                    reason,
+                    reason: error.to_string(),
                 })?;
                 Ok(context.program_from_il(&module)?)
             }

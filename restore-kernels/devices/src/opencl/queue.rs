@@ -24,8 +24,9 @@ pub(super) struct OpenClQueue {
     pub area: Mutex<Option<Area>>,
 }
 
-/// Where what stops is put. Launches of one queue run one after another, so only one of them runs when a pause is asked for,
-/// and what comes behind it finds the word set before it begins: until the pause has ended, the area is that one's.
+/// Where what stops is put. Launches of one queue run one after another, so only one of them runs when a pause is asked
+/// for, and what comes behind it finds the word set before it begins: until the pause has ended, the area is that
+/// one's.
 pub(super) struct Area {
     /// Pauses that had ended when it was made.
     pause: u64,
@@ -42,16 +43,17 @@ impl Queue for OpenClQueue {
     fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
         let kernel = own_kernel(launch)?;
         let plan = Plan::new(&kernel, launch, &self.device.limits);
-        plan.map(drop).map_err(|reason| refusal(&kernel.request.name, reason))
+        plan.map(drop)
+            .map_err(|error| refusal(&kernel.request.name, error.to_string()))
     }
 
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         let kernel = own_kernel(&launch)?;
         let name = &kernel.request.name;
-        let refused = |e: ClFailure| refusal(name, format!("{}: {}", e.call, e.reason()));
+        let refused = |e: ClFailure| refusal(name, e.to_string());
         let device = &self.device;
         device.builder.fit(&device.context, &kernel, &device.arena)?;
-        let plan = Plan::new(&kernel, &launch, &device.limits).map_err(|reason| refusal(name, reason))?;
+        let plan = Plan::new(&kernel, &launch, &device.limits).map_err(|error| refusal(name, error.to_string()))?;
         if plan.num_groups == 0 {
             return Ok(Arc::new(Held::new(None)));
         }
@@ -191,8 +193,8 @@ impl OpenClQueue {
             .as_mut()
             .map_or_else(Vec::new, |launches| launches.before(shape));
         #[allow(unsafe_code, reason = "starts a kernel")]
-        // SAFETY: all arguments are set as the generated kernel expects them; their buffers are kept by the flight. That the
-        // program's own accesses stay in its memory is the program's affair, as on any device.
+        // SAFETY: all arguments are set as the generated kernel expects them; their buffers are kept by the flight.
+        // That the program's own accesses stay in its memory is the program's affair, as on any device.
         let event = unsafe { self.commands.launch(handle, &plan.global, &plan.local, &behind) }?;
         let kernel = Arc::new(event);
         if let Some(launches) = &mut under_way {

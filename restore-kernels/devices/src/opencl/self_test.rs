@@ -8,6 +8,7 @@ use super::buffers::DeviceBuffer;
 use super::failure::Result;
 use super::handles::{CommandQueue, Context, Program};
 use super::host_memory::HostMemory;
+use super::not_shared::{Finding, NotShared};
 use super::pausing::PauseWord;
 use super::program_form::{ProgramForm, helper_program};
 use crate::device::{DEVICE_BASE, GRANULARITY};
@@ -37,8 +38,8 @@ __kernel void hk_watch(__global const volatile uint *word, __global volatile uin
 const LONG_ENOUGH: Duration = Duration::from_millis(60);
 /// Times that it must not be seen, since the host may be slow for other reasons.
 const MAX_UNSEEN: u32 = 2;
-/// How long all multiprocessors get to begin before the change, at first: twice as long, up to [`LONG_ENOUGH`], after each time that they
-/// began too late.
+/// How long all multiprocessors get to begin before the change, at first: twice as long, up to [`LONG_ENOUGH`], after
+/// each time that they began too late.
 const HEAD_START: Duration = Duration::from_millis(3);
 /// Times that a change must be seen.
 const ROUNDS: u32 = 3;
@@ -69,38 +70,30 @@ impl SelfTest {
         })
     }
 
-    /// Tries whether kernels find the arena where the host has it, see what the host has written there, leave what the host
-    /// sees, and reach the host's other memory. The error says what is not so.
-    pub fn shares_memory(&self, context: &Context, arena: &Arena) -> std::result::Result<(), String> {
-        let text = |e: super::failure::ClFailure| format!("{}: {}", e.call, e.reason());
-        let map = |e: DeviceError| e.to_string();
-        let outside = DeviceBuffer::zeroed(context, true, 16, &self.queue).map_err(text)?;
-        let other = HostMemory::zeroed(64).map_err(|e| e.to_string())?;
-        arena.map(context, DEVICE_BASE, GRANULARITY).map_err(map)?;
-        arena.write(DEVICE_BASE, &[0x11; 8]).map_err(map)?;
-        self.run_address(arena, &outside, &other).map_err(text)?;
+    /// Tries whether kernels find the arena where the host has it, see what the host has written there, leave what the
+    /// host sees, and reach the host's other memory.
+    pub fn shares_memory(&self, context: &Context, arena: &Arena) -> std::result::Result<(), NotShared> {
+        let outside = DeviceBuffer::zeroed(context, true, 16, &self.queue)?;
+        let other = HostMemory::zeroed(64).map_err(NotShared::NoMemory)?;
+        arena.map(context, DEVICE_BASE, GRANULARITY)?;
+        arena.write(DEVICE_BASE, &[0x11; 8])?;
+        self.run_address(arena, &outside, &other)?;
         let mut words = [0; 16];
-        outside.read(&self.queue, &mut words).map_err(text)?;
+        outside.read(&self.queue, &mut words)?;
         let (at, content) = words.split_at(8);
         let mut left = [0; 8];
-        arena.read(DEVICE_BASE + 8, &mut left).map_err(map)?;
+        arena.read(DEVICE_BASE + 8, &mut left)?;
         let mut reached = [0; 8];
         other.read(0, &mut reached);
-        arena.unmap(DEVICE_BASE, GRANULARITY).map_err(map)?;
+        arena.unmap(DEVICE_BASE, GRANULARITY)?;
         let facts = [
-            (at == DEVICE_BASE.to_le_bytes(), "the arena is elsewhere"),
-            (content == [0x11; 8], "kernels do not see what the host has written"),
-            (
-                left == 0x5eed_u64.to_le_bytes(),
-                "the host does not see what kernels have written",
-            ),
-            (
-                reached == 0xfeed_u64.to_le_bytes(),
-                "kernels do not reach the host's memory",
-            ),
+            (at == DEVICE_BASE.to_le_bytes(), Finding::Elsewhere),
+            (content == [0x11; 8], Finding::HostsWritesUnseen),
+            (left == 0x5eed_u64.to_le_bytes(), Finding::KernelsWritesUnseen),
+            (reached == 0xfeed_u64.to_le_bytes(), Finding::HostsMemoryUnreached),
         ];
         match facts.iter().find(|(holds, _)| !holds) {
-            Some((_, what)) => Err((*what).to_owned()),
+            Some((_, found)) => Err(NotShared::Found(*found)),
             None => Ok(()),
         }
     }
@@ -158,7 +151,8 @@ impl SelfTest {
         // SAFETY: the kernel reads the word and counts in the three words of `seen`; it ends by itself.
         let event = unsafe { self.queue.launch(&kernel, &[self.num_groups, 1, 1], &[1; 3], &[]) }?;
         self.queue.flush()?;
-        // The event could tell when they have begun, but drivers keep who asks it waiting until they have ended (rusticl).
+        // The event could tell when they have begun, but drivers keep who asks it waiting until they have ended
+        // (rusticl).
         std::thread::sleep(head_start);
         let asked = Instant::now();
         let told = word

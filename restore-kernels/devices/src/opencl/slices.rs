@@ -2,9 +2,9 @@
 //!
 //! Such kernels count their looks at the pause word ([`hetckpt_abi::opencl_program::looks`]): after a *slice* of about
 //! [`SLICE`] all of them stop, and what is queued behind them is turned away. Nobody may have asked for that; then the
-//! server lets everything go on in a new slice. How long a look lasts differs from kernel to kernel by orders of magnitude, so each has
-//! its price, which follows from how long its slices were. One number of looks for all of them would make the slice after
-//! a change of kernels as long as the two differ.
+//! server lets everything go on in a new slice. How long a look lasts differs from kernel to kernel by orders of
+//! magnitude, so each has its price, which follows from how long its slices were. One number of looks for all of them
+//! would make the slice after a change of kernels as long as the two differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};

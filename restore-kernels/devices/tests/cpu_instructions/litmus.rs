@@ -18,8 +18,8 @@ const MAX_READS: u32 = 2_000_000;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs one thread of `first` beside one of `second`, on zeros. Both have `%rd1`, the address of `num_words` words of 8 bytes, a
-/// multiple of 128, and begin when both are there.
+/// Runs one thread of `first` beside one of `second`, on zeros. Both have `%rd1`, the address of `num_words` words of 8
+/// bytes, a multiple of 128, and begin when both are there.
 fn run_two(first: &str, second: &str, num_words: usize) -> Vec<u64> {
     let ptx = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n
@@ -164,7 +164,8 @@ st.global.u32 [%rd1+128], %r6;";
     assert_eq!(run_two(writer, reader, NUM_WORDS)[16], 0, "reads went back");
 }
 
-/// Passes messages, each a word in one line and its number in another, and counts those that were older than their number.
+/// Passes messages, each a word in one line and its number in another, and counts those that were older than their
+/// number.
 fn num_stale(before_flag: &str, store: &str, load: &str, after_flag: &str) -> u64 {
     let writer = format!(
         "mov.u32 %r3, 0;

@@ -2,7 +2,8 @@
 //! OpenCL's code is compared with it too.
 //!
 //! The GPU's results lie in `data`, so that no GPU is needed. `HETCKPT_TEST_CUDA=N` takes those of GPU `N` instead, and
-//! `HETCKPT_RECORD=FOLDER` keeps them there: do that, with an empty `data` for the folder, where the instruction tests have changed.
+//! `HETCKPT_RECORD=FOLDER` keeps them there: do that, with an empty `data` for the folder, where the instruction tests
+//! have changed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod run;

@@ -15,8 +15,8 @@ pub const OUT: u64 = DEVICE_BASE + GRANULARITY - 64;
 /// An open device, alone in the process.
 pub struct Bench {
     pub device: OpenClDevice,
-    /// True if a pause stops running kernels for sure. A device of the host's processor that is made to share no memory may
-    /// see the request only when a kernel has ended.
+    /// True if a pause stops running kernels for sure. A device of the host's processor that is made to share no memory
+    /// may see the request only when a kernel has ended.
     pub stops_surely: bool,
     _alone: MutexGuard<'static, ()>,
 }
@@ -44,7 +44,8 @@ pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
             force_separate,
             max_buffer_bytes: options.max_buffer_bytes.or(max_buffer_bytes),
             max_arena_bytes: options.max_arena_bytes.or(Some(256 << 20)),
-            // One that is made to share no memory may let no write through while kernels run; tests of slices say so themselves.
+            // One that is made to share no memory may let no write through while kernels run; tests of slices say so
+            // themselves.
             sees_host_writes: options
                 .sees_host_writes
                 .or((can_share && force_separate).then_some(true)),
@@ -54,8 +55,8 @@ pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
         let (platform, device) = (platform.parse().unwrap(), device.parse().unwrap());
         let device = OpenClDevice::open(platform, device, &options).unwrap();
         if can_share && force_separate && device.describe().vendor.starts_with("Intel") {
-            // Made to share no memory, kernels of its runtime for CPUs (2026.2) find garbage in a buffer that was written
-            // through another queue before they were launched; it never runs programs in that way.
+            // Made to share no memory, kernels of its runtime for CPUs (2026.2) find garbage in a buffer that was
+            // written through another queue before they were launched; it never runs programs in that way.
             eprintln!("skipped: {} without shared memory", device.describe().name);
             return;
         }

@@ -1,7 +1,9 @@
-//! What threads of different blocks see of one another's accesses: message passing, store buffering, coherence, vectors.
+//! What threads of different blocks see of one another's accesses: message passing, store buffering, coherence,
+//! vectors.
 //!
-//! Of each pair of blocks one writes again and again while the other reads. No block waits for another for long, because a
-//! device may run them one after the other; drivers of CPUs give out 32 blocks at a time, so the blocks of a pair are 32 apart.
+//! Of each pair of blocks one writes again and again while the other reads. No block waits for another for long,
+//! because a device may run them one after the other; drivers of CPUs give out 32 blocks at a time, so the blocks of a
+//! pair are 32 apart.
 
 use std::cell::Cell;
 
@@ -17,8 +19,8 @@ const NUM_BLOCKS: u32 = 128;
 const BYTES: u64 = 64 + 64 * BYTES_OF_PAIR;
 const BYTES_OF_PAIR: u64 = 8192;
 
-/// A kernel in which `writer` and `reader` run `steps` times (`%r1` counts from 1). There is the pair's memory (`%rd1`); `%p1` is set by a
-/// reader that has seen what must not be.
+/// A kernel in which `writer` and `reader` run `steps` times (`%r1` counts from 1). There is the pair's memory
+/// (`%rd1`); `%p1` is set by a reader that has seen what must not be.
 fn kernel(writer: &str, reader: &str) -> LoadRequest {
     let ptx = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n

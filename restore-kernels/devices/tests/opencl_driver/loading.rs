@@ -111,7 +111,7 @@ fn takes_programs_as_spirv() {
     let options = OpenClOptions {
         il_compiler: Some(|program| {
             let made = Compiler::find().and_then(|compiler| compiler.binary(program));
-            made.map_err(|e| e.to_string())
+            Ok(made?)
         }),
         prefer_il: true,
         ..OpenClOptions::default()

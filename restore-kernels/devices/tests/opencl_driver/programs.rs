@@ -1,7 +1,8 @@
-//! Programs as the generator writes them, by hand: one whose threads stop each on its own, one whose blocks stop as a whole.
+//! Programs as the generator writes them, by hand: one whose threads stop each on its own, one whose blocks stop as a
+//! whole.
 //!
-//! Both count `steps` steps of a recurrence for each thread; resume point 1 is the head of the loop with the sum (64 bits)
-//! and the counter (32 bits).
+//! Both count `steps` steps of a recurrence for each thread; resume point 1 is the head of the loop with the sum (64
+//! bits) and the counter (32 bits).
 
 use hetckpt_abi::launch_control::SlotLayout;
 use hetckpt_abi::opencl_program::{Argument, MEMORY_IN_ONE_BUFFER, OpenClProgram, RecordLayout, Requirements, Stops};

@@ -155,7 +155,8 @@ fn a_slice_begins_anew_where_nothing_runs() {
         let queue = bench.device.create_queue(0).unwrap();
         // The price of its looks comes to rest.
         run_in_slices(bench, &*queue, &[bench.launch(&kernel, 24, 32, 600_000)]);
-        // On a busy machine it changes, and slices end early once or twice. Did they never begin anew, each would end after a tenth of a second.
+        // On a busy machine it changes, and slices end early once or twice. Did they never begin anew, each would end
+        // after a tenth of a second.
         let begin = Instant::now();
         let (mut launches, mut cuts) = (0, 0);
         let mut last_cut = begin;

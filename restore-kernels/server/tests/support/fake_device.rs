@@ -1,5 +1,5 @@
-//! A device of a few lines: every kernel counts. Block `b` of a launch adds 1 to the word `out[b]` as often as the second
-//! parameter says, with a short sleep each time, and can be paused between two additions.
+//! A device of a few lines: every kernel counts. Block `b` of a launch adds 1 to the word `out[b]` as often as the
+//! second parameter says, with a short sleep each time, and can be paused between two additions.
 //!
 //! The state it saves is honest: the number of additions done lies in a register that is live at the resume point.
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -32,7 +32,8 @@ pub struct Shared {
     driver: Mutex<()>,
     /// Threads that a block may have; 0: as many as anywhere.
     max_threads: u32,
-    /// Threads that a block of a probed and of an original kernel may have for want of registers; 0: as many as anywhere.
+    /// Threads that a block of a probed and of an original kernel may have for want of registers; 0: as many as
+    /// anywhere.
     registers_for: (u32, u32),
     /// Programs built with fewer registers.
     pub tight_programs: AtomicU64,

@@ -1,5 +1,5 @@
-//! The `.approx` forms whose results on NVIDIA's GPUs are not the function's value rounded (PTX ISA, "div", "sin", "cos",
-//! "rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64").
+//! The `.approx` forms whose results on NVIDIA's GPUs are not the function's value rounded (PTX ISA, "div", "sin",
+//! "cos", "rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64").
 
 use hetckpt_ir::inst::{AluOp, Modifiers};
 use hetckpt_ir::types::Type;
@@ -46,7 +46,8 @@ fn quotient(f: &mut FunctionText<'_>, mods: Modifiers, a: &str, b: &str) -> Valu
     if mods.ftz { flush(f, ty, value) } else { value }
 }
 
-/// Sine or cosine. The GPU makes turns of the argument, rounded to zero, and looks at their fraction. Turns that are subnormal are zero.
+/// Sine or cosine. The GPU makes turns of the argument, rounded to zero, and looks at their fraction. Turns that are
+/// subnormal are zero.
 fn of_turns(f: &mut FunctionText<'_>, op: AluOp, a: &str) -> Value {
     let wide = f.def(format!("fpext float {a} to double"));
     let turns = f.def(format!("fmul double {wide}, {}", constant(TURNS, Type::F64)));

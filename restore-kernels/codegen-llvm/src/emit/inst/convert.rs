@@ -103,7 +103,8 @@ fn int_to_float(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers,
     f.def(format!("{name} {} {value} to {}", llvm(from), llvm(to)))
 }
 
-/// By way of longer formats with an odd last bit where they are not exact: LLVM's own is a call to a function that is not there.
+/// By way of longer formats with an odd last bit where they are not exact: LLVM's own is a call to a function that is
+/// not there.
 fn int_to_bf16(f: &mut FunctionText<'_>, from: Type, rounding: Option<Rounding>, value: &str) -> Value {
     let to_zero = Modifiers {
         rounding: Some(Rounding::Rz),

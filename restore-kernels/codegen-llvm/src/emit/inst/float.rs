@@ -1,9 +1,9 @@
 //! Floating-point arithmetic (PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions").
 //!
 //! No fast-math flag is ever set, so LLVM contracts, reorders and approximates nothing: only `fma` is fused. The
-//! `.approx` functions are computed by the C library or the processor, to better than PTX's error bounds ([`super::approx`] has those
-//! that are something else on GPUs). What is not a number gets the GPU's form as [`crate::emit::float_facts`] says; double
-//! precision has the processor's, which is the GPU's too.
+//! `.approx` functions are computed by the C library or the processor, to better than PTX's error bounds
+//! ([`super::approx`] has those that are something else on GPUs). What is not a number gets the GPU's form as
+//! [`crate::emit::float_facts`] says; double precision has the processor's, which is the GPU's too.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, Inst, Modifiers, Operand, Rounding};
@@ -121,8 +121,9 @@ fn scalar(
     Ok(if mods.sat { saturate(f, ty, value) } else { value })
 }
 
-/// `.ftz` on a result, which the GPU judges rounded to its precision, but not yet to the bits that a subnormal number has: processors
-/// bring up to the smallest normal number what is less than that. Sums alone are exact there, and need no such care.
+/// `.ftz` on a result, which the GPU judges rounded to its precision, but not yet to the bits that a subnormal number
+/// has: processors bring up to the smallest normal number what is less than that. Sums alone are exact there, and need
+/// no such care.
 fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, args: &[Value], value: Value) -> Value {
     match (op, ty) {
         // Results of flushed operands.
@@ -154,8 +155,8 @@ fn flush_result(f: &mut FunctionText<'_>, op: AluOp, ty: Type, mods: Modifiers, 
     }
 }
 
-/// `.ftz` on `a / b`, whose precision never brings it up to the smallest normal number: in it, the number next to that is no less than
-/// any quotient below it.
+/// `.ftz` on `a / b`, whose precision never brings it up to the smallest normal number: in it, the number next to that
+/// is no less than any quotient below it.
 fn flush_quotient(f: &mut FunctionText<'_>, a: &str, b: &str, value: Value) -> Value {
     let ty = Type::F32;
     // |a| - |b| * smallest, whose last bit is that of a subnormal number.
@@ -166,8 +167,8 @@ fn flush_quotient(f: &mut FunctionText<'_>, a: &str, b: &str, value: Value) -> V
     zero_if(f, ty, &is_tiny, value)
 }
 
-/// An operand in a range where numbers as small as subnormal ones have full precision. Where it overflows there, products with it and
-/// sums of those are not that small, or zero.
+/// An operand in a range where numbers as small as subnormal ones have full precision. Where it overflows there,
+/// products with it and sums of those are not that small, or zero.
 fn scaled(f: &mut FunctionText<'_>, operand: &str) -> Value {
     f.def(format!("fmul float {operand}, {}", constant(SCALE, Type::F32)))
 }

@@ -19,7 +19,8 @@ pub fn read_flushed(f: &mut FunctionText<'_>, operand: Operand, ty: Type, ftz: b
     }
 }
 
-/// `.ftz`: a subnormal becomes zero of the same sign. Single and half precision have it, in conversions the former alone.
+/// `.ftz`: a subnormal becomes zero of the same sign. Single and half precision have it, in conversions the former
+/// alone.
 pub fn flush(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
     let smallest = match ty {
         Type::F32 => SMALLEST_SINGLE,

@@ -1,6 +1,6 @@
-//! Half precision (`f16`, `bf16`) by way of single precision, where processors and LLVM do not give PTX's results: their
-//! `bf16` instructions flush subnormals, a `f16` fma is done in single precision and so rounded twice, and `f64` to
-//! `f16` is a call to a function that not every C library has.
+//! Half precision (`f16`, `bf16`) by way of single precision, where processors and LLVM do not give PTX's results:
+//! their `bf16` instructions flush subnormals, a `f16` fma is done in single precision and so rounded twice, and `f64`
+//! to `f16` is a call to a function that not every C library has.
 //!
 //! Rounding to *odd* in between makes two roundings give what one would: a result that is not exact gets an odd last
 //! bit, so that it is never halfway between two shorter numbers (Boldo and Melquiond, "Emulation of FMA and Correctly
@@ -78,8 +78,8 @@ fn to_odd(f: &mut FunctionText<'_>, sum: &str, error: Option<&str>) -> Value {
     let bits = f.def(format!("bitcast float {near} to i32"));
     let last = f.def(format!("and i32 {bits}, 1"));
     let is_even = f.def(format!("icmp eq i32 {last}, 0"));
-    // The rest is infinite where only the short form overflows, which then becomes its largest number, and NaN where the
-    // value itself is no number.
+    // The rest is infinite where only the short form overflows, which then becomes its largest number, and NaN where
+    // the value itself is no number.
     let magnitude = f.call("double", "llvm.fabs.f64", &[format!("double {rest}")]);
     let is_inexact = f.def(format!("fcmp ogt double {magnitude}, 0.0"));
     let moves = f.def(format!("and i1 {is_inexact}, {is_even}"));
@@ -121,8 +121,8 @@ pub fn settle(f: &mut FunctionText<'_>, ty: Type, value: Value) -> Value {
     f.cast_bits(settled, t, llvm(ty))
 }
 
-/// `.ftz`: zero with the sign of `value` if `exact`, rounded to 11 bits to nearest even, is less than the smallest normal number. `value` is
-/// what it was rounded to in fewer bits. Of `f16` only.
+/// `.ftz`: zero with the sign of `value` if `exact`, rounded to 11 bits to nearest even, is less than the smallest
+/// normal number. `value` is what it was rounded to in fewer bits. Of `f16` only.
 pub fn flush_if_tiny(f: &mut FunctionText<'_>, ty: Type, exact: &str, value: Value) -> Value {
     /// 2^-14 without half of the last bit of numbers below it, in single precision. That itself is rounded up.
     const SMALLEST: u64 = 0x387f_f000;

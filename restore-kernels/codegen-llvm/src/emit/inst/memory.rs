@@ -4,16 +4,16 @@
 //! spaces are disjoint, which alias scopes tell LLVM; parameters and `.nc` loads never change while a kernel runs.
 //!
 //! Vectors of up to 16 bytes are *one* access, as on GPUs: kernels pack a state and its value into one, and read both
-//! without a lock. Where another thread can see them, that is, in global memory or where an ordering is asked for, they are
-//! LLVM's atomic accesses to an integer of their size, weak ones of the ordering `unordered`. Plain vector accesses will not
-//! do: LLVM makes scalar ones of them where that is cheaper. `unordered` costs nothing: loads become the same `mov` or
-//! `vmovaps`, and loops with vectors in them are not vectorised over threads in either way.
+//! without a lock. Where another thread can see them, that is, in global memory or where an ordering is asked for, they
+//! are LLVM's atomic accesses to an integer of their size, weak ones of the ordering `unordered`. Plain vector accesses
+//! will not do: LLVM makes scalar ones of them where that is cheaper. `unordered` costs nothing: loads become the same
+//! `mov` or `vmovaps`, and loops with vectors in them are not vectorised over threads in either way.
 //!
 //! 16 bytes are an aligned `vmovaps`, which is atomic on every processor with AVX (Intel SDM 3A, "Guaranteed Atomic
-//! Operations"; AMD APM 2, "Access Atomicity"), or `cmpxchg16b` on one without: LLVM chooses by the host's features. (On one that
-//! has neither, none of the last twenty years, it calls a function that is not there, and the kernel cannot be loaded.)
-//! Rejected: always `cmpxchg16b`, which is far slower and writes where a kernel only reads. Longer vectors are pieces of 16
-//! bytes, which is what GPUs make of them too.
+//! Operations"; AMD APM 2, "Access Atomicity"), or `cmpxchg16b` on one without: LLVM chooses by the host's features.
+//! (On one that has neither, none of the last twenty years, it calls a function that is not there, and the kernel
+//! cannot be loaded.) Rejected: always `cmpxchg16b`, which is far slower and writes where a kernel only reads. Longer
+//! vectors are pieces of 16 bytes, which is what GPUs make of them too.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Address, AddressBase, Inst, Op, Ordering};

@@ -1,12 +1,12 @@
 //! Floating-point arithmetic (PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions").
 //!
 //! Rounding to nearest is C's own. OpenCL C has no other for arithmetic, so the rest is computed in `double` with the
-//! error of its rounding and rounded once more; for `f64`, operands are scaled, so that this error is always a `double`.
-//! Halves are computed in `float`, or, where rounding twice shows, in `double`.
-//! `.ftz` and `.sat` are written out, so they hold on devices that keep subnormal numbers; what is not a number is one,
-//! but its payload is the device's. `.approx` functions are C's but for a few operands: most are more exact, while
-//! quotients and roots, unless the program has others that must be exact, are off by up to 2.5 and 3 units in the last
-//! place where PTX allows 2 and 1.
+//! error of its rounding and rounded once more; for `f64`, operands are scaled, so that this error is always a
+//! `double`. Halves are computed in `float`, or, where rounding twice shows, in `double`. `.ftz` and `.sat` are written
+//! out, so they hold on devices that keep subnormal numbers; what is not a number is one, but its payload is the
+//! device's. `.approx` functions are C's but for a few operands: most are more exact, while quotients and roots, unless
+//! the program has others that must be exact, are off by up to 2.5 and 3 units in the last place where PTX allows 2 and
+//! 1.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand, Rounding};
@@ -195,8 +195,8 @@ fn nearest(op: AluOp, x: &[String], ty: Type) -> Option<String> {
     })
 }
 
-/// What `.approx` gives where PTX, or what all of NVIDIA's devices do, is simply something else than the function's value, and
-/// where drivers are known to be wrong; `None` for the rest.
+/// What `.approx` gives where PTX, or what all of NVIDIA's devices do, is simply something else than the function's
+/// value, and where drivers are known to be wrong; `None` for the rest.
 fn approximate(op: AluOp, x: &[String], ty: Type, mods: Modifiers) -> Option<String> {
     let x = |i: usize| x.get(i);
     Some(match (op, ty) {

@@ -166,8 +166,9 @@ impl Writer<'_> {
     }
 }
 
-/// The type as which a vector that others may look at meanwhile is read and written in one access: up to 8 bytes, the widest
-/// that OpenCL C has for certain. PTX takes such a vector for one access for each element; programs count on what GPUs do.
+/// The type as which a vector that others may look at meanwhile is read and written in one access: up to 8 bytes, the
+/// widest that OpenCL C has for certain. PTX takes such a vector for one access for each element; programs count on
+/// what GPUs do.
 fn whole(space: Space, ty: Type, ordering: Ordering, elements: usize) -> Option<Type> {
     let is_seen = has_order(space) && !matches!(ordering, Ordering::Weak | Ordering::NonCoherent);
     let bytes = ty.size_bytes() as usize * elements;

@@ -1,7 +1,7 @@
 //! Special registers (PTX ISA, "Special Registers").
 //!
-//! Clocks are the host's ([`hetckpt_abi::opencl_program::Argument::HostClock`]), at 2 GHz, which is about what the device that
-//! programs see says of itself.
+//! Clocks are the host's ([`hetckpt_abi::opencl_program::Argument::HostClock`]), at 2 GHz, which is about what the
+//! device that programs see says of itself.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Axis, SpecialReg};

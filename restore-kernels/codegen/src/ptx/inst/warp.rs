@@ -1,4 +1,5 @@
-//! Warp-level operations (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "activemask", "bar.warp.sync").
+//! Warp-level operations (PTX ISA, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "activemask",
+//! "bar.warp.sync").
 
 use hetckpt_ir::inst::{Op, Operand, ReduxOp, WarpOp};
 use hetckpt_ir::types::{Type, Width};
