@@ -49,13 +49,13 @@ mod name {
     pub const PROFILING_END: u32 = 0x1283;
 }
 
-/// The queue of a command.
+/// What an event knows of its command's queue.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct QueueRef {
     /// Its context.
     pub context: Arc<Context>,
     /// Its handle.
-    pub queue: Handle,
+    pub handle: Handle,
     /// The stream that its commands go into.
     pub stream: Stream,
     /// True if its commands' times are asked for.
@@ -70,7 +70,7 @@ pub struct Event {
     identity: Identity,
     /// Its context.
     pub context: Arc<Context>,
-    origin: Option<Origin>,
+    queue: Option<QueueRef>,
     command_type: u32,
     is_programs: bool,
     state: Mutex<State>,
@@ -106,11 +106,11 @@ fn place(status: i32) -> usize {
 
 impl Event {
     /// The event of a command; the program holds it if `is_wanted`.
-    pub fn of_command(origin: Origin, command_type: u32, is_wanted: bool) -> Arc<Self> {
+    pub fn of_command(queue: QueueRef, command_type: u32, is_wanted: bool) -> Arc<Self> {
         handles::add(u32::from(is_wanted), |identity| Self {
             identity,
-            context: origin.context.clone(),
-            origin: Some(origin),
+            context: queue.context.clone(),
+            queue: Some(queue),
             command_type,
             is_programs: is_wanted,
             state: Mutex::new(State::new(progress::QUEUED)),
@@ -126,7 +126,7 @@ impl Event {
         handles::add(0, |identity| Self {
             identity,
             context: Context::of_tests(),
-            origin: None,
+            queue: None,
             command_type: USER_COMMAND,
             is_programs: false,
             state: Mutex::new(state),
@@ -154,7 +154,7 @@ impl Event {
 
     /// True if it is a command that is in `stream` already.
     pub fn is_in(&self, stream: Stream) -> bool {
-        let is_same = self.origin.as_ref().is_some_and(|origin| origin.stream == stream);
+        let is_same = self.queue.as_ref().is_some_and(|queue| queue.stream == stream);
         is_same && self.status() == progress::RUNNING
     }
 
@@ -241,7 +241,7 @@ fn create_user_event(context: Handle) -> Outcome<Handle> {
     let event = handles::add(1, |identity| Event {
         identity,
         context,
-        origin: None,
+        queue: None,
         command_type: USER_COMMAND,
         is_programs: true,
         state: Mutex::new(State::new(progress::SUBMITTED)),
@@ -284,7 +284,7 @@ fn set_callback(event: Handle, when: i32, function: Option<EventFn>, data: usize
 fn info(event: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
     let event = handles::get::<Event>(event)?;
     let found = match name {
-        name::COMMAND_QUEUE => bytes(event.origin.as_ref().map_or(Handle::NULL, |origin| origin.queue)),
+        name::COMMAND_QUEUE => bytes(event.queue.as_ref().map_or(Handle::NULL, |queue| queue.handle)),
         name::COMMAND_TYPE => bytes(event.command_type),
         name::REFERENCE_COUNT => bytes(handles::count::<Event>(event.handle())),
         name::STATUS => bytes(event.status()),
@@ -300,7 +300,7 @@ fn profile(event: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usiz
         return Err(Status::INVALID_VALUE);
     }
     let state = event.lock();
-    let is_profiled = event.origin.as_ref().is_some_and(|origin| origin.is_profiled);
+    let is_profiled = event.queue.as_ref().is_some_and(|queue| queue.is_profiled);
     if !is_profiled || state.status != progress::COMPLETE {
         return Err(Status::PROFILING_INFO_NOT_AVAILABLE);
     }

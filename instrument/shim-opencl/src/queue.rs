@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::context::Context;
 use crate::cuda;
 use crate::device;
-use crate::event::{self, Event, Origin};
+use crate::event::{self, Event, QueueRef};
 use crate::handles::{self, Handle, Identity, Object};
 use crate::info::{Query, bytes};
 use crate::pointers::{In, Out};
@@ -70,11 +70,11 @@ pub struct Waits {
 }
 
 impl Queue {
-    /// Where its commands come from.
-    fn origin(self: &Arc<Self>) -> Origin {
-        Origin {
+    /// What its commands' events know of it.
+    fn reference(self: &Arc<Self>) -> QueueRef {
+        QueueRef {
             context: self.context.clone(),
-            queue: self.handle(),
+            handle: self.handle(),
             stream: self.lane.stream(),
             is_profiled: self.properties.load(Ordering::Relaxed) & PROFILING != 0,
             _keep: self.clone(),
@@ -101,7 +101,7 @@ pub fn enqueue_behind(
     work: Work,
     wait_list: Vec<Arc<Event>>,
 ) -> Outcome {
-    let event = Event::of_command(queue.origin(), command_type, !waits.event.is_null());
+    let event = Event::of_command(queue.reference(), command_type, !waits.event.is_null());
     waits.event.set(event.handle());
     queue.lane.push(event.clone(), wait_list, work);
     if waits.is_blocking { event.wait() } else { Ok(()) }
