@@ -138,7 +138,7 @@ pub extern "C" fn checkpoint_devices(pid: c_int) -> c_int {
         threads::note(pid)?;
         if !client::is_connected(pid) || client::became_another_program(pid) {
             client::ensure_no_server(pid)?;
-            return client::ensure_not_bereft(pid).map(|()| None);
+            return client::ensure_server_not_lost(pid).map(|()| None);
         }
         if !IN_INVENTORY.swap(true, Ordering::Relaxed) {
             host::add_to_inventory()?;

@@ -33,9 +33,9 @@ pub struct Chosen {
     pub generator: Generator,
 }
 
-/// A wish for a device.
+/// Which device is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum DeviceChoice {
     /// CUDA if there is one, else the CPU.
     Auto,
     /// The CPU.
@@ -46,7 +46,7 @@ pub enum Wish {
     OpenCl(u32, u32),
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -57,7 +57,7 @@ impl fmt::Display for Wish {
     }
 }
 
-impl Wish {
+impl DeviceChoice {
     /// As `--device` and `HETCKPT_DEVICE` write it.
     ///
     /// # Errors
@@ -167,12 +167,12 @@ fn cache_dir() -> Option<PathBuf> {
 ///
 /// # Errors
 /// [`ServerError::Device`].
-pub fn choose(wish: Wish) -> Result<Chosen, ServerError> {
+pub fn choose(wish: DeviceChoice) -> Result<Chosen, ServerError> {
     Ok(match wish {
-        Wish::Cpu => open_cpu()?,
-        Wish::Cuda(number) => open_cuda(number)?,
-        Wish::OpenCl(platform, device) => open_opencl(platform, device)?,
-        Wish::Auto => match open_cuda(0) {
+        DeviceChoice::Cpu => open_cpu()?,
+        DeviceChoice::Cuda(number) => open_cuda(number)?,
+        DeviceChoice::OpenCl(platform, device) => open_opencl(platform, device)?,
+        DeviceChoice::Auto => match open_cuda(0) {
             Ok(chosen) => chosen,
             Err(error) => {
                 tracing::info!(%error, "no CUDA device; the CPU is used");
@@ -255,7 +255,7 @@ fn opencl_summary(capabilities: &OpenClCapabilities) -> OpenClSummary {
 
 /// Opens an OpenCL device and tells whether its running kernels see what the host writes.
 fn sees_host_writes(id: &str) -> Result<bool, ServerError> {
-    let Wish::OpenCl(platform, device) = Wish::parse(id)? else {
+    let DeviceChoice::OpenCl(platform, device) = DeviceChoice::parse(id)? else {
         return Err(ServerError::Usage(format!("{id} is no OpenCL device")));
     };
     let options = OpenClDeviceOptions {

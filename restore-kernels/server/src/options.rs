@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hetckpt_ring::question::{LACKING, LACKING_STOPPED, Stage, TRANSLATE};
 
-use crate::choose_device::Wish;
+use crate::choose_device::DeviceChoice;
 use crate::error::ServerError;
 
 /// What to do.
@@ -47,7 +47,7 @@ pub struct Options {
     /// Where to write `ready` or `error: …`.
     pub ready_fd: Option<RawFd>,
     /// The device.
-    pub device: Wish,
+    pub device: DeviceChoice,
 }
 
 /// Usage.
@@ -71,7 +71,7 @@ impl Options {
             pid: 0,
             restorer: 0,
             ready_fd: None,
-            device: Wish::Auto,
+            device: DeviceChoice::Auto,
         };
         let mut device = device.to_owned();
         while let Some(arg) = args.next() {
@@ -110,7 +110,7 @@ impl Options {
                 _ => return Err(usage(format!("unknown argument `{arg}`"))),
             }
         }
-        options.device = Wish::parse(&device)?;
+        options.device = DeviceChoice::parse(&device)?;
         let needs_pid = matches!(options.task, Task::Serve | Task::Restore(_) | Task::RestoreHere(_));
         if needs_pid && options.pid == 0 {
             return Err(usage("--pid is missing".to_owned()));
@@ -141,10 +141,10 @@ mod tests {
             pid: 7,
             restorer: 0,
             ready_fd: Some(3),
-            device: Wish::Cuda(2),
+            device: DeviceChoice::Cuda(2),
         };
         assert_eq!(options, expected);
-        assert_eq!(parse(&["--pid", "7"], "cpu").unwrap().device, Wish::Cpu);
+        assert_eq!(parse(&["--pid", "7"], "cpu").unwrap().device, DeviceChoice::Cpu);
     }
 
     #[test]

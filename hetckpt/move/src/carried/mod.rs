@@ -3,7 +3,7 @@
 //!
 //! A restored process maps its files anew, and what is mapped is not in CRIU's images. So it needs the very files of
 //! the dump. Where the node has them, they are used; else they lie in a folder of the restore's own, to which CRIU's
-//! images are led ([`crate::criu::rewrite`]), for as long as the program runs.
+//! images are led ([`hetckpt_criu::rewrite`]), for as long as the program runs.
 
 pub mod choice;
 pub mod pack;

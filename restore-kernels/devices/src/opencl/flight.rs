@@ -64,7 +64,7 @@ pub(super) struct Continuation {
 }
 
 /// What a dropped launch leaves to its kernel, which may still run.
-pub(super) struct Grave {
+pub(super) struct DroppedLaunch {
     pub end: Arc<Event>,
     pub words: Option<LaunchWords>,
     _stopped: Option<Arc<DeviceBuffer>>,
@@ -157,7 +157,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.device.retire(Grave {
+        self.device.take_dropped(DroppedLaunch {
             end: self.end.clone(),
             words: lock(&self.words).take(),
             _stopped: self.stopped.take(),

@@ -42,7 +42,7 @@ use opencl3::device::{CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZ
 use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, LoadedKernel, Queue};
 use crate::error::DeviceError;
 use arena::Arena;
-use flight::Grave;
+use flight::DroppedLaunch;
 use grids::Programs;
 use handles::{CommandQueue, Context, DeviceId};
 use host_clock::HostClock;
@@ -109,7 +109,7 @@ struct OpenClInner {
     /// Launches of one kernel with different grids must not be under way together ([`grids`]).
     mixes_grids: bool,
     /// Launches that were dropped while they ran.
-    graves: Mutex<Vec<Grave>>,
+    dropped: Mutex<Vec<DroppedLaunch>>,
     /// For lists and what has stopped.
     transfers: CommandQueue,
     arena: Arena,
@@ -197,7 +197,7 @@ impl OpenClDevice {
             limits,
             words: WordsPool::default(),
             mixes_grids: options.mixes_grids || grids::are_mixed_up(id),
-            graves: Mutex::default(),
+            dropped: Mutex::default(),
             transfers: context.queue()?,
             arena,
             builder,
@@ -256,22 +256,22 @@ fn share(
 
 impl OpenClInner {
     /// Takes what a dropped launch has used.
-    fn retire(&self, grave: Grave) {
-        if !grave.end.is_over() {
-            lock(&self.graves).push(grave);
-        } else if let Some(words) = grave.words {
+    fn take_dropped(&self, launch: DroppedLaunch) {
+        if !launch.end.is_over() {
+            lock(&self.dropped).push(launch);
+        } else if let Some(words) = launch.words {
             self.words.give_back(words);
         }
     }
 
     /// Takes back what dropped launches have used that are over by now.
-    fn bury(&self) {
-        let mut graves = lock(&self.graves);
-        if graves.is_empty() {
+    fn take_back_ended(&self) {
+        let mut dropped = lock(&self.dropped);
+        if dropped.is_empty() {
             return;
         }
-        let over = graves.extract_if(.., |grave| grave.end.is_over());
-        for words in over.filter_map(|grave| grave.words) {
+        let over = dropped.extract_if(.., |launch| launch.end.is_over());
+        for words in over.filter_map(|launch| launch.words) {
             self.words.give_back(words);
         }
     }
@@ -362,7 +362,7 @@ impl Device for OpenClDevice {
 impl Drop for OpenClDevice {
     fn drop(&mut self) {
         if self.inner.pausing.stop_within(LAST_WAIT) {
-            self.inner.bury();
+            self.inner.take_back_ended();
         } else {
             // A kernel that does not stop keeps its memory for as long as the process lives.
             std::mem::forget(self.inner.clone());

@@ -94,14 +94,14 @@ pub(super) struct Pausing {
     slices: Option<Slices>,
 }
 
-/// A launch that is being given.
-pub(super) struct Giving<'a> {
+/// A launch that is being submitted.
+pub(super) struct SubmittedLaunch<'a> {
     slices: Option<&'a Slices>,
     /// What its looks at the pause word cost, if they are counted.
     pub look_price: u32,
 }
 
-impl Drop for Giving<'_> {
+impl Drop for SubmittedLaunch<'_> {
     fn drop(&mut self) {
         if let Some(slices) = self.slices {
             slices.has_given();
@@ -137,9 +137,9 @@ impl Pausing {
 
     /// Begins to give a launch of a kernel, which ends when it is noted and the result dropped. Where nothing runs the
     /// kernel has a slice of its own: programs that wait for their launches are not cut at the sum of them.
-    pub fn give(&self, kernel: &str) -> Result<Giving<'_>> {
+    pub fn give(&self, kernel: &str) -> Result<SubmittedLaunch<'_>> {
         let Some(slices) = &self.slices else {
-            return Ok(Giving {
+            return Ok(SubmittedLaunch {
                 slices: None,
                 look_price: 0,
             });
@@ -151,7 +151,7 @@ impl Pausing {
             self.word.set(false)?.map_or(Ok(()), |event| event.wait())?;
             current.renew();
         }
-        Ok(Giving {
+        Ok(SubmittedLaunch {
             look_price: slices.gives(&mut current, kernel),
             slices: Some(slices),
         })

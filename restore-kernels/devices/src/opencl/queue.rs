@@ -57,7 +57,7 @@ impl Queue for OpenClQueue {
         if plan.num_groups == 0 {
             return Ok(Arc::new(Held::new(None)));
         }
-        device.bury();
+        device.take_back_ended();
         let mut area = lock(&self.area);
         let num_ended = device.pausing.enter();
         if device.pausing.is_paused() {

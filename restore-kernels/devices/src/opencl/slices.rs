@@ -22,9 +22,9 @@ const WORTH_RENEWING: Duration = Duration::from_millis(50);
 const FIRST_LOOKS: u32 = 2048;
 /// Threads of a multiprocessor that may look at the same time, generously.
 const THREADS_PER_MULTIPROCESSOR: u32 = 4096;
-/// How much dearer, and how much cheaper, looks become at once.
-const DEARER: f64 = 8.0;
-const CHEAPER: f64 = 0.25;
+/// By which factors the price of a look changes at most, at once.
+const MAX_PRICE_RISE: f64 = 8.0;
+const MAX_PRICE_FALL: f64 = 0.25;
 
 /// What looks cost, and the slice that runs.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Current {
 
 /// What looks are to cost after a slice that `lasted` so long.
 fn next_price(price: u32, lasted: Duration, highest: u32) -> u32 {
-    let factor = (lasted.as_secs_f64() / SLICE.as_secs_f64()).clamp(CHEAPER, DEARER);
+    let factor = (lasted.as_secs_f64() / SLICE.as_secs_f64()).clamp(MAX_PRICE_FALL, MAX_PRICE_RISE);
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
