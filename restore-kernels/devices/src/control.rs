@@ -32,7 +32,7 @@ impl ControlWords {
     pub fn to_bytes(&self) -> [u8; LAUNCH_CONTROL_BYTES as usize] {
         let mut bytes = [0; LAUNCH_CONTROL_BYTES as usize];
         let mut put = |at: u64, value: &[u8]| {
-            let at = usize::try_from(at).unwrap_or(usize::MAX);
+            let at = at as usize;
             bytes[at..at + value.len()].copy_from_slice(value);
         };
         put(offset::NUM_SLOTS, &self.num_slots.to_le_bytes());
@@ -94,7 +94,7 @@ pub fn fill_slot(shape: &BlockShape, block: &PausedBlock, slot: &mut [u8]) {
         word.copy_from_slice(&point.wrapping_add(1).to_le_bytes());
     }
     let mut put = |at: u64, bytes: &[u8]| {
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let at = at as usize;
         slot[at..at + bytes.len()].copy_from_slice(bytes);
     };
     put(layout.registers, &block.registers);
@@ -106,8 +106,8 @@ pub fn fill_slot(shape: &BlockShape, block: &PausedBlock, slot: &mut [u8]) {
 pub(crate) fn read_slot(shape: &BlockShape, slot: &[u8]) -> PausedBlock {
     let layout = shape.slot();
     let part = |at: u64, size: u64| {
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        slot[at..at + usize::try_from(size).unwrap_or(usize::MAX)].to_vec()
+        let at = at as usize;
+        slot[at..at + size as usize].to_vec()
     };
     let threads = u64::from(shape.threads);
     let words = part(0, threads * 4);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     fn stride() -> usize {
-        usize::try_from(SHAPE.slot().stride).unwrap_or(usize::MAX)
+        (SHAPE.slot().stride) as usize
     }
 
     fn remains<'a>(slots: &'a [u8], words: &'a [u32], bits: &'a [u32], given: Option<&'a PausedGrid>) -> Remains<'a> {

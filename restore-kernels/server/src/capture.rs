@@ -246,25 +246,25 @@ fn events(queues: &Queues) -> Vec<EventState> {
 struct Kernels {
     listed: Vec<StateKernel>,
     known: Vec<*const ProbedKernel>,
+    /// Index of the next one.
+    next: u32,
 }
 
 impl Kernels {
     fn index_of(&mut self, probed: &Arc<ProbedKernel>) -> u32 {
         let pointer = Arc::as_ptr(probed);
-        let at = self
-            .known
-            .iter()
-            .position(|&p| std::ptr::eq(p, pointer))
-            .unwrap_or_else(|| {
-                self.known.push(pointer);
-                self.listed.push(StateKernel {
-                    name: probed.kernel.name.clone(),
-                    text: hetckpt_ir::text::print::kernel(&probed.kernel),
-                    resume_points: resume_point_registers(&probed.kernel, &probed.layout),
-                });
-                self.listed.len() - 1
-            });
-        u32::try_from(at).unwrap_or(u32::MAX)
+        if let Some((at, _)) = (0u32..).zip(&self.known).find(|&(_, &p)| std::ptr::eq(p, pointer)) {
+            return at;
+        }
+        self.known.push(pointer);
+        self.listed.push(StateKernel {
+            name: probed.kernel.name.clone(),
+            text: hetckpt_ir::text::print::kernel(&probed.kernel),
+            resume_points: resume_point_registers(&probed.kernel, &probed.layout),
+        });
+        let at = self.next;
+        self.next += 1;
+        at
     }
 }
 

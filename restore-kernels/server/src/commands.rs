@@ -138,7 +138,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
         tracing::error!(kernel = %kernel.name, %reason, "launch of a kernel that is not supported");
         cu::NOT_SUPPORTED
     })?;
-    if params.len() < usize::try_from(param_bytes).unwrap_or(usize::MAX) || !is_launch_shape(grid, block) {
+    if (params.len() as u64) < u64::from(param_bytes) || !is_launch_shape(grid, block) {
         return Err(cu::INVALID_VALUE);
     }
     let build_before = if session.device.loads_while_running() || kernel.is_built() {

@@ -147,7 +147,7 @@ fn ensure_room(
         _ => None,
     });
     let needed_bytes = runs.fold(0u64, |sum, run| {
-        let probed = kernels.get(usize::try_from(run.probed_kernel).unwrap_or(usize::MAX));
+        let probed = kernels.get(run.probed_kernel as usize);
         sum.saturating_add(probed.map_or(0, |p| memory_bytes(run, &p.kernel, &p.layout)))
     });
     if needed_bytes <= available_bytes {
@@ -220,13 +220,13 @@ fn items(
                 (work, reply)
             }
             StateWork::Resume { mut run, reply } => {
-                let at = usize::try_from(run.probed_kernel).unwrap_or(usize::MAX);
+                let at = run.probed_kernel as usize;
                 let (Some(probed), Some(text)) = (kernels.get(at), state.probed_kernels.get(at)) else {
                     return Err(damaged("a launch without a kernel"));
                 };
                 let grid = grid_from_state(&mut run, &probed.kernel, &probed.layout, &text.resume_points);
                 let grid = grid.map_err(damaged)?;
-                if run.params.len() < usize::try_from(probed.kernel.param_bytes()).unwrap_or(usize::MAX) {
+                if (run.params.len() as u64) < u64::from(probed.kernel.param_bytes()) {
                     return Err(damaged("a launch with too few parameters"));
                 }
                 let points = StartPoints::of(&grid, num_blocks(run.grid), &probed.kernel, run.in_step);

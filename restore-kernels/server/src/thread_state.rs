@@ -9,6 +9,7 @@ use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
 use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
 use hetckpt_ir::entity::{RegId, ResumePointId};
 use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::types::Width;
 use hetckpt_state::kernel_run::KernelRun;
 use hetckpt_state::thread::{ResumePointRegisters, StoppedBlock, ThreadGroup};
 
@@ -58,31 +59,36 @@ impl BlockShape {
 /// What is saved at each resume point of a kernel, as the state lists it.
 #[must_use]
 pub fn resume_point_registers(kernel: &Kernel, layout: &ThreadStateLayout) -> Vec<ResumePointRegisters> {
-    (0..kernel.resume_points.len())
-        .filter_map(|point| {
-            let resume_point = u32::try_from(point).ok()?;
+    let width = |r: RegId| match kernel.width(r) {
+        Width::Pred => 1,
+        Width::W16 => 2,
+        Width::W32 => 4,
+        Width::W64 => 8,
+    };
+    (0u32..)
+        .take(kernel.resume_points.len())
+        .map(|resume_point| {
             let registers = layout.live_at(ResumePointId(resume_point)).iter();
-            let width = |r: RegId| u8::try_from(kernel.width(r).size_bytes()).unwrap_or(u8::MAX);
-            Some(ResumePointRegisters {
+            ResumePointRegisters {
                 resume_point,
                 registers: registers.map(|r| (r.0, width(r))).collect(),
-            })
+            }
         })
         .collect()
 }
 
 /// A register's place in a block's register area: first byte and bytes per thread.
-fn column(layout: &ThreadStateLayout, reg: u32, width: u8, num_threads: u32) -> Option<(usize, usize)> {
-    let start = u64::from(layout.column(RegId(reg))?) * u64::from(num_threads);
+fn column(layout: &ThreadStateLayout, reg: u32, width: u8, num_threads: u64) -> Option<(usize, usize)> {
+    let start = u64::from(layout.column(RegId(reg))?) * num_threads;
     Some((usize::try_from(start).ok()?, usize::from(width)))
 }
 
 /// A stopped block as the state keeps it.
 #[must_use]
 pub fn to_state(block: &PausedBlock, layout: &ThreadStateLayout, points: &[ResumePointRegisters]) -> StoppedBlock {
-    let num_threads = u32::try_from(block.resume_points.len()).unwrap_or(u32::MAX);
+    let num_threads = block.resume_points.len() as u64;
     let mut threads: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (thread, &point) in (0..num_threads).zip(&block.resume_points) {
+    for (thread, &point) in (0u32..).zip(&block.resume_points) {
         if point != FINISHED {
             threads.entry(point).or_default().push(thread);
         }
@@ -183,7 +189,7 @@ pub fn from_state(
         }
         let mut rest = group.registers.as_slice();
         for &(reg, width) in &point.registers {
-            let Some((start, width)) = column(layout, reg, width, shape.num_threads) else {
+            let Some((start, width)) = column(layout, reg, width, shape.num_threads.into()) else {
                 return Err(wrong_size);
             };
             let (values, after) = rest.split_at(width * threads.len());
@@ -217,11 +223,10 @@ pub fn grid_from_state(
     points: &[ResumePointRegisters],
 ) -> Result<PausedGrid, MisfitError> {
     let computed = resume_point_registers(kernel, layout);
-    if let Some((_, b)) = computed.iter().zip(points).find(|(a, b)| a != b) {
-        return Err(MisfitError::Registers(b.resume_point));
-    }
-    if computed.len() != points.len() {
-        return Err(MisfitError::Registers(u32::try_from(points.len()).unwrap_or(u32::MAX)));
+    let count = computed.len().max(points.len());
+    let mut numbers = (0u32..).zip(0..count);
+    if let Some((point, _)) = numbers.find(|&(_, i)| computed.get(i) != points.get(i)) {
+        return Err(MisfitError::Registers(point));
     }
     let shape = BlockShape::new(kernel, run.block, run.dynamic_shared_bytes).ok_or(MisfitError::Size(0))?;
     let num_blocks = run.num_blocks();

@@ -18,6 +18,9 @@ use hetckpt_state::memory_index::{CHUNK_BYTES, ChunkRef, MemoryIndex, Piece};
 use crate::memory_file::MemoryFile;
 
 const LEVEL: i32 = 1;
+/// [`CHUNK_BYTES`], as pieces count them.
+const MAX_CHUNK: u32 = CHUNK_BYTES as u32;
+const _: () = assert!(MAX_CHUNK as u64 == CHUNK_BYTES);
 /// Bytes compressed first to see whether it pays.
 const SAMPLE_BYTES: usize = 64 << 10;
 
@@ -83,14 +86,16 @@ fn in_parallel<E: Send>(count: usize, job: impl Fn(usize, &mut Vec<u8>) -> Resul
         .map_or(Ok(()), Err)
 }
 
-fn chunk_ranges(mappings: &[Mapping]) -> Vec<(u64, usize)> {
+/// Address and size of each chunk.
+fn chunk_ranges(mappings: &[Mapping]) -> Vec<(u64, u32)> {
     let mut ranges = Vec::new();
     for mapping in mappings {
         let mut done = 0;
         while done < mapping.size_bytes {
-            let len = CHUNK_BYTES.min(mapping.size_bytes - done);
-            ranges.push((mapping.addr + done, usize::try_from(len).unwrap_or(usize::MAX)));
-            done += len;
+            let left = mapping.size_bytes - done;
+            let len = u32::try_from(left).map_or(MAX_CHUNK, |left| left.min(MAX_CHUNK));
+            ranges.push((mapping.addr + done, len));
+            done += u64::from(len);
         }
     }
     ranges
@@ -127,7 +132,7 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
     let index = Mutex::new((MemoryIndex::default(), HashMap::<[u8; 32], u32>::new()));
     in_parallel(ranges.len(), |at, buffer| {
         let (addr, len) = ranges[at];
-        buffer.resize(len, 0);
+        buffer.resize(len as usize, 0);
         read(addr, buffer).map_err(|source| ChunkError::Device { addr, source })?;
         if is_zero(buffer) {
             return Ok(());
@@ -142,11 +147,10 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
             if piece != next {
                 return Ok(());
             }
-            let raw_bytes = u32::try_from(len).unwrap_or(u32::MAX);
             index.pieces.push(Piece {
                 offset_bytes: 0,
                 stored_bytes: 0,
-                raw_bytes,
+                raw_bytes: len,
                 hash,
             });
             piece as usize
@@ -156,7 +160,8 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
         let offset_bytes = memory_file.add(stored).map_err(ChunkError::File)?;
         if let Some(entry) = lock(&index).0.pieces.get_mut(piece) {
             entry.offset_bytes = offset_bytes;
-            entry.stored_bytes = u32::try_from(stored.len()).unwrap_or(u32::MAX);
+            // No more than the chunk has: what compression makes longer is stored as it is.
+            entry.stored_bytes = stored.len() as u32;
         }
         Ok(())
     })?;

@@ -11,7 +11,7 @@ use hetckpt_abi::cpu_block::{CpuBlock, region_symbol};
 use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
 use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::entity::{BbId, ResumePointId};
+use hetckpt_ir::entity::{BbId, RegId, ResumePointId};
 use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Type, Width};
@@ -129,10 +129,10 @@ pub fn write(
         "define void @{}(ptr noalias readonly captures(none) %ctx, i32 %first, i32 %end) #0 {{\nentry:\n",
         region_symbol(point.0)
     );
-    for (i, width) in kernel.registers.iter().enumerate() {
-        let storage = f.storage(hetckpt_ir::entity::RegId(u32::try_from(i).unwrap_or(u32::MAX)));
+    for (i, width) in (0u32..).zip(&kernel.registers) {
+        let storage = f.storage(RegId(i));
         let _ = writeln!(text, "  %r{i} = alloca {storage}, align {}", width.size_bytes());
-        if is_either(facts, i) {
+        if is_either(facts, RegId(i)) {
             let _ = writeln!(text, "  %n{i} = alloca i1");
         }
     }
@@ -186,8 +186,8 @@ impl Region<'_> {
     }
 
     fn thread_start(&mut self, point: ResumePointId, block: BbId) -> Result<(), CodegenError> {
-        for i in 0..self.kernel.registers.len() {
-            let reg = hetckpt_ir::entity::RegId(u32::try_from(i).unwrap_or(u32::MAX));
+        for reg in (0u32..).map(RegId).take(self.kernel.registers.len()) {
+            let i = reg.0;
             let storage = self.f.storage(reg);
             let zero = if matches!(storage, "float" | "double") {
                 "0.0"
@@ -195,7 +195,7 @@ impl Region<'_> {
                 "0"
             };
             self.f.put(format!("store {storage} {zero}, ptr %r{i}"));
-            if is_either(self.f.facts, i) {
+            if is_either(self.f.facts, reg) {
                 self.f.put(format!("store i1 false, ptr %n{i}"));
             }
         }
@@ -322,8 +322,7 @@ impl Region<'_> {
 }
 
 /// True if the register has a flag.
-fn is_either(facts: &FloatFacts, reg: usize) -> bool {
-    let reg = hetckpt_ir::entity::RegId(u32::try_from(reg).unwrap_or(u32::MAX));
+fn is_either(facts: &FloatFacts, reg: RegId) -> bool {
     facts.form(reg) == Form::Either
 }
 

@@ -40,9 +40,9 @@ impl Writer<'_> {
     }
 
     /// Registers of a width that are kept.
-    pub(super) fn num_kept(&self, width: Width) -> u32 {
+    pub(super) fn num_kept(&self, width: Width) -> usize {
         let regs = self.regs().filter(|&reg| self.kernel.width(reg) == width);
-        u32::try_from(regs.filter(|&reg| self.layout.column(reg).is_some()).count()).unwrap_or(u32::MAX)
+        regs.filter(|&reg| self.layout.column(reg).is_some()).count()
     }
 
     /// Column of the first register of a width: those of one width stand together.
@@ -111,7 +111,7 @@ impl Writer<'_> {
     }
 
     fn regs(&self) -> impl Iterator<Item = RegId> + use<> {
-        (0..u32::try_from(self.kernel.registers.len()).unwrap_or(u32::MAX)).map(RegId)
+        (0u32..).map(RegId).take(self.kernel.registers.len())
     }
 }
 

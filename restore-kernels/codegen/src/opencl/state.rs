@@ -130,7 +130,7 @@ impl Writer<'_> {
 
     /// Saved registers and their columns, in the order of the registers.
     fn columns(&self) -> Vec<(RegId, u32)> {
-        let regs = (0..self.kernel.registers.len()).map(|i| RegId(u32::try_from(i).unwrap_or(u32::MAX)));
+        let regs = (0u32..).map(RegId).take(self.kernel.registers.len());
         regs.filter_map(|reg| Some((reg, self.layout.column(reg)?))).collect()
     }
 

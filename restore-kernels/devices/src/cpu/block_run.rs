@@ -52,7 +52,7 @@ pub struct BlockLaunch<'a> {
 
 /// Runs block `index` from where `memory` says its threads are. `pause` is the worker's word.
 pub fn run(launch: &BlockLaunch<'_>, index: u64, memory: &mut BlockMemory, pause: &AtomicU32) -> BlockEnd {
-    let num_threads = u32::try_from(memory.points.len()).unwrap_or(u32::MAX);
+    let num_threads = launch.block.iter().product();
     let grid = launch.grid;
     let (nx, ny) = (u64::from(grid[0]), u64::from(grid[1]));
     let mut context = CpuBlock {

@@ -27,7 +27,7 @@ pub(super) struct Arena {
 impl Arena {
     /// An arena whose pause words say what `request` says.
     fn new(context: &Context, stream: &Stream, request: &Pinned) -> Result<Self> {
-        let size = usize::try_from(ARENA_BYTES).unwrap_or(usize::MAX);
+        let size = ARENA_BYTES as usize;
         // Reservations are aligned to the granularity of mappings, which is the arena's size or a multiple of it.
         let addr = driver::cuMemAddressReserve(size, 0)?;
         if addr % ARENA_BYTES != 0 {
@@ -52,7 +52,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let size = usize::try_from(ARENA_BYTES).unwrap_or(usize::MAX);
+        let size = ARENA_BYTES as usize;
         let _ = driver::cuMemUnmap(self.addr, size);
         let _ = driver::cuMemRelease(self.handle);
         let _ = driver::cuMemAddressFree(self.addr, size);
@@ -152,7 +152,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub fn new(transfers: &Transfers, context: &Context, memory: &Arc<Stream>, size: u64) -> Result<Self> {
-        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
+        let bytes = size as usize;
         let buffer = DeviceBuffer::new(bytes, memory)?;
         transfers.on_stream(context, |stream| {
             driver::cuMemsetD8Async(buffer.addr, 0, bytes, stream.0)
@@ -173,7 +173,7 @@ impl Scratch {
             self.used += size;
             return Ok(self.buffer.addr + self.used - size);
         }
-        let buffer = DeviceBuffer::new(usize::try_from(size).unwrap_or(usize::MAX), &self.memory)?;
+        let buffer = DeviceBuffer::new(size as usize, &self.memory)?;
         // A fill may need a free multiprocessor, and kernels are running.
         transfers.zero_by_copies(context, buffer.addr, size)?;
         let addr = buffer.addr;
@@ -184,7 +184,7 @@ impl Scratch {
     /// Takes everything back; nothing is running that uses it.
     pub fn reset(&mut self, transfers: &Transfers, context: &Context) -> Result<()> {
         self.extra.clear();
-        let used = usize::try_from(std::mem::take(&mut self.used)).unwrap_or(usize::MAX);
+        let used = std::mem::take(&mut self.used) as usize;
         if used == 0 {
             return Ok(());
         }

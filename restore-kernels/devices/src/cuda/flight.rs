@@ -82,7 +82,7 @@ impl Flight {
         let Some(prepared) = *lock(&self.prepared) else {
             return Ok(PausedGrid::default());
         };
-        let num_blocks = usize::try_from(self.num_blocks).unwrap_or(usize::MAX);
+        let num_blocks = self.num_blocks as usize;
         let lists = self.read_words(prepared.lists, num_blocks * (1 + self.shape.entry_words() as usize))?;
         let (block_slot, entry_bits) = lists.split_at(num_blocks);
         let taken = block_slot.iter().filter_map(|word| word.checked_sub(2));
@@ -90,7 +90,7 @@ impl Flight {
             (Some(first), Some(last)) => (first, u64::from(last - first) + 1),
             _ => (0, 0),
         };
-        let size = usize::try_from(num_slots * prepared.slot_stride).unwrap_or(usize::MAX);
+        let size = (num_slots * prepared.slot_stride) as usize;
         let mut slots = vec![0; size];
         let from = prepared.slots + u64::from(first_slot) * prepared.slot_stride;
         self.device.transfers.read(&self.device.context, from, &mut slots)?;
@@ -101,7 +101,7 @@ impl Flight {
             entry_bits,
             slots: &slots,
             first_slot,
-            slot_stride: usize::try_from(prepared.slot_stride).unwrap_or(usize::MAX),
+            slot_stride: prepared.slot_stride as usize,
             given: self.given.as_deref(),
         };
         Ok(remains.collect())

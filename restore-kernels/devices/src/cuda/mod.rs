@@ -242,7 +242,7 @@ impl Device for CudaDevice {
     fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         let inner = &self.inner;
         inner.memory.map(&inner.context, addr, size_bytes)?;
-        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+        let size = size_bytes as usize;
         // A fill would wait for a free multiprocessor.
         let zeroed = if inner.is_running() {
             inner.transfers.zero_by_copies(&inner.context, addr, size_bytes)
@@ -287,7 +287,7 @@ impl Device for CudaDevice {
     }
 
     fn copy(&self, dst: u64, src: u64, size_bytes: u64) -> Result<(), DeviceError> {
-        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+        let size = size_bytes as usize;
         let copy = |stream: &Stream| driver::cuMemcpyDtoDAsync(dst, src, size, stream.0);
         Ok(self.inner.transfers.on_stream(&self.inner.context, copy)?)
     }
@@ -308,7 +308,7 @@ impl Device for CudaDevice {
             };
             return self.write(dst, &bytes);
         }
-        let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let size = |n: u64| n as usize;
         let pitch = if rows <= 1 { width * element } else { pitch_bytes };
         let (pitch, width, rows) = (size(pitch), size(width), size(rows));
         Ok(self

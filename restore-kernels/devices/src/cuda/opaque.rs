@@ -139,8 +139,13 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
         if check("cuFuncGetParamInfo", result).is_err() {
             break;
         }
-        let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        params.push((narrow(offset), narrow(size)));
+        let (Ok(offset), Ok(size)) = (u32::try_from(offset), u32::try_from(size)) else {
+            return Err(DriverError {
+                call: "cuFuncGetParamInfo",
+                code: driver::UNKNOWN,
+            });
+        };
+        params.push((offset, size));
     }
     let attribute = |which| driver::cuFuncGetAttribute(which, function).map(i32::cast_unsigned);
     let attributes = KernelAttributes {

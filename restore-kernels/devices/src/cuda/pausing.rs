@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::arena::{Arenas, Scratch};
-use super::driver::Result;
+use super::driver::{self, DriverError, Result};
 use super::flight::{Flight, Prepared};
 use super::handles::Context;
 use super::lock;
@@ -71,7 +71,14 @@ impl Pausing {
             .max()
             .unwrap_or(0);
         let num_slots = num_slots.max(queue.first().map_or(0, |flight| flight.max_resident));
-        let slots = self.scratch.take(transfers, context, num_slots * slot_stride)?;
+        let too_many = |_| DriverError {
+            call: "reserving slots",
+            code: driver::INVALID_VALUE,
+        };
+        let num_slots = u32::try_from(num_slots).map_err(too_many)?;
+        let slots = self
+            .scratch
+            .take(transfers, context, u64::from(num_slots) * slot_stride)?;
         let slot_counter = self.scratch.take(transfers, context, 4)?;
         for flight in queue {
             let words_per_block = 1 + u64::from(flight.shape.entry_words());
@@ -79,7 +86,7 @@ impl Pausing {
             let block_slot = self.scratch.take(transfers, context, size)?;
             let entry_bits = block_slot + flight.num_blocks * 4;
             let words = ControlWords {
-                num_slots: u32::try_from(num_slots).unwrap_or(u32::MAX),
+                num_slots,
                 slot_counter,
                 block_slot,
                 entry_bits,

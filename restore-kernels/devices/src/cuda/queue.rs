@@ -27,6 +27,8 @@ pub(super) struct CudaQueue {
 /// A launch, looked at and found possible.
 struct Plan {
     shape: BlockShape,
+    /// As it is launched: a continuation has its blocks in a row.
+    grid: [u32; 3],
     given: Option<Arc<PausedGrid>>,
     num_blocks: u64,
     max_resident: u64,
@@ -115,33 +117,35 @@ impl CudaQueue {
         let (threads, all_blocks) = (product(launch.block), product(launch.grid));
         let shared = u64::from(request.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
         let limits = &self.device.limits;
-        if threads == 0 || threads > u64::from(limits.max_threads_per_block) {
-            return Err(refused(format!(
-                "{threads} threads a block; the device has 1 to {}",
-                limits.max_threads_per_block
-            )));
-        }
-        if shared > u64::from(limits.max_shared_bytes) {
-            let max = limits.max_shared_bytes;
+        let max = limits.max_threads_per_block;
+        let Some(threads) = u32::try_from(threads).ok().filter(|n| (1..=max).contains(n)) else {
+            return Err(refused(format!("{threads} threads a block; the device has 1 to {max}")));
+        };
+        let max = limits.max_shared_bytes;
+        let Some(shared_bytes) = u32::try_from(shared).ok().filter(|&n| n <= max) else {
             return Err(refused(format!(
                 "{shared} bytes of shared memory a block; the device has {max}"
             )));
-        }
+        };
         let shape = BlockShape {
-            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            threads,
             bytes_per_thread: request.layout.bytes_per_thread,
-            shared_bytes: u32::try_from(shared).unwrap_or(u32::MAX),
+            shared_bytes,
             local_bytes: request.local_bytes,
         };
         let given = given_blocks(kernel, &launch.blocks, all_blocks).map_err(|e| refused(e.to_string()))?;
         let num_blocks = given
             .as_ref()
             .map_or(all_blocks, |g| g.paused.len() as u64 + g.num_not_started());
-        if given.is_some() && i32::try_from(num_blocks).is_err() {
-            return Err(refused(format!(
-                "{num_blocks} blocks to go on with are more than a launch can have"
-            )));
-        }
+        let grid = match (&given, i32::try_from(num_blocks)) {
+            (None, _) => launch.grid,
+            (Some(_), Ok(listed)) => [listed.cast_unsigned(), 1, 1],
+            (Some(_), Err(_)) => {
+                return Err(refused(format!(
+                    "{num_blocks} blocks to go on with are more than a launch can have"
+                )));
+            }
+        };
         if let Some(block) = given.iter().flat_map(|g| &g.paused).find(|block| !shape.fits(block)) {
             return Err(refused(format!(
                 "the state of block {} is not of this launch's shape",
@@ -159,6 +163,7 @@ impl CudaQueue {
         }
         Ok(Plan {
             shape,
+            grid,
             given,
             num_blocks,
             max_resident: max_resident.min(num_blocks),
@@ -174,10 +179,10 @@ impl CudaQueue {
         let stride = plan.shape.slot().stride;
         let list_bytes = (plan.num_blocks * RESUMED_BLOCK_BYTES).next_multiple_of(256);
         let size = list_bytes + stride * given.paused.len() as u64;
-        let memory = DeviceBuffer::new(usize::try_from(size).unwrap_or(usize::MAX), &device.memory_stream)?;
+        let memory = DeviceBuffer::new(size as usize, &device.memory_stream)?;
         let slots_at = memory.addr + list_bytes;
-        let mut image = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
-        let (list, slots) = image.split_at_mut(usize::try_from(list_bytes).unwrap_or(usize::MAX));
+        let mut image = vec![0; size as usize];
+        let (list, slots) = image.split_at_mut(list_bytes as usize);
         for ((i, block), entry) in (0u64..).zip(listed_blocks(given)).zip(list.chunks_exact_mut(16)) {
             let slot = if i < given.paused.len() as u64 {
                 slots_at + i * stride
@@ -187,7 +192,7 @@ impl CudaQueue {
             entry[..8].copy_from_slice(&block.to_le_bytes());
             entry[8..].copy_from_slice(&slot.to_le_bytes());
         }
-        let slot_size = usize::try_from(stride).unwrap_or(usize::MAX);
+        let slot_size = stride as usize;
         for (block, slot) in given.paused.iter().zip(slots.chunks_exact_mut(slot_size)) {
             fill_slot(&plan.shape, block, slot);
         }
@@ -219,13 +224,9 @@ impl CudaQueue {
         if !kernel.request.layout.live.is_empty() {
             pointers.push((&raw const control).cast_mut().cast());
         }
-        let grid = match plan.given {
-            Some(_) => [u32::try_from(plan.num_blocks).unwrap_or(u32::MAX), 1, 1],
-            None => launch.grid,
-        };
         let (block, cooperative) = (launch.block, launch.cooperative);
         let shape = Shape {
-            grid,
+            grid: plan.grid,
             block,
             shared_bytes: plan.shape.shared_bytes,
             cooperative,

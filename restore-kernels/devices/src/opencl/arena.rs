@@ -410,7 +410,7 @@ impl Arena {
 
 /// Memory of the device that is there: many drivers take it only when it is used.
 fn take(context: &Context, transfers: &CommandQueue, size: u64) -> ClResult<Mem> {
-    let mem = context.buffer(usize::try_from(size).unwrap_or(usize::MAX))?;
+    let mem = context.buffer(size as usize)?;
     transfers.fill(&mem, &[0], 0, 1)?.wait()?;
     transfers.fill(&mem, &[0], (size - 1) as usize, 1)?.wait()?;
     Ok(mem)

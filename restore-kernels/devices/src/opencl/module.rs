@@ -206,9 +206,11 @@ fn live_columns(request: &LoadRequest) -> Vec<Vec<(u32, u32)>> {
     let layout = &request.layout;
     let all = crate::control::register_columns(layout);
     let column = |start: u32| all.binary_search_by_key(&start, |c| c.0).ok().map(|i| all[i]);
-    (0..layout.live.len())
+    (0u32..)
+        .map(ResumePointId)
+        .take(layout.live.len())
         .map(|point| {
-            let live = layout.live_at(ResumePointId(u32::try_from(point).unwrap_or(u32::MAX)));
+            let live = layout.live_at(point);
             live.iter()
                 .filter_map(|reg| layout.column(reg).and_then(column))
                 .collect()
