@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use procfs::process::{MMPermissions, MMapPath, Process};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::stream::{self, ArchiveStream, Compression, Written};
+use hetckpt_archive::member_writer::{self, ArchiveStream, Compression, Written};
 use hetckpt_archive::writer;
 use hetckpt_criu::memory_taker::TakeMemory;
 use hetckpt_report::failure::Failure;
@@ -86,7 +86,7 @@ impl<'a, 'c> Sending<'a, 'c> {
     fn begin(&mut self) -> Result<(), Failure> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let manifest = self.request.early_manifest()?;
-        let known = stream::room_for(&manifest, std::iter::empty()).map_err(|e| {
+        let known = member_writer::room_for(&manifest, std::iter::empty()).map_err(|e| {
             Failure::new(Code::CannotWrite, "the archive's manifest cannot be written").note(e.to_string())
         })?;
         let Expected {
@@ -97,7 +97,7 @@ impl<'a, 'c> Sending<'a, 'c> {
         let other_bytes = [carried_bytes, descriptions_bytes]
             .into_iter()
             .fold(known, u64::saturating_add);
-        let room = stream::estimated_room(other_bytes, num_members);
+        let room = member_writer::estimated_room(other_bytes, num_members);
         let archive = ArchiveStream::new(sink, Path::new(&self.peer), room, Compression::default());
         self.begun = Some((Instant::now(), archive.map_err(archive_error::failure)?));
         Ok(())
