@@ -124,6 +124,10 @@ pub fn of_chunk_error(error: ChunkError<DeviceError>, name: &str) -> ServerError
             path: PathBuf::from(name),
             source,
         },
+        error @ ChunkError::TooMany { .. } => ServerError::File {
+            path: PathBuf::from(name),
+            source: std::io::Error::new(std::io::ErrorKind::FileTooLarge, error),
+        },
         error @ (ChunkError::Index { .. } | ChunkError::Hash { .. }) => ServerError::Damaged(error.to_string()),
     }
 }

@@ -499,10 +499,11 @@ fn fill(global: &Global, addresses: &BTreeMap<String, u64>, device: &dyn Device)
         return device.fill(addr, global.size_bytes, Fill::U8(0), global.size_bytes, 1);
     }
     let mut bytes = global.init.clone();
-    let size = usize::try_from(global.size_bytes)
-        .unwrap_or(usize::MAX)
-        .max(bytes.len());
-    bytes.resize(size, 0);
+    let size = usize::try_from(global.size_bytes).map_err(|_| DeviceError::OutOfMemory {
+        requested_bytes: global.size_bytes,
+        free_bytes: device.describe().free_bytes,
+    })?;
+    bytes.resize(size.max(bytes.len()), 0);
     for (offset, name, addend) in &global.relocations {
         let value = addresses
             .get(name)

@@ -39,6 +39,12 @@ pub enum ChunkError<E: std::error::Error + 'static> {
     /// The host's fault: disk full, input/output error.
     #[error("the memory file cannot be read or written")]
     File(#[source] std::io::Error),
+    /// More device memory than an index can list (the program's fault).
+    #[error("{count} chunks are more than a memory file can have")]
+    TooMany {
+        /// Chunks.
+        count: usize,
+    },
     /// Damaged input: the index contradicts itself or the mappings.
     #[error("the index of the memory file is damaged: chunk at {addr:#x}")]
     Index {
@@ -121,13 +127,16 @@ fn compress(raw: &[u8]) -> Option<Vec<u8>> {
 /// buffer from a device address; several threads call it at once.
 ///
 /// # Errors
-/// [`ChunkError::Device`], [`ChunkError::File`].
+/// [`ChunkError::Device`], [`ChunkError::File`], [`ChunkError::TooMany`].
 pub fn write_memory<E: std::error::Error + Send + 'static>(
     file: &File,
     mappings: &[Mapping],
     read: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
 ) -> Result<MemoryIndex, ChunkError<E>> {
     let ranges = chunk_ranges(mappings);
+    if u32::try_from(ranges.len()).is_err() {
+        return Err(ChunkError::TooMany { count: ranges.len() });
+    }
     let memory_file = MemoryFile::new(file).map_err(ChunkError::File)?;
     let index = Mutex::new((MemoryIndex::default(), HashMap::<[u8; 32], u32>::new()));
     in_parallel(ranges.len(), |at, buffer| {
@@ -141,7 +150,8 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
         let piece = {
             let mut guard = lock(&index);
             let (index, known) = &mut *guard;
-            let next = u32::try_from(index.pieces.len()).unwrap_or(u32::MAX);
+            // There are no more pieces than chunks.
+            let next = index.pieces.len() as u32;
             let piece = *known.entry(hash).or_insert(next);
             index.chunks.push(ChunkRef { addr, piece });
             if piece != next {
