@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
     vec![
         Test::new("kernel_as_opencl_c", as_opencl_c).needs(&[]),
         Test::new("kernel_as_spirv", as_spirv).needs(&[]),
+        Test::new("kernel_of_what_is_no_ptx", of_no_ptx).needs(&[]),
     ]
 }
 
@@ -53,6 +54,19 @@ fn as_opencl_c(context: &mut Context) -> Result<()> {
     command.args(["-Xclang", "-finclude-default-header"]).arg(source);
     command.stdin(Stdio::null());
     Running::run(command, hetckpt::PATIENCE)?.success("clang")?;
+    Ok(())
+}
+
+/// The file is named, and what is wrong with it.
+fn of_no_ptx(context: &mut Context) -> Result<()> {
+    let file = context.sandbox.path("kernel.ptx");
+    std::fs::write(&file, ".version 7.0\n.global .u32 = 5;\n")?;
+    let mut command = hetckpt::command(&context.sandbox, ["kernel", "ir"]);
+    command.arg(&file);
+    let outcome = Running::run(command, hetckpt::PATIENCE)?;
+    let words = ["error[HK0805]", "kernel.ptx", "is not PTX", "line 2"];
+    let has_all = words.iter().all(|word| outcome.stderr.contains(word));
+    ensure!(outcome.code == 1 && has_all, "{}", outcome.text());
     Ok(())
 }
 

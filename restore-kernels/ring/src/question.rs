@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// Asks for the kernels of a PTX text at a [`Stage`], which follows: [`Translation`].
 pub const TRANSLATE: &str = "--translate";
+/// Beside [`TRANSLATE`]: only kernels whose names have in them what follows.
+pub const NAME: &str = "--name";
 /// Asks what a process's kernels lack on a device that has not got the features that follow, separated by commas:
 /// [`Lacking`]. It is about the process's state as its file holds it.
 pub const LACKING: &str = "--lacking";

@@ -26,14 +26,14 @@ pub fn version() {
     println!("{}", env!("CARGO_PKG_VERSION"));
 }
 
-/// The kernels of the PTX on standard input.
+/// The kernels of the PTX on standard input whose names have `name` in them.
 ///
 /// # Errors
 /// [`ServerError::Os`], [`ServerError::NotPtx`].
-pub fn translation(stage: Stage) -> Result<(), ServerError> {
+pub fn translation(stage: Stage, name: &str) -> Result<(), ServerError> {
     let mut text = String::new();
     stdin().read_to_string(&mut text).map_err(cannot_read)?;
-    say(&translate(&text, stage)?)
+    say(&translate(&text, stage, name)?)
 }
 
 /// What the kernels of the state on standard input lack.

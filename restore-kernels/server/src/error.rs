@@ -76,8 +76,8 @@ pub enum ServerError {
     #[error("the state of the process is damaged: {0}")]
     Damaged(String),
     /// A text is not PTX (input).
-    #[error("it is not PTX that can be read")]
-    NotPtx(#[source] hetckpt_ptx::Error),
+    #[error("it is not PTX that can be read: {0}")]
+    NotPtx(hetckpt_ptx::Error),
     /// The state of a process that a question is about cannot be read (input).
     #[error("{0}")]
     State(#[from] PackedStateError),

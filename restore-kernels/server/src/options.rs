@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use hetckpt_ring::question::{LACKING, LACKING_STOPPED, Stage, TRANSLATE};
+use hetckpt_ring::question::{LACKING, LACKING_STOPPED, NAME, Stage, TRANSLATE};
 
 use crate::choose_device::DeviceChoice;
 use crate::error::ServerError;
@@ -25,7 +25,12 @@ pub enum Task {
     /// Say the version.
     Version,
     /// Translate the PTX on standard input.
-    Translate(Stage),
+    Translate {
+        /// What for.
+        stage: Stage,
+        /// Only kernels whose names have this in them.
+        name: String,
+    },
     /// Tell what the kernels of the process state on standard input lack on a device that has not got these features.
     Lacking {
         /// Their names.
@@ -54,7 +59,7 @@ pub struct Options {
 pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--device DEVICE]
        hetckpt-server --restore DIR --pid PID --restorer PID [--device DEVICE]
        hetckpt-server --list-devices|--try-devices [--json]
-       hetckpt-server --translate ir|probed|ptx|llvm|opencl|spirv
+       hetckpt-server --translate ir|probed|ptx|llvm|opencl|spirv [--name NAME]
        hetckpt-server --lacking|--lacking-stopped FEATURE,...
        hetckpt-server --version";
 
@@ -98,7 +103,16 @@ impl Options {
                 TRANSLATE => {
                     let text = value()?;
                     let stage = text.parse::<Stage>().map_err(|e| usage(format!("`{text}`: {e}")))?;
-                    options.task = Task::Translate(stage);
+                    options.task = Task::Translate {
+                        stage,
+                        name: String::new(),
+                    };
+                }
+                NAME => {
+                    let wanted = value()?;
+                    if let Task::Translate { name, .. } = &mut options.task {
+                        *name = wanted;
+                    }
                 }
                 LACKING | LACKING_STOPPED => {
                     options.task = Task::Lacking {

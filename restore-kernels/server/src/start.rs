@@ -40,7 +40,7 @@ const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 pub fn run(options: &Options) -> Result<(), ServerError> {
     match &options.task {
         Task::ListDevices { tries } => answer::devices(*tries),
-        Task::Translate(stage) => answer::translation(*stage),
+        Task::Translate { stage, name } => answer::translation(*stage, name),
         Task::Lacking { features, others } => answer::lacking_features(features, *others),
         Task::Version => {
             answer::version();

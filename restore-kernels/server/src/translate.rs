@@ -17,17 +17,19 @@ use crate::usual_addresses::addresses;
 /// Shared memory's first address as generated PTX sees it on the architectures of today; a device is asked at run time.
 const USUAL_SHARED_BASE: u32 = 1024;
 
-/// The kernels of a PTX text at `stage`.
+/// The kernels of a PTX text whose names have `name` in them, at `stage`.
 ///
 /// # Errors
 /// [`ServerError::NotPtx`].
-pub fn translate(text: &str, stage: Stage) -> Result<Translation, ServerError> {
+pub fn translate(text: &str, stage: Stage, name: &str) -> Result<Translation, ServerError> {
     let module = hetckpt_ptx::lower_module(text).map_err(ServerError::NotPtx)?;
-    let kernels = module.kernels.iter().map(|kernel| TranslatedKernel {
+    let kernels = module.kernels.iter().filter(|kernel| kernel.name.contains(name));
+    let kernels = kernels.map(|kernel| TranslatedKernel {
         name: kernel.name.clone(),
         result: at_stage(stage, &module, kernel).unwrap_or_else(|refusal| refusal),
     });
-    let rejected = module.rejected.iter().map(|kernel| RejectedKernel {
+    let rejected = module.rejected.iter().filter(|kernel| kernel.name.contains(name));
+    let rejected = rejected.map(|kernel| RejectedKernel {
         name: kernel.name.clone(),
         reasons: kernel.reasons.clone(),
     });

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use hetckpt_move::server_question::ask;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
-use hetckpt_ring::question::{TRANSLATE, Translated, Translation};
+use hetckpt_ring::question::{NAME, TRANSLATE, Translated, Translation};
 
 use crate::arguments::Kernel;
 use crate::output;
@@ -16,13 +16,17 @@ const CODE: Code = Code::Translation;
 /// Prints the kernels of a PTX file.
 pub fn run(options: &Kernel) -> anyhow::Result<ExitCode> {
     let name = options.file.display();
-    let text = std::fs::read(&options.file)
+    let text = std::fs::read_to_string(&options.file)
         .map_err(|e| Failure::new(CODE, format!("cannot read {name}")).note(e.to_string()))?;
     let stage = options.stage.as_asked().to_string();
-    let translation: Translation = ask(CODE, &[TRANSLATE, &stage], &text)?;
-    let wanted = |kernel: &str| options.name.as_ref().is_none_or(|name| kernel.contains(name.as_str()));
+    let wanted = options.name.as_deref().unwrap_or_default();
+    let question = [TRANSLATE, &stage, NAME, wanted];
+    let translation: Translation = ask(CODE, &question, text.as_bytes()).map_err(|failure| Failure {
+        message: format!("{name}: {}", failure.message),
+        ..failure
+    })?;
     let mut shown = 0;
-    for kernel in translation.kernels.into_iter().filter(|kernel| wanted(&kernel.name)) {
+    for kernel in translation.kernels {
         let refused = |why| cannot_be_translated(&kernel.name).note(why);
         match kernel.result {
             Translated::Text(text) => output::lines(text),
@@ -31,17 +35,12 @@ pub fn run(options: &Kernel) -> anyhow::Result<ExitCode> {
         }
         shown += 1;
     }
-    let rejected: Vec<_> = translation
-        .rejected
-        .iter()
-        .filter(|kernel| wanted(&kernel.name))
-        .collect();
-    for kernel in &rejected {
+    for kernel in &translation.rejected {
         for reason in &kernel.reasons {
             remark::note(format!("kernel {}: {reason}", kernel.name));
         }
     }
-    match (shown, rejected.first()) {
+    match (shown, translation.rejected.first()) {
         (0, Some(kernel)) => {
             let why = kernel.reasons.join("; ");
             Err(cannot_be_translated(&kernel.name).note(why).unsupported().into())
