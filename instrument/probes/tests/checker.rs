@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod programs;
-
+use hetckpt_conformance::random_kernels;
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, ResumePointId};
 use hetckpt_ir::inst::Op;
@@ -19,7 +18,7 @@ proptest! {
 
     #[test]
     fn finds_any_instruction_left_out(seed in any::<u64>(), which in any::<prop::sample::Index>()) {
-        let kernel = programs::kernel(seed);
+        let kernel = random_kernels::kernel(seed);
         let mut probed = probe(&kernel, &Options::default()).unwrap();
         let from_ptx: Vec<(usize, usize)> = places(&probed, |k, b, i| k.blocks[b].insts[i].span.line != 0);
         let (block, index) = from_ptx[which.index(from_ptx.len())];
@@ -29,7 +28,7 @@ proptest! {
 
     #[test]
     fn finds_any_branch_turned_round(seed in any::<u64>(), which in any::<prop::sample::Index>()) {
-        let kernel = programs::kernel(seed);
+        let kernel = random_kernels::kernel(seed);
         let mut probed = probe(&kernel, &Options::default()).unwrap();
         let old = kernel.registers.len();
         let mut guards: Vec<_> = probed.blocks.iter_mut().filter_map(|block| match &mut block.terminator {

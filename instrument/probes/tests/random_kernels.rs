@@ -3,10 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod evaluator;
-mod programs;
-
-use evaluator::{End, Stops, run};
+use hetckpt_conformance::one_thread::{End, Stops, run};
+use hetckpt_conformance::random_kernels;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::text::print;
 use hetckpt_probes::check::check;
@@ -56,14 +54,14 @@ proptest! {
 
     #[test]
     fn store_what_they_stored(seed in any::<u64>()) {
-        assert_same(&programs::kernel(seed));
+        assert_same(&random_kernels::kernel(seed));
     }
 
     #[test]
     fn poll_before_the_budget_is_spent(seed in any::<u64>()) {
         const BUDGET: u32 = 200;
         let options = Options { budget_insts: BUDGET, max_chunk: 50, ..Options::default() };
-        let kernel = programs::kernel(seed);
+        let kernel = random_kernels::kernel(seed);
         let (probed, report) = pipeline::run(&kernel, &options).unwrap();
         let size: usize = probed.blocks.iter().map(|b| b.insts.len() + 1).sum();
         let gap = run(&probed, &[], usize::MAX, Stops::Never).longest_gap;

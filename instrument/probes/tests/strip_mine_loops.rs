@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod evaluator;
-
-use evaluator::{End, Stops, run};
+use hetckpt_conformance::one_thread::{End, Stops, run};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::text::{parse, print};
 use hetckpt_probes::check::check;

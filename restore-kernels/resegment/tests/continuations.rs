@@ -2,14 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[path = "../../../instrument/probes/tests/evaluator/mod.rs"]
-mod evaluator;
-#[path = "../../../instrument/probes/tests/programs/mod.rs"]
-mod programs;
-
-use evaluator::{End, Stops, run, run_from};
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_conformance::one_thread::{End, Stops, run, run_from};
+use hetckpt_conformance::random_kernels;
 use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::analysis::dominators::Dominators;
 use hetckpt_ir::analysis::loops::LoopForest;
@@ -103,7 +99,7 @@ proptest! {
 
     #[test]
     fn continue_what_was_stopped(seed in any::<u64>(), chunk in 1u32..20) {
-        let kernel = programs::kernel(seed);
+        let kernel = random_kernels::kernel(seed);
         let probed = probe(&kernel, &Options::dense(chunk)).unwrap();
         let whole = run(&kernel, &[], EVENTS * 70, Stops::Never);
         for (peel, is_shared) in [(Peel::None, false), (Peel::Loops, false), (Peel::Loops, true)] {
@@ -118,7 +114,7 @@ proptest! {
 
     #[test]
     fn keep_ids_layout_and_reducibility(seed in any::<u64>(), chunk in 1u32..20) {
-        let probed = probe(&programs::kernel(seed), &Options::dense(chunk)).unwrap();
+        let probed = probe(&random_kernels::kernel(seed), &Options::dense(chunk)).unwrap();
         let layout = ThreadStateLayout::new(&probed);
         let points = all_points(&probed);
         for points in std::iter::once(points.clone()).chain(points.iter().map(|&p| vec![p])) {

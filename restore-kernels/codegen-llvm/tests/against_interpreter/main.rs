@@ -4,14 +4,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod run;
-mod bench;
-mod operands;
-mod integer;
-mod float;
-mod directed;
-mod convert;
-mod modifiers;
-mod edges;
-mod flushed;
-mod predicate;
-mod memory;
+
+use run::CompiledBlock;
+
+hetckpt_conformance::tests!(
+    CompiledBlock,
+    integer,
+    float,
+    directed,
+    convert,
+    modifiers,
+    edges,
+    flushed,
+    predicate,
+    memory
+);

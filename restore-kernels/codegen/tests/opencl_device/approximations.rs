@@ -4,8 +4,9 @@
 //! PTX ISA 9.0, "div", "sin", "cos", "lg2", "tanh".
 
 use hetckpt_abi::program::Program;
+use hetckpt_conformance::{Implementation as _, Shape};
 
-use crate::run::run_grid;
+use crate::run::FirstDevice;
 
 /// Turns of an argument, rounded to zero in single precision.
 fn turns(a: f32) -> f64 {
@@ -123,7 +124,8 @@ ret;
     assert!(module.rejected.is_empty(), "{:?}", module.rejected);
     let program = Program::from_start(module.kernels[0].clone());
     let mut output = vec![0; 3 * pairs.len()];
-    if !run_grid(&program, [1; 3], [pairs.len() as u32, 1, 1], &operands, &mut output) {
+    let shape = Shape::one_block([pairs.len() as u32, 1, 1]);
+    if !FirstDevice.run(&program, shape, &operands, &mut output) {
         return;
     }
     let flush = |a: f32| if a.is_subnormal() { 0f32.copysign(a) } else { a };

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use hetckpt_abi::opencl_program::{Argument, OpenClProgram, count};
 use hetckpt_codegen::spirv::Compiler;
+use hetckpt_conformance::Shape;
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device, get_device_data};
@@ -24,11 +25,23 @@ const SUB_GROUP_SIZES_INTEL: u32 = 0x4108;
 
 /// How a kernel is started.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct LaunchShape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub shared_bytes: u32,
     pub dynamic_shared_bytes: u32,
+}
+
+impl LaunchShape {
+    /// A launch of `kernel` without dynamic shared memory.
+    pub fn of(kernel: &hetckpt_ir::kernel::Kernel, shape: Shape) -> Self {
+        Self {
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: kernel.shared.static_bytes,
+            dynamic_shared_bytes: 0,
+        }
+    }
 }
 
 /// The device that tests use, if there is one.
@@ -77,7 +90,7 @@ fn spirv() -> Option<&'static Compiler> {
 }
 
 /// Runs `kernel` on memory that starts at [`ARENA_BASE`], in one buffer; true if it trapped.
-pub fn run(device: &Device, kernel: &OpenClProgram, shape: Shape, params: &[u8], memory: &mut [u8]) -> bool {
+pub fn run(device: &Device, kernel: &OpenClProgram, shape: LaunchShape, params: &[u8], memory: &mut [u8]) -> bool {
     run_in(1, device, kernel, shape, params, memory)
 }
 
@@ -86,7 +99,7 @@ pub fn run_in(
     max_buffers: usize,
     device: &Device,
     kernel: &OpenClProgram,
-    shape: Shape,
+    shape: LaunchShape,
     params: &[u8],
     memory: &mut [u8],
 ) -> bool {
@@ -164,7 +177,12 @@ pub fn run_in(
 }
 
 /// An argument's value, or the size of local memory.
-fn argument_bytes(argument: &Argument, shape: Shape, params: &[u8], buffers: [cl_mem; 3]) -> (Vec<u8>, Option<usize>) {
+fn argument_bytes(
+    argument: &Argument,
+    shape: LaunchShape,
+    params: &[u8],
+    buffers: [cl_mem; 3],
+) -> (Vec<u8>, Option<usize>) {
     let threads = shape.block.iter().product::<u32>() as usize;
     let value = |bytes: Vec<u8>| (bytes, None);
     match argument {

@@ -2,8 +2,9 @@
 //! kernels.
 
 use hetckpt_abi::program::Program;
+use hetckpt_conformance::{Implementation as _, Shape};
 
-use crate::run::run_grid;
+use crate::run::FirstDevice;
 
 #[test]
 fn a_kernel_whose_name_has_4000_characters() {
@@ -26,7 +27,7 @@ ret;
     let module = hetckpt_ptx::lower_module(&ptx).unwrap();
     let program = Program::from_start(module.kernels[0].clone());
     let mut output = [0; 32];
-    if run_grid(&program, [1; 3], [32, 1, 1], &[0], &mut output) {
+    if FirstDevice.run(&program, Shape::one_block([32, 1, 1]), &[0], &mut output) {
         assert_eq!(output, std::array::from_fn(|i| i as u64));
     }
 }

@@ -8,28 +8,22 @@
 
 mod device;
 mod run;
-// The instruction tests are those of the CPU's generator.
-#[path = "../../../codegen-llvm/tests/against_interpreter/bench.rs"]
-mod bench;
-#[path = "../../../codegen-llvm/tests/against_interpreter/operands.rs"]
-mod operands;
-#[path = "../../../codegen-llvm/tests/against_interpreter/integer.rs"]
-mod integer;
-#[path = "../../../codegen-llvm/tests/against_interpreter/float.rs"]
-mod float;
-#[path = "../../../codegen-llvm/tests/against_interpreter/directed.rs"]
-mod directed;
-#[path = "../../../codegen-llvm/tests/against_interpreter/convert.rs"]
-mod convert;
-#[path = "../../../codegen-llvm/tests/against_interpreter/modifiers.rs"]
-mod modifiers;
-#[path = "../../../codegen-llvm/tests/against_interpreter/predicate.rs"]
-mod predicate;
-#[path = "../../../codegen-llvm/tests/against_interpreter/memory.rs"]
-mod memory;
-mod meeting;
-mod contended;
 mod uniform_branches;
 mod long_names;
 mod approximations;
 mod programs;
+
+use run::FirstDevice;
+
+hetckpt_conformance::tests!(
+    FirstDevice,
+    integer,
+    float,
+    directed,
+    convert,
+    modifiers,
+    predicate,
+    memory,
+    barriers_and_warps,
+    contended
+);

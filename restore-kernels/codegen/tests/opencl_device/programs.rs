@@ -12,7 +12,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::bind_globals;
 use opencl3::device::Device;
 
-use crate::device::{self, ARENA_BASE, Shape};
+use crate::device::{self, ARENA_BASE, LaunchShape};
 
 fn kernel_of(case: &Case) -> Kernel {
     let module = hetckpt_ptx::lower_module(case.ptx).unwrap();
@@ -95,7 +95,7 @@ fn check_generated(
         .max()
         .unwrap();
     let place = |at: u64| usize::try_from(at - ARENA_BASE).unwrap();
-    let shape = Shape {
+    let shape = LaunchShape {
         grid: [case.grid.x, case.grid.y, case.grid.z],
         block: [case.block.x, case.block.y, case.block.z],
         shared_bytes: kernel.shared.static_bytes,

@@ -8,11 +8,9 @@ use hetckpt_abi::opencl_program::OpenClProgram;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::opencl::{OpenClOptions, generate};
-use hetckpt_interp::{GlobalMemory, Launch};
-use hetckpt_ir::types::Dim3;
+use hetckpt_conformance::{Shape, interpret};
 
-use crate::bench::{INPUT, OUTPUT};
-use crate::device::{self, ARENA_BASE, Shape};
+use crate::device::{self, ARENA_BASE, LaunchShape};
 
 const NUM_BLOCKS: u32 = 24;
 const NUM_THREADS: u32 = 64;
@@ -73,19 +71,6 @@ fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn interpret(program: &Program) -> Vec<u8> {
-    let inputs = bytes(&inputs());
-    let mut memory = GlobalMemory::new();
-    memory.map(OUTPUT, vec![0; inputs.len()]);
-    memory.map(INPUT, inputs);
-    let params = bytes(&[INPUT, OUTPUT]);
-    let layout = ThreadStateLayout::new(&program.kernel);
-    let size = |x| Dim3 { x, y: 1, z: 1 };
-    let launch = Launch::new(program, &layout, size(NUM_BLOCKS), size(NUM_THREADS), &params);
-    hetckpt_interp::run(launch, &mut memory).unwrap_or_else(|e| panic!("{e}"));
-    memory.range(OUTPUT).unwrap().to_vec()
-}
-
 fn as_opencl(program: &Program, block_list: bool) -> OpenClProgram {
     let layout = ThreadStateLayout::new(&program.kernel);
     let options = OpenClOptions {
@@ -102,13 +87,12 @@ fn check(name: &str, body: &str, also_in_rounds: bool) {
         return;
     };
     let program = kernel(body);
-    let expected = interpret(&program);
     let shape = Shape {
         grid: [NUM_BLOCKS, 1, 1],
         block: [NUM_THREADS, 1, 1],
-        shared_bytes: program.kernel.shared.static_bytes,
-        dynamic_shared_bytes: 0,
     };
+    let expected = bytes(&interpret(&program, shape, &inputs(), &vec![0; inputs().len()]));
+    let shape = LaunchShape::of(&program.kernel, shape);
     let inputs = bytes(&inputs());
     let params = bytes(&[ARENA_BASE, ARENA_BASE + inputs.len() as u64]);
     for block_list in [false, true]

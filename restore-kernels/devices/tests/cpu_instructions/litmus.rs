@@ -6,8 +6,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use hetckpt_abi::program::Program;
+use hetckpt_conformance::{Implementation as _, Shape};
 
-use crate::run::run_grid;
+use crate::run::Cpu;
 
 /// Words of 8 bytes that a test has beside its cells.
 const NUM_WORDS: usize = 64;
@@ -53,7 +54,11 @@ ret;
     let mut memory = vec![0u64; num_words + 32];
     // Two threads need two processors to themselves.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(run_grid(&program, [2, 1, 1], [1, 1, 1], &[], &mut memory));
+    let shape = Shape {
+        grid: [2, 1, 1],
+        block: [1; 3],
+    };
+    assert!(Cpu.run(&program, shape, &[], &mut memory));
     let to_boundary = (memory.as_ptr() as usize).wrapping_neg() % 128 / 8;
     memory.split_off(to_boundary + 16)
 }

@@ -4,70 +4,56 @@ use std::sync::Arc;
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_conformance::{Implementation, Shape};
 use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
 use hetckpt_devices::device::{Blocks, Code, Device, Launch, LoadRequest, Outcome};
 use hetckpt_ir::text::print;
 
 const MAX_WORKERS: u32 = 4;
-/// A GPU says how many warps a multiprocessor holds; elsewhere it is the block's number.
-pub const NWARPID_IS_OF_BLOCK: bool = true;
-/// Relative error of functions that PTX only bounds: they are computed more precisely than it asks.
-pub const APPROXIMATION: f64 = 1e-6;
-/// Below this magnitude the error is relative to it.
-pub const NEAR_ZERO: f64 = 1e-6;
 
-/// True if what is not a number has PTX's bits in all formats but `f64`.
-pub const HAS_CANONICAL_NANS: bool = true;
+/// The CPU device, with as many workers as a launch has blocks, up to [`MAX_WORKERS`].
+pub struct Cpu;
 
-/// True if the result of this name is the same on every device of this kind.
-pub const fn is_defined(_name: &str) -> bool {
-    true
-}
-
-/// As the CPU device computes it: a block on operands, results to `output`.
-pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
-    run_grid(program, [1; 3], dimensions, operands, output);
-}
-
-/// The same for a grid, its blocks beside one another; true, as there is a CPU.
-pub fn run_grid(program: &Program, grid: [u32; 3], block: [u32; 3], operands: &[u64], output: &mut [u64]) -> bool {
-    // Cargo builds the shared object of a dev-dependency beside the test.
-    let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let device = CpuDevice::open(&CpuOptions {
-        code_generator: Some(folder.join("libhetckpt_cpu_codegen.so")),
-        cache_dir: None,
-        num_workers: Some(grid.iter().product::<u32>().min(MAX_WORKERS) as usize),
-    })
-    .unwrap();
-    let kernel = hetckpt_probes::probe(&program.kernel, &Default::default()).unwrap();
-    let program = Program::from_start(kernel);
-    let kernel = &program.kernel;
-    let entries = program.entries.iter();
-    let request = LoadRequest {
-        name: kernel.name.clone(),
-        code: Code::HetIr {
-            text: print::kernel(kernel),
-            entries: entries.clone().map(|(point, block)| (point.0, block.0)).collect(),
-        },
-        entries: entries.map(|(point, _)| point.0).collect(),
-        layout: ThreadStateLayout::new(kernel),
-        param_bytes: kernel.param_bytes(),
-        params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
-        static_shared_bytes: kernel.shared.static_bytes,
-        local_bytes: kernel.local.size_bytes,
-    };
-    // The CPU device's addresses are the process's.
-    let params = [operands.as_ptr() as u64, output.as_mut_ptr() as u64];
-    let launch = Launch {
-        kernel: device.load(&request).unwrap_or_else(|e| panic!("{e}")),
-        grid,
-        block,
-        dynamic_shared_bytes: 0,
-        params: Arc::from(params.map(u64::to_le_bytes).concat()),
-        blocks: Blocks::All,
-        cooperative: false,
-    };
-    let outcome = device.create_queue(0).unwrap().launch(launch).unwrap().wait();
-    assert!(matches!(outcome, Outcome::Finished), "{outcome:?}");
-    true
+impl Implementation for Cpu {
+    fn run(&self, program: &Program, shape: Shape, operands: &[u64], output: &mut [u64]) -> bool {
+        // Cargo builds the shared object of a dev-dependency beside the test.
+        let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let device = CpuDevice::open(&CpuOptions {
+            code_generator: Some(folder.join("libhetckpt_cpu_codegen.so")),
+            cache_dir: None,
+            num_workers: Some(shape.grid.iter().product::<u32>().min(MAX_WORKERS) as usize),
+        })
+        .unwrap();
+        let kernel = hetckpt_probes::probe(&program.kernel, &Default::default()).unwrap();
+        let program = Program::from_start(kernel);
+        let kernel = &program.kernel;
+        let entries = program.entries.iter();
+        let request = LoadRequest {
+            name: kernel.name.clone(),
+            code: Code::HetIr {
+                text: print::kernel(kernel),
+                entries: entries.clone().map(|(point, block)| (point.0, block.0)).collect(),
+            },
+            entries: entries.map(|(point, _)| point.0).collect(),
+            layout: ThreadStateLayout::new(kernel),
+            param_bytes: kernel.param_bytes(),
+            params: kernel.params.iter().map(|p| (p.offset, p.size_bytes)).collect(),
+            static_shared_bytes: kernel.shared.static_bytes,
+            local_bytes: kernel.local.size_bytes,
+        };
+        // The CPU device's addresses are the process's.
+        let params = [operands.as_ptr() as u64, output.as_mut_ptr() as u64];
+        let launch = Launch {
+            kernel: device.load(&request).unwrap_or_else(|e| panic!("{e}")),
+            grid: shape.grid,
+            block: shape.block,
+            dynamic_shared_bytes: 0,
+            params: Arc::from(params.map(u64::to_le_bytes).concat()),
+            blocks: Blocks::All,
+            cooperative: false,
+        };
+        let outcome = device.create_queue(0).unwrap().launch(launch).unwrap().wait();
+        assert!(matches!(outcome, Outcome::Finished), "{outcome:?}");
+        true
+    }
 }

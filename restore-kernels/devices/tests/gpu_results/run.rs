@@ -1,33 +1,39 @@
 //! Results of a kernel of the instruction tests: the GPU's that is there, or those that were recorded.
 
 use hetckpt_abi::program::Program;
+use hetckpt_conformance::{Implementation, Shape};
 
 use crate::{gpu, recorded};
 
-/// A GPU says how many warps a multiprocessor holds; elsewhere it is the block's number.
-pub const NWARPID_IS_OF_BLOCK: bool = false;
-/// Relative error of functions that PTX only bounds (PTX ISA, `tanh.approx`: 2^-11).
-pub const APPROXIMATION: f64 = 5e-4;
-/// Below this magnitude the error is relative to it: `sin.approx`, `cos.approx` and `lg2.approx` have absolute errors.
-pub const NEAR_ZERO: f64 = 1e-3;
+/// A GPU, or what one has computed.
+pub struct GpuResults;
 
-/// True if what is not a number has PTX's bits in all formats but `f64`.
-pub const HAS_CANONICAL_NANS: bool = true;
+impl Implementation for GpuResults {
+    fn run(&self, program: &Program, shape: Shape, operands: &[u64], output: &mut [u64]) -> bool {
+        assert_eq!(shape.grid, [1; 3]);
+        let key = recorded::key(program, shape.block, operands);
+        let Some(device) = gpu::wanted() else {
+            recorded::read(&key, output);
+            return true;
+        };
+        gpu::run(device, program, shape.block, operands, output);
+        if let Some(folder) = std::env::var_os("HETCKPT_RECORD") {
+            recorded::write(folder.as_ref(), &key, output);
+        }
+        true
+    }
 
-/// True if the result of this name is the same everywhere. Where warps are is the GPU's affair.
-pub fn is_defined(name: &str) -> bool {
-    name != "WarpId"
-}
+    /// PTX ISA, `tanh.approx`: 2^-11.
+    fn approximation(&self) -> f64 {
+        5e-4
+    }
 
-/// As a GPU computes it: a block on operands, results to `output`.
-pub fn run_compiled(program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
-    let key = recorded::key(program, dimensions, operands);
-    let Some(device) = gpu::wanted() else {
-        recorded::read(&key, output);
-        return;
-    };
-    gpu::run(device, program, dimensions, operands, output);
-    if let Some(folder) = std::env::var_os("HETCKPT_RECORD") {
-        recorded::write(folder.as_ref(), &key, output);
+    /// `sin.approx`, `cos.approx` and `lg2.approx` have absolute errors.
+    fn near_zero(&self) -> f64 {
+        1e-3
+    }
+
+    fn numbers_warps_by_block(&self) -> bool {
+        false
     }
 }

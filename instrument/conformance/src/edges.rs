@@ -8,8 +8,8 @@ use hetckpt_ir::inst::{
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::bench::{Bench, IntoOperand, NUM_OPERANDS, NUM_THREADS, width_of};
+use crate::implementation::Implementation;
 use crate::operands::{Random, floats, operands};
-use crate::run::APPROXIMATION;
 
 const NONE: Modifiers = Modifiers {
     rounding: None,
@@ -22,8 +22,8 @@ const FTZ: Modifiers = Modifiers { ftz: true, ..NONE };
 const APPROX: Modifiers = Modifiers { approx: true, ..NONE };
 const ROUNDINGS: [Rounding; 4] = [Rounding::Rn, Rounding::Rz, Rounding::Rm, Rounding::Rp];
 
-fn bench() -> Bench {
-    let mut bench = Bench::new();
+fn new_bench(tested: &dyn Implementation) -> Bench<'_> {
+    let mut bench = Bench::new(tested);
     bench.kernel.name = "edges".to_owned();
     bench
 }
@@ -67,9 +67,8 @@ pub fn near_the_smallest(seed: u64, spares_the_last_bit: bool) -> Vec<u64> {
 }
 
 /// A GPU rounds a result to 24 bits, whatever its size, and looks at that.
-#[test]
-fn results_below_the_smallest_normal_number_in_full_precision_are_flushed() {
-    let mut bench = bench();
+pub fn results_below_the_smallest_normal_number_in_full_precision_are_flushed(tested: &dyn Implementation) {
+    let mut bench = new_bench(tested);
     for rounding in ROUNDINGS {
         let mods = Modifiers {
             rounding: Some(rounding),
@@ -91,9 +90,8 @@ fn results_below_the_smallest_normal_number_in_full_precision_are_flushed() {
     bench.check(&near_the_smallest(1, false));
 }
 
-#[test]
-fn sums_below_the_smallest_normal_number_in_full_precision_are_flushed() {
-    let mut bench = bench();
+pub fn sums_below_the_smallest_normal_number_in_full_precision_are_flushed(tested: &dyn Implementation) {
+    let mut bench = new_bench(tested);
     for rounding in ROUNDINGS {
         for sat in [false, true] {
             let mods = Modifiers {
@@ -107,13 +105,12 @@ fn sums_below_the_smallest_normal_number_in_full_precision_are_flushed() {
     bench.check(&near_the_smallest(2, true));
 }
 
-#[test]
-fn halves_below_the_smallest_normal_number_in_full_precision_are_flushed() {
-    check_halves(Type::F16);
+pub fn halves_below_the_smallest_normal_number_in_full_precision_are_flushed(tested: &dyn Implementation) {
+    check_halves(tested, Type::F16);
 }
 
 /// Products and sums of halves, or of pairs of them, next to the smallest normal number.
-pub fn check_halves(ty: Type) {
+pub fn check_halves(tested: &dyn Implementation, ty: Type) {
     let mut random = Random(3);
     let mut half = || {
         // Products of these lie around 2^-14.
@@ -125,7 +122,7 @@ pub fn check_halves(ty: Type) {
     let operands: Vec<u64> = (0..NUM_THREADS)
         .flat_map(|_| [half() | half() << 16, half() | half() << 16, 0, 0])
         .collect();
-    let mut bench = bench();
+    let mut bench = new_bench(tested);
     for sat in [false, true] {
         let mods = Modifiers {
             rounding: Some(Rounding::Rn),
@@ -143,15 +140,14 @@ fn is_near(got: f64, want: f64, error: f64) -> bool {
     got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= error * want.abs().max(1.0)
 }
 
-#[test]
-fn approximate_quotients_of_huge_divisors_are_zero() {
-    let mut bench = bench();
-    bench.compare = |got, want, _| {
+pub fn approximate_quotients_of_huge_divisors_are_zero(tested: &dyn Implementation) {
+    let mut bench = new_bench(tested);
+    bench.compare = Box::new(|got, want, _| {
         let (got, want) = (single(got), single(want));
         is_near(got, want, 0.0)
-            || (want.is_normal() && (got / want - 1.0).abs() < APPROXIMATION)
+            || (want.is_normal() && (got / want - 1.0).abs() < tested.approximation())
             || (got - want).abs() < f64::from(f32::MIN_POSITIVE) * 1.000_001 && want.abs() < 2e-38
-    };
+    });
     for ftz in [false, true] {
         bench.alu(AluOp::Div, Type::F32, Modifiers { ftz, ..APPROX }, 2);
     }
@@ -168,13 +164,12 @@ fn approximate_quotients_of_huge_divisors_are_zero() {
     bench.check(&operands(&cases).iter().map(|v| v & 0xffff_ffff).collect::<Vec<_>>());
 }
 
-#[test]
-fn gross_reciprocals_of_doubles_have_a_high_word_only() {
-    let mut bench = bench();
-    bench.compare = |got, want, _| {
+pub fn gross_reciprocals_of_doubles_have_a_high_word_only(tested: &dyn Implementation) {
+    let mut bench = new_bench(tested);
+    bench.compare = Box::new(|got, want, _| {
         let (x, y) = (f64::from_bits(got), f64::from_bits(want));
         (x.is_nan() && y.is_nan()) || got == want || (got & 0xffff_ffff == 0 && (x / y - 1.0).abs() < 4e-6)
-    };
+    });
     for op in [AluOp::Rcp, AluOp::Rsqrt] {
         bench.alu(op, Type::F64, Modifiers { ftz: true, ..APPROX }, 1);
     }
@@ -193,10 +188,9 @@ fn gross_reciprocals_of_doubles_have_a_high_word_only() {
 }
 
 /// An H100's are within 2.7e-7 of the interpreter's, whatever the operand.
-#[test]
-fn sine_and_cosine_of_large_and_subnormal_operands() {
-    let mut bench = bench();
-    bench.compare = |got, want, _| is_near(single(got), single(want), 3e-7);
+pub fn sine_and_cosine_of_large_and_subnormal_operands(tested: &dyn Implementation) {
+    let mut bench = new_bench(tested);
+    bench.compare = Box::new(|got, want, _| is_near(single(got), single(want), 3e-7));
     for op in [AluOp::Sin, AluOp::Cos] {
         for ftz in [false, true] {
             bench.alu(op, Type::F32, Modifiers { ftz, ..APPROX }, 1);
@@ -220,10 +214,9 @@ fn sine_and_cosine_of_large_and_subnormal_operands() {
 }
 
 /// PTX bounds the absolute error between a half and two, and the relative one elsewhere.
-#[test]
-fn logarithms_near_one() {
-    let mut bench = bench();
-    bench.compare = |got, want, _| is_near(single(got), single(want), 5e-7);
+pub fn logarithms_near_one(tested: &dyn Implementation) {
+    let mut bench = new_bench(tested);
+    bench.compare = Box::new(|got, want, _| is_near(single(got), single(want), 5e-7));
     for ftz in [false, true] {
         bench.alu(AluOp::Lg2, Type::F32, Modifiers { ftz, ..APPROX }, 1);
     }
@@ -252,9 +245,8 @@ fn store_single(bench: &mut Bench, name: &str, reg: RegId) {
 
 /// Results that are not a number have one form; what was loaded or moved keeps its bits, in whatever register both come
 /// together.
-#[test]
-fn what_is_not_a_number_is_canonical_only_where_it_was_calculated() {
-    let mut bench = bench();
+pub fn what_is_not_a_number_is_canonical_only_where_it_was_calculated(tested: &dyn Implementation) {
+    let mut bench = new_bench(tested);
     let ty = Type::F32;
     let alu = |bench: &mut Bench, op, srcs: Vec<Operand>| {
         let dst = bench.kernel.add_register(Width::W32);

@@ -5,10 +5,11 @@ use hetckpt_ir::types::Type;
 
 use crate::bench::{Bench, NUM_OPERANDS, NUM_THREADS};
 use crate::edges::{check_halves, near_the_smallest};
+use crate::implementation::Implementation;
 use crate::operands::Random;
 
-fn bench(op: AluOp, num_srcs: u64) -> Bench {
-    let mut bench = Bench::new();
+fn rounded_and_flushed(tested: &dyn Implementation, op: AluOp, num_srcs: u64) -> Bench<'_> {
+    let mut bench = Bench::new(tested);
     for rounding in [Rounding::Rn, Rounding::Rz, Rounding::Rm, Rounding::Rp] {
         let mods = Modifiers {
             rounding: Some(rounding),
@@ -22,10 +23,9 @@ fn bench(op: AluOp, num_srcs: u64) -> Bench {
 
 /// The third operand as good as lost, or a few of the last bits of a subnormal number away from the smallest normal
 /// one.
-#[test]
-fn sums_within_the_last_bits_below_the_smallest_normal_number() {
+pub fn sums_within_the_last_bits_below_the_smallest_normal_number(tested: &dyn Implementation) {
     for seed in 0..4 {
-        bench(AluOp::Fma, 3).check(&near_the_smallest(seed, false));
+        rounded_and_flushed(tested, AluOp::Fma, 3).check(&near_the_smallest(seed, false));
         let mut random = Random(seed);
         let small = |random: &mut Random| {
             let exponent = 127 - 75 + random.next() % 5;
@@ -37,20 +37,18 @@ fn sums_within_the_last_bits_below_the_smallest_normal_number() {
                 [small(&mut random), small(&mut random), smallest + random.next() % 2, 0]
             })
             .collect();
-        bench(AluOp::Fma, 3).check(&operands);
+        rounded_and_flushed(tested, AluOp::Fma, 3).check(&operands);
     }
 }
 
 /// Reciprocals of the least numbers whose reciprocals are too small, and of those next to them.
-#[test]
-fn reciprocals_next_to_the_smallest_normal_number() {
+pub fn reciprocals_next_to_the_smallest_normal_number(tested: &dyn Implementation) {
     let operands: Vec<u64> = (0..u64::from(NUM_THREADS) * NUM_OPERANDS)
         .map(|i| (0x7e80_0000 + i / NUM_OPERANDS - 256) | (i / NUM_OPERANDS % 2) << 31)
         .collect();
-    bench(AluOp::Rcp, 1).check(&operands);
+    rounded_and_flushed(tested, AluOp::Rcp, 1).check(&operands);
 }
 
-#[test]
-fn pairs_of_halves_below_the_smallest_normal_number_in_full_precision() {
-    check_halves(Type::F16x2);
+pub fn pairs_of_halves_below_the_smallest_normal_number_in_full_precision(tested: &dyn Implementation) {
+    check_halves(tested, Type::F16x2);
 }

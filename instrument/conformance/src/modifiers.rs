@@ -5,6 +5,7 @@ use hetckpt_ir::inst::{AluOp, Comparison, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::bench::{Bench, IntoOperand, width_of};
+use crate::implementation::Implementation;
 use crate::operands::{floats, integers, operands};
 
 const INTEGERS: [Type; 8] = [
@@ -47,16 +48,15 @@ fn convert(bench: &mut Bench, to: Type, from: Type, mods: Modifiers) {
     bench.result(format!("cvt.{}.{} {mods:?}", to.name(), from.name()), dst, to);
 }
 
-#[test]
-fn conversions_of_bf16() {
+pub fn conversions_of_bf16(tested: &dyn Implementation) {
     for from in INTEGERS {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for rounding in NARROWING {
             convert(&mut bench, Type::Bf16, from, rounded(rounding));
         }
         bench.check(&operands(&integers()));
     }
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(tested);
     for to in INTEGERS {
         for rounding in TO_INTEGERS {
             convert(&mut bench, to, Type::Bf16, rounded(rounding));
@@ -67,7 +67,7 @@ fn conversions_of_bf16() {
     }
     bench.check(&operands(&floats(Type::Bf16)));
     for from in [Type::F16, Type::F32, Type::F64] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for rounding in [Rounding::Rn, Rounding::Rz] {
             convert(&mut bench, Type::Bf16, from, rounded(rounding));
         }
@@ -76,10 +76,9 @@ fn conversions_of_bf16() {
 }
 
 /// Subnormal numbers of `f32` are zero, on whichever side; those of other types are not.
-#[test]
-fn conversions_that_flush() {
+pub fn conversions_that_flush(tested: &dyn Implementation) {
     let flushing = |mods: Modifiers| [false, true].map(|sat| Modifiers { ftz: true, sat, ..mods });
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(tested);
     for to in INTEGERS {
         for mods in TO_INTEGERS.map(rounded) {
             convert(&mut bench, to, Type::F32, Modifiers { ftz: true, ..mods });
@@ -96,22 +95,21 @@ fn conversions_that_flush() {
         convert(&mut bench, Type::F16, Type::F32, Modifiers { ftz: true, ..mods });
     }
     bench.check(&operands(&floats(Type::F32)));
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(tested);
     for mods in NARROWING.map(rounded).into_iter().flat_map(flushing) {
         convert(&mut bench, Type::F32, Type::F64, mods);
     }
     bench.check(&operands(&floats(Type::F64)));
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(tested);
     for mods in [NONE].into_iter().flat_map(flushing) {
         convert(&mut bench, Type::F32, Type::F16, mods);
     }
     bench.check(&operands(&floats(Type::F16)));
 }
 
-#[test]
-fn conversions_that_clamp() {
+pub fn conversions_that_clamp(tested: &dyn Implementation) {
     for from in [Type::F16, Type::F32, Type::F64] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for to in INTEGERS {
             for mods in TO_INTEGERS.map(rounded) {
                 convert(&mut bench, to, from, Modifiers { sat: true, ..mods });
@@ -120,7 +118,7 @@ fn conversions_that_clamp() {
         bench.check(&operands(&floats(from)));
     }
     for from in INTEGERS {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for to in [Type::F16, Type::F32, Type::F64] {
             for mods in NARROWING.map(rounded) {
                 convert(&mut bench, to, from, Modifiers { sat: true, ..mods });
@@ -130,8 +128,7 @@ fn conversions_that_clamp() {
     }
 }
 
-#[test]
-fn comparisons_of_bf16_and_such_that_flush() {
+pub fn comparisons_of_bf16_and_such_that_flush(tested: &dyn Implementation) {
     use Comparison as C;
     let all = [
         C::Eq,
@@ -150,7 +147,7 @@ fn comparisons_of_bf16_and_such_that_flush() {
         C::Nan,
     ];
     for (ty, ftz) in [(Type::Bf16, false), (Type::F16, true), (Type::F32, true)] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for cmp in all {
             let (a, b) = (bench.operand(0, ty).into_operand(), bench.operand(1, ty).into_operand());
             let (dst, word, mask) = (
@@ -191,10 +188,9 @@ fn comparisons_of_bf16_and_such_that_flush() {
     }
 }
 
-#[test]
-fn halves_that_flush_and_clamp() {
+pub fn halves_that_flush_and_clamp(tested: &dyn Implementation) {
     for ty in [Type::F16, Type::F16x2] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for (ftz, sat) in [(false, true), (true, false), (true, true)] {
             let mods = Modifiers {
                 rounding: Some(Rounding::Rn),

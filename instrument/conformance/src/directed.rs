@@ -6,6 +6,7 @@ use hetckpt_ir::inst::{AluOp, Modifiers, Rounding};
 use hetckpt_ir::types::Type;
 
 use crate::bench::{Bench, NUM_OPERANDS, NUM_THREADS};
+use crate::implementation::Implementation;
 use crate::operands::Random;
 
 /// A number of any size, often near the ends of the range, often with few bits.
@@ -45,10 +46,9 @@ fn thread(random: &mut Random) -> [f64; NUM_OPERANDS as usize] {
     }
 }
 
-#[test]
-fn doubles_of_all_sizes_in_a_direction() {
+pub fn doubles_of_all_sizes_in_a_direction(tested: &dyn Implementation) {
     for seed in 0..4 {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for rounding in [Rounding::Rz, Rounding::Rm, Rounding::Rp] {
             let mods = Modifiers {
                 rounding: Some(rounding),

@@ -1,8 +1,6 @@
 //! Random structured kernels for one thread: nested loops (counted and not), branches, breaks, stores of what is
 //! computed.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::{BbId, RegId, Span};
 use hetckpt_ir::inst::{Address, AddressBase, AluOp, Comparison, Guard, Inst, Modifiers, Op, Operand, Ordering};

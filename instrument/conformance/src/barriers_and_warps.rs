@@ -2,12 +2,13 @@
 
 use hetckpt_abi::program::Program;
 
-use crate::bench::{NUM_THREADS, interpret};
+use crate::bench::NUM_THREADS;
+use crate::implementation::{Implementation, Shape};
 use crate::operands::{integers, operands};
-use crate::run::run_compiled;
+use crate::reference::interpret;
 
 /// Runs a kernel of PTX whose parameters are operands and output, and compares with the interpreter.
-fn check(body: &str, dimensions: [u32; 3]) {
+fn check(tested: &dyn Implementation, body: &str, dimensions: [u32; 3]) {
     let ptx = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n
 .visible .entry k(.param .u64 input, .param .u64 output)
@@ -37,8 +38,11 @@ ret;
     let program = Program::from_start(module.kernels[0].clone());
     let operands = operands(&integers());
     let mut output = vec![0u64; NUM_THREADS as usize * 8];
-    run_compiled(&program, dimensions, &operands, &mut output);
-    let expected = interpret(&program, dimensions, &operands, output.len() * 8);
+    let shape = Shape::one_block(dimensions);
+    let expected = interpret(&program, shape, &operands, &output);
+    if !tested.run(&program, shape, &operands, &mut output) {
+        return;
+    }
     let differing = output.iter().zip(&expected).position(|(a, b)| a != b);
     assert!(
         differing.is_none(),
@@ -48,9 +52,9 @@ ret;
     );
 }
 
-#[test]
-fn reductions_at_barriers() {
+pub fn reductions_at_barriers(tested: &dyn Implementation) {
     check(
+        tested,
         "setp.lt.u32 %p1, %r5, 4;
 setp.lt.u32 %p2, %r5, 0xffffffff;
 setp.ge.u32 %p3, %r4, 0;
@@ -77,8 +81,7 @@ st.global.v2.u32 [%rd2+16], {%r15, %r16};",
     );
 }
 
-#[test]
-fn shuffles() {
+pub fn shuffles(tested: &dyn Implementation) {
     for dimensions in [[NUM_THREADS, 1, 1], [10, 7, 1], [33, 1, 1]] {
         let mut body = String::new();
         for (i, (kind, b, c)) in [
@@ -102,14 +105,14 @@ st.global.v2.u32 [%rd2+{}], {{%r{value}, %r{flag}}};\n",
                 i * 8
             ));
         }
-        check(&body, dimensions);
+        check(tested, &body, dimensions);
     }
 }
 
-#[test]
-fn votes_matches_and_reductions_of_warps() {
+pub fn votes_matches_and_reductions_of_warps(tested: &dyn Implementation) {
     for dimensions in [[NUM_THREADS, 1, 1], [9, 5, 1]] {
         check(
+            tested,
             "and.b32 %r6, %r6, 3;
 setp.eq.u32 %p1, %r6, 1;
 setp.le.u32 %p2, %r6, 3;
@@ -146,9 +149,9 @@ st.global.u32 [%rd2+48], %r32;",
 }
 
 /// Loops left from inside inner loops, ways that join, and a cycle with two entries.
-#[test]
-fn control_flow() {
+pub fn control_flow(tested: &dyn Implementation) {
     check(
+        tested,
         "and.b32 %r5, %r5, 63;
 and.b32 %r6, %r6, 15;
 mov.u32 %r10, 0;
@@ -189,9 +192,9 @@ st.global.u32 [%rd2+4], %r14;",
 }
 
 /// Some threads end before others meet, at two places and in a loop.
-#[test]
-fn threads_that_end_early() {
+pub fn threads_that_end_early(tested: &dyn Implementation) {
     check(
+        tested,
         "and.b32 %r5, %r5, 31;
 setp.eq.u32 %p1, %r5, 3;
 @%p1 bra END;
@@ -226,9 +229,9 @@ END:",
 }
 
 /// One warp, and then another, does something that the others do not, and all go on with what they had.
-#[test]
-fn warps_that_go_their_own_way() {
+pub fn warps_that_go_their_own_way(tested: &dyn Implementation) {
     check(
+        tested,
         "shr.u32 %r8, %r4, 5;
 mov.u32 %r10, 7;
 mov.u32 %r9, 0;
@@ -257,9 +260,9 @@ st.global.u32 [%rd2+4], %r10;",
 }
 
 /// Halves of warps with masks of their own, some in divergent code.
-#[test]
-fn masks_of_some_lanes() {
+pub fn masks_of_some_lanes(tested: &dyn Implementation) {
     check(
+        tested,
         "mov.u32 %r8, %laneid;
 shr.u32 %r9, %r8, 4;
 setp.eq.u32 %p1, %r9, 0;
@@ -283,9 +286,9 @@ st.global.v4.u32 [%rd2+16], {%r15, %r16, %r17, %r10};",
 }
 
 /// Both sides of a branch exchange values, and one of them goes on with a loop.
-#[test]
-fn both_sides_of_a_branch() {
+pub fn both_sides_of_a_branch(tested: &dyn Implementation) {
     check(
+        tested,
         "shr.u32 %r8, %r4, 5;
 and.b32 %r9, %r8, 1;
 setp.eq.u32 %p1, %r9, 0;
@@ -315,8 +318,7 @@ st.global.u32 [%rd2+16], %r11;",
 }
 
 /// Some lanes ask who is there: those that have come the same way. The others have ended or have not.
-#[test]
-fn lanes_that_ask_who_is_there() {
+pub fn lanes_that_ask_who_is_there(tested: &dyn Implementation) {
     for condition in [
         "and.b32 %r8, %r1, 3;\nsetp.eq.u32 %p1, %r8, 0;",
         "setp.ge.u32 %p1, %r1, 16;",
@@ -324,6 +326,7 @@ fn lanes_that_ask_who_is_there() {
     ] {
         for dimensions in [[NUM_THREADS, 1, 1], [33, 1, 1]] {
             check(
+                tested,
                 &format!(
                     "mov.u32 %r10, 7;
 {condition}
@@ -337,6 +340,7 @@ st.global.u32 [%rd2], %r10;"
                 dimensions,
             );
             check(
+                tested,
                 &format!("{condition}\n@%p1 bra END;\nactivemask.b32 %r10;\nst.global.u32 [%rd2], %r10;\nEND:"),
                 dimensions,
             );

@@ -1,35 +1,38 @@
 //! A kernel made of single instructions, run both ways.
 
 use hetckpt_abi::program::Program;
-use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_interp::{GlobalMemory, Launch, run};
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::{RegId, Span};
 use hetckpt_ir::inst::{Address, AddressBase, AluOp, Axis, Inst, Modifiers, Op, Operand, Ordering, SpecialReg};
 use hetckpt_ir::kernel::{Kernel, Param};
-use hetckpt_ir::types::{Dim3, Space, Type, Width};
+use hetckpt_ir::types::{Space, Type, Width};
 
-use crate::run::{HAS_CANONICAL_NANS, is_defined, run_compiled};
+use crate::implementation::{Implementation, Shape};
+use crate::reference::interpret;
 
 pub const NUM_OPERANDS: u64 = 4;
 pub const NUM_THREADS: u32 = 512;
-pub const INPUT: u64 = 0x10_0000;
-pub const OUTPUT: u64 = 0x100_0000;
+
+/// When two results of a type count as the same.
+type Comparison<'a> = Box<dyn Fn(u64, u64, Type) -> bool + 'a>;
 
 /// A kernel that applies instructions to each thread's operands and stores the results.
-pub struct Bench {
+pub struct Bench<'a> {
+    tested: &'a dyn Implementation,
     pub kernel: Kernel,
     pub insts: Vec<Inst>,
     pub results: Vec<(String, Type)>,
+    /// Names of results that may differ.
+    pub left_open: Vec<String>,
     /// Address of this thread's operands and of its first result.
     pub input: RegId,
     pub output: RegId,
-    /// When two results count as the same.
-    pub compare: fn(u64, u64, Type) -> bool,
+    /// By default, [`same`].
+    pub compare: Comparison<'a>,
 }
 
-impl Bench {
-    pub fn new() -> Self {
+impl<'a> Bench<'a> {
+    pub fn new(tested: &'a dyn Implementation) -> Self {
         let param = |name: &str, offset| Param {
             name: name.to_owned(),
             offset,
@@ -46,13 +49,16 @@ impl Bench {
             bounds: Default::default(),
             resume_points: vec![],
         };
+        let has_canonical_nans = tested.has_canonical_nans();
         let mut bench = Self {
+            tested,
             kernel,
             insts: vec![],
             results: vec![],
+            left_open: vec![],
             input: RegId(0),
             output: RegId(0),
-            compare: same,
+            compare: Box::new(move |got, want, ty| same(got, want, ty, has_canonical_nans)),
         };
         // Linear index: x + nx * (y + ny * z).
         let special = |bench: &mut Bench, special| {
@@ -186,14 +192,16 @@ impl Bench {
             terminator: Terminator::Exit,
             span: Span::default(),
         }];
-        let output_bytes = self.results.len() * NUM_THREADS as usize * 8;
-        let mut output = vec![0u64; output_bytes / 8];
+        let mut output = vec![0u64; self.results.len() * NUM_THREADS as usize];
         let program = Program::from_start(self.kernel);
-        run_compiled(&program, dimensions, operands, &mut output);
-        let expected = interpret(&program, dimensions, operands, output_bytes);
+        let shape = Shape::one_block(dimensions);
+        if !self.tested.run(&program, shape, operands, &mut output) {
+            return;
+        }
+        let expected = interpret(&program, shape, operands, &vec![0; output.len()]);
         let mut wrong = Vec::new();
         let results = self.results.iter().enumerate();
-        for (i, (name, ty)) in results.filter(|(_, (name, _))| is_defined(name)) {
+        for (i, (name, ty)) in results.filter(|(_, (name, _))| !self.left_open.contains(name)) {
             for thread in 0..NUM_THREADS as usize {
                 let at = i * NUM_THREADS as usize + thread;
                 let (got, want) = (output[at], expected[at]);
@@ -251,7 +259,8 @@ pub fn source_type(op: AluOp, ty: Type, index: u64) -> Type {
     }
 }
 
-pub fn same(got: u64, want: u64, ty: Type) -> bool {
+/// Equal, or not a number either.
+fn same(got: u64, want: u64, ty: Type, has_canonical_nans: bool) -> bool {
     let is_nan = |v: u64| match ty {
         Type::F16 => v & 0x7fff > 0x7c00,
         Type::Bf16 => v & 0x7fff > 0x7f80,
@@ -262,31 +271,11 @@ pub fn same(got: u64, want: u64, ty: Type) -> bool {
     match ty {
         Type::F16x2 | Type::Bf16x2 => {
             let part = if ty == Type::F16x2 { Type::F16 } else { Type::Bf16 };
-            same(got & 0xffff, want & 0xffff, part) && same(got >> 16, want >> 16, part)
+            same(got & 0xffff, want & 0xffff, part, has_canonical_nans)
+                && same(got >> 16, want >> 16, part, has_canonical_nans)
         }
         // In `f64` the payload is an operand's, and which operand's is left open.
-        _ if HAS_CANONICAL_NANS && ty != Type::F64 => got == want,
+        _ if has_canonical_nans && ty != Type::F64 => got == want,
         _ => got == want || (is_nan(got) && is_nan(want)),
     }
-}
-
-pub fn interpret(program: &Program, dimensions: [u32; 3], operands: &[u64], output_bytes: usize) -> Vec<u64> {
-    let mut memory = GlobalMemory::new();
-    memory.map(INPUT, operands.iter().flat_map(|v| v.to_le_bytes()).collect());
-    memory.map(OUTPUT, vec![0; output_bytes]);
-    let params: Vec<u8> = [INPUT, OUTPUT].iter().flat_map(|v| v.to_le_bytes()).collect();
-    let layout = ThreadStateLayout::new(&program.kernel);
-    let block = Dim3 {
-        x: dimensions[0],
-        y: dimensions[1],
-        z: dimensions[2],
-    };
-    let launch = Launch::new(program, &layout, Dim3 { x: 1, y: 1, z: 1 }, block, &params);
-    run(launch, &mut memory).unwrap_or_else(|e| panic!("{e}"));
-    memory
-        .range(OUTPUT)
-        .unwrap()
-        .chunks(8)
-        .map(|c| u64::from_le_bytes(c.try_into().unwrap()))
-        .collect()
 }

@@ -4,15 +4,15 @@ use hetckpt_ir::inst::{AluOp, Modifiers, Operand};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::bench::{Bench, IntoOperand};
+use crate::implementation::Implementation;
 use crate::operands::{integers, operands};
 
 const SIGNED_AND_NOT: [Type; 6] = [Type::U16, Type::U32, Type::U64, Type::S16, Type::S32, Type::S64];
 
-#[test]
-fn integer_arithmetic() {
+pub fn integer_arithmetic(tested: &dyn Implementation) {
     let none = Modifiers::default();
     let sat = Modifiers { sat: true, ..none };
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(tested);
     for ty in SIGNED_AND_NOT {
         for op in [
             AluOp::Add,
@@ -45,10 +45,9 @@ fn integer_arithmetic() {
     bench.check(&operands(&integers()));
 }
 
-#[test]
-fn logic_and_bit_fields() {
+pub fn logic_and_bit_fields(tested: &dyn Implementation) {
     let none = Modifiers::default();
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(tested);
     for ty in [Type::B16, Type::B32, Type::B64] {
         for op in [AluOp::And, AluOp::Or, AluOp::Xor, AluOp::Shl] {
             bench.alu(op, ty, none, 2);

@@ -4,12 +4,9 @@
 //! Not among what is compared with recordings of a GPU.
 
 use hetckpt_abi::program::Program;
-use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_interp::{GlobalMemory, Launch, run};
-use hetckpt_ir::types::Dim3;
 
-use crate::bench::{INPUT, OUTPUT};
-use crate::run::run_grid;
+use crate::implementation::{Implementation, Shape};
+use crate::reference::interpret;
 
 /// Words of 8 bytes for each form; threads update the first three of them, and leave the last as it was.
 const NUM_CELLS: usize = 4;
@@ -191,22 +188,8 @@ ret;
     )
 }
 
-fn interpret(program: &Program, [grid, block]: [[u32; 3]; 2], input: &[u64], output: &[u64]) -> Vec<u64> {
-    let bytes = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|v| v.to_le_bytes()).collect() };
-    let mut memory = GlobalMemory::new();
-    memory.map(INPUT, bytes(input));
-    memory.map(OUTPUT, bytes(output));
-    let params = bytes(&[INPUT, OUTPUT]);
-    let layout = ThreadStateLayout::new(&program.kernel);
-    let [grid, block] = [grid, block].map(|[x, y, z]| Dim3 { x, y, z });
-    let launch = Launch::new(program, &layout, grid, block, &params);
-    run(launch, &mut memory).unwrap_or_else(|e| panic!("{e}"));
-    let after = memory.range(OUTPUT).unwrap().chunks(8);
-    after.map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect()
-}
-
 /// Compares what is left in `num_copies` copies of all cells after `times` updates by each thread.
-fn check(space: &str, num_copies: usize, times: u32, [grid, block]: [[u32; 3]; 2]) {
+fn check(tested: &dyn Implementation, space: &str, num_copies: usize, times: u32, shape: Shape) {
     let forms = forms();
     let module = hetckpt_ptx::lower_module(&kernel(&forms, space, times)).unwrap();
     assert!(module.rejected.is_empty(), "{:?}", module.rejected);
@@ -214,8 +197,8 @@ fn check(space: &str, num_copies: usize, times: u32, [grid, block]: [[u32; 3]; 2
     let before: Vec<u64> = forms.iter().flat_map(|form| [form.before; NUM_CELLS]).collect();
     let num_words = before.len();
     let mut output = before.repeat(num_copies);
-    let expected = interpret(&program, [grid, block], &before, &output);
-    if !run_grid(&program, grid, block, &before, &mut output) {
+    let expected = interpret(&program, shape, &before, &output);
+    if !tested.run(&program, shape, &before, &mut output) {
         return;
     }
     for (i, (got, want)) in output.iter().zip(&expected).enumerate() {
@@ -226,13 +209,29 @@ fn check(space: &str, num_copies: usize, times: u32, [grid, block]: [[u32; 3]; 2
 }
 
 /// PoCL gives a processor 32 blocks at a time, so there are several times as many.
-#[test]
-fn contended_atomics_in_global_memory_lose_no_update() {
-    check("global", 1, 30, [[256, 1, 1], [64, 1, 1]]);
+pub fn contended_atomics_in_global_memory_lose_no_update(tested: &dyn Implementation) {
+    check(
+        tested,
+        "global",
+        1,
+        30,
+        Shape {
+            grid: [256, 1, 1],
+            block: [64, 1, 1],
+        },
+    );
 }
 
-#[test]
-fn contended_atomics_in_shared_memory_lose_no_update() {
+pub fn contended_atomics_in_shared_memory_lose_no_update(tested: &dyn Implementation) {
     // A GPU has the registers of so many forms for no larger blocks.
-    check("shared", 3, 4, [[3, 1, 1], [256, 1, 1]]);
+    check(
+        tested,
+        "shared",
+        3,
+        4,
+        Shape {
+            grid: [3, 1, 1],
+            block: [256, 1, 1],
+        },
+    );
 }

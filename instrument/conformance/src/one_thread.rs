@@ -1,8 +1,6 @@
 //! A tiny evaluator of integer kernels for one thread, which records what the thread stores: enough to compare loops
 //! before and after probing, and to stop at polls with nothing kept but the live registers.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use hetckpt_ir::analysis::liveness::Liveness;
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId};

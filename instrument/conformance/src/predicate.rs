@@ -5,10 +5,10 @@ use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Guard, Modifiers, Op, Operand}
 use hetckpt_ir::types::{Type, Width};
 
 use crate::bench::{Bench, IntoOperand};
+use crate::implementation::Implementation;
 use crate::operands::{floats, integers, operands};
 
-#[test]
-fn comparisons() {
+pub fn comparisons(tested: &dyn Implementation) {
     use Comparison as C;
     let ordered = [C::Eq, C::Ne, C::Lt, C::Le, C::Gt, C::Ge];
     let float_only = [C::Equ, C::Neu, C::Ltu, C::Leu, C::Gtu, C::Geu, C::Num, C::Nan];
@@ -23,7 +23,7 @@ fn comparisons() {
         Type::F32,
         Type::F64,
     ] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         let extra: &[C] = if ty.is_float() {
             &float_only
         } else {
@@ -77,9 +77,8 @@ fn comparisons() {
     }
 }
 
-#[test]
-fn predicates() {
-    let mut bench = Bench::new();
+pub fn predicates(tested: &dyn Implementation) {
+    let mut bench = Bench::new(tested);
     let pred = |bench: &mut Bench, index: u64| {
         let dst = bench.kernel.add_register(Width::Pred);
         let a = bench.operand(index, Type::B32).into_operand();

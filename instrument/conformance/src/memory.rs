@@ -5,6 +5,7 @@ use hetckpt_ir::inst::{Address, AddressBase, AluOp, AtomOp, Axis, Op, Operand, O
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::bench::{Bench, IntoOperand, NUM_THREADS, bits_of, width_of};
+use crate::implementation::Implementation;
 use crate::operands::{integers, operands};
 
 /// A slot of its own for each thread, in the given space: base register and offset.
@@ -38,9 +39,8 @@ fn slot(bench: &mut Bench, space: Space, ty: Type) -> Address {
     }
 }
 
-#[test]
-fn atomics() {
-    let mut bench = Bench::new();
+pub fn atomics(tested: &dyn Implementation) {
+    let mut bench = Bench::new(tested);
     bench.kernel.shared.static_bytes = 16 * (NUM_THREADS + 1);
     let mut forms = Vec::new();
     for ty in [Type::U32, Type::S32, Type::U64, Type::S64] {
@@ -102,9 +102,8 @@ fn atomics() {
 }
 
 /// The only one of 16 bits; what lies beside it is left alone.
-#[test]
-fn compare_and_swap_of_half_words() {
-    let mut bench = Bench::new();
+pub fn compare_and_swap_of_half_words(tested: &dyn Implementation) {
+    let mut bench = Bench::new(tested);
     bench.kernel.shared.static_bytes = 16 * (NUM_THREADS + 1);
     for space in [Space::Global, Space::Shared] {
         for (offset, expected) in [(0, 0), (2, 1), (4, 1), (6, 0)] {
@@ -162,9 +161,8 @@ fn compare_and_swap_of_half_words() {
     bench.check(&operands(&integers()));
 }
 
-#[test]
-fn loads_and_stores() {
-    let mut bench = Bench::new();
+pub fn loads_and_stores(tested: &dyn Implementation) {
+    let mut bench = Bench::new(tested);
     bench.kernel.shared.static_bytes = 16 * (NUM_THREADS + 1);
     bench.kernel.local.size_bytes = 48;
     for space in [Space::Shared, Space::Local] {

@@ -4,11 +4,10 @@ use hetckpt_ir::inst::{AluOp, Modifiers, Rounding};
 use hetckpt_ir::types::Type;
 
 use crate::bench::Bench;
+use crate::implementation::Implementation;
 use crate::operands::{Random, floats, operands, operands_from};
-use crate::run::{APPROXIMATION, NEAR_ZERO};
 
-#[test]
-fn floating_point() {
+pub fn floating_point(tested: &dyn Implementation) {
     let modes = [
         None,
         Some(Rounding::Rn),
@@ -17,7 +16,7 @@ fn floating_point() {
         Some(Rounding::Rp),
     ];
     for ty in [Type::F32, Type::F64] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for rounding in modes {
             for (ftz, sat) in [(false, false), (true, false), (false, true), (true, true)] {
                 if ty == Type::F64 && (ftz || sat) {
@@ -62,10 +61,9 @@ fn floating_point() {
     }
 }
 
-#[test]
-fn half_precision() {
+pub fn half_precision(tested: &dyn Implementation) {
     for ty in [Type::F16, Type::F16x2, Type::Bf16, Type::Bf16x2] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         let none = Modifiers::default();
         bench.alu(AluOp::Fma, ty, none, 3);
         for op in [AluOp::Add, AluOp::Sub, AluOp::Mul, AluOp::Min, AluOp::Max] {
@@ -78,24 +76,25 @@ fn half_precision() {
 }
 
 /// Relative error in units of the last place, roughly; for functions that PTX only bounds.
-fn is_close(got: u64, want: u64, ty: Type) -> bool {
+fn is_close(tested: &dyn Implementation, got: u64, want: u64, ty: Type) -> bool {
     let value = |bits: u64| match ty {
         Type::F32 => f64::from(f32::from_bits(u32::try_from(bits).unwrap())),
         _ => f64::from_bits(bits),
     };
     let (got, want) = (value(got), value(want));
-    let tolerance = if ty == Type::F32 { APPROXIMATION } else { 1e-14 };
-    (got.is_nan() && want.is_nan()) || got == want || (got - want).abs() <= tolerance * want.abs().max(NEAR_ZERO)
+    let tolerance = if ty == Type::F32 { tested.approximation() } else { 1e-14 };
+    (got.is_nan() && want.is_nan())
+        || got == want
+        || (got - want).abs() <= tolerance * want.abs().max(tested.near_zero())
 }
 
-#[test]
-fn approximate_functions() {
+pub fn approximate_functions(tested: &dyn Implementation) {
     let approx = Modifiers {
         approx: true,
         ..Modifiers::default()
     };
-    let mut bench = Bench::new();
-    bench.compare = is_close;
+    let mut bench = Bench::new(tested);
+    bench.compare = Box::new(|got, want, ty| is_close(tested, got, want, ty));
     for op in [
         AluOp::Rcp,
         AluOp::Sqrt,

@@ -5,11 +5,10 @@ use hetckpt_ir::inst::{Axis, Modifiers, Op, Rounding, SpecialReg};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::bench::{Bench, IntoOperand, width_of};
+use crate::implementation::Implementation;
 use crate::operands::{floats, integers, operands};
-use crate::run::NWARPID_IS_OF_BLOCK;
 
-#[test]
-fn conversions() {
+pub fn conversions(tested: &dyn Implementation) {
     let integer_types = [
         Type::U8,
         Type::S8,
@@ -35,7 +34,7 @@ fn conversions() {
         bench.result(format!("cvt.{}.{} {mods:?}", to.name(), from.name()), dst, to);
     };
     for from in integer_types {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for to in integer_types {
             convert(to, from, none, &mut bench);
             // PTX has no saturation where there is nothing to saturate.
@@ -64,7 +63,7 @@ fn conversions() {
         bench.check(&operands(&integers()));
     }
     for from in float_types {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(tested);
         for to in integer_types {
             for rounding in [Rounding::Rni, Rounding::Rzi, Rounding::Rmi, Rounding::Rpi] {
                 convert(
@@ -97,9 +96,8 @@ fn conversions() {
     }
 }
 
-#[test]
-fn packing_and_special_registers() {
-    let mut bench = Bench::new();
+pub fn packing_and_special_registers(tested: &dyn Implementation) {
+    let mut bench = Bench::new(tested);
     for (ty, part) in [(Type::B32, Type::B16), (Type::B64, Type::B32), (Type::B64, Type::B16)] {
         let count = u64::from(ty.size_bytes() / part.size_bytes());
         let srcs = (0..count).map(|i| bench.operand(i, part).into_operand()).collect();
@@ -132,7 +130,11 @@ fn packing_and_special_registers() {
         S::LaneMaskGt,
     ]);
     specials.extend([S::WarpId, S::DynamicSmemSize, S::TotalSmemSize]);
-    specials.extend(NWARPID_IS_OF_BLOCK.then_some(S::NWarpId));
+    if tested.numbers_warps_by_block() {
+        specials.push(S::NWarpId);
+    } else {
+        bench.left_open.push(format!("{:?}", S::WarpId));
+    }
     for special in specials {
         let dst = bench.kernel.add_register(Width::W32);
         bench.push(Op::ReadSpecial { dst, special });

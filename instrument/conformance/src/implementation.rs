@@ -1,0 +1,53 @@
+//! What runs a kernel: a code generator with something that executes its code, or a device.
+
+use hetckpt_abi::program::Program;
+
+/// Blocks of a launch and threads of a block, in x, y and z.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Blocks of the grid.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+}
+
+impl Shape {
+    /// One block of so many threads.
+    pub const fn one_block(block: [u32; 3]) -> Self {
+        Self { grid: [1; 3], block }
+    }
+}
+
+/// Something that runs kernels, and how far its results may be from the reference interpreter's.
+pub trait Implementation {
+    /// Runs `program`, whose two parameters are the addresses of `operands` and of `output`; `output` holds something
+    /// before and the results afterwards.
+    ///
+    /// Returns false, having done nothing, where it is not there to be tested.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel cannot be built or does not end as it should.
+    fn run(&self, program: &Program, shape: Shape, operands: &[u64], output: &mut [u64]) -> bool;
+
+    /// Relative error of single-precision functions that PTX only bounds. By default they are computed more precisely
+    /// than it asks.
+    fn approximation(&self) -> f64 {
+        1e-6
+    }
+
+    /// Magnitude below which such an error is relative to this.
+    fn near_zero(&self) -> f64 {
+        1e-6
+    }
+
+    /// True if what is not a number has PTX's bits in all formats but `f64`.
+    fn has_canonical_nans(&self) -> bool {
+        true
+    }
+
+    /// True if `%warpid` and `%nwarpid` are those of the block. On a GPU they are the multiprocessor's affair.
+    fn numbers_warps_by_block(&self) -> bool {
+        true
+    }
+}
