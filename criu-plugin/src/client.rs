@@ -10,7 +10,7 @@ use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
 use hetckpt_ring::server_start::{has_let_go, has_ring, is_starting, owns_ring, wait_until_started};
-use hetckpt_ring::silence::Silence;
+use hetckpt_ring::signs_of_life::Silence;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::server_start::StartError;
-use hetckpt_ring::silence::WaitError;
+use hetckpt_ring::signs_of_life::WaitError;
 
 /// Failure of a hook.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ pub mod installation;
 pub mod program;
 pub mod user;
 pub mod sandbox;
-pub mod hurry;
+pub mod early_end;
 pub mod process;
 pub mod hetckpt;
 pub mod job;

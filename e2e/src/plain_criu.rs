@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::baseline::Baseline;
+use crate::early_end;
 use crate::hetckpt::PATIENCE;
-use crate::hurry;
 use crate::installation::Installation;
 use crate::process::{Outcome, Running};
 use crate::program::PACED;
@@ -62,7 +62,7 @@ impl Program {
     /// # Errors
     /// If it does not end.
     pub fn finish(mut self) -> Result<i32> {
-        hurry::process(self.pid());
+        early_end::process(self.pid());
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -171,7 +171,7 @@ pub fn no_plugins(sandbox: &Sandbox) -> Result<PathBuf> {
 /// If it does not.
 pub fn wait_until_gone(pid: i32) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    hurry::process(pid);
+    early_end::process(pid);
     while !is_gone(pid) {
         ensure!(Instant::now() < deadline, "process {pid} does not end");
         std::thread::sleep(Duration::from_millis(5));

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::hurry;
+use crate::early_end;
 
 /// How a command ended, and what it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -270,7 +270,7 @@ impl Running {
             }
             if hurries && Instant::now() > signal_at {
                 // Again and again: of what is being restored nothing may be there yet.
-                hurry::descendants(self.pid());
+                early_end::descendants(self.pid());
                 signal_at = Instant::now() + BETWEEN_SIGNALS;
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -25,7 +25,7 @@ pub struct Program {
     /// moment they find it at work, but it must be at work, on a busy machine too.
     pub lasts: u32,
     /// True if its kernels sleep most of the time, so that their time is in proportion to its length and does not
-    /// depend on other work, and stop sleeping when it gets SIGUSR1 ([`crate::hurry`]).
+    /// depend on other work, and stop sleeping when it gets SIGUSR1 ([`crate::early_end`]).
     pub sleeps: bool,
     /// True if it computes in floating point, so that its digest may differ between device kinds.
     pub is_float: bool,

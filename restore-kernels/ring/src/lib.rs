@@ -23,4 +23,4 @@ pub mod question;
 pub mod control_socket;
 pub mod runtime_dir;
 pub mod server_start;
-pub mod silence;
+pub mod signs_of_life;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::message::RESERVED;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
-use hetckpt_ring::silence::{Silence, WaitError};
+use hetckpt_ring::signs_of_life::{Silence, WaitError};
 
 use crate::answer;
 use crate::choose_device::choose;

@@ -11,7 +11,7 @@
 //! * [`memory`]: the same for loads, stores and atomics; address registers are 64 bits wide for the global space and
 //!   generic addresses, 32 or 64 for others; constant parameter and local addresses stay inside; parameters are not
 //!   written.
-//! * [`meeting`]: the same for barriers and warp-level operations.
+//! * [`barriers_and_warps`]: the same for barriers and warp-level operations.
 //! * [`probes`]: no probe without resume points; `rp0` is the entry and the only one of its kind; each probe's resume
 //!   points are of its kind; a probed barrier's block holds nothing else; a probed warp-level operation stands alone
 //!   and unguarded in its block, followed by a jump. In a probed kernel ([`probed_kernel`]) each resume point also
@@ -21,7 +21,7 @@ pub mod error;
 pub mod structure;
 pub mod arithmetic;
 pub mod memory;
-pub mod meeting;
+pub mod barriers_and_warps;
 pub mod probes;
 mod operand;
 #[cfg(test)]
@@ -64,7 +64,7 @@ pub fn kernel(kernel: &Kernel) -> Result<(), ValidationError> {
         }
         let at_end = at(None, block.span);
         structure::terminator(kernel, &block.terminator)
-            .and_then(|()| meeting::terminator(kernel, &block.terminator))
+            .and_then(|()| barriers_and_warps::terminator(kernel, &block.terminator))
             .and_then(|()| probes::block(kernel, block))
             .map_err(at_end)?;
     }
@@ -104,7 +104,7 @@ fn instruction(kernel: &Kernel, inst: &Inst) -> Result<(), Rule> {
         Op::Cvt { .. } => arithmetic::convert(operands, &inst.op),
         Op::AddrOf { .. } | Op::Load { .. } | Op::Store { .. } | Op::Atom { .. } => memory::access(operands, &inst.op),
         Op::Nanosleep { duration } => operands.source(*duration, Type::U32),
-        Op::Warp { .. } => meeting::warp(operands, &inst.op),
+        Op::Warp { .. } => barriers_and_warps::warp(operands, &inst.op),
         Op::Membar { .. } | Op::Opaque { .. } => Ok(()),
     }
 }

@@ -14,7 +14,7 @@
 //! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a
 //!   continuation starts with a switch over its resume points.
 //! * **Kernels with barriers, warp-level operations or shared memory** stop as blocks. Where all threads of a block can
-//!   come to each such place [`together`], they are written as they are; others, and those that go on, go in
+//!   come to each such place [together](native_barriers), they are written as they are; others, and those that go on, go in
 //!   [`rounds`], until they come together in a [`landing`].
 //! * **Votes** of warps are those of sub-groups where the device has them of 32 threads, and each block finds that they
 //!   are its warps. Shuffles go through local memory: on the one such device here, Intel's runtime for CPUs, those of
@@ -41,7 +41,7 @@ mod rounds;
 mod start;
 mod state;
 mod structure;
-mod together;
+mod native_barriers;
 mod writer;
 
 pub use error::Error;
@@ -156,7 +156,7 @@ pub fn generate(
     let lane_bytes = if writer.goes_in_rounds() {
         meetings.lane_bytes()
     } else {
-        together::LANE_BYTES
+        native_barriers::LANE_BYTES
     };
     let arguments = arguments(kernel, &words, lane_bytes);
     let entry = format!("hetckpt_{}", names::short_identifier(&kernel.name));
@@ -214,7 +214,7 @@ impl Writer<'_> {
                 let mut insts = self.kernel.insts();
                 self.votes_in_sub_groups = self.together
                     && self.options.has_votes_of_sub_groups
-                    && insts.any(|inst| matches!(&inst.op, Op::Warp { op, .. } if together::is_vote(*op)));
+                    && insts.any(|inst| matches!(&inst.op, Op::Warp { op, .. } if native_barriers::is_vote(*op)));
                 self.together
             }
             Form::RoundsWithLandings => {

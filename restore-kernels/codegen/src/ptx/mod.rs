@@ -22,7 +22,7 @@ mod block_order;
 mod basic_block;
 mod entry_tests;
 pub(crate) mod chunks;
-mod meeting;
+mod barriers_and_warps;
 mod names;
 mod resume;
 mod save;

@@ -23,7 +23,7 @@ pub(super) enum Look {
     WithWholeWarp(BbId, ResumePointId),
 }
 
-/// Where threads come from that meet at the one barrier of [`super::meeting`].
+/// Where threads come from that meet at the one barrier of [`super::barriers_and_warps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meet {
     /// A barrier of the program: they stop at its resume point, or go on.
@@ -47,7 +47,7 @@ pub(super) struct Writer<'a> {
     pub entry_tests: Vec<Option<usize>>,
     /// Code out of line that is still to be written.
     pub looks: Vec<Look>,
-    /// Where threads come from that meet at the one barrier of [`super::meeting`].
+    /// Where threads come from that meet at the one barrier of [`super::barriers_and_warps`].
     pub meets: Vec<Meet>,
     /// The basic block written next.
     pub next: Option<BbId>,

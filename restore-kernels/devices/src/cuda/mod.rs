@@ -11,7 +11,7 @@ mod module;
 mod opaque;
 mod pausing;
 mod queue;
-mod registers;
+mod register_budget;
 mod shared_base;
 mod transfer;
 
@@ -28,7 +28,7 @@ use memory::Memory;
 use module::{Builder, LoadedCuda};
 use pausing::Pausing;
 use queue::CudaQueue;
-use registers::Multiprocessor;
+use register_budget::Multiprocessor;
 use transfer::Transfers;
 
 pub use library::DRIVER_VARIABLE;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod cases;
-mod meeting;
+mod barriers_and_warps;
 mod pausing;
 
 use std::path::PathBuf;
