@@ -3,8 +3,8 @@
 //! Rounds ([`super::rounds`]) start threads anywhere, but cost tens of times what the kernel costs, for as long as it
 //! goes on. So each long outermost loop has a landing: a barrier in it, or a warp-level operation where there is none.
 //! When all threads of a block have come there in one round, and none has ended, the block leaves the rounds and runs
-//! the rest as threads do that are together ([`super::native_barriers`]): the loop is another one then, which begins in that
-//! place. [`super::leave_rounds`] writes what they do there.
+//! the rest as threads do that are together ([`super::native_barriers`]). The loop is another one then, which begins in
+//! that place. [`super::leave_rounds`] writes what they do there.
 
 use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::analysis::dominators::Dominators;

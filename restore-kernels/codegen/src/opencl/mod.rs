@@ -14,8 +14,8 @@
 //! * **Kernels whose threads wait for no one** are written as they are; each thread stops on its own, and a
 //!   continuation starts with a switch over its resume points.
 //! * **Kernels with barriers, warp-level operations or shared memory** stop as blocks. Where all threads of a block can
-//!   come to each such place [together](native_barriers), they are written as they are; others, and those that go on, go in
-//!   [`rounds`], until they come together in a [`landing`].
+//!   come to each such place [together](native_barriers), they are written as they are. Others, and those that go on,
+//!   go in [`rounds`], until they come together in a [`landing`].
 //! * **Votes** of warps are those of sub-groups where the device has them of 32 threads, and each block finds that they
 //!   are its warps. Shuffles go through local memory: on the one such device here, Intel's runtime for CPUs, those of
 //!   sub-groups took four to five times as long, while votes took about half the time.

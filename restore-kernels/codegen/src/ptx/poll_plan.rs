@@ -8,8 +8,8 @@
 //! lanes of its warp could wait for it elsewhere. A strip-mined loop ends, so there a warp stops only while all of its
 //! lanes are there: while some have left the loop it goes on, until they meet again. Other loops may be waiting for
 //! what a stopped block would do. There lanes stop alone, if the others can only be waiting at barriers
-//! ([`super::barriers_and_warps`]); where they can be waiting at warp-level operations, such a loop too is interrupted only with
-//! the whole warp.
+//! ([`super::barriers_and_warps`]). Where they can be waiting at warp-level operations, such a loop too is interrupted
+//! only with the whole warp.
 //!
 //! Threads that go on from where another device has stopped them may be out of step: some before a probe that they
 //! would decide together, some behind it. Then each decides for itself, and all meet at barriers; with warp-level
