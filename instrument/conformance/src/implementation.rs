@@ -20,23 +20,23 @@ impl Shape {
 
 /// Something that runs kernels, and how far its results may be from the reference interpreter's.
 pub trait Implementation {
-    /// Runs `program`, whose two parameters are the addresses of `operands` and of `output`; `output` holds something
-    /// before and the results afterwards.
+    /// Runs `program`, whose two parameters are the addresses of `operands` and of `output`. The kernel finds in
+    /// `output` what the caller has put there, and leaves its results there.
     ///
-    /// Returns false, having done nothing, where it is not there to be tested.
+    /// Returns false if there is no such device on this machine. Nothing has been done then.
     ///
     /// # Panics
     ///
     /// If the kernel cannot be built or does not end as it should.
     fn run(&self, program: &Program, shape: Shape, operands: &[u64], output: &mut [u64]) -> bool;
 
-    /// Relative error of single-precision functions that PTX only bounds. By default they are computed more precisely
-    /// than it asks.
+    /// Largest relative error of single-precision functions for which PTX only bounds the error. The default is
+    /// smaller than PTX's bounds.
     fn approximation(&self) -> f64 {
         1e-6
     }
 
-    /// Magnitude below which such an error is relative to this.
+    /// For results of a smaller magnitude than this, [`Self::approximation`] is relative to this magnitude instead.
     fn near_zero(&self) -> f64 {
         1e-6
     }

@@ -43,8 +43,8 @@ macro_rules! groups {
             $(pub mod $group { pub use crate::$group::{$($test),+}; })+
         }
 
-        /// `tests!(IMPLEMENTATION: GROUP, …)` makes a module of `#[test]`s of each group, for a constant that is an
-        /// [`Implementation`].
+        /// `tests!(IMPLEMENTATION, GROUP, …)` makes a module of `#[test]`s of each group. `IMPLEMENTATION` is a
+        /// constant expression whose type is an [`Implementation`].
         #[macro_export]
         macro_rules! tests {
             ($d tested:expr $d(,)?) => {};
