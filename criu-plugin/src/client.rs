@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::control_socket::ControlSocket;
@@ -13,6 +12,7 @@ use hetckpt_ring::server_start::{has_let_go, has_ring, is_starting, owns_ring, w
 use hetckpt_ring::signs_of_life::Silence;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::PluginError;
 use crate::user::User;
@@ -39,15 +39,15 @@ static DONE: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 static ROOT: Mutex<Option<u32>> = Mutex::new(None);
 
 fn connections() -> MutexGuard<'static, BTreeMap<u32, ControlSocket>> {
-    CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+    CONNECTIONS.lock()
 }
 
 fn done() -> MutexGuard<'static, BTreeSet<u32>> {
-    DONE.lock().unwrap_or_else(PoisonError::into_inner)
+    DONE.lock()
 }
 
 fn start_deadline() -> MutexGuard<'static, Option<Instant>> {
-    START_DEADLINE.lock().unwrap_or_else(PoisonError::into_inner)
+    START_DEADLINE.lock()
 }
 
 /// Connects to the server of process `pid`; false if it has none.
@@ -198,7 +198,7 @@ pub fn is_connected(pid: u32) -> bool {
 
 /// The root of the tree that is being dumped: of its processes, the first that `pid` is.
 pub fn root_of_dump(pid: u32) -> u32 {
-    *ROOT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(pid)
+    *ROOT.lock().get_or_insert(pid)
 }
 
 /// Notes that the server of `pid` has captured, or taken over.
@@ -222,7 +222,7 @@ pub fn disconnect_all() {
     connections().clear();
     done().clear();
     *start_deadline() = None;
-    *ROOT.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *ROOT.lock() = None;
 }
 
 /// A new connection for the restored process `pid`.

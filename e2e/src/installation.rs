@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::user;
@@ -178,7 +179,7 @@ impl Requirement {
     #[must_use]
     pub fn missing(self) -> Option<String> {
         static LOOKED_AT: Mutex<Vec<(Requirement, Option<String>)>> = Mutex::new(Vec::new());
-        let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked_at = LOOKED_AT.lock();
         let known = looked_at.iter().find(|(requirement, _)| *requirement == self);
         if let Some((_, missing)) = known {
             return missing.clone();

@@ -1,9 +1,10 @@
 //! Values that are expensive to get, each got once however many tests want it at the same time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
+use parking_lot::Mutex;
 
 /// A value, once somebody has got it.
 type Slot<V> = Arc<Mutex<Option<V>>>;
@@ -25,10 +26,10 @@ impl<V: Clone> OncePerKey<V> {
     /// Those of `get`; the next one tries again.
     pub fn get_or_try(&self, key: &str, get: impl FnOnce() -> Result<V>) -> Result<V> {
         let slot = {
-            let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = self.0.lock();
             Arc::clone(slots.entry(key.to_owned()).or_default())
         };
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = slot.lock();
         if let Some(value) = &*slot {
             return Ok(value.clone());
         }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use parking_lot::{Condvar, Mutex};
 
 use crate::early_end;
 
@@ -58,27 +59,23 @@ struct Collected {
 }
 
 impl Collected {
-    fn lock(&self) -> MutexGuard<'_, (Vec<u8>, bool)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn collect(&self, mut source: impl Read) {
         let mut bytes = vec![0; 1 << 14];
         while let Ok(count @ 1..) = source.read(&mut bytes) {
-            self.lock().0.extend_from_slice(&bytes[..count]);
+            self.state.lock().0.extend_from_slice(&bytes[..count]);
             self.changed.notify_all();
         }
-        self.lock().1 = true;
+        self.state.lock().1 = true;
         self.changed.notify_all();
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.lock().0).into_owned()
+        String::from_utf8_lossy(&self.state.lock().0).into_owned()
     }
 
     /// Waits until the stream holds `part`, or has ended. Tells whether it holds it.
     fn wait_for(&self, part: &str, deadline: Instant) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if String::from_utf8_lossy(&state.0).contains(part) {
                 return true;
@@ -87,27 +84,19 @@ impl Collected {
             if state.1 || left.is_zero() {
                 return false;
             }
-            state = self
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            self.changed.wait_for(&mut state, left);
         }
     }
 
     /// Waits until every writer has closed the stream.
     fn wait_for_end(&self, deadline: Instant) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.1 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            state = self
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            self.changed.wait_for(&mut state, left);
         }
         true
     }

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
 use procfs::process::{FDTarget, Process};
-use rustix::thread::{CpuSet, sched_getaffinity};
 
 use hetckpt_supervise::namespaces::pids;
 
 /// Sentences of what the processes `tree` have and a restore does not give back.
 pub fn of(tree: &[i32]) -> Vec<String> {
-    let own = sched_getaffinity(None).ok();
+    let own = sched_getaffinity(Pid::from_raw(0)).ok();
     let mut found = vec![];
     let processes = || tree.iter().filter_map(|&pid| Process::new(pid).ok());
     found.extend(named(
@@ -47,7 +48,7 @@ fn named(what: &str, more: &str, processes: impl Iterator<Item = i32>) -> Option
 /// Whoever restores decides where the program runs: what it had is lost unless that is what everybody has here.
 fn has_other_affinity(process: &Process, own: Option<CpuSet>) -> bool {
     let threads = process.tasks().into_iter().flatten().flatten();
-    let affinity = |tid: i32| sched_getaffinity(rustix::process::Pid::from_raw(tid)).ok();
+    let affinity = |tid: i32| sched_getaffinity(Pid::from_raw(tid)).ok();
     let mut all = threads.filter_map(|thread| affinity(thread.tid));
     all.any(|affinity| own.is_some_and(|own| affinity != own))
 }

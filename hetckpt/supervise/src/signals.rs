@@ -2,13 +2,15 @@
 
 use hetckpt_ring::failure_code::Code;
 use std::io;
+use std::os::fd::AsFd;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use hetckpt_report::failure::Failure;
@@ -63,17 +65,17 @@ impl HeldSignals {
         let until = limit.map(|limit| Instant::now() + limit);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let timeout = left.map(|left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
             let mut awaited = [
-                PollFd::new(&arrived, PollFlags::IN),
-                PollFd::new(&process, PollFlags::IN),
+                PollFd::new(arrived.as_fd(), PollFlags::POLLIN),
+                PollFd::new(process.as_fd(), PollFlags::POLLIN),
             ];
-            match poll(&mut awaited, timeout.as_ref()) {
+            match poll(&mut awaited, timeout) {
                 Ok(0) => return Ok(()),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => return Err(cannot(e.into())),
             }
-            let has_ended = !awaited[1].revents().is_empty();
+            let has_ended = awaited[1].any().unwrap_or(true);
             while let Ok(Some(info)) = arrived.read_signal() {
                 let number = i32::try_from(info.ssi_signo).unwrap_or(0);
                 if let Ok(signal) = Signal::try_from(number) {

@@ -15,16 +15,17 @@ use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use clap::Args;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::getppid;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use hetckpt_archive::file_id::FileId;
 use hetckpt_criu::run;
@@ -37,10 +38,7 @@ use crate::target::Target;
 use crate::{dump_lock, process_tree};
 
 /// How often a guardian looks whether it has been left, and how often in a row it must be so.
-const LOOK_INTERVAL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
-};
+const LOOK_INTERVAL_MS: u8 = 200;
 
 const LOOKS_AT_STOPPED: u32 = 10;
 
@@ -181,8 +179,8 @@ fn is_told_that_all_is_well(images: &Path) -> bool {
     let parent = getppid();
     let mut looks = 0;
     loop {
-        let polled = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_INTERVAL));
-        if !matches!(polled, Ok(0) | Err(Errno::INTR)) {
+        let polled = poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], LOOK_INTERVAL_MS);
+        if !matches!(polled, Ok(0) | Err(Errno::EINTR)) {
             return stdin.read_exact(&mut [0]).is_ok();
         }
         looks = match getppid() != parent && run::has_only_left_stopped(images) {
@@ -199,8 +197,8 @@ fn is_told_that_all_is_well(images: &Path) -> bool {
 
 /// True if the process is gone, or a zombie.
 fn has_ended(process: &OwnedFd) -> bool {
-    let now = Timespec::default();
-    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)), Ok(1..))
+    let awaited = PollFd::new(process.as_fd(), PollFlags::POLLIN);
+    matches!(poll(&mut [awaited], PollTimeout::ZERO), Ok(1..))
 }
 
 /// The file among the images that tells which file the archive is, as soon as it may have its name.

@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use hetckpt_ring::command::{Command, Payload};
 use hetckpt_ring::control_socket::{ControlSocket, is_connected};
@@ -114,7 +115,7 @@ impl Device {
 
     /// What lies where.
     pub fn memory(&self) -> MutexGuard<'_, MemoryMap> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     /// The ring's table of pinned memory and the like.

@@ -2,8 +2,10 @@
 //! looking it up, so that a program's mistake is a `CUDA_ERROR_INVALID_HANDLE` and nothing worse.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 /// A handle as the program holds it (`CUstream`, `CUmodule`, …); pointer-sized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,25 +39,18 @@ impl<T> Registry<T> {
     pub fn insert(&self, object: Arc<T>) -> Handle {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let handle = 0x6800_0000_0000 | (self.kind << 36) | (number << 4);
-        self.objects
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(handle, object);
+        self.objects.write().insert(handle, object);
         Handle(handle)
     }
 
     /// The object.
     pub fn get(&self, handle: Handle) -> Option<Arc<T>> {
-        self.objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&handle.0)
-            .cloned()
+        self.objects.read().get(&handle.0).cloned()
     }
 
     /// The handle of an object.
     pub fn find(&self, object: &Arc<T>) -> Option<Handle> {
-        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let objects = self.objects.read();
         objects
             .iter()
             .find(|(_, known)| Arc::ptr_eq(known, object))
@@ -64,17 +59,11 @@ impl<T> Registry<T> {
 
     /// Takes the object out.
     pub fn remove(&self, handle: Handle) -> Option<Arc<T>> {
-        self.objects
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&handle.0)
+        self.objects.write().remove(&handle.0)
     }
 
     /// Takes out all objects that are not wanted any more.
     pub fn retain(&self, mut wanted: impl FnMut(&T) -> bool) {
-        self.objects
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, object| wanted(object));
+        self.objects.write().retain(|_, object| wanted(object));
     }
 }

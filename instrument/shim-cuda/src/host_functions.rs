@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use hetckpt_ring::command::{Command, StreamId};
 
@@ -47,7 +48,7 @@ impl HostFunctions {
     /// Queues `function` in `stream`.
     pub fn enqueue(&'static self, device: &'static Device, stream: StreamId, function: HostFunction) -> Outcome {
         let id = device.next_id();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.has_thread {
             start_thread(self, device)?;
             state.has_thread = true;
@@ -56,10 +57,6 @@ impl HostFunctions {
         drop(state);
         self.added.notify_one();
         device.send(Command::HostFunction { stream, id })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,15 +75,15 @@ fn start_thread(own: &'static HostFunctions, device: &'static Device) -> Outcome
 
 fn serve(own: &HostFunctions, device: &Device) {
     loop {
-        let mut state = own.lock();
+        let mut state = own.state.lock();
         while state.outstanding.is_empty() {
-            state = own.added.wait(state).unwrap_or_else(PoisonError::into_inner);
+            own.added.wait(&mut state);
         }
         drop(state);
         match device.producer().wait_callback(LOOK_AFTER_SERVER) {
             Ok(None) => {}
             Ok(Some(id)) => {
-                let function = own.lock().outstanding.remove(&id);
+                let function = own.state.lock().outstanding.remove(&id);
                 if let Some(function) = function {
                     function.call();
                 }
@@ -98,7 +95,7 @@ fn serve(own: &HostFunctions, device: &Device) {
             }
             Err(error) => {
                 device.broken(&error);
-                own.lock().outstanding.clear();
+                own.state.lock().outstanding.clear();
             }
         }
     }

@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use hetckpt_ring::command::{Command, KernelId, ModuleId};
 use hetckpt_ring::layout::CHUNK_BYTES;
@@ -79,7 +81,7 @@ impl Library {
 
     /// The library on the device, loaded if need be. A refusal's reason goes to `log`.
     pub fn load(&self, device: &Device, refusal: &mut String) -> Outcome<Arc<Loaded>> {
-        let mut place = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.loaded.lock();
         let generation = device.generation();
         if let Some(loaded) = place.as_ref().filter(|loaded| loaded.generation == generation) {
             return Ok(Arc::clone(loaded));
@@ -126,7 +128,7 @@ impl Library {
 
     /// Unloads it from the device.
     pub fn unload(&self, device: &Device) -> Outcome {
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let loaded = self.loaded.lock().take();
         match loaded.filter(|loaded| loaded.generation == device.generation()) {
             None => Ok(()),
             Some(loaded) => {
@@ -233,7 +235,7 @@ impl Kernel {
 
     /// The kernel on the device: its id, and what its module says of it.
     pub fn resolve(&self, device: &Device) -> Outcome<ResolvedKernel> {
-        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resolved = self.resolved.lock();
         if let Some((loaded, index)) = resolved.as_ref()
             && loaded.generation == device.generation()
         {

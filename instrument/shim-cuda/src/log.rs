@@ -3,7 +3,9 @@
 
 use std::collections::HashSet;
 use std::io::Write;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 static LEVEL: LazyLock<Level> = LazyLock::new(|| match std::env::var("HETCKPT_LOG").as_deref() {
     Ok("off" | "0" | "error") => Level::Quiet,
@@ -72,10 +74,7 @@ pub fn plain(text: &str) {
 }
 
 fn is_first(text: &str) -> bool {
-    SAID.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get_or_insert_default()
-        .insert(text.to_owned())
+    SAID.lock().get_or_insert_default().insert(text.to_owned())
 }
 
 fn write(text: &str) {

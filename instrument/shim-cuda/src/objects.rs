@@ -1,7 +1,8 @@
 //! What handles stand for, besides libraries and kernels.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
 
 use hetckpt_ring::command::{EventId, StreamId};
 

@@ -1,6 +1,8 @@
 //! All that the library knows. One per process, made by `cuInit`.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use hetckpt_ring::command::Command;
 use hetckpt_ring::reply::Reply;
@@ -124,7 +126,7 @@ impl Session {
 
     /// Pinned memory.
     pub fn pinned(&self) -> MutexGuard<'_, PinnedPool> {
-        self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pinned.lock()
     }
 
     /// The error that has broken the device for good, if so.
@@ -164,7 +166,7 @@ impl Session {
         if !library.loaded(&self.device)?.has_kernel(name) {
             return Err(CuResult::NOT_FOUND);
         }
-        let mut kernels = library.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kernels = library.kernels.lock();
         if let Some(&handle) = kernels.get(name) {
             return Ok(handle);
         }

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use crate::handles::Handle;
 use crate::result::{CuResult, Outcome};
@@ -30,39 +31,30 @@ impl Storage {
             value: value.expose_provenance(),
             destructor,
         };
-        self.values
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert((context.0, key.addr()), value);
+        self.values.write().insert((context.0, key.addr()), value);
     }
 
     /// The value.
     pub fn get(&self, context: Handle, key: *mut c_void) -> Outcome<*mut c_void> {
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values.read();
         let found = values.get(&(context.0, key.addr())).ok_or(CuResult::INVALID_HANDLE)?;
         Ok(std::ptr::with_exposed_provenance_mut(found.value))
     }
 
     /// Forgets a value.
     pub fn delete(&self, context: Handle, key: *mut c_void) {
-        self.values
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&(context.0, key.addr()));
+        self.values.write().remove(&(context.0, key.addr()));
     }
 
     /// Forgets all values of a context and calls their destructors.
     pub fn destroy(&self, context: Handle) {
         let mut gone = Vec::new();
-        self.values
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|&(of, key), value| {
-                if of == context.0 {
-                    gone.push((key, *value));
-                }
-                of != context.0
-            });
+        self.values.write().retain(|&(of, key), value| {
+            if of == context.0 {
+                gone.push((key, *value));
+            }
+            of != context.0
+        });
         for (key, Value { value, destructor }) in gone {
             if let Some(destructor) = destructor {
                 let pointer = std::ptr::with_exposed_provenance_mut;

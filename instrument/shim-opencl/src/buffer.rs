@@ -1,7 +1,9 @@
 //! Buffers and sub-buffers. A buffer is device memory; what the program has of it on the host is a copy, made where it
 //! maps.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::cuda;
@@ -142,7 +144,7 @@ handles::object!(Memory, INVALID_MEM_OBJECT);
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let callbacks = std::mem::take(self.at_end.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let callbacks = std::mem::take(self.at_end.get_mut());
         for callback in callbacks.into_iter().rev() {
             callback.call(self.handle().0);
         }
@@ -174,16 +176,13 @@ impl Memory {
             size_bytes,
             is_written,
         };
-        self.mappings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(mapping);
+        self.mappings.lock().push(mapping);
         Ok(mapping)
     }
 
     /// Takes out the mapping that begins at `host`.
     pub fn unmap(&self, host: usize) -> Outcome<Mapping> {
-        let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mappings = self.mappings.lock();
         let at = mappings.iter().position(|mapping| mapping.host == host);
         at.map(|at| mappings.remove(at)).ok_or(Status::INVALID_VALUE)
     }
@@ -327,7 +326,7 @@ fn create_sub_buffer(buffer: Handle, flags: u64, kind: u32, region: In<Region>) 
 
 fn info(memory: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
     let memory = handles::get::<Memory>(memory)?;
-    let num_mappings = || memory.mappings.lock().unwrap_or_else(PoisonError::into_inner).len();
+    let num_mappings = || memory.mappings.lock().len();
     let found = match name {
         name::TYPE => bytes(TYPE_BUFFER),
         name::FLAGS => bytes(memory.flags),
@@ -346,7 +345,7 @@ fn info(memory: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>
 fn set_destructor_callback(memory: Handle, function: Option<ObjectFn>, data: usize) -> Outcome {
     let memory = handles::get::<Memory>(memory)?;
     let function = function.ok_or(Status::INVALID_VALUE)?;
-    let mut at_end = memory.at_end.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut at_end = memory.at_end.lock();
     at_end.push(Callback { function, data });
     Ok(())
 }

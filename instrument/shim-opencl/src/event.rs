@@ -1,9 +1,11 @@
 //! Events: how far a command is. User events are commands that the program itself completes.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 use crate::context::{Context, check_same};
 use crate::cuda::Stream;
@@ -133,10 +135,6 @@ impl Event {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// True if the program was given it: only then anyone can tell when exactly it is complete.
     pub fn is_programs(&self) -> bool {
         self.is_programs
@@ -144,7 +142,7 @@ impl Event {
 
     /// Its status; negative is an error.
     pub fn status(&self) -> i32 {
-        self.lock().status
+        self.state.lock().status
     }
 
     /// True once it will not change any more.
@@ -160,7 +158,7 @@ impl Event {
 
     /// Brings it to `status` and tells whoever wants to know.
     pub fn advance(&self, status: i32) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.status <= progress::COMPLETE {
             return;
         }
@@ -271,7 +269,7 @@ fn set_callback(event: Handle, when: i32, function: Option<EventFn>, data: usize
         return Err(Status::INVALID_VALUE);
     }
     let callback = Callback { function, data };
-    let mut state = event.lock();
+    let mut state = event.state.lock();
     if state.status <= when {
         drop(state);
         event.call(vec![(when, callback)]);
@@ -299,7 +297,7 @@ fn profile(event: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usiz
     if !(name::PROFILING_QUEUED..=name::PROFILING_END).contains(&name) {
         return Err(Status::INVALID_VALUE);
     }
-    let state = event.lock();
+    let state = event.state.lock();
     let is_profiled = event.queue.as_ref().is_some_and(|queue| queue.is_profiled);
     if !is_profiled || state.status != progress::COMPLETE {
         return Err(Status::PROFILING_INFO_NOT_AVAILABLE);

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::status::{Outcome, Status};
 
@@ -90,10 +92,6 @@ impl<T> Table<T> {
     pub const fn new() -> Self {
         Self(Mutex::new(BTreeMap::new()))
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Handle, Entry<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Makes an object; `count` is how often the program holds it from the start.
@@ -102,7 +100,7 @@ pub fn add<T: Object>(count: u32, make: impl FnOnce(Identity) -> T) -> Arc<T> {
     let handle = cell.handle();
     let forget = |handle| {
         // Of an object at its end, so nobody holds it.
-        T::table().lock().remove(&handle);
+        T::table().0.lock().remove(&handle);
     };
     let object = Arc::new(make(Identity { cell, forget }));
     let entry = Entry {
@@ -110,13 +108,13 @@ pub fn add<T: Object>(count: u32, make: impl FnOnce(Identity) -> T) -> Arc<T> {
         held: (count > 0).then(|| object.clone()),
         count,
     };
-    T::table().lock().insert(handle, entry);
+    T::table().0.lock().insert(handle, entry);
     object
 }
 
 /// The object behind a handle.
 pub fn get<T: Object>(handle: Handle) -> Outcome<Arc<T>> {
-    let table = T::table().lock();
+    let table = T::table().0.lock();
     table
         .get(&handle)
         .and_then(|entry| entry.object.upgrade())
@@ -130,7 +128,7 @@ pub fn get_all<T: Object>(handles: &[Handle]) -> Outcome<Vec<Arc<T>>> {
 
 /// One more hold of the program's.
 pub fn retain<T: Object>(handle: Handle) -> Outcome {
-    let mut table = T::table().lock();
+    let mut table = T::table().0.lock();
     let entry = table.get_mut(&handle).ok_or(T::INVALID)?;
     if entry.held.is_none() {
         entry.held = Some(entry.object.upgrade().ok_or(T::INVALID)?);
@@ -141,7 +139,7 @@ pub fn retain<T: Object>(handle: Handle) -> Outcome {
 
 /// One hold of the program's less.
 pub fn release<T: Object>(handle: Handle) -> Outcome {
-    let mut table = T::table().lock();
+    let mut table = T::table().0.lock();
     let entry = table
         .get_mut(&handle)
         .filter(|entry| entry.count > 0)
@@ -156,7 +154,7 @@ pub fn release<T: Object>(handle: Handle) -> Outcome {
 
 /// How often the program holds the object.
 pub fn count<T: Object>(handle: Handle) -> u32 {
-    T::table().lock().get(&handle).map_or(0, |entry| entry.count)
+    T::table().0.lock().get(&handle).map_or(0, |entry| entry.count)
 }
 
 /// Gives a type its table.

@@ -1,7 +1,9 @@
 //! Kernels and their arguments.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::buffer::Memory;
 use crate::device::attribute;
@@ -91,13 +93,9 @@ impl Kernel {
         kernel.handle()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Value>>> {
-        self.arguments.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// All arguments.
     pub fn arguments(&self) -> Outcome<Vec<Value>> {
-        let all: Option<Vec<Value>> = self.lock().iter().cloned().collect();
+        let all: Option<Vec<Value>> = self.arguments.lock().iter().cloned().collect();
         all.ok_or(Status::INVALID_KERNEL_ARGS)
     }
 }
@@ -145,7 +143,7 @@ fn set_argument(kernel: Handle, index: u32, size_bytes: usize, value: In<u8>) ->
         Space::Private => Value::Bytes(value.all(size_bytes)?),
         Space::Global | Space::Constant => Value::Buffer(buffer(&kernel, value)?),
     };
-    kernel.lock()[index] = Some(value);
+    kernel.arguments.lock()[index] = Some(value);
     Ok(())
 }
 
@@ -228,7 +226,7 @@ fn group_info(kernel: Handle, device: Handle, name: u32, room: usize, value: Out
             Some(Value::Local(size_bytes)) => *size_bytes as u64,
             _ => 0,
         };
-        kernel.lock().iter().map(of).sum::<u64>()
+        kernel.arguments.lock().iter().map(of).sum::<u64>()
     };
     let found = match name {
         name::GROUP_SIZE => bytes(code.max_group),

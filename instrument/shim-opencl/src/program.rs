@@ -1,7 +1,9 @@
 //! Programs: OpenCL C or a binary, built into a module of the driver's.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::binary::{Binary, kind};
 use crate::context::Context;
@@ -123,28 +125,28 @@ impl Program {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Build> {
-        self.build.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What the last build gave.
     pub fn executable(&self) -> Outcome<Arc<Executable>> {
-        self.lock().executable.clone().ok_or(Status::INVALID_PROGRAM_EXECUTABLE)
+        self.build
+            .lock()
+            .executable
+            .clone()
+            .ok_or(Status::INVALID_PROGRAM_EXECUTABLE)
     }
 
     /// The binary that the last build gave, or that it was made of.
     pub fn binary(&self) -> Option<Arc<Binary>> {
-        self.lock().binary.clone()
+        self.build.lock().binary.clone()
     }
 
     /// What the compiler said at the last build.
     pub fn log(&self) -> String {
-        self.lock().log.clone()
+        self.build.lock().log.clone()
     }
 
     /// Notes what became of a build with these options.
     pub fn finish(&self, options: String, result: Result<Built, Failure>) -> Outcome {
-        let mut build = self.lock();
+        let mut build = self.build.lock();
         build.options = options;
         let (outcome, executable) = match result {
             Ok(built) => {
@@ -353,7 +355,7 @@ fn give_binary(program: &Program, room: usize, value: Out<u8>, size: Out<usize>)
 fn build_info(program: Handle, device: Handle, name: u32, room: usize, value: Out<u8>, size: Out<usize>) -> Outcome {
     let program = handles::get::<Program>(program)?;
     device::check(device)?;
-    let build = program.lock();
+    let build = program.build.lock();
     let found = match name {
         name::BUILD_STATUS => bytes(build.status),
         name::BUILD_OPTIONS => bytes(&*build.options),

@@ -9,10 +9,11 @@
 //! profiling, whose times are the thread's.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
+use parking_lot::Mutex;
 
 use crate::command::Command;
 use crate::cuda::{self, CudaError, Mark, Stream};
@@ -106,10 +107,6 @@ impl Lane {
         self.stream
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets how commands are run from now on. The lane must be empty.
     pub fn set_mode(&self, mode: Mode) {
         self.is_out_of_order.store(mode.is_out_of_order, Ordering::Relaxed);
@@ -123,7 +120,7 @@ impl Lane {
     /// Adds a command.
     pub fn push(&self, event: Arc<Event>, wait_list: Vec<Arc<Event>>, work: Work) {
         let mut behind = Vec::new();
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         if self.is_out_of_order() {
             content.barriers.retain(|barrier| !barrier.is_over());
             if matches!(work, Work::Marker | Work::Barrier) && wait_list.is_empty() {
@@ -147,7 +144,7 @@ impl Lane {
 
     /// No more commands will come.
     pub fn close(&self) {
-        self.lock().is_closed = true;
+        self.content.lock().is_closed = true;
         monitor::changed();
     }
 
@@ -158,7 +155,7 @@ impl Lane {
     /// error, not the queue's state (OpenCL 1.2, 5.13): once it has told of a failure the queue goes on, and a lost
     /// device fails what comes next too.
     pub fn finish(&self) -> Outcome {
-        let content = self.lock();
+        let content = self.content.lock();
         let pending = content.pending.iter().map(|pending| &pending.event);
         let events: Vec<Arc<Event>> = content.started.iter().chain(pending).cloned().collect();
         let num_told = content.num_told;
@@ -167,7 +164,7 @@ impl Lane {
             // Each command's own error is its event's.
             let _ = event.wait();
         }
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         content.num_told = content.num_failed;
         if content.num_failed > num_told {
             Err(Status::OUT_OF_RESOURCES)
@@ -232,7 +229,7 @@ impl Lane {
     }
 
     fn has_ready(&self) -> Option<Next> {
-        let content = self.lock();
+        let content = self.content.lock();
         if self.next(&content).is_some() {
             Some(Next::Start)
         } else if content.is_closed && content.pending.is_empty() {
@@ -248,7 +245,7 @@ impl Lane {
         if depth >= DEPTH || (is_profiled && depth > 0) {
             return None;
         }
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         let at = self.next(&content)?;
         if depth > 0 && content.pending[at].work.makes_wait() {
             return None;
@@ -262,12 +259,12 @@ impl Lane {
     fn over(&self, event: &Arc<Event>, work: Work, result: Outcome) {
         drop(work);
         // Before the event: whoever waits for that must not miss it.
-        self.lock().num_failed += u64::from(result == Err(Status::OUT_OF_RESOURCES));
+        self.content.lock().num_failed += u64::from(result == Err(Status::OUT_OF_RESOURCES));
         event.advance(match result {
             Ok(()) => progress::COMPLETE,
             Err(status) => status.0,
         });
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         let at = content.started.iter().position(|started| Arc::ptr_eq(started, event));
         let gone = at.and_then(|at| content.started.remove(at));
         drop(content);
@@ -349,7 +346,7 @@ mod tests {
             content: Mutex::default(),
         });
         let event = Event::of_tests(callback);
-        lane.lock().started.push_back(event.clone());
+        lane.content.lock().started.push_back(event.clone());
         (lane, event)
     }
 

@@ -6,8 +6,9 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::command::{Chunk, Command, Envelope, Payload, SlotId};
 use crate::error::RingError;
@@ -220,7 +221,7 @@ impl Producer {
     fn publish(&self, envelope: &Envelope) -> Result<(), RingError> {
         let body = envelope.encode()?;
         let record_bytes = (8 + body.len()).next_multiple_of(8);
-        let mut tail = self.lock_tail();
+        let mut tail = self.tail.lock();
         self.wait_for_room(*tail, record_bytes)?;
         let mut header = [0_u8; 8];
         header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
@@ -234,10 +235,6 @@ impl Producer {
             self.memory.u32_at(layout::SERVER_SLEEPS),
         );
         Ok(())
-    }
-
-    fn lock_tail(&self) -> MutexGuard<'_, u64> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait_for_room(&self, tail: u64, record_bytes: usize) -> Result<(), RingError> {

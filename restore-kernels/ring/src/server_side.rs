@@ -1,8 +1,10 @@
 //! What any thread of the server does with the ring: answers, chunks, call-backs, the fault word, pinned memory's
 //! table.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::command::{Chunk, SlotId};
 use crate::error::RingError;
@@ -135,7 +137,7 @@ impl ServerSide {
     /// Tells the application to run host function `id`; false if too many are outstanding: try again later.
     #[must_use]
     pub fn push_callback(&self, id: u64) -> bool {
-        let _one_at_a_time = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.callbacks.lock();
         let tail_word = self.memory.u64_at(layout::CALLBACK_TAIL);
         let tail = tail_word.load(Ordering::Relaxed);
         let head = self.memory.u64_at(layout::CALLBACK_HEAD).load(Ordering::Acquire);

@@ -26,7 +26,7 @@ use crate::memory_file;
 use crate::pause::is_held;
 use crate::queues::{Item, Queues, Reading, Stopped, Work};
 use crate::run_as;
-use crate::session::{Session, lock};
+use crate::session::Session;
 use crate::thread_state::{resume_point_registers, to_state};
 
 /// How long the reader of the ring has to empty it.
@@ -139,7 +139,7 @@ fn stop_reading(session: &Session) -> Result<(), ServerError> {
         .get()
         .ok_or(ServerError::WrongMoment("no application is connected"))?;
     let started = Instant::now();
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     if queues.reading == Reading::On {
         queues.reading = Reading::Stop;
     }
@@ -152,17 +152,16 @@ fn stop_reading(session: &Session) -> Result<(), ServerError> {
         }
         // Again and again: a wake-up just before the reader goes to sleep is lost.
         side.wake_reader();
-        let waited = session.changed.wait_timeout(queues, Duration::from_millis(1));
-        queues = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        session.changed.wait_for(&mut queues, Duration::from_millis(1));
     }
     Ok(())
 }
 
 fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     let description = session.device.describe();
-    let modules = lock(&session.modules);
-    let memory = lock(&session.memory);
-    let queues = lock(&session.queues);
+    let modules = session.modules.lock();
+    let memory = session.memory.lock();
+    let queues = session.queues.lock();
     if let Some(module) = modules.with_opaque_variables() {
         return Err(ServerError::OpaqueVariables { module });
     }

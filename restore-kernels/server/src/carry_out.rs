@@ -5,11 +5,11 @@ use hetckpt_ring::reply::Reply;
 use hetckpt_state::allocation::Owner;
 
 use crate::cuda_result as cu;
-use crate::session::{Session, lock};
+use crate::session::Session;
 
 /// Carries out a command whose places are reached.
 pub fn carry_out(session: &Session, envelope: Envelope) {
-    let fault = lock(&session.queues).fault;
+    let fault = session.queues.lock().fault;
     let result = match envelope.command {
         Command::Free { addr } => free(session, addr).max(fault),
         Command::UnregisterHost { addr } => match session.pinned.unregister(addr) {
@@ -21,8 +21,8 @@ pub fn carry_out(session: &Session, envelope: Envelope) {
             }
         },
         Command::ModuleUnload { module } => {
-            lock(&session.modules).remove(module.0);
-            if let Err(error) = lock(&session.memory).free_owned_by(Owner::Module(module.0)) {
+            session.modules.lock().remove(module.0);
+            if let Err(error) = session.memory.lock().free_owned_by(Owner::Module(module.0)) {
                 tracing::error!(%error, "variables of a module cannot be freed");
             }
             cu::SUCCESS
@@ -34,15 +34,15 @@ pub fn carry_out(session: &Session, envelope: Envelope) {
         _ => fault,
     };
     session.answer(envelope.reply, result, &Reply::Nothing);
-    lock(&session.queues).num_carrying_out -= 1;
+    session.queues.lock().num_carrying_out -= 1;
     session.changed.notify_all();
 }
 
 fn reset(session: &Session) {
-    lock(&session.modules).clear();
-    lock(&session.memory).clear();
+    session.modules.lock().clear();
+    session.memory.lock().clear();
     session.pinned.clear();
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     queues.events.clear();
     queues.host_functions_done.clear();
     queues.streams.retain(|&id, s| id == 0 || !s.is_idle());
@@ -54,7 +54,7 @@ fn reset(session: &Session) {
 }
 
 fn free(session: &Session, addr: u64) -> u32 {
-    match lock(&session.memory).free(addr) {
+    match session.memory.lock().free(addr) {
         Ok(true) => cu::SUCCESS,
         Ok(false) => cu::INVALID_VALUE,
         Err(error) => {

@@ -15,7 +15,7 @@ use crate::error::ServerError;
 use crate::launch::room_of;
 use crate::modules::LoadedModule;
 use crate::queues::{Event, LaunchSpec, Pending, Queues, Stream, Work};
-use crate::session::{Session, lock};
+use crate::session::Session;
 use crate::worker::kick;
 
 /// Takes in one command.
@@ -32,7 +32,7 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) {
             register_host(session, reply, PinnedArea { addr, size_bytes, fd });
         }
         Command::MemoryInfo => {
-            let memory = lock(&session.memory);
+            let memory = session.memory.lock();
             let (free_bytes, total_bytes) = (memory.free_bytes(), memory.total_bytes());
             drop(memory);
             session.answer(
@@ -46,10 +46,12 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) {
         }
         Command::StreamCreate { stream, flags } => {
             let new = Stream::new(flags.non_blocking, flags.priority);
-            lock(&session.queues).streams.entry(stream.0).or_insert(new);
+            session.queues.lock().streams.entry(stream.0).or_insert(new);
         }
         Command::StreamDestroy { stream } => {
-            if let Some(s) = lock(&session.queues)
+            if let Some(s) = session
+                .queues
+                .lock()
                 .streams
                 .get_mut(&stream.0)
                 .filter(|_| stream.0 != 0)
@@ -59,7 +61,7 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) {
             kick(session, stream.0);
         }
         Command::EventCreate { event, timing } => {
-            lock(&session.queues).events.insert(
+            session.queues.lock().events.insert(
                 event.0,
                 Event {
                     timing,
@@ -69,7 +71,7 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) {
             );
         }
         Command::EventDestroy { event } => {
-            lock(&session.queues).events.remove(&event.0);
+            session.queues.lock().events.remove(&event.0);
         }
         Command::StreamQuery { stream } => query(session, reply, |q| Some(q.end_of_stream(stream.0))),
         Command::EventQuery { event } => {
@@ -78,11 +80,11 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) {
             });
         }
         Command::EventElapsed { start, end } => {
-            let (result, body) = elapsed(&lock(&session.queues), start.0, end.0);
+            let (result, body) = elapsed(&session.queues.lock(), start.0, end.0);
             session.answer(reply, result, &body);
         }
         Command::HostFunctionDone { id } => {
-            lock(&session.queues).host_functions_done.insert(id);
+            session.queues.lock().host_functions_done.insert(id);
             session.changed.notify_all();
         }
         command @ (Command::StreamSynchronize { .. }
@@ -131,7 +133,9 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
         ref params,
         ..
     } = launch;
-    let kernel = lock(&session.modules)
+    let kernel = session
+        .modules
+        .lock()
         .kernel(id.module.0, id.index)
         .ok_or(cu::INVALID_HANDLE)?;
     let param_bytes = kernel.param_bytes().map_err(|reason| {
@@ -144,7 +148,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     let build_before = if session.device.loads_while_running() || kernel.is_built() {
         Vec::new()
     } else {
-        lock(&session.modules).unbuilt(id.module.0)
+        session.modules.lock().unbuilt(id.module.0)
     };
     let params = Arc::from(params.as_slice());
     let room = room_of(&*session.device, grid, block, cooperative);
@@ -180,7 +184,7 @@ fn enqueue(session: &Arc<Session>, reply: Option<SlotId>, command: Command, data
         Ok(work) => work,
         Err(result) => return session.answer_or_fault(reply, result),
     };
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     let mut after = after;
     after.extend(waited_for.and_then(|id| queues.events.get(&id)?.latest));
     let is_known = queues.submit(stream, work, reply, after);
@@ -214,7 +218,7 @@ fn take_data_out(
         return (command, data);
     };
     let may_run = {
-        let queues = lock(&session.queues);
+        let queues = session.queues.lock();
         !queues.is_paused
             && queues.streams.get(&stream).is_some_and(|s| s.is_idle())
             && (stream != 0 || queues.ends().is_empty())
@@ -239,7 +243,7 @@ fn take_data_out(
 }
 
 fn query(session: &Session, reply: Option<SlotId>, places: impl Fn(&Queues) -> Option<Vec<Place>>) {
-    let queues = lock(&session.queues);
+    let queues = session.queues.lock();
     let result = match places(&queues) {
         _ if queues.fault != 0 => queues.fault,
         None => cu::INVALID_HANDLE,
@@ -273,7 +277,7 @@ fn elapsed(queues: &Queues, start: u64, end: u64) -> (u32, Reply) {
 
 /// Carries the command out now, or once the streams have got as far as they are filled at present.
 fn wait_for_places(session: &Arc<Session>, envelope: Envelope) {
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     let after = match &envelope.command {
         Command::StreamSynchronize { stream } => queues.end_of_stream(stream.0),
         Command::EventSynchronize { event } => queues.events.get(&event.0).and_then(|e| e.latest).into_iter().collect(),
@@ -291,7 +295,7 @@ fn malloc(session: &Session, reply: Option<SlotId>, size_bytes: u64) {
     let (result, body) = if size_bytes == 0 {
         (cu::INVALID_VALUE, Reply::Nothing)
     } else {
-        match lock(&session.memory).allocate(size_bytes, Owner::Program) {
+        match session.memory.lock().allocate(size_bytes, Owner::Program) {
             Ok(addr) => (cu::SUCCESS, Reply::Address(addr)),
             Err(error) => {
                 tracing::warn!(%error, "allocation failed");
@@ -317,7 +321,7 @@ fn register_host(session: &Session, reply: Option<SlotId>, facts: PinnedArea) {
 }
 
 fn module_data(session: &Session, module: u64, part: u32, data: &Payload) {
-    let mut modules = lock(&session.modules);
+    let mut modules = session.modules.lock();
     match data {
         Payload::Inline(bytes) => modules.add_data(module, part, bytes),
         Payload::Staged(chunk) => {
@@ -334,9 +338,9 @@ fn module_data(session: &Session, module: u64, part: u32, data: &Payload) {
 }
 
 fn module_load(session: &Session, reply: Option<SlotId>, module: u64) {
-    let mut modules = lock(&session.modules);
+    let mut modules = session.modules.lock();
     let parts = modules.take_parts(module);
-    let mut memory = lock(&session.memory);
+    let mut memory = session.memory.lock();
     let loaded = LoadedModule::from_parts(module, &parts, session.capability(), &session.builder, &mut memory);
     drop(memory);
     let (result, description_bytes, log) = match loaded {
@@ -355,7 +359,7 @@ fn module_load(session: &Session, reply: Option<SlotId>, module: u64) {
 }
 
 fn module_describe(session: &Session, reply: Option<SlotId>, module: u64, offset: u64, chunk: Chunk) {
-    let modules = lock(&session.modules);
+    let modules = session.modules.lock();
     let length = usize::try_from(chunk.length).unwrap_or(0);
     let bytes = modules.get(module).and_then(|m| {
         let start = usize::try_from(offset).ok()?;
@@ -370,8 +374,8 @@ fn module_describe(session: &Session, reply: Option<SlotId>, module: u64, offset
 }
 
 fn kernel_attributes(session: &Session, reply: Option<SlotId>, module: u64, index: u32) {
-    let kernel = lock(&session.modules).kernel(module, index);
-    let is_running = || lock(&session.queues).streams.values().any(|s| !s.in_flight.is_empty());
+    let kernel = session.modules.lock().kernel(module, index);
+    let is_running = || session.queues.lock().streams.values().any(|s| !s.in_flight.is_empty());
     let may_load = session.device.loads_while_running() || !is_running();
     let (result, body) = match kernel.map(|k| k.attributes(may_load)) {
         None => (cu::INVALID_HANDLE, Reply::Nothing),

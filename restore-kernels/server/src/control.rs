@@ -22,7 +22,7 @@ use crate::peer;
 use crate::queues::{Item, Work};
 use crate::reader;
 use crate::run_as;
-use crate::session::{Session, lock};
+use crate::session::Session;
 
 /// Everything a connection's thread needs.
 pub struct Control {
@@ -216,7 +216,7 @@ impl Control {
         tracing::info!(pid, "attached");
         self.connect_ring(&ring)?;
         if let Some(side) = self.session.side.get() {
-            let fault = lock(&self.session.queues).fault;
+            let fault = self.session.queues.lock().fault;
             if fault != 0 {
                 side.set_fault(fault);
             }
@@ -246,12 +246,12 @@ impl Control {
         let session = &self.session;
         let description = session.device.describe();
         let (memory_bytes, allocated_bytes, num_allocations) = {
-            let memory = lock(&session.memory);
+            let memory = session.memory.lock();
             let allocated = memory.allocated_bytes();
             (memory.mapped_bytes(), allocated, memory.num_allocations())
         };
         let is_paused = pause::is_held(session);
-        let queues = lock(&session.queues);
+        let queues = session.queues.lock();
         let waiting = queues.streams.values().flat_map(|s| &s.queue);
         let stopped = waiting
             .filter(|i: &&Item| matches!(i.work, Work::Resume(_)))

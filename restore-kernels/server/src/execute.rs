@@ -8,7 +8,7 @@ use hetckpt_ring::error::RingError;
 use crate::cuda_result;
 use crate::pinned::PinnedRange;
 use crate::queues::{Item, Work};
-use crate::session::{Session, lock};
+use crate::session::Session;
 
 /// Why a command of a stream failed.
 #[derive(Debug, thiserror::Error)]
@@ -68,14 +68,14 @@ pub fn is_quick(item: &Item) -> bool {
 
 /// Carries out an item that is no launch; makes its failure the sticky result if nobody waits for it.
 pub fn execute(session: &Session, item: Item) -> Executed {
-    let fault = lock(&session.queues).fault;
+    let fault = session.queues.lock().fault;
     let done = |result| Executed::Done {
         answer: item.reply.map(|slot| (slot, result)),
     };
     let (command, data) = match item.work {
         Work::Command { command, data } => (command, data),
         Work::AwaitHostFunction(id) => {
-            lock(&session.queues).host_functions_done.remove(&id);
+            session.queues.lock().host_functions_done.remove(&id);
             return Executed::Done { answer: None };
         }
         Work::Start(_) | Work::Resume(_) => return done(fault),
@@ -145,7 +145,7 @@ fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<()
         } => copy(session, dst, *src, *src_pitch),
         Command::Fill { dst, value, .. } => fill(session, dst, *value),
         Command::FreeAsync { addr, .. } => {
-            if lock(&session.memory).free(*addr)? {
+            if session.memory.lock().free(*addr)? {
                 return Ok(());
             }
             Err(CommandError::BadAddress {
@@ -154,7 +154,7 @@ fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<()
             })
         }
         Command::EventRecord { event, .. } => {
-            let mut queues = lock(&session.queues);
+            let mut queues = session.queues.lock();
             let now = queues.clock();
             if let Some(event) = queues.events.get_mut(&event.0) {
                 event.time = Some(now);
@@ -172,7 +172,7 @@ enum Target {
 }
 
 fn locate(session: &Session, addr: u64, size_bytes: u64) -> Result<Target, CommandError> {
-    if lock(&session.memory).contains(addr, size_bytes) {
+    if session.memory.lock().contains(addr, size_bytes) {
         return Ok(Target::Device);
     }
     session

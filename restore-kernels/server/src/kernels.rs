@@ -1,7 +1,9 @@
 //! Kernels of an application: probed and built for the device when first needed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Device, KernelAttributes, LoadRequest, LoadedKernel, OpaqueKernel, Room};
@@ -74,10 +76,6 @@ type Roomy = HashMap<(Option<StartPoints>, Room), Arc<dyn LoadedKernel>>;
 /// The ordinary program under `None`; continuations by their resume points.
 type Built = HashMap<Option<StartPoints>, BuildResult<Arc<dyn LoadedKernel>>>;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ProbedKernel {
     /// A kernel that has been probed.
     #[must_use]
@@ -95,12 +93,12 @@ impl ProbedKernel {
     /// True if building for `points` so that it leaves `room` would return at once.
     #[must_use]
     pub fn is_built_leaving(&self, points: Option<&StartPoints>, room: Room) -> bool {
-        match self.known(&lock(&self.built), points) {
+        match self.known(&self.built.lock(), points) {
             None => false,
             Some(Err(_)) => true,
             Some(Ok(loaded)) => {
                 self.builder.device.leaves_room(&**loaded, room)
-                    || lock(&self.roomy).contains_key(&(points.cloned(), room))
+                    || self.roomy.lock().contains_key(&(points.cloned(), room))
             }
         }
     }
@@ -122,7 +120,7 @@ impl ProbedKernel {
             return Ok(ordinary);
         }
         let key = (points.cloned(), room);
-        if let Some(known) = lock(&self.roomy).get(&key) {
+        if let Some(known) = self.roomy.lock().get(&key) {
             return Ok(Arc::clone(known));
         }
         let load = |request: LoadRequest| device.load_leaving_room(&request, room).map_err(BuildError::from);
@@ -136,7 +134,7 @@ impl ProbedKernel {
             ordinary
         });
         tracing::debug!(kernel = %self.kernel.name, ?room, attributes = ?loaded.attributes(), "built to leave room");
-        Ok(Arc::clone(lock(&self.roomy).entry(key).or_insert(loaded)))
+        Ok(Arc::clone(self.roomy.lock().entry(key).or_insert(loaded)))
     }
 
     fn request(&self, points: Option<&StartPoints>) -> BuildResult<LoadRequest> {
@@ -147,7 +145,7 @@ impl ProbedKernel {
     /// True if building for `points` would return at once.
     #[must_use]
     pub fn is_built(&self, points: Option<&StartPoints>) -> bool {
-        self.known(&lock(&self.built), points).is_some()
+        self.known(&self.built.lock(), points).is_some()
     }
 
     /// The program that starts at `points` (`None`: the ordinary one), built now if it has not been.
@@ -155,7 +153,7 @@ impl ProbedKernel {
     /// # Errors
     /// [`BuildError`].
     pub fn build(&self, points: Option<&StartPoints>) -> BuildResult<Arc<dyn LoadedKernel>> {
-        if let Some(known) = self.known(&lock(&self.built), points) {
+        if let Some(known) = self.known(&self.built.lock(), points) {
             return known.clone();
         }
         let started = std::time::Instant::now();
@@ -166,7 +164,7 @@ impl ProbedKernel {
             Ok(_) => tracing::debug!(kernel = %name, ?points, elapsed = ?started.elapsed(), "built"),
             Err(reason) => tracing::error!(kernel = %name, ?points, %reason, "cannot be built"),
         }
-        lock(&self.built).entry(points.cloned()).or_insert(result).clone()
+        self.built.lock().entry(points.cloned()).or_insert(result).clone()
     }
 
     /// What has been built for `points`, or for more than these. A device that stops every so often does so at other

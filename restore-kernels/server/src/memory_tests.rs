@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use hetckpt_devices::device::{DeviceDescription, Fill, LoadRequest, LoadedKernel, Queue};
 
@@ -14,7 +14,7 @@ struct Maps(Mutex<BTreeMap<u64, u64>>);
 impl Maps {
     /// True if all of the range is mapped.
     fn has(&self, addr: u64, size_bytes: u64) -> bool {
-        let maps = self.0.lock().unwrap();
+        let maps = self.0.lock();
         let mut granules = (addr..addr + size_bytes).step_by(usize::try_from(GRANULARITY).unwrap());
         granules.all(|at| maps.range(..=at).next_back().is_some_and(|(&a, &s)| at < a + s))
     }
@@ -46,7 +46,7 @@ impl Device for Maps {
     }
     fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         assert!(addr.is_multiple_of(GRANULARITY) && size_bytes.is_multiple_of(GRANULARITY) && size_bytes > 0);
-        let mut maps = self.0.lock().unwrap();
+        let mut maps = self.0.lock();
         assert!(maps.iter().all(|(&a, &s)| addr + size_bytes <= a || a + s <= addr));
         if maps.values().sum::<u64>() + size_bytes > TOTAL_BYTES {
             return Err(unused());
@@ -55,7 +55,7 @@ impl Device for Maps {
         Ok(())
     }
     fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
-        assert_eq!(self.0.lock().unwrap().remove(&addr), Some(size_bytes));
+        assert_eq!(self.0.lock().remove(&addr), Some(size_bytes));
         Ok(())
     }
     fn register_host(&self, _: u64, _: u64) -> Result<(), DeviceError> {
@@ -131,7 +131,7 @@ fn assert_room(memory: &DeviceMemory, maps: &Maps) {
         assert!(first.addr == DEVICE_BASE || !memory.contains(DEVICE_BASE, 1));
     }
     assert!(!memory.contains(memory.end(), 1));
-    let mapped: u64 = maps.0.lock().unwrap().values().sum();
+    let mapped: u64 = maps.0.lock().values().sum();
     let rooms = u64::from(memory.has_room_before) + u64::from(memory.room_behind.is_some());
     assert_eq!(mapped, memory.mapped_bytes() + rooms * GRANULARITY);
 }
@@ -164,7 +164,7 @@ fn there_is_room_before_the_first_allocation_and_behind_the_last() {
         assert_room(&restored, &restored_maps);
     }
     memory.clear();
-    assert!(maps.0.lock().unwrap().is_empty());
+    assert!(maps.0.lock().is_empty());
 }
 
 #[test]

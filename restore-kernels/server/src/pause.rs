@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::error::ServerError;
 use crate::launch::kernel_name;
 use crate::queues::{Queues, Reading};
-use crate::session::{Session, lock};
+use crate::session::Session;
 use crate::worker::kick;
 
 /// Stops everything on behalf of connection `holder`, within `limit` if it sets one, else within the session's. Returns
@@ -22,7 +22,7 @@ use crate::worker::kick;
 /// # Errors
 /// [`ServerError::NotStopped`], [`ServerError::Device`], [`ServerError::Overtaken`]; then everything goes on.
 pub fn pause(session: &Arc<Session>, holder: u64, limit: Option<Duration>) -> Result<u64, ServerError> {
-    let mut holds = lock(&session.holds);
+    let mut holds = session.holds.lock();
     if holds.holders.is_empty() {
         stop(session, limit.unwrap_or(session.pause_deadline))?;
     }
@@ -34,7 +34,7 @@ pub fn pause(session: &Arc<Session>, holder: u64, limit: Option<Duration>) -> Re
 
 /// Ends the hold of connection `holder`, if it has one. With the last one everything goes on.
 pub fn release(session: &Arc<Session>, holder: u64) {
-    let mut holds = lock(&session.holds);
+    let mut holds = session.holds.lock();
     let before = holds.holders.len();
     holds.holders.retain(|&h| h != holder);
     if before > 0 && holds.holders.is_empty() {
@@ -45,13 +45,13 @@ pub fn release(session: &Arc<Session>, holder: u64) {
 /// True while somebody holds the pause.
 #[must_use]
 pub fn is_held(session: &Session) -> bool {
-    !lock(&session.holds).holders.is_empty()
+    !session.holds.lock().holders.is_empty()
 }
 
 fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
     let started = Instant::now();
     {
-        let mut queues = lock(&session.queues);
+        let mut queues = session.queues.lock();
         queues.is_paused = true;
         // What has stopped of its own accord, part of which may be over by now, stops in order too.
         if !queues.is_cut {
@@ -72,7 +72,7 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
         go_on(session);
         return Err(error);
     }
-    let queues = lock(&session.queues);
+    let queues = session.queues.lock();
     let last_stop = queues.streams.values().filter_map(|s| s.stopped_at).max();
     let latency = last_stop.map_or(Duration::ZERO, |at| at.saturating_duration_since(started));
     drop(queues);
@@ -83,7 +83,7 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
 }
 
 fn wait_quiet(session: &Session, started: Instant, limit: Duration) -> Result<(), ServerError> {
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     while !queues.is_quiet() {
         let Some(left) = limit.checked_sub(started.elapsed()) else {
             let kernel = running_kernel(&queues);
@@ -92,8 +92,7 @@ fn wait_quiet(session: &Session, started: Instant, limit: Duration) -> Result<()
                 seconds: limit.as_secs_f64(),
             });
         };
-        let waited = session.changed.wait_timeout(queues, left);
-        queues = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        session.changed.wait_for(&mut queues, left);
     }
     match queues.overtaken.take() {
         Some(kernel) => Err(ServerError::Overtaken { kernel }),
@@ -117,7 +116,7 @@ fn start_again(session: &Arc<Session>) {
         tracing::error!(%error, "the device cannot be told that the pause is over");
     }
     let streams: Vec<u64> = {
-        let mut queues = lock(&session.queues);
+        let mut queues = session.queues.lock();
         queues.is_paused = false;
         queues.is_cut = false;
         queues.builds_before_launches = !session.device.loads_while_running();
@@ -155,14 +154,13 @@ pub fn watch_cuts(session: &Arc<Session>) -> Result<(), ServerError> {
 /// Whoever wants a pause meanwhile gets it, and is not made to wait for a kernel that does not stop: the lock of the
 /// holders is taken only for as long as it takes to go on.
 fn end_cut(session: &Arc<Session>) {
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     while !(queues.is_cut && queues.have_stopped()) {
-        let waited = session.changed.wait(queues);
-        queues = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        session.changed.wait(&mut queues);
     }
     drop(queues);
-    let holds = lock(&session.holds);
-    let mut queues = lock(&session.queues);
+    let holds = session.holds.lock();
+    let mut queues = session.queues.lock();
     if !holds.holders.is_empty() {
         // The end of that pause is the end of this, too.
         queues.is_cut = false;

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use hetckpt_devices::device::Device;
 use hetckpt_ring::app_memory::{AppMemory, PINNED_NAME};
@@ -108,10 +110,6 @@ impl Pinned {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Area>> {
-        self.areas.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Maps an area whose memfd is descriptor `facts.fd` of process `app_pid`.
     ///
     /// # Errors
@@ -133,7 +131,7 @@ impl Pinned {
     pub fn register(&self, fd: BorrowedFd<'_>, facts: PinnedArea) -> Result<(), ServerError> {
         let mapping = Arc::new(FixedMapping::new(fd, facts.addr, facts.size_bytes)?);
         self.device.register_host(facts.addr, facts.size_bytes)?;
-        self.lock().insert(facts.addr, Area { facts, mapping });
+        self.areas.lock().insert(facts.addr, Area { facts, mapping });
         Ok(())
     }
 
@@ -142,7 +140,7 @@ impl Pinned {
     /// # Errors
     /// [`ServerError::Device`]; the area is forgotten all the same.
     pub fn unregister(&self, addr: u64) -> Result<bool, ServerError> {
-        let Some(area) = self.lock().remove(&addr) else {
+        let Some(area) = self.areas.lock().remove(&addr) else {
             return Ok(false);
         };
         self.device.unregister_host(addr)?;
@@ -162,13 +160,13 @@ impl Pinned {
     /// All areas, by ascending address.
     #[must_use]
     pub fn areas(&self) -> Vec<PinnedArea> {
-        self.lock().values().map(|a| a.facts).collect()
+        self.areas.lock().values().map(|a| a.facts).collect()
     }
 
     /// The range, if all of it lies in one area.
     #[must_use]
     pub fn range(&self, addr: u64, size_bytes: u64) -> Option<PinnedRange> {
-        let areas = self.lock();
+        let areas = self.areas.lock();
         let (&start, area) = areas.range(..=addr).next_back()?;
         let offset = addr - start;
         if offset.checked_add(size_bytes)? > area.facts.size_bytes {

@@ -8,7 +8,7 @@ use crate::commands;
 use crate::cuda_result;
 use crate::error::ServerError;
 use crate::queues::Reading;
-use crate::session::{Session, lock};
+use crate::session::Session;
 
 /// Starts it.
 ///
@@ -38,15 +38,12 @@ fn read(session: &Arc<Session>, mut consumer: Consumer) {
                 }
             }
         }
-        let mut queues = lock(&session.queues);
+        let mut queues = session.queues.lock();
         if queues.reading == Reading::Stop {
             queues.reading = Reading::Stopped;
             session.changed.notify_all();
             while queues.reading == Reading::Stopped {
-                queues = session
-                    .changed
-                    .wait(queues)
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                session.changed.wait(&mut queues);
             }
             continue;
         }

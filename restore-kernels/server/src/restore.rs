@@ -24,7 +24,7 @@ use crate::kernels::ProbedKernel;
 use crate::launch::{self, num_blocks};
 use crate::modules::LoadedModule;
 use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, Work};
-use crate::session::{Session, lock};
+use crate::session::Session;
 use crate::start_points::StartPoints;
 use crate::state_files::StateFiles;
 use crate::thread_state::{grid_from_state, memory_bytes};
@@ -78,7 +78,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     fill_memory(files, &session, &state)?;
     let memory_at = started.elapsed();
     {
-        let mut modules = lock(&session.modules);
+        let mut modules = session.modules.lock();
         for module in &state.modules {
             let loaded = LoadedModule::from_state(module, &session.builder).map_err(|f| damaged(f.log))?;
             modules.insert(module.id, loaded);
@@ -90,7 +90,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     let queues = rebuild_queues(&session, &mut state)?;
     build_stopped(&queues)?;
     check_stopped(&session, &queues)?;
-    *lock(&session.queues) = queues;
+    *session.queues.lock() = queues;
     tracing::info!(elapsed = ?started.elapsed(), memory = ?memory_at, device = %session.device.describe().id, "restored");
     Ok(Arc::new(session))
 }
@@ -109,7 +109,9 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
         }
         .into());
     }
-    lock(&session.memory)
+    session
+        .memory
+        .lock()
         .restore(&state.mappings, &state.allocations)
         .map_err(|error| match error {
             Some(error) => ServerError::Device(error),

@@ -1,8 +1,10 @@
 //! One application's server: everything its threads share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use hetckpt_devices::device::Device;
 use hetckpt_ring::command::SlotId;
@@ -60,11 +62,6 @@ pub struct Holds {
     pub holders: Vec<u64>,
     /// Since when.
     pub since: Option<Instant>,
-}
-
-/// Locks; a thread that panicked while it held a lock left nothing that others cannot read.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {
@@ -129,7 +126,7 @@ impl Session {
     /// Makes `result` what every later call of the application returns.
     pub fn set_fault(&self, result: u32) {
         {
-            let mut queues = lock(&self.queues);
+            let mut queues = self.queues.lock();
             if queues.fault == 0 {
                 queues.fault = result;
             }

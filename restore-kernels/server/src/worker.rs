@@ -1,8 +1,10 @@
 //! Threads that drive streams. One per stream does what takes time; the reader of the ring does what is over at once,
 //! so that consecutive launches reach the device without a change of thread.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
 
 use hetckpt_ring::reply::Reply;
 
@@ -10,14 +12,14 @@ use crate::carry_out;
 use crate::execute::{Executed, execute, is_quick};
 use crate::launch;
 use crate::queues::{Pending, Queues, Step};
-use crate::session::{Session, lock};
+use crate::session::Session;
 
 /// How long until a call-back for which there was no room is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Does what `stream` can do at once, and sees to it that a worker does the rest.
 pub fn kick(session: &Arc<Session>, stream: u64) {
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     loop {
         match queues.next_step(stream) {
             Step::Launch => launch::launch_front(session, &mut queues, stream),
@@ -77,7 +79,7 @@ fn execute_front<'a>(
     s.is_busy = true;
     drop(queues);
     let executed = execute(session, item);
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     let ready = match executed {
         Executed::Done { answer } => {
             let ready = queues.complete(stream);
@@ -85,7 +87,7 @@ fn execute_front<'a>(
                 // Still busy: a capture waits until the answer is given.
                 drop(queues);
                 session.answer(Some(slot), result, &Reply::Nothing);
-                queues = lock(&session.queues);
+                queues = session.queues.lock();
             }
             ready
         }
@@ -101,8 +103,8 @@ fn execute_front<'a>(
             }
             set_busy(&mut queues, stream, false);
             session.changed.notify_all();
-            let waited = session.changed.wait_timeout(queues, RETRY);
-            return waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            session.changed.wait_for(&mut queues, RETRY);
+            return queues;
         }
     };
     set_busy(&mut queues, stream, false);
@@ -123,14 +125,14 @@ fn carry_out_ready<'a>(
     for pending in ready {
         carry_out::carry_out(session, pending.envelope);
     }
-    lock(&session.queues)
+    session.queues.lock()
 }
 
 /// During a pause, waits until nothing of `stream` runs any more, and notes when that was. All of its launches stop
 /// almost at once; what they have left is fetched afterwards.
 fn note_stop(session: &Session, stream: u64) {
     let last = {
-        let queues = lock(&session.queues);
+        let queues = session.queues.lock();
         let s = queues
             .streams
             .get(&stream)
@@ -141,21 +143,18 @@ fn note_stop(session: &Session, stream: u64) {
     let Some(last) = last else { return };
     last.wait_stopped();
     let now = Instant::now();
-    if let Some(s) = lock(&session.queues).streams.get_mut(&stream) {
+    if let Some(s) = session.queues.lock().streams.get_mut(&stream) {
         s.stopped_at = Some(now);
     }
 }
 
 /// The worker of one stream.
 fn run(session: &Arc<Session>, stream: u64) {
-    let mut queues = lock(&session.queues);
+    let mut queues = session.queues.lock();
     loop {
         match queues.next_step(stream) {
             Step::Wait => {
-                queues = session
-                    .changed
-                    .wait(queues)
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                session.changed.wait(&mut queues);
             }
             Step::Launch => launch::launch_front(session, &mut queues, stream),
             Step::Build(at) => {
@@ -167,7 +166,7 @@ fn run(session: &Arc<Session>, stream: u64) {
                 s.is_building = true;
                 drop(queues);
                 launch::build(&item);
-                queues = lock(&session.queues);
+                queues = session.queues.lock();
                 if let Some(s) = queues.streams.get_mut(&stream) {
                     s.is_busy = false;
                     s.is_building = false;
@@ -180,7 +179,7 @@ fn run(session: &Arc<Session>, stream: u64) {
                 running.wait_stopped();
                 note_stop(session, stream);
                 let outcome = running.wait();
-                queues = lock(&session.queues);
+                queues = session.queues.lock();
                 set_busy(&mut queues, stream, false);
                 let ready = launch::settle(session, &mut queues, stream, outcome);
                 session.changed.notify_all();

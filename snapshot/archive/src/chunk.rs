@@ -10,7 +10,8 @@ use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use hetckpt_state::allocation::Mapping;
 use hetckpt_state::memory_index::{CHUNK_BYTES, ChunkRef, MemoryIndex, Piece};
@@ -59,10 +60,6 @@ pub enum ChunkError<E: std::error::Error + 'static> {
     },
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs `job` for each of `0..count` on all cores; after an error no further one is started.
 fn in_parallel<E: Send>(count: usize, job: impl Fn(usize, &mut Vec<u8>) -> Result<(), E> + Sync) -> Result<(), E> {
     let next = AtomicUsize::new(0);
@@ -80,16 +77,13 @@ fn in_parallel<E: Send>(count: usize, job: impl Fn(usize, &mut Vec<u8>) -> Resul
                     }
                     if let Err(error) = job(at, &mut buffer) {
                         failed.store(true, Ordering::Relaxed);
-                        lock(&first_error).get_or_insert(error);
+                        first_error.lock().get_or_insert(error);
                     }
                 }
             });
         }
     });
-    first_error
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .map_or(Ok(()), Err)
+    first_error.into_inner().map_or(Ok(()), Err)
 }
 
 /// Address and size of each chunk.
@@ -148,7 +142,7 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
         }
         let hash = *blake3::hash(buffer).as_bytes();
         let piece = {
-            let mut guard = lock(&index);
+            let mut guard = index.lock();
             let (index, known) = &mut *guard;
             // There are no more pieces than chunks.
             let next = index.pieces.len() as u32;
@@ -168,14 +162,14 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
         let compressed = compress(buffer);
         let stored = compressed.as_deref().unwrap_or(buffer);
         let offset_bytes = memory_file.add(stored).map_err(ChunkError::File)?;
-        if let Some(entry) = lock(&index).0.pieces.get_mut(piece) {
+        if let Some(entry) = index.lock().0.pieces.get_mut(piece) {
             entry.offset_bytes = offset_bytes;
             // No more than the chunk has: what compression makes longer is stored as it is.
             entry.stored_bytes = stored.len() as u32;
         }
         Ok(())
     })?;
-    let (mut index, _) = index.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut index, _) = index.into_inner();
     index.chunks.sort_by_key(|c| c.addr);
     Ok(index)
 }
@@ -344,11 +338,11 @@ mod tests {
         let back = Mutex::new(vec![0; memory.len()]);
         read_memory(file, mappings, index, |addr, bytes| {
             let at = usize::try_from(addr - BASE).unwrap();
-            back.lock().unwrap()[at..at + bytes.len()].copy_from_slice(bytes);
+            back.lock()[at..at + bytes.len()].copy_from_slice(bytes);
             Ok::<(), Infallible>(())
         })
         .unwrap();
-        assert!(back.into_inner().unwrap() == memory);
+        assert!(back.into_inner() == memory);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// A memory file that is being written, from its start.
 pub struct MemoryFile<'a> {
@@ -44,7 +45,7 @@ impl<'a> MemoryFile<'a> {
                 Ok(offset)
             }
             End::OfPipe(end) => {
-                let mut end = end.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut end = end.lock();
                 let (mut pipe, offset) = (self.file, *end);
                 pipe.write_all(piece)?;
                 *end += piece.len() as u64;

@@ -6,7 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::carried::CarriedError;
 use crate::error::ArchiveError;
@@ -230,13 +231,13 @@ impl Archive {
     }
 
     fn with_unpacker<T>(&self, work: impl FnOnce(&mut Unpacker) -> T) -> Result<T, ArchiveError> {
-        let kept = lock(&self.unpacker).take();
+        let kept = self.unpacker.lock().take();
         let mut unpacker = match kept {
             Some(unpacker) => unpacker,
             None => Box::new(Unpacker::new().map_err(|e| self.read_error(e))?),
         };
         let result = work(&mut unpacker);
-        *lock(&self.unpacker) = Some(unpacker);
+        *self.unpacker.lock() = Some(unpacker);
         Ok(result)
     }
 
@@ -374,10 +375,6 @@ impl Write for ToldFile<'_, '_> {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open_file(path: &Path) -> Result<File, ArchiveError> {

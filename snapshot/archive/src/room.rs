@@ -3,15 +3,17 @@
 use std::io;
 use std::path::Path;
 
+use nix::sys::statvfs::statvfs;
+
 /// Makes sure that `needed_bytes` fit into the folder.
 ///
 /// # Errors
 /// [`io::ErrorKind::StorageFull`], with both numbers, if they do not.
 pub(crate) fn ensure(folder: &Path, needed_bytes: u64) -> io::Result<()> {
-    let found = rustix::fs::statvfs(folder)?;
-    let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    let found = statvfs(folder)?;
+    let free_bytes = found.blocks_available().saturating_mul(found.fragment_size());
     // Some file systems do not tell their size.
-    if found.f_blocks == 0 || needed_bytes <= free_bytes {
+    if found.blocks() == 0 || needed_bytes <= free_bytes {
         return Ok(());
     }
     let text = format!("{needed_bytes} bytes are needed, {free_bytes} are free");

@@ -216,7 +216,7 @@ fn what_a_manifest_says_wrongly_is_told_in_few_plain_characters() {
 fn what_is_no_regular_file_is_no_archive() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).unwrap();
     for path in [&*pipe, folder.path(), Path::new("/dev/zero")] {
         let error = Archive::open(path).unwrap_err();
         assert!(matches!(error, ArchiveError::NotAnArchive { .. }), "{error:?}");

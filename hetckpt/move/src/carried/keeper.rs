@@ -3,6 +3,7 @@
 //!
 //! It outlives the restore, which may leave before the program does (`--detach`) or be killed.
 
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, poll};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use hetckpt_report::remark;
@@ -81,7 +83,8 @@ fn wait_for_end_of(pid: i32) {
     let Some(process) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
         return;
     };
-    while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&process, PollFlags::IN)], None) {}
+    let mut awaited = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+    while let Err(Errno::EINTR) = poll(&mut awaited, PollTimeout::NONE) {}
 }
 
 #[cfg(test)]

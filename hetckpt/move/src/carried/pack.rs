@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use procfs::process::{MMPermissions, MMapPath, Process};
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use hetckpt_archive::carried;
 use hetckpt_archive::manifest::{CarriedFile, is_plain_path};
@@ -128,9 +128,10 @@ impl<'a> Packing<'a> {
     /// place.
     fn open(&self, path: &Path) -> io::Result<File> {
         let root = File::open(&self.root)?;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-        Ok(openat2(root, path, flags, Mode::empty(), resolve)?.into())
+        let how = OpenHow::new()
+            .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        Ok(openat2(root, path, how)?.into())
     }
 
     fn pack(&mut self, path: &Path, file: File) -> io::Result<()> {

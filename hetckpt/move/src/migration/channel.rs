@@ -8,8 +8,9 @@ use hetckpt_ring::failure_code::Code;
 use serde::Deserialize;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use hetckpt_report::failure::Failure;
 
@@ -74,7 +75,7 @@ impl<'a> Shared<'a> {
     /// The channel, for this thread alone.
     pub fn lock(&self) -> MutexGuard<'_, &'a mut Channel> {
         // A frame that somebody did not end is noticed at the other end.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,6 +1,8 @@
 use hetckpt_ring::failure_code::Code;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -15,13 +17,13 @@ struct Pipe {
 
 impl Read for Pipe {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.from.lock().unwrap().read(bytes)
+        self.from.lock().read(bytes)
     }
 }
 
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.to.lock().unwrap().write(bytes)
+        self.to.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -33,7 +35,7 @@ impl Transport for Pipe {
     fn set_limit(&mut self, _: Instant) {}
 
     fn has_something_to_say(&self) -> bool {
-        !self.from.lock().unwrap().is_empty()
+        !self.from.lock().is_empty()
     }
 }
 
@@ -51,7 +53,7 @@ fn ends() -> (Channel, Channel, Way) {
 /// What an end makes of `bytes`.
 fn heard(bytes: &[u8]) -> Failure {
     let (mut channel, _, said) = ends();
-    said.lock().unwrap().extend(bytes);
+    said.lock().extend(bytes);
     channel.receive().unwrap_err()
 }
 
@@ -76,7 +78,7 @@ fn another_version_is_refused_in_words() {
         ("GET / HTTP/1.1", "does not begin with its version"),
     ] {
         let (mut channel, _, said) = ends();
-        let mut said = said.lock().unwrap();
+        let mut said = said.lock();
         said.push_back(0);
         said.extend(u32::try_from(hello.len()).unwrap().to_be_bytes());
         said.extend(hello.bytes());

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// For how long a peer that was refused is heard out.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
@@ -29,11 +29,8 @@ impl Timed {
 
     /// True if there is something to read.
     pub fn is_readable(&self) -> bool {
-        let now = Timespec::default();
-        matches!(
-            poll(&mut [PollFd::new(&self.stream.as_fd(), PollFlags::IN)], Some(&now)),
-            Ok(1..)
-        )
+        let awaited = PollFd::new(self.stream.as_fd(), PollFlags::POLLIN);
+        matches!(poll(&mut [awaited], PollTimeout::ZERO), Ok(1..))
     }
 
     /// Takes in what the peer still had to say, for a moment at most: a connection that is closed on unread bytes loses

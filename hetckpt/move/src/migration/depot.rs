@@ -15,9 +15,9 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use hetckpt_archive::verify;
@@ -237,7 +237,7 @@ impl Depot {
     }
 
     fn receiving(&self) -> MutexGuard<'_, BTreeMap<String, Arriving>> {
-        self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.receiving.lock()
     }
 
     /// Bytes of all archives, those on their way too.

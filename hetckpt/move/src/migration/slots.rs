@@ -8,8 +8,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Most callers at a time who have not said yet what they want.
 const MOST_CALLERS: usize = 64;
@@ -45,7 +47,7 @@ impl Slots {
     }
 
     fn callers(&self) -> MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.callers.lock()
     }
 
     /// A slot for a caller, perhaps that of the oldest, whose connection ends.

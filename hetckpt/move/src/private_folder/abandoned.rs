@@ -11,10 +11,10 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use parking_lot::Mutex;
 
 use hetckpt_criu::run;
 
@@ -60,7 +60,7 @@ pub fn claim(folder: &Path) -> io::Result<bool> {
     }
     // Programs that we start hold it too; device servers and restored programs close it.
     fcntl(&lock, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = HELD.lock();
     // Ours that have been removed meanwhile.
     held.retain(|(folder, _)| folder.exists());
     held.push((folder.to_owned(), lock));
@@ -159,7 +159,7 @@ mod tests {
         let dead = folder("hetckpt-a-").keep();
         fs::write(dead.join("pages"), "x").unwrap();
         // As its owner's end does.
-        HELD.lock().unwrap().retain(|(path, _)| *path != dead);
+        HELD.lock().retain(|(path, _)| *path != dead);
         let elsewhere = parent.path().join("hetckpt-a-x-00000000");
         fs::create_dir(&elsewhere).unwrap();
 
@@ -174,7 +174,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = private_folder(parent.path(), "hetckpt-a-").unwrap().keep();
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-        HELD.lock().unwrap().retain(|(path, _)| *path != folder);
+        HELD.lock().retain(|(path, _)| *path != folder);
         drop(private_folder(parent.path(), "hetckpt-a-").unwrap());
         let is_there = folder.exists();
         child.kill().unwrap();
@@ -197,7 +197,7 @@ mod tests {
             .spawn()
             .unwrap();
         criu.wait().unwrap();
-        HELD.lock().unwrap().retain(|(path, _)| *path != folder);
+        HELD.lock().retain(|(path, _)| *path != folder);
         until_removed(parent.path(), &folder);
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = private_folder(parent.path(), "hetckpt-a-").unwrap().keep();
         let mut criu = Command::new("sh").args(HELPER).arg(&folder).spawn().unwrap();
-        HELD.lock().unwrap().retain(|(path, _)| *path != folder);
+        HELD.lock().retain(|(path, _)| *path != folder);
         while !run::has_only_left_stopped(&folder) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -248,7 +248,7 @@ mod tests {
         for _ in 0..20 {
             drop(private_folder(parent.path(), "hetckpt-a-").unwrap());
         }
-        let held = HELD.lock().unwrap();
+        let held = HELD.lock();
         assert!(held.iter().filter(|(path, _)| path.starts_with(parent.path())).count() <= 1);
     }
 }

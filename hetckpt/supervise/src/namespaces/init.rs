@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
@@ -29,6 +29,9 @@ pub const LOCK: &str = "lock";
 
 /// How long device servers have to leave.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// What a mount has not.
+const NONE: Option<&str> = None;
 
 const INTERVAL: Duration = Duration::from_millis(2);
 
@@ -59,22 +62,20 @@ pub fn init(options: &Init) -> Result<ExitCode, Failure> {
     }
     end_all();
     // From now on there is the user's runtime directory again.
-    let _ = unmount(runtime_dir(), UnmountFlags::DETACH);
+    let _ = umount2(&runtime_dir(), MntFlags::MNT_DETACH);
     keep_logs(&options.folder);
     let _ = fs::remove_dir_all(&options.folder);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 /// Own mounts: process ids as they are here, and the job's folder as the runtime directory.
-fn isolate(folder: &Path) -> Result<(), (&'static str, rustix::io::Errno)> {
+fn isolate(folder: &Path) -> Result<(), (&'static str, Errno)> {
     let os = |what| move |e| (what, e);
-    unshare(CloneFlags::CLONE_NEWNS)
-        .map_err(|e| ("make a mount namespace", rustix::io::Errno::from_raw_os_error(e as i32)))?;
-    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)
-        .map_err(os("keep the job's mounts to itself"))?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None).map_err(os("mount /proc"))?;
-    mount_bind(folder, runtime_dir()).map_err(os("mount the job's runtime directory"))?;
+    unshare(CloneFlags::CLONE_NEWNS).map_err(os("make a mount namespace"))?;
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE).map_err(os("keep the job's mounts to itself"))?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, NONE).map_err(os("mount /proc"))?;
+    bind(folder, &runtime_dir()).map_err(os("mount the job's runtime directory"))?;
     number_terminals_anew();
     Ok(())
 }
@@ -83,21 +84,20 @@ fn isolate(folder: &Path) -> Result<(), (&'static str, rustix::io::Errno)> {
 /// machine's stay.
 fn number_terminals_anew() {
     const FOLDER: &str = "/dev/pts";
-    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    if mount(
-        "devpts",
-        FOLDER,
-        "devpts",
-        flags,
-        Some(c"newinstance,mode=0620,ptmxmode=0666"),
-    )
-    .is_ok()
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    let options = "newinstance,mode=0620,ptmxmode=0666";
+    if mount(Some("devpts"), FOLDER, Some("devpts"), flags, Some(options)).is_ok()
         && !Path::new("/dev/ptmx").is_symlink()
-        && mount_bind("/dev/pts/ptmx", "/dev/ptmx").is_err()
+        && bind(Path::new("/dev/pts/ptmx"), Path::new("/dev/ptmx")).is_err()
     {
         // Opened there, a terminal would be one of the machine's, and its other end here missing.
-        let _ = unmount(FOLDER, UnmountFlags::DETACH);
+        let _ = umount2(FOLDER, MntFlags::MNT_DETACH);
     }
+}
+
+/// Makes what lies at `from` appear at `at` too.
+fn bind(from: &Path, at: &Path) -> nix::Result<()> {
+    mount(Some(from), at, NONE, MsFlags::MS_BIND, NONE)
 }
 
 /// Moves what device servers had to say from the job's folder to the user's runtime directory: process ids within are

@@ -1,6 +1,8 @@
 //! Contexts. There is one device memory; a context is a handle with settings, and what the thread's calls need to have.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use hetckpt_ring::command::Command;
 
@@ -60,13 +62,13 @@ pub const GREATEST_PRIORITY: i32 = -5;
 fn retain_primary(session: &Session, context: Out<Handle>, device: i32) -> Outcome {
     check(device)?;
     context.set(session.primary)?;
-    *session.primary_count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    *session.primary_count.lock() += 1;
     Ok(())
 }
 
 fn release_primary(session: &Session, device: i32) -> Outcome {
     check(device)?;
-    let mut count = session.primary_count.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut count = session.primary_count.lock();
     match *count {
         0 => Err(CuResult::INVALID_CONTEXT),
         1 => {
@@ -85,7 +87,7 @@ fn release_primary(session: &Session, device: i32) -> Outcome {
 /// The runtime's destructors run before this returns; it sets itself up anew at its next call.
 fn reset_primary(session: &Session, device: i32) -> Outcome {
     check(device)?;
-    *session.primary_count.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+    *session.primary_count.lock() = 0;
     session.storage.destroy(session.primary);
     session.reset()
 }
@@ -93,17 +95,15 @@ fn reset_primary(session: &Session, device: i32) -> Outcome {
 fn set_primary_flags(session: &Session, device: i32, flags: u32) -> Outcome {
     check(device)?;
     let primary = find(session, session.primary)?;
-    *primary.flags.lock().unwrap_or_else(PoisonError::into_inner) = flags;
+    *primary.flags.lock() = flags;
     Ok(())
 }
 
 fn primary_state(session: &Session, device: i32, flags: Out<u32>, active: Out<i32>) -> Outcome {
     check(device)?;
     let primary = find(session, session.primary)?;
-    flags.set(*primary.flags.lock().unwrap_or_else(PoisonError::into_inner))?;
-    active.set(i32::from(
-        *session.primary_count.lock().unwrap_or_else(PoisonError::into_inner) > 0,
-    ))
+    flags.set(*primary.flags.lock())?;
+    active.set(i32::from(*session.primary_count.lock() > 0))
 }
 
 fn find(session: &Session, context: Handle) -> Outcome<Arc<Context>> {
@@ -209,7 +209,7 @@ fn synchronize_of(session: &Session, context: Handle) -> Outcome {
 
 fn get_flags(current: Current, flags: Out<u32>) -> Outcome {
     let context = find(current.session, current.context)?;
-    flags.set(*context.flags.lock().unwrap_or_else(PoisonError::into_inner))
+    flags.set(*context.flags.lock())
 }
 
 fn get_id(current: Current, context: Handle, id: Out<u64>) -> Outcome {
@@ -227,12 +227,12 @@ fn api_version(session: &Session, context: Handle, version: Out<u32>) -> Outcome
 }
 
 fn get_limit(current: Current, value: Out<u64>, limit: u32) -> Outcome {
-    let limits = current.session.limits.lock().unwrap_or_else(PoisonError::into_inner);
+    let limits = current.session.limits.lock();
     value.set(*limits.get(limit as usize).ok_or(CuResult::INVALID_VALUE)?)
 }
 
 fn set_limit(current: Current, limit: u32, value: u64) -> Outcome {
-    let mut limits = current.session.limits.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut limits = current.session.limits.lock();
     *limits.get_mut(limit as usize).ok_or(CuResult::INVALID_VALUE)? = value;
     Ok(())
 }

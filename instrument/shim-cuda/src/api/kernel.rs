@@ -1,8 +1,10 @@
 //! What a program may ask and set of a kernel. A `CUkernel` and its `CUfunction` are one handle.
 
 use std::ffi::CString;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::export_tables::Address;
 use crate::guard::Current;
@@ -148,7 +150,7 @@ fn ignore(current: Current, kernel: Handle, _config: u32) -> Outcome {
 fn get_name(session: &Session, name: Out<Address>, kernel: Handle) -> Outcome {
     static NAMES: Mutex<Vec<CString>> = Mutex::new(Vec::new());
     let kernel = find(session, kernel)?;
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.lock();
     let bytes = kernel.name.as_bytes();
     if !names.iter().any(|known| known.as_bytes() == bytes) {
         names.push(CString::new(bytes).map_err(|_| CuResult::UNKNOWN)?);

@@ -1,7 +1,8 @@
 //! The buffers of device output, and how far they have been printed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use hetckpt_ring::command::StreamId;
 
@@ -63,6 +64,6 @@ impl OutputBuffers {
 
     /// The buffers, for this thread alone.
     pub fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buffers.lock()
     }
 }

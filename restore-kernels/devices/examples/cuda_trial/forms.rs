@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::program::Program;
@@ -100,7 +102,7 @@ impl<'a> Forms<'a> {
         };
         points.sort_unstable();
         points.dedup();
-        let mut known = self.continuations.lock().expect("no panic while held");
+        let mut known = self.continuations.lock();
         known
             .entry(points)
             .or_insert_with_key(|points| self.build_continuation(points))

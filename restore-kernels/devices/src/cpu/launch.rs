@@ -1,7 +1,9 @@
 //! One launch on the CPU.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use hetckpt_abi::paused_block::PausedGrid;
 
@@ -159,7 +161,7 @@ impl CpuLaunch {
     /// Records the first failure.
     pub fn fail(&self, cuda_result: u32, reason: String) {
         let kernel = self.kernel().map_or_else(String::new, |k| k.name.clone());
-        lock(&self.end).failure.get_or_insert(DeviceError::Fault {
+        self.end.lock().failure.get_or_insert(DeviceError::Fault {
             kernel,
             reason,
             cuda_result,
@@ -169,11 +171,11 @@ impl CpuLaunch {
 
     /// Ends the launch if no worker holds a block of it and none is to be given out; true if this call ended it.
     pub fn settle(&self) -> bool {
-        let mut work = lock(&self.work);
+        let mut work = self.work.lock();
         if work.num_busy != 0 || (work.has_task() && !self.is_stopping()) {
             return false;
         }
-        let mut end = lock(&self.end);
+        let mut end = self.end.lock();
         if end.is_done {
             return false;
         }
@@ -200,9 +202,9 @@ impl CpuLaunch {
     }
 
     fn wait_done(&self) -> MutexGuard<'_, End> {
-        let mut end = lock(&self.end);
+        let mut end = self.end.lock();
         while !end.is_done {
-            end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+            self.ended.wait(&mut end);
         }
         end
     }
@@ -215,14 +217,9 @@ fn cpu_kernel(kernel: &dyn LoadedKernel) -> Result<&CpuKernel, DeviceError> {
     })
 }
 
-/// Locks; a worker that panicked has left consistent data behind.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl RunningLaunch for CpuLaunch {
     fn is_done(&self) -> bool {
-        lock(&self.end).is_done
+        self.end.lock().is_done
     }
 
     fn wait(&self) -> Outcome {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::device::Fill;
 use crate::error::DeviceError;
@@ -54,13 +55,13 @@ impl MappedRanges {
         }
         // SAFETY: the mapping just made; advice changes no content. That it may be ignored does not matter.
         unsafe { libc::madvise(got, len, libc::MADV_HUGEPAGE) };
-        self.lock().insert(addr, size_bytes);
+        self.ranges.lock().insert(addr, size_bytes);
         Ok(())
     }
 
     /// Unmaps a mapped range.
     pub fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
-        let mut ranges = self.lock();
+        let mut ranges = self.ranges.lock();
         if ranges.get(&addr) != Some(&size_bytes) {
             return Err(DeviceError::Map {
                 addr,
@@ -79,7 +80,7 @@ impl MappedRanges {
             call: "madvise",
             reason,
         };
-        let ranges = self.lock();
+        let ranges = self.ranges.lock();
         let holds = |(&start, &size): (&u64, &u64)| addr - start <= size && size_bytes <= size - (addr - start);
         if !ranges.range(..=addr).next_back().is_some_and(holds) {
             return Err(failed(format!("nothing is mapped at {addr:#x}")));
@@ -97,15 +98,11 @@ impl MappedRanges {
             _ => Err(failed(std::io::Error::last_os_error().to_string())),
         }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
 }
 
 impl Drop for MappedRanges {
     fn drop(&mut self) {
-        for (&addr, &size_bytes) in self.lock().iter() {
+        for (&addr, &size_bytes) in self.ranges.lock().iter() {
             release(addr, size_bytes);
         }
     }

@@ -3,12 +3,14 @@
 //! Of each queue the first launch that has not ended is active; workers take turns among the active ones.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
+use parking_lot::{Condvar, Mutex};
+
 use super::context::BlockMemory;
-use super::launch::{CpuLaunch, lock};
+use super::launch::CpuLaunch;
 use super::slice;
 use super::worker::{self, WorkerState};
 
@@ -54,13 +56,13 @@ impl Pool {
             let thread = thread::Builder::new()
                 .name(format!("cpu-worker-{i}"))
                 .spawn(move || mine.work(i))?;
-            lock(&pool.threads).push(thread);
+            pool.threads.lock().push(thread);
         }
         let mine = pool.clone();
         let slicer = thread::Builder::new()
             .name("cpu-slicer".to_owned())
             .spawn(move || slice::run(&mine.workers, || mine.wait_busy()))?;
-        lock(&pool.threads).push(slicer);
+        pool.threads.lock().push(slicer);
         Ok(pool)
     }
 
@@ -72,13 +74,13 @@ impl Pool {
     /// Stops all launches without capturing them and ends the threads.
     pub fn shut_down(&self) {
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.is_shut_down = true;
             self.stop_all(&mut state);
         }
         self.work.notify_all();
         self.busy.notify_all();
-        for thread in std::mem::take(&mut *lock(&self.threads)) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
             // A worker that panicked has nothing left to do either.
             let _ = thread.join();
         }
@@ -86,7 +88,7 @@ impl Pool {
 
     /// A new queue.
     pub fn create_queue(&self) -> QueueId {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.next_queue += 1;
         let id = QueueId(state.next_queue);
         state.queues.insert(id, VecDeque::new());
@@ -95,7 +97,7 @@ impl Pool {
 
     /// Forgets a queue once its launches have ended.
     pub fn drop_queue(&self, id: QueueId) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.queues.get(&id).is_some_and(VecDeque::is_empty) {
             state.queues.remove(&id);
         }
@@ -103,7 +105,7 @@ impl Pool {
 
     /// Puts a launch behind those of its queue.
     pub fn submit(&self, id: QueueId, launch: Arc<CpuLaunch>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.is_paused || state.is_shut_down {
             launch.pause();
         }
@@ -120,14 +122,14 @@ impl Pool {
 
     /// Tells every launch to stop.
     pub fn request_pause(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.is_paused = true;
         self.stop_all(&mut state);
     }
 
     /// Later launches run again.
     pub fn end_pause(&self) {
-        lock(&self.state).is_paused = false;
+        self.state.lock().is_paused = false;
     }
 
     fn stop_all(&self, state: &mut State) {
@@ -164,9 +166,9 @@ impl Pool {
 
     /// Waits while nothing runs; `None` once the pool is shut down.
     fn wait_busy(&self) -> Option<()> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.active.is_empty() && !state.is_shut_down {
-            state = self.busy.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            self.busy.wait(&mut state);
         }
         (!state.is_shut_down).then_some(())
     }
@@ -175,7 +177,7 @@ impl Pool {
         let mut memory = Box::<BlockMemory>::default();
         let wake = || {
             // Under the lock, so that nobody is between looking and waiting.
-            drop(lock(&self.state));
+            drop(self.state.lock());
             self.work.notify_all();
         };
         while let Some((queue, launch)) = self.next_launch() {
@@ -185,7 +187,7 @@ impl Pool {
                 self.workers.iter().for_each(|worker| worker.interrupt(&launch));
             }
             if launch.settle() {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 Self::advance_queue(&mut state, queue, &launch);
                 self.settle_stopped(&mut state);
                 drop(state);
@@ -196,7 +198,7 @@ impl Pool {
 
     /// The next active launch, in turn, that has blocks to give out.
     fn next_launch(&self) -> Option<(QueueId, Arc<CpuLaunch>)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if state.is_shut_down {
                 return None;
@@ -205,11 +207,11 @@ impl Pool {
             let turn = self.next_turn.fetch_add(1, Ordering::Relaxed);
             let found = (0..count)
                 .map(|i| &state.active[(turn.wrapping_add(i)) % count])
-                .find(|(_, launch)| !launch.is_stopping() && lock(&launch.work).has_task());
+                .find(|(_, launch)| !launch.is_stopping() && launch.work.lock().has_task());
             if let Some(found) = found {
                 return Some(found.clone());
             }
-            state = self.work.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            self.work.wait(&mut state);
         }
     }
 }

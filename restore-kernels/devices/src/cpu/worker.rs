@@ -1,13 +1,15 @@
 //! A worker thread: takes blocks of a launch and runs them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::block_run::{self, BlockEnd, BlockLaunch};
 use super::capture::{capture, reinstate};
 use super::context::BlockMemory;
-use super::launch::{CpuLaunch, lock};
+use super::launch::CpuLaunch;
 use super::work::{SuspendedBlock, Task};
 
 /// Blocks of a launch that may be set aside at once, which is as many as can wait for one another.
@@ -40,7 +42,7 @@ struct Turn {
 impl WorkerState {
     /// Stops the worker's block at its next probe if it belongs to `launch`.
     pub fn interrupt(&self, launch: &Arc<CpuLaunch>) {
-        let turn = lock(&self.turn);
+        let turn = self.turn.lock();
         if turn.launch.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, launch)) {
             self.pause.0.store(1, Ordering::SeqCst);
         }
@@ -49,7 +51,7 @@ impl WorkerState {
     /// If the present block has had its turn since before `limit`: its launch, after `f` said whether to stop the
     /// block.
     pub fn end_long_turn(&self, limit: Duration, f: impl FnOnce(&Arc<CpuLaunch>) -> bool) {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         let is_long = turn.since.is_some_and(|since| since.elapsed() > limit);
         if let (true, Some(launch)) = (is_long, &turn.launch)
             && f(launch)
@@ -60,7 +62,7 @@ impl WorkerState {
     }
 
     fn begin(&self, launch: &Arc<CpuLaunch>) {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         turn.launch = Some(launch.clone());
         turn.since = Some(Instant::now());
         // Whoever stops the launch sets its flag first and then looks here, under the lock.
@@ -68,7 +70,7 @@ impl WorkerState {
     }
 
     fn end(&self) {
-        *lock(&self.turn) = Turn::default();
+        *self.turn.lock() = Turn::default();
     }
 }
 
@@ -93,7 +95,7 @@ pub fn run(
     };
     while began.elapsed() < ROUND {
         let task = {
-            let mut work = lock(&launch.work);
+            let mut work = launch.work.lock();
             if launch.is_stopping() {
                 return;
             }
@@ -104,7 +106,7 @@ pub fn run(
         state.begin(launch);
         share.run_task(task);
         state.end();
-        let mut work = lock(&launch.work);
+        let mut work = launch.work.lock();
         work.num_busy -= 1;
         if work.has_suspended() {
             drop(work);
@@ -145,7 +147,7 @@ impl Share<'_> {
         let began = Instant::now();
         for block in first..end {
             if self.state.pause.0.load(Ordering::Relaxed) != 0 {
-                lock(&self.launch.work).give_back(block, end);
+                self.launch.work.lock().give_back(block, end);
                 return;
             }
             self.memory.reset(&self.launch.shape);
@@ -165,14 +167,14 @@ impl Share<'_> {
             }
             BlockEnd::Interrupted if !self.launch.is_stopping() => {
                 let memory = std::mem::take(self.memory);
-                lock(&self.launch.work).suspend(SuspendedBlock { block, memory });
+                self.launch.work.lock().suspend(SuspendedBlock { block, memory });
             }
             BlockEnd::Interrupted if self.memory.points.iter().all(|&p| p == 0) => {
-                lock(&self.launch.work).give_back(block, block + 1);
+                self.launch.work.lock().give_back(block, block + 1);
             }
             BlockEnd::Interrupted => {
                 let stopped = capture(&self.block_launch.kernel.layout, block, self.memory);
-                lock(&self.launch.work).stop(stopped);
+                self.launch.work.lock().stop(stopped);
             }
         }
     }

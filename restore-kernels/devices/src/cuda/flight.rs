@@ -1,13 +1,14 @@
 //! A launch under way, from the call to its outcome.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use hetckpt_abi::paused_block::PausedGrid;
 
 use super::CudaInner;
 use super::driver::DriverError;
 use super::handles::{DeviceBuffer, Event};
-use super::lock;
 use super::module::CudaKernel;
 use crate::control::{BlockShape, ControlWords, Remains};
 use crate::device::{Outcome, RunningLaunch};
@@ -49,7 +50,7 @@ impl RunningLaunch for Flight {
     }
 
     fn wait(&self) -> Outcome {
-        let mut is_taken = lock(&self.is_taken);
+        let mut is_taken = self.is_taken.lock();
         if std::mem::replace(&mut *is_taken, true) {
             return Outcome::Finished;
         }
@@ -79,7 +80,7 @@ impl Flight {
 
     /// Reads what a pause has left of the launch.
     fn capture(&self) -> Result<PausedGrid, DriverError> {
-        let Some(prepared) = *lock(&self.prepared) else {
+        let Some(prepared) = *self.prepared.lock() else {
             return Ok(PausedGrid::default());
         };
         let num_blocks = self.num_blocks as usize;
@@ -121,7 +122,7 @@ impl Drop for Flight {
     fn drop(&mut self) {
         // The kernel may still run and look at its control block and lists.
         let _ = self.device.context.enter().and_then(|()| self.event.wait());
-        lock(&self.device.returned_controls).push(self.control);
+        self.device.returned_controls.lock().push(self.control);
     }
 }
 
@@ -134,7 +135,7 @@ impl RunningLaunch for Held {
     }
 
     fn wait(&self) -> Outcome {
-        match lock(&self.0).take() {
+        match self.0.lock().take() {
             Some(left) if !left.is_finished() => Outcome::Paused(left),
             _ => Outcome::Finished,
         }

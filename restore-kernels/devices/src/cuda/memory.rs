@@ -1,11 +1,11 @@
 //! Device memory at addresses that the server chooses.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use super::driver::{self, DriverError, OUT_OF_MEMORY};
 use super::handles::Context;
-use super::lock;
 use crate::device::DEVICE_BASE;
 use crate::error::DeviceError;
 
@@ -54,7 +54,7 @@ impl Memory {
             let _ = driver::cuMemRelease(handle);
             return Err(refused(error));
         }
-        lock(&self.mapped).insert(addr, (size, handle));
+        self.mapped.lock().insert(addr, (size, handle));
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl Memory {
         };
         let refused = |e: DriverError| fault(e.to_string());
         context.enter().map_err(refused)?;
-        let mut mapped = lock(&self.mapped);
+        let mut mapped = self.mapped.lock();
         let handle = match mapped.get(&addr) {
             Some((known, handle)) if *known == size => *handle,
             _ => return Err(fault("it is not a range that was mapped".into())),
@@ -88,7 +88,7 @@ impl Memory {
         if addr < DEVICE_BASE || addr.checked_add(size_bytes).is_none_or(|e| e > end) {
             return Err(fault(format!("it lies outside of {DEVICE_BASE:#x} to {end:#x}")));
         }
-        let mut is_reserved = lock(&self.is_reserved);
+        let mut is_reserved = self.is_reserved.lock();
         if *is_reserved {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl Memory {
         context.enter().map_err(refused)?;
         let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
         driver::cuMemHostRegister(addr, bytes).map_err(refused)?;
-        lock(&self.registered).insert(addr, size);
+        self.registered.lock().insert(addr, size);
         Ok(())
     }
 
@@ -123,14 +123,14 @@ impl Memory {
         };
         context.enter().map_err(refused)?;
         driver::cuMemHostUnregister(addr).map_err(refused)?;
-        lock(&self.registered).remove(&addr);
+        self.registered.lock().remove(&addr);
         Ok(())
     }
 
     /// True if all of the host range is pinned.
     pub fn is_registered(&self, start: *const u8, size: usize) -> bool {
         let (start, size) = (start as u64, size as u64);
-        let registered = lock(&self.registered);
+        let registered = self.registered.lock();
         registered
             .range(..=start)
             .next_back()
@@ -139,14 +139,16 @@ impl Memory {
 
     /// Unmaps everything; for a device that is closed.
     pub fn clear(&self, context: &Context) {
-        let all: Vec<(u64, u64)> = lock(&self.mapped)
+        let all: Vec<(u64, u64)> = self
+            .mapped
+            .lock()
             .iter()
             .map(|(&addr, &(size, _))| (addr, size))
             .collect();
         for (addr, size) in all {
             let _ = self.unmap(context, addr, size);
         }
-        if std::mem::take(&mut *lock(&self.is_reserved)) {
+        if std::mem::take(&mut *self.is_reserved.lock()) {
             let _ = driver::cuMemAddressFree(DEVICE_BASE, WINDOW_BYTES);
         }
     }

@@ -16,8 +16,10 @@ mod shared_base;
 mod transfer;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, OpaqueModule, Queue, Room};
 use crate::error::DeviceError;
@@ -89,11 +91,6 @@ pub struct CudaDevice {
     shared_base: u32,
     next_queue: AtomicU64,
     priorities: (i32, i32),
-}
-
-/// A lock that does not care whether another holder panicked: what it guards is valid after every statement.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start_driver() -> Result<(), DeviceError> {
@@ -387,20 +384,20 @@ impl Device for CudaDevice {
     fn request_pause(&self) -> Result<(), DeviceError> {
         let inner = &self.inner;
         inner.context.enter()?;
-        Ok(lock(&inner.pausing).request(&inner.transfers, &inner.context)?)
+        Ok(inner.pausing.lock().request(&inner.transfers, &inner.context)?)
     }
 
     fn end_pause(&self) -> Result<(), DeviceError> {
         let inner = &self.inner;
         inner.context.enter()?;
-        Ok(lock(&inner.pausing).end(&inner.transfers, &inner.context)?)
+        Ok(inner.pausing.lock().end(&inner.transfers, &inner.context)?)
     }
 }
 
 impl CudaInner {
     /// True if kernels may be running.
     fn is_running(&self) -> bool {
-        let mut pausing = lock(&self.pausing);
+        let mut pausing = self.pausing.lock();
         pausing.forget_done();
         !pausing.flights.is_empty()
     }
@@ -409,7 +406,7 @@ impl CudaInner {
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         let inner = &self.inner;
-        let flights = std::mem::take(&mut lock(&inner.pausing).flights);
+        let flights = std::mem::take(&mut inner.pausing.lock().flights);
         drop(flights);
         inner.memory.clear(&inner.context);
     }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute};
+use parking_lot::Mutex;
 
 use super::driver::{self, DriverError};
 use super::handles::Module;
-use super::lock;
 use crate::device::{KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
 
@@ -58,7 +58,7 @@ impl CudaKernel {
 
     /// Lets blocks have `shared_bytes` of shared memory; returns how many of `threads` threads fit a multiprocessor.
     pub fn prepare(&self, threads: u32, shared_bytes: u32) -> Result<u32, DriverError> {
-        let mut known = lock(&self.occupancy);
+        let mut known = self.occupancy.lock();
         if let Some(&blocks) = known.get(&(threads, shared_bytes)) {
             return Ok(blocks);
         }

@@ -2,15 +2,16 @@
 #![allow(unsafe_code, reason = "driver FFI")]
 
 use std::ffi::{CStr, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
 use hetckpt_abi::paused_block::PausedGrid;
+use parking_lot::Mutex;
 
+use super::CudaInner;
 use super::driver::{self, DriverError, Result, Shape, check};
 use super::flight::Held;
 use super::handles::{Event, Module, Stream};
-use super::{CudaInner, lock};
 use crate::device::{KernelAttributes, Launch, LoadedKernel, OpaqueKernel, OpaqueModule, Outcome, RunningLaunch};
 use crate::error::DeviceError;
 
@@ -182,7 +183,7 @@ pub(super) fn launch(
     };
     device.context.enter().map_err(refused)?;
     // Held until the launch is on its way, so that a pause comes before or after it.
-    let pausing = lock(&device.pausing);
+    let pausing = device.pausing.lock();
     if pausing.is_paused {
         let all = launch.grid.iter().map(|&n| u64::from(n)).product();
         let left = PausedGrid {

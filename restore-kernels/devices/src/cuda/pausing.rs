@@ -7,7 +7,6 @@ use super::arena::{Arenas, Scratch};
 use super::driver::{self, DriverError, Result};
 use super::flight::{Flight, Prepared};
 use super::handles::Context;
-use super::lock;
 use super::transfer::Transfers;
 use crate::control::ControlWords;
 
@@ -94,7 +93,7 @@ impl Pausing {
                 slot_stride,
                 ..flight.words
             };
-            *lock(&flight.prepared) = Some(Prepared {
+            *flight.prepared.lock() = Some(Prepared {
                 lists: block_slot,
                 slots,
                 slot_stride,

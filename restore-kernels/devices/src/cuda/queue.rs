@@ -2,17 +2,19 @@
 #![allow(unsafe_code, reason = "driver FFI")]
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use hetckpt_abi::launch_control::RESUMED_BLOCK_BYTES;
 use hetckpt_abi::paused_block::PausedGrid;
 
+use super::CudaInner;
 use super::driver::{self, DriverError, Shape};
 use super::flight::{Flight, Held};
 use super::handles::{DeviceBuffer, Event, Stream};
 use super::module::{CudaKernel, LoadedCuda};
 use super::opaque::{self, OpaqueCuda};
-use super::{CudaInner, lock};
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
 use crate::device::{Blocks, Launch, Queue, RunningLaunch};
 use crate::error::DeviceError;
@@ -58,7 +60,7 @@ impl Queue for CudaQueue {
             return Ok(Arc::new(Held(Mutex::new(None))));
         }
         let (memory, resumed_blocks) = self.send_given(&plan).map_err(refused)?;
-        let mut pausing = lock(&self.device.pausing);
+        let mut pausing = self.device.pausing.lock();
         pausing.forget_done();
         if pausing.is_paused {
             let all = || PausedGrid {
@@ -68,7 +70,7 @@ impl Queue for CudaQueue {
             let left = plan.given.as_deref().map_or_else(all, PausedGrid::clone);
             return Ok(Arc::new(Held(Mutex::new(Some(left)))));
         }
-        for control in lock(&self.device.returned_controls).drain(..) {
+        for control in self.device.returned_controls.lock().drain(..) {
             pausing.arenas.give_back(control);
         }
         let event = Event::new().map_err(refused)?;

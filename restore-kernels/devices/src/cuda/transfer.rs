@@ -5,13 +5,11 @@
 //! out, piece by piece, to several lanes, each with a thread.
 #![allow(unsafe_code, reason = "driver FFI")]
 
-use std::sync::Mutex;
-
 use cudarc::driver::sys::CUdeviceptr;
+use parking_lot::Mutex;
 
 use super::driver::{self, Result};
 use super::handles::{Context, Event, Pinned, Stream};
-use super::lock;
 
 /// Size of a pinned buffer.
 const PIECE_BYTES: usize = 4 << 20;
@@ -92,7 +90,7 @@ impl Transfers {
     }
 
     fn with_lane<T>(&self, work: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
-        let idle = lock(&self.idle).pop();
+        let idle = self.idle.lock().pop();
         let mut lane = match idle {
             Some(lane) => lane,
             None => Lane::new(self.priority)?,
@@ -100,7 +98,7 @@ impl Transfers {
         let result = work(&mut lane);
         // A lane whose copies failed may still be written to by the device; it is given up, not reused.
         match &result {
-            Ok(_) => lock(&self.idle).push(lane),
+            Ok(_) => self.idle.lock().push(lane),
             Err(_) => std::mem::forget(lane),
         }
         result
@@ -110,13 +108,13 @@ impl Transfers {
     pub fn read(&self, context: &Context, src: CUdeviceptr, dst: &mut [u8]) -> Result<()> {
         let size = dst.len();
         let pieces = Mutex::new((0u64..).step_by(PIECE_BYTES).zip(dst.chunks_mut(PIECE_BYTES)));
-        self.share(context, size, &|lane| lane.fetch(src, || lock(&pieces).next()))
+        self.share(context, size, &|lane| lane.fetch(src, || pieces.lock().next()))
     }
 
     /// Host to device.
     pub fn write(&self, context: &Context, dst: CUdeviceptr, src: &[u8]) -> Result<()> {
         let pieces = Mutex::new((0u64..).step_by(PIECE_BYTES).zip(src.chunks(PIECE_BYTES)));
-        self.share(context, src.len(), &|lane| lane.send(dst, || lock(&pieces).next()))
+        self.share(context, src.len(), &|lane| lane.send(dst, || pieces.lock().next()))
     }
 
     fn share(&self, context: &Context, size: usize, work: &(dyn Fn(&mut Lane) -> Result<()> + Sync)) -> Result<()> {

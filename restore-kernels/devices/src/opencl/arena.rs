@@ -8,12 +8,13 @@
 //! when a program's memory first reaches into it; kernels are built for as many as there are ([`super::module`]).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 use super::failure::Result as ClResult;
 use super::handles::{CommandQueue, Context, Event, Mem};
 use super::host_memory::HostMemory;
-use super::lock;
 use super::not_shared::NotShared;
 use crate::cpu::{host, memory};
 use crate::device::{DEVICE_BASE, Fill, GRANULARITY};
@@ -183,7 +184,7 @@ impl Arena {
 
     /// What is not mapped, as far as the host has it too if it is the host's.
     pub fn free_bytes(&self) -> u64 {
-        let free = self.size - lock(&self.ranges).values().sum::<u64>();
+        let free = self.size - self.ranges.lock().values().sum::<u64>();
         if self.is_shared() {
             free.min(host::memory().free_bytes)
         } else {
@@ -209,7 +210,7 @@ impl Arena {
                 free_bytes,
             });
         }
-        let mut ranges = lock(&self.ranges);
+        let mut ranges = self.ranges.lock();
         let before = ranges.range(..addr + size_bytes).next_back();
         if before.is_some_and(|(&first, &size)| first + size > addr) {
             return Err(failed("part of it is mapped".into()));
@@ -242,7 +243,7 @@ impl Arena {
             size_bytes,
             reason,
         };
-        let mut ranges = lock(&self.ranges);
+        let mut ranges = self.ranges.lock();
         if ranges.get(&addr) != Some(&size_bytes) {
             return Err(failed("it was not mapped as one range".into()));
         }
@@ -256,12 +257,12 @@ impl Arena {
 
     /// Notes pinned memory of this process, so that copies find it.
     pub fn register_host(&self, addr: u64, size_bytes: u64) {
-        lock(&self.pinned).insert(addr, size_bytes);
+        self.pinned.lock().insert(addr, size_bytes);
     }
 
     /// Undoes [`Arena::register_host`].
     pub fn unregister_host(&self, addr: u64) -> Result<()> {
-        let known = lock(&self.pinned).remove(&addr);
+        let known = self.pinned.lock().remove(&addr);
         known.map(drop).ok_or(DeviceError::Map {
             addr,
             size_bytes: 0,
@@ -394,7 +395,9 @@ impl Arena {
         if let Some(at) = within(DEVICE_BASE, self.size) {
             return Ok(Some((transfers, Place::Arena(at as usize))));
         }
-        let is_pinned = lock(&self.pinned)
+        let is_pinned = self
+            .pinned
+            .lock()
             .range(..=addr)
             .next_back()
             .is_some_and(|(&first, &len)| within(first, len).is_some());

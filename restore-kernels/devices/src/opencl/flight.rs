@@ -1,10 +1,13 @@
 //! A launch under way, from the call to its outcome.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use hetckpt_abi::opencl_program::count;
 use hetckpt_abi::paused_block::PausedGrid;
 
+use super::OpenClInner;
 use super::buffers::DeviceBuffer;
 use super::capture::{Remains, RemainsError};
 use super::failure::{ClFailure, name_of};
@@ -12,7 +15,6 @@ use super::handles::{CommandQueue, Event};
 use super::module::OpenClKernel;
 use super::plan::Plan;
 use super::pool::LaunchWords;
-use super::{OpenClInner, lock};
 use crate::device::{Outcome, RunningLaunch};
 use crate::error::DeviceError;
 
@@ -80,7 +82,7 @@ impl RunningLaunch for Flight {
     }
 
     fn wait(&self) -> Outcome {
-        let mut is_taken = lock(&self.is_taken);
+        let mut is_taken = self.is_taken.lock();
         if std::mem::replace(&mut *is_taken, true) {
             return Outcome::Finished;
         }
@@ -109,7 +111,7 @@ impl Flight {
             return Err(FlightError::Kernel { code });
         }
         ended?;
-        let words = lock(&self.words);
+        let words = self.words.lock();
         let Some(words) = words.as_ref() else {
             return Ok(PausedGrid::default());
         };
@@ -159,9 +161,9 @@ impl Drop for Flight {
     fn drop(&mut self) {
         self.device.take_dropped(DroppedLaunch {
             end: self.end.clone(),
-            words: lock(&self.words).take(),
+            words: self.words.lock().take(),
             _stopped: self.stopped.take(),
-            _continuation: lock(&self.continuation).take(),
+            _continuation: self.continuation.lock().take(),
             _commands: self.commands.clone(),
             _kernel: self.kernel.clone(),
         });
@@ -183,7 +185,7 @@ impl RunningLaunch for Held {
     }
 
     fn wait(&self) -> Outcome {
-        match lock(&self.0).take() {
+        match self.0.lock().take() {
             Some(left) if !left.is_finished() => Outcome::Paused(left),
             _ => Outcome::Finished,
         }

@@ -6,12 +6,12 @@
 //! same to them whose programs have the same text: one that was loaded twice is one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use opencl3::device::{CL_DEVICE_VERSION, CL_DRIVER_VERSION};
+use parking_lot::Mutex;
 
 use super::handles::{DeviceId, Event};
-use super::lock;
 
 /// True if the device's runtime is such a one.
 pub(super) fn are_mixed_up(device: DeviceId) -> bool {
@@ -33,7 +33,7 @@ pub(super) struct Programs(Mutex<HashMap<blake3::Hash, Weak<Mutex<UnderWay>>>>);
 impl Programs {
     /// Those of the program with this text. Whoever has a launch of it under way holds them.
     pub fn under_way(&self, text: &str) -> Arc<Mutex<UnderWay>> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         all.retain(|_, launches| launches.strong_count() > 0);
         let key = blake3::hash(text.as_bytes());
         let found = all.get(&key).and_then(Weak::upgrade);

@@ -1,14 +1,16 @@
 //! The host's clock, for kernels: OpenCL C has none. While launches that look at it run, a thread writes the time into
 //! a word of device memory again and again. Kernels that do not see the host's writes see it go on from slice to slice.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
+
+use super::OpenClInner;
 use super::buffers::DeviceBuffer;
 use super::failure::Result;
 use super::handles::{CommandQueue, Context, Event, Mem};
-use super::{OpenClInner, lock};
 
 /// Between two writes: kernels that wait for a time to come have it about as exactly, and the thread takes little of a
 /// core.
@@ -60,7 +62,7 @@ impl HostClock {
 
     /// A launch that looks at it, until none is left.
     fn next_looking(&self) -> Option<Arc<Event>> {
-        let mut running = lock(&self.running);
+        let mut running = self.running.lock();
         let next = running.launches.pop();
         running.is_ticking = next.is_some();
         next
@@ -82,7 +84,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 /// Writes the time until the launch has ended. Without another thread it stays what it was when the launch was given.
 pub(super) fn tick_until(device: &Arc<OpenClInner>, launch: Arc<Event>) {
-    let mut running = lock(&device.clock.running);
+    let mut running = device.clock.running.lock();
     running.launches.push(launch);
     if running.is_ticking {
         return;

@@ -33,11 +33,12 @@ mod flight;
 mod capture;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use opencl3::device::{CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
+use parking_lot::Mutex;
 
 use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, LoadedKernel, Queue};
 use crate::error::DeviceError;
@@ -125,11 +126,6 @@ pub struct OpenClDevice {
     /// True if running kernels see what the host writes, and so stop at their next probe when a pause is requested.
     /// Where it is false kernels stop after a while whether a pause is requested or not ([`Device::cuts_launches`]).
     pub sees_host_writes: bool,
-}
-
-/// A lock that does not care whether another holder panicked: what it guards is valid after every statement.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OpenClDevice {
@@ -258,7 +254,7 @@ impl OpenClInner {
     /// Takes what a dropped launch has used.
     fn take_dropped(&self, launch: DroppedLaunch) {
         if !launch.end.is_over() {
-            lock(&self.dropped).push(launch);
+            self.dropped.lock().push(launch);
         } else if let Some(words) = launch.words {
             self.words.give_back(words);
         }
@@ -266,7 +262,7 @@ impl OpenClInner {
 
     /// Takes back what dropped launches have used that are over by now.
     fn take_back_ended(&self) {
-        let mut dropped = lock(&self.dropped);
+        let mut dropped = self.dropped.lock();
         if dropped.is_empty() {
             return;
         }

@@ -1,12 +1,13 @@
 //! A program in OpenCL C, built and loaded.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hetckpt_abi::opencl_program::{Argument, OpenClProgram};
 use hetckpt_ir::entity::ResumePointId;
 use opencl3::device::{CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION};
 use opencl3::kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE};
+use parking_lot::Mutex;
 
 use super::arena::Arena;
 use super::cache;
@@ -14,7 +15,6 @@ use super::capabilities::OpenClCapabilities;
 use super::failure::ClFailure;
 use super::grids::{Programs, UnderWay};
 use super::handles::{Context, Kernel, Program};
-use super::lock;
 use super::program_form::ProgramForm;
 use crate::device::{Code, DeviceDescription, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
@@ -126,7 +126,7 @@ impl Builder {
     /// Makes sure that the kernel is built for all buffers of device memory that there are. Kernels that are under way
     /// need no others than theirs: what was not there when they were launched, they do not know of.
     pub fn fit(&self, context: &Context, kernel: &OpenClKernel, arena: &Arena) -> Result<(), DeviceError> {
-        let mut built = lock(&kernel.built);
+        let mut built = kernel.built.lock();
         if built.num_buffers < arena.num_buffers() {
             *built = self
                 .build_for(context, &kernel.program, arena)
@@ -168,7 +168,7 @@ impl Builder {
     fn build(&self, context: &Context, program: &OpenClProgram) -> Result<Program, BuildError> {
         let device = context.device;
         let options = &self.build_options(program);
-        let _compiling = lock(&self.compiling);
+        let _compiling = self.compiling.lock();
         let path = self.cache_dir.as_deref().map(|dir| {
             let facts = [CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION].map(|what| device.text(what));
             cache::path(

@@ -1,17 +1,19 @@
 //! The request to stop.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use hetckpt_abi::opencl_program::looks;
 
+use super::Limits;
 use super::buffers::DeviceBuffer;
 use super::failure::Result;
 use super::handles::{CommandQueue, Context, Event, Mem};
 use super::slices::Slices;
-use super::{Limits, lock};
 
 static GO: [u8; 4] = [0; 4];
 static STOP: [u8; 4] = [0xff; 4];
@@ -127,7 +129,7 @@ impl Pausing {
 
     /// Holds off the end of a pause while a launch is given; the number of pauses that have ended.
     pub fn enter(&self) -> RwLockReadGuard<'_, u64> {
-        self.num_ended.read().unwrap_or_else(PoisonError::into_inner)
+        self.num_ended.read()
     }
 
     /// True if launches stop after a while, asked or not.
@@ -145,7 +147,7 @@ impl Pausing {
             });
         };
         let mut current = slices.current();
-        let nothing_runs = || lock(&self.last).values().all(|event| event.is_over());
+        let nothing_runs = || self.last.lock().values().all(|event| event.is_over());
         // Behind a launch that has stopped, and of which nobody has heard yet, nothing is to run.
         if current.is_worth_renewing() && nothing_runs() && !self.is_paused() && !self.word.says_stop()? {
             self.word.set(false)?.map_or(Ok(()), |event| event.wait())?;
@@ -166,12 +168,12 @@ impl Pausing {
 
     /// Notes the last launch of a queue.
     pub fn note(&self, queue: u64, event: Arc<Event>) {
-        lock(&self.last).insert(queue, event);
+        self.last.lock().insert(queue, event);
     }
 
     /// Forgets a queue, unless its last launch runs on.
     pub fn forget_done(&self) {
-        lock(&self.last).retain(|_, event| !event.is_over());
+        self.last.lock().retain(|_, event| !event.is_over());
     }
 
     pub fn request(&self) -> Result<()> {
@@ -190,11 +192,11 @@ impl Pausing {
 
     /// Lets launches run again, once all that were told to stop have.
     pub fn end(&self) -> Result<()> {
-        let mut num_ended = self.num_ended.write().unwrap_or_else(PoisonError::into_inner);
+        let mut num_ended = self.num_ended.write();
         if !self.is_paused() {
             return Ok(());
         }
-        let under_way = std::mem::take(&mut *lock(&self.last));
+        let under_way = std::mem::take(&mut *self.last.lock());
         for event in under_way.values() {
             // A failure is told by the launch.
             let _ = event.wait();
@@ -216,7 +218,7 @@ impl Pausing {
         let begin = Instant::now();
         loop {
             self.forget_done();
-            if lock(&self.last).is_empty() {
+            if self.last.lock().is_empty() {
                 return true;
             }
             if begin.elapsed() > limit {

@@ -1,17 +1,15 @@
 //! The devices of this machine, by the numbers of their platform and of the device in it.
 
-use std::sync::Mutex;
-
 use opencl3::device as device_api;
 use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR};
 use opencl3::platform::platform as platform_api;
 use opencl3::types::cl_platform_id;
+use parking_lot::Mutex;
 
 use super::arena::most_bytes;
 use super::capabilities::OpenClCapabilities;
 use super::failure::{ClFailure, Named as _, Result};
 use super::handles::{DeviceId, number};
-use super::lock;
 use crate::device::DeviceDescription;
 use crate::error::DeviceError;
 
@@ -106,7 +104,7 @@ fn absent(device: &str, failure: ClFailure) -> DeviceError {
 fn devices_of(platform: cl_platform_id) -> Result<Vec<DeviceId>> {
     // PoCL begins with the first call, and does not bear a second meanwhile.
     static STARTING: Mutex<()> = Mutex::new(());
-    let _starting = lock(&STARTING);
+    let _starting = STARTING.lock();
     match device_api::get_device_ids(platform, device_api::CL_DEVICE_TYPE_ALL) {
         Err(CL_DEVICE_NOT_FOUND) => Ok(Vec::new()),
         ids => Ok(ids.named("clGetDeviceIDs")?.into_iter().map(DeviceId).collect()),

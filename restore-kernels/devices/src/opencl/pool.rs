@@ -2,7 +2,8 @@
 //! program may launch very many small kernels.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use hetckpt_abi::opencl_program::count;
 
@@ -10,7 +11,6 @@ use super::buffers::DeviceBuffer;
 use super::failure::{ClFailure, Result};
 use super::handles::{CommandQueue, Context, Event};
 use super::host_memory::HostMemory;
-use super::lock;
 
 /// Bytes of the counts.
 const COUNTS_BYTES: usize = count::NUM * 4;
@@ -79,7 +79,7 @@ impl WordsPool {
         queue: &CommandQueue,
     ) -> Result<LaunchWords> {
         let list_bytes = (num_blocks * 4).next_power_of_two().max(MIN_LIST_BYTES);
-        let free = lock(&self.free).get_mut(&list_bytes).and_then(Vec::pop);
+        let free = self.free.lock().get_mut(&list_bytes).and_then(Vec::pop);
         free.map_or_else(|| LaunchWords::new(context, is_shared, list_bytes, queue), Ok)
     }
 
@@ -89,7 +89,7 @@ impl WordsPool {
             return;
         }
         let list_bytes = words.turned_away.size();
-        let mut free = lock(&self.free);
+        let mut free = self.free.lock();
         let same = free.entry(list_bytes).or_default();
         if (same.len() + 1) * list_bytes <= MAX_KEPT_BYTES {
             same.push(words);

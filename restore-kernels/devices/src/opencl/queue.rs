@@ -1,6 +1,8 @@
 //! Launches in order.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::arguments::{self, Values};
 use super::buffers::DeviceBuffer;
@@ -10,7 +12,7 @@ use super::handles::{CommandQueue, Event, Mem};
 use super::module::{Built, LoadedOpenCl, OpenClKernel};
 use super::plan::Plan;
 use super::pool::LaunchWords;
-use super::{OpenClInner, host_clock, lock};
+use super::{OpenClInner, host_clock};
 use crate::control::{fill_slot, listed_blocks};
 use crate::device::{Launch, Queue, RunningLaunch};
 use crate::error::DeviceError;
@@ -58,7 +60,7 @@ impl Queue for OpenClQueue {
             return Ok(Arc::new(Held::new(None)));
         }
         device.take_back_ended();
-        let mut area = lock(&self.area);
+        let mut area = self.area.lock();
         let num_ended = device.pausing.enter();
         if device.pausing.is_paused() {
             return Ok(Arc::new(Held::new(Some(plan.untouched()))));
@@ -175,7 +177,7 @@ impl OpenClQueue {
     }
 
     fn start(&self, kernel: &OpenClKernel, plan: &Plan, words: &LaunchWords, values: &Values<'_>) -> ClResult<Started> {
-        let mut built = lock(&kernel.built);
+        let mut built = kernel.built.lock();
         let Built {
             kernel: handle,
             num_buffers,
@@ -188,7 +190,7 @@ impl OpenClQueue {
         arguments::set(handle, &kernel.program, &values)?;
         let mixes_grids = self.device.mixes_grids;
         let shape = (plan.global, plan.local);
-        let mut under_way = mixes_grids.then(|| lock(under_way));
+        let mut under_way = mixes_grids.then(|| under_way.lock());
         let behind = under_way
             .as_mut()
             .map_or_else(Vec::new, |launches| launches.before(shape));

@@ -7,12 +7,13 @@
 //! would make the slice after a change of kernels as long as the two differ.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use hetckpt_abi::opencl_program::looks;
 
-use super::{Limits, lock};
+use super::Limits;
 
 /// How long a slice is to last: short beside what a pause may take, long beside what going on costs.
 const SLICE: Duration = Duration::from_millis(100);
@@ -62,7 +63,7 @@ impl Slices {
     }
 
     pub fn current(&self) -> MutexGuard<'_, Current> {
-        lock(&self.current)
+        self.current.lock()
     }
 
     /// Notes that a launch is given from now on, until [`Self::has_given`]; what its looks cost.

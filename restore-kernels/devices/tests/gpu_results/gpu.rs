@@ -1,6 +1,8 @@
 //! Runs a kernel on an NVIDIA GPU.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
@@ -28,7 +30,7 @@ pub fn wanted() -> Option<&'static Mutex<CudaDevice>> {
 
 /// Runs one block.
 pub fn run(device: &Mutex<CudaDevice>, program: &Program, dimensions: [u32; 3], operands: &[u64], output: &mut [u64]) {
-    let device = device.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = device.lock();
     let bytes = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|v| v.to_le_bytes()).collect() };
     let (input, results) = (bytes(operands), bytes(output));
     let output_at = DEVICE_BASE + (input.len() as u64).next_multiple_of(256);

@@ -1,6 +1,8 @@
 //! A device under test, and short words for what tests do with it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_devices::device::{Blocks, DEVICE_BASE, Device, GRANULARITY, Launch, LoadedKernel, Outcome};
@@ -51,7 +53,7 @@ pub fn on_devices_with(options: &OpenClOptions, test: impl Fn(&Bench)) {
                 .or((can_share && force_separate).then_some(true)),
             ..options.clone()
         };
-        let alone = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = ADDRESSES.lock();
         let (platform, device) = (platform.parse().unwrap(), device.parse().unwrap());
         let device = OpenClDevice::open(platform, device, &options).unwrap();
         if can_share && force_separate && device.describe().vendor.starts_with("Intel") {

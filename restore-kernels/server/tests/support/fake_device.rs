@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
 use hetckpt_abi::thread_state::FINISHED;
@@ -110,7 +112,7 @@ impl Shared {
     }
 
     fn with<T>(&self, addr: u64, size: usize, f: impl FnOnce(&mut [u8]) -> T) -> Result<T, DeviceError> {
-        let mut memory = self.memory.lock().unwrap();
+        let mut memory = self.memory.lock();
         // A range may reach from one mapping into the next.
         let mut bytes = Vec::with_capacity(size);
         while bytes.len() < size {
@@ -181,12 +183,12 @@ impl RunningLaunch for Running {
     }
     fn wait(&self) -> Outcome {
         self.wait_stopped();
-        self.outcome.lock().unwrap().take().unwrap_or(Outcome::Finished)
+        self.outcome.lock().take().unwrap_or(Outcome::Finished)
     }
     fn wait_stopped(&self) {
-        let mut outcome = self.outcome.lock().unwrap();
+        let mut outcome = self.outcome.lock();
         while !self.is_done() {
-            outcome = self.changed.wait(outcome).unwrap();
+            self.changed.wait(&mut outcome);
         }
     }
 }
@@ -223,7 +225,7 @@ impl Queue for FakeQueue {
             changed: Condvar::new(),
         };
         let running = Arc::new(running);
-        *self.1.running.lock().unwrap() += 1;
+        *self.1.running.lock() += 1;
         self.0.send((launch, Arc::clone(&running))).unwrap();
         Ok(running)
     }
@@ -314,12 +316,11 @@ impl Device for FakeDevice {
         self.0
             .memory
             .lock()
-            .unwrap()
             .insert(addr, vec![0; usize::try_from(size_bytes).unwrap()]);
         Ok(())
     }
     fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
-        let removed = self.0.memory.lock().unwrap().remove(&addr);
+        let removed = self.0.memory.lock().remove(&addr);
         assert_eq!(removed.map(|m| m.len() as u64), Some(size_bytes));
         Ok(())
     }
@@ -354,10 +355,10 @@ impl Device for FakeDevice {
         Ok(())
     }
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
-        let _driver = self.0.driver.lock().unwrap();
-        let mut running = self.0.running.lock().unwrap();
+        let _driver = self.0.driver.lock();
+        let mut running = self.0.running.lock();
         while self.0.loads_alone && *running > 0 {
-            running = self.0.ended.wait(running).unwrap();
+            self.0.ended.wait(&mut running);
         }
         drop(running);
         let or_all = |threads| if threads == 0 { 1024 } else { threads };
@@ -430,10 +431,10 @@ impl Device for FakeDevice {
         std::thread::spawn(move || {
             for (launch, running) in jobs {
                 let outcome = run(&shared, &launch).unwrap_or_else(Outcome::Failed);
-                *shared.running.lock().unwrap() -= 1;
+                *shared.running.lock() -= 1;
                 shared.ended.notify_all();
                 {
-                    let mut left = running.outcome.lock().unwrap();
+                    let mut left = running.outcome.lock();
                     *left = Some(outcome);
                     running.done.store(true, Ordering::SeqCst);
                 }
@@ -446,7 +447,7 @@ impl Device for FakeDevice {
         !self.0.loads_alone
     }
     fn request_pause(&self) -> Result<(), DeviceError> {
-        let _driver = self.0.driver.lock().unwrap();
+        let _driver = self.0.driver.lock();
         self.0.pause.store(true, Ordering::SeqCst);
         Ok(())
     }
@@ -454,7 +455,7 @@ impl Device for FakeDevice {
         self.0.slice > 0
     }
     fn end_pause(&self) -> Result<(), DeviceError> {
-        let running = *self.0.running.lock().unwrap();
+        let running = *self.0.running.lock();
         assert!(
             self.0.slice == 0 || running == 0,
             "{running} launches would go on in the next slice"

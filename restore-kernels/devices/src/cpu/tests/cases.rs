@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, MutexGuard, PoisonError};
+
+use parking_lot::MutexGuard;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::program::Program;
@@ -34,7 +36,7 @@ struct Mapped<'d> {
 
 impl<'d> Mapped<'d> {
     fn new(device: &'d CpuDevice, case: &Case) -> Self {
-        let exclusive = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let exclusive = ADDRESSES.lock();
         let mut pages = BTreeSet::new();
         for (address, bytes) in &case.memory {
             let end = address + bytes.len() as u64;
