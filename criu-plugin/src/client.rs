@@ -88,7 +88,7 @@ pub fn ensure_no_server(pid: u32) -> Result<(), PluginError> {
 /// Fails if process `pid`, which is frozen, has lost its device server: without the device's state it could not go on.
 pub fn ensure_server_not_lost(pid: u32) -> Result<(), PluginError> {
     match owns_ring(pid) {
-        true => Err(PluginError::Bereft {
+        true => Err(PluginError::ServerUnreachable {
             pid,
             folder: runtime_dir(),
         }),

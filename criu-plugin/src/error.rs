@@ -33,13 +33,13 @@ pub enum PluginError {
         answer: Box<Response>,
     },
     /// A device server is starting, which the dump cannot wait for (the host's fault).
-    #[error("{0}; it was left as it was: dump it again in a moment")]
+    #[error("{0}; the process runs on: dump it again in a moment")]
     Starting(StartError),
     /// A device server came up behind the hook that pauses (nobody's fault).
     #[error("process {pid} started its device server while it was being frozen; it runs on: dump it again in a moment")]
     StartedWhileFrozen { pid: u32 },
     /// The process keeps becoming another program (the program's fault).
-    #[error("process {pid} becomes one program after the other: dump it again in a moment")]
+    #[error("process {pid} keeps calling execve, so it cannot be paused: dump it again in a moment")]
     BecomesOthers { pid: u32 },
     /// The device server is gone, or elsewhere (the host's fault, or the user's).
     #[error(
@@ -47,7 +47,7 @@ pub enum PluginError {
          HETCKPT_RUNTIME_DIR would have to name",
         folder.display()
     )]
-    Bereft { pid: u32, folder: PathBuf },
+    ServerUnreachable { pid: u32, folder: PathBuf },
     /// No connection to a device server is there (a bug in us).
     #[error("process {pid} has no device server")]
     NotConnected { pid: u32 },
@@ -58,7 +58,7 @@ pub enum PluginError {
     )]
     InsideTree { pid: u32, server: u32 },
     /// Linux does not tell as whom a device server runs (the host's fault).
-    #[error("cannot tell whose the device server of process {pid} is")]
+    #[error("cannot tell which user the device server of process {pid} runs as")]
     UnknownUser { pid: u32 },
     /// The process has given up the user that its server runs as (the program's fault).
     #[error(
@@ -131,7 +131,7 @@ pub enum PluginError {
     #[error("{list} has a line that is cut off")]
     LineCutOff { list: &'static str },
     /// The list of eventfds has something else than numbers (the input's fault).
-    #[error("{list} has a line that makes no sense")]
+    #[error("{list} has a line that cannot be read")]
     SenselessLine { list: &'static str },
     /// An eventfd cannot be made (the host's fault, or the input's).
     #[error("cannot make the eventfd {id} of {}", path.display())]

@@ -1,5 +1,5 @@
-//! As whom a program's device server runs, of which the plugin is the witness: what the server itself writes among the
-//! images, a program of the same user's could have written, and root would restore it as whom that says.
+//! Which user a program's device server runs as. The plugin records it at the dump. What the server itself writes among
+//! the images, any program of that user could forge, so root does not learn from there whom to become.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -202,10 +202,7 @@ fn server_of_before(context: &mut Context) -> Result<()> {
     chown(&path, Some(NOBODY), None)?;
     let refused = restore_without_namespaces(sandbox, &open, &images).and_then(|job| job.wait(PATIENCE))?;
     ensure!(
-        refused.code != 0
-            && refused
-                .stderr
-                .contains(&format!("is not root's alone (user {NOBODY}, mode")),
+        refused.code != 0 && refused.stderr.contains(&format!("(user {NOBODY}, mode")),
         "{}",
         refused.text()
     );

@@ -151,7 +151,7 @@ fn nonsense(context: &mut Context) -> Result<()> {
         ),
         (
             with_hello(&frame(0, offer("../../etc/passwd").as_bytes())),
-            "is no new snapshot",
+            "is not a valid id",
         ),
         // Data beyond the end of the world; data that is no archive.
         ([with_hello(&good_offer), frame(1, &[255; 20])].concat(), "larger than"),

@@ -5,7 +5,7 @@
 mod arguments;
 mod commands;
 mod device_text;
-mod exit;
+mod choose_exit_code;
 mod findings;
 mod manifest_text;
 mod output;
@@ -24,13 +24,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version go to stdout with 0, wrong usage to stderr with 2: clap knows which.
-            let code = exit::from_clap(&error);
+            let code = choose_exit_code::from_clap(&error);
             output::clap(&error);
             return code;
         }
     };
     output::show_remarks(cli.verbose);
-    let own_failure = exit::own_failure_code(&cli.command);
+    let own_failure = choose_exit_code::own_failure_code(&cli.command);
     let (is_json, only_tells) = (cli.command.is_json(), cli.command.only_tells());
     match commands::run(cli.command) {
         Ok(_) if only_tells && output::is_lost() => ExitCode::from(codes::FAILED),
@@ -40,9 +40,9 @@ fn main() -> ExitCode {
             if is_json {
                 output::json_failure(&error);
             }
-            ExitCode::from(match exit::own_status(&error) {
+            ExitCode::from(match choose_exit_code::own_status(&error) {
                 Some(status) => status,
-                None if exit::is_unsupported(&error) && own_failure == codes::FAILED => codes::UNSUPPORTED,
+                None if choose_exit_code::is_unsupported(&error) && own_failure == codes::FAILED => codes::UNSUPPORTED,
                 None => own_failure,
             })
         }

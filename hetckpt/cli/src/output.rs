@@ -6,6 +6,7 @@
     reason = "this is the module that prints"
 )]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
@@ -143,13 +144,20 @@ pub fn failure(error: &anyhow::Error) {
             if let Some(state) = &failure.state {
                 let _ = writeln!(err, "  = state: {}", printable(state));
             }
-            if let Some(help) = &failure.help {
-                let _ = writeln!(err, "  = help: {}", printable(help));
-            }
+            let _ = writeln!(err, "  = help: {}", printable(&way_out(failure)));
         }
         None => {
             let _ = writeln!(err, "error: {}", printable(&format!("{error:#}")));
         }
+    }
+}
+
+/// What to do: what the failure itself says, else what its code does.
+fn way_out(failure: &Failure) -> Cow<'_, str> {
+    match (&failure.help, failure.code.help()) {
+        (Some(help), _) => Cow::Borrowed(help),
+        (None, paragraphs) if paragraphs.contains('\n') => format!("docs/errors.md, {}", failure.code).into(),
+        (None, sentence) => Cow::Borrowed(sentence),
     }
 }
 
@@ -161,7 +169,7 @@ pub fn json_failure(error: &anyhow::Error) {
             "message": failure.message,
             "notes": failure.notes,
             "state": failure.state,
-            "help": failure.help,
+            "help": way_out(failure),
         }),
         None => json!({ "message": format!("{error:#}") }),
     };

@@ -22,7 +22,7 @@ use nix::unistd::mkfifo;
 use hetckpt_report::failure::Failure;
 use hetckpt_state::names::memory_file;
 
-use crate::memory_taker::{Broken, TakeMemory, hand_over};
+use crate::memory_sink::{Broken, MemorySink, hand_over};
 
 /// Bytes that a pipe holds if it may: most that users may ask for where nothing else is set.
 const PIPE_BYTES: i32 = 1 << 20;
@@ -57,7 +57,7 @@ impl DeviceStreams {
     }
 
     /// Has `taker` take what the servers write, until something comes from `criu`.
-    pub fn take_all(mut self, criu: BorrowedFd<'_>, taker: &mut dyn TakeMemory) -> Result<Sizes, Broken> {
+    pub fn take_all(mut self, criu: BorrowedFd<'_>, taker: &mut dyn MemorySink) -> Result<Sizes, Broken> {
         let mut sizes = Sizes::new();
         while let Next::Device(at) = next(&self.0, criu).map_err(|e| broken(&e))? {
             let mut stream = self.0.swap_remove(at);

@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use super::*;
-use crate::memory_taker::takers::{Full, Shelf};
+use crate::memory_sink::sinks::{Full, Shelf};
 
 /// The pipes of processes 1, 2 and 3, and what becomes of them while `others` does something with the folder and with
 /// CRIU's socket.
-fn taken(taker: &mut dyn TakeMemory, others: impl FnOnce(&Path, UnixStream) + Send) -> Result<Sizes, Broken> {
+fn taken(taker: &mut dyn MemorySink, others: impl FnOnce(&Path, UnixStream) + Send) -> Result<Sizes, Broken> {
     let folder = tempfile::tempdir().unwrap();
     let streams = DeviceStreams::create(folder.path(), [1, 2, 3]).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();

@@ -77,7 +77,7 @@ pub enum ImageError {
         source: DecodeError,
     },
     /// A message that was to be changed is none of its kind.
-    #[error("{name} has an entry that makes no sense")]
+    #[error("{name} has a damaged entry")]
     Entry {
         /// The image.
         name: String,

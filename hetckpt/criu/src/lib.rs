@@ -5,14 +5,14 @@
     reason = "each failure has a code, and docs/errors.md says when it comes"
 )]
 
-pub mod complaint;
+pub mod log_advice;
 pub mod device_streams;
 pub mod eventfds;
 pub mod image_error;
 pub mod image_messages;
 pub mod images;
 pub mod locate;
-pub mod memory_taker;
+pub mod memory_sink;
 pub mod needs;
 pub mod page_protocol;
 pub mod page_server;

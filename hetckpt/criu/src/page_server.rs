@@ -28,7 +28,7 @@ use hetckpt_report::failure::Failure;
 use crate::device_streams::{DeviceStreams, Sizes};
 use crate::image_messages::{PagemapEntry, PagemapHead};
 use crate::images::{COMMON_MAGIC, PAGEMAP_MAGIC};
-use crate::memory_taker::{Broken, TakeMemory, hand_over};
+use crate::memory_sink::{Broken, MemorySink, hand_over};
 use crate::page_protocol::{self, Command, Form, Image, Row};
 
 /// Bytes that are read ahead: commands and single pages come together then.
@@ -40,7 +40,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 pub fn while_serving(
     images: &Path,
     devices: DeviceStreams,
-    taker: &mut dyn TakeMemory,
+    taker: &mut dyn MemorySink,
     criu: impl FnOnce(&UnixStream) -> Result<(), Failure> + Send,
 ) -> Result<Sizes, Failure> {
     let cannot =
@@ -86,7 +86,7 @@ fn not_understood(what: impl Into<String>) -> Failure {
 }
 
 /// Takes images until CRIU says that there are no more.
-fn serve(socket: &UnixStream, images: &Path, taker: &mut dyn TakeMemory) -> Result<(), Broken> {
+fn serve(socket: &UnixStream, images: &Path, taker: &mut dyn MemorySink) -> Result<(), Broken> {
     let mut connection = Connection {
         input: BufReader::with_capacity(BUFFER_BYTES, socket),
         output: socket,
@@ -113,7 +113,7 @@ fn take_image(
     image: Image,
     pages_id: u32,
     images: &Path,
-    taker: &mut dyn TakeMemory,
+    taker: &mut dyn MemorySink,
 ) -> Result<Command, Broken> {
     let mut pages = Pages {
         connection,

@@ -6,7 +6,7 @@ use std::fs;
 use super::*;
 use crate::image_messages::{IS_PRESENT, PAGE_BYTES};
 use crate::images::Images;
-use crate::memory_taker::takers::{Full, Shelf};
+use crate::memory_sink::sinks::{Full, Shelf};
 use crate::page_protocol::tests::encode;
 
 const PROCESS: Image = Image::Process(7);

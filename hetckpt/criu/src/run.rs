@@ -18,8 +18,8 @@ use procfs::process::{Process, Stat};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::file_size;
 
-use crate::complaint;
 use crate::locate::Criu;
+use crate::log_advice;
 
 /// Times that what a killed CRIU has left is looked for.
 const MAX_LOOKS: usize = 1000;
@@ -69,7 +69,7 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
     for (name, value) in call.environment {
         command.env(name, value);
     }
-    let failed = |reason: &str| complaint::failure(call.failure_code, call.verb, reason);
+    let failed = |reason: &str| log_advice::failure(call.failure_code, call.verb, reason);
     let (status, said) = run_to_end(command, call.work_folder).map_err(|e| failed(&e.to_string()))?;
     if status.success() {
         return Ok(());

@@ -127,7 +127,7 @@ fn delete_table(name: &str) -> io::Result<()> {
         Some(0) => Ok(()),
         Some(error) if error == -nix::libc::ENOENT => Ok(()),
         Some(error) => Err(io::Error::from_raw_os_error(-error)),
-        None => Err(io::Error::other("the answer of Linux makes no sense")),
+        None => Err(io::Error::other("the answer of Linux cannot be read")),
     }
 }
 

@@ -11,7 +11,7 @@ use hetckpt_archive::manifest::{Clocks, Manifest};
 use hetckpt_archive::writer::Source;
 use hetckpt_criu::device_streams::{DeviceStreams, Sizes};
 use hetckpt_criu::locate::Criu;
-use hetckpt_criu::memory_taker::TakeMemory;
+use hetckpt_criu::memory_sink::MemorySink;
 use hetckpt_criu::{eventfds, needs, page_server, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
@@ -126,7 +126,7 @@ pub struct Captured<'a> {
 pub fn capture<'a>(
     request: &Request<'a>,
     signals: &HeldSignals,
-    taker: Option<&mut dyn TakeMemory>,
+    taker: Option<&mut dyn MemorySink>,
 ) -> Result<Captured<'a>, Failure> {
     let (target, images) = (request.target, request.images);
     ensure_may_take_connections(request.outside)?;
@@ -212,7 +212,7 @@ fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
 
 /// Pipes for the memory of the devices that are held. `taker` learns what their descriptions may have. Of a server that
 /// does not answer, because its process has ended, nothing will come.
-fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn TakeMemory) -> Result<DeviceStreams, Failure> {
+fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn MemorySink) -> Result<DeviceStreams, Failure> {
     let statuses: Vec<_> = holds.iter_mut().filter_map(|hold| hold.status().ok()).collect();
     let descriptions = statuses.iter().map(|status| {
         let kernels = status.kernels.iter().map(String::as_str);

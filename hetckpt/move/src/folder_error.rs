@@ -35,7 +35,9 @@ pub enum FolderError {
         name: String,
     },
     /// The images are not whole without those of an earlier dump.
-    #[error("they rest on an earlier dump, to which `parent` leads")]
+    #[error(
+        "the images are of an incremental dump: the link `parent` leads to the earlier one. Dump again without --prev-images-dir"
+    )]
     EarlierDump,
     /// A description is no file, or too large for one.
     #[error("{name} describes no device state")]

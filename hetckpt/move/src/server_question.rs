@@ -13,7 +13,13 @@ use hetckpt_report::installation::Installation;
 pub fn ask<A: DeserializeOwned>(code: Code, arguments: &[&str], input: &[u8]) -> Result<A, Failure> {
     let installation = Installation::find()?;
     let server = installation.require(installation.server.clone())?;
-    let failed = |why: String| Failure::new(code, format!("{} cannot tell", server.display())).note(why);
+    let failed = |why: String| {
+        Failure::new(
+            code,
+            format!("{} {} failed", server.display(), arguments.first().unwrap_or(&"")),
+        )
+        .note(why)
+    };
     let mut child = Command::new(&server)
         .args(arguments)
         .env_remove("LD_LIBRARY_PATH")

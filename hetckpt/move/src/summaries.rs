@@ -13,10 +13,7 @@ pub fn summaries(manifest: &Manifest) -> Result<Vec<Summary>, Failure> {
     let summaries = descriptions.map(|described| described.map(|described| described.summary));
     summaries.collect::<Result<_, _>>().map_err(|error| match error {
         DescriptionError::Version { .. } => Failure::new(Code::NewerVersion, error.to_string()),
-        error => Failure::new(
-            Code::Damaged,
-            "the archive describes a process in a way that makes no sense",
-        )
-        .note(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
+        error => Failure::new(Code::Damaged, "the archive's description of a process is damaged")
+            .note(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
     })
 }

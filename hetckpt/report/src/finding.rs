@@ -90,7 +90,7 @@ pub fn refusal(findings: &[Finding]) -> Option<Failure> {
     for more in problems {
         failure = failure.note(format!("also: {}", more.found));
         if let Some(help) = more.help.as_ref().filter(|help| Some(*help) != first.help.as_ref()) {
-            failure = failure.note(format!("against that: {help}"));
+            failure = failure.note(format!("to mend that: {help}"));
         }
     }
     Some(failure)

@@ -13,7 +13,7 @@ pub mod launch;
 pub mod mapped_files;
 pub mod namespaces;
 pub mod outcome;
-pub mod pause;
+pub mod pause_and_resume;
 pub mod process_tree;
 pub mod relay;
 pub mod result_file;

@@ -56,7 +56,9 @@ pub enum FatbinError {
         offset: usize,
     },
     /// There is no PTX that the device can take.
-    #[error("no PTX for compute capability {device} or lower (PTX for {ptx:?}, cubins for {cubins:?})")]
+    #[error(
+        "the module has no PTX for sm_{device} or lower (it has PTX for {ptx:?} and machine code for {cubins:?}): build it with -gencode arch=compute_{device},code=compute_{device}"
+    )]
     NoPtx {
         /// Device's compute capability, times ten plus minor.
         device: u32,

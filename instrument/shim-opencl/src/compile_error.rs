@@ -53,7 +53,9 @@ pub enum CompileError {
         status: ExitStatus,
     },
     /// The compiler fails, as it seems, and nobody knows how it ended.
-    #[error("{compiler} gives nothing and says nothing, and the program keeps its exit status from us")]
+    #[error(
+        "{compiler} wrote neither a result nor a message, and its exit status is unknown: the program collects or ignores its children"
+    )]
     Silent {
         /// The compiler.
         compiler: String,

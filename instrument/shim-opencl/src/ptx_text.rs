@@ -28,13 +28,15 @@ const LOCAL: &str = "hetckpt_opencl_local";
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PtxError {
     /// The offset of a launch is known in kernels only: the compiler's fault, which was told to inline all.
-    #[error("function `{function}` asks for the place in the launch and is not inlined into its kernel")]
+    #[error(
+        "function `{function}` uses a work-item function such as get_global_id, but clang did not inline it into its kernel: try another clang (HETCKPT_CLANG)"
+    )]
     NotInlined {
         /// The function.
         function: String,
     },
     /// The program calls a function that there is not: the program's fault.
-    #[error("function `{function}` has no body, and OpenCL C here has no such function")]
+    #[error("function `{function}` has no body and is not a built-in function of OpenCL C here")]
     NoBody {
         /// The function.
         function: String,

@@ -108,15 +108,15 @@ codes! {
             "`hetckpt devices` lists the devices. `--device auto` takes the first CUDA GPU, else the CPU. OpenCL devices are used \
              only if they are named (`--device opencl`).";
         ServerSystem = "HK0502", FAILED,
-            "The device server met an error of the operating system, or a ring that makes no sense.",
+            "A system call failed in the device server, or the memory that it shares with the program is damaged.",
             "The message names the system call. The server's log has the rest.";
         ServerStart = "HK0503", FAILED,
             "A device server could not take over: it was started with wrong arguments, or died before it was ready.",
             "Its log says why.";
         DeviceFailed = "HK0504", FAILED,
-            "The device, its driver or the compiler for it failed: it is out of memory, an address range is not to be had, or a driver \
-             call failed. Before a restore also: the device has too little memory, takes only smaller blocks, lacks something that a stopped \
-             kernel needs, or is of a kind on which the kernel cannot go on.",
+            "The device, its driver or the compiler for it failed: it is out of memory, an address range that must be used is taken, \
+             or a driver call failed. A check before a restore also gives this code if the device has too little memory, takes only smaller \
+             blocks, lacks something that a stopped kernel needs, or is of a kind on which the kernel cannot go on.",
             "The message has the device's own words. Free memory of the device, or name another device.";
     }
     PauseAndCapture {
@@ -165,8 +165,8 @@ codes! {
              files are to be laid out.";
         NoDump = "HK0705", FAILED,
             "The folder given to `pack` or `restore`, or the archive, holds no complete dump. The note names the image that is missing, cut \
-             off or of another kind. `pack` also refuses a folder that holds something else than files, such as the link `parent` of a dump \
-             that rests on an earlier one.",
+             off or of another kind. `pack` also refuses a folder that holds something else than files, such as the link `parent` of \
+             an incremental dump, which leads to the earlier one.",
             "CRIU writes `inventory.img` last: without it, the dump failed or still goes on. Name the folder of a dump that succeeded.";
         FolderNotEmpty = "HK0706", FAILED,
             "The folder that `unpack` was to fill is not empty, or is no folder.",
@@ -182,14 +182,14 @@ codes! {
             "`hetckpt ps` lists the programs that can be dumped.";
         NotUnderHetckpt = "HK0802", FAILED,
             "The process was not started under hetckpt, so its device state cannot be reached. From `hetckpt pause` also: the program has \
-             made no CUDA call yet, so there is nothing to pause.",
+             made no CUDA or OpenCL call yet, so there is nothing to pause.",
             "Start the program with `hetckpt run`.";
         Installation = "HK0803", FAILED,
             "A part of the installation is missing or does not work: the device server, the driver library, the code generator or the CRIU \
              plugin.",
             "They lie beside `hetckpt` in `bin` and `lib`, as `make build` and `make install` lay them out. Install hetckpt again.";
         StandIn = "HK0804", FAILED,
-            "The program cannot be started, or one of the steps to stand in for it failed. `run` ends with 127 if there is no such program, \
+            "hetckpt could not start the program, or could not stand in for it (pass on signals, wait for it, take its exit code). `run` ends with 127 if there is no such program, \
              with 126 if it cannot be started, else with 125.",
             "The note has the system's reason.";
         Translation = "HK0805", FAILED,
@@ -231,7 +231,7 @@ codes! {
             "Install CRIU 4.1 or newer.";
         CriuDump = "HK0903", FAILED,
             "CRIU could not dump the process. The message has the first error of CRIU's log.",
-            "[limits.md](limits.md) says what CRIU does not dump.";
+            "`docs/limits.md` says what CRIU does not dump.";
         CriuRestore = "HK0904", FAILED,
             "CRIU could not restore the process. Frequent reasons: a file that the program had open is missing or has changed, or CRIU is not \
              run as root.",

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::choose_device::summaries;
 use crate::error::ServerError;
-use crate::lacking::lacking;
+use crate::missing_features::lacking;
 use crate::translate::translate;
 
 /// The devices of this machine.

@@ -9,8 +9,8 @@ use hetckpt_state::allocation::Owner;
 use hetckpt_state::kernel_run::is_launch_shape;
 use hetckpt_state::queue::Place;
 
-use crate::carry_out::carry_out;
 use crate::cuda_result as cu;
+use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
 use crate::launch::room_of;
 use crate::modules::LoadedModule;

@@ -58,7 +58,7 @@ pub enum ServerError {
     #[error("{0}")]
     Daemon(String),
     /// Variables whose addresses are the driver's.
-    #[error("module {module} has no PTX but variables in machine code: they cannot be captured")]
+    #[error("module {module} has variables but no PTX, and such variables cannot be captured")]
     OpaqueVariables {
         /// The application's number of the module.
         module: u64,
@@ -76,7 +76,7 @@ pub enum ServerError {
     #[error("the state of the process is damaged: {0}")]
     Damaged(String),
     /// A text is not PTX (input).
-    #[error("it is not PTX that can be read: {0}")]
+    #[error("the PTX cannot be read: {0}")]
     NotPtx(hetckpt_ptx::Error),
     /// The state of a process that a question is about cannot be read (input).
     #[error("{0}")]
@@ -90,7 +90,7 @@ pub enum ServerError {
         known: u32,
     },
     /// A file that root has to believe could be another user's work.
-    #[error("{} is not root's alone (user {uid}, mode {mode:03o}): restore as that user, or take away what others may write", path.display())]
+    #[error("others than root can change {} (user {uid}, mode {mode:03o}), so root does not trust it: restore as user {uid}, or give the file to root and take away the right of others to write", path.display())]
     NotOfRoot {
         /// The file.
         path: PathBuf,
@@ -101,7 +101,7 @@ pub enum ServerError {
     },
     /// The files make this server root's, but not its application.
     #[error(
-        "the device server is root's, but process {pid} is user {uid}'s: dump it again with this version, or restore it as that user"
+        "by the snapshot, process {pid} ran as user {uid} but its device server as root: restore it as user {uid}, or dump it again with this version"
     )]
     NotItsUser {
         /// The application.

@@ -1,9 +1,9 @@
 //! The device server: one per application, outside its process tree, holder of the only driver.
 //!
-//! Commands arrive through the ring ([`reader`], [`commands`], [`mod@carry_out`]) and go into streams ([`queues`],
-//! [`worker`]), which give launches to the device ([`launch`]) and do the rest themselves ([`execute`]). Control
-//! connections ([`control`]) stop everything ([`pause`]), write it down ([`capture`]) and attach a restored application
-//! to a session that [`restore`] has rebuilt.
+//! Commands arrive through the ring ([`reader`], [`commands`], [`deferred_commands`]) and go into streams ([`queues`],
+//! [`worker`]), which give launches to the device ([`launch`]) and do the rest themselves ([`stream_operations`]).
+//! Control connections ([`control`]) stop everything ([`pause`]), write it down ([`capture`]) and attach a restored
+//! application to a session that [`restore`] has rebuilt.
 
 pub mod error;
 pub mod cuda_result;
@@ -21,10 +21,10 @@ pub mod queues;
 pub mod start_points;
 pub mod session;
 pub mod reader;
-pub mod carry_out;
+pub mod deferred_commands;
 pub mod commands;
 pub mod worker;
-pub mod execute;
+pub mod stream_operations;
 pub mod launch;
 pub mod peer;
 pub mod own_files;
@@ -37,8 +37,8 @@ pub mod run_as;
 pub mod capture;
 pub mod restore;
 pub mod process;
-pub mod usual_addresses;
+pub mod placeholder_addresses;
 pub mod translate;
-pub mod lacking;
+pub mod missing_features;
 pub mod answer;
 pub mod start;

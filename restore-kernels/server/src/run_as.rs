@@ -1,5 +1,5 @@
-//! As whom a server runs that root restores: as its program's user. What a program sends, and what of the device it has
-//! left in a snapshot, no process of root's reads; only who that user is, in a file of whoever dumped it.
+//! A device server that root restores becomes its program's user first. Only then does it read what the program, or the
+//! device, has left in a snapshot. Who that user is stands in a file of whoever dumped it.
 #![allow(unsafe_code, reason = "fork has no safe wrapper")]
 
 use std::os::fd::AsFd;

@@ -12,7 +12,7 @@ use hetckpt_probes::options::Options;
 use hetckpt_ring::question::{RejectedKernel, Stage, Translated, TranslatedKernel, Translation};
 
 use crate::error::ServerError;
-use crate::usual_addresses::addresses;
+use crate::placeholder_addresses::addresses;
 
 /// Shared memory's first address as generated PTX sees it on the architectures of today; a device is asked at run time.
 const USUAL_SHARED_BASE: u32 = 1024;

@@ -8,11 +8,11 @@ use parking_lot::MutexGuard;
 
 use hetckpt_ring::reply::Reply;
 
-use crate::carry_out;
-use crate::execute::{Executed, execute, is_quick};
+use crate::deferred_commands;
 use crate::launch;
 use crate::queues::{Pending, Queues, Step};
 use crate::session::Session;
+use crate::stream_operations::{Executed, execute, is_quick};
 
 /// How long until a call-back for which there was no room is tried again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -123,7 +123,7 @@ fn carry_out_ready<'a>(
     }
     drop(queues);
     for pending in ready {
-        carry_out::carry_out(session, pending.envelope);
+        deferred_commands::carry_out(session, pending.envelope);
     }
     session.queues.lock()
 }

@@ -13,7 +13,7 @@ pub mod memory_file;
 pub mod packed_state;
 pub mod carried;
 pub mod limits;
-pub mod member_writer;
+pub mod stream_writer;
 pub mod file_id;
 pub mod writer;
 pub mod reader;

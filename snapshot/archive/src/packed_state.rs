@@ -15,10 +15,12 @@ const LEVEL: i32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum PackedStateError {
     /// The bytes are no zstd frame, or its header does not say how much it holds (input).
-    #[error("the state is no zstd frame that says how much it holds")]
+    #[error("the state is not a zstd frame that tells its content size")]
     NotAFrame,
     /// Its header says more than a state can have, or than a frame of this length can hold (input).
-    #[error("the state's {packed_bytes} bytes are to hold {size_bytes}, {most_bytes} at most")]
+    #[error(
+        "the compressed state ({packed_bytes} bytes) claims to unpack to {size_bytes} bytes; the limit is {most_bytes}"
+    )]
     Size {
         /// Its length.
         packed_bytes: u64,

@@ -11,8 +11,8 @@ use tempfile::NamedTempFile;
 use crate::error::ArchiveError;
 use crate::file_id::FileId;
 use crate::manifest::{Encoding, Manifest};
-use crate::member_writer::{ArchiveStream, Compression, Written, room_for};
 use crate::reader::Archive;
+use crate::stream_writer::{ArchiveStream, Compression, Written, room_for};
 
 /// A file that is to become a member.
 #[derive(Clone, Debug)]

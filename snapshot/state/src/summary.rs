@@ -39,13 +39,13 @@ const MAX_KERNEL_NAME_BYTES: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum DescriptionError {
     /// It is none, or damaged: its text is not what it ought to be (input).
-    #[error("the description of a process's device state makes no sense: {why}")]
+    #[error("the description of a process's device state is damaged: {why}")]
     Text {
         /// What is wrong with it, fit to print.
         why: String,
     },
     /// It is longer than any can be (input).
-    #[error("the description of a process's device state has {size_bytes} bytes, {MAX_DESCRIPTION_BYTES} at most")]
+    #[error("the description of a process's device state has {size_bytes} bytes; the limit is {MAX_DESCRIPTION_BYTES}")]
     TooLong {
         /// Its length.
         size_bytes: u64,

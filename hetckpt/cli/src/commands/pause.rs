@@ -7,7 +7,7 @@ use serde_json::json;
 
 use hetckpt_report::quantity;
 use hetckpt_supervise::namespaces::enter;
-use hetckpt_supervise::pause::{self, Pauses};
+use hetckpt_supervise::pause_and_resume::{Pauses, pause};
 use hetckpt_supervise::target::Target;
 
 use crate::arguments::Pause;
@@ -25,10 +25,7 @@ pub fn run(options: &Pause) -> anyhow::Result<ExitCode> {
         interval: Duration::from_millis(options.interval_ms),
         timeout_s: options.pause_timeout,
     };
-    let latencies: Vec<f64> = pause::pause(&target, &pauses)?
-        .iter()
-        .map(|l| l.as_secs_f64() * 1e3)
-        .collect();
+    let latencies: Vec<f64> = pause(&target, &pauses)?.iter().map(|l| l.as_secs_f64() * 1e3).collect();
     let percentile = |p: usize| latencies[(latencies.len() - 1) * p / 100];
     if options.json {
         output::json(&json!({

@@ -51,7 +51,7 @@ impl Keeper {
             Ok(child) => Some(Self(child)),
             Err(e) => {
                 remark::note(format!(
-                    "cannot start who removes {} when the program has ended ({e}): remove it then",
+                    "cannot start the process that cleans up {} ({e}): remove that folder when the program has ended",
                     folder.display()
                 ));
                 None

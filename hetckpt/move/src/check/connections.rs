@@ -41,7 +41,7 @@ fn connections(needs: &Needs, is_allowed: bool) -> Finding {
     if !is_allowed {
         return problem(
             found,
-            "have it go on with them: --tcp-established; once, and where their local addresses are",
+            "say --tcp-established: that works once, and only on a machine that has the connections' local addresses",
         );
     }
     if !nix::unistd::geteuid().is_root() {

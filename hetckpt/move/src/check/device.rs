@@ -78,7 +78,7 @@ fn with_device(
         return Ok(vec![Finding::problem(
             CHECK,
             "this machine has no device",
-            "`hetckpt devices` lists them",
+            "install a GPU's driver, or hetckpt's code generator for the CPU (`hetckpt doctor` says what is missing)",
         )]);
     };
     look(device)
@@ -98,7 +98,7 @@ fn judge(summaries: &[Summary], device: &DeviceSummary) -> Finding {
     let too_large = |summary: &Summary| Some((summary.pid, exceeded(&summary.requires, device)?));
     if let Some((pid, what)) = summaries.iter().find_map(too_large) {
         return problem(
-            format!("process {pid} has kernels in flight with {what} {name} takes at most"),
+            format!("process {pid} has a kernel in flight with {what}; that is too much for {name}"),
             "name another device (--device); `hetckpt devices` lists them",
         );
     }
@@ -116,11 +116,14 @@ fn exceeded(needs: &Requirements, device: &DeviceSummary) -> Option<String> {
         device.max_shared_bytes_per_block.into(),
     );
     if is_beyond(needs.threads_per_block, threads) {
-        return Some(format!("blocks of {} threads, and {threads}", needs.threads_per_block));
+        return Some(format!(
+            "blocks of {} threads, where {threads} are possible",
+            needs.threads_per_block
+        ));
     }
     if is_beyond(needs.shared_bytes_per_block, shared) {
         return Some(format!(
-            "blocks with {} of shared memory, and {}",
+            "blocks with {} of shared memory, where {} are possible",
             quantity::bytes(needs.shared_bytes_per_block),
             quantity::bytes(shared)
         ));
@@ -131,7 +134,7 @@ fn exceeded(needs: &Requirements, device: &DeviceSummary) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{} blocks that wait for one another (a cooperative launch), and {together}",
+        "{} blocks that wait for one another (a cooperative launch), where {together} are possible",
         needs.cooperative_blocks
     ))
 }

@@ -30,16 +30,18 @@ pub fn fate(path: &Path, processes: &BTreeSet<u32>, pids: &BTreeSet<u32>) -> Opt
     let like =
         |rest: &[Component]| Fate::ComesBack(rest.iter().fold(PathBuf::from("/proc/self"), |p, name| p.join(name)));
     Some(match rest.as_slice() {
-        _ if !processes.contains(&pid) => Fate::IsLost("it is of a thread, and threads come after files"),
+        _ if !processes.contains(&pid) => {
+            Fate::IsLost("it belongs to a thread, and a restore opens files before it makes threads")
+        }
         [first, thread, rest @ ..] if is_named(first, "task") => match number(*thread) == Some(pid) {
             true => like(rest),
-            false => Fate::IsLost("it is of a thread, and threads come after files"),
+            false => Fate::IsLost("it belongs to a thread, and a restore opens files before it makes threads"),
         },
         [first, _, ..] if is_named(first, "fdinfo") || is_named(first, "fd") => {
-            Fate::IsLost("it is of a descriptor that may come after it")
+            Fate::IsLost("it belongs to a descriptor that a restore may open later")
         }
         [first, _, ..] if is_named(first, "map_files") => {
-            Fate::IsLost("it is of a mapping, and mappings come after files")
+            Fate::IsLost("it belongs to a mapping, and a restore opens files before it maps memory")
         }
         rest => like(rest),
     })

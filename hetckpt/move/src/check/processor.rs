@@ -14,7 +14,7 @@ pub fn examine(criu: Option<&Criu>, images: &Path, needs: &Needs) -> Finding {
     let Some(criu) = criu.filter(|_| needs.names_processor) else {
         return Finding::warning(
             CHECK,
-            "nobody knows on what processor the program ran",
+            "the snapshot does not tell what the processor of the dump's machine could do, so this cannot be checked",
             "dump with `hetckpt dump`, or with `criu dump --cpu-cap=ins`",
         );
     };

@@ -33,7 +33,7 @@ pub fn examine(needs: &Needs) -> Finding {
                 "the program had capabilities that this process cannot give: {}",
                 listed(names.collect::<Vec<_>>().into_iter())
             ),
-            "restore it where root has them (containers may lack some: `--cap-add`, `--privileged`), or as the user it ran as, who has all within namespaces of their own",
+            "restore it where root has them (a container may lack some: `--cap-add`, `--privileged`), or as the user it ran as: in a user namespace, that user has them all",
         );
     }
     Finding::ok(CHECK, "the program can have the user that it had")

@@ -295,7 +295,7 @@ impl Channel {
             Code::ConnectionBroke,
             format!("the connection to {} was given up", self.peer),
         )
-        .note(format!("it has said nothing but that it is at work for {limit} s"))
+        .note(format!("for {limit} s it has said nothing but that it is at work"))
         .help("`serve --working-limit` allows more")
     }
 

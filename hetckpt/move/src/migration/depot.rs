@@ -277,7 +277,10 @@ impl Depot {
         if !is_id(id) || self.record(id).is_some() {
             return Err(Failure::new(
                 Code::NotUnderstood,
-                format!("`{}` is no new snapshot", id.escape_debug()),
+                format!(
+                    "`{}` is not a valid id, or this node knows that snapshot already",
+                    id.escape_debug()
+                ),
             ));
         }
         let file = OpenOptions::new()

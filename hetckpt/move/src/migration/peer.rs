@@ -13,5 +13,5 @@ pub struct KeyHash(pub String);
 pub fn refused(peer: &str, why: String) -> Failure {
     Failure::new(Code::NotTrusted, format!("{peer} and this node do not trust each other"))
         .note(why)
-        .help("both need a certificate that is valid now and signed by the authority in the other's --ca, that of the target in its own name")
+        .help("give each node a certificate that has not expired and that the authority in the other node's --ca has signed; the target's certificate must name the target's host")
 }

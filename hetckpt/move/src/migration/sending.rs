@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use procfs::process::{MMPermissions, MMapPath, Process};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::member_writer::{self, ArchiveStream, Compression, Written};
+use hetckpt_archive::stream_writer::{self, ArchiveStream, Compression, Written};
 use hetckpt_archive::writer;
-use hetckpt_criu::memory_taker::TakeMemory;
+use hetckpt_criu::memory_sink::MemorySink;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::{archive_error, quantity, remark};
 use hetckpt_supervise::signals::HeldSignals;
@@ -86,7 +86,7 @@ impl<'a, 'c> Sending<'a, 'c> {
     fn begin(&mut self) -> Result<(), Failure> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let manifest = self.request.early_manifest()?;
-        let known = member_writer::room_for(&manifest, std::iter::empty()).map_err(|e| {
+        let known = stream_writer::room_for(&manifest, std::iter::empty()).map_err(|e| {
             Failure::new(Code::CannotWrite, "the archive's manifest cannot be written").note(e.to_string())
         })?;
         let Expected {
@@ -97,14 +97,14 @@ impl<'a, 'c> Sending<'a, 'c> {
         let other_bytes = [carried_bytes, descriptions_bytes]
             .into_iter()
             .fold(known, u64::saturating_add);
-        let room = member_writer::estimated_room(other_bytes, num_members);
+        let room = stream_writer::estimated_room(other_bytes, num_members);
         let archive = ArchiveStream::new(sink, Path::new(&self.peer), room, Compression::default());
         self.begun = Some((Instant::now(), archive.map_err(archive_error::failure)?));
         Ok(())
     }
 }
 
-impl TakeMemory for Sending<'_, '_> {
+impl MemorySink for Sending<'_, '_> {
     fn expect_descriptions(&mut self, most_bytes: u64) {
         self.expected.descriptions_bytes = MARGIN.saturating_mul(most_bytes);
     }

@@ -221,10 +221,10 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
             failure.code = Code::NotHeardOf;
             Err(failure
                 .state(format!(
-                    "the program has ended here; {} holds all of it as {} in the folder of `hetckpt serve`, and starts it when it learns of its release",
+                    "the program has ended here; {} holds all of it as {}.hetsnap in the folder of `hetckpt serve`, and starts it as soon as it learns of its release",
                     wanted.options.to, handover.id
                 ))
-                .help("look whether it runs there; if not, and `serve` has it as `prepared`: `hetckpt restore` of that file"))
+                .help("look whether the program runs there; if it does not, and its record there stays `prepared`, give that .hetsnap file to `hetckpt restore` there"))
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Going away from root's own things before another user's namespaces are entered. What runs there is what that user
-//! has at the path of this program: they may have mounted anything there. It gets no terminal of root's, which it could
-//! type into, no groups, no environment and no files but two pipes; what it says is copied.
+//! Leaves root's own things behind before another user's namespaces are entered. What runs there is the file that the
+//! user has at this program's path: they may have mounted anything there. So it gets no terminal of root's, into which
+//! it could type, no groups, no environment and no files but two pipes, from which its output is copied.
 //!
-//! This program runs itself again, still outside, in a session of its own; that one enters ([`super::enter`]).
+//! This program runs itself again, still outside, in a session of its own; that process enters ([`super::enter`]).
 
 use hetckpt_ring::failure_code::Code;
 use std::ffi::OsStr;

@@ -40,7 +40,7 @@ pub fn init(options: &Init) -> Result<ExitCode, Failure> {
     let cannot = |what: &str, why: String| {
         Failure::new(Code::NoNamespaces, format!("cannot {what}"))
             .note(why)
-            .help("go without namespaces, which takes root for dumps and restores: --namespaces never")
+            .help("say --namespaces never; dumps and restores then need root")
     };
     // What is typed at a terminal reaches whoever stands in for the job, and is passed on once.
     nix::unistd::setsid().map_err(|e| cannot("start a session", e.to_string()))?;

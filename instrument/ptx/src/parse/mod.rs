@@ -1,5 +1,5 @@
 //! Tokens to AST. Recovers at `;` in bodies and at the next declaration outside, so that all errors are found at once.
-//! A declaration outside that cannot be read, but whose name can, concerns those only who use the name.
+//! If a declaration at the top level cannot be read but its name can, only kernels that use that name fail.
 
 mod constant;
 mod variable;

@@ -8,6 +8,7 @@ mod function;
 mod float_facts;
 mod directed;
 mod region;
+mod save;
 mod inst;
 
 use std::collections::BTreeSet;

@@ -9,17 +9,14 @@ use std::fmt::Write as _;
 
 use hetckpt_abi::cpu_block::{CpuBlock, region_symbol};
 use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
-use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId};
 use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
-use hetckpt_ir::types::{Type, Width};
 
 use super::float_facts::{FloatFacts, Form};
 use super::function::FunctionText;
 use super::inst;
-use super::types::int_of_bits;
 use crate::error::CodegenError;
 
 /// A finished function and the declarations it needs.
@@ -151,10 +148,10 @@ pub fn write(
     })
 }
 
-struct Region<'k> {
-    f: FunctionText<'k>,
-    kernel: &'k Kernel,
-    layout: &'k ThreadStateLayout,
+pub(super) struct Region<'k> {
+    pub(super) f: FunctionText<'k>,
+    pub(super) kernel: &'k Kernel,
+    pub(super) layout: &'k ThreadStateLayout,
 }
 
 impl Region<'_> {
@@ -181,10 +178,6 @@ impl Region<'_> {
         order
     }
 
-    fn live_at(&self, point: ResumePointId) -> RegSet {
-        self.layout.live.get(point.index()).cloned().unwrap_or_default()
-    }
-
     fn thread_start(&mut self, point: ResumePointId, block: BbId) -> Result<(), CodegenError> {
         for reg in (0u32..).map(RegId).take(self.kernel.registers.len()) {
             let i = reg.0;
@@ -204,67 +197,9 @@ impl Region<'_> {
             self.f
                 .put(format!("%local = getelementptr inbounds i8, ptr %locals, i64 {offset}"));
         }
-        for reg in self.live_at(point).iter() {
-            let (at, width) = self.saved_register(reg, point)?;
-            let raw = int_of_bits(width.size_bytes() * 8);
-            let value = self
-                .f
-                .def(format!("load {raw}, ptr {at}, !alias.scope !11, !noalias !21"));
-            let value = if width == Width::Pred {
-                self.f.def(format!("trunc i8 {value} to i1"))
-            } else {
-                value
-            };
-            self.f.write(reg, bits_of(width), value);
-        }
+        self.load_saved(point)?;
         self.f.put(format!("br label %{block}"));
         Ok(())
-    }
-
-    /// Address of this thread's saved register.
-    fn saved_register(
-        &mut self,
-        reg: hetckpt_ir::entity::RegId,
-        point: ResumePointId,
-    ) -> Result<(String, Width), CodegenError> {
-        let column = self.layout.column(reg).ok_or_else(|| CodegenError::NotSaved {
-            what: reg.to_string(),
-            point,
-        })?;
-        let width = self.kernel.width(reg);
-        let start = self.f.def_once(format!("mul i64 %n64, {column}"));
-        let base = self
-            .f
-            .def_once(format!("getelementptr inbounds i8, ptr %registers, i64 {start}"));
-        let element = int_of_bits(width.size_bytes() * 8);
-        Ok((
-            self.f
-                .def(format!("getelementptr inbounds {element}, ptr {base}, i64 %t64")),
-            width,
-        ))
-    }
-
-    /// Saves what is live at `point` and lets the thread rest there.
-    fn stop_at(&mut self, point: ResumePointId) -> Result<(), CodegenError> {
-        for reg in self.live_at(point).iter() {
-            let (at, width) = self.saved_register(reg, point)?;
-            let mut value = self.f.read_reg(reg, bits_of(width));
-            if width == Width::Pred {
-                value = self.f.def(format!("zext i1 {value} to i8"));
-            }
-            let raw = int_of_bits(width.size_bytes() * 8);
-            self.f
-                .put(format!("store {raw} {value}, ptr {at}, !alias.scope !11, !noalias !21"));
-        }
-        self.rest(point.0);
-        Ok(())
-    }
-
-    fn rest(&mut self, point: u32) {
-        self.f.put(format!(
-            "store i32 {point}, ptr %my.point, !alias.scope !11, !noalias !21"
-        ));
-        self.f.put("br label %thread.next");
     }
 
     fn basic_block(&mut self, id: BbId) -> Result<(), CodegenError> {
@@ -324,13 +259,4 @@ impl Region<'_> {
 /// True if the register has a flag.
 fn is_either(facts: &FloatFacts, reg: RegId) -> bool {
     facts.form(reg) == Form::Either
-}
-
-fn bits_of(width: Width) -> Type {
-    match width {
-        Width::Pred => Type::Pred,
-        Width::W16 => Type::B16,
-        Width::W32 => Type::B32,
-        Width::W64 => Type::B64,
-    }
 }

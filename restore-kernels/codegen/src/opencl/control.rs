@@ -8,7 +8,7 @@ use hetckpt_ir::inst::{Guard, Op};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Width;
 
-use super::divisions::Divisions;
+use super::divergent_branches::DivergentBranches;
 use super::structure::{Cut, Route, Structure, Surroundings};
 use super::writer::{DEEPEST_NESTING, Writer};
 use super::{Error, names};
@@ -77,7 +77,7 @@ impl Writer<'_> {
 
     fn tree(&mut self, id: BbId, around: Surroundings, stack: &mut Vec<Work>) {
         self.label(id);
-        if self.divisions.as_ref().is_some_and(|d| d.begins_with_barrier(id)) {
+        if self.divergence.as_ref().is_some_and(|d| d.begins_with_barrier(id)) {
             self.plain_line("block_barrier();");
         }
         if !self.structure.is_header(id) {
@@ -157,7 +157,7 @@ impl Writer<'_> {
                 probe, reduction, next, ..
             } => {
                 if self.together {
-                    let looks = self.divisions.as_ref().is_some_and(|d| d.looks_at(id));
+                    let looks = self.divergence.as_ref().is_some_and(|d| d.looks_at(id));
                     let point = probe.map(|probe| probe.arrive).filter(|_| looks);
                     self.meet(point, *reduction, mask)?;
                     self.renew_for(&kernel.blocks[next.index()].insts)?;
@@ -308,11 +308,11 @@ impl Writer<'_> {
     }
 
     /// A way inside a statement. Before it joins the others at a barrier, where the whole block goes the same way, it
-    /// has one of its own ([`super::rejoins`]).
+    /// has one of its own ([`super::join_barriers`]).
     fn push_way(&self, from: BbId, way: BbId, around: Surroundings, stack: &mut Vec<Work>) {
         let is_fenced =
-            |d: &Divisions| d.is_uniform(from) && around.next.is_some_and(|next| d.begins_with_barrier(next));
-        if self.divisions.as_ref().is_some_and(is_fenced) {
+            |d: &DivergentBranches| d.is_uniform(from) && around.next.is_some_and(|next| d.begins_with_barrier(next));
+        if self.divergence.as_ref().is_some_and(is_fenced) {
             stack.push(Work::Fence);
         }
         stack.push(Work::Tree(way, around));

@@ -15,7 +15,7 @@ use hetckpt_ir::entity::{BbId, ResumePointId};
 use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 
-use super::divisions::Divisions;
+use super::divergent_branches::DivergentBranches;
 
 /// Landings of a kernel; each is a copy of the code, over which compilers take their time.
 const MAX_LANDINGS: usize = 3;
@@ -29,7 +29,7 @@ pub(super) struct Landing {
     /// They wait at a warp-level operation.
     pub is_warp_op: bool,
     /// How they go through the rest together.
-    pub divisions: Divisions,
+    pub divergence: DivergentBranches,
 }
 
 impl Landing {
@@ -63,12 +63,12 @@ impl Landing {
             });
             let landing = meetings.into_iter().find_map(|(arrive, is_warp_op)| {
                 let start = kernel.resume_points[arrive.index()].block;
-                let divisions = Divisions::of(kernel, start)?;
+                let divergence = DivergentBranches::of(kernel, start)?;
                 Some(Self {
                     arrive,
                     start,
                     is_warp_op,
-                    divisions,
+                    divergence,
                 })
             });
             landings.extend(landing);

@@ -6,7 +6,7 @@
 //! if registers that are the same for all threads which are together are so.
 //!
 //! A register that is the same for the whole block is taken from one thread, and what follows from the launch and the
-//! thread's index is computed ([`super::renewal`]), so that compilers see both.
+//! thread's index is computed ([`super::rematerialization`]), so that compilers see both.
 
 use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::entity::{RegId, ResumePointId, Span};
@@ -106,9 +106,9 @@ impl Writer<'_> {
                 self.plain_line(line.trim_start());
             }
             self.take_kept(&landing)?;
-            self.divisions = Some(landing.divisions);
+            self.divergence = Some(landing.divergence);
             self.region(Some(landing.arrive), landing.start)?;
-            self.divisions = None;
+            self.divergence = None;
             self.together = false;
             self.close();
         }
@@ -118,7 +118,7 @@ impl Writer<'_> {
     /// Live registers at a landing that are the same for the whole block, and are not computed.
     fn common(&self, landing: &Landing) -> Vec<RegId> {
         let live = self.layout.live_at(landing.arrive).iter();
-        live.filter(|&reg| landing.divisions.is_uniform_register(reg) && !self.renewal.computes(reg))
+        live.filter(|&reg| landing.divergence.is_uniform_register(reg) && !self.rematerialization.computes(reg))
             .collect()
     }
 
@@ -136,7 +136,7 @@ impl Writer<'_> {
         let common = self.common(landing);
         let mut wanted = RegSet::with_capacity(self.kernel.registers.len());
         for reg in self.layout.live_at(landing.arrive).iter() {
-            if self.renewal.computes(reg) {
+            if self.rematerialization.computes(reg) {
                 wanted.insert(reg);
                 continue;
             }
@@ -152,7 +152,7 @@ impl Writer<'_> {
             };
             self.assign(reg, format_args!("{value}{not_zero}"));
         }
-        for inst in self.renewal.all_for(wanted) {
+        for inst in self.rematerialization.all_for(wanted) {
             self.inst(&inst)?;
         }
         self.span = Span::default();

@@ -27,16 +27,16 @@
 
 mod error;
 mod control;
-mod divisions;
+mod divergent_branches;
 mod helpers;
 mod inst;
-mod kept;
+mod region_registers;
 mod landing;
 mod leave_rounds;
-mod masks;
+mod predication;
 mod names;
-mod rejoins;
-mod renewal;
+mod join_barriers;
+mod rematerialization;
 mod rounds;
 mod start;
 mod state;
@@ -57,9 +57,9 @@ use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
-use divisions::Divisions;
+use divergent_branches::DivergentBranches;
 use landing::Landing;
-use renewal::Renewal;
+use rematerialization::Rematerialization;
 use rounds::Meetings;
 use writer::Writer;
 
@@ -205,12 +205,12 @@ impl Writer<'_> {
     /// Sets out to write a form; false if the kernel has none.
     fn take_form(&mut self, form: Form) -> bool {
         if self.stops == Stops::Blocks {
-            self.renewal = Renewal::of(self.kernel);
+            self.rematerialization = Rematerialization::of(self.kernel);
         }
         match form {
             Form::Together => {
-                self.divisions = Divisions::of(self.kernel, Kernel::ENTRY);
-                self.together = self.divisions.is_some();
+                self.divergence = DivergentBranches::of(self.kernel, Kernel::ENTRY);
+                self.together = self.divergence.is_some();
                 let mut insts = self.kernel.insts();
                 self.votes_in_sub_groups = self.together
                     && self.options.has_votes_of_sub_groups

@@ -1,10 +1,10 @@
 //! Kernels whose threads wait for one another, and come to the places where they do all together
-//! ([`super::divisions`]): written as they are, without [`super::rounds`].
+//! ([`super::divergent_branches`]): written as they are, without [`super::rounds`].
 //!
 //! Each barrier, warp-level operation and probe is a barrier of OpenCL C. At probes and at one barrier of each long
 //! loop that has no probe the block looks at the pause word, through its first thread, and may leave a slot and end.
-//! Where ways with such a place join others there are more barriers ([`super::rejoins`]). Threads that go on from a
-//! slot may be out of step, so continuations go in rounds.
+//! Where ways with such a place join others there are more barriers ([`super::join_barriers`]). Threads that go on from
+//! a slot may be out of step, so continuations go in rounds.
 //!
 //! # Source
 //! OpenCL C 1.2, section 6.12.8: each thread of a block must come to the same barrier, and none may have ended. A weak
@@ -62,7 +62,7 @@ impl Writer<'_> {
 
     /// Computes anew the addresses that instructions after a meeting need.
     pub(super) fn renew_for(&mut self, insts: &[Inst]) -> Result<(), Error> {
-        let insts = self.renewal.before(insts);
+        let insts = self.rematerialization.before(insts);
         if insts.is_empty() {
             return Ok(());
         }

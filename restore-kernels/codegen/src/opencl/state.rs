@@ -5,7 +5,7 @@ use hetckpt_abi::opencl_program::{RecordLayout, Stops, count};
 use hetckpt_ir::entity::{RegId, ResumePointId};
 use hetckpt_ir::types::Width;
 
-use super::kept::{WIDTHS, array};
+use super::region_registers::{WIDTHS, array};
 use super::writer::Writer;
 use super::{Error, names};
 

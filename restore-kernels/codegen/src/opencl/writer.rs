@@ -11,9 +11,9 @@ use hetckpt_ir::types::{Type, Width};
 use hetckpt_abi::opencl_program::Stops;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
-use super::divisions::{Divisions, Mask};
+use super::divergent_branches::{DivergentBranches, Mask};
 use super::landing::Landing;
-use super::renewal::Renewal;
+use super::rematerialization::Rematerialization;
 use super::structure::{Cut, Route, Structure};
 use super::{Error, OpenClOptions, names};
 
@@ -44,13 +44,13 @@ pub(super) struct Writer<'a> {
     /// Votes are written for sub-groups too. Never where threads go in rounds, nor where they come together after that.
     pub votes_in_sub_groups: bool,
     /// How they do.
-    pub divisions: Option<Divisions>,
+    pub divergence: Option<DivergentBranches>,
     /// Where threads that go in rounds come together.
     pub landings: Vec<Landing>,
     /// Conditions under which threads are where they walk.
     pub masks: Vec<Mask>,
     /// What is computed anew after meetings.
-    pub renewal: Renewal,
+    pub rematerialization: Rematerialization,
     /// It is being written.
     pub is_renewing: bool,
     /// Set if control flow has no form in which threads walk together.
@@ -81,10 +81,10 @@ impl<'a> Writer<'a> {
             stops,
             together: false,
             votes_in_sub_groups: false,
-            divisions: None,
+            divergence: None,
             landings: Vec::new(),
             masks: Vec::new(),
-            renewal: Renewal::default(),
+            rematerialization: Rematerialization::default(),
             is_renewing: false,
             has_no_form: false,
             structure: Structure::new(kernel, Kernel::ENTRY, Cut::Nowhere),
@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
 
     /// True if a loop has a barrier at its end.
     pub fn is_fenced(&self, header: BbId) -> bool {
-        self.divisions.as_ref().is_some_and(|d| d.meets_on_some_ways(header))
+        self.divergence.as_ref().is_some_and(|d| d.meets_on_some_ways(header))
     }
 
     /// Number of lines so far.

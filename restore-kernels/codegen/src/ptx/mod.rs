@@ -27,6 +27,9 @@ mod names;
 mod resume;
 mod save;
 mod terminator;
+mod barrier_probes;
+mod loop_probes;
+mod prologue;
 mod writer;
 
 pub use error::Error;

@@ -1,5 +1,5 @@
-//! How a program starts that is launched over a list of blocks: block `i` of the launch is the list's `i`-th block of
-//! the program's grid, and its threads go on where they had stopped.
+//! Entry code of a program that is launched over a list of blocks. Block `i` of the launch becomes the `i`-th block of
+//! the list, and its threads go on at their resume points.
 
 use hetckpt_abi::launch_control::{RESUMED_BLOCK_BYTES, offset};
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId};

@@ -26,7 +26,7 @@ pub(super) enum PlanError {
     #[error("blocks of {block:?} threads; 1 to {max} are possible")]
     Threads { block: [u32; 3], max: u32 },
     /// More blocks than can be counted (the program's fault).
-    #[error("a grid of {0:?} blocks")]
+    #[error("a grid of {0:?} blocks, which is more than can be counted")]
     Grid([u32; 3]),
     /// More shared memory than there is (the program's fault).
     #[error("{bytes} bytes of shared memory a block; {max} are possible")]
@@ -35,7 +35,7 @@ pub(super) enum PlanError {
     #[error("{got} bytes of parameters instead of {wanted}")]
     Params { got: usize, wanted: u32 },
     /// A continuation of more blocks than can be counted (a bug in the caller).
-    #[error("{0} blocks to go on with are more than there are")]
+    #[error("{0} blocks to go on with, which is more than can be launched")]
     TooManyBlocks(u64),
     /// More blocks than run at once (the program's fault).
     #[error("{blocks} blocks that wait for one another; {max} are possible")]

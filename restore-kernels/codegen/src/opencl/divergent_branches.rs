@@ -1,4 +1,4 @@
-//! Branches that part the threads of a block before places where all of them meet.
+//! Divergent branches before a barrier: what they lead to is predicated.
 //!
 //! OpenCL C wants all threads at each barrier. So all walk through what such a branch decides, and each instruction
 //! there that would show is under a condition, the *mask*: whether the thread has gone this way. There are two kinds.
@@ -23,7 +23,7 @@ use hetckpt_ir::inst::{Address, AddressBase, Inst, Op, Ordering, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
-use super::rejoins::Ways;
+use super::join_barriers::Ways;
 use super::structure::{Cut, Structure, is_bare_end};
 use crate::ptx::chunks::chunked_loop;
 
@@ -38,7 +38,7 @@ pub(super) enum Parting {
 
 /// How the threads of a block go through a kernel together.
 #[derive(Debug)]
-pub(super) struct Divisions {
+pub(super) struct DivergentBranches {
     partings: BTreeMap<BbId, Parting>,
     uniformity: Uniformity,
     /// Places where all threads meet, by basic block.
@@ -54,7 +54,7 @@ pub(super) struct Divisions {
     liveness: Liveness,
 }
 
-impl Divisions {
+impl DivergentBranches {
     /// How threads of `kernel` that are all at the start of a basic block come to all barriers, warp-level operations
     /// and probes together; `None` if they do not.
     pub fn of(kernel: &Kernel, start: BbId) -> Option<Self> {
@@ -69,7 +69,7 @@ impl Divisions {
         let ids = kernel.iter_blocks().map(|(id, _)| id);
         let dominators = Dominators::new(&cfg);
         let forest = LoopForest::new(&cfg, &dominators);
-        let mut divisions = Self {
+        let mut divergent = Self {
             partings: BTreeMap::new(),
             uniformity,
             is_meeting: kernel.blocks.iter().map(is_meeting).collect(),
@@ -80,18 +80,18 @@ impl Divisions {
             forest,
             liveness: Liveness::new(kernel),
         };
-        for (_, each) in divisions.forest.iter() {
-            let mut meetings = each.blocks.iter().filter(|block| divisions.is_meeting[block.index()]);
+        for (_, each) in divergent.forest.iter() {
+            let mut meetings = each.blocks.iter().filter(|block| divergent.is_meeting[block.index()]);
             let is_always = |block: BbId| each.latches.iter().all(|latch| dominators.dominates(block, *latch));
             if meetings.any(|block| !is_always(*block)) {
-                divisions.fenced.insert(each.header);
+                divergent.fenced.insert(each.header);
             }
         }
         // Each rejoin is one more place where all threads meet.
         loop {
-            divisions.find_partings(kernel, &cfg, &dominators)?;
-            let found = divisions.rejoins(kernel, &cfg);
-            let known = divisions.is_rejoin.clone();
+            divergent.find_partings(kernel, &cfg, &dominators)?;
+            let found = divergent.rejoins(kernel, &cfg);
+            let known = divergent.is_rejoin.clone();
             if found
                 .iter()
                 .zip(&known)
@@ -99,12 +99,12 @@ impl Divisions {
             {
                 break;
             }
-            divisions.is_rejoin = found.iter().zip(&known).map(|(a, b)| *a || *b).collect();
+            divergent.is_rejoin = found.iter().zip(&known).map(|(a, b)| *a || *b).collect();
         }
-        if divisions.is_rejoin_of_nested_latch() {
+        if divergent.is_rejoin_of_nested_latch() {
             return None;
         }
-        Some(divisions)
+        Some(divergent)
     }
 
     /// Finds the branches that part threads; `None` if they do so in a way that has no form.
@@ -124,7 +124,7 @@ impl Divisions {
         joining.all(|(&branch, _)| is_alone(branch)).then_some(())
     }
 
-    /// Where ways on which all threads meet join others ([`super::rejoins`]).
+    /// Where ways on which all threads meet join others ([`super::join_barriers`]).
     fn rejoins(&self, kernel: &Kernel, cfg: &Cfg) -> Vec<bool> {
         let ends = |id: &BbId| self.partings.get(id) == Some(&Parting::Ends);
         let ids = (0u32..).map(BbId).take(kernel.blocks.len());

@@ -1,4 +1,4 @@
-//! Where ways on which a block meets join others: there stand barriers.
+//! More barriers, where paths with a barrier join others: PoCL's handling of barriers needs them.
 //!
 //! PoCL cuts kernels at barriers. Behind a barrier that not all ways come to, it copies what other ways come to as
 //! well, so that each set of barriers has an end of its own, and it does so edge by edge. If a branch of single threads

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use hetckpt_report::failure::Failure;
 
 /// Who wants a dump's memory.
-pub trait TakeMemory {
+pub trait MemorySink {
     /// The descriptions of device state, which are written when all memory has been taken, will have no more than these
     /// bytes as text.
     fn expect_descriptions(&mut self, most_bytes: u64);
@@ -25,7 +25,7 @@ pub enum Broken {
 /// Has `taker` take all that `content` gives. What has gone wrong in reading it is the reason for what has gone wrong
 /// in taking it.
 pub fn hand_over(
-    taker: &mut dyn TakeMemory,
+    taker: &mut dyn MemorySink,
     name: &str,
     content: impl FnMut(&mut [u8]) -> Result<usize, Broken>,
 ) -> Result<(), Broken> {
@@ -56,7 +56,7 @@ impl<F: FnMut(&mut [u8]) -> Result<usize, Broken>> Read for Content<F> {
 
 /// Takers for tests.
 #[cfg(test)]
-pub mod takers {
+pub mod sinks {
     use std::collections::BTreeMap;
 
     use hetckpt_ring::failure_code::Code;
@@ -67,7 +67,7 @@ pub mod takers {
     #[derive(Default)]
     pub struct Shelf(pub BTreeMap<String, Vec<u8>>);
 
-    impl TakeMemory for Shelf {
+    impl MemorySink for Shelf {
         fn expect_descriptions(&mut self, _: u64) {}
 
         fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
@@ -83,7 +83,7 @@ pub mod takers {
     /// Takes nothing.
     pub struct Full;
 
-    impl TakeMemory for Full {
+    impl MemorySink for Full {
         fn expect_descriptions(&mut self, _: u64) {}
 
         fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use hetckpt_state::kernel_run::KernelRun;
 use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::Work;
 
-use crate::usual_addresses::addresses;
+use crate::placeholder_addresses::addresses;
 
 /// Where a kernel starts that has not been started.
 const ENTRY: u32 = Kernel::ENTRY_POINT.0;

@@ -26,8 +26,10 @@ pub struct Pauses {
 pub fn pause(target: &Target, pauses: &Pauses) -> Result<Vec<Duration>, Failure> {
     let mut holds = server_client::holds(&target.tree())?;
     if holds.is_empty() {
-        let what = format!("process {} has made no CUDA call yet", target.called());
-        return Err(Failure::new(Code::NotUnderHetckpt, what));
+        let what = format!("process {} has made no CUDA or OpenCL call yet", target.called());
+        return Err(Failure::new(Code::NotUnderHetckpt, what)
+            .note("nothing was paused: there is no device server")
+            .help("try again after the program's first call"));
     }
     let mut latencies = vec![];
     for round in 0..pauses.repeat {

@@ -19,9 +19,9 @@ enum CommandError {
     Ring(#[from] RingError),
     #[error("address {addr:#x}+{size_bytes} is neither device memory nor pinned memory")]
     BadAddress { addr: u64, size_bytes: u64 },
-    #[error("rows of {width} bytes, {pitch} bytes apart")]
+    #[error("rows of {width} bytes do not fit {pitch} bytes apart")]
     BadRows { width: u64, pitch: u64 },
-    #[error("{given} bytes for {wanted}")]
+    #[error("{given} bytes were given where {wanted} are needed")]
     BadLength { given: u64, wanted: u64 },
     #[error("the ring is not connected")]
     NoRing,

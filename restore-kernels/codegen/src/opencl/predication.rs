@@ -1,11 +1,12 @@
-//! Ways that all threads walk along though only some go there ([`super::divisions`]).
+//! Predicated paths: all threads walk along, and those that do not belong there do nothing
+//! ([`super::divergent_branches`]).
 
 use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::entity::{BbId, RegId};
 use hetckpt_ir::inst::{Guard, Inst, Op};
 
 use super::control::{Work, inverse};
-use super::divisions::{Mask, Parting};
+use super::divergent_branches::{Mask, Parting};
 use super::rounds::word;
 use super::structure::{Route, Surroundings};
 use super::writer::Writer;
@@ -21,7 +22,7 @@ impl Writer<'_> {
         around: Surroundings,
         stack: &mut Vec<Work>,
     ) -> bool {
-        match self.divisions.as_ref().and_then(|d| d.parting_at(from)) {
+        match self.divergence.as_ref().and_then(|d| d.parting_at(from)) {
             Some(Parting::Ends) => self.part_for_good(from, guard, ways, around, stack),
             Some(Parting::Joins(join)) => self.part(from, guard, ways, join, around, stack),
             None => return self.branch_of_some(from, guard, ways, around, stack),
@@ -119,7 +120,7 @@ impl Writer<'_> {
             let name = self.declare_mask(format!("on_{}_to_{}", from.0, to.0), &condition, around.mask);
             let mut needed = around.mask.map(|m| self.masks[m].needed.clone()).unwrap_or_default();
             for id in [other, join] {
-                let live = self.divisions.as_ref().map(|d| d.live_in(id).clone());
+                let live = self.divergence.as_ref().map(|d| d.live_in(id).clone());
                 needed.union_with(&live.unwrap_or_default());
             }
             let present = around.mask.and_then(|mask| self.masks[mask].present.clone());
@@ -144,12 +145,12 @@ impl Writer<'_> {
         stack: &mut Vec<Work>,
     ) -> bool {
         let Some(mask) = around.mask else { return false };
-        let is_uniform = self.divisions.as_ref().is_some_and(|d| d.is_uniform(from));
+        let is_uniform = self.divergence.as_ref().is_some_and(|d| d.is_uniform(from));
         if self.masks[mask].is_for_good && is_uniform {
             return false;
         }
         let on = self.masks[mask].name.clone();
-        let join = self.divisions.as_ref().and_then(|d| d.join(from));
+        let join = self.divergence.as_ref().and_then(|d| d.join(from));
         let inner = Surroundings { mask: None, ..around };
         let (yes, no) = (self.condition(guard), self.condition(inverse(guard)));
         let route = |to| self.structure.route(from, to, &around);
@@ -186,13 +187,13 @@ impl Writer<'_> {
 
     /// True if a loop in which no threads meet is to be gone round only by those who are there; it is opened then.
     pub(super) fn open_loop_of_some(&mut self, header: BbId, around: Surroundings, breaks_to: Option<BbId>) -> bool {
-        let (Some(mask), Some(divisions)) = (around.mask, &self.divisions) else {
+        let (Some(mask), Some(divergence)) = (around.mask, &self.divergence) else {
             return false;
         };
-        if !divisions.is_loop_without_meeting(header) {
+        if !divergence.is_loop_without_meeting(header) {
             return false;
         }
-        self.has_no_form |= !divisions.leaves_loop_to(header, breaks_to);
+        self.has_no_form |= !divergence.leaves_loop_to(header, breaks_to);
         let on = self.masks[mask].name.clone();
         self.open(format_args!("if ({on})"));
         true
@@ -207,8 +208,9 @@ impl Writer<'_> {
             is_for_good,
             ..
         } = &self.masks[mask];
-        let may_run_anyhow = |d: &super::divisions::Divisions| d.may_run_anyhow(inst, needed, *is_for_good);
-        if self.divisions.as_ref().is_some_and(may_run_anyhow) {
+        let may_run_anyhow =
+            |d: &super::divergent_branches::DivergentBranches| d.may_run_anyhow(inst, needed, *is_for_good);
+        if self.divergence.as_ref().is_some_and(may_run_anyhow) {
             return self.inst(inst);
         }
         let name = name.clone();

@@ -32,12 +32,12 @@ enum Origin {
 
 /// Registers of a kernel that can be computed anew.
 #[derive(Debug, Default)]
-pub(super) struct Renewal {
+pub(super) struct Rematerialization {
     /// The register, its instruction and whether it follows from the thread's index; operands first.
     insts: Vec<(RegId, Inst, bool)>,
 }
 
-impl Renewal {
+impl Rematerialization {
     /// Finds them.
     pub fn of(kernel: &Kernel) -> Self {
         let mut num_defs = vec![0u32; kernel.registers.len()];
@@ -49,7 +49,7 @@ impl Renewal {
             }
         }
         let mut origins = vec![Origin::Other; kernel.registers.len()];
-        let mut renewal = Self::default();
+        let mut found = Self::default();
         // Blocks stand mostly in an order in which operands come first.
         for inst in insts() {
             let Some(reg) = single_def(inst) else { continue };
@@ -60,10 +60,10 @@ impl Renewal {
             origins[reg.index()] = origin;
             if origin != Origin::Other {
                 let is_of_thread = matches!(origin, Origin::Thread(_));
-                renewal.insts.push((reg, inst.clone(), is_of_thread));
+                found.insts.push((reg, inst.clone(), is_of_thread));
             }
         }
-        renewal
+        found
     }
 
     /// Instructions that compute addresses anew for what stands between a meeting and the next; none where it does not
