@@ -186,11 +186,14 @@ mod tests {
         };
         assert_eq!(found(256, 32768, &device), None);
         let threads = found(257, 32768, &device);
-        assert_eq!(threads.as_deref(), Some("blocks of 257 threads, and 256"));
+        assert_eq!(
+            threads.as_deref(),
+            Some("blocks of 257 threads, where 256 are possible")
+        );
         let shared = found(256, 49152, &device);
         assert_eq!(
             shared.as_deref(),
-            Some("blocks with 48.0 KiB of shared memory, and 32.0 KiB")
+            Some("blocks with 48.0 KiB of shared memory, where 32.0 KiB are possible")
         );
         assert_eq!(found(1024, 1 << 20, &DeviceSummary::default()), None);
         let opencl = |max_cooperative_blocks| DeviceSummary {
