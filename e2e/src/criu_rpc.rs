@@ -119,7 +119,7 @@ pub fn swrk(sandbox: &Sandbox, kind: Kind, options: Options, folder: &Path, veto
 /// `criu_req`
 fn request(kind: Kind, options: Options, images: &File) -> Vec<u8> {
     let mut fields = Message::default();
-    let descriptor = |file: &File| u64::try_from(file.as_raw_fd()).unwrap_or(u64::MAX);
+    let descriptor = |file: &File| u64::from(file.as_raw_fd().unsigned_abs());
     // CRIU opens it by way of who asks.
     fields.number(1, descriptor(images));
     if let Some(pid) = options.pid.and_then(|pid| u64::try_from(pid).ok()) {

@@ -64,7 +64,7 @@ fn of_no_ptx(context: &mut Context) -> Result<()> {
     let mut command = hetckpt::command(&context.sandbox, ["kernel", "ir"]);
     command.arg(&file);
     let outcome = Running::run(command, hetckpt::PATIENCE)?;
-    let words = ["error[HK0805]", "kernel.ptx", "is not PTX", "line 2"];
+    let words = ["error[HK0805]", "kernel.ptx", "the PTX cannot be read", "line 2"];
     let has_all = words.iter().all(|word| outcome.stderr.contains(word));
     ensure!(outcome.code == 1 && has_all, "{}", outcome.text());
     Ok(())

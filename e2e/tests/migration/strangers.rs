@@ -106,7 +106,7 @@ fn caller(node: &Node<'_>) -> Result<StreamOwned<ClientConnection, TcpStream>> {
 }
 
 fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(content.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let length = (content.len() as u32).to_be_bytes();
     [&[kind][..], &length, content].concat()
 }
 

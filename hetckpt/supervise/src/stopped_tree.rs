@@ -73,6 +73,7 @@ impl<'a> StoppedTree<'a> {
         let program = std::env::current_exe().map_err(|e| cannot(e.to_string()))?;
         let mut command = Command::new(program);
         command.args([GUARD, &target.pid.to_string()]);
+        command.args(["--parent", &std::process::id().to_string()]);
         command.arg("--images").arg(output.images);
         if let Some(archive) = output.archive {
             let archive = std::path::absolute(archive).map_err(|e| cannot(e.to_string()))?;
@@ -139,7 +140,7 @@ impl Drop for StoppedTree<'_> {
 pub fn guard(guarded: &Guard, conclude: impl FnOnce(&Path, bool)) {
     // Should the process end and its id be given to another, that is not to be taken for it.
     let process = Pid::from_raw(guarded.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    if is_told_that_all_is_well(&guarded.images) {
+    if is_told_that_all_is_well(guarded) {
         return;
     }
     let is_released = match (&guarded.archive, &guarded.handover) {
@@ -172,24 +173,23 @@ fn resume(root: i32, stopped_before: &BTreeSet<i32>, tcp_in: Option<&Path>) -> R
     undone
 }
 
-/// Waits for the word. False if nobody is left who could give it: the pipe closes, or all that is left of a CRIU in
-/// `images` are helpers that wait for it, when we have been left as well.
-fn is_told_that_all_is_well(images: &Path) -> bool {
+/// Waits for the word. False if nobody is left who could give it: the pipe closes, or all that is left of CRIU are
+/// helpers that wait for it, when we have been left as well.
+fn is_told_that_all_is_well(guarded: &Guard) -> bool {
     let mut stdin = std::io::stdin();
-    let parent = getppid();
     let mut looks = 0;
     loop {
         let polled = poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], LOOK_INTERVAL_MS);
         if !matches!(polled, Ok(0) | Err(Errno::EINTR)) {
             return stdin.read_exact(&mut [0]).is_ok();
         }
-        looks = match getppid() != parent && run::has_only_left_stopped(images) {
+        looks = match getppid().as_raw() != guarded.parent && run::has_only_left_stopped(&guarded.images) {
             true => looks + 1,
             false => 0,
         };
         // One that is found stopped now and then may be about to be set going.
         if looks == LOOKS_AT_STOPPED {
-            run::end_left(images);
+            run::end_left(&guarded.images);
             looks = 0;
         }
     }
@@ -237,6 +237,9 @@ mod tests {
 pub struct Guard {
     /// The program.
     pub pid: i32,
+    /// Who started this: that one may be gone before this could ask.
+    #[arg(long)]
+    pub parent: i32,
     /// Folder with what is unfinished.
     #[arg(long)]
     pub images: PathBuf,

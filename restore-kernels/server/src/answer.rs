@@ -53,7 +53,7 @@ fn cannot_read(source: std::io::Error) -> ServerError {
 }
 
 fn say(answer: &impl Serialize) -> Result<(), ServerError> {
-    let json = serde_json::to_string_pretty(answer).map_err(|e| ServerError::Damaged(e.to_string()))?;
+    let json = serde_json::to_string_pretty(answer).map_err(|e| ServerError::Damaged(e.into()))?;
     println!("{json}");
     Ok(())
 }

@@ -73,7 +73,7 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         .map_err(|error| of_chunk_error(error, &memory_name))?;
     let memory_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
 
-    let compressed = packed_state::pack(&state).map_err(|e| ServerError::Damaged(e.to_string()))?;
+    let compressed = packed_state::pack(&state).map_err(|e| ServerError::Damaged(e.into()))?;
     let in_file = |source| ServerError::File {
         path: PathBuf::from(&state_name),
         source,
@@ -97,7 +97,7 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         ],
         server_user: Some(run_as::own_user()),
     };
-    let json = serde_json::to_vec_pretty(&description).map_err(|e| ServerError::Damaged(e.to_string()))?;
+    let json = serde_json::to_vec_pretty(&description).map_err(|e| ServerError::Damaged(e.into()))?;
     let in_file = |source| ServerError::File {
         path: PathBuf::from(&description_name),
         source,
@@ -128,7 +128,7 @@ pub fn of_chunk_error(error: ChunkError<DeviceError>, name: &str) -> ServerError
             path: PathBuf::from(name),
             source: std::io::Error::new(std::io::ErrorKind::FileTooLarge, error),
         },
-        error @ (ChunkError::Index { .. } | ChunkError::Hash { .. }) => ServerError::Damaged(error.to_string()),
+        error @ (ChunkError::Index { .. } | ChunkError::Hash { .. }) => ServerError::Damaged(error.into()),
     }
 }
 

@@ -10,6 +10,9 @@ use hetckpt_ring::error::RingError;
 
 use crate::kernels::BuildError;
 
+/// Why: an error of some library, or a sentence of ours.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Failure of the server, of a pause, a capture or a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -54,9 +57,9 @@ pub enum ServerError {
         /// The process.
         pid: u32,
     },
-    /// The restoring daemon did not become ready; its words.
+    /// The restoring daemon did not become ready.
     #[error("{0}")]
-    Daemon(String),
+    Daemon(Cause),
     /// Variables whose addresses are the driver's.
     #[error("module {module} has variables but no PTX, and such variables cannot be captured")]
     OpaqueVariables {
@@ -74,7 +77,7 @@ pub enum ServerError {
     },
     /// The files of the state are damaged or contradict each other.
     #[error("the state of the process is damaged: {0}")]
-    Damaged(String),
+    Damaged(Cause),
     /// A text is not PTX (input).
     #[error("the PTX cannot be read: {0}")]
     NotPtx(hetckpt_ptx::Error),

@@ -19,7 +19,7 @@ use hetckpt_state::queue::{Work as StateWork, WorkItem};
 use crate::capture::of_chunk_error;
 use crate::choose_device::Chosen;
 use crate::commands::work_of;
-use crate::error::ServerError;
+use crate::error::{Cause, ServerError};
 use crate::kernels::ProbedKernel;
 use crate::launch::{self, num_blocks};
 use crate::modules::LoadedModule;
@@ -29,8 +29,8 @@ use crate::start_points::StartPoints;
 use crate::state_files::StateFiles;
 use crate::thread_state::{grid_from_state, memory_bytes};
 
-fn damaged(what: impl ToString) -> ServerError {
-    ServerError::Damaged(what.to_string())
+fn damaged(why: impl Into<Cause>) -> ServerError {
+    ServerError::Damaged(why.into())
 }
 
 /// Reads and checks the state of a process.

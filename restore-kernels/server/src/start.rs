@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
             crate::process::detach();
             let ready = Ready(options.ready_fd);
             let Some(restorer) = crate::process::open_pidfd(options.restorer) else {
-                let gone = ServerError::Daemon("whoever restored the application has ended".to_owned());
+                let gone = ServerError::Daemon("whoever restored the application has ended".into());
                 ready.failed(&gone);
                 return Err(gone);
             };
@@ -250,7 +250,7 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         if let Err(error) = wait_to_read(&stdout, child.id()) {
             // A part of it that runs as another user ends with whoever restores the application.
             let _ = child.kill();
-            return Err(ServerError::Daemon(error.to_string()));
+            return Err(ServerError::Daemon(error.into()));
         }
         stdout.read_to_string(&mut text).map_err(os("read"))?;
     }
@@ -261,7 +261,7 @@ fn start_daemon(dir: &Path, options: &Options) -> Result<(), ServerError> {
         .trim()
         .strip_prefix("error: ")
         .unwrap_or("the server died before it was ready");
-    Err(ServerError::Daemon(said.to_owned()))
+    Err(ServerError::Daemon(said.into()))
 }
 
 /// Waits until `stdout` can be read, or has been closed; not for a process `pid` behind it that hangs, in a driver say.

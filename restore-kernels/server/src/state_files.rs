@@ -109,7 +109,7 @@ impl StateFiles {
     pub fn description(&self) -> Result<Description, ServerError> {
         Description::parse(&self.description.read(MAX_DESCRIPTION_BYTES)?).map_err(|error| match error {
             DescriptionError::Version { found, known } => ServerError::Version { found, known },
-            error => ServerError::Damaged(error.to_string()),
+            error => ServerError::Damaged(error.into()),
         })
     }
 
@@ -125,7 +125,7 @@ impl StateFiles {
         };
         file.ensure_of_root()?;
         let user = serde_json::from_slice(&file.read(MAX_DESCRIPTION_BYTES)?);
-        user.map(Some).map_err(|e| ServerError::Damaged(e.to_string()))
+        user.map(Some).map_err(|e| ServerError::Damaged(e.into()))
     }
 
     /// The state, compressed.

@@ -207,7 +207,7 @@ mod tests {
         let together = found(1, 0, &opencl(3));
         assert_eq!(
             together.as_deref(),
-            Some("4 blocks that wait for one another (a cooperative launch), and 3")
+            Some("4 blocks that wait for one another (a cooperative launch), where 3 are possible")
         );
     }
 }
