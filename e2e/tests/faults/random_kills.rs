@@ -154,7 +154,8 @@ fn killed_behind_the_archive(context: &mut Context) -> Result<()> {
         // name from.
         let inode = found.ino() + u64::from(!is_new);
         fs::write(images.join("hetckpt-archive-id"), format!("{} {inode}", found.dev()))?;
-        let mut guardian = hetckpt::command(&context.sandbox, ["__guard", &job.pid().to_string(), "--images"]);
+        let mut guardian = hetckpt::command(&context.sandbox, ["__guard", &job.pid().to_string()]);
+        guardian.args(["--parent", &std::process::id().to_string(), "--images"]);
         guardian.arg(&images).arg("--archive").arg(&archive);
         guardian.stdin(Stdio::null());
         Running::run(guardian, PATIENCE)?.success("the guardian")?;
