@@ -28,7 +28,7 @@ use hetckpt_supervise::stopped_tree::Guard;
 #[derive(Debug, Parser)]
 #[command(name = "hetckpt", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run`, `restore` and `criu` \
+    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not supported here. `run`, `restore`, `job` and `criu` \
     pass on the program's own status and use 125 for failures of their own, `run` 126 for \
     a program that cannot be started and 127 for one that is not there.\n\nEnvironment:\n  \
     HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda,\n                         cuda:N, opencl, opencl:PLATFORM[:DEVICE])\n  \
@@ -106,6 +106,23 @@ pub enum Command {
     /// laid out in a folder of their own in TMPDIR, and the program goes on with them. Nothing that is here is
     /// replaced. The folder is removed when the program has ended. The program stays in restore's cgroups.
     Restore(Restore),
+    /// Run a program under a batch scheduler: it is stored when the job is preempted, and goes on when the job runs
+    /// again.
+    ///
+    /// Put `hetckpt job --` before the command in a batch script, as the last command, by `exec`. The program runs as
+    /// under `run`. When the scheduler wants the job's place (--on), the program is stopped in the middle of its
+    /// kernels and stored in --store, the job is queued again, and this command ends with the exit code that the
+    /// scheduler wants for that. When the job runs again, on whatever node and device, the program goes on from there.
+    /// When the program ends, its exit code is kept and passed on, and the job's snapshots are removed. A job that is
+    /// run again after that ends at once, with the same code.
+    ///
+    /// Slurm, HTCondor, PBS, LSF, Grid Engine, Flux and Kubernetes are known by the variables that they set
+    /// (docs/schedulers.md). Elsewhere the job is named by --name, and exit code 75 says that it is to be run again.
+    ///
+    /// A cancelled job is not stored. With --every, a job that loses its device, its device server, its program or its
+    /// node goes on from the last snapshot. If there is no time for a dump, the job is queued again and goes on from
+    /// the last snapshot that is complete. If it has none, it begins anew, and says so.
+    Job(hetckpt_job::options::Options),
     /// Move a program to another node: dump here, restore there.
     ///
     /// The target runs `hetckpt serve`. While the program still runs, the target is asked about process ids, the device
@@ -217,6 +234,9 @@ pub enum Command {
     /// Let a program run on if a dump of it dies (used by `dump`).
     #[command(name = hidden_verbs::GUARD, hide = true)]
     Guard(Guard),
+    /// Pass a scheduler's signal on to a job (used by `job`).
+    #[command(name = hidden_verbs::SENTINEL, hide = true)]
+    Sentinel(hetckpt_job::options::Sentinel),
     /// Remove carried files when nobody maps them any more (used by `restore`).
     #[command(name = hidden_verbs::KEEP, hide = true)]
     Keep(Keep),

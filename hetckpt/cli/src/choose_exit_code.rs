@@ -12,7 +12,7 @@ use crate::arguments::{Cli, Command};
 /// Code for a failure of ours under `command`.
 pub fn own_failure_code(command: &Command) -> u8 {
     match command {
-        Command::Run(_) | Command::Launch(_) | Command::Criu(_) => OWN_FAILURE,
+        Command::Run(_) | Command::Job(_) | Command::Launch(_) | Command::Criu(_) => OWN_FAILURE,
         // It stands in for the command within.
         Command::Init(options) => {
             let inner = std::iter::once("hetckpt".into()).chain(options.command.iter().cloned());

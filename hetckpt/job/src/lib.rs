@@ -1,1 +1,70 @@
-//! x
+//! `hetckpt job`: a program under a batch scheduler. It is dumped when the scheduler wants its place, the job is queued
+//! again, and its next run goes on from the snapshot, on whatever node and device that has.
+//!
+//! Dumps, restores and the program itself are processes of this program's other verbs: what becomes of one of them does
+//! not become of the job.
+
+pub mod options;
+pub mod sentinel;
+
+mod signals;
+mod snapshots;
+mod grace;
+mod kept_environment;
+mod program;
+mod dumping;
+mod devices;
+mod supervisor;
+
+use std::process::ExitCode;
+
+use hetckpt_report::failure::Failure;
+use hetckpt_report::remark;
+use hetckpt_ring::failure_code::Code;
+use hetckpt_scheduler::detect::{detect, named};
+use hetckpt_scheduler::environment::Environment;
+
+use self::options::Options;
+use self::signals::Signals;
+use self::snapshots::Snapshots;
+use self::supervisor::Supervisor;
+
+/// Runs the job, from its last snapshot if it has one. Gives the program's exit code, or the one with which the
+/// scheduler queues the job again.
+///
+/// # Errors
+/// What keeps the job from being run.
+pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let environment = Environment::of_this_process();
+    let scheduler = match &options.scheduler {
+        None => detect(&environment),
+        Some(name) => named(name, &environment).ok_or_else(|| {
+            Failure::new(Code::NotAJob, format!("this is no job of {name}'s"))
+                .note("the variables that it gives its jobs are missing")
+                .help("leave --scheduler out, or say --scheduler none and --name NAME")
+        })?,
+    };
+    if let Some(why) = scheduler.refusal() {
+        return Err(Failure::new(Code::NotAJob, "this job cannot be kept")
+            .note(why)
+            .unsupported());
+    }
+    let name = options.name.clone().or_else(|| scheduler.job_name()).ok_or_else(|| {
+        Failure::new(
+            Code::NotAJob,
+            format!("the job has no name (scheduler: {})", scheduler.name()),
+        )
+        .help("name it: --name NAME. A job that is started again with that name goes on from its snapshot")
+    })?;
+    let mut snapshots = Snapshots::open(&options.store, &name)?;
+    if let Some(code) = snapshots.ended() {
+        remark::note(format!(
+            "the job {name} has ended before, with status {code}: nothing is run ({} says so)",
+            snapshots.folder().display()
+        ));
+        return Ok(code.into());
+    }
+    snapshots.claim(scheduler.num_earlier_runs())?;
+    let signals = Signals::take(&options.on)?;
+    Supervisor::new(options, &*scheduler, snapshots, signals).run()
+}

@@ -2,7 +2,8 @@
 //! code and use 125 for our own failures, `run` 126 and 127 for a program that cannot be started or is not there, as
 //! `env` and `timeout` do.
 
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 /// The command failed.
 pub const FAILED: u8 = 1;
@@ -23,11 +24,15 @@ pub const NOT_RUN: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
 /// Code of a program that ended with `status`, as a shell gives it: its own, or 128 + the signal's number.
-pub fn from_wait_status(status: std::process::ExitStatus) -> ExitCode {
-    use std::os::unix::process::ExitStatusExt;
+pub fn code_of(status: ExitStatus) -> u8 {
     let code = status
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal))
         .unwrap_or(1);
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// The same for the end of this process.
+pub fn from_wait_status(status: ExitStatus) -> ExitCode {
+    code_of(status).into()
 }

@@ -72,6 +72,12 @@ pub trait Scheduler {
     /// Why a signal has just come.
     fn reason(&self) -> Reason;
 
+    /// Time from that signal to SIGKILL, at least; `None` if the scheduler does not say.
+    fn time_left(&self, reason: Reason) -> Option<Duration> {
+        let _ = reason;
+        self.grace()
+    }
+
     /// Has the job queued again.
     ///
     /// # Errors

@@ -44,6 +44,11 @@ impl Slurm {
         }
     }
 
+    fn kill_wait(&self) -> Option<Duration> {
+        let kill_wait = self.show(&["config"]).ok()?.duration("KillWait")?;
+        Some(kill_wait.max(LEAST_KILL_WAIT))
+    }
+
     fn is_in_step(&self) -> bool {
         self.environment.get("SLURM_STEP_ID").is_some()
     }
@@ -72,8 +77,17 @@ impl Scheduler for Slurm {
     fn grace(&self) -> Option<Duration> {
         let partition = self.environment.get("SLURM_JOB_PARTITION")?;
         let of_partition = self.show(&["partition", partition]).ok()?.duration("GraceTime")?;
-        let kill_wait = self.show(&["config"]).ok()?.duration("KillWait")?;
-        Some(of_partition + kill_wait.max(LEAST_KILL_WAIT))
+        Some(of_partition + self.kill_wait()?)
+    }
+
+    fn time_left(&self, reason: Reason) -> Option<Duration> {
+        match reason {
+            // The grace time is over, or there is none.
+            Reason::Preempted { is_requeued: true } | Reason::Cancelled => self.kill_wait(),
+            Reason::Preempted { is_requeued: false } => self.grace(),
+            // Before the time limit, the signal comes when the job wanted it: nobody knows.
+            Reason::TimeLimit | Reason::Unknown => None,
+        }
     }
 
     fn reason(&self) -> Reason {

@@ -11,3 +11,6 @@ pub const KEEP: &str = "__keep";
 
 /// First argument with which this program turns itself into a guardian.
 pub const GUARD: &str = "__guard";
+
+/// First argument with which this program passes a scheduler's signal on to a job.
+pub const SENTINEL: &str = "__sentinel";

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use procfs::process::Process;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use hetckpt_report::failure::Failure;
@@ -26,13 +27,38 @@ pub const PASSED_ON: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
+/// Has what this process starts begin with `signals` ignored. This process itself can go on to take them.
+#[allow(unsafe_code, reason = "how a signal is taken")]
+pub fn ignore_in_children(signals: &[Signal]) -> nix::Result<()> {
+    for &signal in signals {
+        // SAFETY: no function of ours is called for it.
+        unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) }?;
+    }
+    Ok(())
+}
+
+/// The signals that this process ignores.
+fn ignored() -> SigSet {
+    let mask = Process::myself()
+        .and_then(|process| process.status())
+        .map_or(0, |status| status.sigign);
+    Signal::iterator()
+        .filter(|&signal| mask >> (signal as u32 - 1) & 1 == 1)
+        .collect()
+}
+
 /// Holds back the signals that are to be passed on, so that none is lost before there is someone to pass it to.
 pub struct HeldSignals(SigSet);
 
 impl HeldSignals {
-    /// Starts holding. Threads made from now on hold them too.
+    /// Starts holding. Threads made from now on hold them too. A signal that this process was started with as ignored
+    /// stays ignored, as is the custom.
     pub fn hold() -> Result<Self, Failure> {
-        let set: SigSet = PASSED_ON.into_iter().collect();
+        let ignored = ignored();
+        let set: SigSet = PASSED_ON
+            .into_iter()
+            .filter(|&signal| !ignored.contains(signal))
+            .collect();
         set.thread_block()
             .map_err(|e| Failure::new(Code::StandIn, "cannot hold signals back").note(e.to_string()))?;
         Ok(Self(set))

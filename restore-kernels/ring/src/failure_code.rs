@@ -220,6 +220,9 @@ codes! {
             "The program is another user's, or the namespaces of its job cannot be entered. Only its user and root may dump, move or pause \
              it. Or it runs in a container that has files of its own: hetckpt enters only namespaces in which it finds itself.",
             "Do it as that user or as root. For a container, use the hetckpt in the container (`docker exec …`).";
+        NotAJob = "HK0812", FAILED,
+            "`hetckpt job` does not know which job this is, or cannot keep such a job: one of several nodes, or of several tasks of `srun`.",
+            "Name the job (`--name`). Start several processes of one node by `hetckpt job -- mpirun …`.";
     }
     Criu {
         CriuMissing = "HK0901", FAILED,

@@ -18,6 +18,7 @@ mod kernel;
 
 use std::process::ExitCode;
 
+use hetckpt_job::sentinel;
 use hetckpt_move::carried::keeper;
 use hetckpt_move::migration::handover;
 use hetckpt_supervise::namespaces::{self, init};
@@ -37,6 +38,11 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
             stopped_tree::guard(&options, handover::conclude);
             Ok(ExitCode::SUCCESS)
         }
+        Command::Sentinel(options) => {
+            sentinel::stand_guard(&options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Job(options) => Ok(hetckpt_job::run(&options)?),
         Command::Keep(options) => {
             keeper::keep(&options);
             Ok(ExitCode::SUCCESS)

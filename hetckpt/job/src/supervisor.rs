@@ -1,0 +1,568 @@
+//! A job's run, from its start to its end.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use hetckpt_report::failure::Failure;
+use hetckpt_report::{exit, quantity, remark};
+use hetckpt_ring::failure_code::Code;
+use hetckpt_scheduler::{Reason, Requeue, Scheduler};
+use hetckpt_supervise::hidden_verbs::SENTINEL;
+
+use crate::devices;
+use crate::dumping::{Dump, DumpError, Dumped};
+use crate::grace::{MARGIN, Promise};
+use crate::kept_environment;
+use crate::options::Options;
+use crate::program::Program;
+use crate::signals::Signals;
+use crate::snapshots::{Record, Snapshots, host, now};
+
+/// How long this waits at most for something to happen.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How often the store is given a sign of life.
+const RENEWAL: Duration = Duration::from_secs(15);
+
+/// How often it is looked whether the grace time does.
+const PROMISE_CHECK: Duration = Duration::from_secs(30);
+
+/// How often a dump is tried while there is time, and how long after one that failed.
+const ATTEMPTS: u32 = 3;
+const AFTER_FAILED: Duration = Duration::from_secs(1);
+
+/// How long a dump that is given up has to end.
+const GIVING_UP: Duration = Duration::from_secs(3);
+
+/// Exit code of a program that SIGKILL has ended.
+const KILLED: u8 = 128 + Signal::SIGKILL as u8;
+
+/// Exit code of a job that was cancelled.
+const CANCELLED: u8 = 128 + Signal::SIGTERM as u8;
+
+/// Why there is no snapshot.
+#[derive(Debug, thiserror::Error)]
+enum NoSnapshot {
+    /// The dump failed.
+    #[error("{0}")]
+    Dump(#[from] DumpError),
+    /// The store does not take it.
+    #[error("{0}")]
+    Store(#[from] Failure),
+}
+
+/// What a run came to.
+enum End {
+    /// The program has ended by itself.
+    Ended(u8),
+    /// The program was stored and ended, or could not be stored and was ended: the job is to be queued again.
+    QueueAgain(Reason),
+    /// Somebody has cancelled the job.
+    Cancelled,
+    /// The program, its device or its device server was lost.
+    Lost { code: u8, device: Option<String> },
+}
+
+/// What is done beside the program's running.
+enum Work {
+    Nothing,
+    /// A snapshot is taken and the program runs on.
+    Periodic(Dump, Record),
+    /// The last snapshot of this run is taken.
+    Final {
+        dump: Dump,
+        record: Record,
+        reason: Reason,
+        deadline: Option<Instant>,
+        attempt: u32,
+    },
+    /// A last snapshot is to be tried again.
+    Again {
+        reason: Reason,
+        deadline: Option<Instant>,
+        attempt: u32,
+        at: Instant,
+    },
+    /// The program is being ended.
+    Terminating,
+}
+
+/// A run of the job.
+pub struct Supervisor<'a> {
+    options: &'a Options,
+    scheduler: &'a dyn Scheduler,
+    snapshots: Snapshots,
+    signals: Signals,
+    /// Signals that came while the program was not yet there.
+    waiting: Vec<Signal>,
+    promise: Promise,
+    num_lost: u32,
+    failed_devices: Vec<String>,
+    sentinel: Option<Child>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Nothing is started yet.
+    pub fn new(options: &'a Options, scheduler: &'a dyn Scheduler, snapshots: Snapshots, signals: Signals) -> Self {
+        let grace = options.grace.or_else(|| scheduler.grace());
+        Self {
+            options,
+            scheduler,
+            snapshots,
+            signals,
+            waiting: vec![],
+            promise: Promise::new(grace),
+            num_lost: 0,
+            failed_devices: vec![],
+            sentinel: None,
+        }
+    }
+
+    /// Runs the job to this run's end.
+    pub fn run(mut self) -> Result<ExitCode, Failure> {
+        self.start_sentinel();
+        let code = self.run_program();
+        if let Some(mut sentinel) = self.sentinel.take() {
+            // It ends with us in any case.
+            let _ = sentinel.kill();
+            let _ = sentinel.wait();
+        }
+        code.map(ExitCode::from)
+    }
+
+    fn run_program(&mut self) -> Result<u8, Failure> {
+        loop {
+            let Some(mut program) = self.start()? else {
+                return Ok(self.queue_again(Reason::Unknown));
+            };
+            match self.attend(&mut program)? {
+                End::Ended(code) => {
+                    if let Err(failure) = self.snapshots.set_ended(code) {
+                        remark::note(format!("{failure}: a run of this job would begin anew"));
+                    }
+                    return Ok(code);
+                }
+                End::QueueAgain(reason) => return Ok(self.queue_again(reason)),
+                End::Cancelled => {
+                    remark::note("the job was cancelled: the program was ended, its snapshots are kept");
+                    return Ok(CANCELLED);
+                }
+                End::Lost { code, device } => {
+                    let what = match &device {
+                        Some(device) => format!("the device server on {device} is gone"),
+                        None => "the program was killed".to_owned(),
+                    };
+                    if self.num_lost == self.options.retries || self.snapshots.list().is_empty() {
+                        remark::note(format!("{what}, and there is nothing to go on from"));
+                        return Ok(code);
+                    }
+                    self.num_lost += 1;
+                    remark::note(format!("{what}; retry {} of {}", self.num_lost, self.options.retries));
+                    self.failed_devices.extend(device);
+                }
+            }
+        }
+    }
+
+    /// Passes the scheduler's signal on, where it signals only what runs beside the job.
+    fn start_sentinel(&mut self) {
+        let (Some(mut command), Some(signal), Ok(program)) = (
+            self.scheduler.sentinel(),
+            self.options.on.first(),
+            std::env::current_exe(),
+        ) else {
+            return;
+        };
+        if self.options.no_sentinel {
+            return;
+        }
+        command
+            .arg(program)
+            .arg(SENTINEL)
+            .args([&std::process::id().to_string(), signal.as_str()]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        match command.spawn() {
+            Ok(child) => self.sentinel = Some(child),
+            Err(e) => remark::note(format!("nothing waits for the scheduler's signal beside the job: {e}")),
+        }
+    }
+
+    /// Starts the program, or goes on from a snapshot; `None` if that is not possible here.
+    fn start(&mut self) -> Result<Option<Program>, Failure> {
+        let device = devices::other_than(&self.options.device, &self.failed_devices);
+        let records = self.snapshots.list();
+        if records.is_empty() {
+            return Program::start(self.options, &device).map(Some);
+        }
+        for (age, record) in records.iter().enumerate() {
+            let begun = Instant::now();
+            let archive = self.snapshots.archive(&record.id);
+            // Files may have grown since, but for what was written behind the last dump of a run.
+            let has_run_on = record.is_periodic || age > 0;
+            let mut program = Program::go_on(self.options, &device, &archive, has_run_on)?;
+            if self.has_begun(&mut program) {
+                self.say_that_it_goes_on(&mut program, record, begun.elapsed());
+                self.snapshots.set_num_failures(0);
+                return Ok(Some(program));
+            }
+            if !is_damaged(&archive) {
+                break;
+            }
+            remark::note(format!("the snapshot of {} is damaged", quantity::moment(record.time)));
+        }
+        let num_failures = self.snapshots.num_failures() + 1;
+        self.snapshots.set_num_failures(num_failures);
+        if num_failures > self.options.retries {
+            return Err(Failure::new(Code::CriuRestore, "the job cannot be restored")
+                .note(format!(
+                    "{num_failures} runs in a row have failed; its snapshots are kept"
+                ))
+                .help(format!(
+                    "`hetckpt check {}` says what is missing",
+                    self.snapshots.archive(&records[0].id).display()
+                ))
+                .exit(exit::OWN_FAILURE));
+        }
+        remark::note(format!(
+            "the job cannot go on here ({num_failures} of {} runs in a row); its snapshots are kept",
+            self.options.retries
+        ));
+        Ok(None)
+    }
+
+    /// Waits until the restored program runs. False if it could not be restored.
+    fn has_begun(&mut self, program: &mut Program) -> bool {
+        loop {
+            let come = self.signals.wait(Duration::from_millis(20));
+            self.waiting
+                .extend(come.into_iter().filter(|&signal| signal != Signal::SIGCHLD));
+            // A program that has ended already has told its process id all the same.
+            let has_ended = program.exit_code().is_some();
+            if program.pid().is_some() {
+                return true;
+            }
+            if has_ended {
+                return false;
+            }
+        }
+    }
+
+    fn say_that_it_goes_on(&self, program: &mut Program, record: &Record, took: Duration) {
+        remark::note(format!(
+            "goes on from the snapshot of {} (on {}, device {}): {} in {}",
+            quantity::moment(record.time),
+            record.host,
+            record.device,
+            quantity::bytes(record.bytes),
+            quantity::duration(took)
+        ));
+        let remark = program
+            .pid()
+            .and_then(|pid| kept_environment::remark(pid, self.scheduler.variable_prefixes()));
+        if let Some(remark) = remark {
+            remark::note(remark);
+        }
+    }
+
+    /// Looks after the program until it has ended.
+    fn attend(&mut self, program: &mut Program) -> Result<End, Failure> {
+        let mut work = Work::Nothing;
+        let mut snapshot_at = self.options.every.map(|every| Instant::now() + every);
+        let (mut renewed, mut checked) = (Instant::now(), None::<Instant>);
+        loop {
+            let mut come = std::mem::take(&mut self.waiting);
+            come.extend(self.signals.wait(TICK));
+            for signal in come {
+                if self.options.on.contains(&signal) {
+                    work = self.wanted(program, work);
+                } else if signal != Signal::SIGCHLD {
+                    program.pass_on(signal);
+                }
+            }
+            // Before the program: that one ends with its last dump.
+            work = match self.advance(program, work) {
+                Ok(work) => work,
+                Err(end) => return Ok(end),
+            };
+            if let Some(code) = program.exit_code()
+                && let Some(end) = self.ended(program, &mut work, code)
+            {
+                return Ok(end);
+            }
+            program.look_after_servers();
+            if renewed.elapsed() > RENEWAL {
+                self.snapshots.renew();
+                renewed = Instant::now();
+            }
+            if !matches!(work, Work::Nothing) {
+                continue;
+            }
+            if checked.is_none_or(|checked| checked.elapsed() > PROMISE_CHECK) && !program.device().is_empty() {
+                checked = Some(Instant::now());
+                if let Some(remark) = self.promise.remark(program.memory_bytes(), &self.snapshots.list()) {
+                    remark::note(remark);
+                }
+            }
+            if let Some(every) = self.options.every
+                && snapshot_at.is_some_and(|at| at <= Instant::now())
+            {
+                work = self.begin_periodic(program);
+                snapshot_at = Some(Instant::now() + every);
+            }
+        }
+    }
+
+    /// A signal has come on which the program is to be stored.
+    fn wanted(&mut self, program: &mut Program, work: Work) -> Work {
+        if matches!(work, Work::Final { .. } | Work::Again { .. } | Work::Terminating) {
+            return work;
+        }
+        let come = Instant::now();
+        let reason = self.scheduler.reason();
+        if let Work::Periodic(mut dump, _) = work {
+            dump.give_up();
+            wait_for(&mut dump, GIVING_UP);
+        }
+        if reason == Reason::Cancelled {
+            program.terminate();
+            return Work::Terminating;
+        }
+        let limit = self.options.grace.or_else(|| self.scheduler.time_left(reason));
+        let deadline = limit.map(|limit| come + limit.saturating_sub(MARGIN));
+        self.begin_final(program, reason, deadline, 1)
+    }
+
+    fn begin_final(&self, program: &mut Program, reason: Reason, deadline: Option<Instant>, attempt: u32) -> Work {
+        match self.begin(program, false) {
+            Ok((dump, record)) => Work::Final {
+                dump,
+                record,
+                reason,
+                deadline,
+                attempt,
+            },
+            Err(e) => {
+                if let Some(e) = e {
+                    remark::note(format!("no snapshot: {e}"));
+                }
+                again(reason, deadline, attempt)
+            }
+        }
+    }
+
+    fn begin_periodic(&self, program: &mut Program) -> Work {
+        match self.begin(program, true) {
+            Ok((dump, record)) => Work::Periodic(dump, record),
+            Err(e) => {
+                if let Some(e) = e {
+                    remark::note(format!("no snapshot this time: {e}"));
+                }
+                Work::Nothing
+            }
+        }
+    }
+
+    /// Begins a dump. `Err(None)` if the program has not begun yet.
+    fn begin(&self, program: &mut Program, is_periodic: bool) -> Result<(Dump, Record), Option<DumpError>> {
+        let pid = program.pid().ok_or(None)?;
+        let record = Record {
+            id: self.snapshots.new_id(),
+            time: now(),
+            memory_bytes: program.memory_bytes(),
+            device: program.device().to_owned(),
+            host: host(),
+            is_periodic,
+            ..Record::default()
+        };
+        let dump = Dump::start(self.options, pid, &self.snapshots.archive(&record.id), is_periodic)?;
+        Ok((dump, record))
+    }
+
+    /// Goes on with what is done beside. `Err` with the run's end.
+    fn advance(&mut self, program: &mut Program, work: Work) -> Result<Work, End> {
+        match work {
+            Work::Periodic(mut dump, record) => match dump.result() {
+                None => Ok(Work::Periodic(dump, record)),
+                Some(result) => {
+                    if let Err(why) = self.publish(record, result) {
+                        remark::note(format!("no snapshot this time: {why}"));
+                    }
+                    Ok(Work::Nothing)
+                }
+            },
+            Work::Final {
+                mut dump,
+                record,
+                reason,
+                deadline,
+                attempt,
+            } => {
+                let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
+                if is_over {
+                    dump.give_up();
+                    wait_for(&mut dump, GIVING_UP);
+                }
+                match dump.result() {
+                    Some(result) => match self.publish(record, result) {
+                        Ok(()) => Err(End::QueueAgain(reason)),
+                        Err(why) => {
+                            remark::note(format!("no snapshot: {why}"));
+                            self.without_snapshot(program, reason, deadline, attempt)
+                        }
+                    },
+                    None if is_over => {
+                        remark::note("no snapshot: the grace time is over");
+                        self.without_snapshot(program, reason, deadline, ATTEMPTS)
+                    }
+                    None => Ok(Work::Final {
+                        dump,
+                        record,
+                        reason,
+                        deadline,
+                        attempt,
+                    }),
+                }
+            }
+            Work::Again {
+                reason,
+                deadline,
+                attempt,
+                at,
+            } if at <= Instant::now() => Ok(self.begin_final(program, reason, deadline, attempt + 1)),
+            other => Ok(other),
+        }
+    }
+
+    /// A last dump has failed: it is tried again while there is time; then a job that is preempted goes without.
+    fn without_snapshot(
+        &mut self,
+        program: &mut Program,
+        reason: Reason,
+        deadline: Option<Instant>,
+        attempt: u32,
+    ) -> Result<Work, End> {
+        let has_time = deadline.is_none_or(|deadline| deadline > Instant::now() + AFTER_FAILED);
+        if attempt < ATTEMPTS && has_time {
+            return Ok(again(reason, deadline, attempt));
+        }
+        if matches!(reason, Reason::Preempted { .. }) {
+            program.kill();
+            return Err(End::QueueAgain(reason));
+        }
+        remark::note("the program runs on");
+        Ok(Work::Nothing)
+    }
+
+    /// Makes a snapshot of what a dump has left.
+    fn publish(&self, record: Record, result: Result<Dumped, DumpError>) -> Result<(), NoSnapshot> {
+        let Dumped { bytes, time } = result?;
+        let record = Record {
+            bytes,
+            dump_seconds: time.as_secs_f64(),
+            ..record
+        };
+        self.snapshots.publish(&record, self.options.keep)?;
+        remark::note(format!(
+            "snapshot {}: {} in {}",
+            self.snapshots.archive(&record.id).display(),
+            quantity::bytes(bytes),
+            quantity::duration(time)
+        ));
+        Ok(())
+    }
+
+    /// The command that stands in for the program has ended with `code`. `None` if a dump has ended it, or may have.
+    fn ended(&mut self, program: &Program, work: &mut Work, code: u8) -> Option<End> {
+        match work {
+            Work::Terminating => return Some(End::Cancelled),
+            // It is about to say whether that was it.
+            Work::Final {
+                dump, record, reason, ..
+            } if code == KILLED => {
+                let result = wait_for(dump, Duration::from_secs(30));
+                let stored = result.map(|result| self.publish(record.clone(), result));
+                if matches!(stored, Some(Ok(()))) {
+                    return Some(End::QueueAgain(*reason));
+                }
+            }
+            Work::Periodic(dump, _) | Work::Final { dump, .. } => {
+                // It finds no program.
+                wait_for(dump, GIVING_UP);
+            }
+            Work::Nothing | Work::Again { .. } => {}
+        }
+        let device = program.lost_device().map(str::to_owned);
+        Some(match code == KILLED || device.is_some() {
+            true => End::Lost { code, device },
+            false => End::Ended(code),
+        })
+    }
+
+    /// Has the job queued again; gives the exit code for that.
+    fn queue_again(&self, reason: Reason) -> u8 {
+        let asked = match reason {
+            Reason::Preempted { is_requeued: true } => Ok(Requeue::Queued),
+            _ => self.scheduler.requeue(),
+        };
+        let from = match self.snapshots.list().first() {
+            Some(record) => format!("goes on from the snapshot of {}", quantity::moment(record.time)),
+            None => "begins anew: it has no snapshot".to_owned(),
+        };
+        let code = self
+            .options
+            .requeue_exit
+            .unwrap_or_else(|| self.scheduler.exit_to_requeue());
+        remark::note(match asked {
+            Ok(Requeue::Queued) => format!("the job is queued again, and {from}"),
+            Ok(Requeue::ByExitCode) => format!("exit code {code} has the job queued again; it {from}"),
+            Ok(Requeue::ByHand(what)) => format!("{what}; it {from}"),
+            Err(e) => format!(
+                "the job could not be queued again: {e}. Submit it again with --name {}; it {from}",
+                self.snapshots
+                    .folder()
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+            ),
+        });
+        code
+    }
+}
+
+fn again(reason: Reason, deadline: Option<Instant>, attempt: u32) -> Work {
+    Work::Again {
+        reason,
+        deadline,
+        attempt,
+        at: Instant::now() + AFTER_FAILED,
+    }
+}
+
+/// Waits for a dump's end.
+fn wait_for(dump: &mut Dump, limit: Duration) -> Option<Result<Dumped, DumpError>> {
+    let until = Instant::now() + limit;
+    loop {
+        match dump.result() {
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+            result => return result,
+        }
+    }
+}
+
+/// True if the archive is not whole; what else keeps it from being restored is another matter.
+fn is_damaged(archive: &std::path::Path) -> bool {
+    let Ok(program) = std::env::current_exe() else {
+        return false;
+    };
+    let mut command = Command::new(program);
+    command.args(["inspect", "--verify"]).arg(archive);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| !status.success())
+}
