@@ -165,6 +165,8 @@ pub enum Requirement {
     CpuOnly,
     /// File systems can be mounted; not everywhere where one is root.
     Mounting,
+    /// Slurm's programs and munge's.
+    Slurm,
 }
 
 impl Requirement {
@@ -219,9 +221,19 @@ impl Requirement {
             Self::Gpu => Some("needs an NVIDIA GPU".to_owned()),
             Self::CpuOnly if !starts_on_gpu() => None,
             Self::CpuOnly => Some("is about programs that start on the CPU".to_owned()),
+            Self::Slurm => ["slurmctld", "slurmd", "sbatch", "munged"]
+                .into_iter()
+                .find(|program| !is_on_path(program))
+                .map(|program| format!("needs Slurm: there is no {program} on PATH")),
             Self::Mounting => cannot_mount().map(|why| format!("cannot mount a file system: {why}")),
         }
     }
+}
+
+/// True if there is a program of that name.
+fn is_on_path(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
 /// True if the ICD's compiler and its library are there, by the ICD's rules.

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use hetckpt_report::number;
 use hetckpt_scheduler::detect;
 use hetckpt_supervise::namespaces::Choice;
+use hetckpt_supervise::signals::PASSED_ON;
 
 /// `hetckpt job`.
 #[derive(Debug, Args)]
@@ -100,8 +101,8 @@ pub enum NotAnOption {
     /// A signal.
     #[error("a signal's name is expected, such as TERM or USR1")]
     Signal,
-    /// A signal that cannot be caught, or that the program's end is told by.
-    #[error("{0} cannot be used for this")]
+    /// A signal that is not meant for this.
+    #[error("{0} cannot be used for this; INT, TERM, HUP, USR1, USR2 and QUIT can")]
     Unusable(Signal),
     /// A time.
     #[error("a time is expected, such as 30s, 10m or 1h")]
@@ -118,10 +119,8 @@ fn signal(text: &str) -> Result<Signal, NotAnOption> {
     let upper = text.to_ascii_uppercase();
     let name = format!("SIG{}", upper.strip_prefix("SIG").unwrap_or(&upper));
     match name.parse().map_err(|_| NotAnOption::Signal)? {
-        unusable @ (Signal::SIGKILL | Signal::SIGSTOP | Signal::SIGCHLD | Signal::SIGCONT) => {
-            Err(NotAnOption::Unusable(unusable))
-        }
-        signal => Ok(signal),
+        signal if PASSED_ON.contains(&signal) && signal != Signal::SIGWINCH => Ok(signal),
+        other => Err(NotAnOption::Unusable(other)),
     }
 }
 

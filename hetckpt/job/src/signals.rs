@@ -11,7 +11,8 @@ use hetckpt_report::failure::Failure;
 use hetckpt_ring::failure_code::Code;
 use hetckpt_supervise::signals::{PASSED_ON, ignore_in_children};
 
-/// Signals that this process takes one by one.
+/// Signals that this process takes one by one: those that `hetckpt run` passes on. What is started here lets the same
+/// ones through for the program, and no others may be held back from it.
 pub struct Signals(SignalFd);
 
 impl Signals {
@@ -19,11 +20,7 @@ impl Signals {
     /// process of a job, and the program is to be dumped, not ended.
     pub fn take(on: &[Signal]) -> Result<Self, Failure> {
         let cannot = |e: nix::Error| Failure::new(Code::StandIn, "cannot take signals").note(e.to_string());
-        let all: SigSet = PASSED_ON
-            .into_iter()
-            .chain([Signal::SIGCHLD])
-            .chain(on.iter().copied())
-            .collect();
+        let all: SigSet = PASSED_ON.into_iter().collect();
         all.thread_block().map_err(cannot)?;
         ignore_in_children(on).map_err(cannot)?;
         let taken = SignalFd::with_flags(&all, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);

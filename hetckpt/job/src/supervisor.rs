@@ -22,7 +22,7 @@ use crate::signals::Signals;
 use crate::snapshots::{Record, Snapshots, host, now};
 
 /// How long this waits at most for something to happen.
-const TICK: Duration = Duration::from_millis(200);
+const TICK: Duration = Duration::from_millis(50);
 
 /// How often the store is given a sign of life.
 const RENEWAL: Duration = Duration::from_secs(15);
@@ -241,8 +241,7 @@ impl<'a> Supervisor<'a> {
     fn has_begun(&mut self, program: &mut Program) -> bool {
         loop {
             let come = self.signals.wait(Duration::from_millis(20));
-            self.waiting
-                .extend(come.into_iter().filter(|&signal| signal != Signal::SIGCHLD));
+            self.waiting.extend(come);
             // A program that has ended already has told its process id all the same.
             let has_ended = program.exit_code().is_some();
             if program.pid().is_some() {
@@ -281,8 +280,8 @@ impl<'a> Supervisor<'a> {
             come.extend(self.signals.wait(TICK));
             for signal in come {
                 if self.options.on.contains(&signal) {
-                    work = self.wanted(program, work);
-                } else if signal != Signal::SIGCHLD {
+                    work = self.wanted(program, work, signal);
+                } else {
                     program.pass_on(signal);
                 }
             }
@@ -320,12 +319,13 @@ impl<'a> Supervisor<'a> {
     }
 
     /// A signal has come on which the program is to be stored.
-    fn wanted(&mut self, program: &mut Program, work: Work) -> Work {
+    fn wanted(&mut self, program: &mut Program, work: Work, signal: Signal) -> Work {
         if matches!(work, Work::Final { .. } | Work::Again { .. } | Work::Terminating) {
             return work;
         }
         let come = Instant::now();
         let reason = self.scheduler.reason();
+        remark::note(format!("{signal}: {reason}"));
         if let Work::Periodic(mut dump, _) = work {
             dump.give_up();
             wait_for(&mut dump, GIVING_UP);

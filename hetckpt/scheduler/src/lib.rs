@@ -18,6 +18,7 @@ pub mod slurm;
 pub mod unscheduled;
 pub mod detect;
 
+use std::fmt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -41,6 +42,18 @@ pub enum Reason {
     Cancelled,
     /// The scheduler does not say. Whoever sends the signal for preemption wants a snapshot.
     Unknown,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Preempted { is_requeued: true } => "the job is preempted, and queued again",
+            Self::Preempted { is_requeued: false } => "the job is preempted",
+            Self::TimeLimit => "the job's time is up",
+            Self::Cancelled => "the job is cancelled",
+            Self::Unknown => "the scheduler does not say why",
+        })
+    }
 }
 
 /// How a job comes to be queued again.

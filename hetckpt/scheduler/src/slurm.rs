@@ -201,6 +201,7 @@ impl Fields {
             (true, false) => Reason::Unknown,
             (false, _) if state == "PREEMPTED" => Reason::Preempted { is_requeued: false },
             (false, _) if state == "TIMEOUT" => Reason::TimeLimit,
+            (false, _) if state.is_empty() => Reason::Unknown,
             (false, _) => Reason::Cancelled,
         }
     }

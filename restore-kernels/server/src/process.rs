@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use procfs::ProcResult;
 use procfs::process::Process;
@@ -58,6 +58,23 @@ pub fn raise_descriptor_limit() {
     });
     if let Err(error) = raised {
         tracing::warn!(%error, "the limit for open files stays as it is");
+    }
+}
+
+/// Holds back what asks processes to end: batch schedulers send that to every process of a job, and the application
+/// may have to be dumped then. A server ends with its application.
+pub fn outlive_signals() {
+    const ASKING: [Signal; 6] = [
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ];
+    let asking: SigSet = ASKING.into_iter().collect();
+    if let Err(error) = asking.thread_block() {
+        tracing::warn!(%error, "signals are not held back");
     }
 }
 

@@ -50,6 +50,7 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
         Task::Serve => {
             let ready = Ready(options.ready_fd);
             crate::process::raise_descriptor_limit();
+            crate::process::outlive_signals();
             let prepared = rights::reduce(false).and_then(|()| prepare_fresh(options));
             serve(ready, prepared, Expected::Hello)
         }
@@ -62,6 +63,7 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
                 return Err(gone);
             };
             crate::process::raise_descriptor_limit();
+            crate::process::outlive_signals();
             let prepared = rights::reduce(true).and_then(|()| prepare_restored(dir, options));
             serve(ready, prepared, Expected::Attach { restorer })
         }

@@ -1,0 +1,15 @@
+//! `hetckpt job` under real batch schedulers: a job is preempted in mid-kernel, goes on on another node and another
+//! kind of device, and comes to its right end.
+
+mod cluster;
+mod slurm;
+mod unscheduled;
+
+use hetckpt_e2e::runner::Test;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    let mut tests = slurm::tests();
+    tests.extend(unscheduled::tests());
+    tests
+}

@@ -1,0 +1,223 @@
+//! Without a scheduler: whoever starts the job sends the signal, and starts it again.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use hetckpt_e2e::early_end;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::process::{Outcome, Running};
+use hetckpt_e2e::runner::{Context, Test};
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("job_goes_on_and_ends_once", goes_on),
+        Test::new("job_whose_server_is_killed_goes_on", server_killed),
+        Test::new("job_that_is_killed_goes_on", job_killed),
+        Test::new("job_without_time_for_a_dump_keeps_the_last_snapshot", no_time),
+        Test::new("job_is_run_once_at_a_time", two_starts),
+        Test::new("job_with_a_full_store_runs_on", store_full),
+    ]
+}
+
+const ITERATIONS: &str = "300000";
+
+/// Starts the job of this test.
+fn start(context: &Context, more: &[&str]) -> Result<Running> {
+    let store = context.sandbox.path("store").display().to_string();
+    let mut command = hetckpt::command(
+        &context.sandbox,
+        ["job", "--scheduler", "none", "--name", "a", "--store", &store],
+    );
+    command
+        .args(more)
+        .arg("--")
+        .arg(Installation::get().programs.join("paced"))
+        .args(["--iterations", ITERATIONS]);
+    Running::start(command)
+}
+
+/// Waits until the program has a kernel in flight; gives its row of `ps`.
+fn wait_at_work(context: &Context) -> Result<serde_json::Value> {
+    for _ in 0..600 {
+        let rows = hetckpt::ps(&context.sandbox)?;
+        if let Some(row) = rows.into_iter().find(|row| row["running_kernels"].as_u64() > Some(0)) {
+            return Ok(row);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    anyhow::bail!("no kernel comes to work")
+}
+
+fn signal(job: &Running, signal: Signal) -> Result<()> {
+    kill(Pid::from_raw(job.pid()), signal).context("the job is gone")
+}
+
+/// Lets the program come to its end, and waits for that of the job.
+fn finish(job: Running) -> Result<Outcome> {
+    early_end::descendants(job.pid());
+    job.wait(PATIENCE)
+}
+
+/// Snapshots in the store.
+fn snapshots(context: &Context) -> Vec<String> {
+    let entries = fs::read_dir(context.sandbox.path("store/a"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".hetsnap")).collect()
+}
+
+fn wait_for_snapshot(context: &Context) -> Result<()> {
+    let records = || {
+        let entries = fs::read_dir(context.sandbox.path("store/a"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()) && name.ends_with(".json"))
+            .count()
+    };
+    for _ in 0..600 {
+        if records() > 0 {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    anyhow::bail!("no snapshot is taken")
+}
+
+fn goes_on(context: &mut Context) -> Result<()> {
+    for on in [Signal::SIGUSR1, Signal::SIGTERM] {
+        let job = start(context, &[])?;
+        wait_at_work(context)?;
+        std::thread::sleep(context.random.moment(Duration::from_millis(500)));
+        signal(&job, on)?;
+        let stored = job.wait(PATIENCE)?;
+        ensure!(stored.code == 75, "{}", stored.text());
+        ensure!(
+            snapshots(context).len() == 1 || on == Signal::SIGTERM,
+            "{}",
+            stored.text()
+        );
+    }
+    let job = start(context, &[])?;
+    wait_at_work(context)?;
+    let ended = finish(job)?;
+    ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    ensure!(
+        snapshots(context).is_empty(),
+        "snapshots are left: {:?}",
+        snapshots(context)
+    );
+    // Finished work is not done again.
+    let again = start(context, &[])?.wait(PATIENCE)?;
+    ensure!(again.code == 0 && again.stdout.is_empty(), "{}", again.text());
+    ensure!(
+        again.stderr.contains("has ended before, with status 0"),
+        "{}",
+        again.text()
+    );
+    Ok(())
+}
+
+fn server_killed(context: &mut Context) -> Result<()> {
+    let job = start(context, &["--every", "500ms"])?;
+    let row = wait_at_work(context)?;
+    wait_for_snapshot(context)?;
+    let server = row["server_pid"]
+        .as_i64()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .context("no server")?;
+    kill(Pid::from_raw(server), Signal::SIGKILL)?;
+    job.wait_for_stderr("retry 1 of 3", PATIENCE)?;
+    job.wait_for_stderr("goes on from the snapshot", PATIENCE)?;
+    wait_at_work(context)?;
+    let ended = finish(job)?;
+    ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    Ok(())
+}
+
+fn job_killed(context: &mut Context) -> Result<()> {
+    let job = start(context, &["--every", "500ms"])?;
+    wait_at_work(context)?;
+    wait_for_snapshot(context)?;
+    std::thread::sleep(context.random.moment(Duration::from_secs(1)));
+    // All of it, as a node does that fails.
+    context.sandbox.kill_all();
+    let killed = job.wait(PATIENCE)?;
+    ensure!(killed.code == 137, "{}", killed.text());
+    // Nobody has said that the run before is over.
+    let claim = context.sandbox.path("store/a/claim.json");
+    fs::remove_file(&claim)?;
+    let job = start(context, &[])?;
+    job.wait_for_stderr("goes on from the snapshot", PATIENCE)?;
+    wait_at_work(context)?;
+    let ended = finish(job)?;
+    ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    Ok(())
+}
+
+fn no_time(context: &mut Context) -> Result<()> {
+    let job = start(context, &["--every", "1s", "--grace", "1s"])?;
+    wait_at_work(context)?;
+    wait_for_snapshot(context)?;
+    signal(&job, Signal::SIGTERM)?;
+    // A second is what is kept back for the rest.
+    job.wait_for_stderr("the grace time is over", PATIENCE)?;
+    job.wait_for_stderr("the program runs on", PATIENCE)?;
+    let ended = finish(job)?;
+    ensure!(ended.code == 0, "{}", ended.text());
+    Ok(())
+}
+
+fn two_starts(context: &mut Context) -> Result<()> {
+    let job = start(context, &[])?;
+    wait_at_work(context)?;
+    let second = start(context, &[])?.wait(PATIENCE)?;
+    ensure!(
+        second.code == 125 && second.stderr.contains("the job runs already"),
+        "{}",
+        second.text()
+    );
+    let ended = finish(job)?;
+    ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    Ok(())
+}
+
+fn store_full(context: &mut Context) -> Result<()> {
+    let store = context.sandbox.path("store/a");
+    fs::create_dir_all(&store)?;
+    let mounted = mount_small(&store)?;
+    let job = start(context, &["--every", "1s"])?;
+    wait_at_work(context)?;
+    job.wait_for_stderr("no snapshot this time: ", PATIENCE)?;
+    let ended = finish(job)?;
+    ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    drop(mounted);
+    Ok(())
+}
+
+/// A file system of 256 KiB, as long as this lives.
+struct Mounted<'a>(&'a Path);
+
+fn mount_small(at: &Path) -> Result<Mounted<'_>> {
+    let flags = nix::mount::MsFlags::empty();
+    nix::mount::mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some("size=256k"))?;
+    Ok(Mounted(at))
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        // It goes with the sandbox's folder otherwise.
+        let _ = nix::mount::umount2(self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
