@@ -120,7 +120,7 @@ fn wait_at_work(context: &mut Context, cluster: &Cluster, job: &Job, restarts: u
             if cluster
                 .printed(job)
                 .get(since..)
-                .is_some_and(|text| text.contains("goes on from the snapshot"))
+                .is_some_and(|text| text.contains("hetckpt: goes on from"))
             {
                 break;
             }
@@ -155,7 +155,7 @@ fn preempted_twice(context: &mut Context, round: Round) -> Result<()> {
     ensure!((&*state, &*code) == ("COMPLETED", "0:0"), "{state} {code}: {printed}");
     ensure!(printed.contains(&expected), "`{expected}` is not in: {printed}");
     ensure!(
-        printed.matches("goes on from the snapshot").count() == 2,
+        printed.matches("hetckpt: goes on from").count() == 2,
         "not twice: {printed}"
     );
     cluster.ensure_cleared(&cluster.work().join("store"))?;
@@ -254,7 +254,7 @@ fn node_killed(context: &mut Context) -> Result<()> {
     let printed = cluster.printed(&job);
     ensure!((&*state, &*code) == ("COMPLETED", "0:0"), "{state} {code}: {printed}");
     ensure!(
-        printed.contains(&expected) && printed.contains("goes on from the snapshot"),
+        printed.contains(&expected) && printed.contains("hetckpt: goes on from"),
         "{printed}"
     );
     Ok(())

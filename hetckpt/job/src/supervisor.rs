@@ -409,17 +409,16 @@ impl<'a> Supervisor<'a> {
                     dump.give_up();
                     wait_for(&mut dump, GIVING_UP);
                 }
-                match dump.result() {
-                    Some(result) => match self.publish(record, result) {
-                        Ok(()) => Err(End::QueueAgain(reason)),
-                        Err(why) => {
-                            remark::note(format!("no snapshot: {why}"));
-                            self.without_snapshot(program, reason, deadline, attempt)
-                        }
-                    },
-                    None if is_over => {
+                let stored = dump.result().map(|result| self.publish(record.clone(), result));
+                match stored {
+                    Some(Ok(())) => Err(End::QueueAgain(reason)),
+                    _ if is_over => {
                         remark::note("no snapshot: the grace time is over");
                         self.without_snapshot(program, reason, deadline, ATTEMPTS)
+                    }
+                    Some(Err(why)) => {
+                        remark::note(format!("no snapshot: {why}"));
+                        self.without_snapshot(program, reason, deadline, attempt)
                     }
                     None => Ok(Work::Final {
                         dump,
