@@ -79,7 +79,10 @@ impl Store {
     }
 
     /// The same as if it were `now`.
-    pub(crate) fn prune_at(
+    ///
+    /// # Errors
+    /// As [`Store::prune`].
+    pub fn prune_at(
         &self,
         job: Option<&Key>,
         keep: &Keep,

@@ -7,10 +7,12 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::ClientConfigKey;
@@ -527,13 +529,18 @@ impl Remote {
         let path = self.path(name);
         let mut asked: VecDeque<JoinHandle<_>> = VecDeque::new();
         let (mut position, mut done) = (0, 0);
+        if bytes == 0 {
+            let (bytes, is_last) = (Bytes::new(), true);
+            // Who does not take it tells why.
+            let _ = sender.send(Part { bytes, is_last }).await;
+        }
         let fetched = loop {
             while position < bytes && asked.len() < Sizes::AT_A_TIME {
                 let range = position..bytes.min(position + Sizes::RANGE);
                 position = range.end;
                 let (store, path, limit) = (self.store.clone(), path.clone(), self.limit);
                 asked.push_back(tokio::spawn(async move {
-                    again(|| tokio::time::timeout(limit, store.get_range(&path, range.clone()))).await
+                    again(|| tokio::time::timeout(limit, whole_range(&store, &path, range.clone()))).await
                 }));
             }
             let Some(next) = asked.pop_front() else {
@@ -588,6 +595,19 @@ async fn small(
         Ok(found) => Ok(Some(found)),
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(about.failed(&error)),
+    }
+}
+
+/// The bytes of a range, all of them.
+async fn whole_range(store: &Arc<dyn ObjectStore>, path: &Path, range: Range<u64>) -> Result<Bytes, Error> {
+    let expected = range.end - range.start;
+    let bytes = store.get_range(path, range).await?;
+    match bytes.len() as u64 == expected {
+        true => Ok(bytes),
+        false => Err(Error::Generic {
+            store: "object store",
+            source: "it gave fewer bytes than it was asked for".into(),
+        }),
     }
 }
 
