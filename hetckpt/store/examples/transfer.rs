@@ -42,7 +42,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let told = |what: &str, start: Instant| {
         let rate = bytes as f64 / start.elapsed().as_secs_f64() / 1e6;
-        println!("{what}: {:.2} s, {rate:.0} MB/s, most memory {} MiB", start.elapsed().as_secs_f64(), most_memory());
+        println!(
+            "{what}: {:.2} s, {rate:.0} MB/s, most memory {} MiB",
+            start.elapsed().as_secs_f64(),
+            most_memory()
+        );
     };
     let start = Instant::now();
     let record = unwatched(|watch| store.put(&job, draft, file, watch))?;

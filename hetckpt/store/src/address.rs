@@ -9,7 +9,7 @@ use tempfile::TempPath;
 use crate::encryption::{Encryption, KeyError};
 use crate::error::StoreError;
 use crate::location::{BadUrl, shown};
-use crate::name::{ARCHIVE, Key, SnapshotId};
+use crate::name::{ARCHIVE, Key, SnapshotId, object};
 use crate::objects::{Objects, locate};
 use crate::record::{Draft, Record};
 use crate::store::Store;
@@ -212,7 +212,7 @@ enum Place {
 }
 
 impl Destination {
-    /// The place that `url` names; for a job, that of a new snapshot of it. The store is asked whether it is there.
+    /// The place that `url` names; for a job, that of a new snapshot of it. For a job the store is asked which are there.
     ///
     /// # Errors
     /// [`StoreError::Url`], [`StoreError::Name`], and what the store gives.
@@ -225,10 +225,7 @@ impl Destination {
                 Place::Snapshot(job, id)
             }
             Address::Snapshot { job, id, .. } => Place::Snapshot(job, id),
-            Address::Archive { name, .. } => {
-                store.objects.size(&name)?;
-                Place::Archive(name)
-            }
+            Address::Archive { name, .. } => Place::Archive(name),
         };
         Ok(Self { store, place })
     }
@@ -240,6 +237,41 @@ impl Destination {
         match &self.place {
             Place::Snapshot(job, id) => format!("{store}/{job}/{id}"),
             Place::Archive(name) => format!("{store}/{name}"),
+        }
+    }
+
+    /// True if something has that name.
+    ///
+    /// # Errors
+    /// What the store gives.
+    pub fn is_taken(&self) -> Result<bool, StoreError> {
+        let name = match &self.place {
+            Place::Snapshot(job, id) => object(job, id, ARCHIVE),
+            Place::Archive(name) => name.clone(),
+        };
+        Ok(self.store.objects.size(&name)?.is_some())
+    }
+
+    /// Where the archive may be written in its place, without being sent: in a folder, if it is not encrypted.
+    ///
+    /// # Errors
+    /// [`StoreError::Folder`].
+    pub fn local_place(&self) -> Result<Option<PathBuf>, StoreError> {
+        match (&self.place, &self.store.objects, &self.store.encryption) {
+            (Place::Snapshot(job, id), _, _) => self.store.local_place(job, id),
+            (Place::Archive(name), Objects::Folder(folder), None) => Ok(Some(folder.path(name))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes the record of an archive that was written at its [`Destination::local_place`].
+    ///
+    /// # Errors
+    /// As [`Store::record`].
+    pub fn record(&self, describe: impl FnOnce(SnapshotId) -> Draft, watch: &mut Watch<'_>) -> Result<(), StoreError> {
+        match &self.place {
+            Place::Snapshot(job, id) => self.store.record(job, describe(id.clone()), watch).map(drop),
+            Place::Archive(_) => Ok(()),
         }
     }
 
