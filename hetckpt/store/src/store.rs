@@ -138,8 +138,8 @@ impl Store {
             self.put_text(&note, &Upload { format_version, upload })
         };
         let sent = self.send(&name, archive, watch, note_upload);
-        if has_note {
-            // An upload that was ended, or is complete, is no longer there; if the note stays, `prune` removes it.
+        // Of one that has failed the note stays: the store may not even have heard that it was ended.
+        if has_note && sent.is_ok() {
             let _ = self.objects.remove(&note);
         }
         let record = self.record_of(job, draft, sent?);
