@@ -186,9 +186,10 @@ pub enum Command {
     /// Look after snapshots in a store: list, show, remove, prune and verify them.
     ///
     /// A store is a folder, which may be on a shared file system, or a place in an object store: s3://BUCKET/PATH,
-    /// gs://BUCKET/PATH, az://CONTAINER/PATH, http(s)://HOST/PATH (WebDAV). Below it each job has a folder, named by the
-    /// job's key, with its snapshots. A snapshot is named KEY/ID; its ID begins with the time when it was made (UTC).
-    /// `dump -o URL/KEY` adds one, and `restore`, `check` and `inspect` take URL/KEY/ID, and URL/KEY for the latest.
+    /// gs://BUCKET/PATH, az://CONTAINER/PATH, http(s)://HOST/PATH (WebDAV). Below it each job has a folder, named by
+    /// the job's key, with its snapshots. A snapshot is named KEY/ID; its ID begins with the time when it was made
+    /// (UTC). `dump -o URL/KEY` adds one, and `restore`, `check` and `inspect` take URL/KEY/ID, and URL/KEY for the
+    /// latest.
     ///
     /// Credentials and settings come from the environment and nowhere else: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     /// AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT, AWS_ALLOW_HTTP=true for plain HTTP; GOOGLE_SERVICE_ACCOUNT;
@@ -307,9 +308,9 @@ pub struct Dump {
     #[arg(value_parser = number::process_id, long, value_name = "PID")]
     pub pid: i32,
 
-    /// Archive to write; it appears under this name only when it is complete. URL is URL/KEY for a new snapshot of a job
-    /// in a store (`hetckpt store`), or names an object that ends in .hetsnap. The archive is then written to TMPDIR,
-    /// sent and read back, and only then the program is ended.
+    /// Archive to write; it appears under this name only when it is complete. URL is URL/KEY for a new snapshot of a
+    /// job in a store (`hetckpt store`), or names an object that ends in .hetsnap. The archive is then written to
+    /// TMPDIR, sent and read back, and only then the program is ended.
     #[arg(short, long, value_name = "FILE|URL")]
     pub output: PathBuf,
 

@@ -14,9 +14,9 @@ use hetckpt_store::store::Store;
 /// The key for encrypted snapshots.
 #[derive(Clone, Debug, Args)]
 pub struct KeyFile {
-    /// age key file (`age-keygen`) for snapshots in a store: they are encrypted before they are sent, and decrypted when
-    /// they are taken out. A file with a secret must not be readable by others. One that holds only recipients (age1…)
-    /// can encrypt, but not decrypt.
+    /// age key file (`age-keygen`) for snapshots in a store: they are encrypted before they are sent, and decrypted
+    /// when they are taken out. A file with a secret must not be readable by others. One that holds only recipients
+    /// (age1…) can encrypt, but not decrypt.
     #[arg(long, env = "HETCKPT_STORE_KEY", value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 }
@@ -67,8 +67,8 @@ pub enum StoreVerb {
     /// Remove the snapshots that no rule keeps, and what is left of dumps and uploads that were cut short.
     ///
     /// The rules are those of restic: each goes through a job's snapshots from the newest on, and keeps as many as it
-    /// may; what any rule keeps is kept. Without a rule all snapshots are kept. Only good snapshots count, so the newest
-    /// good one of a job always stays.
+    /// may; what any rule keeps is kept. Without a rule all snapshots are kept. Only good snapshots count, so the
+    /// newest good one of a job always stays.
     ///
     /// What has been unfinished for a day is removed too: archives without a record, records without an archive,
     /// uploads in parts, unfinished files.

@@ -1,7 +1,7 @@
 //! Puts a file into a store and gets it back, and says how fast and with how much memory.
 //!
-//! `cargo run --release -p hetckpt-store --example transfer -- URL FILE [KEY_FILE]`; `e2e/bench/store.sh` runs it beside
-//! rclone.
+//! `cargo run --release -p hetckpt-store --example transfer -- URL FILE [KEY_FILE]`; `e2e/bench/store.sh` runs it
+//! beside rclone.
 
 #![allow(clippy::print_stdout, reason = "it measures")]
 

@@ -107,8 +107,8 @@ impl Fetched {
     }
 }
 
-/// Gets the archive that `url` names: where it lies in a folder and is not encrypted in its place, else in a private file
-/// in the folder for temporary files.
+/// Gets the archive that `url` names: where it lies in a folder and is not encrypted in its place, else in a private
+/// file in the folder for temporary files.
 ///
 /// # Errors
 /// As [`Store::get`], and [`StoreError::Url`], [`StoreError::Name`].
@@ -212,7 +212,8 @@ enum Place {
 }
 
 impl Destination {
-    /// The place that `url` names; for a job, that of a new snapshot of it. For a job the store is asked which are there.
+    /// The place that `url` names; for a job, that of a new snapshot of it. For a job the store is asked which are
+    /// there.
     ///
     /// # Errors
     /// [`StoreError::Url`], [`StoreError::Name`], and what the store gives.

@@ -90,8 +90,8 @@ impl Objects {
         }
     }
 
-    /// Writes what `produce` writes, about `bytes`, as the object `name`; it has the name when it is complete. `note` is
-    /// told the id of an upload in parts before the first part.
+    /// Writes what `produce` writes, about `bytes`, as the object `name`; it has the name when it is complete. `note`
+    /// is told the id of an upload in parts before the first part.
     pub(crate) fn write<T: Send>(
         &self,
         name: &str,

@@ -4,12 +4,15 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::StoreError;
 use crate::keep::Keep;
-use crate::name::{ARCHIVE, Key, RECORD, SnapshotId, object};
+use crate::name::{ARCHIVE, Key, RECORD, SnapshotId, UPLOAD, object};
 use crate::record::Record;
 use crate::store::{Contents, Listing, Store};
 
 /// What is unfinished for so long is nobody's work any more.
 pub const UNFINISHED_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// The note of an upload whose end the store refuses is kept for so long: some refuse where there is no such upload.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Why something is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,16 +64,17 @@ pub struct Pruned {
 enum Step {
     Snapshot(SnapshotId),
     Object(String),
-    Upload(SnapshotId),
+    /// The upload, and whether its note goes even if the store refuses to end it.
+    Upload(SnapshotId, bool),
 }
 
 impl Store {
-    /// Removes the snapshots of `job`, or of all jobs, that `keep` does not keep, and, if it is a day old, what is left of
-    /// uploads and dumps that were cut short: archives without a record, records without their archive, uploads in
+    /// Removes the snapshots of `job`, or of all jobs, that `keep` does not keep, and, if it is a day old, what is left
+    /// of uploads and dumps that were cut short: archives without a record, records without their archive, uploads in
     /// parts that this store has begun, unfinished files. With `is_dry` it only says what it would remove.
     ///
-    /// Rules count only snapshots that can be used, and keep at least the newest of these. Damaged records stay, because
-    /// a newer version may have written them.
+    /// Rules count only snapshots that can be used, and keep at least the newest of these. Damaged records stay,
+    /// because a newer version may have written them.
     ///
     /// # Errors
     /// What the store gives. What was removed until then is gone.
@@ -101,7 +105,14 @@ impl Store {
                 match step {
                     Step::Snapshot(id) => self.remove(&job, &id)?,
                     Step::Object(name) => self.objects.remove(&name)?,
-                    Step::Upload(id) => self.end_upload(&job, &id)?,
+                    Step::Upload(id, is_forgotten) => match self.end_upload(&job, &id) {
+                        // One that cannot be ended is not to keep the rest from being removed.
+                        Err(StoreError::Remote { .. }) if is_forgotten => {
+                            self.objects.remove(&object(&job, &id, UPLOAD))?;
+                        }
+                        Err(StoreError::Remote { .. }) => {}
+                        ended => ended?,
+                    },
                 }
             }
         }
@@ -150,7 +161,10 @@ impl Store {
         }
         for (id, found) in &contents.uploads {
             if is_old(found.modified) {
-                remove(object(job, id, ARCHIVE), Why::Unfinished, 0, Step::Upload(id.clone()));
+                let age = now.duration_since(found.modified);
+                let is_forgotten = age.is_ok_and(|age| age > FORGOTTEN_AFTER);
+                let step = Step::Upload(id.clone(), is_forgotten);
+                remove(object(job, id, ARCHIVE), Why::Unfinished, 0, step);
             }
         }
         for found in contents.unfinished.iter().filter(|found| is_old(found.modified)) {

@@ -221,8 +221,8 @@ impl Store {
         }
     }
 
-    /// Writes the archive of the snapshot `id` of `job` to the file `to`, with mode 0600, in the place of a file of that
-    /// name. It gets the name when it is complete, and has its size and its hash.
+    /// Writes the archive of the snapshot `id` of `job` to the file `to`, with mode 0600, in the place of a file of
+    /// that name. It gets the name when it is complete, and has its size and its hash.
     ///
     /// # Errors
     /// [`StoreError::NoSuchSnapshot`], [`StoreError::Damaged`], [`StoreError::Key`], [`StoreError::Local`],
@@ -472,8 +472,8 @@ impl Store {
     /// Takes `job` for a run, which nobody else has then. The guard is to be renewed.
     ///
     /// # Errors
-    /// [`StoreError::Claimed`] if a run that is not lower has it and has renewed its claim within a minute, and what the
-    /// store gives.
+    /// [`StoreError::Claimed`] if a run that is not lower has it and has renewed its claim within a minute, and what
+    /// the store gives.
     pub fn claim(&self, job: &Key, wanted: &Claim) -> Result<ClaimGuard<'_>, StoreError> {
         claim::claim(&self.objects, job, wanted)
     }

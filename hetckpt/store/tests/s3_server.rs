@@ -25,7 +25,7 @@ use nix::unistd::Pid;
 
 use hetckpt_store::keep::Keep;
 use hetckpt_store::name::{Key, SnapshotId};
-use hetckpt_store::prune::UNFINISHED_AFTER;
+use hetckpt_store::prune::FORGOTTEN_AFTER;
 use hetckpt_store::record::{Device, Draft, Occasion};
 use hetckpt_store::remote::Patience;
 use hetckpt_store::store::Store;
@@ -312,7 +312,7 @@ fn clean_up(server: &Server) {
 
 /// Keeps the newest snapshot, and nothing that is unfinished.
 fn prune(url: &str) -> ExitCode {
-    let later = SystemTime::now() + 2 * UNFINISHED_AFTER;
+    let later = SystemTime::now() + 2 * FORGOTTEN_AFTER;
     let keep = Keep {
         last: 1,
         ..Keep::default()
