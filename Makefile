@@ -39,6 +39,8 @@ PREEMPTIONS ?= 50
 SOAK_CYCLES ?= 100
 # How long `make fuzz` tries each target.
 FUZZ_SECONDS ?= 600
+# Faults of each kind that `make soak` gives the snapshot store.
+STORE_FAULTS ?= 20
 # The same on OpenCL devices, for each direction in `make opencl-test`.
 OPENCL_PREEMPTIONS ?= 1
 # `--all`: in every direction; none: in a covering set of them.
@@ -187,6 +189,7 @@ scripts: setup
 	shellcheck $(SCRIPTS)
 
 unit: setup ## unit, golden and property tests
+	@e2e/setup/install-s3-server.sh
 	$(CARGO) test --workspace --locked --no-fail-fast
 
 e2e-test: built programs ## end-to-end tests with the real CRIU, TESTS='PART_OF_A_NAME...'
@@ -217,6 +220,8 @@ soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all OPENCL_FROM_SOURCE=1
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- soak::
+	@e2e/setup/install-s3-server.sh
+	HETCKPT_STORE_FAULTS=$(STORE_FAULTS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test s3_server
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- other_node
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- migration::migrate_ --skip amid
 	@# CRIU 4.1 takes no TCP connections on newer kernels, with or without the plugin.

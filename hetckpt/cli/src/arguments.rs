@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -20,6 +20,8 @@ use hetckpt_supervise::hidden_verbs;
 use hetckpt_supervise::namespaces::Choice;
 use hetckpt_supervise::namespaces::init::Init;
 use hetckpt_supervise::stopped_tree::Guard;
+
+use crate::store_arguments::{KeyFile, StoreVerb};
 
 /// Checkpoint and restore GPU programs, in the middle of their kernels.
 ///
@@ -41,6 +43,9 @@ use hetckpt_supervise::stopped_tree::Guard;
     another user's ~/.hetckpt-run)\n  \
     HETCKPT_TLS_CERT, HETCKPT_TLS_KEY, HETCKPT_TLS_CA\n                         \
     files for `migrate` and `serve`, where no --cert, --key, --ca is given\n  \
+    HETCKPT_STORE          the snapshot store, where no --store is given\n  \
+    HETCKPT_STORE_KEY      age key file for encrypted snapshots, where no --key-file is given\n  \
+    HETCKPT_STORE_TIMEOUT  seconds that a store has for one request of at most 16 MiB (default: 300)\n  \
     HETCKPT_CLANG, HETCKPT_LIBCLC\n                         \
     the clang with which OpenCL programs are built (default: the one on PATH),\n                         \
     and its libclc, a file\n  \
@@ -195,6 +200,19 @@ pub enum Command {
     Pause(Pause),
     /// Show what an archive holds.
     Inspect(Inspect),
+    /// Look after snapshots in a store: list, show, remove, prune and verify them.
+    ///
+    /// A store is a folder, which may be on a shared file system, or a place in an object store: s3://BUCKET/PATH,
+    /// gs://BUCKET/PATH, az://CONTAINER/PATH, http(s)://HOST/PATH (WebDAV). Below it each job has a folder, named by
+    /// the job's key, with its snapshots. A snapshot is named KEY/ID; its ID begins with the time when it was made
+    /// (UTC). `dump -o URL/KEY` adds one, and `restore`, `check` and `inspect` take URL/KEY/ID, and URL/KEY for the
+    /// latest.
+    ///
+    /// Credentials and settings come from the environment and nowhere else: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    /// AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT, AWS_ALLOW_HTTP=true for plain HTTP; GOOGLE_SERVICE_ACCOUNT;
+    /// AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY.
+    #[command(subcommand)]
+    Store(StoreVerb),
     /// List the devices of this machine.
     Devices(Devices),
     /// Say whether this machine can dump and restore, and what to do if not.
@@ -253,6 +271,7 @@ impl Command {
             Self::Unpack(options) => options.json,
             Self::Pause(options) => options.json,
             Self::Inspect(options) => options.json,
+            Self::Store(verb) => verb.is_json(),
             Self::Devices(options) => options.json,
             Self::Doctor(options) => options.json,
             Self::Check(options) => options.json,
@@ -262,10 +281,13 @@ impl Command {
 
     /// True if all that it does is to print something.
     pub fn only_tells(&self) -> bool {
-        matches!(
-            self,
-            Self::Ps(_) | Self::Inspect(_) | Self::Devices(_) | Self::Doctor(_) | Self::Check(_) | Self::Kernel(_)
-        )
+        match self {
+            Self::Store(verb) => verb.only_tells(),
+            Self::Ps(_) | Self::Inspect(_) | Self::Devices(_) | Self::Doctor(_) | Self::Check(_) | Self::Kernel(_) => {
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -306,9 +328,15 @@ pub struct Dump {
     #[arg(value_parser = number::process_id, long, value_name = "PID")]
     pub pid: i32,
 
-    /// Archive to write; it appears under this name only when it is complete.
-    #[arg(short, long, value_name = "FILE")]
+    /// Archive to write; it appears under this name only when it is complete. URL is URL/KEY for a new snapshot of a
+    /// job in a store (`hetckpt store`), or names an object that ends in .hetsnap. The archive is then written to
+    /// TMPDIR, sent and read back, and only then the program is ended.
+    #[arg(short, long, value_name = "FILE|URL")]
     pub output: PathBuf,
+
+    /// The key, where the archive goes to a store.
+    #[command(flatten)]
+    pub key: KeyFile,
 
     /// Replace a file that has the archive's name. Nothing but a regular file is replaced.
     #[arg(long)]
@@ -337,10 +365,10 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// What the dump is told.
-    pub fn how(&self) -> dump::Options<'_> {
+    /// What the dump is told, which is to write the archive `output`.
+    pub fn how<'a>(&self, output: &'a Path) -> dump::Options<'a> {
         dump::Options {
-            output: &self.output,
+            output,
             force: self.force,
             leave_running: self.leave_running,
             pause_timeout: self.pause_timeout,
@@ -353,9 +381,13 @@ impl Dump {
 /// `hetckpt restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The archive, or the folder of the images.
-    #[arg(value_name = "FILE|IMAGE_DIR")]
+    /// The archive, the folder of the images, or the URL of a snapshot in a store (URL/KEY/ID, URL/KEY for the latest).
+    #[arg(value_name = "FILE|IMAGE_DIR|URL")]
     pub snapshot: PathBuf,
+
+    /// The key, where the archive comes from a store.
+    #[command(flatten)]
+    pub key: KeyFile,
 
     /// Device to resume on: auto (the first CUDA device, else the CPU), cpu, cuda
     /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
@@ -389,10 +421,11 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// What the restore is told.
-    pub fn how(&self) -> restore::Options<'_> {
+    /// What the restore is told, of the archive that is at `snapshot`.
+    pub fn how<'a>(&'a self, snapshot: &'a Path, is_temporary: bool) -> restore::Options<'a> {
         restore::Options {
-            snapshot: &self.snapshot,
+            snapshot,
+            is_temporary,
             device: &self.device,
             detach: self.detach,
             pid_file: self.pid_file.as_deref(),
@@ -539,9 +572,13 @@ pub struct Pause {
 /// `hetckpt inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// The archive.
-    #[arg(value_name = "FILE")]
+    /// The archive, or the URL of a snapshot in a store.
+    #[arg(value_name = "FILE|URL")]
     pub archive: PathBuf,
+
+    /// The key, where the archive comes from a store.
+    #[command(flatten)]
+    pub key: KeyFile,
 
     /// Print JSON.
     #[arg(long)]
@@ -571,9 +608,13 @@ pub struct Doctor {
 /// `hetckpt check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The archive, or a folder of CRIU's images.
-    #[arg(value_name = "FILE|IMAGE_DIR")]
+    /// The archive, a folder of CRIU's images, or the URL of a snapshot in a store.
+    #[arg(value_name = "FILE|IMAGE_DIR|URL")]
     pub snapshot: PathBuf,
+
+    /// The key, where the archive comes from a store.
+    #[command(flatten)]
+    pub key: KeyFile,
 
     /// Device that the kernels are to go on with, as `restore` takes it.
     #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]

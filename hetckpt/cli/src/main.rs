@@ -7,8 +7,11 @@ mod commands;
 mod device_text;
 mod choose_exit_code;
 mod findings;
+mod located;
 mod manifest_text;
+mod outgoing;
 mod output;
+mod store_arguments;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::writer::{self, ArchiveName};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
@@ -39,8 +40,22 @@ pub struct Options<'a> {
     pub outside: Outside,
 }
 
+/// An archive that is complete, of a program that still stands still.
+pub struct Archived<'a> {
+    /// Its manifest.
+    pub manifest: &'a Manifest,
+    /// How long it took from the pause on.
+    pub stopped: Duration,
+    /// True from when a signal is to end the dump.
+    pub is_interrupted: &'a dyn Fn() -> bool,
+}
+
+/// What is done with an archive before the program is ended, such as bringing it elsewhere. If it fails, the program
+/// runs on, and so it does if this command is killed meanwhile.
+pub type Then<'a> = &'a dyn Fn(&Archived<'_>) -> Result<(), Failure>;
+
 /// Dumps the tree of process `pid`. After a failure it runs on.
-pub fn dump(pid: i32, options: &Options<'_>) -> Result<Dumped, Failure> {
+pub fn dump(pid: i32, options: &Options<'_>, then: Option<Then<'_>>) -> Result<Dumped, Failure> {
     let name = archive_name::find(options.output, options.force)
         .map_err(|failure| failure.state("the program runs on; no archive was written"))?;
     let target = Target::find(pid)?;
@@ -50,7 +65,7 @@ pub fn dump(pid: i32, options: &Options<'_>) -> Result<Dumped, Failure> {
     let images = image_folder(options.output).map_err(cannot_begin)?;
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
     let signals = HeldSignals::hold()?;
-    dump_stopped(options, &target, &parts, &name, images.path(), &signals)
+    dump_stopped(options, then, &target, &parts, &name, images.path(), &signals)
         .map_err(|failure| after_failure(&target, failure))
 }
 
@@ -107,6 +122,7 @@ pub struct Dumped {
 /// From the pause to the program's end; after a failure the program runs on.
 fn dump_stopped(
     options: &Options<'_>,
+    then: Option<Then<'_>>,
     target: &Target,
     parts: &Parts,
     name: &ArchiveName,
@@ -119,7 +135,8 @@ fn dump_stopped(
         images,
         guarded: stopped_tree::Output {
             images,
-            archive: (!options.leave_running).then_some(options.output),
+            // What is only on its way elsewhere is not there yet.
+            archive: (!options.leave_running && then.is_none()).then_some(options.output),
             handover: None,
             tcp_in: options.outside.tcp_established.then_some(images),
         },
@@ -127,6 +144,7 @@ fn dump_stopped(
         bundle: options.bundle,
         outside: options.outside,
     };
+    let stopping = Instant::now();
     let mut captured = capture::capture(&request, signals, None)?;
     check::require_way_back(images, &captured.manifest, options.outside)?;
     let archiving = Instant::now();
@@ -147,6 +165,13 @@ fn dump_stopped(
     .map_err(|error| interrupting.failure(error, "the dump"))?;
     let archive = archiving.elapsed();
     remark::progress_done();
+    if let Some(then) = then {
+        then(&Archived {
+            manifest: &captured.manifest,
+            stopped: stopping.elapsed(),
+            is_interrupted: &|| interrupting.has_come(),
+        })?;
+    }
     if !options.leave_running {
         captured.end();
     }

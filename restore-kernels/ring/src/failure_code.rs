@@ -175,6 +175,23 @@ codes! {
             "The name given to `dump` or `pack` for the archive is taken: by a file, which `--force` replaces, or by something else (a \
              device, a pipe, a symbolic link), which nothing replaces.",
             "Name another file, or say `--force`.";
+        StoreFailed = "HK0708", FAILED,
+            "The snapshot store cannot be reached, or does not do what was asked of it: it does not answer, refuses, has no room, or has no such snapshot. \
+             The note has its own words.",
+            "See whether the URL is right and the store can be reached from here. Credentials and settings come from the environment: `AWS_ACCESS_KEY_ID`, \
+             `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT` and, for plain HTTP, `AWS_ALLOW_HTTP=true`; `GOOGLE_…` and `AZURE_…` likewise. For slow \
+             connections raise `HETCKPT_STORE_TIMEOUT` (seconds for one part of 16 MiB; default 300).";
+        StoredDamaged = "HK0709", FAILED,
+            "A snapshot in the store is not what was stored: its record cannot be understood, or its archive does not have the size or the hash that the \
+             record says. Nothing of it is used.",
+            "Take an earlier snapshot: `hetckpt store ls` lists them, and `hetckpt store verify` says which are good.";
+        JobClaimed = "HK0710", FAILED,
+            "Another run of the same job is at work, or has taken the job over.",
+            "Wait for its end, or for a minute if its machine has failed. Different jobs need different keys.";
+        StoreKey = "HK0711", FAILED,
+            "The key for encrypted snapshots is missing or wrong, cannot be read, or may be read by others.",
+            "Name the key file with `--key-file` or `HETCKPT_STORE_KEY`. `age-keygen` writes one, and `chmod 600` makes it private. A file that holds only \
+             recipients (`age1…`) can encrypt, but not decrypt.";
     }
     CommandLineAndHost {
         NoSuchProcess = "HK0801", FAILED,

@@ -10,7 +10,7 @@ use hetckpt_report::{quantity, remark};
 use hetckpt_supervise::namespaces::enter;
 
 use crate::arguments::Dump;
-use crate::output;
+use crate::outgoing;
 
 /// Dumps the program.
 pub fn run(options: &Dump) -> anyhow::Result<ExitCode> {
@@ -18,11 +18,17 @@ pub fn run(options: &Dump) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let start = Instant::now();
-    let dumped = dump::dump(options.pid, &options.how())?;
+    let (dumped, output) = match outgoing::dump(options)? {
+        Some(sent) => sent,
+        None => (
+            dump::dump(options.pid, &options.how(&options.output), None)?,
+            options.output.display().to_string(),
+        ),
+    };
     if options.json {
-        output::json(&json!({
+        crate::output::json(&json!({
             "pid": dumped.pid,
-            "archive": options.output.to_string_lossy(),
+            "archive": output,
             "archive_bytes": dumped.size,
             "left_running": options.leave_running,
             "not_kept": dumped.not_kept,
@@ -40,8 +46,8 @@ pub fn run(options: &Dump) -> anyhow::Result<ExitCode> {
         true => "the program runs on",
         false => "the program has been ended",
     };
-    let (archive, size) = (options.output.display(), quantity::bytes(dumped.size));
-    remark::note(format!("{archive} ({size}): {what}"));
+    let size = quantity::bytes(dumped.size);
+    remark::note(format!("{output} ({size}): {what}"));
     for sentence in dumped.not_kept {
         remark::note(format!("a restore does not give back: {sentence}"));
     }

@@ -12,6 +12,7 @@ use hetckpt_report::archive_error;
 use hetckpt_state::summary::Summary;
 
 use crate::arguments::Inspect;
+use crate::located::Located;
 use crate::{manifest_text, output};
 
 /// What `inspect --json` says. It borrows: a manifest may have millions of entries.
@@ -31,9 +32,10 @@ struct Inspected<'a> {
 
 /// Shows the manifest and the devices' state.
 pub fn run(options: &Inspect) -> anyhow::Result<ExitCode> {
+    let found = Located::find(&options.archive, &options.key)?;
     let archive = match options.verify {
-        true => verify::verify(&options.archive),
-        false => Archive::open(&options.archive),
+        true => verify::verify(found.path()),
+        false => Archive::open(found.path()),
     }
     .map_err(archive_error::failure)?;
     let manifest = archive.manifest();

@@ -11,6 +11,7 @@ mod unpack;
 mod criu;
 mod pause;
 mod inspect;
+mod store;
 mod devices;
 mod doctor;
 mod check;
@@ -57,6 +58,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Criu(options) => criu::run(&options),
         Command::Pause(options) => pause::run(&options),
         Command::Inspect(options) => inspect::run(&options),
+        Command::Store(verb) => store::run(&verb),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Check(options) => check::run(&options),

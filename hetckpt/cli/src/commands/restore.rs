@@ -7,6 +7,7 @@ use hetckpt_supervise::namespaces::create::{Job, run_inside};
 
 use super::code_of;
 use crate::arguments::Restore;
+use crate::located::Located;
 
 /// Restores the program and, unless detached, stands in for it.
 pub fn run(options: &Restore) -> anyhow::Result<ExitCode> {
@@ -16,7 +17,10 @@ pub fn run(options: &Restore) -> anyhow::Result<ExitCode> {
     };
     let outcome = match run_inside(options.adaptation.namespaces, &job)? {
         Some(outcome) => outcome,
-        None => restore::restore(&options.how())?,
+        None => {
+            let found = Located::find(&options.snapshot, &options.key)?;
+            restore::restore(&options.how(found.path(), found.is_temporary()))?
+        }
     };
     Ok(code_of(outcome))
 }

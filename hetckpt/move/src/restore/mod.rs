@@ -7,6 +7,7 @@ mod rewind;
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,8 @@ const NOTHING_STARTED: &str = "nothing was started; the snapshot is as it was";
 pub struct Options<'a> {
     /// The archive, or the folder of the images.
     pub snapshot: &'a Path,
+    /// That is a file made for this: it is removed as soon as it is unpacked.
+    pub is_temporary: bool,
     /// Device to go on with.
     pub device: &'a str,
     /// Nobody is to stand in for the program.
@@ -114,26 +117,32 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
     )?;
     remark::progress_done();
     rewound.keep();
-    let keeper = layout.and_then(|layout| Keeper::start(layout, manifest.root_pid));
+    let root_pid = manifest.root_pid;
+    // It would take its room for as long as the program runs.
+    drop(snapshot);
+    if options.is_temporary {
+        let _ = fs::remove_file(options.snapshot);
+    }
+    let keeper = layout.and_then(|layout| Keeper::start(layout, root_pid));
     let restored = start.elapsed();
     let relays = stdio.into_relays();
     drop(scratch);
     if is_inside {
         namespaces::leave_ids_to_program();
-        namespaces::tell_root_pid(manifest.root_pid);
+        namespaces::tell_root_pid(root_pid);
     }
     if let Some(file) = pid_file {
-        file.write(&format!("{}\n", manifest.root_pid));
+        file.write(&format!("{}\n", root_pid));
     }
     if let Some(file) = timings {
         let text = json!({ "unpack": unpacked.as_secs_f64(), "criu": (restored - unpacked).as_secs_f64(), "total": restored.as_secs_f64() });
         file.write(&text.to_string());
     }
     if options.detach {
-        return Ok(Outcome::Detached(manifest.root_pid));
+        return Ok(Outcome::Detached(root_pid));
     }
-    held.pass_to(manifest.root_pid);
-    let code = stand_in::wait_for(manifest.root_pid)?;
+    held.pass_to(root_pid);
+    let code = stand_in::wait_for(root_pid)?;
     relays.into_iter().for_each(Relay::finish);
     if let Some(keeper) = keeper {
         keeper.finish();
