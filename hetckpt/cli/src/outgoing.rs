@@ -75,6 +75,7 @@ fn draft(id: SnapshotId, archived: &Archived<'_>) -> Draft {
             .map_or_else(|_| String::new(), |name| name.trim().to_owned()),
         occasion: Occasion::Asked,
         dump_seconds: archived.stopped.as_secs_f64(),
+        memory_bytes: 0,
         command: archived.manifest.command.clone(),
     }
 }

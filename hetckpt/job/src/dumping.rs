@@ -40,15 +40,18 @@ pub struct Told {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Said {
-    Done { archive_bytes: u64 },
-    Failed { error: Told },
+    Done {
+        #[expect(dead_code, reason = "what tells it from a failure")]
+        archive_bytes: u64,
+    },
+    Failed {
+        error: Told,
+    },
 }
 
 /// What a dump came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Dumped {
-    /// Length of the archive, bytes.
-    pub bytes: u64,
     /// From its start to its end.
     pub time: Duration,
 }
@@ -91,8 +94,7 @@ impl Dump {
         };
         let text = fs::read(self.said.path()).unwrap_or_default();
         Some(match serde_json::from_slice(&text) {
-            Ok(Said::Done { archive_bytes }) if status.success() => Ok(Dumped {
-                bytes: archive_bytes,
+            Ok(Said::Done { .. }) if status.success() => Ok(Dumped {
                 time: self.started.elapsed(),
             }),
             Ok(Said::Failed { error }) => Err(DumpError::Failed(error)),

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use hetckpt_report::quantity;
-
-use crate::snapshots::Record;
+use hetckpt_store::record::Record;
 
 /// What is left of the grace time when the dump must be over: for the record, and the word to the scheduler.
 pub const MARGIN: Duration = Duration::from_secs(1);
@@ -15,9 +14,9 @@ const CAUTION: f64 = 1.25;
 /// How long a dump of `memory_bytes` takes, by what earlier ones of the store took; `None` if there are none.
 pub fn estimate(memory_bytes: u64, earlier: &[Record]) -> Option<Duration> {
     // The slowest of the last few: a store has good and bad moments.
-    let last = earlier.iter().take(5).filter(|record| record.memory_bytes > 0);
+    let last = earlier.iter().take(5).filter(|record| record.draft.memory_bytes > 0);
     let slowest = last
-        .map(|record| record.dump_seconds / record.memory_bytes as f64)
+        .map(|record| record.draft.dump_seconds / record.draft.memory_bytes as f64)
         .fold(None, |most, rate| Some(most.map_or(rate, |most: f64| most.max(rate))))?;
     Duration::try_from_secs_f64(memory_bytes as f64 * slowest * CAUTION).ok()
 }
@@ -59,11 +58,12 @@ mod tests {
     use super::*;
 
     fn record(memory_bytes: u64, dump_seconds: f64) -> Record {
-        Record {
-            memory_bytes,
-            dump_seconds,
-            ..Record::default()
-        }
+        let text = format!(
+            r#"{{"format_version": 1, "job": "a", "time": "", "stored_bytes": 1, "archive_bytes": 1, "blake3": "",
+                "encrypted": false, "id": "20260301T123000000Z-1a2b3c4d", "device": {{"kind": "cpu", "name": "cpu"}},
+                "host": "n1", "occasion": "final", "dump_seconds": {dump_seconds}, "memory_bytes": {memory_bytes}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
     }
 
     #[test]

@@ -23,6 +23,10 @@ use hetckpt_report::remark;
 use hetckpt_ring::failure_code::Code;
 use hetckpt_scheduler::detect::{detect, named};
 use hetckpt_scheduler::environment::Environment;
+use hetckpt_store::encryption::Encryption;
+use hetckpt_store::failure::failure;
+use hetckpt_store::name::Key;
+use hetckpt_store::store::Store;
 
 use self::options::Options;
 use self::signals::Signals;
@@ -49,18 +53,22 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
             .note(why)
             .unsupported());
     }
-    let name = options.name.clone().or_else(|| scheduler.job_name()).ok_or_else(|| {
+    let given = scheduler.job_name().and_then(|name| name.parse::<Key>().ok());
+    let job = options.name.clone().or(given).ok_or_else(|| {
         Failure::new(
             Code::NotAJob,
             format!("the job has no name (scheduler: {})", scheduler.name()),
         )
         .help("name it: --name NAME. A job that is started again with that name goes on from its snapshot")
     })?;
-    let mut snapshots = Snapshots::open(&options.store, &name)?;
-    if let Some(code) = snapshots.ended() {
+    let encryption = options.key_file.as_deref().map(Encryption::open).transpose();
+    let encryption = encryption.map_err(|e| failure(&e.into()))?;
+    let store = Store::open(&options.store, encryption).map_err(|e| failure(&e))?;
+    let mut snapshots = Snapshots::of(&store, job);
+    if let Some(code) = snapshots.ended()? {
         remark::note(format!(
-            "the job {name} has ended before, with status {code}: nothing is run ({} says so)",
-            snapshots.folder().display()
+            "the job {} has ended before, with status {code}: nothing is run (`hetckpt store rm` makes it forget)",
+            snapshots.job()
         ));
         return Ok(code.into());
     }

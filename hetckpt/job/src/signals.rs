@@ -27,6 +27,12 @@ impl Signals {
         taken.map(Self).map_err(cannot)
     }
 
+    /// True if one has come that was not taken yet.
+    pub fn have_come(&self) -> bool {
+        let mut awaited = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut awaited, PollTimeout::ZERO), Ok(1..))
+    }
+
     /// Those that have come, after a wait of at most `limit` for the first.
     pub fn wait(&self, limit: Duration) -> Vec<Signal> {
         let mut awaited = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];

@@ -1,263 +1,234 @@
 //! The snapshots of one job in a store.
-//!
-//! `NAME/ID.hetsnap` is an archive, and `NAME/ID.json` its record, which is written last: an archive without a record
-//! is none. Ids ascend with time.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
+use tempfile::{TempDir, TempPath};
 
 use hetckpt_report::failure::Failure;
-use hetckpt_ring::failure_code::Code;
+use hetckpt_report::remark;
+use hetckpt_store::claim::{Claim, ClaimGuard};
+use hetckpt_store::error::StoreError;
+use hetckpt_store::failure::failure;
+use hetckpt_store::keep::Keep;
+use hetckpt_store::name::{Key, SnapshotId};
+use hetckpt_store::record::{Draft, Record};
+use hetckpt_store::store::Store;
+use hetckpt_store::watch::Watch;
 
-/// After which time without a sign of life a run of a job counts as gone.
-const CLAIM_LIMIT: Duration = Duration::from_secs(60);
+/// What is left of an earlier run is looked for as if it were that much later: nobody else writes for the job now.
+const LONG_AGO: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// What there is to know of a snapshot.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Record {
-    /// Its name within the job.
-    pub id: String,
-    /// When it was taken, seconds since 1970.
-    pub time: u64,
-    /// Length of the archive, bytes.
-    pub bytes: u64,
-    /// What the program had in memory, its devices' included, bytes.
-    pub memory_bytes: u64,
-    /// How long the dump took, seconds.
-    pub dump_seconds: f64,
-    /// The device it ran on.
-    pub device: String,
-    /// The node it ran on.
-    pub host: String,
-    /// The program ran on after it.
-    pub is_periodic: bool,
+/// A job's snapshots.
+pub struct Snapshots<'a> {
+    store: &'a Store,
+    job: Key,
+    claim: Option<ClaimGuard<'a>>,
+    /// Where archives wait to be sent, and lie when they were fetched.
+    scratch: Option<TempDir>,
 }
 
-/// How the job's program has ended.
-#[derive(Debug, Serialize, Deserialize)]
-struct Ended {
-    exit_code: u8,
+/// An archive that can be restored, as long as this lives.
+pub struct Readable {
+    path: PathBuf,
+    _fetched: Option<TempPath>,
+}
+
+impl Readable {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// Who runs the job.
-#[derive(Debug, Serialize, Deserialize)]
-struct Claim {
-    host: String,
-    pid: u32,
-    run: u32,
-    /// Seconds since 1970.
-    renewed: u64,
+#[derive(Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// This run.
+    We,
+    /// Another run has taken it.
+    Another(String),
 }
 
-/// How many runs in a row could not restore the job.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Failures {
-    count: u32,
-}
-
-/// A job's folder in the store.
-#[derive(Debug)]
-pub struct Snapshots {
-    folder: PathBuf,
-    claim: Option<Claim>,
-}
-
-impl Snapshots {
-    /// The folder of the job `name` below `store`; it is made if it is not there.
-    pub fn open(store: &Path, name: &str) -> Result<Self, Failure> {
-        let cannot = |e: io::Error| {
-            Failure::new(Code::CannotWrite, format!("cannot use the store {}", store.display()))
-                .note(e.to_string())
-                .help("name a folder that all nodes see and that you may write to: --store FOLDER")
-        };
-        let folder = std::path::absolute(store.join(name)).map_err(cannot)?;
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .map_err(cannot)?;
-        Ok(Self { folder, claim: None })
+impl<'a> Snapshots<'a> {
+    /// Those of `job`.
+    pub fn of(store: &'a Store, job: Key) -> Self {
+        Self {
+            store,
+            job,
+            claim: None,
+            scratch: None,
+        }
     }
 
-    /// Where the job's snapshots lie.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The job's name.
+    pub fn job(&self) -> &Key {
+        &self.job
     }
 
     /// The exit code of a program that has ended.
-    pub fn ended(&self) -> Option<u8> {
-        self.read::<Ended>("ended.json").map(|ended| ended.exit_code)
+    pub fn ended(&self) -> Result<Option<u8>, Failure> {
+        let ended = self.store.ended(&self.job).map_err(|e| failure(&e))?;
+        Ok(ended.map(|ended| ended.exit_code))
     }
 
     /// Keeps the exit code of the program, which has ended; its snapshots go.
     pub fn set_ended(&self, exit_code: u8) -> Result<(), Failure> {
-        self.write("ended.json", &Ended { exit_code })?;
+        self.store.put_ended(&self.job, exit_code).map_err(|e| failure(&e))?;
         for record in self.list() {
-            self.remove(&record.id);
+            // What stays takes room only.
+            let _ = self.store.remove(&self.job, record.id());
         }
+        let _ = self.store.put_failed_restores(&self.job, 0);
         self.sweep();
         Ok(())
     }
 
-    /// Makes this process the one that runs the job, the `run`-th time.
+    /// Makes this process the one that runs the job, `run` times after the first.
     pub fn claim(&mut self, run: u32) -> Result<(), Failure> {
-        let own = Claim {
+        let wanted = Claim {
             host: host(),
             pid: std::process::id(),
-            run,
-            renewed: now(),
+            run: run.into(),
         };
-        if let Some(other) = self.read::<Claim>("claim.json") {
-            let is_fresh = now().saturating_sub(other.renewed) < CLAIM_LIMIT.as_secs();
-            // The scheduler starts a job anew only when the run before is over.
-            if is_fresh && other.run >= run {
-                return Err(Failure::new(
-                    Code::BeingDumped,
-                    format!("the job runs already: process {} on {}", other.pid, other.host),
-                )
-                .help(format!(
-                    "wait for its end, or give this job another name (--name); if it is gone, its claim ends {} s after its last sign of life",
-                    CLAIM_LIMIT.as_secs()
-                )));
-            }
-        }
-        self.write("claim.json", &own)?;
-        self.claim = Some(own);
+        self.claim = Some(self.store.claim(&self.job, &wanted).map_err(|e| failure(&e))?);
         self.sweep();
         Ok(())
     }
 
-    /// A sign of life.
-    pub fn renew(&mut self) {
-        let Some(claim) = &mut self.claim else { return };
-        claim.renewed = now();
-        let text = serde_json::to_vec(claim).unwrap_or_default();
-        // The next one may get through.
-        let _ = self.replace("claim.json", &text);
+    /// Says that the job is still ours, unless it is not.
+    pub fn renew(&mut self) -> Owner {
+        match self.claim.as_mut().map(ClaimGuard::renew) {
+            Some(Err(error @ (StoreError::Claimed { .. } | StoreError::ClaimLost { .. }))) => {
+                Owner::Another(error.to_string())
+            }
+            // The next one may get through.
+            _ => Owner::We,
+        }
     }
 
     /// How many runs in a row could not restore the job.
     pub fn num_failures(&self) -> u32 {
-        self.read::<Failures>("failures.json").unwrap_or_default().count
+        self.store.failed_restores(&self.job).unwrap_or(0)
     }
 
     /// Notes how many there are now.
     pub fn set_num_failures(&self, count: u32) {
-        let text = serde_json::to_vec(&Failures { count }).unwrap_or_default();
         // What cannot be noted is counted less.
-        let _ = match count {
-            0 => fs::remove_file(self.folder.join("failures.json")),
-            _ => self.replace("failures.json", &text),
-        };
+        let _ = self.store.put_failed_restores(&self.job, count);
     }
 
-    /// All that are complete, the newest first.
+    /// All that can be used, the newest first. A store that does not answer is told of.
     pub fn list(&self) -> Vec<Record> {
-        let names = fs::read_dir(&self.folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.file_name());
-        let ids = names.filter_map(|name| Some(name.to_str()?.strip_suffix(".json")?.to_owned()));
-        let records = ids.filter_map(|id| {
-            self.read::<Record>(&format!("{id}.json"))
-                .filter(|record| record.id == id)
-        });
-        let mut all: Vec<Record> = records.filter(|record| self.archive(&record.id).exists()).collect();
-        all.sort_by(|a, b| b.id.cmp(&a.id));
-        all
+        self.store.list(Some(&self.job)).map_or_else(
+            |e| {
+                remark::note(format!("the store cannot be looked at: {e}"));
+                vec![]
+            },
+            |listing| listing.records,
+        )
     }
 
-    /// A new id.
-    pub fn new_id(&self) -> String {
-        let since = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        format!("{:013}", since.as_millis())
-    }
-
-    /// The archive of that id.
-    pub fn archive(&self, id: &str) -> PathBuf {
-        self.folder.join(format!("{id}.hetsnap"))
-    }
-
-    /// Makes an archive that lies in its place a snapshot, and removes the oldest beyond `keep`.
-    pub fn publish(&self, record: &Record, keep: u32) -> Result<(), Failure> {
-        self.write(&format!("{}.json", record.id), record)?;
-        for old in self.list().iter().skip(keep as usize) {
-            self.remove(&old.id);
+    /// The same, where it matters that there are none.
+    pub fn known(&self) -> Result<Vec<Record>, Failure> {
+        let listing = self.store.list(Some(&self.job)).map_err(|e| failure(&e))?;
+        for unusable in listing.unusable {
+            let why = unusable
+                .why
+                .map_or_else(|| "its archive is missing".to_owned(), |why| why.to_string());
+            remark::note(format!("snapshot {} cannot be used: {why}", unusable.id));
         }
-        Ok(())
+        Ok(listing.records)
     }
 
-    fn remove(&self, id: &str) {
-        // The record first: an archive alone is none.
-        let _ = fs::remove_file(self.folder.join(format!("{id}.json")));
-        let _ = fs::remove_file(self.archive(id));
+    /// A new name, and where the dump is to write the archive.
+    pub fn new_place(&mut self) -> Result<(SnapshotId, PathBuf), StoreError> {
+        let id = self.store.new_id(&self.job)?;
+        let place = match self.store.local_place(&self.job, &id)? {
+            Some(place) => place,
+            None => self.scratch()?.join(format!("{id}.hetsnap")),
+        };
+        Ok((id, place))
+    }
+
+    fn scratch(&mut self) -> Result<PathBuf, StoreError> {
+        let made = match self.scratch.take() {
+            Some(made) => Ok(made),
+            None => TempDir::with_prefix("hetckpt-job-"),
+        };
+        let made = made.map_err(|source| StoreError::Local {
+            action: "make a folder in",
+            path: std::env::temp_dir(),
+            source,
+        })?;
+        Ok(self.scratch.insert(made).path().to_owned())
+    }
+
+    /// Makes the archive `place` a snapshot, and removes the oldest beyond `keep`. It is given up when `is_interrupted`.
+    pub fn publish(
+        &self,
+        draft: Draft,
+        place: &Path,
+        keep: u32,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Record, StoreError> {
+        let mut progress = |_| ();
+        let mut watch = Watch::new(&mut progress, is_interrupted);
+        let is_in_place = self.store.local_place(&self.job, &draft.id)?.is_some();
+        let record = match is_in_place {
+            true => self.store.record(&self.job, draft, &mut watch)?,
+            false => {
+                let sent = self.store.put(&self.job, draft, place, &mut watch)?;
+                // It is in the store.
+                let _ = fs::remove_file(place);
+                sent
+            }
+        };
+        for old in self.list().iter().skip(keep as usize) {
+            // What stays takes room only.
+            let _ = self.store.remove(&self.job, old.id());
+        }
+        Ok(record)
+    }
+
+    /// The archive of a snapshot, where it can be restored from. What of it is not here is fetched.
+    pub fn readable(&mut self, record: &Record) -> Result<Readable, StoreError> {
+        if let Some(path) = self.store.local_path(&self.job, record.id())? {
+            return Ok(Readable { path, _fetched: None });
+        }
+        let path = self.scratch()?.join(format!("fetched-{}.hetsnap", record.id()));
+        let mut progress = |_| ();
+        let mut watch = Watch::new(&mut progress, &|| false);
+        self.store.get(&self.job, record.id(), &path, &mut watch)?;
+        Ok(Readable {
+            path: path.clone(),
+            _fetched: TempPath::try_from_path(path).ok(),
+        })
+    }
+
+    /// Leaves what waits to be sent where it is; gives its folder, if there is one.
+    pub fn keep_scratch(&mut self) -> Option<PathBuf> {
+        self.scratch.take().map(TempDir::keep)
     }
 
     /// Removes what runs that were killed have begun.
     fn sweep(&self) {
-        let known: Vec<PathBuf> = self.list().iter().map(|record| self.archive(&record.id)).collect();
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let is_begun = entry.file_name().as_encoded_bytes().starts_with(b".hetckpt-");
-            let is_lost = path.extension().is_some_and(|extension| extension == "hetsnap") && !known.contains(&path);
-            // What cannot be removed takes room only.
-            let _ = match (is_begun && path.is_dir(), is_begun || is_lost) {
-                (true, _) => fs::remove_dir_all(path),
-                (false, true) => fs::remove_file(path),
-                _ => Ok(()),
-            };
+        let later = SystemTime::now() + LONG_AGO;
+        // What cannot be removed takes room only.
+        let _ = self.store.prune_at(Some(&self.job), &Keep::default(), false, later);
+        let place = self
+            .store
+            .new_id(&self.job)
+            .and_then(|id| self.store.local_place(&self.job, &id));
+        let Ok(Some(place)) = place else { return };
+        let folder = place.parent().map(fs::read_dir);
+        for entry in folder.into_iter().flatten().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b".hetckpt-dump-") {
+                let _ = fs::remove_dir_all(entry.path());
+            }
         }
     }
-
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_reader(File::open(self.folder.join(name)).ok()?).ok()
-    }
-
-    fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_vec(value).map_err(io::Error::from);
-        text.and_then(|text| self.replace(name, &text)).map_err(|e| {
-            Failure::new(
-                Code::CannotWrite,
-                format!("cannot write {}", self.folder.join(name).display()),
-            )
-            .note(e.to_string())
-        })
-    }
-
-    /// Writes a file whole or not at all.
-    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut file = NamedTempFile::with_prefix_in(".hetckpt-", &self.folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(self.folder.join(name)).map_err(|e| e.error)?;
-        File::open(&self.folder)?.sync_all()
-    }
-}
-
-impl Drop for Snapshots {
-    fn drop(&mut self) {
-        if self.claim.is_some() {
-            // Without it, the claim ends by itself.
-            let _ = fs::remove_file(self.folder.join("claim.json"));
-        }
-    }
-}
-
-/// Seconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 /// This node's name.

@@ -1,6 +1,7 @@
 //! A job's run, from its start to its end.
 
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,9 @@ use hetckpt_report::failure::Failure;
 use hetckpt_report::{exit, quantity, remark};
 use hetckpt_ring::failure_code::Code;
 use hetckpt_scheduler::{Reason, Requeue, Scheduler};
+use hetckpt_store::error::StoreError;
+use hetckpt_store::failure::failure;
+use hetckpt_store::record::{Device, Draft, Occasion, Record};
 use hetckpt_supervise::hidden_verbs::SENTINEL;
 
 use crate::devices;
@@ -19,7 +23,7 @@ use crate::kept_environment;
 use crate::options::Options;
 use crate::program::Program;
 use crate::signals::Signals;
-use crate::snapshots::{Record, Snapshots, host, now};
+use crate::snapshots::{Owner, Snapshots, host};
 
 /// How long this waits at most for something to happen.
 const TICK: Duration = Duration::from_millis(50);
@@ -33,6 +37,9 @@ const PROMISE_CHECK: Duration = Duration::from_secs(30);
 /// How often a dump is tried while there is time, and how long after one that failed.
 const ATTEMPTS: u32 = 3;
 const AFTER_FAILED: Duration = Duration::from_secs(1);
+
+/// How long a dump may take from the program's end to its own.
+const STORED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a dump that is given up has to end.
 const GIVING_UP: Duration = Duration::from_secs(3);
@@ -50,8 +57,8 @@ enum NoSnapshot {
     #[error("{0}")]
     Dump(#[from] DumpError),
     /// The store does not take it.
-    #[error("{0}")]
-    Store(#[from] Failure),
+    #[error("{}", failure(.0))]
+    Store(#[from] StoreError),
 }
 
 /// What a run came to.
@@ -66,15 +73,22 @@ enum End {
     Lost { code: u8, device: Option<String> },
 }
 
+/// A snapshot that is being taken.
+struct Taken {
+    draft: Draft,
+    /// Where the dump writes the archive.
+    place: PathBuf,
+}
+
 /// What is done beside the program's running.
 enum Work {
     Nothing,
     /// A snapshot is taken and the program runs on.
-    Periodic(Dump, Record),
+    Periodic(Dump, Taken),
     /// The last snapshot of this run is taken.
     Final {
         dump: Dump,
-        record: Record,
+        taken: Taken,
         reason: Reason,
         deadline: Option<Instant>,
         attempt: u32,
@@ -94,7 +108,7 @@ enum Work {
 pub struct Supervisor<'a> {
     options: &'a Options,
     scheduler: &'a dyn Scheduler,
-    snapshots: Snapshots,
+    snapshots: Snapshots<'a>,
     signals: Signals,
     /// Signals that came while the program was not yet there.
     waiting: Vec<Signal>,
@@ -106,7 +120,7 @@ pub struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// Nothing is started yet.
-    pub fn new(options: &'a Options, scheduler: &'a dyn Scheduler, snapshots: Snapshots, signals: Signals) -> Self {
+    pub fn new(options: &'a Options, scheduler: &'a dyn Scheduler, snapshots: Snapshots<'a>, signals: Signals) -> Self {
         let grace = options.grace.or_else(|| scheduler.grace());
         Self {
             options,
@@ -197,25 +211,25 @@ impl<'a> Supervisor<'a> {
     /// Starts the program, or goes on from a snapshot; `None` if that is not possible here.
     fn start(&mut self) -> Result<Option<Program>, Failure> {
         let device = devices::other_than(&self.options.device, &self.failed_devices);
-        let records = self.snapshots.list();
+        let records = self.snapshots.known()?;
         if records.is_empty() {
             return Program::start(self.options, &device).map(Some);
         }
         for (age, record) in records.iter().enumerate() {
             let begun = Instant::now();
-            let archive = self.snapshots.archive(&record.id);
+            let archive = self.snapshots.readable(record).map_err(|e| failure(&e))?;
             // Files may have grown since, but for what was written behind the last dump of a run.
-            let has_run_on = record.is_periodic || age > 0;
-            let mut program = Program::go_on(self.options, &device, &archive, has_run_on)?;
+            let has_run_on = record.draft.occasion != Occasion::Final || age > 0;
+            let mut program = Program::go_on(self.options, &device, archive.path(), has_run_on)?;
             if self.has_begun(&mut program) {
                 self.say_that_it_goes_on(&mut program, record, begun.elapsed());
                 self.snapshots.set_num_failures(0);
                 return Ok(Some(program));
             }
-            if !is_damaged(&archive) {
+            if !is_damaged(archive.path()) {
                 break;
             }
-            remark::note(format!("the snapshot of {} is damaged", quantity::moment(record.time)));
+            remark::note(format!("the snapshot of {} is damaged", record.time));
         }
         let num_failures = self.snapshots.num_failures() + 1;
         self.snapshots.set_num_failures(num_failures);
@@ -225,8 +239,8 @@ impl<'a> Supervisor<'a> {
                     "{num_failures} runs in a row have failed; its snapshots are kept"
                 ))
                 .help(format!(
-                    "`hetckpt check {}` says what is missing",
-                    self.snapshots.archive(&records[0].id).display()
+                    "`hetckpt check` says what is missing for {} in the store",
+                    records[0].name()
                 ))
                 .exit(exit::OWN_FAILURE));
         }
@@ -256,10 +270,10 @@ impl<'a> Supervisor<'a> {
     fn say_that_it_goes_on(&self, program: &mut Program, record: &Record, took: Duration) {
         remark::note(format!(
             "goes on from the snapshot of {} (on {}, device {}): {} in {}",
-            quantity::moment(record.time),
-            record.host,
-            record.device,
-            quantity::bytes(record.bytes),
+            record.time,
+            record.draft.host,
+            record.draft.device.name,
+            quantity::bytes(record.archive_bytes),
             quantity::duration(took)
         ));
         let remark = program
@@ -297,8 +311,16 @@ impl<'a> Supervisor<'a> {
             }
             program.look_after_servers();
             if renewed.elapsed() > RENEWAL {
-                self.snapshots.renew();
                 renewed = Instant::now();
+                if let Owner::Another(who) = self.snapshots.renew() {
+                    program.kill();
+                    return Err(Failure::new(
+                        Code::JobClaimed,
+                        "the program was ended here: another run of the job has it",
+                    )
+                    .note(who)
+                    .exit(exit::OWN_FAILURE));
+                }
             }
             if !matches!(work, Work::Nothing) {
                 continue;
@@ -339,11 +361,11 @@ impl<'a> Supervisor<'a> {
         self.begin_final(program, reason, deadline, 1)
     }
 
-    fn begin_final(&self, program: &mut Program, reason: Reason, deadline: Option<Instant>, attempt: u32) -> Work {
+    fn begin_final(&mut self, program: &mut Program, reason: Reason, deadline: Option<Instant>, attempt: u32) -> Work {
         match self.begin(program, false) {
-            Ok((dump, record)) => Work::Final {
+            Ok((dump, taken)) => Work::Final {
                 dump,
-                record,
+                taken,
                 reason,
                 deadline,
                 attempt,
@@ -357,9 +379,9 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn begin_periodic(&self, program: &mut Program) -> Work {
+    fn begin_periodic(&mut self, program: &mut Program) -> Work {
         match self.begin(program, true) {
-            Ok((dump, record)) => Work::Periodic(dump, record),
+            Ok((dump, taken)) => Work::Periodic(dump, taken),
             Err(e) => {
                 if let Some(e) = e {
                     remark::note(format!("no snapshot this time: {e}"));
@@ -370,28 +392,42 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Begins a dump. `Err(None)` if the program has not begun yet.
-    fn begin(&self, program: &mut Program, is_periodic: bool) -> Result<(Dump, Record), Option<DumpError>> {
+    fn begin(&mut self, program: &mut Program, is_periodic: bool) -> Result<(Dump, Taken), Option<NoSnapshot>> {
         let pid = program.pid().ok_or(None)?;
-        let record = Record {
-            id: self.snapshots.new_id(),
-            time: now(),
-            memory_bytes: program.memory_bytes(),
-            device: program.device().to_owned(),
+        let (id, place) = self.snapshots.new_place().map_err(|e| Some(e.into()))?;
+        let device = program.device();
+        let draft = Draft {
+            id,
+            device: Device {
+                kind: device.split(':').next().unwrap_or_default().to_owned(),
+                name: device.to_owned(),
+            },
             host: host(),
-            is_periodic,
-            ..Record::default()
+            occasion: if is_periodic {
+                Occasion::Periodic
+            } else {
+                Occasion::Final
+            },
+            dump_seconds: 0.0,
+            memory_bytes: program.memory_bytes(),
+            command: self
+                .options
+                .command
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
         };
-        let dump = Dump::start(self.options, pid, &self.snapshots.archive(&record.id), is_periodic)?;
-        Ok((dump, record))
+        let dump = Dump::start(self.options, pid, &place, is_periodic).map_err(|e| Some(e.into()))?;
+        Ok((dump, Taken { draft, place }))
     }
 
     /// Goes on with what is done beside. `Err` with the run's end.
     fn advance(&mut self, program: &mut Program, work: Work) -> Result<Work, End> {
         match work {
-            Work::Periodic(mut dump, record) => match dump.result() {
-                None => Ok(Work::Periodic(dump, record)),
+            Work::Periodic(mut dump, taken) => match dump.result() {
+                None => Ok(Work::Periodic(dump, taken)),
                 Some(result) => {
-                    if let Err(why) = self.publish(record, result) {
+                    if let Err(why) = self.publish(taken, result, None) {
                         remark::note(format!("no snapshot this time: {why}"));
                     }
                     Ok(Work::Nothing)
@@ -399,7 +435,7 @@ impl<'a> Supervisor<'a> {
             },
             Work::Final {
                 mut dump,
-                record,
+                taken,
                 reason,
                 deadline,
                 attempt,
@@ -409,20 +445,24 @@ impl<'a> Supervisor<'a> {
                     dump.give_up();
                     wait_for(&mut dump, GIVING_UP);
                 }
-                let stored = dump.result().map(|result| self.publish(record.clone(), result));
-                match stored {
-                    Some(Ok(())) => Err(End::QueueAgain(reason)),
-                    _ if is_over => {
-                        remark::note("no snapshot: the grace time is over");
-                        self.without_snapshot(program, reason, deadline, ATTEMPTS)
-                    }
-                    Some(Err(why)) => {
-                        remark::note(format!("no snapshot: {why}"));
-                        self.without_snapshot(program, reason, deadline, attempt)
-                    }
+                match dump.result() {
+                    Some(result) => match self.publish(taken, result, deadline) {
+                        Ok(()) => Err(End::QueueAgain(reason)),
+                        // The program has been ended.
+                        Err(NoSnapshot::Store(why)) => {
+                            self.say_where_it_is_kept(&why);
+                            Err(End::QueueAgain(reason))
+                        }
+                        Err(NoSnapshot::Dump(_)) if is_over => self.out_of_time(program, reason, deadline),
+                        Err(NoSnapshot::Dump(why)) => {
+                            remark::note(format!("no snapshot: {why}"));
+                            self.without_snapshot(program, reason, deadline, attempt)
+                        }
+                    },
+                    None if is_over => self.out_of_time(program, reason, deadline),
                     None => Ok(Work::Final {
                         dump,
-                        record,
+                        taken,
                         reason,
                         deadline,
                         attempt,
@@ -436,6 +476,21 @@ impl<'a> Supervisor<'a> {
                 at,
             } if at <= Instant::now() => Ok(self.begin_final(program, reason, deadline, attempt + 1)),
             other => Ok(other),
+        }
+    }
+
+    fn out_of_time(&mut self, program: &mut Program, reason: Reason, deadline: Option<Instant>) -> Result<Work, End> {
+        remark::note("no snapshot: the grace time is over");
+        self.without_snapshot(program, reason, deadline, ATTEMPTS)
+    }
+
+    /// A program that has been ended is in an archive that the store has not taken.
+    fn say_where_it_is_kept(&mut self, why: &StoreError) {
+        let failure = failure(why);
+        let notes: String = failure.notes.iter().map(|note| format!(": {note}")).collect();
+        remark::note(format!("the store does not take the snapshot: {failure}{notes}"));
+        if let Some(folder) = self.snapshots.keep_scratch() {
+            remark::note(format!("the archive is kept on {}, in {}", host(), folder.display()));
         }
     }
 
@@ -459,20 +514,31 @@ impl<'a> Supervisor<'a> {
         Ok(Work::Nothing)
     }
 
-    /// Makes a snapshot of what a dump has left.
-    fn publish(&self, record: Record, result: Result<Dumped, DumpError>) -> Result<(), NoSnapshot> {
-        let Dumped { bytes, time } = result?;
-        let record = Record {
-            bytes,
-            dump_seconds: time.as_secs_f64(),
-            ..record
+    /// Makes a snapshot of what a dump has left. A periodic one, which has no deadline, is given up for a signal.
+    fn publish(
+        &self,
+        taken: Taken,
+        result: Result<Dumped, DumpError>,
+        deadline: Option<Instant>,
+    ) -> Result<(), NoSnapshot> {
+        let dumped = result?;
+        let is_periodic = taken.draft.occasion == Occasion::Periodic;
+        let is_interrupted = || match is_periodic {
+            true => self.signals.have_come(),
+            false => deadline.is_some_and(|deadline| deadline <= Instant::now()),
         };
-        self.snapshots.publish(&record, self.options.keep)?;
+        let draft = Draft {
+            dump_seconds: dumped.time.as_secs_f64(),
+            ..taken.draft
+        };
+        let record = self
+            .snapshots
+            .publish(draft, &taken.place, self.options.keep, &is_interrupted)?;
         remark::note(format!(
             "snapshot {}: {} in {}",
-            self.snapshots.archive(&record.id).display(),
-            quantity::bytes(bytes),
-            quantity::duration(time)
+            record.name(),
+            quantity::bytes(record.stored_bytes),
+            quantity::duration(dumped.time)
         ));
         Ok(())
     }
@@ -482,13 +548,9 @@ impl<'a> Supervisor<'a> {
         match work {
             Work::Terminating => return Some(End::Cancelled),
             // It is about to say whether that was it.
-            Work::Final {
-                dump, record, reason, ..
-            } if code == KILLED => {
-                let result = wait_for(dump, Duration::from_secs(30));
-                let stored = result.map(|result| self.publish(record.clone(), result));
-                if matches!(stored, Some(Ok(()))) {
-                    return Some(End::QueueAgain(*reason));
+            Work::Final { dump, .. } if code == KILLED => {
+                if wait_for(dump, STORED_WITHIN).is_some_and(|result| result.is_ok()) {
+                    return None;
                 }
             }
             Work::Periodic(dump, _) | Work::Final { dump, .. } => {
@@ -511,7 +573,7 @@ impl<'a> Supervisor<'a> {
             _ => self.scheduler.requeue(),
         };
         let from = match self.snapshots.list().first() {
-            Some(record) => format!("goes on from the snapshot of {}", quantity::moment(record.time)),
+            Some(record) => format!("goes on from the snapshot of {}", record.time),
             None => "begins anew: it has no snapshot".to_owned(),
         };
         let code = self
@@ -524,11 +586,7 @@ impl<'a> Supervisor<'a> {
             Ok(Requeue::ByHand(what)) => format!("{what}; it {from}"),
             Err(e) => format!(
                 "the job could not be queued again: {e}. Submit it again with --name {}; it {from}",
-                self.snapshots
-                    .folder()
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
+                self.snapshots.job()
             ),
         });
         code
@@ -556,7 +614,7 @@ fn wait_for(dump: &mut Dump, limit: Duration) -> Option<Result<Dumped, DumpError
 }
 
 /// True if the archive is not whole; what else keeps it from being restored is another matter.
-fn is_damaged(archive: &std::path::Path) -> bool {
+fn is_damaged(archive: &Path) -> bool {
     let Ok(program) = std::env::current_exe() else {
         return false;
     };

@@ -193,8 +193,9 @@ impl Fields {
             return Reason::TimeLimit;
         }
         let state = self.get("JobState").unwrap_or_default();
-        // While it has not ended for Slurm: in the grace time, or before the time limit.
-        let is_there = matches!(state, "RUNNING" | "SUSPENDED");
+        // While it has not ended for Slurm: in the grace time, or before the time limit. It is SIGNALING for a moment
+        // while a signal is on its way.
+        let is_there = matches!(state, "RUNNING" | "SIGNALING" | "SUSPENDED" | "STOPPED");
         let is_preempted = self.get("PreemptTime").is_some_and(|time| time != "None");
         match (is_there, is_preempted) {
             (true, true) => Reason::Preempted { is_requeued: false },
@@ -264,6 +265,8 @@ mod tests {
         let reason = |text: &str, run| Fields::parse(text).reason(run);
         let grace = "JobId=3 JobState=RUNNING Reason=None Restarts=0 EndTime=Unknown PreemptTime=2026-11-25T09:38:35";
         assert_eq!(reason(grace, 0), Reason::Preempted { is_requeued: false });
+        let signalled = grace.replace("RUNNING", "SIGNALING");
+        assert_eq!(reason(&signalled, 0), Reason::Preempted { is_requeued: false });
         let requeued = "JobId=3 JobState=COMPLETING Reason=None Restarts=2 EndTime=Unknown PreemptTime=None";
         assert_eq!(reason(requeued, 1), Reason::Preempted { is_requeued: true });
         let cancelled =

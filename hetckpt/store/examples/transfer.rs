@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         host: String::new(),
         occasion: Occasion::Asked,
         dump_seconds: 0.0,
+        memory_bytes: 0,
         command: vec![],
     };
     let told = |what: &str, start: Instant| {

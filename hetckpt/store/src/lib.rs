@@ -8,6 +8,7 @@
 //! | `KEY/ID.json` | its record ([`record::Record`]), written last: without it the snapshot does not exist |
 //! | `KEY/ID.upload` | the note of an upload in parts that goes on, so that one cut short can be removed |
 //! | `KEY/ended.json` | how the program ended ([`record::Ended`]) |
+//! | `KEY/failed-restores.json` | how many runs in a row could not restore the job |
 //! | `KEY/claim.json` | who runs the job ([`claim`]); in a folder `KEY/claim.N.json` |
 //!
 //! No process is started here, and no archive is looked into. All functions wait until they are done.

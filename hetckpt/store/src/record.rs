@@ -59,6 +59,9 @@ pub struct Draft {
     pub occasion: Occasion,
     /// How long the dump took, seconds.
     pub dump_seconds: f64,
+    /// What the program had in memory, its devices' included, bytes; 0 if nobody has looked.
+    #[serde(default)]
+    pub memory_bytes: u64,
     /// The program's command line; may be empty.
     #[serde(default)]
     pub command: Vec<String>,
@@ -109,6 +112,13 @@ pub struct Ended {
     pub exit_code: u8,
     /// When, RFC 3339, UTC.
     pub time: String,
+}
+
+/// How many runs of a job in a row could not restore it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FailedRestores {
+    pub(crate) format_version: u32,
+    pub(crate) count: u32,
 }
 
 /// What is wrong with a record.
@@ -190,6 +200,7 @@ pub(crate) mod tests {
             host: "node-1".to_owned(),
             occasion: Occasion::Periodic,
             dump_seconds: 0.25,
+            memory_bytes: 1 << 20,
             command: vec!["./program".to_owned()],
         }
     }

@@ -14,7 +14,9 @@ use crate::error::{Damage, StoreError};
 use crate::folder::{Found, is_unfinished};
 use crate::name::{ARCHIVE, Key, RECORD, SnapshotId, UPLOAD, object};
 use crate::objects::{Objects, locate};
-use crate::record::{self, BadRecord, Draft, Ended, FORMAT_VERSION, MAX_RECORD_BYTES, Record, moment, parse_record};
+use crate::record::{
+    self, BadRecord, Draft, Ended, FORMAT_VERSION, FailedRestores, MAX_RECORD_BYTES, Record, moment, parse_record,
+};
 use crate::remote::Patience;
 use crate::transfer::{self, Stored, Target};
 use crate::watch::Watch;
@@ -371,7 +373,7 @@ impl Store {
                 contents.uploads.insert(id, found);
             } else if is_unfinished(&found.name) {
                 contents.unfinished.push(found);
-            } else if is_claim(&found.name) || found.name == ENDED {
+            } else if is_claim(&found.name) || found.name == ENDED || found.name == FAILED_RESTORES {
                 contents.others.push(found);
             }
         }
@@ -469,6 +471,34 @@ impl Store {
             .transpose()
     }
 
+    /// Notes how many runs of `job` in a row could not restore it.
+    ///
+    /// # Errors
+    /// What the store gives.
+    pub fn put_failed_restores(&self, job: &Key, count: u32) -> Result<(), StoreError> {
+        let name = format!("{job}/{FAILED_RESTORES}");
+        match count {
+            0 => self.objects.remove(&name),
+            _ => self.put_text(
+                &name,
+                &FailedRestores {
+                    format_version: FORMAT_VERSION,
+                    count,
+                },
+            ),
+        }
+    }
+
+    /// How many there were; one that cannot be read counts as none.
+    ///
+    /// # Errors
+    /// What the store gives.
+    pub fn failed_restores(&self, job: &Key) -> Result<u32, StoreError> {
+        let text = self.objects.get(&format!("{job}/{FAILED_RESTORES}"))?;
+        let found: Option<FailedRestores> = text.and_then(|text| record::parse(&text).ok());
+        Ok(found.map_or(0, |found| found.count))
+    }
+
     /// Takes `job` for a run, which nobody else has then. The guard is to be renewed.
     ///
     /// # Errors
@@ -501,6 +531,9 @@ impl Store {
 
 /// Name of the note of a program's end.
 const ENDED: &str = "ended.json";
+
+/// Name of the note of runs that could not restore a job.
+const FAILED_RESTORES: &str = "failed-restores.json";
 
 fn read_record(text: &[u8], job: &Key, id: &SnapshotId) -> Result<Record, BadRecord> {
     match text.len() as u64 > MAX_RECORD_BYTES {

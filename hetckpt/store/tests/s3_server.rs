@@ -99,6 +99,7 @@ fn write(url: &str, archive: &Path) -> ExitCode {
             host: String::new(),
             occasion: Occasion::Periodic,
             dump_seconds: 0.0,
+            memory_bytes: 0,
             command: vec![hash],
         };
         unwatched(|watch| store.put(&job(), draft, archive, watch))
