@@ -40,7 +40,7 @@ rclone_s3() {
 	local what=$1 start end
 	shift
 	start=$(date +%s.%N)
-	/usr/bin/time -f %M -o "$scratch/memory" rclone --config /dev/null --s3-provider Other --s3-env-auth \
+	/usr/bin/time -f %M -o "$scratch/memory" env -u AWS_CA_BUNDLE rclone --config /dev/null --s3-provider Other --s3-env-auth \
 		--s3-endpoint "$AWS_ENDPOINT" --s3-chunk-size 16M --s3-upload-concurrency 6 --s3-no-check-bucket "$@"
 	end=$(date +%s.%N)
 	echo "$start $end $mib $(cat "$scratch/memory")" |
@@ -53,8 +53,8 @@ for round in 1 2; do
 	cmp "$scratch/file" "$scratch/file.fetched"
 	rm "$scratch/file.fetched"
 	echo "round $round, rclone"
-	rclone_s3 up copyto "$scratch/file" :s3:bucket/rclone
-	rclone_s3 down copyto :s3:bucket/rclone "$scratch/fetched"
+	rclone_s3 up copyto "$scratch/file" ":s3:bucket/rclone-$round"
+	rclone_s3 down copyto ":s3:bucket/rclone-$round" "$scratch/fetched"
 	cmp "$scratch/file" "$scratch/fetched"
 	rm "$scratch/fetched"
 done

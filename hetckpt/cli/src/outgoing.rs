@@ -13,6 +13,7 @@ use hetckpt_report::failure::Failure;
 use hetckpt_report::{quantity, remark};
 use hetckpt_ring::failure_code::Code;
 use hetckpt_store::address::Destination;
+use hetckpt_store::error::StoreError;
 use hetckpt_store::failure::failure;
 use hetckpt_store::location::is_url;
 use hetckpt_store::name::SnapshotId;
@@ -50,7 +51,10 @@ pub fn dump(options: &Dump) -> Result<Option<(Dumped, String)>, Failure> {
                 // Without its record it is not there.
                 let _ = fs::remove_file(&archive);
             }
-            failure(&error)
+            match error {
+                StoreError::Interrupted => Failure::new(Code::Interrupted, "the dump was interrupted by a signal"),
+                error => failure(&error),
+            }
         })
     };
     let dumped = dump::dump(options.pid, &options.how(&archive), Some(&send))?;

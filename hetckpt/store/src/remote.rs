@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nix::sys::signal::SigSet;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::ClientConfigKey;
@@ -206,7 +207,14 @@ impl Remote {
         name: String,
         patience: Patience,
     ) -> Result<Self, StoreError> {
-        let runtime = Builder::new_current_thread().enable_all().build();
+        // Names are looked up on other threads. A signal is for whoever waits for it, as dumps do, and not for these.
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .on_thread_start(|| {
+                // Where it fails, the signal only comes to the wrong one.
+                let _ = SigSet::all().thread_block();
+            })
+            .build();
         Ok(Self {
             runtime: runtime.map_err(StoreError::Runtime)?,
             store,

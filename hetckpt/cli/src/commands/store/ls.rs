@@ -32,10 +32,7 @@ pub fn run(options: &Ls) -> anyhow::Result<ExitCode> {
             "{job:<width$}  {id:<28} {size:>10}  {device:<24} {occasion:<8} {state}"
         ));
     };
-    row(
-        "JOB",
-        ["ID (begins with its time, UTC)", "SIZE", "DEVICE", "MADE", "STATE"],
-    );
+    row("JOB", ["ID (its time, UTC)", "SIZE", "DEVICE", "MADE", "STATE"]);
     for record in &listing.records {
         let size = quantity::bytes(record.stored_bytes);
         let state = if record.encrypted { "good, encrypted" } else { "good" };
