@@ -57,6 +57,7 @@ export HETCKPT_PTX := $(TARGET)/e2e/ptx
 STAGED := \
 	hetckpt:bin/hetckpt \
 	hetckpt-server:bin/hetckpt-server \
+	hetckpt-tracer:bin/hetckpt-tracer \
 	libcuda_shim.so:lib/hetckpt/libcuda.so.1 \
 	libhetckpt_opencl.so:lib/hetckpt/libhetckpt_opencl.so \
 	libhetckpt_cpu_codegen.so:lib/hetckpt/libhetckpt_cpu_codegen.so \

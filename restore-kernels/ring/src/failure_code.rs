@@ -220,6 +220,10 @@ codes! {
             "The program is another user's, or the namespaces of its job cannot be entered. Only its user and root may dump, move or pause \
              it. Or it runs in a container that has files of its own: hetckpt enters only namespaces in which it finds itself.",
             "Do it as that user or as root. For a container, use the hetckpt in the container (`docker exec …`).";
+        TracingNotPermitted = "HK0813", UNSUPPORTED,
+            "Driver calls cannot be traced here (`trace`): Linux does not let us load eBPF programs or put probes on libraries, or \
+             the program `hetckpt-tracer` does not start. The notes say which capability or setting is missing. All other verbs work.",
+            "Do it as root, or with CAP_BPF and CAP_PERFMON, outside of containers. Linux must be 5.15 or newer.";
     }
     Criu {
         CriuMissing = "HK0901", FAILED,

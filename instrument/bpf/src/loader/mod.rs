@@ -1,0 +1,293 @@
+//! Loading the programs into Linux, putting probes on libraries, and reading what was counted.
+
+mod elf;
+mod libraries;
+mod permission;
+mod read;
+
+use std::collections::{BTreeSet, HashSet};
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, UprobeMultiOpts, UprobeOpts};
+
+use hetckpt_bpf::boundary;
+use hetckpt_bpf::description::Description;
+use hetckpt_bpf::function_table::describe;
+use hetckpt_bpf::measured::{Library, Measured};
+use hetckpt_bpf::protocol::Said;
+
+use self::libraries::Found;
+
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::restriction,
+    unsafe_code,
+    dead_code,
+    reason = "libbpf-cargo writes this"
+)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/trace.skel.rs"));
+}
+
+use skeleton::{TraceSkel, TraceSkelBuilder};
+
+/// Any process: which of them count is looked up in the map `traced`.
+const ANY_PROCESS: i32 = -1;
+
+/// Where libbpf keeps what it has opened.
+pub struct Storage(MaybeUninit<OpenObject>);
+
+impl Storage {
+    /// Empty.
+    pub fn new() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+}
+
+/// What is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// This process and its children, those of later too.
+    Process(u32),
+    /// Children that this process starts from now on. It makes no driver call itself.
+    ChildrenOf(u32),
+}
+
+/// Why nothing can be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such process.
+    #[error("the process has ended")]
+    Gone,
+    /// Process ids here are not those that eBPF programs see.
+    #[error("process ids here are those of a namespace, which eBPF programs do not see")]
+    OtherIds,
+    /// Linux does not take the programs.
+    #[error("Linux does not take the eBPF programs: {0}")]
+    Load(libbpf_rs::Error),
+    /// Linux does not follow processes.
+    #[error("Linux does not tell of new processes: {0}")]
+    Follow(libbpf_rs::Error),
+    /// A library cannot have probes.
+    #[error("Linux puts no probes on {path}: {cause}")]
+    Attach {
+        /// The library.
+        path: String,
+        /// Why.
+        cause: libbpf_rs::Error,
+    },
+}
+
+impl Refusal {
+    /// With what is missing.
+    pub fn said(&self) -> Said {
+        Said::Refused {
+            message: self.to_string(),
+            missing: permission::missing(),
+        }
+    }
+}
+
+/// A function with a probe.
+struct Probed {
+    symbol: String,
+    library: usize,
+    description: Description,
+}
+
+/// A trace that goes on.
+pub struct Trace<'o> {
+    skeleton: TraceSkel<'o>,
+    scope: Scope,
+    links: Vec<Link>,
+    seen: HashSet<libraries::Identity>,
+    libraries: Vec<Library>,
+    functions: Vec<Probed>,
+    /// Linux has no links of many probes.
+    one_by_one: bool,
+    remarks: BTreeSet<String>,
+    has_started: bool,
+}
+
+impl<'o> Trace<'o> {
+    /// Loads the programs, follows what is in `scope`, and puts probes on `libraries` and those that programs are
+    /// likely to load.
+    pub fn start(storage: &'o mut Storage, scope: Scope, libraries: &[PathBuf]) -> Result<Self, Refusal> {
+        // libbpf would write to stderr what is told by a refusal.
+        libbpf_rs::set_print(None);
+        if !permission::has_global_ids() {
+            return Err(Refusal::OtherIds);
+        }
+        let open = TraceSkelBuilder::default()
+            .open(&mut storage.0)
+            .map_err(Refusal::Load)?;
+        let mut trace = Self {
+            skeleton: open.load().map_err(Refusal::Load)?,
+            scope,
+            links: vec![],
+            seen: HashSet::new(),
+            libraries: vec![],
+            functions: vec![],
+            one_by_one: false,
+            remarks: BTreeSet::new(),
+            has_started: false,
+        };
+        trace.follow()?;
+        let mut first = libraries::likely(libraries);
+        if let Scope::Process(pid) = scope {
+            let mapped = libraries::mapped_by(pid).ok_or(Refusal::Gone)?;
+            // Only what it has: a probe on what others use makes these slower.
+            first.retain(|found| mapped.iter().any(|other| other.identity == found.identity));
+            first.extend(mapped);
+        }
+        for found in first {
+            trace.attach(&found, true)?;
+        }
+        Ok(trace)
+    }
+
+    fn follow(&mut self) -> Result<(), Refusal> {
+        let programs = &self.skeleton.progs;
+        for program in [&programs.follow_child, &programs.forget_thread, &programs.forget_calls] {
+            self.links.push(program.attach().map_err(Refusal::Follow)?);
+        }
+        let (Scope::Process(pid) | Scope::ChildrenOf(pid)) = self.scope;
+        let mut all = vec![pid];
+        if let Scope::Process(_) = self.scope {
+            all.extend(libraries::descendants(pid));
+        }
+        for pid in all {
+            let traced = &self.skeleton.maps.traced;
+            traced
+                .update(&pid.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)
+                .map_err(Refusal::Follow)?;
+        }
+        Ok(())
+    }
+
+    /// Puts probes on what the traced processes have mapped since the last time. True if there was something new.
+    pub fn look_for_libraries(&mut self) -> bool {
+        let mut has_news = false;
+        for pid in self.traced() {
+            for found in libraries::mapped_by(pid).unwrap_or_default() {
+                has_news |= !self.seen.contains(&found.identity);
+                if let Err(refusal) = self.attach(&found, false) {
+                    self.remarks.insert(refusal.to_string());
+                }
+            }
+            self.has_started |= self.scope == Scope::Process(pid) || self.scope != Scope::ChildrenOf(pid);
+        }
+        has_news
+    }
+
+    fn traced(&self) -> Vec<u32> {
+        let keys = self.skeleton.maps.traced.keys();
+        keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)))
+            .collect()
+    }
+
+    /// True if all that was to be traced has ended.
+    pub fn has_ended(&self) -> bool {
+        match self.scope {
+            Scope::Process(_) => self.traced().is_empty(),
+            Scope::ChildrenOf(pid) => self.has_started && self.traced().iter().all(|&other| other == pid),
+        }
+    }
+
+    /// What was counted in `time`.
+    pub fn measured(&self, time: Duration) -> Measured {
+        let mut measured = read::all(&self.skeleton, &self.functions, &self.libraries);
+        measured.seconds = time.as_secs_f64();
+        measured.libraries.clone_from(&self.libraries);
+        measured.remarks = self.remarks.iter().cloned().collect();
+        measured
+    }
+
+    fn attach(&mut self, found: &Found, from_the_start: bool) -> Result<(), Refusal> {
+        if !self.seen.insert(found.identity) {
+            return Ok(());
+        }
+        let Some(prefix) = boundary::prefix_of(&found.name) else {
+            return Ok(());
+        };
+        let entries = match elf::entry_points(&found.path, prefix) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.remarks.insert(format!("{}: {error}", found.name.display()));
+                return Ok(());
+            }
+        };
+        let library = self.libraries.len();
+        let (mut offsets, mut cookies) = (vec![], vec![]);
+        for (offset, symbol) in entries {
+            let description = describe(&symbol);
+            let Ok(index) = u16::try_from(self.functions.len()) else {
+                self.remarks
+                    .insert("there are more functions than can be told apart".to_owned());
+                break;
+            };
+            offsets.push(offset);
+            cookies.push(description.cookie(index, &symbol));
+            self.functions.push(Probed {
+                symbol,
+                library,
+                description,
+            });
+        }
+        self.libraries.push(Library {
+            path: found.name.display().to_string(),
+            functions: offsets.len(),
+            from_the_start,
+        });
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        self.put_probes(&found.path, &offsets, &cookies)
+            .map_err(|cause| Refusal::Attach {
+                path: found.name.display().to_string(),
+                cause,
+            })
+    }
+
+    /// Probes for returns come first: a call whose begin is seen is also to be seen to end.
+    fn put_probes(&mut self, path: &Path, offsets: &[usize], cookies: &[u64]) -> Result<(), libbpf_rs::Error> {
+        let programs = &self.skeleton.progs;
+        if !self.one_by_one {
+            let mut attached = vec![];
+            for (program, retprobe) in [(&programs.end_many, true), (&programs.begin_many, false)] {
+                let options = UprobeMultiOpts {
+                    offsets: offsets.to_vec(),
+                    cookies: cookies.to_vec(),
+                    retprobe,
+                    ..Default::default()
+                };
+                attached.push(program.attach_uprobe_multi_with_opts(ANY_PROCESS, path, "", options));
+            }
+            match attached.into_iter().collect::<Result<Vec<_>, _>>() {
+                Ok(links) => {
+                    self.links.extend(links);
+                    return Ok(());
+                }
+                // Linux before 6.6 knows no such links.
+                Err(_) => self.one_by_one = true,
+            }
+        }
+        for (&offset, &cookie) in offsets.iter().zip(cookies) {
+            for (program, retprobe) in [(&programs.end_one, true), (&programs.begin_one, false)] {
+                let options = UprobeOpts {
+                    cookie,
+                    retprobe,
+                    ..Default::default()
+                };
+                self.links
+                    .push(program.attach_uprobe_with_opts(ANY_PROCESS, path, offset, options)?);
+            }
+        }
+        Ok(())
+    }
+}
