@@ -176,6 +176,23 @@ pub enum Command {
     /// The device is free of the program's kernels from the moment they have stopped until they are let go. The
     /// program's own threads run on until they wait for the device.
     Pause(Pause),
+    /// Say which driver calls a program makes: how often, how long, with which kernels and how much memory.
+    ///
+    /// The program needs not run under hetckpt: calls are counted by probes (eBPF) on all functions that the CUDA,
+    /// OpenCL, HIP and Level Zero libraries export. The program's children are counted with it. Prints a report when
+    /// the program ends, when --for is over, or at INT or TERM. A call takes longer while it is traced, by a few
+    /// microseconds; so do calls of other programs to the same library's file, which are not counted.
+    ///
+    /// With CMD, the program is started, all its calls are counted, and its exit status is passed on. The report
+    /// follows its output on stdout. After --for, hetckpt waits for the program's end.
+    ///
+    /// Times in a function include what the probes cost. p50 and p99 come from a histogram in powers of two. The idle
+    /// time is a lower bound: it counts from the return of a wait, if no queue then has work left that was given to it
+    /// during the trace, to the next launch or copy. OpenCL queues are taken to be in order.
+    ///
+    /// Needs root, or CAP_BPF and CAP_PERFMON, in the machine's namespace of process ids. If it is not permitted, the
+    /// exit status is 3.
+    Trace(Trace),
     /// Show what an archive holds.
     Inspect(Inspect),
     /// List the devices of this machine.
@@ -232,6 +249,7 @@ impl Command {
             Self::Pack(options) => options.json,
             Self::Unpack(options) => options.json,
             Self::Pause(options) => options.json,
+            Self::Trace(options) => options.json,
             Self::Inspect(options) => options.json,
             Self::Devices(options) => options.json,
             Self::Doctor(options) => options.json,
@@ -514,6 +532,27 @@ pub struct Pause {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `hetckpt trace`.
+#[derive(Debug, Args)]
+#[command(override_usage = "hetckpt trace [OPTIONS] (--pid <PID> | -- <CMD>...)")]
+pub struct Trace {
+    /// Process to trace, with its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID", conflicts_with = "command")]
+    pub pid: Option<i32>,
+
+    /// How long to trace at most, such as 10s or 500ms (default: until the program ends).
+    #[arg(long = "for", value_parser = number::duration, value_name = "DURATION")]
+    pub time: Option<Duration>,
+
+    /// Print JSON, with the histograms.
+    #[arg(long)]
+    pub json: bool,
+
+    /// The program and its arguments.
+    #[arg(last = true, required_unless_present = "pid", num_args = 1.., value_name = "CMD")]
+    pub command: Vec<OsString>,
 }
 
 /// `hetckpt inspect`.

@@ -9,6 +9,7 @@ mod choose_exit_code;
 mod findings;
 mod manifest_text;
 mod output;
+mod trace_text;
 
 use std::process::ExitCode;
 

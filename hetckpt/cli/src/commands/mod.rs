@@ -10,6 +10,7 @@ mod pack;
 mod unpack;
 mod criu;
 mod pause;
+mod trace;
 mod inspect;
 mod devices;
 mod doctor;
@@ -50,6 +51,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Unpack(options) => unpack::run(&options),
         Command::Criu(options) => criu::run(&options),
         Command::Pause(options) => pause::run(&options),
+        Command::Trace(options) => trace::run(&options),
         Command::Inspect(options) => inspect::run(&options),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
