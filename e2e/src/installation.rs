@@ -165,6 +165,10 @@ pub enum Requirement {
     CpuOnly,
     /// File systems can be mounted; not everywhere where one is root.
     Mounting,
+    /// Driver calls can be traced, for which eBPF programs must be permitted.
+    Tracing,
+    /// The program `clinfo`.
+    Clinfo,
 }
 
 impl Requirement {
@@ -220,6 +224,9 @@ impl Requirement {
             Self::CpuOnly if !starts_on_gpu() => None,
             Self::CpuOnly => Some("is about programs that start on the CPU".to_owned()),
             Self::Mounting => cannot_mount().map(|why| format!("cannot mount a file system: {why}")),
+            Self::Tracing => cannot_trace().map(|why| format!("cannot trace driver calls: {why}")),
+            Self::Clinfo if Command::new("clinfo").arg("-v").output().is_ok() => None,
+            Self::Clinfo => Some("there is no clinfo".to_owned()),
         }
     }
 }
@@ -291,6 +298,20 @@ fn cannot_mount() -> Option<String> {
         Ok(None)
     };
     mount().unwrap_or_else(|error| Some(format!("{error:#}")))
+}
+
+/// Why hetckpt may not trace, by its own words, if so.
+fn cannot_trace() -> Option<String> {
+    let mut command = Command::new(Installation::get().hetckpt());
+    user::equip(&mut command);
+    match command.args(["trace", "--", "true"]).output() {
+        Ok(output) if output.status.code() == Some(3) => {
+            let notes = String::from_utf8_lossy(&output.stderr).replace('\n', ";");
+            Some(notes)
+        }
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// True if programs under test start on a GPU.

@@ -7,6 +7,7 @@ mod faults;
 mod trees;
 mod nodes;
 mod migration;
+mod trace;
 mod soak;
 
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         ("trees", trees::tests()),
         ("nodes", nodes::tests()),
         ("migration", migration::tests()),
+        ("trace", trace::tests()),
         ("soak", soak::tests()),
     ])
 }

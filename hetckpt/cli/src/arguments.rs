@@ -208,6 +208,10 @@ pub enum Command {
     /// Prints a line for each: `ok`, `warning` (some programs, or some devices, are affected) or `problem`, then what
     /// was found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status
     /// is 1 if there is a problem, else 0. If a check fails, the others are made all the same.
+    ///
+    /// With --pid it looks at a process that runs, instead: whether it was started under hetckpt; at drivers'
+    /// libraries and device files in it and its children; at what CRIU would not dump, and what a restore would not
+    /// give back; and, for a moment, at its driver calls, as `trace` does. Nothing is stopped.
     Doctor(Doctor),
     /// Say whether this machine can restore a snapshot, and what is missing.
     ///
@@ -582,6 +586,14 @@ pub struct Devices {
 /// `hetckpt doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Process to look at, with its children, instead of the machine.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: Option<i32>,
+
+    /// How long to look at its driver calls, such as 10s or 500ms; 0 for not at all.
+    #[arg(long = "for", value_parser = number::duration, value_name = "DURATION", default_value = "2s", requires = "pid")]
+    pub time: Duration,
+
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
