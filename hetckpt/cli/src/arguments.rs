@@ -181,7 +181,8 @@ pub enum Command {
     /// The program needs not run under hetckpt: calls are counted by probes (eBPF) on all functions that the CUDA,
     /// OpenCL, HIP and Level Zero libraries export. The program's children are counted with it. Prints a report when
     /// the program ends, when --for is over, or at INT or TERM. A call takes longer while it is traced, by a few
-    /// microseconds; so do calls of other programs to the same library's file, which are not counted.
+    /// microseconds. With CMD, and with --pid on Linux before 6.11, so do other programs' calls to the same libraries,
+    /// which are not counted.
     ///
     /// With CMD, the program is started, all its calls are counted, and its exit status is passed on. The report
     /// follows its output on stdout. After --for, hetckpt waits for the program's end.

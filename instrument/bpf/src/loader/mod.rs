@@ -4,10 +4,12 @@ mod elf;
 mod libraries;
 mod permission;
 mod read;
+mod skeleton;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -20,19 +22,6 @@ use hetckpt_bpf::measured::{Library, Measured};
 use hetckpt_bpf::protocol::Said;
 
 use self::libraries::Found;
-
-#[allow(
-    missing_docs,
-    clippy::all,
-    clippy::pedantic,
-    clippy::restriction,
-    unsafe_code,
-    dead_code,
-    reason = "libbpf-cargo writes this"
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/trace.skel.rs"));
-}
 
 use skeleton::{TraceSkel, TraceSkelBuilder};
 
@@ -93,6 +82,13 @@ impl Refusal {
     }
 }
 
+/// Where a library gets probes, and with which cookies.
+#[derive(Debug, Default)]
+struct Places {
+    offsets: Vec<usize>,
+    cookies: Vec<u64>,
+}
+
 /// A function with a probe.
 struct Probed {
     symbol: String,
@@ -105,7 +101,9 @@ pub struct Trace<'o> {
     skeleton: TraceSkel<'o>,
     scope: Scope,
     links: Vec<Link>,
-    seen: HashSet<libraries::Identity>,
+    /// What has probes, and in which process.
+    attached: HashSet<(libraries::Identity, i32)>,
+    places: HashMap<libraries::Identity, Rc<Places>>,
     libraries: Vec<Library>,
     functions: Vec<Probed>,
     /// Linux has no links of many probes.
@@ -130,7 +128,8 @@ impl<'o> Trace<'o> {
             skeleton: open.load().map_err(Refusal::Load)?,
             scope,
             links: vec![],
-            seen: HashSet::new(),
+            attached: HashSet::new(),
+            places: HashMap::new(),
             libraries: vec![],
             functions: vec![],
             one_by_one: false,
@@ -138,15 +137,19 @@ impl<'o> Trace<'o> {
             has_started: false,
         };
         trace.follow()?;
-        let mut first = libraries::likely(libraries);
-        if let Scope::Process(pid) = scope {
-            let mapped = libraries::mapped_by(pid).ok_or(Refusal::Gone)?;
-            // Only what it has: a probe on what others use makes these slower.
-            first.retain(|found| mapped.iter().any(|other| other.identity == found.identity));
-            first.extend(mapped);
-        }
-        for found in first {
-            trace.attach(&found, true)?;
+        match scope {
+            // What it starts is to have probes before it makes its first call.
+            Scope::ChildrenOf(_) => {
+                for found in libraries::likely(libraries) {
+                    trace.attach(&found, ANY_PROCESS, true)?;
+                }
+            }
+            Scope::Process(pid) => {
+                let process = trace.probed_process(pid);
+                for found in libraries::mapped_by(pid).ok_or(Refusal::Gone)? {
+                    trace.attach(&found, process, true)?;
+                }
+            }
         }
         Ok(trace)
     }
@@ -174,9 +177,10 @@ impl<'o> Trace<'o> {
     pub fn look_for_libraries(&mut self) -> bool {
         let mut has_news = false;
         for pid in self.traced() {
+            let process = self.probed_process(pid);
             for found in libraries::mapped_by(pid).unwrap_or_default() {
-                has_news |= !self.seen.contains(&found.identity);
-                if let Err(refusal) = self.attach(&found, false) {
+                has_news |= !self.attached.contains(&(found.identity, process));
+                if let Err(refusal) = self.attach(&found, process, false) {
                     self.remarks.insert(refusal.to_string());
                 }
             }
@@ -208,22 +212,53 @@ impl<'o> Trace<'o> {
         measured
     }
 
-    fn attach(&mut self, found: &Found, from_the_start: bool) -> Result<(), Refusal> {
-        if !self.seen.insert(found.identity) {
+    /// In which process `pid`'s libraries get probes. A probe on what others use makes these slower: so in this one alone
+    /// where that is possible, and where no call is missed by it. Links of one probe would be of one thread.
+    fn probed_process(&self, pid: u32) -> i32 {
+        match self.scope {
+            Scope::Process(_) if !self.one_by_one && permission::filters_processes() => {
+                i32::try_from(pid).unwrap_or(ANY_PROCESS)
+            }
+            _ => ANY_PROCESS,
+        }
+    }
+
+    fn attach(&mut self, found: &Found, process: i32, from_the_start: bool) -> Result<(), Refusal> {
+        if !self.attached.insert((found.identity, process)) {
             return Ok(());
         }
-        let Some(prefix) = boundary::prefix_of(&found.name) else {
+        let places = match self.places.get(&found.identity) {
+            Some(places) => Rc::clone(places),
+            None => {
+                let places = Rc::new(self.number(found, from_the_start));
+                self.places.insert(found.identity, Rc::clone(&places));
+                places
+            }
+        };
+        if places.offsets.is_empty() {
             return Ok(());
+        }
+        self.put_probes(&found.path, process, &places)
+            .map_err(|cause| Refusal::Attach {
+                path: found.name.display().to_string(),
+                cause,
+            })
+    }
+
+    /// Gives numbers to the functions of a library.
+    fn number(&mut self, found: &Found, from_the_start: bool) -> Places {
+        let mut places = Places::default();
+        let Some(prefix) = boundary::prefix_of(&found.name) else {
+            return places;
         };
         let entries = match elf::entry_points(&found.path, prefix) {
             Ok(entries) => entries,
             Err(error) => {
                 self.remarks.insert(format!("{}: {error}", found.name.display()));
-                return Ok(());
+                return places;
             }
         };
         let library = self.libraries.len();
-        let (mut offsets, mut cookies) = (vec![], vec![]);
         for (offset, symbol) in entries {
             let description = describe(&symbol);
             let Ok(index) = u16::try_from(self.functions.len()) else {
@@ -231,8 +266,8 @@ impl<'o> Trace<'o> {
                     .insert("there are more functions than can be told apart".to_owned());
                 break;
             };
-            offsets.push(offset);
-            cookies.push(description.cookie(index, &symbol));
+            places.offsets.push(offset);
+            places.cookies.push(description.cookie(index, &symbol));
             self.functions.push(Probed {
                 symbol,
                 library,
@@ -241,32 +276,25 @@ impl<'o> Trace<'o> {
         }
         self.libraries.push(Library {
             path: found.name.display().to_string(),
-            functions: offsets.len(),
+            functions: places.offsets.len(),
             from_the_start,
         });
-        if offsets.is_empty() {
-            return Ok(());
-        }
-        self.put_probes(&found.path, &offsets, &cookies)
-            .map_err(|cause| Refusal::Attach {
-                path: found.name.display().to_string(),
-                cause,
-            })
+        places
     }
 
     /// Probes for returns come first: a call whose begin is seen is also to be seen to end.
-    fn put_probes(&mut self, path: &Path, offsets: &[usize], cookies: &[u64]) -> Result<(), libbpf_rs::Error> {
+    fn put_probes(&mut self, path: &Path, process: i32, places: &Places) -> Result<(), libbpf_rs::Error> {
         let programs = &self.skeleton.progs;
         if !self.one_by_one {
             let mut attached = vec![];
             for (program, retprobe) in [(&programs.end_many, true), (&programs.begin_many, false)] {
                 let options = UprobeMultiOpts {
-                    offsets: offsets.to_vec(),
-                    cookies: cookies.to_vec(),
+                    offsets: places.offsets.clone(),
+                    cookies: places.cookies.clone(),
                     retprobe,
                     ..Default::default()
                 };
-                attached.push(program.attach_uprobe_multi_with_opts(ANY_PROCESS, path, "", options));
+                attached.push(program.attach_uprobe_multi_with_opts(process, path, "", options));
             }
             match attached.into_iter().collect::<Result<Vec<_>, _>>() {
                 Ok(links) => {
@@ -277,7 +305,7 @@ impl<'o> Trace<'o> {
                 Err(_) => self.one_by_one = true,
             }
         }
-        for (&offset, &cookie) in offsets.iter().zip(cookies) {
+        for (&offset, &cookie) in places.offsets.iter().zip(&places.cookies) {
             for (program, retprobe) in [(&programs.end_one, true), (&programs.begin_one, false)] {
                 let options = UprobeOpts {
                     cookie,

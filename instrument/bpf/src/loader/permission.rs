@@ -18,6 +18,16 @@ pub fn has_global_ids() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() == FIRST_PID_NAMESPACE)
 }
 
+/// True if Linux can put many probes at once into one process alone. Versions from 6.6 on take them for one of its
+/// threads; 6.11 does right.
+pub fn filters_processes() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|number| number.trim().parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(11))
+}
+
 /// A sentence for each thing that is missing.
 pub fn missing() -> Vec<String> {
     let mut missing = vec![];
