@@ -86,7 +86,7 @@ SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup: ## install what is missing to build and test: LLVM 22, CRIU >= 4.2, nvcc 13.0
+setup: ## install what is missing to build and test: LLVM 22, CRIU >= 4.2, nvcc 13.0, clang and libelf for eBPF
 	@e2e/setup/prepare.sh
 
 build: staged ## build everything and stage it in target/stage

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ const CODE: Code = Code::TracingNotPermitted;
 /// How often it is looked whether it is time to end.
 const TURN: Duration = Duration::from_millis(20);
 
-/// How long the tracer may take to start, and to sum up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the tracer may take to start, and to sum up: before Linux 6.6, probes take long.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What came of a trace.
 pub struct Traced {
@@ -205,13 +205,12 @@ impl Tracer {
 
     /// It has ended, or hangs, without a word: the dynamic linker may have said why on stderr.
     fn silence(&mut self) -> Failure {
-        let ended = self.process.try_wait().ok().flatten();
-        let how = ended.map_or_else(
-            || "it does not answer".to_owned(),
-            |status: ExitStatus| status.to_string(),
-        );
-        Failure::new(CODE, format!("{PROGRAM} does not work: {how}"))
-            .help("it needs libelf.so.1 and libz.so.1 (Debian: libelf1, zlib1g)")
+        match self.process.try_wait().ok().flatten() {
+            Some(status) => Failure::new(CODE, format!("{PROGRAM} does not start: {status}"))
+                .help("it needs libelf.so.1 and libz.so.1 (Debian: libelf1, zlib1g)"),
+            None => Failure::new(CODE, format!("{PROGRAM} does not answer"))
+                .note("Linux takes longer than three minutes to put probes on the libraries"),
+        }
     }
 }
 

@@ -31,6 +31,14 @@ pub enum Class {
     WaitEvent = 11,
 }
 
+impl Class {
+    /// True if the function of that cookie is more than counted.
+    #[must_use]
+    pub fn is_known_by(cookie: u64) -> bool {
+        cookie >> 16 & 0x1f != Self::Other as u64
+    }
+}
+
 /// Number that stands for the value returned, or for "always", instead of an argument.
 pub const RETURNED: u8 = 15;
 

@@ -16,7 +16,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, UprobeMultiOpts, UprobeOpts};
 
 use hetckpt_bpf::boundary;
-use hetckpt_bpf::description::Description;
+use hetckpt_bpf::description::{Class, Description};
 use hetckpt_bpf::function_table::describe;
 use hetckpt_bpf::measured::{Library, Measured};
 use hetckpt_bpf::protocol::Said;
@@ -301,11 +301,18 @@ impl<'o> Trace<'o> {
                     self.links.extend(links);
                     return Ok(());
                 }
-                // Linux before 6.6 knows no such links.
-                Err(_) => self.one_by_one = true,
+                // Linux before 6.6 knows no such links. Each of the others is a descriptor.
+                Err(_) => {
+                    self.one_by_one = true;
+                    permission::allow_many_descriptors();
+                }
             }
         }
-        for (&offset, &cookie) in places.offsets.iter().zip(&places.cookies) {
+        // Each takes Linux many milliseconds.
+        self.remarks
+            .insert("Linux before 6.6 is slow with probes: only functions whose work is known have some".to_owned());
+        let all = places.offsets.iter().zip(&places.cookies);
+        for (&offset, &cookie) in all.filter(|&(_, &cookie)| Class::is_known_by(cookie)) {
             for (program, retprobe) in [(&programs.end_one, true), (&programs.begin_one, false)] {
                 let options = UprobeOpts {
                     cookie,

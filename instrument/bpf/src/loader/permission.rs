@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use procfs::process::Process;
 
 /// Inode of the first namespace of process ids (`PROC_PID_INIT_INO`).
@@ -26,6 +27,14 @@ pub fn filters_processes() -> bool {
         .split(['.', '-'])
         .map_while(|number| number.trim().parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(11))
+}
+
+/// Raises the limit on descriptors as far as one may.
+pub fn allow_many_descriptors() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Where it cannot be raised, a probe fails, and that is told.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
 }
 
 /// A sentence for each thing that is missing.
