@@ -4,8 +4,8 @@
 #
 #   install-bpf.sh [--dry-run]
 #
-# Other distributions than Debian and Ubuntu: Fedora has them as clang, elfutils-libelf-devel, zlib-devel, kernel-headers
-# and pkgconf; Arch as clang, libelf, zlib, linux-api-headers and pkgconf.
+# Other distributions than Debian and Ubuntu: Fedora has them as clang, elfutils-libelf-devel, zlib-devel,
+# kernel-headers and pkgconf; Arch as clang, libelf, zlib, linux-api-headers and pkgconf.
 set -euo pipefail
 
 say() { echo "install-bpf: $*"; }

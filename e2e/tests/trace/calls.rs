@@ -87,7 +87,9 @@ fn running_program(context: &mut Context) -> Result<()> {
         is_handle && kernels[0]["launches"] == launches && launches.as_u64() > Some(5),
         "{measured}"
     );
-    let running = Running::start(hetckpt::command(sandbox, ["trace", "--pid", &pid]))?;
+    let running = Running::start(hetckpt::command(sandbox, ["-v", "trace", "--pid", &pid]))?;
+    running.wait_for_stderr("probes are in place", PATIENCE)?;
+    // It makes calls every 10 ms, on a machine that may be busy.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     running.signal(Signal::SIGTERM)?;
     let outcome = running.wait(PATIENCE)?.success("trace")?;

@@ -1,6 +1,6 @@
-// A library for LD_PRELOAD that counts calls, as a reference for what probes count: for each function that `functions.h`
-// lists there is one of the same name that adds 1 and jumps to the next one of that name. At the end it writes names and
-// counts to the file $CALL_COUNTS. `functions.h` is made by the test: a line COUNT(name) each.
+// A library for LD_PRELOAD that counts calls, as a reference for what probes count. For each function that
+// `functions.h` lists there is one of the same name that adds 1 and jumps to the next one of that name. At the end it
+// writes names and counts to the file $CALL_COUNTS. `functions.h` is made by the test: a line COUNT(name) each.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -93,9 +93,22 @@ fn opencl_in_it(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let mut command = Command::new(Installation::get().programs.join("cl_matmul"));
     sandbox.equip(&mut command);
-    command.args(["--iterations", "4000000"]);
-    let running = Running::start(command)?;
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    command.args(["--iterations", "4294967295"]);
+    let mut running = Running::start(command)?;
+    let maps = format!("/proc/{}/maps", running.pid());
+    let has_driver = |maps: &str| {
+        ["libpocl", "libintelocl", "libnvidia"]
+            .iter()
+            .any(|name| maps.contains(name))
+    };
+    while !has_driver(&std::fs::read_to_string(&maps).unwrap_or_default()) {
+        ensure!(
+            !running.has_ended()?,
+            "the program has ended: {}",
+            running.wait(PATIENCE)?.text()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let (code, report) = examine(sandbox, running.pid(), &["--for", "500ms"])?;
     running.signal(nix::sys::signal::Signal::SIGKILL)?;
     ensure!(code == 1 && finding(&report, "process")?.1 == "HK0802", "{report}");

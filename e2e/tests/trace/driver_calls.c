@@ -2,7 +2,8 @@
 //
 //   driver_calls            each call as often as the test expects, then the end
 //   driver_calls forever    says "ready" on stderr and makes some calls every 10 ms until it is ended
-//   driver_calls speed N    makes N calls of cuCtxGetCurrent, and prints how many nanoseconds of processor time one took
+//   driver_calls speed N    makes N calls of cuCtxGetCurrent, and prints how many nanoseconds of processor time one
+//                           took
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>

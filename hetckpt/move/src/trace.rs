@@ -18,7 +18,7 @@ use hetckpt_bpf::measured::Measured;
 use hetckpt_bpf::protocol::{CHILDREN_OF, LIBRARY, PID, PROGRAM, Said};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
-use hetckpt_report::{exit, file_size};
+use hetckpt_report::{exit, file_size, remark};
 use hetckpt_ring::failure_code::Code;
 use hetckpt_supervise::signals::{HeldSignals, PASSED_ON};
 
@@ -162,7 +162,10 @@ impl Tracer {
             pid,
         };
         match tracer.said.recv_timeout(PATIENCE) {
-            Ok(Said::Ready) => Ok(tracer),
+            Ok(Said::Ready) => {
+                remark::detail("probes are in place");
+                Ok(tracer)
+            }
             Ok(other) => Err(tracer.refusal(other)),
             Err(_) => Err(tracer.silence()),
         }

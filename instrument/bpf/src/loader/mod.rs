@@ -212,8 +212,8 @@ impl<'o> Trace<'o> {
         measured
     }
 
-    /// In which process `pid`'s libraries get probes. A probe on what others use makes these slower: so in this one alone
-    /// where that is possible, and where no call is missed by it. Links of one probe would be of one thread.
+    /// In which process `pid`'s libraries get probes. A probe on what others use makes these slower: so in this one
+    /// alone where that is possible, and where no call is missed by it. Links of one probe would be of one thread.
     fn probed_process(&self, pid: u32) -> i32 {
         match self.scope {
             Scope::Process(_) if !self.one_by_one && permission::filters_processes() => {
