@@ -59,6 +59,7 @@ export HETCKPT_PTX := $(TARGET)/e2e/ptx
 STAGED := \
 	hetckpt:bin/hetckpt \
 	hetckpt-server:bin/hetckpt-server \
+	hetckpt-tracer:bin/hetckpt-tracer \
 	libcuda_shim.so:lib/hetckpt/libcuda.so.1 \
 	libhetckpt_opencl.so:lib/hetckpt/libhetckpt_opencl.so \
 	libhetckpt_cpu_codegen.so:lib/hetckpt/libhetckpt_cpu_codegen.so \
@@ -87,7 +88,7 @@ SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup: ## install what is missing to build and test: LLVM 22, CRIU >= 4.2, nvcc 13.0
+setup: ## install what is missing to build and test: LLVM 22, CRIU >= 4.2, nvcc 13.0, clang and libelf for eBPF
 	@e2e/setup/prepare.sh
 
 build: staged ## build everything and stage it in target/stage

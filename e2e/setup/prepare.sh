@@ -10,8 +10,9 @@
 #   4. nvcc 13.0 for the test programs, likewise           install-nvcc.sh
 #   5. an OpenCL device and clang, for tests of OpenCL     install-opencl.sh
 #   6. Slurm, for tests of batch scheduling                install-slurm.sh
+#   7. clang and libelf, for the eBPF programs of `trace`  install-bpf.sh
 #
-# Folders and downloads lie in $HETCKPT_CACHE (default ~/.cache/hetckpt). 1, 2 and 5 need root on Debian; each script's --help
+# Folders and downloads lie in $HETCKPT_CACHE (default ~/.cache/hetckpt). 1, 2, 5 and 6 need root on Debian; each script's --help
 # says what other distributions need. A Rust toolchain with rustfmt and clippy must be there already.
 set -euo pipefail
 
@@ -66,3 +67,4 @@ check_rust
 "$here/install-nvcc.sh" "${dry_run[@]}"
 "$here/install-opencl.sh" "${dry_run[@]}"
 "$here/install-slurm.sh" "${dry_run[@]}"
+"$here/install-bpf.sh" "${dry_run[@]}"

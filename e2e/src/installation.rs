@@ -167,6 +167,10 @@ pub enum Requirement {
     Mounting,
     /// Slurm's programs and munge's.
     Slurm,
+    /// Driver calls can be traced, for which eBPF programs must be permitted.
+    Tracing,
+    /// The program `clinfo`.
+    Clinfo,
 }
 
 impl Requirement {
@@ -226,6 +230,9 @@ impl Requirement {
                 .find(|program| !is_on_path(program))
                 .map(|program| format!("needs Slurm: there is no {program} on PATH")),
             Self::Mounting => cannot_mount().map(|why| format!("cannot mount a file system: {why}")),
+            Self::Tracing => cannot_trace().map(|why| format!("cannot trace driver calls: {why}")),
+            Self::Clinfo if Command::new("clinfo").arg("-v").output().is_ok() => None,
+            Self::Clinfo => Some("there is no clinfo".to_owned()),
         }
     }
 }
@@ -303,6 +310,20 @@ fn cannot_mount() -> Option<String> {
         Ok(None)
     };
     mount().unwrap_or_else(|error| Some(format!("{error:#}")))
+}
+
+/// Why hetckpt may not trace, by its own words, if so.
+fn cannot_trace() -> Option<String> {
+    let mut command = Command::new(Installation::get().hetckpt());
+    user::equip(&mut command);
+    match command.args(["trace", "--", "true"]).output() {
+        Ok(output) if output.status.code() == Some(3) => {
+            let notes = String::from_utf8_lossy(&output.stderr).replace('\n', ";");
+            Some(notes)
+        }
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// True if programs under test start on a GPU.

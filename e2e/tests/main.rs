@@ -8,6 +8,7 @@ mod trees;
 mod nodes;
 mod migration;
 mod schedulers;
+mod trace;
 mod soak;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ("nodes", nodes::tests()),
         ("migration", migration::tests()),
         ("schedulers", schedulers::tests()),
+        ("trace", trace::tests()),
         ("soak", soak::tests()),
     ])
 }

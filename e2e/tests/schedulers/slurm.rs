@@ -11,8 +11,8 @@ use hetckpt_e2e::runner::{Context, Test};
 
 use super::cluster::{Cluster, Job, Site};
 
-/// Steps of the test program: hours of sleep on the CPU, unless it is hurried; some ten seconds on an OpenCL device, whose
-/// kernels cannot sleep.
+/// Steps of the test program: hours of sleep on the CPU, unless it is hurried; some ten seconds on an OpenCL device,
+/// whose kernels cannot sleep.
 const ITERATIONS: &str = "80000000";
 
 /// How the job is submitted.

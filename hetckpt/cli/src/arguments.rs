@@ -198,6 +198,24 @@ pub enum Command {
     /// The device is free of the program's kernels from the moment they have stopped until they are let go. The
     /// program's own threads run on until they wait for the device.
     Pause(Pause),
+    /// Say which driver calls a program makes: how often, how long, with which kernels and how much memory.
+    ///
+    /// The program needs not run under hetckpt: calls are counted by probes (eBPF) on all functions that the CUDA,
+    /// OpenCL, HIP and Level Zero libraries export. The program's children are counted with it. Prints a report when
+    /// the program ends, when --for is over, or at INT or TERM. A call takes longer while it is traced, by a few
+    /// microseconds. With CMD, and with --pid on Linux before 6.11, so do other programs' calls to the same libraries,
+    /// which are not counted.
+    ///
+    /// With CMD, the program is started, all its calls are counted, and its exit status is passed on. The report
+    /// follows its output on stdout. After --for, hetckpt waits for the program's end.
+    ///
+    /// Times in a function include what the probes cost. p50 and p99 come from a histogram in powers of two. The idle
+    /// time is a lower bound: it counts from the return of a wait, if no queue then has work left that was given to it
+    /// during the trace, to the next launch or copy. OpenCL queues are taken to be in order.
+    ///
+    /// Needs root, or CAP_BPF and CAP_PERFMON, in the machine's namespace of process ids. If it is not permitted, the
+    /// exit status is 3.
+    Trace(Trace),
     /// Show what an archive holds.
     Inspect(Inspect),
     /// Look after snapshots in a store: list, show, remove, prune and verify them.
@@ -226,6 +244,10 @@ pub enum Command {
     /// Prints a line for each: `ok`, `warning` (some programs, or some devices, are affected) or `problem`, then what
     /// was found, the code of the error that a dump or restore would give, and after `--` what to do. The exit status
     /// is 1 if there is a problem, else 0. If a check fails, the others are made all the same.
+    ///
+    /// With --pid it looks at a process that runs, instead: whether it was started under hetckpt; at drivers'
+    /// libraries and device files in it and its children; at what CRIU would not dump, and what a restore would not
+    /// give back; and, for a moment, at its driver calls, as `trace` does. Nothing is stopped.
     Doctor(Doctor),
     /// Say whether this machine can restore a snapshot, and what is missing.
     ///
@@ -270,6 +292,7 @@ impl Command {
             Self::Pack(options) => options.json,
             Self::Unpack(options) => options.json,
             Self::Pause(options) => options.json,
+            Self::Trace(options) => options.json,
             Self::Inspect(options) => options.json,
             Self::Store(verb) => verb.is_json(),
             Self::Devices(options) => options.json,
@@ -569,6 +592,27 @@ pub struct Pause {
     pub json: bool,
 }
 
+/// `hetckpt trace`.
+#[derive(Debug, Args)]
+#[command(override_usage = "hetckpt trace [OPTIONS] (--pid <PID> | -- <CMD>...)")]
+pub struct Trace {
+    /// Process to trace, with its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID", conflicts_with = "command")]
+    pub pid: Option<i32>,
+
+    /// How long to trace at most, such as 10s or 500ms (default: until the program ends).
+    #[arg(long = "for", value_parser = number::duration, value_name = "DURATION")]
+    pub time: Option<Duration>,
+
+    /// Print JSON, with the histograms.
+    #[arg(long)]
+    pub json: bool,
+
+    /// The program and its arguments.
+    #[arg(last = true, required_unless_present = "pid", num_args = 1.., value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
 /// `hetckpt inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {
@@ -600,6 +644,14 @@ pub struct Devices {
 /// `hetckpt doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Process to look at, with its children, instead of the machine.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: Option<i32>,
+
+    /// How long to look at its driver calls, such as 10s or 500ms; 0 for not at all.
+    #[arg(long = "for", value_parser = number::duration, value_name = "DURATION", default_value = "2s", requires = "pid")]
+    pub time: Duration,
+
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -12,6 +12,7 @@ mod manifest_text;
 mod outgoing;
 mod output;
 mod store_arguments;
+mod trace_text;
 
 use std::process::ExitCode;
 

@@ -165,7 +165,8 @@ impl<'a> Snapshots<'a> {
         Ok(self.scratch.insert(made).path().to_owned())
     }
 
-    /// Makes the archive `place` a snapshot, and removes the oldest beyond `keep`. It is given up when `is_interrupted`.
+    /// Makes the archive `place` a snapshot, and removes the oldest beyond `keep`. It is given up when
+    /// `is_interrupted`.
     pub fn publish(
         &self,
         draft: Draft,

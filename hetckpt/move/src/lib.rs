@@ -25,4 +25,5 @@ pub mod server_question;
 pub mod snapshot;
 pub mod snapshot_files;
 pub mod summaries;
+pub mod trace;
 pub mod unpack;

@@ -25,19 +25,18 @@ const UNKNOWN: [(&str, &str); 6] = [
 
 /// Fails with the first that is found in the processes `tree`.
 pub fn look(tree: &[i32]) -> Result<(), Failure> {
+    all(tree).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// All that are found in the processes `tree`, one of each kind for each process.
+pub fn all(tree: &[i32]) -> Vec<Failure> {
     let mounts = Process::myself().and_then(|own| own.mountinfo());
     let mounts: Vec<MountInfo> = mounts.into_iter().flatten().collect();
     // What has ended and waits for its parent is in nobody's way.
     let living = tree.iter().filter(|&&pid| !process_tree::is_gone(pid));
-    for process in living.filter_map(|&pid| Process::new(pid).ok()) {
-        let found = tracer(&process)
-            .or_else(|| frozen(&process, &mounts))
-            .or_else(|| unknown(&process));
-        if let Some(failure) = found {
-            return Err(failure);
-        }
-    }
-    Ok(())
+    let processes = living.filter_map(|&pid| Process::new(pid).ok());
+    let found = processes.flat_map(|process| [tracer(&process), frozen(&process, &mounts), unknown(&process)]);
+    found.flatten().collect()
 }
 
 /// Who traces one of the threads: there can be only one.

@@ -240,6 +240,10 @@ codes! {
         NotAJob = "HK0812", FAILED,
             "`hetckpt job` does not know which job this is, or cannot keep such a job: one of several nodes, or of several tasks of `srun`.",
             "Name the job (`--name`). Start several processes of one node by `hetckpt job -- mpirun …`.";
+        TracingNotPermitted = "HK0813", UNSUPPORTED,
+            "Driver calls cannot be traced here (`trace`): Linux does not let us load eBPF programs or put probes on libraries, or \
+             the program `hetckpt-tracer` does not start. The notes say which capability or setting is missing. All other verbs work.",
+            "Do it as root, or with CAP_BPF and CAP_PERFMON, outside of containers. Linux must be 5.15 or newer.";
     }
     Criu {
         CriuMissing = "HK0901", FAILED,

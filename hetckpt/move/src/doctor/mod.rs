@@ -3,6 +3,7 @@
 mod criu;
 mod host;
 mod parts;
+pub mod process;
 mod version;
 
 use hetckpt_report::finding::Finding;

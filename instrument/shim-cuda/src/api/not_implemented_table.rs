@@ -10,6 +10,8 @@ macro_rules! not_implemented {
         $(
             #[allow(unsafe_code, reason = "the entry point's name is the interface")]
             #[unsafe(no_mangle)]
+            // `hetckpt doctor --pid` tells them from the others by it.
+            #[unsafe(link_section = "hetckpt_stubs")]
             pub extern "C" fn $name() -> crate::result::CuResult {
                 crate::guard::not_implemented(stringify!($name))
             }
