@@ -1,7 +1,7 @@
 #!/bin/bash
 # The acceptance run on a machine with an NVIDIA GPU.
 #
-#   accept.sh [--dry-run] [PART...]        PART: moves nodes opencl instructions faults pause probes memory limits (all of them)
+#   accept.sh [--dry-run] [PART...]        PART: moves nodes opencl instructions faults pause probes memory limits trace slurm (all of them)
 #
 #   moves         each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
 #   nodes         each of them GPU -> CPU and back, onto another node (mount, network and UTS namespaces of its own)
@@ -12,6 +12,8 @@
 #   probes        what the probes cost, kernel by kernel
 #   memory        dump and restore of a program that holds 4 GiB of device memory
 #   limits        blocks as large as the original kernel's registers allow, and what the program is told of them
+#   trace         `hetckpt trace` on the CUDA driver and on NVIDIA's OpenCL, without our shim
+#   slurm         a job under Slurm, GPU -> CPU -> GPU; needs Slurm's programs and munge's
 #
 # Works in the source tree after `make build programs`, or from a bundle (bundle.sh). Measurements go to standard
 # output and, where OUT names a folder, as JSON lines to $OUT/accept.jsonl. Needs root, gcc for the driver's lock.
@@ -25,11 +27,11 @@ for argument in "$@"; do
 	case $argument in
 	--dry-run) dry_run=1 ;;
 	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
-	moves | nodes | opencl | instructions | faults | pause | probes | memory | limits) parts+=("$argument") ;;
+	moves | nodes | opencl | instructions | faults | pause | probes | memory | limits | trace | slurm) parts+=("$argument") ;;
 	*) die "unknown argument $argument (see --help)" ;;
 	esac
 done
-[ ${#parts[@]} != 0 ] || parts=(moves nodes opencl instructions faults pause probes memory limits)
+[ ${#parts[@]} != 0 ] || parts=(moves nodes opencl instructions faults pause probes memory limits trace slurm)
 if [ -n "$dry_run" ]; then
 	echo "would run: ${parts[*]}"
 	exit
@@ -213,6 +215,41 @@ memory() {
 		record "{\"what\": \"4 GiB\", \"round\": $round, \"dump_s\": $(number "$work/dump" total), \"pause_s\": $(number "$work/dump" pause), \"capture_s\": $(number "$work/dump" capture), \"archive_s\": $(number "$work/dump" archive), \"restore_s\": $(number "$work/restore" total), \"archive_bytes\": $(number "$work/dump" archive_bytes)}"
 		rm "$work/hog.hetsnap"
 	done
+}
+
+trace() {
+	say "calls of the CUDA driver, counted by hetckpt and by who makes them"
+	gcc -O2 "$here/driver_calls.c" -o "$work/driver_calls" -ldl
+	"$hetckpt" trace --json -- "$work/driver_calls" >"$work/traced" || failed+=("trace: the driver's caller")
+	# Its own lines come first.
+	sed -n 's/^\([A-Za-z0-9_]* [0-9]*\)$/\1/p' "$work/traced" | sort >"$work/made"
+	sed -n 's/^ *"name": "\(cu[^"]*\)",$/\1/p; s/^ *"calls": \([0-9]*\),$/\1/p' "$work/traced" |
+		awk '/^cu/ { name = $0; next } name { print name, $0; name = "" }' | sort >"$work/counted"
+	cat "$work/counted"
+	[ -s "$work/made" ] && [ -z "$(comm -23 "$work/made" "$work/counted")" ] || failed+=("trace: the counts differ")
+	say "calls of NVIDIA's OpenCL"
+	register_opencl
+	local only=$work/only-nvidia
+	mkdir -p "$only"
+	cp "$work/vendors/nvidia.icd" "$only/" 2>/dev/null || grep -l libnvidia-opencl /etc/OpenCL/vendors/*.icd | xargs -I{} cp {} "$only/"
+	OCL_ICD_VENDORS=$only/ run_tests e2e trace::trace_counts_every_call || failed+=("trace: NVIDIA's OpenCL")
+	say "what a call costs, traced and not"
+	local began ended
+	for _ in 1 2 3; do
+		began=$(date +%s%N)
+		"$work/driver_calls" 1000000 >/dev/null
+		ended=$(date +%s%N)
+		record "{\"what\": \"1,000,000 calls of cuCtxGetCurrent\", \"traced\": false, \"s\": $(awk "BEGIN { print ($ended - $began) / 1e9 }")}"
+		"$hetckpt" trace --json -- "$work/driver_calls" 1000000 >"$work/traced"
+		record "{\"what\": \"1,000,000 calls of cuCtxGetCurrent\", \"traced\": true, \"s\": $(number "$work/traced" seconds)}"
+	done
+}
+
+slurm() {
+	say "a job under Slurm, GPU -> CPU -> GPU"
+	[ -z "$tests" ] || local -x HETCKPT_E2E_SLURM=$here/slurm/two-nodes.sh
+	HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cpu run_tests e2e schedulers::slurm_root_batch_without_grace \
+		schedulers::job_goes_on schedulers::job_whose_server || failed+=(slurm)
 }
 
 limits() {

@@ -14,6 +14,7 @@ use hetckpt_e2e::early_end;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::sandbox::Sandbox;
 
+/// The script, unless `HETCKPT_E2E_SLURM` names another copy of it.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/slurm/two-nodes.sh");
 
 /// How long anything of Slurm's may take: it looks at its queue every other second, and requeues after six.
@@ -106,7 +107,8 @@ impl Cluster {
     }
 
     fn script(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new(SCRIPT);
+        let given = std::env::var_os("HETCKPT_E2E_SLURM");
+        let mut command = Command::new(given.unwrap_or_else(|| SCRIPT.into()));
         command.args(arguments).env("CLUSTER_FOLDER", &self.folder);
         command.env("CLUSTER_PORT", self.port.to_string());
         command.env("CLUSTER_GRACE", self.site.grace.to_string());

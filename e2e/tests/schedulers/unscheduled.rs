@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use hetckpt_e2e::early_end;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
-use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::runner::{Context, Test};
 
@@ -22,7 +22,8 @@ pub fn tests() -> Vec<Test> {
         Test::new("job_that_is_killed_goes_on", job_killed),
         Test::new("job_without_time_for_a_dump_keeps_the_last_snapshot", no_time),
         Test::new("job_is_run_once_at_a_time", two_starts),
-        Test::new("job_with_a_full_store_runs_on", store_full),
+        Test::new("job_that_cannot_be_started_has_not_ended", not_started),
+        Test::new("job_with_a_full_store_runs_on", store_full).also_needs(Requirement::Mounting),
     ]
 }
 
@@ -33,7 +34,17 @@ fn start(context: &Context, more: &[&str]) -> Result<Running> {
     let store = context.sandbox.path("store").display().to_string();
     let mut command = hetckpt::command(
         &context.sandbox,
-        ["job", "--scheduler", "none", "--name", "a", "--store", &store],
+        [
+            "job",
+            "--scheduler",
+            "none",
+            "--name",
+            "a",
+            "--store",
+            &store,
+            "--device",
+            &Installation::from_device(),
+        ],
     );
     command
         .args(more)
@@ -193,6 +204,29 @@ fn two_starts(context: &mut Context) -> Result<()> {
     );
     let ended = finish(job)?;
     ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    Ok(())
+}
+
+fn not_started(context: &mut Context) -> Result<()> {
+    for _ in 0..2 {
+        let store = context.sandbox.path("store").display().to_string();
+        let words = [
+            "job",
+            "--scheduler",
+            "none",
+            "--name",
+            "a",
+            "--store",
+            &store,
+            "/no/such/program",
+        ];
+        let outcome = hetckpt::run(&context.sandbox, words)?;
+        ensure!(
+            outcome.code == 127 && outcome.stderr.contains("HK0804"),
+            "{}",
+            outcome.text()
+        );
+    }
     Ok(())
 }
 

@@ -65,6 +65,8 @@ enum NoSnapshot {
 enum End {
     /// The program has ended by itself.
     Ended(u8),
+    /// It could not be started: whoever starts the job again may have mended that.
+    NotStarted(u8),
     /// The program was stored and ended, or could not be stored and was ended: the job is to be queued again.
     QueueAgain(Reason),
     /// Somebody has cancelled the job.
@@ -159,6 +161,7 @@ impl<'a> Supervisor<'a> {
                     }
                     return Ok(code);
                 }
+                End::NotStarted(code) => return Ok(code),
                 End::QueueAgain(reason) => return Ok(self.queue_again(reason)),
                 End::Cancelled => {
                     remark::note("the job was cancelled: the program was ended, its snapshots are kept");
@@ -544,7 +547,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The command that stands in for the program has ended with `code`. `None` if a dump has ended it, or may have.
-    fn ended(&mut self, program: &Program, work: &mut Work, code: u8) -> Option<End> {
+    fn ended(&mut self, program: &mut Program, work: &mut Work, code: u8) -> Option<End> {
         match work {
             Work::Terminating => return Some(End::Cancelled),
             // It is about to say whether that was it.
@@ -558,6 +561,9 @@ impl<'a> Supervisor<'a> {
                 wait_for(dump, GIVING_UP);
             }
             Work::Nothing | Work::Again { .. } => {}
+        }
+        if program.pid().is_none() {
+            return Some(End::NotStarted(code));
         }
         let device = program.lost_device().map(str::to_owned);
         Some(match code == KILLED || device.is_some() {
