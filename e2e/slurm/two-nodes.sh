@@ -93,7 +93,8 @@ configure() {
 	if [ "$version" -ge 2405 ]; then
 		echo CgroupPlugin=disabled
 	elif [ "$version" -lt 2311 ]; then
-		echo CgroupAutomount=no
+		# The older plugin wants nothing as long as nobody uses it.
+		printf '%s\n' CgroupAutomount=no CgroupPlugin=cgroup/v1
 	fi >"$folder/etc/cgroup.conf"
 }
 

@@ -11,9 +11,15 @@ use hetckpt_e2e::runner::{Context, Test};
 
 use super::cluster::{Cluster, Job, Site};
 
-/// Steps of the test program: hours of sleep on the CPU, unless it is hurried; some ten seconds on an OpenCL device,
-/// whose kernels cannot sleep.
-const ITERATIONS: &str = "80000000";
+/// Steps of the test program, each with a sleep of 0.1 ms, unless it is hurried. OpenCL's kernels cannot sleep: there
+/// these take some ten seconds. A GPU looks across its bus for whether it is to hurry, at each step.
+fn iterations() -> &'static str {
+    let [(from, to), _] = Installation::ways_between_nodes();
+    match [from, to].iter().any(|device| device.starts_with("opencl")) {
+        true => "80000000",
+        false => "1000000",
+    }
+}
 
 /// How the job is submitted.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +98,8 @@ fn lines(form: Form, more: &str) -> String {
     format!(
         "[ \"$SLURMD_NODENAME\" = n1 ] && device={one} || device={other}\n\
          echo \"on $SLURMD_NODENAME, run ${{SLURM_RESTART_COUNT:-0}}\"\n\
-         {step}hetckpt job --store store --device $device {more} -- $PROGRAMS/paced --iterations {ITERATIONS}"
+         {step}hetckpt job --store store --device $device {more} -- $PROGRAMS/paced --iterations {}",
+        iterations()
     )
 }
 
@@ -101,7 +108,7 @@ fn digest(context: &Context) -> Result<String> {
     let mut command = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--"]);
     command
         .arg(Installation::get().programs.join("paced"))
-        .args(["--iterations", ITERATIONS]);
+        .args(["--iterations", iterations()]);
     // Whoever waits for it hurries it.
     let outcome = Running::run(command, hetckpt::PATIENCE)?.success("the program")?;
     let line = outcome.stdout.lines().find(|line| line.contains("digest"));
