@@ -331,6 +331,10 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Choice::Auto)]
     pub namespaces: Choice,
 
+    /// End when whoever started this ends.
+    #[arg(long, hide = true)]
+    pub end_with_starter: bool,
+
     /// The program and its arguments. All that follows the program is its own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1.., value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -424,6 +428,10 @@ pub struct Restore {
     /// Write the program's process id to this file once it runs: in namespaces of its own it is another than before.
     #[arg(long, value_name = "FILE")]
     pub pid_file: Option<PathBuf>,
+
+    /// End when whoever started this ends.
+    #[arg(long, hide = true)]
+    pub end_with_starter: bool,
 
     /// Where this machine differs.
     #[command(flatten)]

@@ -59,6 +59,10 @@ pub struct Options {
     #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub device: String,
 
+    /// Go on in this folder instead of the program's working folder, as for `restore`.
+    #[arg(long, value_name = "FOLDER")]
+    pub cwd: Option<PathBuf>,
+
     /// Whether the program runs in namespaces of its own, as for `run` (default: always, since its process ids may be
     /// taken on the next node; for users other than root, if user namespaces are allowed).
     #[arg(long, value_enum, value_name = "WHEN")]

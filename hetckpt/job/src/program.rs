@@ -3,14 +3,19 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use procfs::process::Process;
+use rustix::process::{PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
 use hetckpt_report::exit;
@@ -30,10 +35,11 @@ const LOST_LIMIT: Duration = Duration::from_secs(5);
 /// A device server of the program.
 #[derive(Clone, Debug)]
 struct Server {
-    app: i32,
     pid: i32,
     device: String,
     memory_bytes: u64,
+    /// It was gone while its process was not.
+    is_lost: Arc<AtomicBool>,
 }
 
 /// The program.
@@ -63,6 +69,9 @@ impl Program {
         if is_periodic {
             arguments.push("--rewind-outputs".into());
         }
+        if let Some(folder) = &options.cwd {
+            arguments.extend(["--cwd".into(), folder.into()]);
+        }
         arguments.push(archive.into());
         Self::spawn("restore", options, device, arguments)
     }
@@ -72,7 +81,14 @@ impl Program {
             |e: io::Error| Failure::new(Code::StandIn, format!("cannot start `hetckpt {verb}`")).note(e.to_string());
         let scratch = TempDir::with_prefix("hetckpt-job-").map_err(cannot)?;
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
-        command.args([verb, "--device", device, "--namespaces", namespaces(options.namespaces)]);
+        command.args([
+            verb,
+            "--end-with-starter",
+            "--device",
+            device,
+            "--namespaces",
+            namespaces(options.namespaces),
+        ]);
         command
             .arg("--pid-file")
             .arg(scratch.path().join("pid"))
@@ -144,8 +160,7 @@ impl Program {
             self.looked = Some(Instant::now());
             self.find_servers(root);
         }
-        let is_lost = |server: &Server| process_tree::is_gone(server.pid) && !process_tree::is_gone(server.app);
-        if self.servers.iter().any(is_lost) {
+        if self.lost_device().is_some() {
             let since = *self.lost_since.get_or_insert_with(Instant::now);
             if since.elapsed() > LOST_LIMIT {
                 self.kill();
@@ -164,21 +179,26 @@ impl Program {
             if !tree.contains(&app) {
                 continue;
             }
-            self.servers.retain(|known| known.app != app);
+            if let Some(known) = self.servers.iter_mut().find(|known| known.pid == pid) {
+                (known.device, known.memory_bytes) = (row.device, row.memory_bytes);
+                continue;
+            }
             self.servers.push(Server {
-                app,
                 pid,
                 device: row.device,
                 memory_bytes: row.memory_bytes,
+                is_lost: watch(app, pid),
             });
         }
     }
 
     /// The device whose server was gone while the program was not, if one was.
     pub fn lost_device(&self) -> Option<&str> {
-        self.lost_since?;
-        let gone = self.servers.iter().find(|server| process_tree::is_gone(server.pid));
-        gone.map(|server| &*server.device)
+        let lost = self
+            .servers
+            .iter()
+            .find(|server| server.is_lost.load(Ordering::Acquire));
+        lost.map(|server| &*server.device)
     }
 
     /// The device that it uses, as far as is known.
@@ -186,16 +206,11 @@ impl Program {
         self.servers.first().map_or("", |server| &server.device)
     }
 
-    /// Memory of its processes and its devices, bytes.
+    /// Memory of its processes and its devices, bytes. Its device servers are asked anew.
     pub fn memory_bytes(&mut self) -> u64 {
         let Some(root) = self.pid() else { return 0 };
-        if let Some(looked) = &mut self.looked {
-            // It may have asked for much meanwhile.
-            if looked.elapsed() > LOOKS[0] {
-                *looked = Instant::now();
-                self.find_servers(root);
-            }
-        }
+        self.looked = Some(Instant::now());
+        self.find_servers(root);
         let resident = |pid: i32| {
             let stat = Process::new(pid).and_then(|process| process.stat()).ok()?;
             Some(stat.rss.saturating_mul(procfs::page_size()))
@@ -203,6 +218,22 @@ impl Program {
         let of_processes: u64 = process_tree::tree(root).into_iter().filter_map(resident).sum();
         of_processes.saturating_add(self.servers.iter().map(|server| server.memory_bytes).sum())
     }
+}
+
+/// Waits beside all else for the end of the server `pid`, and looks at once whether its process `app` is still there:
+/// that one may end a moment later, for want of the server.
+fn watch(app: i32, pid: i32) -> Arc<AtomicBool> {
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let server = rustix::process::Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    // One that cannot be had is gone already, and nobody knows what was first.
+    let Some(server) = server else { return is_lost };
+    let found = Arc::clone(&is_lost);
+    std::thread::spawn(move || {
+        let mut awaited = [PollFd::new(server.as_fd(), PollFlags::POLLIN)];
+        while let Err(nix::Error::EINTR) = poll(&mut awaited, PollTimeout::NONE) {}
+        found.store(!process_tree::is_gone(app), Ordering::Release);
+    });
+    is_lost
 }
 
 /// Process ids may be taken on the next node, so root has namespaces too; other users have them where they can.

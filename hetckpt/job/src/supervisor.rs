@@ -398,6 +398,7 @@ impl<'a> Supervisor<'a> {
     fn begin(&mut self, program: &mut Program, is_periodic: bool) -> Result<(Dump, Taken), Option<NoSnapshot>> {
         let pid = program.pid().ok_or(None)?;
         let (id, place) = self.snapshots.new_place().map_err(|e| Some(e.into()))?;
+        let memory_bytes = program.memory_bytes();
         let device = program.device();
         let draft = Draft {
             id,
@@ -412,7 +413,7 @@ impl<'a> Supervisor<'a> {
                 Occasion::Final
             },
             dump_seconds: 0.0,
-            memory_bytes: program.memory_bytes(),
+            memory_bytes,
             command: self
                 .options
                 .command

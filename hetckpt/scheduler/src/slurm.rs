@@ -197,10 +197,12 @@ impl Fields {
         // while a signal is on its way.
         let is_there = matches!(state, "RUNNING" | "SIGNALING" | "SUSPENDED" | "STOPPED");
         let is_preempted = self.get("PreemptTime").is_some_and(|time| time != "None");
+        // Where preemption cancels without a grace time, both are the same moment.
+        let ends_by_that = is_preempted && self.get("PreemptTime") == self.get("EndTime");
         match (is_there, is_preempted) {
             (true, true) => Reason::Preempted { is_requeued: false },
             (true, false) => Reason::Unknown,
-            (false, _) if state == "PREEMPTED" => Reason::Preempted { is_requeued: false },
+            (false, _) if state == "PREEMPTED" || ends_by_that => Reason::Preempted { is_requeued: false },
             (false, _) if state == "TIMEOUT" => Reason::TimeLimit,
             (false, _) if state.is_empty() => Reason::Unknown,
             (false, _) => Reason::Cancelled,
@@ -272,6 +274,8 @@ mod tests {
         let cancelled =
             "JobId=3 JobState=COMPLETING Reason=None Restarts=1 EndTime=2026-11-25T09:38:43 PreemptTime=None";
         assert_eq!(reason(cancelled, 1), Reason::Cancelled);
+        let at_once = "JobId=3 JobState=COMPLETING Reason=None Restarts=0 EndTime=2026-11-25T09:38:43 PreemptTime=2026-11-25T09:38:43";
+        assert_eq!(reason(at_once, 0), Reason::Preempted { is_requeued: false });
         let limit = "JobId=3 JobState=COMPLETING Reason=TimeLimit Restarts=1 EndTime=2026-11-25T09:38:43";
         assert_eq!(reason(limit, 1), Reason::TimeLimit);
         let warned = "JobId=3 JobState=RUNNING Reason=None Restarts=1 EndTime=2026-11-25T09:38:43 PreemptTime=None";

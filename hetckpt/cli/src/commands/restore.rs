@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+
 use hetckpt_move::restore;
 use hetckpt_supervise::namespaces::create::{Job, run_inside};
 
@@ -11,6 +14,9 @@ use crate::located::Located;
 
 /// Restores the program and, unless detached, stands in for it.
 pub fn run(options: &Restore) -> anyhow::Result<ExitCode> {
+    if options.end_with_starter {
+        set_pdeathsig(Signal::SIGKILL)?;
+    }
     let job = Job {
         detach: options.detach,
         pid_file: options.pid_file.as_deref(),

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+
 use hetckpt_move::devices;
 use hetckpt_report::installation::Installation;
 use hetckpt_supervise::namespaces::create::{Job, run_inside};
@@ -12,6 +15,9 @@ use crate::arguments::Run;
 
 /// Runs the program and passes on its exit status.
 pub fn run(options: &Run) -> anyhow::Result<ExitCode> {
+    if options.end_with_starter {
+        set_pdeathsig(Signal::SIGKILL)?;
+    }
     let pid_file = options.pid_file.as_deref();
     let job = Job {
         detach: false,
