@@ -35,7 +35,7 @@ hetckpt=$(realpath "${HETCKPT:-$root/target/stage/bin/hetckpt}")
 program=$(realpath "${HETCKPT_PROGRAMS:-$root/target/e2e/programs}")/paced
 criu=${HETCKPT_CRIU:-$HOME/.cache/hetckpt/criu/bin/criu}
 # Hours of work, unless the program is told to come to its end.
-work=(--iterations 80000000)
+work=(--iterations 20000000)
 
 if [ -n "$dry_run" ]; then
 	echo "would start a Slurm cluster of two nodes, submit batch.sh with $program, take its node for a job of higher"
@@ -75,7 +75,7 @@ said() { grep -qs -- "$1" "$output"; }
 await() {
 	local what=$1
 	shift
-	for _ in $(seq 900); do
+	for _ in $(seq 600); do
 		! "$@" || return 0
 		sleep 0.1
 	done
@@ -112,7 +112,7 @@ tell "job $job runs on $node, in the middle of its only kernel"
 
 rival=$(sbatch --parsable --partition=high --nodelist="$node" --exclusive --output=/dev/null --chdir=/tmp --wrap='sleep 600')
 tell "\$ sbatch --partition=high --nodelist=$node …: job $rival wants $node, so job $job is preempted"
-await 'the job is stored' said 'hetsnap: '
+await 'the job is stored' said '^hetckpt: snapshot .* in '
 tell "job $job is stored: $(sed -n 's/^hetckpt: snapshot .*: \(.* in .*\)$/\1/p' "$output")"
 await 'the job runs again' runs_again
 tell "job $job runs again, on $(field NodeList)"
