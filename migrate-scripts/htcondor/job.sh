@@ -18,7 +18,12 @@ exec > >(exec cat) 2> >(exec cat >&2)
 
 # Each line becomes the next command: HTCondor signals the process that it has started.
 [ -n "${HETCKPT_WORK:-}" ] || exec hetckpt job -- "$@"
-namespaces=(--mount)
-[ "$(id -u)" = 0 ] || namespaces+=(--user --map-current-user)
 # shellcheck disable=SC2016
-exec unshare "${namespaces[@]}" bash -c 'mount --bind . "$HETCKPT_WORK" && cd "$HETCKPT_WORK" && exec hetckpt job -- "$@"' job "$@"
+[ "$(id -u)" != 0 ] || exec unshare --mount bash -c 'mount --bind . "$HETCKPT_WORK" && cd "$HETCKPT_WORK" && exec hetckpt job -- "$@"' job "$@"
+# As root there, for the mount; then as the same user again.
+uid=$(id -u) gid=$(id -g)
+export uid gid
+# shellcheck disable=SC2016
+exec unshare --user --map-root-user --mount bash -c '
+	mount --bind . "$HETCKPT_WORK" && cd "$HETCKPT_WORK" &&
+		exec unshare --user --map-user="$uid" --map-group="$gid" -- hetckpt job -- "$@"' job "$@"
