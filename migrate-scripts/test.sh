@@ -218,7 +218,8 @@ test_pbs() {
 	env -i PATH="$PATH" PBS_JOBID=12.server PBS_SID="$session" \
 		"$here/pbs/checkpoint.sh" 12.server "$session" "$work/checkpoint/12.server.CK" <&- >&- 2>&- || fail checkpoint.sh
 	ends_with 75
-	! pgrep --session "$session" >/dev/null || fail 'something is left of the session'
+	is_empty() { ! pgrep --session "$session" >/dev/null; }
+	await 'nothing is left of the session' is_empty
 	env -i PATH="$PATH" PBS_HOME="$work" PBS_JOBID=12.server \
 		setsid "$here/pbs/restart.sh" 12.server "$(id -un)" "$work/checkpoint/12.server.CK" <&- >&- 2>&- &
 	job=$!
@@ -232,9 +233,9 @@ test_pbs() {
 # A queue that requeues by exit code; then LSF's own checkpoints, after which the job has another number.
 test_lsf() {
 	local words="${program[*]}"
-	start LSB_JOBID=12 LSB_JOBINDEX=0 LSB_EXIT_REQUEUE=75 HETCKPT_PROGRAM="$words" "$here/lsf/job.sh" >first.out 2>&1
+	start LSB_JOBID=12 LSB_JOBINDEX=0 LSB_EXIT_REQUEUE=75 HETCKPT_PROGRAM="$words" setsid "$here/lsf/job.sh" >first.out 2>&1
 	await_work
-	kill -USR1 "$job"
+	kill -USR1 -- "-$job"
 	ends_with 75
 	start LSB_JOBID=12 LSB_JOBINDEX=0 LSB_EXIT_REQUEUE=75 LSB_RESTART=Y HETCKPT_PROGRAM="$words" "$here/lsf/job.sh" >second.out 2>&1
 	await_work

@@ -18,6 +18,7 @@ esac
 
 name=$1
 shift
-# Each run of the job has another file for output: a pipe is any run's own.
-exec > >(exec cat) 2>&1
+# Each run of the job has another file for output: a pipe is any run's own. It must outlive
+# the signals.
+exec > >(trap '' TERM USR1 && exec cat) 2>&1
 exec hetckpt job --name "$name" -- "$@"

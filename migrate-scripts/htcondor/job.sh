@@ -14,7 +14,7 @@ case ${1:---help} in
 esac
 
 # HTCondor opens other files for output in each run, and may empty them. A pipe is any run's own.
-exec > >(exec cat) 2> >(exec cat >&2)
+exec > >(trap '' TERM USR1 && exec cat) 2> >(trap '' TERM USR1 && exec cat >&2)
 
 # Each line becomes the next command: HTCondor signals the process that it has started.
 [ -n "${HETCKPT_WORK:-}" ] || exec hetckpt job -- "$@"

@@ -18,5 +18,5 @@ case ${1:-} in
 esac
 
 read -ra words <<<"${HETCKPT_PROGRAM:?is the program and its arguments}"
-exec > >(exec cat) 2>&1
+exec > >(trap '' TERM USR1 && exec cat) 2>&1
 exec hetckpt job --scheduler none --name "lsf-${LSB_JOBID:?is set in jobs of LSF}-${LSB_JOBINDEX:-0}" -- "${words[@]}"

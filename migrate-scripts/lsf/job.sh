@@ -18,6 +18,7 @@ case ${1:-} in
 esac
 
 read -ra words <<<"${HETCKPT_PROGRAM:?is the program and its arguments}"
-# LSF opens another file for output in each run: a pipe is any run's own.
-exec > >(exec cat) 2>&1
+# LSF opens another file for output in each run: a pipe is any run's own. The signals go to
+# all processes.
+exec > >(trap '' TERM USR1 && exec cat) 2>&1
 exec hetckpt job -- "${words[@]}"

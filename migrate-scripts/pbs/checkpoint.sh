@@ -29,7 +29,11 @@ mkdir -p "$folder" && cat "/proc/$job/cmdline" >"$folder/command" && cat "/proc/
 	readlink "/proc/$job/cwd" >"$folder/cwd" || exit 1
 kill -USR1 "$job" || exit 1
 # MoM ends this when the action's time is over. A dump that fails leaves the program running for good.
-while kill -0 "$job" 2>/dev/null; do sleep 0.1; done
-# The rest of the job's script, if it was not the last command.
+until [[ $(ps -o stat= -p "$job") = @(|Z*) ]]; do sleep 0.1; done
+# The rest of the job's script, if it was not the last command; what writes the last words may end by itself.
+for _ in $(seq 10); do
+	pgrep --session "$session" >/dev/null || exit 0
+	sleep 0.1
+done
 pkill -KILL --session "$session"
 exit 0

@@ -14,6 +14,7 @@ esac
 
 cd "${PBS_O_WORKDIR:?is set in jobs of PBS}" || exit
 read -ra words <<<"${program:?is the program and its arguments: qsub -v program=...}"
-# PBS keeps a job's output in a file of the node: a pipe is any run's own.
-exec > >(exec cat) 2>&1
+# PBS keeps a job's output in a file of the node: a pipe is any run's own. The signals go to
+# all processes.
+exec > >(trap '' TERM USR1 && exec cat) 2>&1
 exec hetckpt job -- "${words[@]}"

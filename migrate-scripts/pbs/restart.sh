@@ -30,5 +30,5 @@ cd "$(cat "$folder/cwd")" || exit 1
 become=(setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups)
 [ "$(id -u)" != "$(id -u "$user")" ] || become=()
 exec </dev/null >>"$spool/$id.OU" 2>&1
-exec > >(exec cat) 2>&1
+exec > >(trap '' TERM USR1 && exec cat) 2>&1
 exec "${become[@]}" env -i "${variables[@]}" "${own[@]}" "${command[@]}"
