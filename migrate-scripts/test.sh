@@ -139,6 +139,17 @@ test_slurm() {
 	for template in batch batch-array step; do
 		"$here/slurm/$template.sh" --dry-run ./a b | grep -q 'hetckpt job -- ./a b' || fail "$template.sh does not say what it would do"
 	done
+	# What is left when `hetckpt job` is killed, where Slurm tracks processes by their parents.
+	start SLURM_JOB_ID=77777 hetckpt job --scheduler none --name epilog -- "${program[@]}" >log 2>&1
+	await_work
+	kill -9 "$job"
+	wait "$job" 2>/dev/null || true
+	SLURM_JOB_ID=7777 SLURM_JOB_UID=$(id -u) "$here/slurm/epilog.sh"
+	[ -n "$(programs)" ] || fail 'the epilog has ended a program of another job'
+	SLURM_JOB_ID=77777 SLURM_JOB_UID=$(id -u) "$here/slurm/epilog.sh"
+	# shellcheck disable=SC2317,SC2329
+	is_ended() { [ -z "$(programs)" ]; }
+	await 'nothing is left of the job' is_ended
 	if [ "$(id -u)" != 0 ] || ! command -v slurmctld sbatch munged >/dev/null; then
 		echo '  only in part: there is no Slurm here, or this is not root'
 		return
