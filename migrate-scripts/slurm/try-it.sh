@@ -102,8 +102,9 @@ scontrol reconfigure
 
 export PATH=${hetckpt%/*}:$PATH HETCKPT_CRIU=$criu HETCKPT_STORE=$shared/store
 cd "$shared"
-tell "\$ sbatch --partition=low --exclusive batch.sh paced ${work[*]}"
-job=$(sbatch --parsable --partition=low --exclusive --output="$shared/%j.out" "$here/batch.sh" "$program" "${work[@]}")
+tell "\$ sbatch --partition=low --exclusive --constraint='nvidia|cpu' batch.sh paced ${work[*]}"
+job=$(sbatch --parsable --partition=low --exclusive --constraint='nvidia|cpu' --output="$shared/%j.out" \
+	"$here/batch.sh" "$program" "${work[@]}")
 output=$shared/$job.out
 await 'the job starts' runs
 node=$(field NodeList)
