@@ -81,9 +81,9 @@ OPENCL_HEADERS := $(wildcard /usr/include/CL/cl.h /usr/local/include/CL/cl.h)
 OPENCL_PROGRAMS := $(if $(OPENCL_HEADERS),$(patsubst e2e/opencl-programs/%.c,$(HETCKPT_PROGRAMS)/%,$(wildcard e2e/opencl-programs/*.c)))
 PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
 
-SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null)
+SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null) $(wildcard migrate-scripts/lsf/*.hetckpt)
 
-.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc machete scripts unit e2e-test user-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc machete scripts unit e2e-test user-test scripts-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -198,6 +198,10 @@ e2e-test: built programs ## end-to-end tests with the real CRIU, TESTS='PART_OF_
 
 user-test: built programs ## some end-to-end tests as a user who is not root, USER_TESTS='PART_OF_A_NAME...'
 	e2e/as-user.sh $(USER_TESTS)
+
+scripts-test: built programs ## the scripts for batch schedulers, SCRIPTS_TESTS='FOLDER...'; under Slurm for real, what others do is played
+	@e2e/setup/install-slurm.sh
+	HETCKPT=$(HETCKPT_STAGE)/bin/hetckpt migrate-scripts/test.sh $(SCRIPTS_TESTS)
 
 opencl-test: opencl-instructions opencl-preemptions ## the next two
 
