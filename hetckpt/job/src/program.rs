@@ -98,6 +98,11 @@ impl Program {
         self.pid
     }
 
+    /// True if its process id was told: it runs, or has run.
+    pub fn has_begun(&self) -> bool {
+        self.pid.is_some() || self.scratch.path().join("pid").metadata().is_ok_and(|file| file.len() > 0)
+    }
+
     /// The exit code of the command that stands in for it, if it has ended.
     pub fn exit_code(&mut self) -> Option<u8> {
         let status = self.child.try_wait().ok()??;

@@ -58,6 +58,8 @@ enum NoSnapshot {
 enum End {
     /// The program has ended by itself.
     Ended(u8),
+    /// The program was not started, for a reason that lies with us or the host.
+    NotBegun(u8),
     /// The program was stored and ended, or could not be stored and was ended: the job is to be queued again.
     QueueAgain(Reason),
     /// Somebody has cancelled the job.
@@ -145,6 +147,7 @@ impl<'a> Supervisor<'a> {
                     }
                     return Ok(code);
                 }
+                End::NotBegun(code) => return Ok(code),
                 End::QueueAgain(reason) => return Ok(self.queue_again(reason)),
                 End::Cancelled => {
                     remark::note("the job was cancelled: the program was ended, its snapshots are kept");
@@ -500,6 +503,8 @@ impl<'a> Supervisor<'a> {
         let device = program.lost_device().map(str::to_owned);
         Some(match code == KILLED || device.is_some() {
             true => End::Lost { code, device },
+            // Nothing has run that could have ended.
+            false if code == exit::OWN_FAILURE && !program.has_begun() => End::NotBegun(code),
             false => End::Ended(code),
         })
     }
