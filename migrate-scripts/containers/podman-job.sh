@@ -90,8 +90,8 @@ if [ -n "$dry_run" ]; then
 	exit 0
 fi
 
-# The first podman of a user on a node starts another one, and so may lose a signal. This is the first.
-podman unshare true
+# The first podman of a user on a node starts another process, and so may lose a signal. This is that first one.
+podman ps --quiet >/dev/null
 come=''
 trap 'come=TERM' TERM
 trap 'come=USR1' USR1
