@@ -43,7 +43,7 @@ if [ -z "${ROOTLESS_INSIDE:-}" ]; then
 	' rootless.sh "$0" "$@"
 fi
 
-# Not below /tmp, and not with a user manager's folder: nodes share neither.
+# Not below /var/tmp: nodes have one of their own, for Podman's processes.
 folder=$(mktemp -d /var/lib/hetckpt-rootless.XXXXXX)
 export CLUSTER_FOLDER=$folder/cluster CLUSTER_PORT=${CLUSTER_PORT:-17430}
 clean_up() {
@@ -51,7 +51,7 @@ clean_up() {
 	# Only what runs as the user that was made here.
 	for pid in $(pgrep -U "$user"); do kill -9 "$pid" 2>/dev/null || true; done
 	userdel "$user" 2>/dev/null || true
-	rm -rf -- "$folder" || true
+	rm -rf -- "$folder" /var/tmp/hetckpt-ct || true
 }
 trap clean_up EXIT
 id "$user" >/dev/null 2>&1 && fail "there is a user $user already"
@@ -73,7 +73,7 @@ else
 fi
 chown -R "$user:" "$folder"/{home,work,image}
 
-environment=(HOME="$folder/home" USER="$user" PATH="$folder/hetckpt/bin:$PATH")
+environment=(HOME="$folder/home" USER="$user" XDG_RUNTIME_DIR=/var/tmp/hetckpt-ct PATH="$folder/hetckpt/bin:$PATH")
 as_user() { (cd "$folder/work" && exec setpriv --reuid "$user" --regid "$user" --init-groups env -i "${environment[@]}" "$@"); }
 # Test containers have no cgroups of their own, since nobody has given any to the user.
 job=("$folder/podman-job.sh" --podman --cgroups=disabled --bind "$folder/programs" --job --device=cpu)
@@ -93,6 +93,7 @@ at_work() { pgrep -U "$user" -f hetckpt-server >/dev/null && pgrep -U "$user" -x
 hurry() { pkill -USR1 -U "$user" -x paced || true; }
 has_passed() { hurry; says "digest.*PASS" "$1"; }
 
+as_user mkdir -p -m 700 /var/tmp/hetckpt-ct
 as_user podman ps --quiet >/dev/null || skip 'the user may not start containers here (user namespaces, /etc/subuid)'
 start() { as_user "${job[@]}" --name alone "${program[@]}" >"$folder/work/$1.log" 2>&1 & }
 start first
@@ -117,9 +118,6 @@ CLUSTER_GRACE=30 "$two_nodes" up
 export SLURM_CONF=$CLUSTER_FOLDER/etc/slurm.conf
 printf '#!/bin/bash\nexec' >"$folder/work/batch"
 printf ' %q' "${job[@]}" "${program[@]}" >>"$folder/work/batch"
-# Podman's own state is each node's: nodes have a /var/tmp of their own.
-# shellcheck disable=SC2016
-sed -i 's|^exec|export XDG_RUNTIME_DIR=/var/tmp/$UID; mkdir -p -m 700 $XDG_RUNTIME_DIR\nexec|' "$folder/work/batch"
 environment+=(SLURM_CONF="$SLURM_CONF")
 id=$(as_user sbatch --parsable --exclusive --gres=gpu:1 --signal=B:USR1@60 --requeue --open-mode=append --output=slurm-%j.log batch)
 log=$folder/work/slurm-$id.log
