@@ -77,7 +77,7 @@ environment=(HOME="$folder/home" USER="$user" XDG_RUNTIME_DIR=/var/tmp/hetckpt-c
 as_user() { (cd "$folder/work" && exec setpriv --reuid "$user" --regid "$user" --init-groups env -i "${environment[@]}" "$@"); }
 # Test containers have no cgroups of their own, since nobody has given any to the user.
 job=("$folder/podman-job.sh" --podman --cgroups=disabled --bind "$folder/programs" --job --device=cpu)
-program=("$folder/image" -- "$folder/programs/paced" --iterations 80000000)
+program=("$folder/image" -- "$folder/programs/paced" --iterations 2000000)
 wait_for() { # WHAT LIMIT_SECONDS COMMAND...
 	local what=$1 limit=$2
 	shift 2

@@ -92,7 +92,7 @@ fi
 
 # Podman's folder for what runs on this node. Batch jobs often have none, or the name of one that is not there.
 export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp/podman-run-$UID}
-[ -d "$XDG_RUNTIME_DIR" ] || mkdir -p -m 700 "$XDG_RUNTIME_DIR"
+[ -d "$XDG_RUNTIME_DIR" ] || mkdir -m 700 "$XDG_RUNTIME_DIR"
 # A user's first podman on a node starts another process of its own, and signals do not get through. So that is not the
 # one with the job.
 podman ps --quiet >/dev/null
