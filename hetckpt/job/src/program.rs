@@ -100,7 +100,13 @@ impl Program {
 
     /// True if its process id was told: it runs, or has run.
     pub fn has_begun(&self) -> bool {
-        self.pid.is_some() || self.scratch.path().join("pid").metadata().is_ok_and(|file| file.len() > 0)
+        self.pid.is_some()
+            || self
+                .scratch
+                .path()
+                .join("pid")
+                .metadata()
+                .is_ok_and(|file| file.len() > 0)
     }
 
     /// The exit code of the command that stands in for it, if it has ended.
