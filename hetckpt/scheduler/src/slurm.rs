@@ -8,6 +8,7 @@
 //! slurm.conf(5), sbatch(1), scontrol(1); <https://slurm.schedmd.com/preempt.html>.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::process::Command;
 use std::time::Duration;
 
@@ -101,7 +102,14 @@ impl Scheduler for Slurm {
         }
         let mut command = Command::new("scontrol");
         command.arg("requeue").arg(self.id());
-        ask(command).map(|_| Requeue::Queued)
+        match ask(command) {
+            Ok(_) => Ok(Requeue::Queued),
+            // In a container, whoever started it asks.
+            Err(QuestionError::NotRun { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                Ok(Requeue::ByExitCode)
+            }
+            Err(e) => Err(e),
+        }
     }
 
     fn refusal(&self) -> Option<String> {

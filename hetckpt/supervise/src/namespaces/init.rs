@@ -27,6 +27,10 @@ use crate::signals::HeldSignals;
 /// File in the job's folder that is locked for as long as the init lives.
 pub const LOCK: &str = "lock";
 
+/// The way out where there can be no namespaces, or no /proc in them.
+const HELP: &str = "in a container, have it started with all of /proc (podman run --security-opt unmask=ALL); or say \
+                    --namespaces never; dumps and restores then need root";
+
 /// How long device servers have to leave.
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -40,7 +44,7 @@ pub fn init(options: &Init) -> Result<ExitCode, Failure> {
     let cannot = |what: &str, why: String| {
         Failure::new(Code::NoNamespaces, format!("cannot {what}"))
             .note(why)
-            .help("say --namespaces never; dumps and restores then need root")
+            .help(HELP)
     };
     // What is typed at a terminal reaches whoever stands in for the job, and is passed on once.
     nix::unistd::setsid().map_err(|e| cannot("start a session", e.to_string()))?;
