@@ -548,7 +548,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The command that stands in for the program has ended with `code`. `None` if a dump has ended it, or may have.
-    fn ended(&mut self, program: &mut Program, work: &mut Work, code: u8) -> Option<End> {
+    fn ended(&mut self, program: &Program, work: &mut Work, code: u8) -> Option<End> {
         match work {
             Work::Terminating => return Some(End::Cancelled),
             // It is about to say whether that was it.
@@ -563,7 +563,8 @@ impl<'a> Supervisor<'a> {
             }
             Work::Nothing | Work::Again { .. } => {}
         }
-        if program.pid().is_none() {
+        // Those of `run` for a program that cannot be started. One that ends with them by itself is run again.
+        if matches!(code, exit::OWN_FAILURE | exit::NOT_RUN | exit::NOT_FOUND) {
             return Some(End::NotStarted(code));
         }
         let device = program.lost_device().map(str::to_owned);
