@@ -15,16 +15,22 @@
 #
 # From the environment:
 #   CLUSTER_FOLDER     folder of the cluster (needed)
-#   CLUSTER_PORT       slurmctld's port; the nodes have the next two (16817)
+#   CLUSTER_PORT       slurmctld's port; the nodes have the next two, slurmdbd the one after them (16817)
 #   CLUSTER_GRACE      GraceTime of the partition `low`, seconds (20)
 #   CLUSTER_KILL_WAIT  KillWait, seconds; Slurm takes no less than 5 (5)
 #   CLUSTER_SIGNALS    1: a preempted job gets the signal of its --signal at once (1)
-#   CLUSTER_ACCOUNTING host of slurmdbd, if there is one ()
+#   CLUSTER_ACCOUNTING 1: with slurmdbd and a database of its own (0)
+#   CLUSTER_ROOT       folder with another Slurm, made by newer-slurm.sh (none: the system's)
 set -u
 
 folder=${CLUSTER_FOLDER:?names the folder of the cluster}
 port=${CLUSTER_PORT:-16817}
 export SLURM_CONF=$folder/etc/slurm.conf
+plugins=
+if [ -n "${CLUSTER_ROOT:-}" ]; then
+	export PATH=$CLUSTER_ROOT/programs:$PATH
+	plugins=PluginDir=$(compgen -G "$CLUSTER_ROOT/usr/lib/*/slurm-wlm")
+fi
 
 fail() { echo "two-nodes.sh: $*" >&2; exit 1; }
 
@@ -43,7 +49,10 @@ configure() {
 			signals=SlurmctldParameters=preempt_send_user_signal
 		fi
 	fi
-	[ -z "${CLUSTER_ACCOUNTING:-}" ] || accounting=accounting_storage/slurmdbd
+	! has_accounting || accounting="accounting_storage/slurmdbd
+		AccountingStorageHost=localhost
+		AccountingStoragePort=$((port + 3))
+		AccountingStoragePass=$folder/munge/socket"
 	cat >"$SLURM_CONF" <<-END
 		ClusterName=hetckpt
 		SlurmctldHost=localhost(127.0.0.1)
@@ -63,7 +72,7 @@ configure() {
 		TaskPlugin=task/none
 		JobAcctGatherType=jobacct_gather/linux
 		AccountingStorageType=$accounting
-		${CLUSTER_ACCOUNTING:+AccountingStorageHost=$CLUSTER_ACCOUNTING}
+		$plugins
 		SelectType=select/cons_tres
 		SelectTypeParameters=CR_Core
 		SchedulerType=sched/backfill
@@ -97,6 +106,44 @@ configure() {
 	fi >"$folder/etc/cgroup.conf"
 }
 
+has_accounting() { [ "${CLUSTER_ACCOUNTING:-0}" = 1 ]; }
+
+# The database has a socket only; slurmdbd's library takes the path of that from the environment.
+start_accounting() {
+	local base
+	base=$(dirname "$(dirname "$(realpath "$(command -v mariadbd)")")")
+	export MYSQL_UNIX_PORT=$folder/run/database.socket
+	mariadb-install-db --no-defaults --basedir="$base" --datadir="$folder/database" --user=root --skip-test-db \
+		--auth-root-authentication-method=normal >"$folder/log/database.install" 2>&1 || fail 'no database is made'
+	mariadbd --no-defaults --basedir="$base" --datadir="$folder/database" --user=root --skip-networking \
+		--socket="$MYSQL_UNIX_PORT" --pid-file="$folder/run/database.pid" </dev/null >"$folder/log/database" 2>&1 &
+	for _ in $(seq 200); do
+		[ ! -S "$MYSQL_UNIX_PORT" ] || break
+		sleep 0.1
+	done
+	(umask 077 && cat >"$folder/etc/slurmdbd.conf") <<-END
+		AuthType=auth/munge
+		AuthInfo=socket=$folder/munge/socket
+		DbdHost=localhost
+		DbdPort=$((port + 3))
+		SlurmUser=root
+		LogFile=$folder/log/slurmdbd.log
+		PidFile=$folder/run/slurmdbd.pid
+		StorageType=accounting_storage/mysql
+		StorageHost=localhost
+		StorageUser=root
+		StorageLoc=slurm
+		$plugins
+	END
+	# It finds its configuration beside Slurm's.
+	slurmdbd || fail "slurmdbd does not start: see $folder/log"
+	for _ in $(seq 200); do
+		! sacctmgr --immediate add cluster hetckpt >"$folder/log/sacctmgr" 2>&1 || return 0
+		sleep 0.1
+	done
+	fail "slurmdbd does not answer: see $folder/log"
+}
+
 # Process 1 of a node is a shell, which takes care of orphans as an init does.
 start_node() {
 	mkdir -p "$folder/spool.$1"
@@ -105,7 +152,7 @@ start_node() {
 		hostname "$1"
 		mount -t tmpfs tmpfs /dev/shm
 		mount -t tmpfs tmpfs /var/tmp
-		slurmd -D -N "$1" -f "$SLURM_CONF" &
+		slurmd -D -N "$1" -f "$SLURM_CONF" -d "$(command -v slurmstepd)" &
 		trap "kill $!" TERM
 		while kill -0 $! 2>/dev/null; do wait; done
 	' node "$1" </dev/null >/dev/null 2>"$folder/log/node.$1" &
@@ -120,6 +167,18 @@ stop_node() {
 	! is_ours "$pid" || kill -9 "$pid"
 }
 
+# Ends a daemon, and waits for that.
+stop() {
+	local pid
+	pid=$(cat "$2" 2>/dev/null) || return 0
+	[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$1" ] || return 0
+	kill "$pid"
+	for _ in $(seq 200); do
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$1" ] || break
+		sleep 0.05
+	done
+}
+
 wait_for_nodes() {
 	for _ in $(seq 200); do
 		[ "$(sinfo -h -N -p low -t idle,alloc,mix,comp -o %N 2>/dev/null | wc -l)" != "$1" ] || return 0
@@ -132,8 +191,10 @@ wait_for_nodes() {
 case ${1:-} in
 up)
 	[ "$(id -u)" = 0 ] || fail 'run it as root'
-	for command in slurmctld slurmd munged unshare; do
-		command -v $command >/dev/null || fail "$command is missing"
+	needed=(slurmctld slurmd munged unshare)
+	! has_accounting || needed+=(slurmdbd mariadbd mariadb-install-db)
+	for command in "${needed[@]}"; do
+		command -v "$command" >/dev/null || fail "$command is missing"
 	done
 	mkdir -p "$folder"/{etc,state,log,run,munge,dev} && chmod 755 "$folder" "$folder/munge"
 	[ -e "$folder/dev/nvidia0" ] || mknod "$folder/dev/nvidia0" c 1 3
@@ -142,12 +203,13 @@ up)
 	munged --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
 		--log-file="$folder/munge/log" --seed-file="$folder/munge/seed" || fail 'munged does not start'
 	configure
+	! has_accounting || start_accounting
 	slurmctld -i -f "$SLURM_CONF" || fail "slurmctld does not start: see $folder/log"
 	start_node n1
 	start_node n2
 	wait_for_nodes 2
 	;;
-env) echo "export SLURM_CONF=$SLURM_CONF" ;;
+env) echo "export SLURM_CONF=$SLURM_CONF${CLUSTER_ROOT:+ PATH=$CLUSTER_ROOT/programs:\$PATH}" ;;
 kill) stop_node "$2" ;;
 start) start_node "$2" && wait_for_nodes 2 ;;
 down)
@@ -161,14 +223,10 @@ down)
 	done
 	stop_node n1
 	stop_node n2
-	for file in "$folder/run/slurmctld.pid" "$folder/munge/pid"; do
-		pid=$(cat "$file" 2>/dev/null) || continue
-		! is_ours "$pid" || kill "$pid"
-	done
-	for _ in $(seq 100); do
-		is_ours "$(cat "$folder/run/slurmctld.pid" 2>/dev/null || echo none)" || break
-		sleep 0.05
-	done
+	stop slurmctld "$folder/run/slurmctld.pid"
+	stop slurmdbd "$folder/run/slurmdbd.pid"
+	stop mariadbd "$folder/run/database.pid"
+	stop munged "$folder/munge/pid"
 	rm -rf -- "$folder"
 	;;
 *)

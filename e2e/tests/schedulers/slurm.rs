@@ -39,7 +39,11 @@ const fn round(name: &'static str, is_root: bool, form: Form, grace: u32, sends_
         name,
         is_root,
         form,
-        site: Site { grace, sends_signals },
+        site: Site {
+            grace,
+            sends_signals,
+            has_accounting: false,
+        },
     }
 }
 
@@ -178,6 +182,7 @@ fn cancelled(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
         sends_signals: false,
+        has_accounting: false,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, ""))?;
@@ -196,6 +201,7 @@ fn array(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 0,
         sends_signals: false,
+        has_accounting: false,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     let all = cluster.submit(
@@ -241,6 +247,7 @@ fn node_killed(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
         sends_signals: false,
+        has_accounting: false,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, "--every 1s"))?;
@@ -264,6 +271,7 @@ fn undumpable(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
         sends_signals: false,
+        has_accounting: false,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     // A connection to outside is not dumped unless that is asked for.
