@@ -37,6 +37,8 @@ fi
 rm -rf -- "$folder"
 "$(dirname "$0")/../setup/unpack-suite.sh" "$suite" "$folder" \
 	slurmctld slurmd slurm-client slurmdbd slurm-wlm-mysql-plugin munge mariadb-server-core mariadb-client-core patchelf
+# With libmariadb 3.4.10, all that slurmdbd asks for has "more than the maximum" of no columns.
+"$(dirname "$0")/../setup/unpack-suite.sh" bookworm "$folder/older" libmariadb3
 
 find_below() { compgen -G "$folder/$1" | head -n 1; }
 loader=$(find_below 'usr/lib*/ld-linux*.so.*') || loader=$(find_below 'usr/lib/*/ld-linux*.so.*') || die 'no loader found'
@@ -45,6 +47,8 @@ path=$libraries/slurm-wlm:$libraries
 patch() { "$loader" --library-path "$path" "$folder/usr/bin/patchelf" "$@"; }
 
 cd "$folder"
+cp -L older/usr/lib/*/libmariadb.so.3 "$libraries/libmariadb.so.3"
+rm -r older
 # Maintainer scripts make these names.
 for program in usr/sbin/*-wlm usr/bin/*-wlm; do
 	[ ! -e "$program" ] || ln -sf "$(basename "$program")" "${program%-wlm}"

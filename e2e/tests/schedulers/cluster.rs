@@ -18,8 +18,9 @@ use hetckpt_e2e::sandbox::Sandbox;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/slurm/two-nodes.sh");
 
-/// How long anything of Slurm's may take: it looks at its queue every other second, and requeues after six.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+/// How long anything of Slurm's may take: it looks at its queue every other second, and requeues after six. What a program
+/// that hurries has left to do takes half a minute of a processor, and other tests run beside it.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The first port of the first cluster, if the environment does not say otherwise.
 const FIRST_PORT: u16 = 16_820;
@@ -158,6 +159,19 @@ impl Cluster {
             .env("PATH", path())
             .env("SLURM_CONF", self.folder.join("etc/slurm.conf"));
         run(&mut command)
+    }
+
+    /// Waits until a client command prints `part`; gives all that it prints.
+    pub fn wait_told(&self, program: &str, arguments: &[&str], part: &str) -> Result<String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let told = self.client(program, arguments)?;
+            if told.contains(part) {
+                return Ok(told);
+            }
+            ensure!(Instant::now() < until, "{program} does not tell of `{part}`: {told}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// Submits a batch script with these options and lines to the partition that is preempted.
