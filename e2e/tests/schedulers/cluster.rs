@@ -32,7 +32,7 @@ static PORT: LazyLock<AtomicU16> = LazyLock::new(|| {
 });
 
 /// Folder of another Slurm than the system's (`e2e/slurm/newer-slurm.sh`).
-fn root() -> Option<PathBuf> {
+pub fn root() -> Option<PathBuf> {
     std::env::var_os("HETCKPT_E2E_SLURM_ROOT").map(PathBuf::from)
 }
 
@@ -46,6 +46,14 @@ fn path() -> OsString {
     joined.push(":");
     joined.push(path);
     joined
+}
+
+/// True if a cluster can have a database.
+pub fn has_database() -> bool {
+    let folders: Vec<PathBuf> = std::env::split_paths(&path()).collect();
+    ["slurmdbd", "mariadbd", "mariadb-install-db"]
+        .iter()
+        .all(|program| folders.iter().any(|folder| folder.join(program).is_file()))
 }
 
 /// How a site has set preemption up.

@@ -10,7 +10,7 @@ use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 
-use super::cluster::{Cluster, Job, PATIENCE, Site};
+use super::cluster::{Cluster, Job, PATIENCE, Site, has_database, root};
 
 /// Steps of the test program: hours of sleep on the CPU, unless it is hurried; some ten seconds on an OpenCL device,
 /// whose kernels cannot sleep.
@@ -78,15 +78,19 @@ pub fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = preempted.collect();
     tests.push(Test::new("slurm_cancelled_job_is_not_stored", cancelled));
     if !more.is_empty() {
-        tests.push(Test::new("slurm_accounting_tells_of_each_run", accounting));
+        if has_database() {
+            tests.push(Test::new("slurm_accounting_tells_of_each_run", accounting));
+        }
         tests.push(Test::new("slurm_array_of_four_tasks", array));
         tests.push(Test::new("slurm_node_killed", node_killed));
         tests.push(Test::new("slurm_job_that_cannot_be_dumped_is_queued_again", undumpable));
     }
     let on_slurm = |test: Test| {
-        test.also_needs(Requirement::Root)
-            .also_needs(Requirement::Mounting)
-            .also_needs(Requirement::Slurm)
+        let test = test.also_needs(Requirement::Root).also_needs(Requirement::Mounting);
+        match root() {
+            Some(_) => test,
+            None => test.also_needs(Requirement::Slurm),
+        }
     };
     tests.into_iter().map(on_slurm).collect()
 }
