@@ -3,8 +3,8 @@
 #
 #   unpack-suite.sh SUITE FOLDER PACKAGE...
 #
-# The packages come from the archive that apt uses already, signatures checked as usual. No maintainer script runs. dpkg's
-# database and /etc/apt are not changed. Programs in the folder need the dynamic loader in it (../slurm/newer-slurm.sh).
+# The packages come from the archive that apt uses already, signatures checked as usual. No maintainer script runs.
+# dpkg's database and /etc/apt are not changed. Programs in the folder need the dynamic loader in it (../slurm/newer-slurm.sh).
 set -euo pipefail
 
 say() { echo "unpack-suite: $*"; }

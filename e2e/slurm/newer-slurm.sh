@@ -7,7 +7,7 @@
 #
 # two-nodes.sh takes the folder from CLUSTER_ROOT, the tests take it from HETCKPT_E2E_SLURM_ROOT.
 #
-# Slurm's programs, munge's and MariaDB's get the folder's dynamic loader and libraries. What a job runs is the system's.
+# The programs of Slurm, munge and MariaDB get the folder's loader and libraries. What a job runs is the system's.
 # A chroot would give jobs the other suite's C library and tools too; then a failure would not tell Slurm from those.
 set -euo pipefail
 
@@ -55,7 +55,8 @@ for program in usr/sbin/*-wlm usr/bin/*-wlm; do
 done
 # Apart from other programs in usr/bin, which do not run here.
 mkdir -p programs
-for file in $(grep -l libslurmfull usr/bin/* usr/sbin/*) usr/sbin/{slurmstepd,munge,mariadb}* usr/bin/{munge,mariadb,my_print,resolveip}*; do
+for file in $(grep -l libslurmfull usr/bin/* usr/sbin/*) usr/sbin/{slurmstepd,munge,mariadb}* \
+	usr/bin/{munge,mariadb,my_print,resolveip}*; do
 	[ -f "$file" ] || continue
 	ln -sf "../$file" programs/
 	# Links and scripts have no loader.

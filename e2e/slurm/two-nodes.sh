@@ -116,7 +116,8 @@ start_accounting() {
 	mariadb-install-db --no-defaults --basedir="$base" --datadir="$folder/database" --user=root --skip-test-db \
 		--auth-root-authentication-method=normal >"$folder/log/database.install" 2>&1 || fail 'no database is made'
 	mariadbd --no-defaults --basedir="$base" --datadir="$folder/database" --user=root --skip-networking \
-		--loose-innodb-snapshot-isolation=OFF --socket="$MYSQL_UNIX_PORT" --pid-file="$folder/run/database.pid" </dev/null >"$folder/log/database" 2>&1 &
+		--loose-innodb-snapshot-isolation=OFF --socket="$MYSQL_UNIX_PORT" --pid-file="$folder/run/database.pid" \
+		</dev/null >"$folder/log/database" 2>&1 &
 	for _ in $(seq 200); do
 		[ ! -S "$MYSQL_UNIX_PORT" ] || break
 		sleep 0.1

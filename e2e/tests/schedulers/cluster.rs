@@ -18,8 +18,8 @@ use hetckpt_e2e::sandbox::Sandbox;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/slurm/two-nodes.sh");
 
-/// How long anything of Slurm's may take: it looks at its queue every other second, and requeues after six. What a program
-/// that hurries has left to do takes half a minute of a processor, and other tests run beside it.
+/// How long anything of Slurm's may take: it looks at its queue every other second, and requeues after six. A program
+/// that hurries still needs half a minute of a processor, and other tests run beside it.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The first port of the first cluster, if the environment does not say otherwise.

@@ -190,8 +190,7 @@ fn preempt_twice(context: &mut Context, cluster: &Cluster, round: Round) -> Resu
     Ok(job)
 }
 
-/// Each run has a line in the database. Since 24.05, one that was preempted stays so in whatever way it ended; before, one
-/// that ended by itself within the grace time is FAILED or COMPLETED with its own exit code, and then requeued.
+/// Each run has a line in the database.
 fn accounting(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
