@@ -151,12 +151,13 @@ start_node() {
 	# shellcheck disable=SC2016
 	setsid unshare --pid --fork --kill-child --mount --uts --ipc --mount-proc bash -c '
 		hostname "$1"
+		mount --bind "$2" /etc/hosts
 		mount -t tmpfs tmpfs /dev/shm
 		mount -t tmpfs tmpfs /var/tmp
 		slurmd -D -N "$1" -f "$SLURM_CONF" -d "$(command -v slurmstepd)" &
 		trap "kill $!" TERM
 		while kill -0 $! 2>/dev/null; do wait; done
-	' node "$1" </dev/null >/dev/null 2>"$folder/log/node.$1" &
+	' node "$1" "$folder/etc/hosts" </dev/null >/dev/null 2>"$folder/log/node.$1" &
 	echo $! >"$folder/run/node.$1.pid"
 }
 
@@ -205,7 +206,11 @@ up)
 		--log-file="$folder/munge/log" --seed-file="$folder/munge/seed" || fail 'munged does not start'
 	configure
 	! has_accounting || start_accounting
-	slurmctld -i -f "$SLURM_CONF" || fail "slurmctld does not start: see $folder/log"
+	# Newer versions look up the host that an srun names, for ten seconds if need be, and meanwhile nothing else.
+	{ cat /etc/hosts && echo '127.0.0.1 n1 n2'; } >"$folder/etc/hosts"
+	# shellcheck disable=SC2016
+	unshare --mount bash -c 'mount --bind "$1" /etc/hosts && exec slurmctld -i -f "$SLURM_CONF"' \
+		controller "$folder/etc/hosts" || fail "slurmctld does not start: see $folder/log"
 	start_node n1
 	start_node n2
 	wait_for_nodes 2
