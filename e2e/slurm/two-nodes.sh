@@ -37,7 +37,8 @@ fail() { echo "two-nodes.sh: $*" >&2; exit 1; }
 # Process ids are used again: one that was noted is only this cluster's while its command line says so.
 is_ours() { tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -qs -e "$folder/" -e 'slurmd -D -N'; }
 
-# The name of an option, and codes for an exit, have changed between 22.05 and 24.05.
+# Since 23.02 the option for signals has another name. Since 24.05 a job that ends in its grace time is PREEMPTED and queued
+# again, whatever its exit code; before, it is COMPLETED or FAILED and stays so. (Seen with 22.05, 24.11 and 26.05.)
 configure() {
 	local version processors signals='' accounting=accounting_storage/none
 	version=$(slurmctld -V | sed 's/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1\2/')
