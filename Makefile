@@ -37,6 +37,9 @@ FAST_TESTS ?= catches_a_kernel_with_unfinished preempt_scan opencl_program_is_re
 PREEMPTIONS ?= 50
 # Dumps and restores of one program in `make soak`.
 SOAK_CYCLES ?= 100
+# Rounds of each test of Slurm in `make soak`, and the Debian suites whose Slurm is tried beside the system's.
+SLURM_ROUNDS ?= 10
+SLURM_SUITES ?= trixie
 # How long `make fuzz` tries each target.
 FUZZ_SECONDS ?= 600
 # Faults of each kind that `make soak` gives the snapshot store.
@@ -221,7 +224,7 @@ opencl-preemptions: built programs ## random preemptions between all OpenCL devi
 	@e2e/setup/install-intel-opencl.sh
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 
-soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; the oldest CRIU
+soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; preemptions by Slurm, SLURM_ROUNDS=N each (10), and by that of SLURM_SUITES; the oldest CRIU
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all OPENCL_FROM_SOURCE=1
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- soak::
@@ -229,6 +232,11 @@ soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each
 	HETCKPT_STORE_FAULTS=$(STORE_FAULTS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test s3_server
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- other_node
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- migration::migrate_ --skip amid
+	@e2e/setup/install-slurm.sh --accounting
+	HETCKPT_E2E_SLURM_ROUNDS=$(SLURM_ROUNDS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- schedulers::slurm
+	@for suite in $(SLURM_SUITES); do e2e/slurm/newer-slurm.sh --suite $$suite $(HETCKPT_CACHE)/slurm-$$suite || exit 1; \
+		HETCKPT_E2E_SLURM_ROOT=$(HETCKPT_CACHE)/slurm-$$suite HETCKPT_E2E_SLURM_ROUNDS=$(SLURM_ROUNDS) \
+		$(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- schedulers::slurm || exit 1; done
 	@# CRIU 4.1 takes no TCP connections on newer kernels, with or without the plugin.
 	@e2e/setup/install-criu.sh --prefix $(HETCKPT_CACHE)/criu-oldest --min 4.1 --suites trixie
 	HETCKPT_CRIU=$(HETCKPT_CACHE)/criu-oldest/bin/criu $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- \

@@ -15,23 +15,30 @@
 #
 # From the environment:
 #   CLUSTER_FOLDER     folder of the cluster (needed)
-#   CLUSTER_PORT       slurmctld's port; the nodes have the next two (16817)
+#   CLUSTER_PORT       slurmctld's port; the nodes have the next two, slurmdbd the one after them (16817)
 #   CLUSTER_GRACE      GraceTime of the partition `low`, seconds (20)
 #   CLUSTER_KILL_WAIT  KillWait, seconds; Slurm takes no less than 5 (5)
 #   CLUSTER_SIGNALS    1: a preempted job gets the signal of its --signal at once (1)
-#   CLUSTER_ACCOUNTING host of slurmdbd, if there is one ()
+#   CLUSTER_ACCOUNTING 1: with slurmdbd and a database of its own (0)
+#   CLUSTER_ROOT       folder with another Slurm, made by newer-slurm.sh (none: the system's)
 set -u
 
 folder=${CLUSTER_FOLDER:?names the folder of the cluster}
 port=${CLUSTER_PORT:-16817}
 export SLURM_CONF=$folder/etc/slurm.conf
+plugins=
+if [ -n "${CLUSTER_ROOT:-}" ]; then
+	export PATH=$CLUSTER_ROOT/programs:$PATH
+	plugins=PluginDir=$(compgen -G "$CLUSTER_ROOT/usr/lib/*/slurm-wlm")
+fi
 
 fail() { echo "two-nodes.sh: $*" >&2; exit 1; }
 
 # Process ids are used again: one that was noted is only this cluster's while its command line says so.
 is_ours() { tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -qs -e "$folder/" -e 'slurmd -D -N'; }
 
-# The name of an option, and codes for an exit, have changed between 22.05 and 24.05.
+# Since 23.02 the option for signals has another name. Since 24.05 a job that ends in its grace time is PREEMPTED and queued
+# again, whatever its exit code; before, it is COMPLETED or FAILED and stays so. (Seen with 22.05, 24.11 and 26.05.)
 configure() {
 	local version processors signals='' accounting=accounting_storage/none
 	version=$(slurmctld -V | sed 's/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1\2/')
@@ -43,7 +50,10 @@ configure() {
 			signals=SlurmctldParameters=preempt_send_user_signal
 		fi
 	fi
-	[ -z "${CLUSTER_ACCOUNTING:-}" ] || accounting=accounting_storage/slurmdbd
+	! has_accounting || accounting="accounting_storage/slurmdbd
+		AccountingStorageHost=localhost
+		AccountingStoragePort=$((port + 3))
+		AccountingStoragePass=$folder/munge/socket"
 	cat >"$SLURM_CONF" <<-END
 		ClusterName=hetckpt
 		SlurmctldHost=localhost(127.0.0.1)
@@ -63,7 +73,7 @@ configure() {
 		TaskPlugin=task/none
 		JobAcctGatherType=jobacct_gather/linux
 		AccountingStorageType=$accounting
-		${CLUSTER_ACCOUNTING:+AccountingStorageHost=$CLUSTER_ACCOUNTING}
+		$plugins
 		SelectType=select/cons_tres
 		SelectTypeParameters=CR_Core
 		SchedulerType=sched/backfill
@@ -98,18 +108,58 @@ configure() {
 	fi >"$folder/etc/cgroup.conf"
 }
 
+has_accounting() { [ "${CLUSTER_ACCOUNTING:-0}" = 1 ]; }
+
+# The database has a socket only; slurmdbd's library takes the path of that from the environment.
+start_accounting() {
+	local base
+	base=$(dirname "$(dirname "$(realpath "$(command -v mariadbd)")")")
+	export MYSQL_UNIX_PORT=$folder/run/database.socket
+	mariadb-install-db --no-defaults --basedir="$base" --datadir="$folder/database" --user=root --skip-test-db \
+		--auth-root-authentication-method=normal >"$folder/log/database.install" 2>&1 || fail 'no database is made'
+	mariadbd --no-defaults --basedir="$base" --datadir="$folder/database" --user=root --skip-networking \
+		--loose-innodb-snapshot-isolation=OFF --socket="$MYSQL_UNIX_PORT" --pid-file="$folder/run/database.pid" \
+		</dev/null >"$folder/log/database" 2>&1 &
+	for _ in $(seq 200); do
+		[ ! -S "$MYSQL_UNIX_PORT" ] || break
+		sleep 0.1
+	done
+	(umask 077 && cat >"$folder/etc/slurmdbd.conf") <<-END
+		AuthType=auth/munge
+		AuthInfo=socket=$folder/munge/socket
+		DbdHost=localhost
+		DbdPort=$((port + 3))
+		SlurmUser=root
+		LogFile=$folder/log/slurmdbd.log
+		PidFile=$folder/run/slurmdbd.pid
+		StorageType=accounting_storage/mysql
+		StorageHost=localhost
+		StorageUser=root
+		StorageLoc=slurm
+		$plugins
+	END
+	# It finds its configuration beside Slurm's.
+	slurmdbd || fail "slurmdbd does not start: see $folder/log"
+	for _ in $(seq 200); do
+		! sacctmgr --immediate add cluster hetckpt >"$folder/log/sacctmgr" 2>&1 || return 0
+		sleep 0.1
+	done
+	fail "slurmdbd does not answer: see $folder/log"
+}
+
 # Process 1 of a node is a shell, which takes care of orphans as an init does.
 start_node() {
 	mkdir -p "$folder/spool.$1"
 	# shellcheck disable=SC2016
 	setsid unshare --pid --fork --kill-child --mount --uts --ipc --mount-proc bash -c '
 		hostname "$1"
+		mount --bind "$2" /etc/hosts
 		mount -t tmpfs tmpfs /dev/shm
 		mount -t tmpfs tmpfs /var/tmp
-		slurmd -D -N "$1" -f "$SLURM_CONF" &
+		slurmd -D -N "$1" -f "$SLURM_CONF" -d "$(command -v slurmstepd)" &
 		trap "kill $!" TERM
 		while kill -0 $! 2>/dev/null; do wait; done
-	' node "$1" </dev/null >/dev/null 2>"$folder/log/node.$1" &
+	' node "$1" "$folder/etc/hosts" </dev/null >/dev/null 2>"$folder/log/node.$1" &
 	echo $! >"$folder/run/node.$1.pid"
 }
 
@@ -119,6 +169,18 @@ stop_node() {
 	rm -f "$folder/run/node.$1.pid"
 	# With process 1, all others of its namespace end.
 	! is_ours "$pid" || kill -9 "$pid"
+}
+
+# Ends a daemon, and waits for that.
+stop() {
+	local pid
+	pid=$(cat "$2" 2>/dev/null) || return 0
+	[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$1" ] || return 0
+	kill "$pid"
+	for _ in $(seq 200); do
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$1" ] || break
+		sleep 0.05
+	done
 }
 
 wait_for_nodes() {
@@ -133,8 +195,10 @@ wait_for_nodes() {
 case ${1:-} in
 up)
 	[ "$(id -u)" = 0 ] || fail 'run it as root'
-	for command in slurmctld slurmd munged unshare; do
-		command -v $command >/dev/null || fail "$command is missing"
+	needed=(slurmctld slurmd munged unshare)
+	! has_accounting || needed+=(slurmdbd mariadbd mariadb-install-db)
+	for command in "${needed[@]}"; do
+		command -v "$command" >/dev/null || fail "$command is missing"
 	done
 	mkdir -p "$folder"/{etc,state,log,run,munge,dev} && chmod 755 "$folder" "$folder/munge"
 	[ -e "$folder/dev/nvidia0" ] || mknod "$folder/dev/nvidia0" c 1 3
@@ -143,12 +207,17 @@ up)
 	munged --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
 		--log-file="$folder/munge/log" --seed-file="$folder/munge/seed" || fail 'munged does not start'
 	configure
-	slurmctld -i -f "$SLURM_CONF" || fail "slurmctld does not start: see $folder/log"
+	! has_accounting || start_accounting
+	# Newer versions look up the host that an srun names, for ten seconds if need be, and meanwhile nothing else.
+	{ cat /etc/hosts && echo '127.0.0.1 n1 n2'; } >"$folder/etc/hosts"
+	# shellcheck disable=SC2016
+	unshare --mount bash -c 'mount --bind "$1" /etc/hosts && exec slurmctld -i -f "$SLURM_CONF"' \
+		controller "$folder/etc/hosts" || fail "slurmctld does not start: see $folder/log"
 	start_node n1
 	start_node n2
 	wait_for_nodes 2
 	;;
-env) echo "export SLURM_CONF=$SLURM_CONF" ;;
+env) echo "export SLURM_CONF=$SLURM_CONF${CLUSTER_ROOT:+ PATH=$CLUSTER_ROOT/programs:\$PATH}" ;;
 kill) stop_node "$2" ;;
 start) start_node "$2" && wait_for_nodes 2 ;;
 down)
@@ -162,14 +231,10 @@ down)
 	done
 	stop_node n1
 	stop_node n2
-	for file in "$folder/run/slurmctld.pid" "$folder/munge/pid"; do
-		pid=$(cat "$file" 2>/dev/null) || continue
-		! is_ours "$pid" || kill "$pid"
-	done
-	for _ in $(seq 100); do
-		is_ours "$(cat "$folder/run/slurmctld.pid" 2>/dev/null || echo none)" || break
-		sleep 0.05
-	done
+	stop slurmctld "$folder/run/slurmctld.pid"
+	stop slurmdbd "$folder/run/slurmdbd.pid"
+	stop mariadbd "$folder/run/database.pid"
+	stop munged "$folder/munge/pid"
 	rm -rf -- "$folder"
 	;;
 *)

@@ -1,9 +1,11 @@
 //! A Slurm cluster of two nodes on this machine (`e2e/slurm/two-nodes.sh`), and its jobs.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,11 +19,43 @@ use hetckpt_e2e::sandbox::Sandbox;
 /// The script, unless `HETCKPT_E2E_SLURM` names another copy of it.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/slurm/two-nodes.sh");
 
-/// How long anything of Slurm's may take: it looks at its queue every other second, and requeues after six.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+/// How long anything of Slurm's may take: it looks at its queue every other second, and requeues after six. A program
+/// that hurries still needs half a minute of a processor, and other tests run beside it.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Each cluster has three ports.
-static PORT: AtomicU16 = AtomicU16::new(16_820);
+/// The first port of the first cluster, if the environment does not say otherwise.
+const FIRST_PORT: u16 = 16_820;
+
+/// Each cluster has four ports.
+static PORT: LazyLock<AtomicU16> = LazyLock::new(|| {
+    let first = std::env::var("HETCKPT_E2E_SLURM_PORT").ok();
+    AtomicU16::new(first.and_then(|text| text.parse().ok()).unwrap_or(FIRST_PORT))
+});
+
+/// Folder of another Slurm than the system's (`e2e/slurm/newer-slurm.sh`).
+pub fn root() -> Option<PathBuf> {
+    std::env::var_os("HETCKPT_E2E_SLURM_ROOT").map(PathBuf::from)
+}
+
+/// `PATH` with that Slurm's programs first.
+fn path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Some(root) = root() else {
+        return path;
+    };
+    let mut joined = root.join("programs").into_os_string();
+    joined.push(":");
+    joined.push(path);
+    joined
+}
+
+/// True if a cluster can have a database.
+pub fn has_database() -> bool {
+    let folders: Vec<PathBuf> = std::env::split_paths(&path()).collect();
+    ["slurmdbd", "mariadbd", "mariadb-install-db"]
+        .iter()
+        .all(|program| folders.iter().any(|folder| folder.join(program).is_file()))
+}
 
 /// How a site has set preemption up.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +64,8 @@ pub struct Site {
     pub grace: u32,
     /// A preempted job gets the signal that it asked for at once.
     pub sends_signals: bool,
+    /// Runs are noted in a database.
+    pub has_accounting: bool,
 }
 
 /// The cluster.
@@ -84,8 +120,9 @@ impl Cluster {
             (stage, programs, criu) = (copy.join("stage"), copy.join("programs"), copy.join("criu/bin/criu"));
         }
         let exports = format!(
-            "export PATH={}/bin:$PATH HETCKPT_CRIU={} PROGRAMS={} HOME={}",
+            "export PATH={}/bin:{} HETCKPT_CRIU={} PROGRAMS={} HOME={}",
             stage.display(),
+            path().display(),
             criu.display(),
             programs.display(),
             work.display(),
@@ -93,7 +130,7 @@ impl Cluster {
         let cluster = Self {
             folder,
             site,
-            port: PORT.fetch_add(3, Ordering::Relaxed),
+            port: PORT.fetch_add(4, Ordering::Relaxed),
             user,
             exports,
         };
@@ -113,6 +150,8 @@ impl Cluster {
         command.env("CLUSTER_PORT", self.port.to_string());
         command.env("CLUSTER_GRACE", self.site.grace.to_string());
         command.env("CLUSTER_SIGNALS", u8::from(self.site.sends_signals).to_string());
+        command.env("CLUSTER_ACCOUNTING", u8::from(self.site.has_accounting).to_string());
+        command.envs(root().map(|root| ("CLUSTER_ROOT", root)));
         run(&mut command)
     }
 
@@ -127,8 +166,22 @@ impl Cluster {
         let mut command = Command::new(program);
         command
             .args(arguments)
+            .env("PATH", path())
             .env("SLURM_CONF", self.folder.join("etc/slurm.conf"));
         run(&mut command)
+    }
+
+    /// Waits until a client command prints `part`; gives all that it prints.
+    pub fn wait_told(&self, program: &str, arguments: &[&str], part: &str) -> Result<String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let told = self.client(program, arguments)?;
+            if told.contains(part) {
+                return Ok(told);
+            }
+            ensure!(Instant::now() < until, "{program} does not tell of `{part}`: {told}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// Submits a batch script with these options and lines to the partition that is preempted.
