@@ -93,7 +93,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         ));
         return Ok(code.into());
     }
-    snapshots.claim(scheduler.num_earlier_runs())?;
+    // Before the thread that renews the claim: it would take signals that it does not hold back.
     let signals = Signals::take(&options.on)?;
+    snapshots.claim(scheduler.num_earlier_runs())?;
     Supervisor::new(options, &*scheduler, snapshots, signals).run()
 }
