@@ -77,7 +77,7 @@ fn goes_on(context: &mut Context, transports: &str) -> Result<()> {
         kill(Pid::from_raw(running.pid()), Signal::SIGTERM)?;
         let stored = running.wait(PATIENCE)?;
         ensure!(
-            stored.code == 75 && stored.stderr.contains("snapshot 2"),
+            stored.code == 75 && stored.stderr.contains("snapshot a/"),
             "{}",
             stored.text()
         );

@@ -85,9 +85,7 @@ mod tests {
     #[test]
     fn whoever_has_lost_the_job_learns_it_and_who_has_not_gives_it_up() {
         let folder = tempfile::tempdir().unwrap();
-        let store: &'static Store = Box::leak(Box::new(
-            Store::open(folder.path().to_str().unwrap(), None).unwrap(),
-        ));
+        let store: &'static Store = Box::leak(Box::new(Store::open(folder.path().to_str().unwrap(), None).unwrap()));
         let job = "a".parse().unwrap();
         let first = Renewing::start_with(store.claim(&job, &claim(0)).unwrap(), Duration::from_millis(10)).unwrap();
         std::thread::sleep(Duration::from_millis(50));

@@ -255,10 +255,11 @@ fn finish_packing(packing: Packing<'_>, request: &Request<'_>) -> Result<(), Fai
     let needs = needs::read(request.images)
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     if !request.asked.tcp_established && !needs::are_inner(&needs.connections) {
-        return Err(
-            Failure::new(Code::TcpConnections, "the program has just connected to a process outside")
-                .help("dump it again, or take its TCP connections along: --tcp-established"),
-        );
+        return Err(Failure::new(
+            Code::TcpConnections,
+            "the program has just connected to a process outside",
+        )
+        .help("dump it again, or take its TCP connections along: --tcp-established"));
     }
     packing.finish(&needs).map_err(|(path, e)| {
         Failure::new(Code::CannotWrite, format!("cannot carry {}", path.display()))
