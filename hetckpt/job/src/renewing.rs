@@ -1,5 +1,5 @@
-//! Renews the claim on a job, on a thread of its own: whatever else is waited for, a dump, a restore or a long upload, and
-//! whether or not the store answers.
+//! Renews the claim on a job, on a thread of its own: whatever else is waited for, a dump, a restore or a long upload,
+//! and whether or not the store answers.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
