@@ -46,7 +46,7 @@ fn start(context: &Context, verb: &[&str], transports: &str) -> Result<Running> 
 }
 
 /// Waits until each rank has a kernel in flight.
-fn wait_at_work(context: &Context) -> Result<()> {
+fn wait_at_work(context: &Context, running: &Running) -> Result<()> {
     for _ in 0..600 {
         let rows = hetckpt::ps(&context.sandbox)?;
         let at_work = rows.iter().filter(|row| row["running_kernels"].as_u64() > Some(0));
@@ -55,7 +55,7 @@ fn wait_at_work(context: &Context) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    anyhow::bail!("the ranks do not come to work")
+    anyhow::bail!("the ranks do not come to work: {}", running.said())
 }
 
 /// The line that the program prints at its end.
@@ -65,14 +65,14 @@ fn digest(stdout: &str) -> Option<&str> {
 
 fn goes_on(context: &mut Context, transports: &str) -> Result<()> {
     let undisturbed = start(context, &["run", "--device", "cpu"], transports)?;
-    wait_at_work(context)?;
+    wait_at_work(context, &undisturbed)?;
     early_end::descendants(undisturbed.pid());
     let undisturbed = undisturbed.wait(PATIENCE)?.success("mpirun")?;
     let store = context.sandbox.path("store").display().to_string();
     let job = ["job", "--scheduler", "none", "--name", "a", "--store", &store];
     for _ in 0..2 {
         let running = start(context, &job, transports)?;
-        wait_at_work(context)?;
+        wait_at_work(context, &running)?;
         std::thread::sleep(context.random.moment(Duration::from_millis(500)));
         kill(Pid::from_raw(running.pid()), Signal::SIGTERM)?;
         let stored = running.wait(PATIENCE)?;
@@ -84,7 +84,7 @@ fn goes_on(context: &mut Context, transports: &str) -> Result<()> {
         ensure!(!stored.stderr.contains("drops the packets"), "{}", stored.text());
     }
     let running = start(context, &job, transports)?;
-    wait_at_work(context)?;
+    wait_at_work(context, &running)?;
     early_end::descendants(running.pid());
     let ended = running.wait(PATIENCE)?;
     ensure!(
