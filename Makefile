@@ -76,7 +76,9 @@ STAGED_ICD := lib/hetckpt/OpenCL/vendors/hetckpt.icd
 NVCC_FLAGS := -std=c++17 -O3
 PTX_ONLY := -gencode arch=compute_80,code=compute_80
 MACHINE_CODE_ONLY := -gencode arch=compute_90,code=sm_90
-PROGRAM_NAMES := $(basename $(notdir $(wildcard e2e/programs/*.cu)))
+PROGRAM_NAMES := $(filter-out mpi_%,$(basename $(notdir $(wildcard e2e/programs/*.cu))))
+# MPI test programs, where there is an MPI to compile them with.
+MPI_PROGRAMS := $(if $(shell command -v mpicxx),$(patsubst e2e/programs/%.cu,$(HETCKPT_PROGRAMS)/%,$(wildcard e2e/programs/mpi_*.cu)))
 PROGRAM_HEADERS := $(wildcard e2e/programs/*.h)
 PROGRAMS := $(addprefix $(HETCKPT_PROGRAMS)/,$(PROGRAM_NAMES))
 # OpenCL test programs, where there are the headers to compile them with.
@@ -125,7 +127,7 @@ stage:
 programs: setup ## compile the CUDA and OpenCL test programs
 	@$(MAKE) --no-print-directory program-files
 
-program-files: $(PROGRAMS) $(OPENCL_PROGRAMS)
+program-files: $(PROGRAMS) $(OPENCL_PROGRAMS) $(MPI_PROGRAMS)
 	@:
 
 # For measurements on GPUs.
@@ -141,6 +143,10 @@ $(HETCKPT_PROGRAMS)/no_ptx: TARGET_CODE = $(MACHINE_CODE_ONLY)
 $(PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/programs/%.cu $(PROGRAM_HEADERS)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(TARGET_CODE) $< -o $@
+
+$(MPI_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/programs/%.cu $(PROGRAM_HEADERS)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) $(PTX_ONLY) $$(mpicxx --showme:compile) $< -o $@ $$(mpicxx --showme:link)
 
 $(PTX): $(HETCKPT_PTX)/%.ptx: e2e/programs/%.cu $(PROGRAM_HEADERS)
 	@mkdir -p $(@D)

@@ -11,8 +11,9 @@
 #   5. an OpenCL device and clang, for tests of OpenCL     install-opencl.sh
 #   6. Slurm, for tests of batch scheduling                install-slurm.sh
 #   7. clang and libelf, for the eBPF programs of `trace`  install-bpf.sh
+#   8. Open MPI, for tests of MPI jobs                     install-mpi.sh
 #
-# Folders and downloads lie in $HETCKPT_CACHE (default ~/.cache/hetckpt). 1, 2, 5 and 6 need root on Debian; each script's --help
+# Folders and downloads lie in $HETCKPT_CACHE (default ~/.cache/hetckpt). 1, 2, 5, 6 and 8 need root on Debian; each script's --help
 # says what other distributions need. A Rust toolchain with rustfmt and clippy must be there already.
 set -euo pipefail
 
@@ -68,3 +69,4 @@ check_rust
 "$here/install-opencl.sh" "${dry_run[@]}"
 "$here/install-slurm.sh" "${dry_run[@]}"
 "$here/install-bpf.sh" "${dry_run[@]}"
+"$here/install-mpi.sh" "${dry_run[@]}"

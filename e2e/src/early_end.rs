@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Their names. None of them becomes another program, which would not catch the signal.
-const NAMES: [&str; 4] = ["paced", "memory_hog", "worker_tree", "blocked_threads"];
+const NAMES: [&str; 5] = ["paced", "memory_hog", "worker_tree", "blocked_threads", "mpi_ring"];
 
 /// Lets process `pid` hurry, if it is such a program. One that CRIU is just building is not yet: it has the program's
 /// name and signal handlers before it has its memory, but still CRIU's file.

@@ -167,6 +167,10 @@ pub enum Requirement {
     Mounting,
     /// Slurm's programs and munge's.
     Slurm,
+    /// Open MPI's `mpirun`, and the test programs for it.
+    Mpi,
+    /// `s3s-fs`, an S3 server.
+    S3Server,
     /// Driver calls can be traced, for which eBPF programs must be permitted.
     Tracing,
     /// The program `clinfo`.
@@ -229,12 +233,25 @@ impl Requirement {
                 .into_iter()
                 .find(|program| !is_on_path(program))
                 .map(|program| format!("needs Slurm: there is no {program} on PATH")),
+            Self::Mpi if !is_on_path("mpirun") => Some("needs Open MPI: there is no mpirun on PATH".to_owned()),
+            Self::Mpi if installation.programs.join("mpi_ring").is_file() => None,
+            Self::Mpi => Some(format!("{} holds no MPI programs", installation.programs.display())),
+            Self::S3Server if s3_server().is_file() => None,
+            Self::S3Server => Some(format!("there is no S3 server at {}", s3_server().display())),
             Self::Mounting => cannot_mount().map(|why| format!("cannot mount a file system: {why}")),
             Self::Tracing => cannot_trace().map(|why| format!("cannot trace driver calls: {why}")),
             Self::Clinfo if Command::new("clinfo").arg("-v").output().is_ok() => None,
             Self::Clinfo => Some("there is no clinfo".to_owned()),
         }
     }
+}
+
+/// The S3 server that `e2e/setup/install-s3-server.sh` builds.
+#[must_use]
+pub fn s3_server() -> PathBuf {
+    let home = variable("HOME").unwrap_or_else(|| PathBuf::from("/root"));
+    let cache = variable("HETCKPT_CACHE").unwrap_or_else(|| home.join(".cache/hetckpt"));
+    cache.join("s3-server/bin/s3s-fs")
 }
 
 /// True if there is a program of that name.

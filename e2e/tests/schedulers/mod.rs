@@ -4,6 +4,8 @@
 mod cluster;
 mod slurm;
 mod unscheduled;
+mod mpi;
+mod stores;
 
 use hetckpt_e2e::runner::Test;
 
@@ -11,5 +13,7 @@ use hetckpt_e2e::runner::Test;
 pub fn tests() -> Vec<Test> {
     let mut tests = slurm::tests();
     tests.extend(unscheduled::tests());
+    tests.extend(mpi::tests());
+    tests.extend(stores::tests());
     tests
 }

@@ -67,6 +67,29 @@ pub struct Connection {
     pub peer: SocketAddr,
 }
 
+impl Connection {
+    /// Addresses of IPv4 are that, however a socket has them.
+    #[must_use]
+    pub fn new(local: SocketAddr, peer: SocketAddr) -> Self {
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        Self {
+            local: canonical(local),
+            peer: canonical(peer),
+        }
+    }
+}
+
+/// True if both ends of each connection are among them.
+#[must_use]
+pub fn are_inner(connections: &BTreeSet<Connection>) -> bool {
+    connections.iter().all(|&Connection { local, peer }| {
+        connections.contains(&Connection {
+            local: peer,
+            peer: local,
+        })
+    })
+}
+
 /// A file, open or mapped or stood in.
 #[derive(Clone, Debug)]
 pub struct NeededFile {

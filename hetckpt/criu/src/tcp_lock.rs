@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::image_messages::FileEntry;
 use crate::images::{FILES_MAGIC, Images};
-use crate::needs::connections;
+use crate::needs::{are_inner, connections};
 
 /// How far into its log CRIU says what it calls itself.
 const LOG_LINES: usize = 50;
@@ -73,11 +73,12 @@ pub fn undo(images: &Path, processes: &[i32]) -> Result<(), UndoError> {
     unlocked
 }
 
-/// What to tell whoever has ended a program that was dumped into `images`: for how long its connections' packets are
-/// dropped here. Nothing if it had none.
-pub fn remark(images: &Path) -> Option<String> {
+/// When a program has been ended that was dumped into `images`: packets of connections with itself are dropped no more,
+/// since nobody sends any. Gives what to tell of others: for how long theirs are dropped here.
+pub fn leave(images: &Path) -> Option<String> {
     let files: Vec<FileEntry> = Images(images).entries("files.img", FILES_MAGIC).ok()?;
-    if connections(&files).ok()?.is_empty() {
+    let connections = connections(&files).ok()?;
+    if connections.is_empty() || are_inner(&connections) && delete_tables(&run_id(images)?).is_ok() {
         return None;
     }
     let name = format!("{PREFIX}{}", run_id(images)?);

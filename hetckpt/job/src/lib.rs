@@ -8,6 +8,7 @@ pub mod options;
 pub mod sentinel;
 
 mod signals;
+mod renewing;
 mod snapshots;
 mod grace;
 mod kept_environment;
@@ -17,6 +18,7 @@ mod devices;
 mod supervisor;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
@@ -26,12 +28,25 @@ use hetckpt_scheduler::environment::Environment;
 use hetckpt_store::encryption::Encryption;
 use hetckpt_store::failure::failure;
 use hetckpt_store::name::Key;
+use hetckpt_store::remote::Patience;
 use hetckpt_store::store::Store;
 
 use self::options::Options;
 use self::signals::Signals;
-use self::snapshots::Snapshots;
+use self::snapshots::{Snapshots, Stores};
 use self::supervisor::Supervisor;
+
+/// Longest time for a note in the store.
+const HASTY: Duration = Duration::from_secs(20);
+
+/// How long a store is waited for where a program or a scheduler waits too: no longer than for archives.
+fn hasty() -> Patience {
+    let patient = Patience::of_environment();
+    Patience {
+        request: patient.request.min(HASTY),
+        ..patient
+    }
+}
 
 /// Runs the job, from its last snapshot if it has one. Gives the program's exit code, or the one with which the
 /// scheduler queues the job again.
@@ -63,8 +78,14 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     })?;
     let encryption = options.key_file.as_deref().map(Encryption::open).transpose();
     let encryption = encryption.map_err(|e| failure(&e.into()))?;
-    let store = Store::open(&options.store, encryption).map_err(|e| failure(&e))?;
-    let mut snapshots = Snapshots::of(&store, job);
+    let patient = Store::open(&options.store, encryption).map_err(|e| failure(&e))?;
+    let hasty = Store::open_with(&options.store, None, hasty()).map_err(|e| failure(&e))?;
+    // A thread that waits for a store that is gone must not keep this process from its end.
+    let stores = Stores {
+        patient: Box::leak(Box::new(patient)),
+        hasty: Box::leak(Box::new(hasty)),
+    };
+    let mut snapshots = Snapshots::of(stores, job);
     if let Some(code) = snapshots.ended()? {
         remark::note(format!(
             "the job {} has ended before, with status {code}: nothing is run (`hetckpt store rm` makes it forget)",
@@ -72,7 +93,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         ));
         return Ok(code.into());
     }
-    snapshots.claim(scheduler.num_earlier_runs())?;
+    // Before the thread that renews the claim: it would take signals that it does not hold back.
     let signals = Signals::take(&options.on)?;
+    snapshots.claim(scheduler.num_earlier_runs())?;
     Supervisor::new(options, &*scheduler, snapshots, signals).run()
 }

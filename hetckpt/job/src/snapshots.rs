@@ -8,7 +8,7 @@ use tempfile::{TempDir, TempPath};
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
-use hetckpt_store::claim::{Claim, ClaimGuard};
+use hetckpt_store::claim::Claim;
 use hetckpt_store::error::StoreError;
 use hetckpt_store::failure::failure;
 use hetckpt_store::keep::Keep;
@@ -17,14 +17,28 @@ use hetckpt_store::record::{Draft, Record};
 use hetckpt_store::store::Store;
 use hetckpt_store::watch::Watch;
 
+use crate::renewing::Renewing;
+
 /// What is left of an earlier run is looked for as if it were that much later: nobody else writes for the job now.
 const LONG_AGO: Duration = Duration::from_secs(14 * 24 * 3600);
 
+/// A job's stores: the same place twice.
+#[derive(Clone, Copy)]
+pub struct Stores {
+    /// For archives.
+    pub patient: &'static Store,
+    /// For notes: whoever runs a program cannot wait long for them.
+    pub hasty: &'static Store,
+}
+
 /// A job's snapshots.
-pub struct Snapshots<'a> {
-    store: &'a Store,
+pub struct Snapshots {
+    store: &'static Store,
+    hasty: &'static Store,
     job: Key,
-    claim: Option<ClaimGuard<'a>>,
+    claim: Option<Renewing>,
+    /// Those that are known, the newest first. The store may not answer when they are asked for.
+    records: Vec<Record>,
     /// Where archives wait to be sent, and lie when they were fetched.
     scratch: Option<TempDir>,
 }
@@ -51,13 +65,15 @@ pub enum Owner {
     Another(String),
 }
 
-impl<'a> Snapshots<'a> {
+impl Snapshots {
     /// Those of `job`.
-    pub fn of(store: &'a Store, job: Key) -> Self {
+    pub fn of(stores: Stores, job: Key) -> Self {
         Self {
-            store,
+            store: stores.patient,
+            hasty: stores.hasty,
             job,
             claim: None,
+            records: vec![],
             scratch: None,
         }
     }
@@ -69,18 +85,18 @@ impl<'a> Snapshots<'a> {
 
     /// The exit code of a program that has ended.
     pub fn ended(&self) -> Result<Option<u8>, Failure> {
-        let ended = self.store.ended(&self.job).map_err(|e| failure(&e))?;
+        let ended = self.hasty.ended(&self.job).map_err(|e| failure(&e))?;
         Ok(ended.map(|ended| ended.exit_code))
     }
 
     /// Keeps the exit code of the program, which has ended; its snapshots go.
     pub fn set_ended(&self, exit_code: u8) -> Result<(), Failure> {
-        self.store.put_ended(&self.job, exit_code).map_err(|e| failure(&e))?;
+        self.hasty.put_ended(&self.job, exit_code).map_err(|e| failure(&e))?;
         for record in self.list() {
             // What stays takes room only.
-            let _ = self.store.remove(&self.job, record.id());
+            let _ = self.hasty.remove(&self.job, record.id());
         }
-        let _ = self.store.put_failed_restores(&self.job, 0);
+        let _ = self.hasty.put_failed_restores(&self.job, 0);
         self.sweep();
         Ok(())
     }
@@ -92,59 +108,52 @@ impl<'a> Snapshots<'a> {
             pid: std::process::id(),
             run: run.into(),
         };
-        self.claim = Some(self.store.claim(&self.job, &wanted).map_err(|e| failure(&e))?);
+        let claim = self.hasty.claim(&self.job, &wanted).map_err(|e| failure(&e))?;
+        self.claim = Some(Renewing::start(claim).map_err(|e| failure(&StoreError::Runtime(e)))?);
         self.sweep();
         Ok(())
     }
 
-    /// Says that the job is still ours, unless it is not.
-    pub fn renew(&mut self) -> Owner {
-        match self.claim.as_mut().map(ClaimGuard::renew) {
-            Some(Err(error @ (StoreError::Claimed { .. } | StoreError::ClaimLost { .. }))) => {
-                Owner::Another(error.to_string())
-            }
-            // The next one may get through.
-            _ => Owner::We,
+    /// Whose the job is, as far as is known.
+    pub fn owner(&self) -> Owner {
+        match self.claim.as_ref().and_then(Renewing::lost) {
+            Some(who) => Owner::Another(who.to_owned()),
+            None => Owner::We,
         }
     }
 
     /// How many runs in a row could not restore the job.
     pub fn num_failures(&self) -> u32 {
-        self.store.failed_restores(&self.job).unwrap_or(0)
+        self.hasty.failed_restores(&self.job).unwrap_or(0)
     }
 
     /// Notes how many there are now.
     pub fn set_num_failures(&self, count: u32) {
         // What cannot be noted is counted less.
-        let _ = self.store.put_failed_restores(&self.job, count);
+        let _ = self.hasty.put_failed_restores(&self.job, count);
     }
 
-    /// All that can be used, the newest first. A store that does not answer is told of.
-    pub fn list(&self) -> Vec<Record> {
-        self.store.list(Some(&self.job)).map_or_else(
-            |e| {
-                remark::note(format!("the store cannot be looked at: {e}"));
-                vec![]
-            },
-            |listing| listing.records,
-        )
+    /// All that are known, the newest first.
+    pub fn list(&self) -> &[Record] {
+        &self.records
     }
 
-    /// The same, where it matters that there are none.
-    pub fn known(&self) -> Result<Vec<Record>, Failure> {
-        let listing = self.store.list(Some(&self.job)).map_err(|e| failure(&e))?;
+    /// The same, asked of the store.
+    pub fn look(&mut self) -> Result<Vec<Record>, Failure> {
+        let listing = self.hasty.list(Some(&self.job)).map_err(|e| failure(&e))?;
         for unusable in listing.unusable {
             let why = unusable
                 .why
                 .map_or_else(|| "its archive is missing".to_owned(), |why| why.to_string());
             remark::note(format!("snapshot {} cannot be used: {why}", unusable.id));
         }
+        self.records.clone_from(&listing.records);
         Ok(listing.records)
     }
 
     /// A new name, and where the dump is to write the archive.
     pub fn new_place(&mut self) -> Result<(SnapshotId, PathBuf), StoreError> {
-        let id = self.store.new_id(&self.job)?;
+        let id = SnapshotId::new(self.records.first().map(Record::id)).map_err(StoreError::Runtime)?;
         let place = match self.store.local_place(&self.job, &id)? {
             Some(place) => place,
             None => self.scratch()?.join(format!("{id}.hetsnap")),
@@ -166,16 +175,17 @@ impl<'a> Snapshots<'a> {
     }
 
     /// Makes the archive `place` a snapshot, and removes the oldest beyond `keep`. It is given up when
-    /// `is_interrupted`.
+    /// `is_interrupted`, or if the job is another run's.
     pub fn publish(
-        &self,
+        &mut self,
         draft: Draft,
         place: &Path,
         keep: u32,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Record, StoreError> {
         let mut progress = |_| ();
-        let mut watch = Watch::new(&mut progress, is_interrupted);
+        let is_given_up = || is_interrupted() || self.owner() != Owner::We;
+        let mut watch = Watch::new(&mut progress, &is_given_up);
         let is_in_place = self.store.local_place(&self.job, &draft.id)?.is_some();
         let record = match is_in_place {
             true => self.store.record(&self.job, draft, &mut watch)?,
@@ -186,9 +196,11 @@ impl<'a> Snapshots<'a> {
                 sent
             }
         };
-        for old in self.list().iter().skip(keep as usize) {
+        self.records.insert(0, record.clone());
+        let kept = self.records.len().min(keep as usize);
+        for old in self.records.drain(kept..) {
             // What stays takes room only.
-            let _ = self.store.remove(&self.job, old.id());
+            let _ = self.hasty.remove(&self.job, old.id());
         }
         Ok(record)
     }
@@ -217,12 +229,11 @@ impl<'a> Snapshots<'a> {
     fn sweep(&self) {
         let later = SystemTime::now() + LONG_AGO;
         // What cannot be removed takes room only.
-        let _ = self.store.prune_at(Some(&self.job), &Keep::default(), false, later);
-        let place = self
-            .store
-            .new_id(&self.job)
-            .and_then(|id| self.store.local_place(&self.job, &id));
-        let Ok(Some(place)) = place else { return };
+        let _ = self.hasty.prune_at(Some(&self.job), &Keep::default(), false, later);
+        let Ok(id) = SnapshotId::new(None) else { return };
+        let Ok(Some(place)) = self.store.local_place(&self.job, &id) else {
+            return;
+        };
         let folder = place.parent().map(fs::read_dir);
         for entry in folder.into_iter().flatten().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b".hetckpt-dump-") {

@@ -28,9 +28,6 @@ use crate::snapshots::{Owner, Snapshots, host};
 /// How long this waits at most for something to happen.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often the store is given a sign of life.
-const RENEWAL: Duration = Duration::from_secs(15);
-
 /// How often it is looked whether the grace time does.
 const PROMISE_CHECK: Duration = Duration::from_secs(30);
 
@@ -110,7 +107,7 @@ enum Work {
 pub struct Supervisor<'a> {
     options: &'a Options,
     scheduler: &'a dyn Scheduler,
-    snapshots: Snapshots<'a>,
+    snapshots: Snapshots,
     signals: Signals,
     /// Signals that came while the program was not yet there.
     waiting: Vec<Signal>,
@@ -122,7 +119,7 @@ pub struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// Nothing is started yet.
-    pub fn new(options: &'a Options, scheduler: &'a dyn Scheduler, snapshots: Snapshots<'a>, signals: Signals) -> Self {
+    pub fn new(options: &'a Options, scheduler: &'a dyn Scheduler, snapshots: Snapshots, signals: Signals) -> Self {
         let grace = options.grace.or_else(|| scheduler.grace());
         Self {
             options,
@@ -162,7 +159,13 @@ impl<'a> Supervisor<'a> {
                     return Ok(code);
                 }
                 End::NotStarted(code) => return Ok(code),
-                End::QueueAgain(reason) => return Ok(self.queue_again(reason)),
+                End::QueueAgain(reason) => {
+                    return match self.snapshots.owner() {
+                        Owner::We => Ok(self.queue_again(reason)),
+                        // It is for that run to go on.
+                        Owner::Another(who) => Err(taken(who)),
+                    };
+                }
                 End::Cancelled => {
                     remark::note("the job was cancelled: the program was ended, its snapshots are kept");
                     return Ok(CANCELLED);
@@ -214,7 +217,7 @@ impl<'a> Supervisor<'a> {
     /// Starts the program, or goes on from a snapshot; `None` if that is not possible here.
     fn start(&mut self) -> Result<Option<Program>, Failure> {
         let device = devices::other_than(&self.options.device, &self.failed_devices);
-        let records = self.snapshots.known()?;
+        let records = self.snapshots.look()?;
         if records.is_empty() {
             return Program::start(self.options, &device).map(Some);
         }
@@ -291,7 +294,7 @@ impl<'a> Supervisor<'a> {
     fn attend(&mut self, program: &mut Program) -> Result<End, Failure> {
         let mut work = Work::Nothing;
         let mut snapshot_at = self.options.every.map(|every| Instant::now() + every);
-        let (mut renewed, mut checked) = (Instant::now(), None::<Instant>);
+        let mut checked = None::<Instant>;
         loop {
             let mut come = std::mem::take(&mut self.waiting);
             come.extend(self.signals.wait(TICK));
@@ -313,24 +316,19 @@ impl<'a> Supervisor<'a> {
                 return Ok(end);
             }
             program.look_after_servers();
-            if renewed.elapsed() > RENEWAL {
-                renewed = Instant::now();
-                if let Owner::Another(who) = self.snapshots.renew() {
-                    program.kill();
-                    return Err(Failure::new(
-                        Code::JobClaimed,
-                        "the program was ended here: another run of the job has it",
-                    )
-                    .note(who)
-                    .exit(exit::OWN_FAILURE));
+            if let Owner::Another(who) = self.snapshots.owner() {
+                if let Work::Periodic(dump, _) | Work::Final { dump, .. } = &work {
+                    dump.give_up();
                 }
+                program.kill();
+                return Err(taken(who));
             }
             if !matches!(work, Work::Nothing) {
                 continue;
             }
             if checked.is_none_or(|checked| checked.elapsed() > PROMISE_CHECK) && !program.device().is_empty() {
                 checked = Some(Instant::now());
-                if let Some(remark) = self.promise.remark(program.memory_bytes(), &self.snapshots.list()) {
+                if let Some(remark) = self.promise.remark(program.memory_bytes(), self.snapshots.list()) {
                     remark::note(remark);
                 }
             }
@@ -520,15 +518,16 @@ impl<'a> Supervisor<'a> {
 
     /// Makes a snapshot of what a dump has left. A periodic one, which has no deadline, is given up for a signal.
     fn publish(
-        &self,
+        &mut self,
         taken: Taken,
         result: Result<Dumped, DumpError>,
         deadline: Option<Instant>,
     ) -> Result<(), NoSnapshot> {
         let dumped = result?;
         let is_periodic = taken.draft.occasion == Occasion::Periodic;
+        let signals = &self.signals;
         let is_interrupted = || match is_periodic {
-            true => self.signals.have_come(),
+            true => signals.have_come(),
             false => deadline.is_some_and(|deadline| deadline <= Instant::now()),
         };
         let draft = Draft {
@@ -599,6 +598,16 @@ impl<'a> Supervisor<'a> {
         });
         code
     }
+}
+
+/// The program was ended because the job is not ours any more.
+fn taken(who: String) -> Failure {
+    Failure::new(
+        Code::JobClaimed,
+        "the program was ended here: another run of the job has it",
+    )
+    .note(who)
+    .exit(exit::OWN_FAILURE)
 }
 
 fn again(reason: Reason, deadline: Option<Instant>, attempt: u32) -> Work {

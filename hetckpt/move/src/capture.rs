@@ -65,6 +65,8 @@ pub struct Request<'a> {
     pub bundle: Bundle,
     /// Connections to take along.
     pub outside: Outside,
+    /// Those that it was asked to take, without what [`crate::inner_connections`] adds.
+    pub asked: Outside,
 }
 
 impl Request<'_> {
@@ -180,7 +182,7 @@ pub fn capture<'a>(
     }
     eventfds::keep_semaphores(images, &target.tree())
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
-    finish_packing(packing, images)?;
+    finish_packing(packing, request)?;
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why.to_string()))?;
     let manifest = Manifest {
@@ -249,9 +251,16 @@ impl Captured<'_> {
 }
 
 /// Completes what the archive carries by what CRIU's images need.
-fn finish_packing(packing: Packing<'_>, images: &Path) -> Result<(), Failure> {
-    let needs = needs::read(images)
+fn finish_packing(packing: Packing<'_>, request: &Request<'_>) -> Result<(), Failure> {
+    let needs = needs::read(request.images)
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
+    if !request.asked.tcp_established && !needs::are_inner(&needs.connections) {
+        return Err(Failure::new(
+            Code::TcpConnections,
+            "the program has just connected to a process outside",
+        )
+        .help("dump it again, or take its TCP connections along: --tcp-established"));
+    }
     packing.finish(&needs).map_err(|(path, e)| {
         Failure::new(Code::CannotWrite, format!("cannot carry {}", path.display()))
             .note(e.to_string())

@@ -21,7 +21,7 @@ use hetckpt_supervise::{process_tree, stopped_tree};
 use crate::adaptation::Outside;
 use crate::capture::{self, Parts, Request, Times};
 use crate::carried::choice::Bundle;
-use crate::{archive_name, check, private_folder, snapshot_files};
+use crate::{archive_name, check, inner_connections, private_folder, snapshot_files};
 
 /// How to dump.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +129,7 @@ fn dump_stopped(
     images: &Path,
     signals: &HeldSignals,
 ) -> Result<Dumped, Failure> {
+    let outside = inner_connections::allowed(options.outside, &target.tree());
     let request = Request {
         target,
         parts,
@@ -138,11 +139,12 @@ fn dump_stopped(
             // What is only on its way elsewhere is not there yet.
             archive: (!options.leave_running && then.is_none()).then_some(options.output),
             handover: None,
-            tcp_in: options.outside.tcp_established.then_some(images),
+            tcp_in: outside.tcp_established.then_some(images),
         },
         pause_timeout: options.pause_timeout,
         bundle: options.bundle,
-        outside: options.outside,
+        outside,
+        asked: options.outside,
     };
     let stopping = Instant::now();
     let mut captured = capture::capture(&request, signals, None)?;

@@ -14,6 +14,7 @@ pub mod devices;
 pub mod doctor;
 pub mod dump;
 pub mod folder_error;
+pub mod inner_connections;
 pub mod migration;
 pub mod not_kept;
 pub mod obstacles;

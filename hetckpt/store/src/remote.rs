@@ -43,6 +43,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a part is tried again that has failed for a reason that may pass, beside the requests' own repetitions.
 const PART_RETRIES: u32 = 2;
 
+/// Environment variable with the longest time for a request of an object store, seconds.
+pub const TIMEOUT_ENV: &str = "HETCKPT_STORE_TIMEOUT";
+
 /// How long to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -57,6 +60,20 @@ impl Default for Patience {
         Self {
             request: Duration::from_secs(300),
             retries: 8,
+        }
+    }
+}
+
+impl Patience {
+    /// What the environment says, else the default.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        let seconds = std::env::var(TIMEOUT_ENV).ok().and_then(|text| text.parse().ok());
+        let request = seconds.filter(|&seconds| seconds > 0).map(Duration::from_secs);
+        let default = Self::default();
+        Self {
+            request: request.unwrap_or(default.request),
+            ..default
         }
     }
 }

@@ -21,9 +21,6 @@ use crate::remote::Patience;
 use crate::transfer::{self, Stored, Target};
 use crate::watch::Watch;
 
-/// Environment variable with the longest time for a request of an object store, seconds.
-pub const TIMEOUT_ENV: &str = "HETCKPT_STORE_TIMEOUT";
-
 /// A store of snapshots.
 ///
 /// Its functions wait until they are done. Where they fail, nothing has come into being that counts: a snapshot counts
@@ -83,14 +80,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Url`].
     pub fn open(url: &str, encryption: Option<Encryption>) -> Result<Self, StoreError> {
-        let seconds = std::env::var(TIMEOUT_ENV).ok().and_then(|text| text.parse().ok());
-        let patience = seconds
-            .filter(|&seconds| seconds > 0)
-            .map_or_else(Patience::default, |seconds| Patience {
-                request: std::time::Duration::from_secs(seconds),
-                ..Patience::default()
-            });
-        Self::open_with(url, encryption, patience)
+        Self::open_with(url, encryption, Patience::of_environment())
     }
 
     /// The same with a limit for requests.

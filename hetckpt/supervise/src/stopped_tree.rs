@@ -114,7 +114,7 @@ impl<'a> StoppedTree<'a> {
     pub fn end(&mut self) -> bool {
         self.is_ended = true;
         let has_ended = process_tree::end(self.target.pid);
-        if let Some(remark) = self.tcp_in.and_then(tcp_lock::remark) {
+        if let Some(remark) = self.tcp_in.and_then(tcp_lock::leave) {
             remark::note(remark);
         }
         has_ended
@@ -152,6 +152,8 @@ pub fn guard(guarded: &Guard, conclude: impl FnOnce(&Path, bool)) {
     if process.is_some_and(|process| !has_ended(&process)) {
         if is_released {
             process_tree::end(guarded.pid);
+            // There is nobody to tell.
+            let _ = guarded.tcp_in.as_deref().and_then(tcp_lock::leave);
         } else {
             let stopped = guarded.stopped.iter().copied().collect();
             // There is nobody to tell what does not go on.

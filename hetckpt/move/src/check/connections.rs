@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use hetckpt_criu::needs::Needs;
+use hetckpt_criu::needs::{Needs, are_inner};
 use hetckpt_report::finding::{Finding, listed};
 
 use crate::adaptation::Outside;
@@ -38,7 +38,8 @@ fn connections(needs: &Needs, is_allowed: bool) -> Finding {
         .map(|connection| format!("{} to {}", connection.local, connection.peer));
     let found = format!("the program had TCP connections: {}", listed(named));
     let problem = |found: String, help: &str| problem(TCP, Code::TcpConnections, found, help);
-    if !is_allowed {
+    let is_inner = are_inner(all);
+    if !is_allowed && !is_inner {
         return problem(
             found,
             "say --tcp-established: that works once, and only on a machine that has the connections' local addresses",
@@ -57,6 +58,7 @@ fn connections(needs: &Needs, is_allowed: bool) -> Finding {
         .map(|ip| ip.to_string())
         .collect();
     match missing.is_empty() {
+        true if is_inner => Finding::ok(TCP, format!("{found}; both ends of each are its own")),
         true => Finding::ok(TCP, format!("{found}; their local addresses are here")),
         false => problem(
             format!("{found}; this machine does not have the address {}", missing.join(", ")),

@@ -19,6 +19,7 @@ use hetckpt_supervise::{namespaces, process_tree, server_list, stopped_tree};
 use crate::adaptation::Outside;
 use crate::capture::{self, Parts, Request, Times};
 use crate::carried::choice::Bundle;
+use crate::inner_connections;
 use crate::migration::channel::Channel;
 use crate::migration::commit::commit;
 use crate::migration::handover::{Address, Handover, Outcome};
@@ -139,6 +140,7 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
 
     remark::progress(format!("asking {}", wanted.options.to));
     let (mut channel, limit_bytes) = offer(wanted, &handover).map_err(runs_on)?;
+    let outside = inner_connections::allowed(wanted.options.outside, &wanted.target.tree());
     let request = Request {
         target: wanted.target,
         parts: wanted.parts,
@@ -147,11 +149,12 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
             images: wanted.scratch.path(),
             archive: Some(&released),
             handover: Some(&record),
-            tcp_in: wanted.options.outside.tcp_established.then_some(&images),
+            tcp_in: outside.tcp_established.then_some(&images),
         },
         pause_timeout: wanted.options.pause_timeout,
         bundle: wanted.options.bundle,
-        outside: wanted.options.outside,
+        outside,
+        asked: wanted.options.outside,
     };
     let stopping = Instant::now();
     let sent = channel
