@@ -24,7 +24,8 @@ pub fn tests() -> Vec<Test> {
             goes_on(context, "self,vader")
         }),
     ];
-    let on_mpi = |test: Test| test.also_needs(Requirement::Root).also_needs(Requirement::Mpi);
+    // Two `mpirun` that start at the same moment disturb each other at times.
+    let on_mpi = |test: Test| test.also_needs(Requirement::Root).also_needs(Requirement::Mpi).alone();
     tests.into_iter().map(on_mpi).collect()
 }
 
@@ -32,7 +33,9 @@ pub fn tests() -> Vec<Test> {
 fn start(context: &Context, verb: &[&str], transports: &str) -> Result<Running> {
     let mut command = hetckpt::command(&context.sandbox, verb);
     // Open MPI names its files by the process id, which is the same in each job's namespaces.
-    let folder = context.sandbox.path("");
+    let folder = context.sandbox.path("mpi");
+    std::fs::create_dir_all(&folder)?;
+    command.env("TMPDIR", &folder);
     command.arg("--").arg("mpirun");
     command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
     command.arg("--mca").arg("orte_tmpdir_base").arg(&folder);

@@ -25,6 +25,8 @@ pub mod pids;
 pub mod privileges;
 
 use hetckpt_ring::failure_code::Code;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -88,11 +90,19 @@ pub fn is_inside() -> bool {
 /// The last process id for commands of ours; programs have those behind it.
 const LAST_OF_OURS: u32 = 999;
 
+/// From how many a program's first process id is taken. With its children's it is to stay below the least usual
+/// `kernel.pid_max`, 32768.
+const SPREAD: u32 = 20_000;
+
 /// What is started from now on gets a process id that no command of ours gets which restores it one day in a new
 /// namespace.
+///
+/// Programs name files in shared folders by their process id, Open MPI all of a run. So it is another one in each job.
 pub fn leave_ids_to_program() {
+    let random = RandomState::new().build_hasher().finish();
+    let last = u64::from(LAST_OF_OURS) + random % u64::from(SPREAD);
     // Where this cannot be set, an id may be in use when the program is restored, and that is said then.
-    let _ = std::fs::write("/proc/sys/kernel/ns_last_pid", LAST_OF_OURS.to_string());
+    let _ = std::fs::write("/proc/sys/kernel/ns_last_pid", last.to_string());
 }
 
 /// File of the job's folder in which the command within tells the one without which process is the program.
