@@ -238,6 +238,7 @@ soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each
 	HETCKPT_STORE_FAULTS=$(STORE_FAULTS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test s3_server
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- other_node
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- migration::migrate_ --skip amid
+	@$(MAKE) --no-print-directory scripts-test
 	@e2e/setup/install-slurm.sh --accounting
 	HETCKPT_E2E_SLURM_ROUNDS=$(SLURM_ROUNDS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- schedulers::slurm
 	@for suite in $(SLURM_SUITES); do e2e/slurm/newer-slurm.sh --suite $$suite $(HETCKPT_CACHE)/slurm-$$suite || exit 1; \

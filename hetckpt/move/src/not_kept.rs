@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
-use procfs::process::{FDTarget, Process};
+use procfs::process::{FDTarget, MMPermissions, MMapPath, Process};
 
 use hetckpt_supervise::namespaces::pids;
 
@@ -29,6 +29,14 @@ pub fn of(tree: &[i32]) -> Vec<String> {
         " (`setarch`; addresses that are mapped now stay)",
         processes().filter(has_personality).map(|process| process.pid),
     ));
+    let shared: BTreeSet<PathBuf> = processes().flat_map(|process| shared_memory(&process)).collect();
+    if !shared.is_empty() {
+        let names: Vec<String> = shared.iter().map(|path| path.display().to_string()).collect();
+        found.push(format!(
+            "content of shared memory that has a name (a restore takes it as it is by then): {}",
+            names.join(", ")
+        ));
+    }
     let removed: BTreeSet<PathBuf> = processes()
         .flat_map(|process| removed_with_attributes(&process))
         .collect();
@@ -51,6 +59,19 @@ fn has_other_affinity(process: &Process, own: Option<CpuSet>) -> bool {
     let affinity = |tid: i32| sched_getaffinity(Pid::from_raw(tid)).ok();
     let mut all = threads.filter_map(|thread| affinity(thread.tid));
     all.any(|affinity| own.is_some_and(|own| affinity != own))
+}
+
+/// POSIX shared memory (shm_open(3)) that the process can write to, and that others can still open by its name. CRIU
+/// takes it for a file.
+fn shared_memory(process: &Process) -> Vec<PathBuf> {
+    let maps = process.maps().into_iter().flatten();
+    let named = maps.filter_map(|map| match map.pathname {
+        MMapPath::Path(path) if map.perms.contains(MMPermissions::SHARED | MMPermissions::WRITE) => Some(path),
+        _ => None,
+    });
+    let is_there =
+        |path: &PathBuf| path.starts_with("/dev/shm") && !path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+    named.filter(is_there).collect()
 }
 
 fn has_personality(process: &Process) -> bool {
