@@ -13,7 +13,7 @@ use hetckpt_store::error::StoreError;
 use hetckpt_store::failure::failure;
 use hetckpt_store::keep::Keep;
 use hetckpt_store::name::{Key, SnapshotId};
-use hetckpt_store::record::{Draft, Record};
+use hetckpt_store::record::{Draft, Occasion, Record};
 use hetckpt_store::store::Store;
 use hetckpt_store::watch::Watch;
 
@@ -184,9 +184,11 @@ impl Snapshots {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Record, StoreError> {
         let mut progress = |_| ();
-        let is_given_up = || is_interrupted() || self.owner() != Owner::We;
-        let mut watch = Watch::new(&mut progress, &is_given_up);
         let is_in_place = self.store.local_place(&self.job, &draft.id)?.is_some();
+        // The program of a last dump has been ended, and its archive lies where it belongs: only its record is missing.
+        let is_all_but_there = is_in_place && draft.occasion == Occasion::Final;
+        let is_given_up = || (!is_all_but_there && is_interrupted()) || self.owner() != Owner::We;
+        let mut watch = Watch::new(&mut progress, &is_given_up);
         let record = match is_in_place {
             true => self.store.record(&self.job, draft, &mut watch)?,
             false => {

@@ -225,12 +225,16 @@ impl<'a> Supervisor<'a> {
             let begun = Instant::now();
             let archive = self.snapshots.readable(record).map_err(|e| failure(&e))?;
             // Files may have grown since, but for what was written behind the last dump of a run.
+            // Even then: a run that went on from it may have been lost. So they are cut back at the second try.
             let has_run_on = record.draft.occasion != Occasion::Final || age > 0;
-            let mut program = Program::go_on(self.options, &device, archive.path(), has_run_on)?;
-            if self.has_begun(&mut program) {
-                self.say_that_it_goes_on(&mut program, record, begun.elapsed());
-                self.snapshots.set_num_failures(0);
-                return Ok(Some(program));
+            let tries: &[bool] = if has_run_on { &[true] } else { &[false, true] };
+            for &rewinds_outputs in tries {
+                let mut program = Program::go_on(self.options, &device, archive.path(), rewinds_outputs)?;
+                if self.has_begun(&mut program) {
+                    self.say_that_it_goes_on(&mut program, record, begun.elapsed());
+                    self.snapshots.set_num_failures(0);
+                    return Ok(Some(program));
+                }
             }
             if !is_damaged(archive.path()) {
                 break;
