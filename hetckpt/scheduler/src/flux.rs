@@ -4,11 +4,9 @@
 //! # Source
 //! flux-batch(1), flux-environment(7).
 
-use std::time::Duration;
-
 use crate::environment::Environment;
 use crate::question::QuestionError;
-use crate::{Reason, Requeue, Scheduler};
+use crate::{Requeue, Scheduler};
 
 /// A job of Flux's.
 #[derive(Debug)]
@@ -30,22 +28,6 @@ impl Flux {
 impl Scheduler for Flux {
     fn name(&self) -> &'static str {
         "flux"
-    }
-
-    fn job_name(&self) -> Option<String> {
-        None
-    }
-
-    fn num_earlier_runs(&self) -> u32 {
-        0
-    }
-
-    fn grace(&self) -> Option<Duration> {
-        None
-    }
-
-    fn reason(&self) -> Reason {
-        Reason::Unknown
     }
 
     fn requeue(&self) -> Result<Requeue, QuestionError> {

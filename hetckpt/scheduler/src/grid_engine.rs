@@ -3,11 +3,8 @@
 //! # Source
 //! sge_diagnostics(5), qsub(1) ("-notify": SIGUSR1 before a stop, SIGUSR2 before SIGKILL).
 
-use std::time::Duration;
-
 use crate::environment::Environment;
-use crate::question::QuestionError;
-use crate::{Reason, Requeue, Scheduler, plain};
+use crate::{Scheduler, plain};
 
 /// The exit code that has a job queued again.
 const RESCHEDULE: u8 = 99;
@@ -51,18 +48,6 @@ impl Scheduler for GridEngine {
     fn num_earlier_runs(&self) -> u32 {
         // It does not say how often.
         u32::from(self.is_restarted)
-    }
-
-    fn grace(&self) -> Option<Duration> {
-        None
-    }
-
-    fn reason(&self) -> Reason {
-        Reason::Unknown
-    }
-
-    fn requeue(&self) -> Result<Requeue, QuestionError> {
-        Ok(Requeue::ByExitCode)
     }
 
     fn exit_to_requeue(&self) -> u8 {

@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::environment::Environment;
-use crate::question::QuestionError;
-use crate::{Reason, Requeue, Scheduler, plain};
+use crate::{Scheduler, plain};
 
 /// The exit code that the manual's examples have.
 const CHECKPOINTED: u8 = 85;
@@ -62,15 +61,6 @@ impl Scheduler for HtCondor {
         let of_machine = self.machine.number("MachineMaxVacateTime")?;
         let of_job = self.job.number("JobMaxVacateTime").unwrap_or(of_machine);
         Some(Duration::from_secs(of_machine.min(of_job)))
-    }
-
-    fn reason(&self) -> Reason {
-        // The copy of the job's description beside the job does not change.
-        Reason::Unknown
-    }
-
-    fn requeue(&self) -> Result<Requeue, QuestionError> {
-        Ok(Requeue::ByExitCode)
     }
 
     fn exit_to_requeue(&self) -> u8 {

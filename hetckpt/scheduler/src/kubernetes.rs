@@ -6,11 +6,8 @@
 //! # Source
 //! <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/>; indexed Jobs: `JOB_COMPLETION_INDEX`.
 
-use std::time::Duration;
-
 use crate::environment::Environment;
-use crate::question::QuestionError;
-use crate::{Reason, Requeue, Scheduler, plain};
+use crate::{Scheduler, plain};
 
 /// A pod.
 #[derive(Debug)]
@@ -39,23 +36,6 @@ impl Scheduler for Kubernetes {
 
     fn job_name(&self) -> Option<String> {
         self.name.clone()
-    }
-
-    fn num_earlier_runs(&self) -> u32 {
-        0
-    }
-
-    fn grace(&self) -> Option<Duration> {
-        None
-    }
-
-    fn reason(&self) -> Reason {
-        // A pod learns that it is to end, not why.
-        Reason::Unknown
-    }
-
-    fn requeue(&self) -> Result<Requeue, QuestionError> {
-        Ok(Requeue::ByExitCode)
     }
 
     fn variable_prefixes(&self) -> &'static [&'static str] {

@@ -74,16 +74,24 @@ pub trait Scheduler {
 
     /// A name for this job that stays the same when it is queued again, and that no other job of the scheduler has:
     /// letters, digits, `-`, `_` and `.`. `None` if the scheduler gives none.
-    fn job_name(&self) -> Option<String>;
+    fn job_name(&self) -> Option<String> {
+        None
+    }
 
-    /// How often this job was started before.
-    fn num_earlier_runs(&self) -> u32;
+    /// How often this job was started before; 0 if the scheduler does not say.
+    fn num_earlier_runs(&self) -> u32 {
+        0
+    }
 
     /// Time from the signal of a preemption to SIGKILL, at least; `None` if the scheduler does not say.
-    fn grace(&self) -> Option<Duration>;
+    fn grace(&self) -> Option<Duration> {
+        None
+    }
 
-    /// Why a signal has just come.
-    fn reason(&self) -> Reason;
+    /// Why a signal has just come. Most schedulers do not say.
+    fn reason(&self) -> Reason {
+        Reason::Unknown
+    }
 
     /// Time from that signal to SIGKILL, at least; `None` if the scheduler does not say.
     fn time_left(&self, reason: Reason) -> Option<Duration> {
@@ -95,7 +103,9 @@ pub trait Scheduler {
     ///
     /// # Errors
     /// What the scheduler says against it.
-    fn requeue(&self) -> Result<Requeue, QuestionError>;
+    fn requeue(&self) -> Result<Requeue, QuestionError> {
+        Ok(Requeue::ByExitCode)
+    }
 
     /// The exit code with which a job ends that is to be run again.
     fn exit_to_requeue(&self) -> u8 {

@@ -3,12 +3,10 @@
 //! # Source
 //! LSF's reference: lsb.queues(5), and the environment variables of job execution (`LSB_EXIT_REQUEUE`).
 
-use std::process::Command;
-use std::time::Duration;
-
 use crate::environment::Environment;
 use crate::question::{QuestionError, ask};
-use crate::{EX_TEMPFAIL, Reason, Requeue, Scheduler, plain};
+use crate::{EX_TEMPFAIL, Requeue, Scheduler, plain};
+use std::process::Command;
 
 /// A job of LSF's.
 #[derive(Debug)]
@@ -59,14 +57,6 @@ impl Scheduler for Lsf {
     fn num_earlier_runs(&self) -> u32 {
         // It does not say how often.
         u32::from(self.is_restarted)
-    }
-
-    fn grace(&self) -> Option<Duration> {
-        None
-    }
-
-    fn reason(&self) -> Reason {
-        Reason::Unknown
     }
 
     fn requeue(&self) -> Result<Requeue, QuestionError> {

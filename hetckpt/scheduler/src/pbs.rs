@@ -6,12 +6,10 @@
 //! # Source
 //! The PBS Professional guides for users and administrators: "Checkpoint and Restart", "Preemption".
 
-use std::process::Command;
-use std::time::Duration;
-
 use crate::environment::Environment;
 use crate::question::{QuestionError, ask};
-use crate::{Reason, Requeue, Scheduler, plain};
+use crate::{Requeue, Scheduler, plain};
+use std::process::Command;
 
 /// A job of PBS's.
 #[derive(Debug)]
@@ -45,14 +43,6 @@ impl Scheduler for Pbs {
         command.args(["-f", &self.id]);
         // Without an answer, it counts as the first.
         ask(command).map_or(0, |text| earlier_runs(&text))
-    }
-
-    fn grace(&self) -> Option<Duration> {
-        None
-    }
-
-    fn reason(&self) -> Reason {
-        Reason::Unknown
     }
 
     fn requeue(&self) -> Result<Requeue, QuestionError> {
