@@ -184,7 +184,9 @@ stop() {
 }
 
 wait_for_nodes() {
-	for _ in $(seq 200); do
+	local until=$((SECONDS + 60))
+	while [ "$SECONDS" -lt "$until" ]; do
+		pgrep -f "slurmctld -i -f $SLURM_CONF" >/dev/null || fail "slurmctld has ended: $(tail -n 1 "$folder/log/slurmctld.log")"
 		[ "$(sinfo -h -N -p low -t idle,alloc,mix,comp -o %N 2>/dev/null | wc -l)" != "$1" ] || return 0
 		sleep 0.1
 	done
