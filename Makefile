@@ -234,6 +234,7 @@ soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all OPENCL_FROM_SOURCE=1
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- soak::
+	HETCKPT_MODEL_DEPTH=long $(CARGO) test --profile $(PROFILE) --locked -p hetckpt-order
 	@e2e/setup/install-s3-server.sh
 	HETCKPT_STORE_FAULTS=$(STORE_FAULTS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test s3_server
 	HETCKPT_E2E_ALL_NODES=1 $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- other_node

@@ -1,11 +1,11 @@
 //! Handles: opaque numbers that stand for objects. A number the library never gave out is told from a good one by
 //! looking it up, so that a program's mistake is a `CUDA_ERROR_INVALID_HANDLE` and nothing worse.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
 
 /// A handle as the program holds it (`CUstream`, `CUmodule`, …); pointer-sized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ impl Handle {
 pub struct Registry<T> {
     kind: u64,
     next: AtomicU64,
-    objects: RwLock<HashMap<u64, Arc<T>>>,
+    objects: RwLock<FxHashMap<u64, Arc<T>>>,
 }
 
 impl<T> Registry<T> {

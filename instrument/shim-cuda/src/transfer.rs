@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+use nix::sys::signal::{SigSet, SigmaskHow};
+use parking_lot::Mutex;
+
 use hetckpt_ring::command::{Command, Rows, StreamId};
 use hetckpt_ring::layout::{CHUNK_BYTES, MAX_INLINE_BYTES};
 use hetckpt_ring::producer::{OwnedChunk, PendingReply};
@@ -236,8 +239,42 @@ struct Incoming<'a> {
 }
 
 fn copy_out(session: &Session, transfer: &Transfer, stream: StreamId) -> Outcome {
+    let next = Mutex::new(pieces(transfer));
+    let fetch = || fetch_pieces(session, transfer, stream, || next.lock().next());
+    let helpers = num_helpers(transfer);
+    if helpers == 0 {
+        return fetch();
+    }
+    std::thread::scope(|scope| {
+        // Signals are for the program's own threads. They are let through again when the helpers are there.
+        let old = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, fetch);
+        // Where there can be no thread, there are fewer.
+        let helpers: Vec<_> = (0..helpers).map_while(|i| spawn(i).ok()).collect();
+        if let Ok(old) = old {
+            let _ = old.thread_set_mask();
+        }
+        let own = fetch();
+        let lost = |_| Err(CuResult::UNKNOWN);
+        let others = helpers.into_iter().map(|helper| helper.join().unwrap_or_else(lost));
+        others.fold(own, Result::and)
+    })
+}
+
+/// Threads that help with a large copy: one core moves less than the bus does.
+fn num_helpers(transfer: &Transfer) -> usize {
+    const LARGE: u64 = 16 << 20;
+    const MOST: usize = 3;
+    if transfer.width.saturating_mul(transfer.rows) < LARGE {
+        return 0;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).saturating_sub(1).min(MOST)
+}
+
+fn fetch_pieces(session: &Session, transfer: &Transfer, stream: StreamId, next: impl Fn() -> Option<Piece>) -> Outcome {
     let mut incoming: VecDeque<Incoming<'_>> = VecDeque::new();
-    for piece in pieces(transfer) {
+    while let Some(piece) = next() {
         let chunk = loop {
             // Only a thread that holds no chunk waits for one, so that threads never wait for each other.
             if incoming.is_empty() {

@@ -192,6 +192,39 @@ pub trait RunningLaunch: Send + Sync {
     fn wait_stopped(&self);
 }
 
+/// An event that a queue has been given behind launches.
+pub trait RecordedEvent: Send + Sync {
+    /// True once all that was given before it has ended, or stopped.
+    fn is_done(&self) -> bool;
+
+    /// Waits for that.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`] if the device has failed.
+    fn wait(&self) -> Result<(), DeviceError>;
+
+    /// Milliseconds on the device from `start` to this; `None` if they were not recorded with time on the same device.
+    fn milliseconds_since(&self, start: &dyn RecordedEvent) -> Option<f32>;
+
+    /// For down-casting by the device that made it.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// A read of device memory that a queue has been given behind launches.
+pub trait PendingRead: Send + Sync {
+    /// How much is read.
+    fn size_bytes(&self) -> u64;
+
+    /// True once it is done.
+    fn is_done(&self) -> bool;
+
+    /// Waits for that, and shows what was read.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`] if the device has failed.
+    fn wait(&self, take: &mut dyn FnMut(&[u8])) -> Result<(), DeviceError>;
+}
+
 /// Launches in order.
 pub trait Queue: Send + Sync {
     /// Starts `launch` behind all launches given before; returns at once.
@@ -200,11 +233,35 @@ pub trait Queue: Send + Sync {
     /// [`DeviceError::Launch`] if the device cannot run it; nothing was started then.
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError>;
 
+    /// Records an event behind all that was given before, where [`Device::works_through_queues`].
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn record(&self, _has_time: bool) -> Result<Arc<dyn RecordedEvent>, DeviceError> {
+        Err(no_followers("record"))
+    }
+
+    /// Reads `size_bytes` at `addr` behind all that was given before, where [`Device::works_through_queues`]. Pauses do
+    /// not reach it: what it reads behind a launch that stops is of no use.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn read(&self, _addr: u64, _size_bytes: u64) -> Result<Arc<dyn PendingRead>, DeviceError> {
+        Err(no_followers("read"))
+    }
+
     /// Looks whether [`Queue::launch`] would refuse `launch` for its sizes, and starts nothing.
     ///
     /// # Errors
     /// [`DeviceError::Launch`].
     fn check(&self, launch: &Launch) -> Result<(), DeviceError>;
+}
+
+fn no_followers(call: &'static str) -> DeviceError {
+    DeviceError::Driver {
+        call,
+        reason: "queues of this device take launches only".to_owned(),
+    }
 }
 
 /// What to fill memory with.
@@ -240,6 +297,15 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`DeviceError::Map`].
     fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError>;
+
+    /// Makes copies from and to host memory that is mapped in this process at `addr` (page-aligned) faster, if it can.
+    /// The memory stays mapped for as long as the device is open.
+    ///
+    /// # Errors
+    /// [`DeviceError::Map`]; copies work all the same.
+    fn pin_for_copies(&self, _addr: u64, _size_bytes: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
 
     /// Undoes [`Device::register_host`].
     ///
@@ -330,6 +396,12 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`DeviceError::Driver`].
     fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError>;
+
+    /// True if the device works through its queues by itself, with a processor of its own: they take records and reads,
+    /// and to look whether something is done costs kernels no time.
+    fn works_through_queues(&self) -> bool {
+        false
+    }
 
     /// True if [`Device::load`] works while kernels run, without waiting for them. Where it does not, a pause requested
     /// meanwhile would wait as well.

@@ -4,6 +4,8 @@
 //! round trip. A command with a reply slot is answered when it has been done (for a synchronise: when what it waits for
 //! is done); one without is never answered, and its failure becomes the ring's fault word.
 
+use std::sync::Arc;
+
 use bincode::{Decode, Encode};
 
 use crate::error::RingError;
@@ -142,7 +144,7 @@ pub struct LaunchCommand {
     /// All blocks must be resident together.
     pub cooperative: bool,
     /// Parameters, packed as the module's description says.
-    pub params: Vec<u8>,
+    pub params: Arc<[u8]>,
 }
 
 /// One command.
@@ -356,7 +358,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// As bytes, for the ring or a snapshot.
+    /// As bytes: for a snapshot, and but for launches for the ring.
     ///
     /// # Errors
     /// [`RingError::TooLarge`].

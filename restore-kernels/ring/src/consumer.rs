@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::command::Envelope;
 use crate::error::RingError;
 use crate::futex;
-use crate::layout;
+use crate::launch_record;
+use crate::layout::{self, record_kind};
 use crate::server_side::ServerSide;
 use crate::shared_memory::SharedMemory;
 
@@ -18,6 +19,8 @@ use crate::shared_memory::SharedMemory;
 pub struct Consumer {
     memory: Arc<SharedMemory>,
     head: u64,
+    /// The record being decoded.
+    body: Vec<u8>,
 }
 
 impl Consumer {
@@ -34,6 +37,7 @@ impl Consumer {
             Self {
                 memory: Arc::clone(&memory),
                 head,
+                body: Vec::new(),
             },
             ServerSide::new(memory),
         ))
@@ -63,9 +67,20 @@ impl Consumer {
                 length,
             });
         }
-        let mut body = vec![0; length as usize];
+        let mut body = std::mem::take(&mut self.body);
+        body.resize(length as usize, 0);
         self.read_wrapped(self.head + 8, &mut body);
-        let envelope = Envelope::decode(&body)?;
+        let kind = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+        let envelope = match kind {
+            record_kind::COMMAND => Envelope::decode(&body),
+            record_kind::LAUNCH => launch_record::decode(&body),
+            kind => Err(RingError::Decode {
+                what: "record",
+                reason: format!("kind {kind} is not known"),
+            }),
+        };
+        self.body = body;
+        let envelope = envelope?;
         self.head += record_bytes;
         self.memory
             .u64_at(layout::COMMAND_HEAD)
@@ -78,23 +93,28 @@ impl Consumer {
         Ok(Some(envelope))
     }
 
-    /// Waits until a command may be there, [`ServerSide::wake_reader`] is called or `timeout` has passed.
-    pub fn wait(&self, timeout: Option<Duration>) {
-        let bell = self.memory.u32_at(layout::SERVER_BELL);
-        let seen = bell.load(Ordering::SeqCst);
-        let is_ready = || {
-            self.memory.u64_at(layout::COMMAND_TAIL).load(Ordering::SeqCst) != self.head
-                || bell.load(Ordering::SeqCst) != seen
-        };
-        if futex::spin(is_ready) {
-            return;
-        }
-        self.memory.u32_at(layout::SERVER_SLEEPS).store(1, Ordering::SeqCst);
+    /// The count of wake-ups so far, for [`Self::has_more`] and [`Self::sleep`].
+    #[must_use]
+    pub fn bell(&self) -> u32 {
+        self.memory.u32_at(layout::SERVER_BELL).load(Ordering::SeqCst)
+    }
+
+    /// True if a command may be there, or [`ServerSide::wake_reader`] has been called since `bell`.
+    #[must_use]
+    pub fn has_more(&self, bell: u32) -> bool {
+        self.memory.u64_at(layout::COMMAND_TAIL).load(Ordering::SeqCst) != self.head || self.bell() != bell
+    }
+
+    /// Sleeps until a command may be there, [`ServerSide::wake_reader`] has been called since `bell`, or `timeout` has
+    /// passed.
+    pub fn sleep(&self, bell: u32, timeout: Option<Duration>) {
+        let sleeps = self.memory.u32_at(layout::SERVER_SLEEPS);
+        sleeps.store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if !is_ready() {
-            futex::wait(bell, seen, timeout);
+        if !self.has_more(bell) {
+            futex::wait(self.memory.u32_at(layout::SERVER_BELL), bell, timeout);
         }
-        self.memory.u32_at(layout::SERVER_SLEEPS).store(0, Ordering::SeqCst);
+        sleeps.store(0, Ordering::SeqCst);
     }
 
     fn read_wrapped(&self, position: u64, bytes: &mut [u8]) {

@@ -25,32 +25,92 @@ pub fn wake(word: &AtomicU32, count: i32) {
 
 /// Rings a bell: wakes all that sleep on `bell`, provided that somebody said so in `wanted`.
 pub fn ring(bell: &AtomicU32, wanted: &AtomicU32) {
-    if wanted.swap(0, Ordering::SeqCst) != 0 {
+    // Looking first leaves the word in the other side's cache.
+    if wanted.load(Ordering::SeqCst) != 0 && wanted.swap(0, Ordering::SeqCst) != 0 {
         bell.fetch_add(1, Ordering::SeqCst);
         wake(bell, i32::MAX);
     }
 }
 
-/// Spins until `done` or some microseconds have passed; true if done. With one processor it does not spin.
-pub fn spin(mut done: impl FnMut() -> bool) -> bool {
-    const SPIN: Duration = Duration::from_micros(15);
-    if done() {
-        return true;
-    }
-    if !*MANY_PROCESSORS {
-        return false;
-    }
-    let start = Instant::now();
-    while start.elapsed() < SPIN {
-        for _ in 0..16 {
-            std::hint::spin_loop();
+/// How long to look for something before sleeping: twice as long as it has taken lately, if that was short.
+#[derive(Debug)]
+pub struct Patience {
+    limit_us: AtomicU32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            limit_us: AtomicU32::new(3 * Self::SHORTEST_US),
         }
+    }
+}
+
+impl Patience {
+    const SHORTEST_US: u32 = 5;
+
+    /// How long to look.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        Duration::from_micros(self.limit_us.load(Ordering::Relaxed).into())
+    }
+
+    /// What was waited for has taken `time`; nobody is to look longer than `longest_us`.
+    pub fn waited(&self, time: Duration, longest_us: u32) {
+        let limit = self.limit_us.load(Ordering::Relaxed);
+        let us = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let next = if us <= longest_us {
+            limit.max(us.saturating_mul(2)).min(longest_us)
+        } else {
+            limit / 2
+        };
+        self.limit_us.store(next.max(Self::SHORTEST_US), Ordering::Relaxed);
+    }
+
+    /// Looks until `done` or the limit has passed; true if done. With one processor it does not look for long.
+    pub fn look(&self, mut done: impl FnMut() -> bool) -> bool {
         if done() {
             return true;
         }
+        if !has_many_processors() {
+            return false;
+        }
+        let (start, limit) = (Instant::now(), self.limit());
+        while start.elapsed() < limit {
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+            if done() {
+                return true;
+            }
+        }
+        false
     }
-    false
 }
 
-static MANY_PROCESSORS: std::sync::LazyLock<bool> =
-    std::sync::LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1));
+/// True if looking does not keep what is looked for from happening.
+#[must_use]
+pub fn has_many_processors() -> bool {
+    static MANY: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1));
+    *MANY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_follows_what_waits_take() {
+        let patience = Patience::default();
+        assert_eq!(patience.limit(), Duration::from_micros(15));
+        patience.waited(Duration::from_micros(30), 100);
+        assert_eq!(patience.limit(), Duration::from_micros(60));
+        patience.waited(Duration::from_micros(90), 100);
+        assert_eq!(patience.limit(), Duration::from_micros(100));
+        for _ in 0..10 {
+            patience.waited(Duration::from_secs(1), 100);
+        }
+        assert_eq!(patience.limit(), Duration::from_micros(5));
+    }
+}

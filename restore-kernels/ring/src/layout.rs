@@ -24,6 +24,9 @@ pub const APP_PID: usize = 24;
 pub const RING_FD: usize = 28;
 /// `u32` descriptor number of the control socket in the application.
 pub const CONTROL_FD: usize = 32;
+/// `u32` how long a thread of the application looks for an answer, at most, before it sleeps, microseconds; written by
+/// the server: kernels may need the same processors.
+pub const LONGEST_LOOK_US: usize = 36;
 
 /// `u64` commands written up to here (bytes since the start); written by the application only.
 pub const COMMAND_TAIL: usize = 64;
@@ -82,7 +85,7 @@ pub const REPLY_PAYLOAD_BYTES: usize = REPLY_SLOT_BYTES - 16;
 pub const COMMANDS: usize = 0x10_0000;
 /// Its size, a power of two.
 pub const COMMAND_BYTES: usize = 1 << 20;
-/// Largest record, its 8-byte header included.
+/// Largest record. It begins with `u32` length of its body and `u32` kind ([`record_kind`]), and ends at a multiple of 8.
 pub const MAX_RECORD_BYTES: usize = 64 << 10;
 
 /// Staging chunks.
@@ -94,6 +97,14 @@ pub const MAX_INLINE_BYTES: usize = 4096;
 
 /// Size of the shared memory.
 pub const TOTAL_BYTES: usize = CHUNKS + NUM_CHUNKS as usize * CHUNK_BYTES;
+
+/// What a record holds.
+pub mod record_kind {
+    /// A command, encoded as [`crate::command::Envelope::encode`] does.
+    pub const COMMAND: u32 = 0;
+    /// A launch (`launch_record`).
+    pub const LAUNCH: u32 = 1;
+}
 
 /// Reply slot states.
 pub mod slot_state {

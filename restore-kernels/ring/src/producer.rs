@@ -6,14 +6,15 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::command::{Chunk, Command, Envelope, Payload, SlotId};
 use crate::error::RingError;
-use crate::futex;
-use crate::layout::{self, slot_state};
+use crate::futex::{self, Patience};
+use crate::launch_record;
+use crate::layout::{self, record_kind, slot_state};
 use crate::pinned_table::PinnedTable;
 use crate::reply::Reply;
 use crate::shared_memory::SharedMemory;
@@ -27,8 +28,19 @@ pub type Liveness = Box<dyn Fn() -> bool + Send + Sync>;
 /// The application's end of the ring.
 pub struct Producer {
     memory: SharedMemory,
-    tail: Mutex<u64>,
+    tail: Mutex<Tail>,
+    patience: Patience,
     is_alive: Liveness,
+}
+
+/// The writing end of the command FIFO, in bytes since the start.
+#[derive(Debug, Default)]
+struct Tail {
+    end: u64,
+    /// How far the server had read when that was last looked at.
+    head: u64,
+    /// The record being written.
+    record: Vec<u8>,
 }
 
 /// An answer: the CUresult and the body.
@@ -53,8 +65,9 @@ impl Producer {
     #[must_use]
     pub fn new(memory: SharedMemory, is_alive: Liveness) -> Self {
         Self {
+            patience: Patience::default(),
             memory,
-            tail: Mutex::new(0),
+            tail: Mutex::default(),
             is_alive,
         }
     }
@@ -219,16 +232,39 @@ impl Producer {
     }
 
     fn publish(&self, envelope: &Envelope) -> Result<(), RingError> {
-        let body = envelope.encode()?;
-        let record_bytes = (8 + body.len()).next_multiple_of(8);
+        let body = match &envelope.command {
+            Command::Launch(_) => Vec::new(),
+            _ => envelope.encode()?,
+        };
         let mut tail = self.tail.lock();
-        self.wait_for_room(*tail, record_bytes)?;
-        let mut header = [0_u8; 8];
-        header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        self.write_wrapped(*tail, &header);
-        self.write_wrapped(*tail + 8, &body);
-        *tail += record_bytes as u64;
-        self.memory.u64_at(layout::COMMAND_TAIL).store(*tail, Ordering::SeqCst);
+        let Tail { end, head, record } = &mut *tail;
+        record.clear();
+        record.extend_from_slice(&[0; 8]);
+        let kind = match &envelope.command {
+            Command::Launch(launch) => {
+                launch_record::encode(envelope.reply, launch, record);
+                record_kind::LAUNCH
+            }
+            _ => {
+                record.extend_from_slice(&body);
+                record_kind::COMMAND
+            }
+        };
+        let length = (record.len() - 8) as u32;
+        record[..4].copy_from_slice(&length.to_le_bytes());
+        record[4..8].copy_from_slice(&kind.to_le_bytes());
+        record.resize(record.len().next_multiple_of(8), 0);
+        if record.len() > layout::MAX_RECORD_BYTES {
+            return Err(RingError::TooLarge {
+                what: "command",
+                size_bytes: u64::from(length),
+                limit_bytes: layout::MAX_RECORD_BYTES as u64 - 8,
+            });
+        }
+        self.wait_for_room(*end, head, record.len())?;
+        self.write_wrapped(*end, record);
+        *end += record.len() as u64;
+        self.memory.u64_at(layout::COMMAND_TAIL).store(*end, Ordering::SeqCst);
         drop(tail);
         futex::ring(
             self.memory.u32_at(layout::SERVER_BELL),
@@ -237,10 +273,18 @@ impl Producer {
         Ok(())
     }
 
-    fn wait_for_room(&self, tail: u64, record_bytes: usize) -> Result<(), RingError> {
+    /// Waits until a record fits behind `end`. `known_head` is how far the server had read when that was last looked
+    /// at: as long as it suffices, the word stays in the server's cache.
+    fn wait_for_room(&self, end: u64, known_head: &mut u64, record_bytes: usize) -> Result<(), RingError> {
+        let fits = |head: u64| end.wrapping_sub(head) + record_bytes as u64 <= layout::COMMAND_BYTES as u64;
+        if fits(*known_head) {
+            return Ok(());
+        }
         let head = self.memory.u64_at(layout::COMMAND_HEAD);
-        let has_room =
-            || tail.wrapping_sub(head.load(Ordering::SeqCst)) + record_bytes as u64 <= layout::COMMAND_BYTES as u64;
+        let has_room = || {
+            *known_head = head.load(Ordering::SeqCst);
+            fits(*known_head)
+        };
         self.wait_until(
             self.memory.u32_at(layout::ROOM_BELL),
             self.memory.u32_at(layout::ROOM_WANTED),
@@ -343,7 +387,8 @@ impl PendingReply<'_> {
         let memory = &self.producer.memory;
         let state = memory.u32_at(offset);
         let is_done = || state.load(Ordering::Acquire) == slot_state::DONE;
-        if !futex::spin(is_done) {
+        let began = Instant::now();
+        if !self.producer.patience.look(is_done) {
             let (taken, awaited) = (slot_state::TAKEN, slot_state::AWAITED);
             let _ = state.compare_exchange(taken, awaited, Ordering::SeqCst, Ordering::SeqCst);
             while !is_done() {
@@ -353,6 +398,8 @@ impl PendingReply<'_> {
                 }
             }
         }
+        let longest_us = memory.u32_at(layout::LONGEST_LOOK_US).load(Ordering::Relaxed);
+        self.producer.patience.waited(began.elapsed(), longest_us);
         let result = memory.u32_at(offset + 4).load(Ordering::Relaxed);
         let length = memory.u32_at(offset + 8).load(Ordering::Relaxed) as usize;
         let mut body = vec![0; length.min(layout::REPLY_PAYLOAD_BYTES)];

@@ -38,6 +38,11 @@ impl ServerSide {
         (word(layout::APP_PID), word(layout::RING_FD), word(layout::CONTROL_FD))
     }
 
+    /// Says how long threads of the application look for answers, at most, before they sleep.
+    pub fn set_longest_look(&self, us: u32) {
+        self.memory.u32_at(layout::LONGEST_LOOK_US).store(us, Ordering::Relaxed);
+    }
+
     /// Answers the command that came with `slot`. A slot nobody waits for is left alone.
     ///
     /// # Errors
@@ -65,6 +70,26 @@ impl ServerSide {
             futex::wake(state, i32::MAX);
         }
         Ok(())
+    }
+
+    /// Where all chunks lie in this process: address and size in bytes. They stay there as long as any clone of this.
+    #[must_use]
+    pub fn chunks(&self) -> (u64, u64) {
+        let all = self
+            .memory
+            .bytes(layout::CHUNKS, layout::NUM_CHUNKS as usize * layout::CHUNK_BYTES);
+        (all.as_ptr() as u64, all.len() as u64)
+    }
+
+    /// How many chunks nobody uses at present.
+    #[must_use]
+    pub fn num_free_chunks(&self) -> u32 {
+        let state = |i: u32| {
+            self.memory
+                .u32_at(layout::CHUNK_STATES + i as usize * 4)
+                .load(Ordering::Relaxed)
+        };
+        (0..layout::NUM_CHUNKS).map(|i| u32::from(state(i) == 0)).sum()
     }
 
     /// What the application put into a chunk. It stays the server's until [`Self::release_chunk`].

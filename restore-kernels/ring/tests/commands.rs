@@ -56,7 +56,7 @@ fn launch() -> impl Strategy<Value = LaunchCommand> {
                 block,
                 dynamic_shared_bytes,
                 cooperative,
-                params,
+                params: params.into(),
             },
         )
 }

@@ -38,7 +38,7 @@ fn serve(fd: &OwnedFd, until: &AtomicBool) -> u64 {
                 side.answer(slot, 0, &reply).unwrap();
             }
         }
-        consumer.wait(Some(Duration::from_millis(50)));
+        consumer.sleep(consumer.bell(), Some(Duration::from_millis(50)));
     }
     handled
 }
@@ -272,7 +272,7 @@ fn waking_the_reader_ends_its_wait() {
             thread::sleep(Duration::from_millis(20));
             side.wake_reader();
         });
-        consumer.wait(Some(Duration::from_secs(600)));
+        consumer.sleep(consumer.bell(), Some(Duration::from_secs(600)));
     });
 }
 

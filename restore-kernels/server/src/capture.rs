@@ -24,7 +24,7 @@ use crate::error::ServerError;
 use crate::kernels::ProbedKernel;
 use crate::memory_file;
 use crate::pause::is_held;
-use crate::queues::{Item, Queues, Reading, Stopped, Work};
+use crate::queues::{Item, Queues, Reading, Stopped, What};
 use crate::run_as;
 use crate::session::Session;
 use crate::thread_state::{resume_point_registers, to_state};
@@ -143,7 +143,7 @@ fn stop_reading(session: &Session) -> Result<(), ServerError> {
     if queues.reading == Reading::On {
         queues.reading = Reading::Stop;
     }
-    while queues.reading != Reading::Stopped || !queues.is_quiet() {
+    while queues.reading != Reading::Stopped || !queues.order.is_quiet() {
         if started.elapsed() > DRAIN_DEADLINE {
             queues.reading = Reading::On;
             return Err(ServerError::WrongMoment(
@@ -167,32 +167,32 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     }
     let mut kernels = Kernels::default();
     let streams = queues
-        .streams
-        .iter()
-        .map(|(&id, s)| {
+        .order
+        .streams()
+        .map(|(id, s)| {
             let work = s
-                .queue
-                .iter()
+                .queue()
                 .map(|item| state_item(item, &mut kernels))
                 .collect::<Result<_, _>>()?;
             Ok(StreamState {
                 id,
-                non_blocking: s.non_blocking,
-                priority: s.priority,
-                is_destroyed: s.is_destroyed,
-                submitted: s.submitted,
-                completed: s.completed,
+                non_blocking: s.is_non_blocking(),
+                priority: s.priority(),
+                is_destroyed: s.is_destroyed(),
+                submitted: s.submitted(),
+                completed: s.completed(),
                 work,
             })
         })
         .collect::<Result<_, ServerError>>()?;
     let pending = queues
-        .pending
+        .order
+        .waiters()
         .iter()
-        .map(|p| {
+        .map(|waiter| {
             Ok(PendingCommand {
-                command: p.envelope.encode()?,
-                after: p.after.clone(),
+                command: waiter.what.encode()?,
+                after: waiter.after.clone(),
             })
         })
         .collect::<Result<_, ServerError>>()?;
@@ -206,7 +206,7 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
             driver: description.driver,
         },
         virtual_device: session.state_virtual_device(),
-        fault: queues.fault,
+        fault: queues.order.fault(),
         clock_ns: nanoseconds(queues.clock()),
         mappings: memory.mappings(),
         allocations: memory.allocations(),
@@ -222,7 +222,7 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
         probed_kernels: kernels.listed,
         streams,
         pending,
-        host_functions_done: queues.host_functions_done.iter().copied().collect(),
+        host_functions_done: queues.order.host_functions_done().collect(),
         events: events(&queues),
         memory: MemoryIndex::default(),
     })
@@ -280,24 +280,30 @@ fn envelope(command: &Command, reply: Option<SlotId>) -> Result<Vec<u8>, ServerE
 }
 
 fn state_item(item: &Item, kernels: &mut Kernels) -> Result<WorkItem, ServerError> {
-    let work = match &item.work {
-        Work::Command { command, data } => StateWork::Command {
-            envelope: envelope(command, item.reply)?,
+    let reply = item.work.reply;
+    let work = match &item.work.what {
+        What::Command { command, data, .. } => StateWork::Command {
+            envelope: envelope(command, reply)?,
             data: data.clone(),
         },
-        Work::Start(spec) => {
+        What::Start(spec) => {
             let missing = ServerError::WrongMoment("a launch is held back whose command is not known");
             let command = spec.command.as_ref().ok_or(missing)?;
             StateWork::Command {
-                envelope: envelope(command, item.reply)?,
+                envelope: envelope(command, reply)?,
                 data: None,
             }
         }
-        Work::Resume(stopped) => StateWork::Resume {
+        What::Resume(stopped) => StateWork::Resume {
             run: Box::new(run(stopped, kernels)),
-            reply: item.reply.map(|slot| slot.0),
+            reply: reply.map(|slot| slot.0),
         },
-        Work::AwaitHostFunction(id) => StateWork::AwaitHostFunction(*id),
+        // One that has nothing to do, with the reply that is due.
+        What::Ran => StateWork::Command {
+            envelope: envelope(&Command::Ping, reply)?,
+            data: None,
+        },
+        What::AwaitHostFunction(id) => StateWork::AwaitHostFunction(*id),
     };
     Ok(WorkItem {
         work,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hetckpt_order::order::Phase;
 use hetckpt_ring::command::{Chunk, Command, Envelope, LaunchCommand, Payload, SlotId};
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::{BuiltKernel, Reply};
@@ -14,14 +15,35 @@ use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
 use crate::launch::room_of;
 use crate::modules::LoadedModule;
-use crate::queues::{Event, LaunchSpec, Pending, Queues, Stream, Work};
+use crate::queues::{Event, LaunchSpec, Queues, What, Work};
 use crate::session::Session;
-use crate::worker::kick;
 
-/// Takes in one command.
-pub fn handle(session: &Arc<Session>, envelope: Envelope) {
+/// Which streams can have something new to do after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// None.
+    Nothing,
+    /// One.
+    Stream(u64),
+    /// Any.
+    All,
+}
+
+/// Takes in one command. What it has given streams to do, they do when they are kicked ([`crate::worker`]).
+pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
     let reply = envelope.reply;
     match envelope.command {
+        Command::StreamDestroy { stream } => {
+            session.queues.lock().order.destroy(stream.0);
+            return Touched::Stream(stream.0);
+        }
+        Command::HostFunctionDone { id } => {
+            session.queues.lock().order.host_function_returned(id);
+            return Touched::All;
+        }
+        ref command if stream_of(command).is_some() => {
+            return enqueue(session, reply, envelope.command, None, Vec::new());
+        }
         Command::Ping => session.answer(reply, cu::SUCCESS, &Reply::Nothing),
         Command::ModuleData { module, part, data } => module_data(session, module.0, part, &data),
         Command::ModuleLoad { module } => module_load(session, reply, module.0),
@@ -45,35 +67,22 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) {
             );
         }
         Command::StreamCreate { stream, flags } => {
-            let new = Stream::new(flags.non_blocking, flags.priority);
-            session.queues.lock().streams.entry(stream.0).or_insert(new);
-        }
-        Command::StreamDestroy { stream } => {
-            if let Some(s) = session
-                .queues
-                .lock()
-                .streams
-                .get_mut(&stream.0)
-                .filter(|_| stream.0 != 0)
-            {
-                s.is_destroyed = true;
-            }
-            kick(session, stream.0);
+            let (non_blocking, priority) = (flags.non_blocking, flags.priority);
+            session.queues.lock().order.create(stream.0, non_blocking, priority);
         }
         Command::EventCreate { event, timing } => {
             session.queues.lock().events.insert(
                 event.0,
                 Event {
                     timing,
-                    latest: None,
-                    time: None,
+                    ..Event::default()
                 },
             );
         }
         Command::EventDestroy { event } => {
             session.queues.lock().events.remove(&event.0);
         }
-        Command::StreamQuery { stream } => query(session, reply, |q| Some(q.end_of_stream(stream.0))),
+        Command::StreamQuery { stream } => query(session, reply, |q| Some(q.order.end_of_stream(stream.0))),
         Command::EventQuery { event } => {
             query(session, reply, |q| {
                 q.events.get(&event.0).map(|e| e.latest.into_iter().collect())
@@ -83,20 +92,9 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) {
             let (result, body) = elapsed(&session.queues.lock(), start.0, end.0);
             session.answer(reply, result, &body);
         }
-        Command::HostFunctionDone { id } => {
-            session.queues.lock().host_functions_done.insert(id);
-            session.changed.notify_all();
-        }
-        command @ (Command::StreamSynchronize { .. }
-        | Command::EventSynchronize { .. }
-        | Command::Synchronize
-        | Command::Exit
-        | Command::Free { .. }
-        | Command::UnregisterHost { .. }
-        | Command::ModuleUnload { .. }
-        | Command::Reset) => wait_for_places(session, Envelope { reply, command }),
-        command => enqueue(session, reply, command, None, Vec::new()),
+        command => wait_for_places(session, Envelope { reply, command }),
     }
+    Touched::Nothing
 }
 
 /// Where a command of a stream goes.
@@ -120,9 +118,9 @@ pub fn stream_of(command: &Command) -> Option<u64> {
 ///
 /// # Errors
 /// The CUresult if it names a kernel that is not there or cannot be run.
-pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Result<Work, u32> {
+pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Result<What, u32> {
     let Command::Launch(launch) = command else {
-        return Ok(Work::Command { command, data });
+        return Ok(Work::command(&*session.device, command, data));
     };
     let LaunchCommand {
         kernel: id,
@@ -150,11 +148,11 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     } else {
         session.modules.lock().unbuilt(id.module.0)
     };
-    let params = Arc::from(params.as_slice());
+    let params = Arc::clone(params);
     let room = room_of(&*session.device, grid, block, cooperative);
     let command = Some(Command::Launch(launch));
     let kernel = Some(kernel);
-    Ok(Work::Start(Arc::new(LaunchSpec {
+    Ok(What::Start(Arc::new(LaunchSpec {
         kernel,
         build_before,
         grid,
@@ -167,9 +165,16 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     })))
 }
 
-fn enqueue(session: &Arc<Session>, reply: Option<SlotId>, command: Command, data: Option<Vec<u8>>, after: Vec<Place>) {
+fn enqueue(
+    session: &Arc<Session>,
+    reply: Option<SlotId>,
+    command: Command,
+    data: Option<Vec<u8>>,
+    after: Vec<Place>,
+) -> Touched {
     let Some(stream) = stream_of(&command) else {
-        return session.answer_or_fault(reply, cu::INVALID_VALUE);
+        session.answer_or_fault(reply, cu::INVALID_VALUE);
+        return Touched::Nothing;
     };
     let (command, data) = take_data_out(session, stream, reply, command, data);
     let recorded = match command {
@@ -180,29 +185,35 @@ fn enqueue(session: &Arc<Session>, reply: Option<SlotId>, command: Command, data
         Command::StreamWaitEvent { event, .. } => Some(event.0),
         _ => None,
     };
-    let work = match work_of(session, command, data) {
-        Ok(work) => work,
-        Err(result) => return session.answer_or_fault(reply, result),
+    let what = match work_of(session, command, data) {
+        Ok(what) => what,
+        Err(result) => {
+            session.answer_or_fault(reply, result);
+            return Touched::Nothing;
+        }
     };
     let mut queues = session.queues.lock();
     let mut after = after;
     after.extend(waited_for.and_then(|id| queues.events.get(&id)?.latest));
-    let is_known = queues.submit(stream, work, reply, after);
+    let is_known = queues.order.submit(stream, Work { what, reply }, after);
     if let (Some(event), true) = (recorded, is_known) {
-        let place = queues.latest_place(stream);
+        let place = queues.order.latest_place(stream);
         if let Some(event) = queues.events.get_mut(&event) {
             event.latest = place;
         }
     }
     drop(queues);
     if is_known {
-        kick(session, stream);
-    } else {
-        session.answer_or_fault(reply, cu::INVALID_HANDLE);
+        return Touched::Stream(stream);
     }
+    session.answer_or_fault(reply, cu::INVALID_HANDLE);
+    Touched::Nothing
 }
 
-/// Takes the data of a copy out of its chunk if the copy has to wait: the application has few chunks.
+/// With fewer free chunks than these, copies that have to wait for a kernel leave theirs.
+const FEW_CHUNKS: u32 = 24;
+
+/// Takes the data of a copy out of its chunk if the copy has to wait and the application has few others.
 fn take_data_out(
     session: &Session,
     stream: u64,
@@ -217,18 +228,19 @@ fn take_data_out(
     else {
         return (command, data);
     };
-    let may_run = {
-        let queues = session.queues.lock();
-        !queues.is_paused
-            && queues.streams.get(&stream).is_some_and(|s| s.is_idle())
-            && (stream != 0 || queues.ends().is_empty())
-    };
-    if data.is_some() || reply.is_some() || may_run {
-        return (command, data);
-    }
     let Some(side) = session.side.get() else {
         return (command, data);
     };
+    let is_behind_something = {
+        let queues = session.queues.lock();
+        let ends = queues.order.end_of_stream(stream);
+        let waits = |place: &Place| queues.order.stream(place.stream).is_some_and(|s| !s.is_at_work());
+        queues.order.phase() == Phase::Paused || ends.iter().any(waits)
+    };
+    let may_stay = !is_behind_something || side.num_free_chunks() >= FEW_CHUNKS;
+    if data.is_some() || reply.is_some() || may_stay {
+        return (command, data);
+    }
     match side
         .chunk_bytes(*chunk)
         .map(<[u8]>::to_vec)
@@ -245,9 +257,9 @@ fn take_data_out(
 fn query(session: &Session, reply: Option<SlotId>, places: impl Fn(&Queues) -> Option<Vec<Place>>) {
     let queues = session.queues.lock();
     let result = match places(&queues) {
-        _ if queues.fault != 0 => queues.fault,
+        _ if queues.order.fault() != 0 => queues.order.fault(),
         None => cu::INVALID_HANDLE,
-        Some(places) if places.iter().all(|&p| queues.is_reached(p)) => cu::SUCCESS,
+        Some(places) if places.iter().all(|&p| queues.order.is_reached(p)) => cu::SUCCESS,
         Some(_) => cu::NOT_READY,
     };
     drop(queues);
@@ -265,8 +277,12 @@ fn elapsed(queues: &Queues, start: u64, end: u64) -> (u32, Reply) {
         return (cu::INVALID_HANDLE, Reply::Nothing);
     }
     match (start.time, end.time) {
-        _ if queues.fault != 0 => (queues.fault, Reply::Nothing),
-        (Some(a), Some(b)) if queues.is_reached(from) && queues.is_reached(to) => {
+        _ if queues.order.fault() != 0 => (queues.order.fault(), Reply::Nothing),
+        (Some(a), Some(b)) if queues.order.is_reached(from) && queues.order.is_reached(to) => {
+            let on_device = start.on_device.as_ref().zip(end.on_device.as_ref());
+            if let Some(ms) = on_device.and_then(|(start, end)| end.milliseconds_since(&**start)) {
+                return (cu::SUCCESS, Reply::Milliseconds(ms));
+            }
             #[allow(clippy::cast_possible_truncation, reason = "CUDA gives 32-bit milliseconds")]
             let ms = ((b.as_secs_f64() - a.as_secs_f64()) * 1e3) as f32;
             (cu::SUCCESS, Reply::Milliseconds(ms))
@@ -279,15 +295,14 @@ fn elapsed(queues: &Queues, start: u64, end: u64) -> (u32, Reply) {
 fn wait_for_places(session: &Arc<Session>, envelope: Envelope) {
     let mut queues = session.queues.lock();
     let after = match &envelope.command {
-        Command::StreamSynchronize { stream } => queues.end_of_stream(stream.0),
+        Command::StreamSynchronize { stream } => queues.order.end_of_stream(stream.0),
         Command::EventSynchronize { event } => queues.events.get(&event.0).and_then(|e| e.latest).into_iter().collect(),
-        _ => queues.ends(),
+        _ => queues.order.ends(),
     };
-    queues.pending.push(Pending { envelope, after });
-    let ready = queues.take_ready();
+    let ready = queues.order.wait_for(envelope, after);
     drop(queues);
-    for pending in ready {
-        carry_out(session, pending.envelope);
+    for envelope in ready {
+        carry_out(session, envelope);
     }
 }
 
@@ -375,7 +390,14 @@ fn module_describe(session: &Session, reply: Option<SlotId>, module: u64, offset
 
 fn kernel_attributes(session: &Session, reply: Option<SlotId>, module: u64, index: u32) {
     let kernel = session.modules.lock().kernel(module, index);
-    let is_running = || session.queues.lock().streams.values().any(|s| !s.in_flight.is_empty());
+    let is_running = || {
+        session
+            .queues
+            .lock()
+            .order
+            .streams()
+            .any(|(_, s)| s.flights().len() > 0)
+    };
     let may_load = session.device.loads_while_running() || !is_running();
     let (result, body) = match kernel.map(|k| k.attributes(may_load)) {
         None => (cu::INVALID_HANDLE, Reply::Nothing),

@@ -15,11 +15,10 @@ use hetckpt_ring::version::PROTOCOL_VERSION;
 
 use crate::capture::capture;
 use crate::error::ServerError;
-use crate::launch::kernel_name;
 use crate::own_files::{SocketFile, remove_empty_log};
 use crate::pause;
 use crate::peer;
-use crate::queues::{Item, Work};
+use crate::queues::What;
 use crate::reader;
 use crate::run_as;
 use crate::session::Session;
@@ -216,7 +215,7 @@ impl Control {
         tracing::info!(pid, "attached");
         self.connect_ring(&ring)?;
         if let Some(side) = self.session.side.get() {
-            let fault = self.session.queues.lock().fault;
+            let fault = self.session.queues.lock().order.fault();
             if fault != 0 {
                 side.set_fault(fault);
             }
@@ -252,15 +251,14 @@ impl Control {
         };
         let is_paused = pause::is_held(session);
         let queues = session.queues.lock();
-        let waiting = queues.streams.values().flat_map(|s| &s.queue);
-        let stopped = waiting
-            .filter(|i: &&Item| matches!(i.work, Work::Resume(_)))
-            .map(kernel_name);
-        let running = queues
-            .streams
-            .values()
-            .flat_map(|s| &s.in_flight)
-            .map(|l| kernel_name(&l.item));
+        let streams = || queues.order.streams().map(|(_, s)| s);
+        let queued = streams().flat_map(|s| s.queue());
+        let stopped = queued.filter(|item| matches!(item.work.what, What::Resume(_)));
+        let running = streams().flat_map(|s| s.flights()).map(|flight| &flight.work);
+        let kernels = running
+            .chain(stopped.map(|item| &item.work))
+            .map(|work| work.kernel_name());
+        let kernels = kernels.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         ServerStatus {
             app_pid: session.app_pid,
             server_pid: std::process::id(),
@@ -269,8 +267,8 @@ impl Control {
             memory_bytes,
             allocated_bytes,
             is_paused,
-            kernels: running.chain(stopped).collect(),
-            num_queued: queues.num_queued(),
+            kernels,
+            num_queued: queues.order.num_queued(),
             num_allocations,
             last_pause_us: session.last_pause_us.load(Ordering::Relaxed),
             last_capture_us: session.last_capture_us.load(Ordering::Relaxed),

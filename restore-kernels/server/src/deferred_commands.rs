@@ -9,7 +9,7 @@ use crate::session::Session;
 
 /// Carries out a command whose places are reached.
 pub fn carry_out(session: &Session, envelope: Envelope) {
-    let fault = session.queues.lock().fault;
+    let fault = session.queues.lock().order.fault();
     let result = match envelope.command {
         Command::Free { addr } => free(session, addr).max(fault),
         Command::UnregisterHost { addr } => match session.pinned.unregister(addr) {
@@ -34,7 +34,7 @@ pub fn carry_out(session: &Session, envelope: Envelope) {
         _ => fault,
     };
     session.answer(envelope.reply, result, &Reply::Nothing);
-    session.queues.lock().num_carrying_out -= 1;
+    session.queues.lock().order.released();
     session.changed.notify_all();
 }
 
@@ -44,9 +44,7 @@ fn reset(session: &Session) {
     session.pinned.clear();
     let mut queues = session.queues.lock();
     queues.events.clear();
-    queues.host_functions_done.clear();
-    queues.streams.retain(|&id, s| id == 0 || !s.is_idle());
-    queues.fault = 0;
+    queues.order.reset();
     drop(queues);
     if let Some(side) = session.side.get() {
         side.clear_fault();

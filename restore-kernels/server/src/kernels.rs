@@ -206,6 +206,8 @@ pub struct KernelCode {
     builder: Builder,
     probed: OnceLock<BuildResult<Arc<ProbedKernel>>>,
     original: OnceLock<BuildResult<Arc<dyn LoadedKernel>>>,
+    /// What was built for the latest launch: the next one mostly has the same room.
+    latest: Mutex<Option<(Room, BuiltProgram)>>,
 }
 
 impl KernelCode {
@@ -218,6 +220,7 @@ impl KernelCode {
             builder,
             probed: OnceLock::new(),
             original: OnceLock::new(),
+            latest: Mutex::default(),
         }
     }
 
@@ -264,6 +267,9 @@ impl KernelCode {
     /// True if [`Self::build_leaving`] would return at once.
     #[must_use]
     pub fn is_built_leaving(&self, room: Room) -> bool {
+        if self.latest(room).is_some() {
+            return true;
+        }
         match (&self.source, self.probed.get()) {
             (Source::HetIr(_), Some(Ok(probed))) => probed.is_built_leaving(None, room),
             _ => self.is_built(),
@@ -279,13 +285,24 @@ impl KernelCode {
         let Source::HetIr(kernel) = &self.source else {
             return self.build();
         };
+        if let Some(built) = self.latest(room) {
+            return Ok(built);
+        }
         let probed = self.probed(kernel)?;
         let can_original = || {
             let original = self.original(kernel);
             original.is_ok_and(|original| self.builder.device.leaves_room(&*original, room))
         };
         let loaded = probed.build_leaving(None, room, can_original)?;
-        Ok((Some(probed), loaded))
+        let built = (Some(probed), loaded);
+        *self.latest.lock() = Some((room, built.clone()));
+        Ok(built)
+    }
+
+    fn latest(&self, room: Room) -> Option<BuiltProgram> {
+        let latest = self.latest.lock();
+        let (known, built) = latest.as_ref()?;
+        (*known == room).then(|| built.clone())
     }
 
     /// True if [`Self::build`] would return at once.

@@ -1,18 +1,12 @@
-//! Launches: given to the device, and what becomes of them.
+//! Launches: what they need, and giving them to the device.
 
 use std::sync::Arc;
 
-use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::{Blocks, Device, Launch, LoadedKernel, Outcome, Queue, Room, RunningLaunch};
 use hetckpt_devices::error::DeviceError;
-use hetckpt_ring::reply::Reply;
 
-use crate::cuda_result;
 use crate::kernels::{BuildError, BuildResult, ProbedKernel};
-use crate::queues::{InFlight, Item, LaunchSpec, Pending, Queues, Stopped, Work};
-use crate::session::Session;
-use crate::start_points::StartPoints;
+use crate::queues::{LaunchSpec, OnDevice, Stopped, What, Work};
 
 /// A launch that the device has refused: it takes its place among those in flight so that order is kept.
 struct Refused(DeviceError);
@@ -45,23 +39,12 @@ fn launch_of(spec: &LaunchSpec, kernel: Arc<dyn LoadedKernel>, blocks: Blocks) -
     }
 }
 
-/// Name of the kernel that an item launches.
-#[must_use]
-pub fn kernel_name(item: &Item) -> String {
-    match &item.work {
-        Work::Start(spec) => spec.kernel.as_ref().map(|k| k.name.clone()),
-        Work::Resume(stopped) => Some(stopped.probed.kernel.name.clone()),
-        Work::Command { .. } | Work::AwaitHostFunction(_) => None,
-    }
-    .unwrap_or_default()
-}
-
-/// What the device is to run for an item: the program must have been built.
-fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceError> {
+/// What the device is to run for a launch: the program must have been built.
+fn prepare(work: &Work) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceError> {
     let refuse = DeviceError::NotBuilt;
     let not_built = |error: BuildError| refuse(error.to_string());
-    match &item.work {
-        Work::Start(spec) => {
+    match &work.what {
+        What::Start(spec) => {
             let kernel = spec
                 .kernel
                 .as_ref()
@@ -69,7 +52,7 @@ fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
             let (probed, loaded) = kernel.build_leaving(spec.room).map_err(not_built)?;
             Ok((probed, launch_of(spec, loaded, Blocks::All)))
         }
-        Work::Resume(stopped) => {
+        What::Resume(stopped) => {
             let loaded = build_stopped(stopped).map_err(not_built)?;
             let blocks = match stopped.points {
                 None => Blocks::All,
@@ -80,7 +63,7 @@ fn prepare(item: &Item) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
                 launch_of(&stopped.spec, loaded, blocks),
             ))
         }
-        Work::Command { .. } | Work::AwaitHostFunction(_) => Err(refuse("it is no launch".to_owned())),
+        What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => Err(refuse("it is no launch".to_owned())),
     }
 }
 
@@ -106,11 +89,11 @@ pub fn room_of(device: &dyn Device, grid: [u32; 3], block: [u32; 3], cooperative
     Room { threads, blocks }
 }
 
-/// Builds what the item needs; takes as long as the compiler does.
-pub fn build(item: &Item) {
+/// Builds what a launch needs; takes as long as the compiler does.
+pub fn build(work: &Work) {
     // A failure is remembered where it happened and reported by the launch.
-    let failed = match &item.work {
-        Work::Start(spec) => {
+    let failed = match &work.what {
+        What::Start(spec) => {
             for other in &spec.build_before {
                 // Whether it can be built is for its own launch to say.
                 let _ = other.build();
@@ -118,11 +101,11 @@ pub fn build(item: &Item) {
             let kernel = spec.kernel.as_ref();
             kernel.and_then(|k| k.build_leaving(spec.room).err())
         }
-        Work::Resume(stopped) => build_stopped(stopped).err(),
-        Work::Command { .. } | Work::AwaitHostFunction(_) => None,
+        What::Resume(stopped) => build_stopped(stopped).err(),
+        What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => None,
     };
     if let Some(reason) = failed {
-        tracing::debug!(kernel = %kernel_name(item), %reason, "will not be launched");
+        tracing::debug!(kernel = work.kernel_name(), %reason, "will not be launched");
     }
 }
 
@@ -130,121 +113,26 @@ pub fn build(item: &Item) {
 ///
 /// # Errors
 /// [`DeviceError::Launch`] names kernel, what it needs and what there is; [`DeviceError::NotBuilt`].
-pub fn check(queue: &dyn Queue, item: &Item) -> Result<(), DeviceError> {
-    let (_, launch) = prepare(item)?;
+pub fn check(queue: &dyn Queue, work: &Work) -> Result<(), DeviceError> {
+    let (_, launch) = prepare(work)?;
     queue.check(&launch)
 }
 
-/// Launches the first item of a stream.
-pub fn launch_front(session: &Session, queues: &mut Queues, stream: u64) {
-    let Some(s) = queues.streams.get_mut(&stream) else {
-        return;
-    };
-    let Some(item) = s.queue.pop_front() else { return };
-    queues.builds_before_launches = false;
-    let queue = match &s.device_queue {
-        Some(queue) => Ok(Arc::clone(queue)),
-        None => session.device.create_queue(s.priority).map(Arc::<dyn Queue>::from),
-    };
-    let launched = queue.and_then(|queue| {
-        s.device_queue = Some(Arc::clone(&queue));
-        let (probed, launch) = prepare(&item)?;
-        Ok((probed, queue.launch(launch)?))
-    });
-    let (probed, running) = launched.unwrap_or_else(|error| (None, Arc::new(Refused(error)) as _));
-    tracing::trace!(stream, kernel = %kernel_name(&item), "launched");
-    s.in_flight.push_back(InFlight { running, item, probed });
-}
-
-fn stopped_spec(item: &Item) -> Option<(Arc<LaunchSpec>, Option<&Stopped>)> {
-    match &item.work {
-        Work::Start(spec) => Some((Arc::clone(spec), None)),
-        Work::Resume(stopped) => Some((Arc::clone(&stopped.spec), Some(stopped))),
-        Work::Command { .. } | Work::AwaitHostFunction(_) => None,
+/// Launches on a queue. What the device refuses takes its place among what was given, so that order is kept.
+#[must_use]
+pub fn launch(queue: &dyn Queue, work: &Work) -> OnDevice {
+    let launched = prepare(work).and_then(|(probed, launch)| Ok((probed, queue.launch(launch)?)));
+    match launched {
+        Ok((probed, running)) => OnDevice::Launch { running, probed },
+        Err(error) => refused(error),
     }
 }
 
-/// True if a launch that came back as `grid` has run beyond its entry; `before` is what it was to go on with.
-fn has_run(grid: &PausedGrid, before: Option<&PausedGrid>) -> bool {
-    match before {
-        // Threads that have ended need not have done anything.
-        None => {
-            let mut points = grid.paused.iter().flat_map(|block| &block.resume_points);
-            points.any(|&point| point != 0 && point != FINISHED)
-        }
-        Some(b) => (grid.paused.len(), grid.num_not_started()) != (b.paused.len(), b.num_not_started()),
+/// In the place of a launch that the device has refused.
+#[must_use]
+pub fn refused(error: DeviceError) -> OnDevice {
+    OnDevice::Launch {
+        running: Arc::new(Refused(error)),
+        probed: None,
     }
-}
-
-/// Enters how the first launch in flight of `stream` ended. Returns pending commands that may be carried out now.
-pub fn settle(session: &Session, queues: &mut Queues, stream: u64, outcome: Outcome) -> Vec<Pending> {
-    let in_flight = queues.streams.get_mut(&stream).map(|s| &mut s.in_flight);
-    let Some(launch) = in_flight.and_then(|launches| launches.pop_front()) else {
-        return Vec::new();
-    };
-    let InFlight { item, probed, .. } = launch;
-    let name = kernel_name(&item);
-    let mut is_overtaking = false;
-    let ready = match outcome {
-        Outcome::Paused(grid) => {
-            if !queues.is_paused && session.device.cuts_launches() {
-                queues.is_cut = true;
-                queues.is_paused = true;
-            }
-            if let (Some((spec, before)), Some(probed)) = (stopped_spec(&item), probed) {
-                let was_in_step = before.and_then(|b| b.points.as_ref()).is_none_or(|start| start.in_step);
-                let stays_in_step = was_in_step && session.builder.generator.keeps_in_step();
-                let points = StartPoints::of(&grid, num_blocks(spec.grid), &probed.kernel, stays_in_step);
-                let Some(s) = queues.streams.get_mut(&stream) else {
-                    return Vec::new();
-                };
-                is_overtaking = !s.stopped.is_empty() && has_run(&grid, before.map(|b| &*b.grid));
-                let work = match points {
-                    None if spec.kernel.is_some() => Work::Start(spec),
-                    points => Work::Resume(Stopped {
-                        spec,
-                        probed,
-                        grid: Arc::new(grid),
-                        points,
-                    }),
-                };
-                s.stopped.push(Item {
-                    work,
-                    after: Vec::new(),
-                    reply: item.reply,
-                });
-            }
-            Vec::new()
-        }
-        // Behind a launch that has stopped, one can end whose threads had nothing to do.
-        Outcome::Finished => {
-            session.answer(item.reply, queues.fault, &Reply::Nothing);
-            queues.complete(stream)
-        }
-        Outcome::Failed(error) => {
-            let result = cuda_result::of_device_error(&error);
-            if queues.fault == 0 {
-                tracing::error!(kernel = %name, %error, "kernel failed");
-                queues.fault = result;
-                if let Some(side) = session.side.get() {
-                    side.set_fault(result);
-                }
-            }
-            session.answer(item.reply, result, &Reply::Nothing);
-            queues.complete(stream)
-        }
-    };
-    if is_overtaking {
-        tracing::error!(kernel = %name, "a kernel ran although the one before it in its stream had stopped");
-        queues.overtaken.get_or_insert(name);
-    }
-    if let Some(s) = queues.streams.get_mut(&stream)
-        && s.in_flight.is_empty()
-    {
-        s.is_draining = false;
-        for item in std::mem::take(&mut s.stopped).into_iter().rev() {
-            s.queue.push_front(item);
-        }
-    }
-    ready
 }

@@ -1,7 +1,8 @@
 //! The device server: one per application, outside its process tree, holder of the only driver.
 //!
 //! Commands arrive through the ring ([`reader`], [`commands`], [`deferred_commands`]) and go into streams ([`queues`],
-//! [`worker`]), which give launches to the device ([`launch`]) and do the rest themselves ([`stream_operations`]).
+//! [`worker`]), which give launches to the device ([`launch`], [`flights`]) and do the rest themselves
+//! ([`stream_operations`]).
 //! Control connections ([`control`]) stop everything ([`pause`]), write it down ([`capture`]) and attach a restored
 //! application to a session that [`restore`] has rebuilt.
 
@@ -26,6 +27,7 @@ pub mod commands;
 pub mod worker;
 pub mod stream_operations;
 pub mod launch;
+pub mod flights;
 pub mod peer;
 pub mod own_files;
 pub mod control;

@@ -1,8 +1,11 @@
 //! Device memory: which addresses are mapped, and what the program has allocated in them.
 //!
 //! Addresses are chosen here, lowest free first, the same way on every device. Large allocations have a mapping of
-//! their own; small ones share mappings of [`GRANULARITY`] bytes. A mapping goes when its last allocation is freed,
-//! except for one spare shared mapping, so that a program that allocates and frees in a loop does not map each time.
+//! their own; small ones share mappings of [`GRANULARITY`] bytes.
+//!
+//! A mapping whose last allocation is freed is *spare*: the next allocation of its size takes it as it is, so that a
+//! program that allocates and frees in a loop does not map each time. For the program and for snapshots it is not there.
+//! There are so many at most; all go when the device or the limit has no more room.
 //!
 //! # Room
 //! Programs read a little before their first allocation or behind their last one, and are used to find something there,
@@ -27,6 +30,10 @@ const OWN_MAPPING_BYTES: u64 = 1 << 20;
 pub const ROOM_BYTES: u64 = 2 * GRANULARITY;
 /// Where the first mapping can lie: behind the room.
 const FIRST_MAPPING: u64 = DEVICE_BASE + GRANULARITY;
+/// Spare mappings have so much of the limit together, as a divisor, ...
+const SPARE_SHARE: u64 = 16;
+/// ... and never more than this.
+const MAX_SPARE_BYTES: u64 = 1 << 30;
 /// End of the address range: what every device can reserve.
 const DEVICE_END: u64 = DEVICE_BASE + (4 << 40);
 
@@ -38,6 +45,10 @@ pub struct DeviceMemory {
     mappings: BTreeMap<u64, MappedRange>,
     /// First address → allocation.
     allocations: BTreeMap<u64, Allocation>,
+    /// Spare mappings of single allocations: size → addresses.
+    spares: BTreeMap<u64, Vec<u64>>,
+    /// What spare mappings take, shared ones included.
+    spare_bytes: u64,
     /// There is room at [`DEVICE_BASE`].
     has_room_before: bool,
     /// Where the room behind the last mapping lies, if there is any.
@@ -70,6 +81,8 @@ impl DeviceMemory {
             limit_bytes,
             mappings: BTreeMap::new(),
             allocations: BTreeMap::new(),
+            spares: BTreeMap::new(),
+            spare_bytes: 0,
             has_room_before: false,
             room_behind: None,
         }
@@ -78,6 +91,10 @@ impl DeviceMemory {
     /// Bytes mapped on the device for allocations.
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
+        self.all_mapped_bytes() - self.spare_bytes
+    }
+
+    fn all_mapped_bytes(&self) -> u64 {
         self.mappings.values().map(|m| m.size_bytes).sum()
     }
 
@@ -108,7 +125,11 @@ impl DeviceMemory {
             .filter(|&n| n <= DEVICE_END - DEVICE_BASE)
             .ok_or_else(|| out_of_memory(self.free_bytes()))?;
         let addr = if rounded >= OWN_MAPPING_BYTES {
-            self.add_mapping(rounded.next_multiple_of(GRANULARITY), false, size_bytes)?
+            let mapped = rounded.next_multiple_of(GRANULARITY);
+            match self.spares.get_mut(&mapped).and_then(Vec::pop) {
+                Some(spare) => spare,
+                None => self.add_mapping(mapped, false, size_bytes)?,
+            }
         } else if let Some(addr) = self.find_shared(rounded) {
             addr
         } else {
@@ -116,6 +137,9 @@ impl DeviceMemory {
         };
         if let Some(range) = self.mapping_of(addr) {
             range.num_allocations += 1;
+            if range.num_allocations == 1 {
+                self.spare_bytes -= range.size_bytes;
+            }
         }
         self.allocations.insert(
             addr,
@@ -136,21 +160,42 @@ impl DeviceMemory {
         if self.allocations.remove(&addr).is_none() {
             return Ok(false);
         }
-        let Some((&start, _)) = self.mappings.range(..=addr).next_back() else {
-            return Ok(true);
-        };
-        let has_spare = self
-            .mappings
-            .iter()
-            .any(|(&a, m)| a != start && m.is_shared && m.num_allocations == 0);
-        let Some(range) = self.mappings.get_mut(&start) else {
+        let Some((&start, range)) = self.mappings.range_mut(..=addr).next_back() else {
             return Ok(true);
         };
         range.num_allocations = range.num_allocations.saturating_sub(1);
-        if range.num_allocations > 0 || (range.is_shared && !has_spare) {
+        if range.num_allocations > 0 {
             return Ok(true);
         }
-        self.remove_mapping(start).map(|()| true)
+        let (size_bytes, is_shared) = (range.size_bytes, range.is_shared);
+        self.spare_bytes += size_bytes;
+        if self.spare_bytes > MAX_SPARE_BYTES.min(self.limit_bytes / SPARE_SHARE).max(GRANULARITY) {
+            return self.remove_spare(start).map(|()| true);
+        }
+        if !is_shared {
+            self.spares.entry(size_bytes).or_default().push(start);
+        }
+        Ok(true)
+    }
+
+    /// Unmaps a spare mapping that is in no list.
+    fn remove_spare(&mut self, start: u64) -> Result<(), DeviceError> {
+        self.spare_bytes -= self.mappings.get(&start).map_or(0, |range| range.size_bytes);
+        self.remove_mapping(start)
+    }
+
+    /// Unmaps all spare mappings; the first failure.
+    fn remove_spares(&mut self) -> Result<(), DeviceError> {
+        self.spares.clear();
+        let spares = self.mappings.iter().filter(|(_, range)| range.num_allocations == 0);
+        // From the last on, so that the room behind moves only forwards.
+        let mut starts: Vec<u64> = spares.map(|(&start, _)| start).collect();
+        starts.reverse();
+        let mut result = Ok(());
+        for start in starts {
+            result = result.and(self.remove_spare(start));
+        }
+        result
     }
 
     /// Frees all that `owner` owns.
@@ -174,6 +219,8 @@ impl DeviceMemory {
     /// Frees everything and unmaps it.
     pub fn clear(&mut self) {
         self.allocations.clear();
+        self.spares.clear();
+        self.spare_bytes = 0;
         let mut result = Ok(());
         for (addr, range) in std::mem::take(&mut self.mappings) {
             result = result.and(self.unmap(addr, &range, 0));
@@ -187,9 +234,13 @@ impl DeviceMemory {
         }
     }
 
-    /// True if all of the range lies inside mapped memory.
+    /// True if all of the range lies inside mapped memory that is not spare.
     #[must_use]
     pub fn contains(&self, addr: u64, size_bytes: u64) -> bool {
+        self.lies_in(addr, size_bytes, |range| range.num_allocations > 0)
+    }
+
+    fn lies_in(&self, addr: u64, size_bytes: u64, counts: impl Fn(&MappedRange) -> bool) -> bool {
         let Some(end) = addr.checked_add(size_bytes) else {
             return false;
         };
@@ -199,7 +250,7 @@ impl DeviceMemory {
                 return false;
             };
             let range_end = start + range.size_bytes;
-            if at >= range_end {
+            if at >= range_end || !counts(range) {
                 return false;
             }
             if end <= range_end {
@@ -209,16 +260,15 @@ impl DeviceMemory {
         }
     }
 
-    /// Everything mapped, by ascending address.
+    /// Everything mapped but what is spare, by ascending address.
     #[must_use]
     pub fn mappings(&self) -> Vec<Mapping> {
-        self.mappings
-            .iter()
-            .map(|(&addr, m)| Mapping {
-                addr,
-                size_bytes: m.size_bytes,
-            })
-            .collect()
+        let used = self.mappings.iter().filter(|(_, range)| range.num_allocations > 0);
+        used.map(|(&addr, m)| Mapping {
+            addr,
+            size_bytes: m.size_bytes,
+        })
+        .collect()
     }
 
     /// How many allocations there are.
@@ -272,7 +322,7 @@ impl DeviceMemory {
         }
         let mut end = DEVICE_BASE;
         for allocation in allocations {
-            if allocation.addr < end || !self.contains(allocation.addr, allocation.size_bytes) {
+            if allocation.addr < end || !self.lies_in(allocation.addr, allocation.size_bytes, |_| true) {
                 return Err(None);
             }
             end = allocation.addr + allocation.size_bytes;
@@ -282,6 +332,8 @@ impl DeviceMemory {
             range.is_shared = is_small && range.size_bytes == GRANULARITY;
             self.allocations.insert(allocation.addr, *allocation);
         }
+        let spares = self.mappings.values().filter(|range| range.num_allocations == 0);
+        self.spare_bytes = spares.map(|range| range.size_bytes).sum();
         self.make_room();
         Ok(())
     }
@@ -306,6 +358,7 @@ impl DeviceMemory {
             })
     }
 
+    /// A new mapping without allocations; spare ones make room for it if need be.
     fn add_mapping(&mut self, size_bytes: u64, is_shared: bool, requested_bytes: u64) -> Result<u64, DeviceError> {
         let free_bytes = self.free_bytes();
         if size_bytes > free_bytes {
@@ -314,6 +367,20 @@ impl DeviceMemory {
                 free_bytes,
             });
         }
+        if size_bytes > free_bytes - self.spare_bytes {
+            self.remove_spares()?;
+        }
+        match self.map_new(size_bytes, is_shared, requested_bytes) {
+            Err(_) if self.spare_bytes > 0 => {
+                self.remove_spares()?;
+                self.map_new(size_bytes, is_shared, requested_bytes)
+            }
+            mapped => mapped,
+        }
+    }
+
+    fn map_new(&mut self, size_bytes: u64, is_shared: bool, requested_bytes: u64) -> Result<u64, DeviceError> {
+        let free_bytes = self.free_bytes();
         let mut addr = FIRST_MAPPING;
         for (&start, range) in &self.mappings {
             if start.saturating_sub(addr) >= size_bytes {
@@ -346,6 +413,7 @@ impl DeviceMemory {
                 num_allocations: 0,
             },
         );
+        self.spare_bytes += size_bytes;
         self.make_room();
         Ok(addr)
     }

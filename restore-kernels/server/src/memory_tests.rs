@@ -133,7 +133,7 @@ fn assert_room(memory: &DeviceMemory, maps: &Maps) {
     assert!(!memory.contains(memory.end(), 1));
     let mapped: u64 = maps.0.lock().values().sum();
     let rooms = u64::from(memory.has_room_before) + u64::from(memory.room_behind.is_some());
-    assert_eq!(mapped, memory.mapped_bytes() + rooms * GRANULARITY);
+    assert_eq!(mapped, memory.all_mapped_bytes() + rooms * GRANULARITY);
 }
 
 #[test]
@@ -185,6 +185,7 @@ fn archives_without_room_before_their_first_mapping_are_restored_as_they_are() {
     let next = memory.allocate(2 << 20, Owner::Program).unwrap();
     assert_eq!(next, DEVICE_BASE + 2 * GRANULARITY);
     assert!(memory.free(DEVICE_BASE).unwrap());
+    memory.remove_spares().unwrap();
     assert_eq!(memory.allocate(100, Owner::Program).unwrap(), FIRST_MAPPING);
     assert_room(&memory, &maps);
 }
@@ -243,8 +244,29 @@ fn random_use_never_overlaps_and_ends_empty() {
         assert!(memory.free(addr).unwrap());
         assert!(restored.free(addr).unwrap());
     }
-    // One shared mapping may be kept for the next small allocation.
-    assert!(memory.mapped_bytes() <= GRANULARITY && restored.mapped_bytes() <= GRANULARITY);
+    assert_eq!((memory.mapped_bytes(), restored.mapped_bytes()), (0, 0));
+}
+
+#[test]
+fn what_is_freed_is_taken_again_until_there_is_no_more_room() {
+    let maps = Arc::new(Maps::default());
+    let mut memory = on(&maps);
+    let a = memory.allocate(1 << 20, Owner::Program).unwrap();
+    let mapped = maps.0.lock().clone();
+    assert!(memory.free(a).unwrap());
+    // For the program and for snapshots it is not there.
+    assert!(!memory.contains(a, 1) && !memory.free(a).unwrap());
+    assert_eq!((memory.mappings(), memory.mapped_bytes()), (vec![], 0));
+    assert_eq!(*maps.0.lock(), mapped);
+    assert_eq!(memory.allocate(2 << 20, Owner::Program).unwrap(), a);
+    assert!(memory.free(a).unwrap());
+    // More than a share of the limit is not kept.
+    let large = memory.allocate(20 << 20, Owner::Program).unwrap();
+    assert!(memory.free(large).unwrap());
+    assert_eq!(memory.all_mapped_bytes(), 2 << 20);
+    // All of the limit can still be had.
+    memory.allocate(64 << 20, Owner::Program).unwrap();
+    assert_room(&memory, &maps);
 }
 
 #[test]

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::ServerError;
-use crate::launch::kernel_name;
+use hetckpt_order::order::Phase;
+
 use crate::queues::{Queues, Reading};
 use crate::session::Session;
-use crate::worker::kick;
+use crate::worker::kick_all;
 
 /// Stops everything on behalf of connection `holder`, within `limit` if it sets one, else within the session's. Returns
 /// the microseconds until nothing ran any more (0 if nothing ran).
@@ -52,16 +53,17 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
     let started = Instant::now();
     {
         let mut queues = session.queues.lock();
-        queues.is_paused = true;
         // What has stopped of its own accord, part of which may be over by now, stops in order too.
-        if !queues.is_cut {
+        if queues.order.phase() != Phase::Cut {
             queues.overtaken = None;
         }
-        for s in queues.streams.values_mut() {
-            s.is_draining = !s.in_flight.is_empty();
-            s.stopped_at = None;
+        queues.order.pause();
+        for lane in queues.lanes.values_mut() {
+            lane.stopped_at = None;
         }
     }
+    // What is on the device lands by streams' threads from now on.
+    kick_all(session);
     let stopped = session
         .device
         .request_pause()
@@ -73,7 +75,7 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
         return Err(error);
     }
     let queues = session.queues.lock();
-    let last_stop = queues.streams.values().filter_map(|s| s.stopped_at).max();
+    let last_stop = queues.lanes.values().filter_map(|lane| lane.stopped_at).max();
     let latency = last_stop.map_or(Duration::ZERO, |at| at.saturating_duration_since(started));
     drop(queues);
     let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
@@ -84,7 +86,7 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
 
 fn wait_quiet(session: &Session, started: Instant, limit: Duration) -> Result<(), ServerError> {
     let mut queues = session.queues.lock();
-    while !queues.is_quiet() {
+    while !queues.order.is_quiet() {
         let Some(left) = limit.checked_sub(started.elapsed()) else {
             let kernel = running_kernel(&queues);
             return Err(ServerError::NotStopped {
@@ -101,8 +103,9 @@ fn wait_quiet(session: &Session, started: Instant, limit: Duration) -> Result<()
 }
 
 fn running_kernel(queues: &Queues) -> String {
-    let first = queues.streams.values().find_map(|s| s.in_flight.front());
-    first.map_or_else(|| "(a copy)".to_owned(), |launch| kernel_name(&launch.item))
+    let mut flights = queues.order.streams().filter_map(|(_, s)| s.flights().next());
+    let first = flights.find(|flight| !flight.work.kernel_name().is_empty());
+    first.map_or_else(|| "(a copy)".to_owned(), |flight| flight.work.kernel_name().to_owned())
 }
 
 /// Lets everything go on: stopped launches as continuations, then what was held back.
@@ -115,18 +118,13 @@ fn start_again(session: &Arc<Session>) {
     if let Err(error) = session.device.end_pause() {
         tracing::error!(%error, "the device cannot be told that the pause is over");
     }
-    let streams: Vec<u64> = {
+    {
         let mut queues = session.queues.lock();
-        queues.is_paused = false;
-        queues.is_cut = false;
-        queues.builds_before_launches = !session.device.loads_while_running();
+        queues.order.go_on(!session.device.loads_while_running());
         queues.reading = Reading::On;
-        queues.streams.keys().copied().collect()
-    };
-    session.changed.notify_all();
-    for stream in streams {
-        kick(session, stream);
     }
+    session.changed.notify_all();
+    kick_all(session);
 }
 
 /// If the device stops of its own accord, starts a thread that lets everything go on each time.
@@ -154,18 +152,16 @@ pub fn watch_cuts(session: &Arc<Session>) -> Result<(), ServerError> {
 /// Whoever wants a pause meanwhile gets it, and is not made to wait for a kernel that does not stop: the lock of the
 /// holders is taken only for as long as it takes to go on.
 fn end_cut(session: &Arc<Session>) {
+    let is_over = |queues: &Queues| queues.order.phase() == Phase::Cut && queues.order.have_stopped();
     let mut queues = session.queues.lock();
-    while !(queues.is_cut && queues.have_stopped()) {
+    while !is_over(&queues) {
         session.changed.wait(&mut queues);
     }
     drop(queues);
-    let holds = session.holds.lock();
+    let _holds = session.holds.lock();
     let mut queues = session.queues.lock();
-    if !holds.holders.is_empty() {
-        // The end of that pause is the end of this, too.
-        queues.is_cut = false;
-    }
-    if !queues.is_cut || !queues.have_stopped() {
+    if !is_over(&queues) {
+        // A pause has come; its end is the end of this, too.
         return;
     }
     if let Some(kernel) = queues.overtaken.take() {

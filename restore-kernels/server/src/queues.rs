@@ -1,26 +1,21 @@
-//! The order of everything: streams as in-order queues, places in them, events, commands that wait for places.
-//!
-//! Pure bookkeeping under one lock; nothing here talks to a device. Items of a stream are numbered from 1; an item is
-//! *done* when all before it are. "After" lists name places in other streams. Joins with the legacy default stream,
-//! waits for events and synchronises all become such places when the command arrives, so that nothing has to be looked
-//! up later.
+//! What streams hold, and what the server keeps beside the order of it ([`hetckpt_order`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_devices::device::{Queue, Room, RunningLaunch};
+use hetckpt_devices::device::{Device, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
+use hetckpt_order::order::Order;
+use hetckpt_order::stream::{self, Kind};
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_state::queue::Place;
+use rustc_hash::FxHashMap;
 
 use crate::kernels::{KernelCode, ProbedKernel};
 use crate::start_points::StartPoints;
 
-/// The legacy default stream.
-pub const LEGACY: u64 = 0;
-/// Launches that one stream gives to the device ahead of their completion.
-pub const MAX_IN_FLIGHT: usize = 32;
+/// A read of this size can be given to the device ahead of time.
+const MAX_READ_AHEAD: u64 = 64 << 10;
 
 /// A launch as the application asked for it.
 #[derive(Clone)]
@@ -61,112 +56,142 @@ pub struct Stopped {
 
 /// What a stream has to do.
 #[derive(Clone)]
-pub enum Work {
+pub enum What {
     /// A command that is not a launch.
     Command {
         /// The command.
         command: Command,
         /// Bytes taken out of its staging chunk, which has been given back.
         data: Option<Vec<u8>>,
+        /// The device's queues take it.
+        follows: bool,
     },
     /// A launch from its start.
     Start(Arc<LaunchSpec>),
     /// A stopped launch, to go on.
     Resume(Stopped),
+    /// A launch that is over, behind one that has stopped.
+    Ran,
     /// Wait for a host function to return.
     AwaitHostFunction(u64),
 }
 
 /// An item of a stream.
 #[derive(Clone)]
-pub struct Item {
-    /// What.
-    pub work: Work,
-    /// Places that must be reached first.
-    pub after: Vec<Place>,
+pub struct Work {
+    /// What is to be done.
+    pub what: What,
     /// Reply slot of the thread that waits for it.
     pub reply: Option<SlotId>,
 }
 
-/// A launch on the device.
-pub struct InFlight {
-    /// To wait for it.
-    pub running: Arc<dyn RunningLaunch>,
-    /// What was launched.
-    pub item: Item,
-    /// The probed kernel that runs; `None` for an opaque one.
-    pub probed: Option<Arc<ProbedKernel>>,
-}
+/// An item with the places that it waits for.
+pub type Item = stream::Item<Work>;
 
-/// A stream.
-pub struct Stream {
-    /// Does not join with the legacy default stream.
-    pub non_blocking: bool,
-    /// Priority.
-    pub priority: i32,
-    /// Made at the first launch.
-    pub device_queue: Option<Arc<dyn Queue>>,
-    /// What has not been started, in order.
-    pub queue: VecDeque<Item>,
-    /// What runs on the device, in order; before everything in `queue`.
-    pub in_flight: VecDeque<InFlight>,
-    /// What was stopped by a pause, until all of `in_flight` has been looked at.
-    pub stopped: Vec<Item>,
-    /// Nothing is to be launched until `in_flight` has been emptied.
-    pub is_draining: bool,
-    /// When nothing of it ran any more after the latest request to pause.
-    pub stopped_at: Option<Instant>,
-    /// Items ever put in.
-    pub submitted: u64,
-    /// Items done.
-    pub completed: u64,
-    /// A thread works on the front item, or waits for the first launch in flight.
-    pub is_busy: bool,
-    /// The busy thread builds a kernel: it does not touch anything that a capture reads.
-    pub is_building: bool,
-    /// The application has forgotten it.
-    pub is_destroyed: bool,
-    /// A worker thread serves it.
-    pub has_worker: bool,
-}
-
-impl Stream {
-    /// A stream without work.
+impl Work {
+    /// A command, as `device` takes it.
     #[must_use]
-    pub fn new(non_blocking: bool, priority: i32) -> Self {
-        Self {
-            non_blocking,
-            priority,
-            device_queue: None,
-            queue: VecDeque::new(),
-            in_flight: VecDeque::new(),
-            stopped: Vec::new(),
-            is_draining: false,
-            stopped_at: None,
-            submitted: 0,
-            completed: 0,
-            is_busy: false,
-            is_building: false,
-            is_destroyed: false,
-            has_worker: false,
+    pub fn command(device: &dyn Device, command: Command, data: Option<Vec<u8>>) -> What {
+        let is_short = match &command {
+            Command::EventRecord { .. } => true,
+            Command::CopyOut { src, .. } => src.rows == 1 && (1..=MAX_READ_AHEAD).contains(&src.width),
+            _ => false,
+        };
+        let follows = is_short && device.works_through_queues();
+        What::Command { command, data, follows }
+    }
+
+    /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away.
+    fn is_opaque(&self) -> bool {
+        matches!(&self.what, What::Start(spec) if spec.kernel.as_ref().is_some_and(|k| k.is_opaque()))
+    }
+
+    /// Whether the program of a launch is built, or known not to be buildable, which the launch then reports.
+    fn is_built(&self) -> bool {
+        match &self.what {
+            What::Start(spec) => spec.kernel.as_ref().is_none_or(|k| k.is_built_leaving(spec.room)),
+            What::Resume(stopped) => {
+                let (points, room) = (stopped.points.as_ref(), stopped.spec.room);
+                stopped.probed.is_built_leaving(points, room)
+            }
+            What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => true,
         }
     }
 
-    /// Place of the first launch, among those that a pause can have held back, whose kernel is not built.
-    fn unbuilt(&self) -> Option<usize> {
-        let held_back = self.queue.iter().take(MAX_IN_FLIGHT);
-        held_back.into_iter().position(|item| item.is_built() == Some(false))
+    /// Name of the kernel that it launches.
+    #[must_use]
+    pub fn kernel_name(&self) -> &str {
+        match &self.what {
+            What::Start(spec) => spec.kernel.as_ref().map_or("", |k| &k.name),
+            What::Resume(stopped) => &stopped.probed.kernel.name,
+            What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => "",
+        }
+    }
+}
+
+impl stream::Work for Work {
+    fn kind(&self) -> Kind {
+        match &self.what {
+            What::Start(_) | What::Resume(_) => Kind::Launch {
+                is_built: self.is_built(),
+                stops: !self.is_opaque(),
+            },
+            What::Command { follows: true, .. } => Kind::Follower,
+            What::Command { .. } | What::Ran => Kind::Task,
+            What::AwaitHostFunction(id) => Kind::HostFunction(*id),
+        }
     }
 
-    /// True if it has nothing to do.
+    fn behind_a_stop(self) -> Self {
+        match self.what {
+            What::Start(_) | What::Resume(_) => Self {
+                what: What::Ran,
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
+/// Something given to the device.
+#[derive(Clone)]
+pub enum OnDevice {
+    /// A launch.
+    Launch {
+        /// To wait for it.
+        running: Arc<dyn RunningLaunch>,
+        /// The probed kernel that runs; `None` for machine code.
+        probed: Option<Arc<ProbedKernel>>,
+    },
+    /// The record of an event.
+    Record(Arc<dyn RecordedEvent>),
+    /// A read of device memory.
+    Read(Arc<dyn PendingRead>),
+}
+
+impl OnDevice {
+    /// True once it is not on the device any more.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.in_flight.is_empty() && self.stopped.is_empty() && !self.is_busy
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Launch { running, .. } => running.is_done(),
+            Self::Record(event) => event.is_done(),
+            Self::Read(read) => read.is_done(),
+        }
+    }
+
+    /// Waits until it is not on the device any more. Its failure is told when its outcome is looked at.
+    pub fn wait_stopped(&self) {
+        match self {
+            Self::Launch { running, .. } => running.wait_stopped(),
+            Self::Record(event) => drop(event.wait()),
+            Self::Read(read) => drop(read.wait(&mut |_| {})),
+        }
     }
 }
 
 /// An event.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Event {
     /// False: no time is kept.
     pub timing: bool,
@@ -174,15 +199,8 @@ pub struct Event {
     pub latest: Option<Place>,
     /// When the last record happened.
     pub time: Option<Duration>,
-}
-
-/// A command that waits for places but is in no stream.
-#[derive(Clone)]
-pub struct Pending {
-    /// The command and its reply slot.
-    pub envelope: Envelope,
-    /// Places that must be reached first.
-    pub after: Vec<Place>,
+    /// The device's own event of that record.
+    pub on_device: Option<Arc<dyn RecordedEvent>>,
 }
 
 /// What the reader of the ring is to do and does.
@@ -196,73 +214,60 @@ pub enum Reading {
     Stopped,
 }
 
+/// Who looks whether something on the device is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookout {
+    /// The reader of the ring, which is awake, between commands.
+    Reader,
+    /// The threads of the streams.
+    Workers,
+}
+
+/// The device's side of a stream.
+#[derive(Default)]
+pub struct Lane {
+    /// Made at the first launch.
+    pub queue: Option<Arc<dyn Queue>>,
+    /// When nothing of it ran any more after the latest request to pause.
+    pub stopped_at: Option<Instant>,
+    /// A thread serves the stream.
+    pub has_worker: bool,
+}
+
 /// All queues of the application.
 pub struct Queues {
-    /// Streams by the application's number.
-    pub streams: BTreeMap<u64, Stream>,
+    /// The order of everything.
+    pub order: Order<Work, OnDevice, Envelope>,
+    /// The device's side of streams that have had something to do.
+    pub lanes: FxHashMap<u64, Lane>,
     /// Events by the application's number.
-    pub events: HashMap<u64, Event>,
-    /// Commands that wait.
-    pub pending: Vec<Pending>,
-    /// Host functions that have returned and that no stream has seen yet.
-    pub host_functions_done: HashSet<u64>,
-    /// Nothing is started while this is set.
-    pub is_paused: bool,
-    /// A launch has stopped though nobody has asked ([`hetckpt_devices::device::Device::cuts_launches`]); nothing is
-    /// started until all have.
-    pub is_cut: bool,
-    /// What a pause held back goes on only once all launches of it are built: the driver loads no code while kernels
-    /// run, and a pause would have to wait for that. Unset by the first launch.
-    pub builds_before_launches: bool,
-    /// Threads that carry out pending commands.
-    pub num_carrying_out: u64,
+    pub events: FxHashMap<u64, Event>,
     /// The reader of the ring.
     pub reading: Reading,
-    /// Sticky result.
-    pub fault: u32,
+    /// Who looks after what is on the device.
+    pub lookout: Lookout,
     /// A launch went on although the one before it had stopped.
     pub overtaken: Option<String>,
     clock_start: Instant,
     clock_offset: Duration,
 }
 
-/// What a stream's thread should do next.
-pub enum Step {
-    /// Nothing now.
-    Wait,
-    /// Launch the front item: its kernel is built.
-    Launch,
-    /// Build the kernel of the item at this place in the queue.
-    Build(usize),
-    /// Wait for the first launch in flight.
-    Reap(Arc<dyn RunningLaunch>),
-    /// Carry out the front item.
-    Execute,
-    /// The stream is destroyed and has nothing left.
-    Vanish,
-}
-
 impl Default for Queues {
     fn default() -> Self {
-        Self::new(Duration::ZERO)
+        Self::new(Order::default(), Duration::ZERO)
     }
 }
 
 impl Queues {
-    /// Only the legacy default stream; the clock of events stands at `clock`.
+    /// The clock of events stands at `clock`.
     #[must_use]
-    pub fn new(clock: Duration) -> Self {
+    pub fn new(order: Order<Work, OnDevice, Envelope>, clock: Duration) -> Self {
         Self {
-            streams: BTreeMap::from([(LEGACY, Stream::new(false, 0))]),
-            events: HashMap::new(),
-            pending: Vec::new(),
-            host_functions_done: HashSet::new(),
-            is_paused: false,
-            is_cut: false,
-            builds_before_launches: false,
-            num_carrying_out: 0,
+            order,
+            lanes: FxHashMap::default(),
+            events: FxHashMap::default(),
             reading: Reading::On,
-            fault: 0,
+            lookout: Lookout::Workers,
             overtaken: None,
             clock_start: Instant::now(),
             clock_offset: clock,
@@ -275,192 +280,25 @@ impl Queues {
         self.clock_offset + self.clock_start.elapsed()
     }
 
-    /// Sets the clock of events.
-    pub fn set_clock(&mut self, clock: Duration) {
-        self.clock_start = Instant::now();
-        self.clock_offset = clock;
+    /// The device's side of a stream.
+    pub fn lane(&mut self, stream: u64) -> &mut Lane {
+        self.lanes.entry(stream).or_default()
     }
 
-    /// True if the place is reached; a stream that is gone has done everything.
-    #[must_use]
-    pub fn is_reached(&self, place: Place) -> bool {
-        self.streams
-            .get(&place.stream)
-            .is_none_or(|s| s.completed >= place.number)
-    }
-
-    fn are_reached(&self, places: &[Place]) -> bool {
-        places.iter().all(|&p| self.is_reached(p))
-    }
-
-    /// Where a stream ends at present, if it is not reached.
-    fn end_of(&self, stream: u64) -> Option<Place> {
-        let s = self.streams.get(&stream)?;
-        (s.completed < s.submitted).then_some(Place {
-            stream,
-            number: s.submitted,
-        })
-    }
-
-    /// The ends of all streams.
-    #[must_use]
-    pub fn ends(&self) -> Vec<Place> {
-        self.streams.keys().filter_map(|&id| self.end_of(id)).collect()
-    }
-
-    /// The end of one stream; of the legacy default stream: of all that it joins with.
-    #[must_use]
-    pub fn end_of_stream(&self, stream: u64) -> Vec<Place> {
-        let mut places: Vec<Place> = self.end_of(stream).into_iter().collect();
-        if stream == LEGACY {
-            places.extend(self.blocking_ends());
-        }
-        places
-    }
-
-    fn blocking_ends(&self) -> impl Iterator<Item = Place> {
-        let blocking = self.streams.iter().filter(|&(&id, s)| id != LEGACY && !s.non_blocking);
-        blocking.filter_map(|(&id, _)| self.end_of(id))
-    }
-
-    /// Puts an item at a stream's end, behind what CUDA's joins with the legacy default stream demand. False if there
-    /// is no such stream.
-    pub fn submit(&mut self, stream: u64, work: Work, reply: Option<SlotId>, mut after: Vec<Place>) -> bool {
-        let Some(s) = self.streams.get(&stream) else {
-            return false;
-        };
-        if stream == LEGACY {
-            after.extend(self.blocking_ends());
-        } else if !s.non_blocking {
-            after.extend(self.end_of(LEGACY));
-        }
-        after.retain(|p| p.stream != stream);
-        if let Some(s) = self.streams.get_mut(&stream) {
-            s.queue.push_back(Item { work, after, reply });
-            s.submitted += 1;
-        }
-        true
-    }
-
-    /// The place just behind the last item of a stream.
-    #[must_use]
-    pub fn latest_place(&self, stream: u64) -> Option<Place> {
-        self.streams.get(&stream).map(|s| Place {
-            stream,
-            number: s.submitted,
-        })
-    }
-
-    /// What the thread of `stream` should do next.
-    #[must_use]
-    pub fn next_step(&self, stream: u64) -> Step {
-        let Some(s) = self.streams.get(&stream) else {
-            return Step::Vanish;
-        };
-        if s.is_busy {
-            return Step::Wait;
-        }
-        let front = s.queue.front().filter(|i| self.are_reached(&i.after));
-        let may_start = !self.is_paused;
-        let mut may_launch = may_start;
-        if self.builds_before_launches && may_start && self.fault == 0 {
-            if let Some(at) = s.unbuilt() {
-                return Step::Build(at);
-            }
-            may_launch = self.streams.values().all(|s| s.unbuilt().is_none());
-        }
-        if let (Some(item), true) = (front, may_launch)
-            && !s.is_draining
-            && s.in_flight.len() < if item.is_opaque() { 1 } else { MAX_IN_FLIGHT }
-            && self.fault == 0
-        {
-            match item.is_built() {
-                Some(true) => return Step::Launch,
-                Some(false) => return Step::Build(0),
-                None => {}
-            }
-        }
-        if let Some(first) = s.in_flight.front() {
-            return Step::Reap(Arc::clone(&first.running));
-        }
-        let front = front.filter(|item| may_launch || item.is_built().is_none());
-        let Some(item) = front.filter(|_| may_start) else {
-            let is_empty = s.queue.is_empty() && s.stopped.is_empty();
-            return if s.is_destroyed && is_empty && !self.is_paused {
-                Step::Vanish
-            } else {
-                Step::Wait
-            };
-        };
-        match item.work {
-            Work::AwaitHostFunction(id) if !self.host_functions_done.contains(&id) && self.fault == 0 => Step::Wait,
-            _ => Step::Execute,
+    /// Enters that an event has been recorded.
+    pub fn recorded(&mut self, event: u64, on_device: Option<Arc<dyn RecordedEvent>>) {
+        let now = self.clock();
+        if let Some(event) = self.events.get_mut(&event) {
+            event.time = Some(now);
+            event.on_device = on_device;
         }
     }
 
-    /// Counts the first item of `stream` as done. Returns pending commands that may be carried out now.
-    pub fn complete(&mut self, stream: u64) -> Vec<Pending> {
-        if let Some(s) = self.streams.get_mut(&stream) {
-            s.completed += 1;
-        }
-        self.take_ready()
-    }
-
-    /// Pending commands whose places are reached; they count as being carried out from now on.
-    pub fn take_ready(&mut self) -> Vec<Pending> {
-        if self.pending.is_empty() {
-            return Vec::new();
-        }
-        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending)
-            .into_iter()
-            .partition(|p| self.are_reached(&p.after));
-        self.pending = waiting;
-        self.num_carrying_out += ready.len() as u64;
-        ready
-    }
-
-    /// True if no launch is on the device, and what has stopped is back in its stream.
-    #[must_use]
-    pub fn have_stopped(&self) -> bool {
-        self.streams
-            .values()
-            .all(|s| s.in_flight.is_empty() && s.stopped.is_empty())
-    }
-
-    /// True if nothing changes any more while the pause holds.
-    #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.num_carrying_out == 0 && self.have_stopped() && self.streams.values().all(|s| !s.is_busy || s.is_building)
-    }
-
-    /// Work that has not been done.
-    #[must_use]
-    pub fn num_queued(&self) -> u64 {
-        self.streams.values().map(|s| s.queue.len() as u64).sum::<u64>() + self.pending.len() as u64
-    }
-}
-
-impl Item {
-    /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away, so it is
-    /// not given to the device ahead of time.
-    #[must_use]
-    pub fn is_opaque(&self) -> bool {
-        match &self.work {
-            Work::Start(spec) => spec.kernel.as_ref().is_some_and(|k| k.is_opaque()),
-            Work::Resume(_) | Work::Command { .. } | Work::AwaitHostFunction(_) => false,
-        }
-    }
-
-    /// For launches: whether the kernel is built (or known not to be buildable, which the launch then reports).
-    #[must_use]
-    pub fn is_built(&self) -> Option<bool> {
-        match &self.work {
-            Work::Start(spec) => Some(spec.kernel.as_ref().is_none_or(|k| k.is_built_leaving(spec.room))),
-            Work::Resume(stopped) => {
-                let (points, room) = (stopped.points.as_ref(), stopped.spec.room);
-                Some(stopped.probed.is_built_leaving(points, room))
-            }
-            Work::Command { .. } | Work::AwaitHostFunction(_) => None,
+    /// Forgets a stream that is over.
+    pub fn forget(&mut self, stream: u64) {
+        self.order.forget(stream);
+        if self.order.stream(stream).is_none() {
+            self.lanes.remove(&stream);
         }
     }
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use hetckpt_archive::chunk::read_memory;
 use hetckpt_archive::packed_state::{self, PackedStateError};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_order::order::{Order, Waiter};
+use hetckpt_order::stream::StoredStream;
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_ring::version::PROTOCOL_VERSION;
 use hetckpt_state::codec::CodecError;
@@ -23,7 +25,7 @@ use crate::error::{Cause, ServerError};
 use crate::kernels::ProbedKernel;
 use crate::launch::{self, num_blocks};
 use crate::modules::LoadedModule;
-use crate::queues::{Event, Item, LaunchSpec, Pending, Queues, Stopped, Stream, Work};
+use crate::queues::{Event, Item, LaunchSpec, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
 use crate::state_files::StateFiles;
@@ -170,34 +172,36 @@ fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues,
         kernels.push(Arc::new(ProbedKernel::new(kernel, session.builder.clone())));
     }
     ensure_room(session.app_pid, state, &kernels, available_memory())?;
-    let mut queues = Queues::new(Duration::from_nanos(state.clock_ns));
-    queues.is_paused = true;
-    queues.fault = state.fault;
-    queues.host_functions_done = state.host_functions_done.iter().copied().collect();
+    let mut streams = Vec::new();
     for stored in std::mem::take(&mut state.streams) {
-        let mut stream = Stream::new(stored.non_blocking, stored.priority);
-        stream.is_destroyed = stored.is_destroyed;
-        stream.submitted = stored.submitted;
-        stream.completed = stored.completed;
         if stored.submitted.checked_sub(stored.completed) != Some(stored.work.len() as u64) {
             return Err(damaged(format!("stream {} has lost work", stored.id)));
         }
-        let id = stored.id;
-        stream.queue = items(session, state, stored.work, &kernels)?.into();
-        queues.streams.insert(id, stream);
+        let stream = StoredStream {
+            non_blocking: stored.non_blocking,
+            priority: stored.priority,
+            is_destroyed: stored.is_destroyed,
+            completed: stored.completed,
+            queue: items(session, state, stored.work, &kernels)?,
+        };
+        streams.push((stored.id, stream));
     }
+    let mut waiters = Vec::new();
     for p in &state.pending {
-        let envelope = Envelope::decode(&p.command).map_err(damaged)?;
-        queues.pending.push(Pending {
-            envelope,
+        waiters.push(Waiter {
+            what: Envelope::decode(&p.command).map_err(damaged)?,
             after: p.after.clone(),
         });
     }
+    let done = state.host_functions_done.iter().copied();
+    let order = Order::restored(streams, waiters, done, state.fault);
+    let mut queues = Queues::new(order, Duration::from_nanos(state.clock_ns));
     for e in &state.events {
         let event = Event {
             timing: e.timing,
             latest: e.latest,
             time: e.time_ns.map(Duration::from_nanos),
+            on_device: None,
         };
         queues.events.insert(e.id, event);
     }
@@ -211,15 +215,15 @@ fn items(
     kernels: &[Arc<ProbedKernel>],
 ) -> Result<Vec<Item>, ServerError> {
     let item = |stored: WorkItem| {
-        let (work, reply) = match stored.work {
+        let (what, reply) = match stored.work {
             StateWork::Command { envelope, data } => {
                 let Envelope { reply, command } = Envelope::decode(&envelope).map_err(damaged)?;
                 if matches!(command, Command::Launch(_)) && data.is_some() {
                     return Err(damaged("a launch with data"));
                 }
-                let work = work_of(session, command, data)
+                let what = work_of(session, command, data)
                     .map_err(|result| damaged(format!("a launch that cannot be made (CUresult {result})")))?;
-                (work, reply)
+                (what, reply)
             }
             StateWork::Resume { mut run, reply } => {
                 let at = run.probed_kernel as usize;
@@ -249,14 +253,13 @@ fn items(
                     grid: Arc::new(grid),
                     points,
                 };
-                (Work::Resume(stopped), reply.map(SlotId))
+                (What::Resume(stopped), reply.map(SlotId))
             }
-            StateWork::AwaitHostFunction(id) => (Work::AwaitHostFunction(id), None),
+            StateWork::AwaitHostFunction(id) => (What::AwaitHostFunction(id), None),
         };
         Ok(Item {
-            work,
+            work: Work { what, reply },
             after: stored.after,
-            reply,
         })
     };
     work.into_iter().map(item).collect()
@@ -264,12 +267,10 @@ fn items(
 
 /// Builds the continuations of all stopped launches, at once on several threads.
 fn build_stopped(queues: &Queues) -> Result<(), ServerError> {
-    let stopped: Vec<&Stopped> = queues
-        .streams
-        .values()
-        .flat_map(|s| &s.queue)
-        .filter_map(|item| match &item.work {
-            Work::Resume(stopped) => Some(stopped),
+    let queued = queues.order.streams().flat_map(|(_, s)| s.queue());
+    let stopped: Vec<&Stopped> = queued
+        .filter_map(|item| match &item.work.what {
+            What::Resume(stopped) => Some(stopped),
             _ => None,
         })
         .collect();
@@ -295,10 +296,9 @@ fn build_stopped(queues: &Queues) -> Result<(), ServerError> {
 /// large.
 fn check_stopped(session: &Session, queues: &Queues) -> Result<(), ServerError> {
     let queue = session.device.create_queue(0)?;
-    let items = queues.streams.values().flat_map(|s| &s.queue);
-    let stopped = items.filter(|item| matches!(item.work, Work::Resume(_)));
-    for item in stopped {
-        launch::check(&*queue, item)?;
+    let queued = queues.order.streams().flat_map(|(_, s)| s.queue());
+    for item in queued.filter(|item| matches!(item.work.what, What::Resume(_))) {
+        launch::check(&*queue, &item.work)?;
     }
     Ok(())
 }

@@ -35,6 +35,8 @@ pub struct Session {
     pub virtual_device: VirtualDevice,
     /// The ring, once the application has said hello (again).
     pub side: OnceLock<ServerSide>,
+    /// Chunks have been pinned, or cannot be.
+    pub pinned_chunks: OnceLock<()>,
     /// Modules.
     pub modules: Mutex<Modules>,
     /// Device memory.
@@ -43,8 +45,10 @@ pub struct Session {
     pub pinned: Pinned,
     /// Streams and all that is queued.
     pub queues: Mutex<Queues>,
-    /// Notified whenever `queues` changes.
+    /// Notified whenever something of `queues` has ended.
     pub changed: Condvar,
+    /// Notified when streams' threads may have something to do.
+    pub work: Condvar,
     /// How long kernels have to stop where a request sets no limit.
     pub pause_deadline: Duration,
     /// Connections that hold the pause.
@@ -78,11 +82,13 @@ impl Session {
             builder,
             virtual_device,
             side: OnceLock::new(),
+            pinned_chunks: OnceLock::new(),
             modules: Mutex::default(),
             memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
             pinned: Pinned::new(Arc::clone(&device)),
             queues: Mutex::default(),
             changed: Condvar::new(),
+            work: Condvar::new(),
             pause_deadline: pause_deadline(),
             holds: Mutex::default(),
             last_pause_us: AtomicU64::new(0),
@@ -102,6 +108,16 @@ impl Session {
     pub fn capability(&self) -> u32 {
         let value = |number| u32::try_from(self.virtual_device.attribute(number)).unwrap_or(0);
         value(75) * 10 + value(76)
+    }
+
+    /// Makes copies through chunks as fast as the device can, from the first large one on.
+    pub fn pin_chunks(&self, side: &ServerSide) {
+        self.pinned_chunks.get_or_init(|| {
+            let (addr, size_bytes) = side.chunks();
+            if let Err(error) = self.device.pin_for_copies(addr, size_bytes) {
+                tracing::debug!(%error, "copies through chunks are slower");
+            }
+        });
     }
 
     /// Answers a command, if an answer is wanted.
@@ -125,16 +141,12 @@ impl Session {
 
     /// Makes `result` what every later call of the application returns.
     pub fn set_fault(&self, result: u32) {
-        {
-            let mut queues = self.queues.lock();
-            if queues.fault == 0 {
-                queues.fault = result;
-            }
-        }
+        self.queues.lock().order.fail(result);
         if let Some(side) = self.side.get() {
             side.set_fault(result);
         }
         self.changed.notify_all();
+        self.work.notify_all();
     }
 
     /// Puts the microseconds since `started` into `word`.

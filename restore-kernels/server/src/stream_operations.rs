@@ -1,13 +1,13 @@
 //! What streams do beside launches: copies, fills, events, host functions.
 
-use hetckpt_devices::device::Fill;
+use hetckpt_devices::device::{Fill, PendingRead};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::{Chunk, Command, FillValue, Payload, Rows, SlotId};
 use hetckpt_ring::error::RingError;
 
 use crate::cuda_result;
 use crate::pinned::PinnedRange;
-use crate::queues::{Item, Work};
+use crate::queues::{Item, What, Work};
 use crate::session::Session;
 
 /// Why a command of a stream failed.
@@ -50,13 +50,16 @@ pub enum Executed {
     Waits(Item),
 }
 
+/// Copies of so much are over at once.
+const QUICK_BYTES: u64 = 64 << 10;
+
 /// Whether a command is over so soon that the reader of the ring may carry it out itself.
 #[must_use]
-pub fn is_quick(item: &Item) -> bool {
-    const QUICK_BYTES: u64 = 64 << 10;
+pub fn is_quick(work: &Work) -> bool {
     let rows = |r: &Rows| r.rows <= 16 && r.width.saturating_mul(r.rows) <= QUICK_BYTES;
-    match &item.work {
-        Work::Command { command, .. } => match command {
+    match &work.what {
+        What::Ran => true,
+        What::Command { command, .. } => match command {
             Command::CopyIn { dst: r, .. } | Command::CopyOut { src: r, .. } => rows(r),
             Command::Copy { dst: r, .. } | Command::Fill { dst: r, .. } => rows(r),
             Command::EventRecord { .. } | Command::StreamWaitEvent { .. } => true,
@@ -68,17 +71,18 @@ pub fn is_quick(item: &Item) -> bool {
 
 /// Carries out an item that is no launch; makes its failure the sticky result if nobody waits for it.
 pub fn execute(session: &Session, item: Item) -> Executed {
-    let fault = session.queues.lock().fault;
+    let fault = session.queues.lock().order.fault();
+    let Work { what, reply } = item.work;
     let done = |result| Executed::Done {
-        answer: item.reply.map(|slot| (slot, result)),
+        answer: reply.map(|slot| (slot, result)),
     };
-    let (command, data) = match item.work {
-        Work::Command { command, data } => (command, data),
-        Work::AwaitHostFunction(id) => {
-            session.queues.lock().host_functions_done.remove(&id);
+    let (command, data, follows) = match what {
+        What::Command { command, data, follows } => (command, data, follows),
+        What::AwaitHostFunction(id) => {
+            session.queues.lock().order.forget_host_function(id);
             return Executed::Done { answer: None };
         }
-        Work::Start(_) | Work::Resume(_) => return done(fault),
+        What::Start(_) | What::Resume(_) | What::Ran => return done(fault),
     };
     if fault != 0 {
         // The program gets the fault's result; its driver library looks for what kernels have printed before they
@@ -93,15 +97,14 @@ pub fn execute(session: &Session, item: Item) -> Executed {
     }
     if let Command::HostFunction { id, .. } = command {
         let is_told = session.side.get().is_some_and(|side| side.push_callback(id));
-        let (work, make): (_, fn(Item) -> Executed) = if is_told {
-            (Work::AwaitHostFunction(id), Executed::Waits)
+        let (what, make): (_, fn(Item) -> Executed) = if is_told {
+            (What::AwaitHostFunction(id), Executed::Waits)
         } else {
-            (Work::Command { command, data }, Executed::Again)
+            (What::Command { command, data, follows }, Executed::Again)
         };
         return make(Item {
-            work,
+            work: Work { what, reply },
             after: Vec::new(),
-            reply: item.reply,
         });
     }
     let result = match run(session, &command, data) {
@@ -111,10 +114,50 @@ pub fn execute(session: &Session, item: Item) -> Executed {
             error.result()
         }
     };
-    if result != 0 && item.reply.is_none() {
+    if result != 0 && reply.is_none() {
         session.set_fault(result);
     }
     done(result)
+}
+
+/// True if all of the range is device memory.
+#[must_use]
+pub fn is_device_memory(session: &Session, addr: u64, size_bytes: u64) -> bool {
+    session.memory.lock().contains(addr, size_bytes)
+}
+
+/// Puts what the device has read for a copy out of it where the application waits for it. Returns the result for it.
+pub fn answer_read(session: &Session, work: &Work, fault: u32, read: &dyn PendingRead) -> u32 {
+    let What::Command {
+        command: command @ Command::CopyOut { chunk, .. },
+        ..
+    } = &work.what
+    else {
+        return fault;
+    };
+    let filled = match read.size_bytes() {
+        // Not device memory alone.
+        0 => run(session, command, None),
+        _ => fill_chunk(session, *chunk, read),
+    };
+    match filled {
+        Ok(()) => fault,
+        Err(error) if fault != 0 => {
+            tracing::debug!(%error, "nothing can be read after the failure");
+            fault
+        }
+        Err(error) => {
+            tracing::error!(%error, ?command, "command failed");
+            error.result()
+        }
+    }
+}
+
+fn fill_chunk(session: &Session, chunk: Chunk, read: &dyn PendingRead) -> Result<(), CommandError> {
+    let side = session.side.get().ok_or(CommandError::NoRing)?;
+    let mut filled = Ok(());
+    read.wait(&mut |bytes| filled = side.fill_chunk(chunk, 0, bytes))?;
+    Ok(filled?)
 }
 
 fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
@@ -154,11 +197,7 @@ fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<()
             })
         }
         Command::EventRecord { event, .. } => {
-            let mut queues = session.queues.lock();
-            let now = queues.clock();
-            if let Some(event) = queues.events.get_mut(&event.0) {
-                event.time = Some(now);
-            }
+            session.queues.lock().recorded(event.0, None);
             Ok(())
         }
         _ => Ok(()),
@@ -223,6 +262,9 @@ fn slice(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], CommandError> 
 
 fn copy_in(session: &Session, dst: &Rows, payload: &Payload, taken: Option<&[u8]>) -> Result<(), CommandError> {
     let side = session.side.get().ok_or(CommandError::NoRing)?;
+    if taken.is_none() && payload.len() > QUICK_BYTES {
+        session.pin_chunks(side);
+    }
     let bytes = match (taken, payload) {
         (Some(bytes), _) => bytes,
         (None, Payload::Inline(bytes)) => bytes,
@@ -240,6 +282,9 @@ fn copy_in(session: &Session, dst: &Rows, payload: &Payload, taken: Option<&[u8]
 
 fn copy_out(session: &Session, src: &Rows, chunk: Chunk) -> Result<(), CommandError> {
     let side = session.side.get().ok_or(CommandError::NoRing)?;
+    if u64::from(chunk.length) > QUICK_BYTES {
+        session.pin_chunks(side);
+    }
     let all = pieces(src)?;
     side.with_chunk(chunk, |bytes| {
         for (addr, offset, length) in all {

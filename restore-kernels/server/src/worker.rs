@@ -1,129 +1,182 @@
 //! Threads that drive streams. One per stream does what takes time; the reader of the ring does what is over at once,
 //! so that consecutive launches reach the device without a change of thread.
+//!
+//! Who looks after what is on the device: while the reader of the ring is awake, and the device works through its queues
+//! by itself, the reader does, between commands ([`crate::reader`]). Otherwise each stream's thread waits for the
+//! stream's first launch.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use hetckpt_order::order::{Phase, Step};
+use hetckpt_ring::command::Envelope;
 use hetckpt_ring::reply::Reply;
 
 use crate::deferred_commands;
+use crate::flights::{give_front, land, outcome};
 use crate::launch;
-use crate::queues::{Pending, Queues, Step};
+use crate::queues::{Lookout, Queues};
 use crate::session::Session;
 use crate::stream_operations::{Executed, execute, is_quick};
 
 /// How long until a call-back for which there was no room is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Does what `stream` can do at once, and sees to it that a worker does the rest.
+/// Does what `stream` can do at once, and what others can do then, and sees to it that workers do the rest.
 pub fn kick(session: &Arc<Session>, stream: u64) {
-    let mut queues = session.queues.lock();
+    if advance(session, stream) {
+        kick_all(session);
+    }
+}
+
+/// Does what all streams can do at once, and sees to it that workers do the rest.
+pub fn kick_all(session: &Arc<Session>) {
     loop {
-        match queues.next_step(stream) {
-            Step::Launch => launch::launch_front(session, &mut queues, stream),
-            Step::Execute if queues.streams[&stream].queue.front().is_some_and(is_quick) => {
-                queues = execute_front(session, queues, stream);
+        let with_work: Vec<u64> = {
+            let queues = session.queues.lock();
+            let streams = queues.order.streams();
+            streams.filter(|(_, s)| !s.is_idle()).map(|(id, _)| id).collect()
+        };
+        let mut has_ended = false;
+        for stream in with_work {
+            has_ended |= advance(session, stream);
+        }
+        if !has_ended {
+            return;
+        }
+    }
+}
+
+/// True if something was done, which others can wait for.
+fn advance(session: &Arc<Session>, stream: u64) -> bool {
+    let mut queues = session.queues.lock();
+    let mut has_ended = false;
+    loop {
+        match queues.order.next(stream) {
+            Step::Give => give_front(session, &mut queues, stream),
+            Step::Take if is_front_quick(&queues, stream) => {
+                queues = take_front(session, queues, stream);
+                has_ended = true;
             }
-            Step::Vanish => {
-                vanish(&mut queues, stream);
+            Step::Forget => {
+                queues.forget(stream);
+                session.work.notify_all();
                 break;
             }
-            Step::Wait | Step::Build(_) | Step::Reap(_) | Step::Execute => break,
+            step => {
+                call_worker(session, &mut queues, stream, step);
+                break;
+            }
         }
     }
-    if let Some(s) = queues.streams.get_mut(&stream)
-        && !s.has_worker
-        && !s.is_idle()
-    {
-        s.has_worker = true;
-        let worker = Arc::clone(session);
-        let name = format!("stream {stream}");
-        if let Err(error) = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || run(&worker, stream))
-        {
-            tracing::error!(%error, "no thread for a stream");
-            s.has_worker = false;
-        }
-    }
-    drop(queues);
-    session.changed.notify_all();
+    has_ended
 }
 
-fn vanish(queues: &mut Queues, stream: u64) {
-    if let Some(s) = queues.streams.get(&stream)
-        && s.is_destroyed
-    {
-        queues.streams.remove(&stream);
+fn is_front_quick(queues: &Queues, stream: u64) -> bool {
+    let front = queues.order.stream(stream).and_then(|s| s.front());
+    front.is_some_and(|item| is_quick(&item.work))
+}
+
+/// True if the threads of the streams are to look after what is on the device.
+fn workers_look_out(queues: &Queues) -> bool {
+    queues.lookout == Lookout::Workers || matches!(queues.order.phase(), Phase::Paused | Phase::Cut)
+}
+
+/// Wakes the thread of a stream if it has something to do now, or starts it.
+fn call_worker(session: &Arc<Session>, queues: &mut Queues, stream: u64, step: Step) {
+    let is_wanted = match step {
+        Step::Build(_) | Step::Take => true,
+        Step::Wait => workers_look_out(queues) && queues.order.first_flight(stream).is_some(),
+        Step::Give | Step::Forget => false,
+    };
+    if !is_wanted {
+        return;
+    }
+    session.work.notify_all();
+    let lane = queues.lane(stream);
+    if lane.has_worker {
+        return;
+    }
+    lane.has_worker = true;
+    let worker = Arc::clone(session);
+    let name = format!("stream {stream}");
+    let spawned = std::thread::Builder::new()
+        .name(name)
+        .spawn(move || run(&worker, stream));
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread for a stream");
+        lane.has_worker = false;
     }
 }
 
-fn set_busy(queues: &mut Queues, stream: u64, is_busy: bool) {
-    if let Some(s) = queues.streams.get_mut(&stream) {
-        s.is_busy = is_busy;
+/// The reader of the ring leaves what is on the device to the threads of the streams.
+pub fn hand_over(session: &Arc<Session>) {
+    let mut queues = session.queues.lock();
+    queues.lookout = Lookout::Workers;
+    let streams = queues.order.streams();
+    let flying: Vec<u64> = streams
+        .filter(|(_, s)| s.flights().len() > 0)
+        .map(|(id, _)| id)
+        .collect();
+    for stream in flying {
+        call_worker(session, &mut queues, stream, Step::Wait);
     }
 }
 
 /// Carries out the first item, which is no launch, without the lock.
-fn execute_front<'a>(
+fn take_front<'a>(
     session: &'a Arc<Session>,
     mut queues: MutexGuard<'a, Queues>,
     stream: u64,
 ) -> MutexGuard<'a, Queues> {
-    let Some(s) = queues.streams.get_mut(&stream) else {
+    let Some(item) = queues.order.take(stream) else {
         return queues;
     };
-    let Some(item) = s.queue.pop_front() else { return queues };
-    s.is_busy = true;
     drop(queues);
     let executed = execute(session, item);
     let mut queues = session.queues.lock();
-    let ready = match executed {
+    let released = match executed {
         Executed::Done { answer } => {
-            let ready = queues.complete(stream);
+            let released = queues.order.done(stream);
             if let Some((slot, result)) = answer {
-                // Still busy: a capture waits until the answer is given.
+                // Still taken: a capture waits until the answer is given.
                 drop(queues);
                 session.answer(Some(slot), result, &Reply::Nothing);
                 queues = session.queues.lock();
             }
-            ready
+            released
         }
         Executed::Waits(item) => {
-            if let Some(s) = queues.streams.get_mut(&stream) {
-                s.queue.push_front(item);
-            }
+            queues.order.put_back(stream, item);
             Vec::new()
         }
         Executed::Again(item) => {
-            if let Some(s) = queues.streams.get_mut(&stream) {
-                s.queue.push_front(item);
-            }
-            set_busy(&mut queues, stream, false);
+            queues.order.put_back(stream, item);
+            queues.order.free(stream);
             session.changed.notify_all();
             session.changed.wait_for(&mut queues, RETRY);
             return queues;
         }
     };
-    set_busy(&mut queues, stream, false);
+    queues.order.free(stream);
     session.changed.notify_all();
-    carry_out_ready(session, queues, ready)
+    carry_out(session, queues, released)
 }
 
-/// Carries out pending commands without the lock.
-fn carry_out_ready<'a>(
+/// Carries out commands that have waited, without the lock.
+fn carry_out<'a>(
     session: &'a Arc<Session>,
     queues: MutexGuard<'a, Queues>,
-    ready: Vec<Pending>,
+    released: Vec<Envelope>,
 ) -> MutexGuard<'a, Queues> {
-    if ready.is_empty() {
+    if released.is_empty() {
         return queues;
     }
     drop(queues);
-    for pending in ready {
-        deferred_commands::carry_out(session, pending.envelope);
+    for envelope in released {
+        deferred_commands::carry_out(session, envelope);
     }
     session.queues.lock()
 }
@@ -132,67 +185,67 @@ fn carry_out_ready<'a>(
 /// almost at once; what they have left is fetched afterwards.
 fn note_stop(session: &Session, stream: u64) {
     let last = {
-        let queues = session.queues.lock();
-        let s = queues
-            .streams
-            .get(&stream)
-            .filter(|s| queues.is_paused && s.stopped_at.is_none());
-        s.and_then(|s| s.in_flight.back())
-            .map(|launch| Arc::clone(&launch.running))
+        let mut queues = session.queues.lock();
+        if queues.order.phase() != Phase::Paused || queues.lane(stream).stopped_at.is_some() {
+            return;
+        }
+        let last = queues.order.stream(stream).and_then(|s| s.flights().next_back());
+        last.map(|flight| flight.handle.clone())
     };
     let Some(last) = last else { return };
     last.wait_stopped();
     let now = Instant::now();
-    if let Some(s) = session.queues.lock().streams.get_mut(&stream) {
-        s.stopped_at = Some(now);
-    }
+    session.queues.lock().lane(stream).stopped_at = Some(now);
 }
 
 /// The worker of one stream.
 fn run(session: &Arc<Session>, stream: u64) {
     let mut queues = session.queues.lock();
     loop {
-        match queues.next_step(stream) {
-            Step::Wait => {
-                session.changed.wait(&mut queues);
-            }
-            Step::Launch => launch::launch_front(session, &mut queues, stream),
+        match queues.order.next(stream) {
+            Step::Give => give_front(session, &mut queues, stream),
             Step::Build(at) => {
-                let Some(s) = queues.streams.get_mut(&stream) else {
-                    break;
+                let item = queues.order.begin_build(stream, at).map(|item| item.work.clone());
+                let Some(work) = item else { continue };
+                drop(queues);
+                launch::build(&work);
+                queues = session.queues.lock();
+                queues.order.free(stream);
+                session.changed.notify_all();
+                drop(queues);
+                // After a pause other streams' launches wait for this one's program.
+                kick_all(session);
+                queues = session.queues.lock();
+            }
+            Step::Take => {
+                queues = take_front(session, queues, stream);
+                drop(queues);
+                kick_all(session);
+                queues = session.queues.lock();
+            }
+            Step::Forget => {
+                queues.forget(stream);
+                return;
+            }
+            Step::Wait => {
+                let claimed = workers_look_out(&queues).then(|| queues.order.claim(stream)).flatten();
+                let Some(handle) = claimed.map(|flight| flight.handle.clone()) else {
+                    session.work.wait(&mut queues);
+                    continue;
                 };
-                let Some(item) = s.queue.get(at).cloned() else { continue };
-                s.is_busy = true;
-                s.is_building = true;
                 drop(queues);
-                launch::build(&item);
-                queues = session.queues.lock();
-                if let Some(s) = queues.streams.get_mut(&stream) {
-                    s.is_busy = false;
-                    s.is_building = false;
-                }
-                session.changed.notify_all();
-            }
-            Step::Reap(running) => {
-                set_busy(&mut queues, stream, true);
-                drop(queues);
-                running.wait_stopped();
+                handle.wait_stopped();
                 note_stop(session, stream);
-                let outcome = running.wait();
+                let outcome = outcome(&handle);
+                drop(handle);
                 queues = session.queues.lock();
-                set_busy(&mut queues, stream, false);
-                let ready = launch::settle(session, &mut queues, stream, outcome);
+                let released = land(session, &mut queues, stream, outcome);
                 session.changed.notify_all();
-                queues = carry_out_ready(session, queues, ready);
-            }
-            Step::Execute => queues = execute_front(session, queues, stream),
-            Step::Vanish => {
-                vanish(&mut queues, stream);
-                break;
+                queues = carry_out(session, queues, released);
+                drop(queues);
+                kick_all(session);
+                queues = session.queues.lock();
             }
         }
-    }
-    if let Some(s) = queues.streams.get_mut(&stream) {
-        s.has_worker = false;
     }
 }

@@ -37,7 +37,7 @@ decode_fields!(StreamState {
 });
 
 /// A place in a stream: reached when so many of its items are done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Place {
     /// Stream.
     pub stream: u64,

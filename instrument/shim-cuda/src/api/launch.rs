@@ -196,7 +196,7 @@ fn run(current: &Current, request: &Request) -> Outcome {
         description.static_shared_bytes,
     )
     .inspect_err(|result| note_refusal(&kernel.name, request, *result))?;
-    let params = pack(&description.params, request.params, request.extra)?;
+    let params = pack(&description.params, request.params, request.extra)?.into();
     let command = Command::Launch(LaunchCommand {
         stream,
         kernel: resolved.id(),

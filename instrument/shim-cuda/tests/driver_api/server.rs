@@ -68,7 +68,7 @@ pub fn serve(pid: u32) {
         while let Some(envelope) = consumer.take().unwrap() {
             device.act(envelope);
         }
-        consumer.wait(Some(Duration::from_secs(10)));
+        consumer.sleep(consumer.bell(), Some(Duration::from_secs(10)));
     }
 }
 

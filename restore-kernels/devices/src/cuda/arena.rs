@@ -14,8 +14,8 @@ const PAUSE_BYTES: usize = TOLD_WORD_AT as usize;
 /// Bytes before the first control block: the pause words, and the word that says that all have been set.
 const HEAD_BYTES: usize = PAUSE_BYTES + LAUNCH_CONTROL_BYTES as usize;
 
-/// Control blocks written without waiting between them.
-const WRITTEN_TOGETHER: usize = 128;
+/// Control blocks that one copy writes, at most.
+const WRITTEN_TOGETHER: u64 = 1024;
 
 /// Control blocks ([`hetckpt_abi::launch_control`]).
 pub(super) struct Arena {
@@ -74,7 +74,7 @@ impl Arenas {
             all: Vec::new(),
             stream: Stream::new(priority)?,
             words: Pinned::new(HEAD_BYTES)?,
-            blocks: Pinned::new(WRITTEN_TOGETHER * LAUNCH_CONTROL_BYTES as usize)?,
+            blocks: Pinned::new((WRITTEN_TOGETHER * LAUNCH_CONTROL_BYTES) as usize)?,
         };
         arenas.grow(context)?;
         Ok(arenas)
@@ -111,17 +111,28 @@ impl Arenas {
     }
 
     /// Starts writing control blocks, each to its address. What is sent next on the stream arrives after them.
+    ///
+    /// Those in use lie close together, so most are written by one copy. What lies between them is in no use.
     pub fn write(&mut self, blocks: &[(u64, ControlWords)]) -> Result<()> {
-        const SIZE: usize = LAUNCH_CONTROL_BYTES as usize;
-        for some in blocks.chunks(WRITTEN_TOGETHER) {
-            // The copies before may not have been made yet.
+        const SIZE: u64 = LAUNCH_CONTROL_BYTES;
+        let mut sorted: Vec<&(u64, ControlWords)> = blocks.iter().collect();
+        sorted.sort_unstable_by_key(|(addr, _)| *addr);
+        let mut rest = &sorted[..];
+        while let Some((first, _)) = rest.first() {
+            let fits = |block: &&&(u64, ControlWords)| block.0 + SIZE - first <= WRITTEN_TOGETHER * SIZE;
+            let is_same_arena = |block: &&&(u64, ControlWords)| block.0 / ARENA_BYTES == first / ARENA_BYTES;
+            let count = rest.iter().take_while(|b| fits(b) && is_same_arena(b)).count();
+            let (some, others) = rest.split_at(count);
+            // The copy before may not have been made yet.
             self.stream.wait()?;
-            for (image, (_, words)) in self.blocks.bytes_mut().chunks_exact_mut(SIZE).zip(some) {
-                image.copy_from_slice(&words.to_bytes());
+            let mut end = 0;
+            for (addr, words) in some {
+                let at = (addr - first) as usize;
+                end = at + SIZE as usize;
+                self.blocks.bytes_mut()[at..end].copy_from_slice(&words.to_bytes());
             }
-            for (i, (addr, _)) in some.iter().enumerate() {
-                self.blocks.send_part(i * SIZE, *addr, SIZE, &self.stream)?;
-            }
+            self.blocks.send(*first, end, &self.stream)?;
+            rest = others;
         }
         Ok(())
     }

@@ -31,6 +31,12 @@ pub(super) const UNKNOWN: u32 = 999;
 pub(super) const NOT_READY: u32 = 600;
 
 impl DriverError {
+    /// An event that has gone back to its pool (a bug).
+    pub const UNKNOWN_EVENT: Self = Self {
+        call: "event",
+        code: UNKNOWN,
+    };
+
     /// The driver's words for it.
     pub fn reason(&self) -> String {
         if self.code == 0 {
@@ -238,15 +244,24 @@ pub(super) fn cuStreamCreateWithPriority(priority: i32) -> Result<CUstream> {
     Ok(stream)
 }
 
-/// An event; waiting for it sleeps.
-pub(super) fn cuEventCreate() -> Result<CUevent> {
-    const BLOCKING_SYNC_NO_TIMING: u32 = 1 | 2;
+/// An event. `wakes`: waiting for it sleeps; otherwise it looks all the time.
+pub(super) fn cuEventCreate(has_time: bool, wakes: bool) -> Result<CUevent> {
+    const BLOCKING_SYNC: u32 = 1;
+    const NO_TIMING: u32 = 2;
+    let flags = if wakes { BLOCKING_SYNC } else { 0 } | if has_time { 0 } else { NO_TIMING };
     let mut event = std::ptr::null_mut();
     // SAFETY: a place for a handle.
-    check("cuEventCreate", unsafe {
-        sys::cuEventCreate(&raw mut event, BLOCKING_SYNC_NO_TIMING)
-    })?;
+    check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut event, flags) })?;
     Ok(event)
+}
+
+/// Milliseconds from one event to another.
+pub(super) fn cuEventElapsedTime(start: CUevent, end: CUevent) -> Result<f32> {
+    let mut milliseconds = 0.0;
+    // SAFETY: a place for a number; both events live.
+    let result = unsafe { sys::cuEventElapsedTime_v2(&raw mut milliseconds, start, end) };
+    check("cuEventElapsedTime", result)?;
+    Ok(milliseconds)
 }
 
 /// Reserves an address range, at `addr` if that can be had; returns where.

@@ -8,8 +8,9 @@ use hetckpt_abi::paused_block::PausedGrid;
 
 use super::CudaInner;
 use super::driver::DriverError;
-use super::handles::{DeviceBuffer, Event};
+use super::handles::DeviceBuffer;
 use super::module::CudaKernel;
+use super::progress::Progress;
 use crate::control::{BlockShape, ControlWords, Remains};
 use crate::device::{Outcome, RunningLaunch};
 use crate::error::DeviceError;
@@ -37,7 +38,8 @@ pub(super) struct Flight {
     /// Address of its control block, and what it says before a pause.
     pub control: u64,
     pub words: ControlWords,
-    pub event: Event,
+    pub progress: Arc<Progress>,
+    pub number: u64,
     pub prepared: Mutex<Option<Prepared>>,
     pub is_taken: Mutex<bool>,
     /// List of blocks and slots of a continuation.
@@ -46,7 +48,7 @@ pub(super) struct Flight {
 
 impl RunningLaunch for Flight {
     fn is_done(&self) -> bool {
-        self.device.context.enter().is_err() || self.event.is_done()
+        self.device.context.enter().is_err() || self.progress.is_done(self.number)
     }
 
     fn wait(&self) -> Outcome {
@@ -54,7 +56,7 @@ impl RunningLaunch for Flight {
         if std::mem::replace(&mut *is_taken, true) {
             return Outcome::Finished;
         }
-        let stopped = self.device.context.enter().and_then(|()| self.event.wait());
+        let stopped = self.wait_for_end();
         let left = stopped.and_then(|()| self.capture());
         match left {
             Ok(left) if left.is_finished() => Outcome::Finished,
@@ -65,11 +67,21 @@ impl RunningLaunch for Flight {
 
     fn wait_stopped(&self) {
         // A failure is told by `wait`.
-        let _ = self.device.context.enter().and_then(|()| self.event.wait());
+        let _ = self.wait_for_end();
     }
 }
 
 impl Flight {
+    /// True if it is known to be over, without asking the driver.
+    pub fn is_known_done(&self) -> bool {
+        self.progress.is_known_done(self.number)
+    }
+
+    pub fn wait_for_end(&self) -> Result<(), DriverError> {
+        self.device.context.enter()?;
+        self.progress.wait(self.number)
+    }
+
     fn fault(&self, error: DriverError) -> DeviceError {
         DeviceError::Fault {
             kernel: self.kernel.request.name.clone(),
@@ -121,7 +133,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         // The kernel may still run and look at its control block and lists.
-        let _ = self.device.context.enter().and_then(|()| self.event.wait());
+        let _ = self.wait_for_end();
         self.device.returned_controls.lock().push(self.control);
     }
 }

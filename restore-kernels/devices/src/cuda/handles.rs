@@ -1,7 +1,9 @@
 //! Driver objects that free themselves.
 #![allow(unsafe_code, reason = "driver FFI")]
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmodule, CUstream};
@@ -9,13 +11,20 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmodule, C
 use super::driver::{self, DriverError, NOT_READY, Result};
 
 /// How long a wait looks before it sleeps: longer than a short copy takes, shorter than anybody minds.
-const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(40);
+pub(super) const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(40);
 
 /// The primary context of a device.
 #[derive(Debug)]
 pub(super) struct Context {
     pub device: CUdevice,
     handle: CUcontext,
+    /// Tells contexts apart: a later one may have the same handle.
+    number: u64,
+}
+
+thread_local! {
+    /// Number of the calling thread's context.
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: a context may be used from any thread; each makes it current first.
@@ -29,14 +38,20 @@ impl Context {
         // Refused where the context is in use already; then waits merely cost more.
         let _ = driver::cuDevicePrimaryCtxSetFlags(device, BLOCKING_SYNC);
         let handle = driver::cuDevicePrimaryCtxRetain(device)?;
-        let context = Self { device, handle };
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let context = Self { device, handle, number };
         context.enter()?;
         Ok(context)
     }
 
-    /// Makes the context the calling thread's.
+    /// Makes the context the calling thread's, if it is not.
     pub fn enter(&self) -> Result<()> {
-        driver::cuCtxSetCurrent(self.handle)
+        if CURRENT.get() != self.number {
+            driver::cuCtxSetCurrent(self.handle)?;
+            CURRENT.set(self.number);
+        }
+        Ok(())
     }
 }
 
@@ -82,17 +97,26 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    pub fn new() -> Result<Self> {
-        driver::cuEventCreate().map(Self)
+    pub fn new(has_time: bool, wakes: bool) -> Result<Self> {
+        driver::cuEventCreate(has_time, wakes).map(Self)
+    }
+
+    pub fn handle(&self) -> CUevent {
+        self.0
+    }
+
+    /// [`NOT_READY`] as long as it has not come.
+    pub fn query(&self) -> Result<()> {
+        driver::cuEventQuery(self.0)
     }
 
     pub fn record(&self, stream: &Stream) -> Result<()> {
         driver::cuEventRecord(self.0, stream.0)
     }
 
-    /// True if it has come, or will never come because the device failed.
-    pub fn is_done(&self) -> bool {
-        !matches!(driver::cuEventQuery(self.0), Err(DriverError { code: NOT_READY, .. }))
+    /// Sleeps until it has come, if it wakes.
+    pub fn sleep(&self) -> Result<()> {
+        driver::cuEventSynchronize(self.0)
     }
 
     pub fn wait(&self) -> Result<()> {

@@ -3,6 +3,7 @@
 
 mod arena;
 mod driver;
+mod events;
 mod flight;
 mod handles;
 mod library;
@@ -10,7 +11,9 @@ mod memory;
 mod module;
 mod opaque;
 mod pausing;
+mod progress;
 mod queue;
+mod read;
 mod register_budget;
 mod shared_base;
 mod transfer;
@@ -25,11 +28,14 @@ use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKe
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
 use driver::DriverError;
+use events::Pool;
 use handles::{Context, Stream};
 use memory::Memory;
 use module::{Builder, LoadedCuda};
 use pausing::Pausing;
+use progress::Progress;
 use queue::CudaQueue;
+use read::ReadBuffers;
 use register_budget::Multiprocessor;
 use transfer::Transfers;
 
@@ -77,6 +83,8 @@ struct CudaInner {
     memory: Memory,
     returned_controls: Mutex<Vec<u64>>,
     pausing: Mutex<Pausing>,
+    events: Arc<Pool>,
+    read_buffers: ReadBuffers,
     memory_stream: Arc<Stream>,
     /// Dropped last: all above belongs to it.
     context: Context,
@@ -198,6 +206,8 @@ impl CudaDevice {
             memory: Memory::default(),
             returned_controls: Mutex::default(),
             pausing: Mutex::new(pausing),
+            events: Arc::default(),
+            read_buffers: ReadBuffers::default(),
             memory_stream,
             context,
         };
@@ -260,6 +270,10 @@ impl Device for CudaDevice {
     }
 
     fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.memory.register_host(&self.inner.context, addr, size_bytes)
+    }
+
+    fn pin_for_copies(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         self.inner.memory.register_host(&self.inner.context, addr, size_bytes)
     }
 
@@ -373,8 +387,12 @@ impl Device for CudaDevice {
         Ok(Box::new(CudaQueue {
             device: self.inner.clone(),
             id,
-            stream: Stream::new(priority)?,
+            progress: Arc::new(Progress::new(Stream::new(priority)?, self.inner.events.clone())),
         }))
+    }
+
+    fn works_through_queues(&self) -> bool {
+        true
     }
 
     fn loads_while_running(&self) -> bool {

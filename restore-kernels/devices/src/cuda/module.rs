@@ -1,11 +1,11 @@
 //! Building PTX with the driver's compiler. The driver keeps what it made on disk, where [`super::CudaOptions`] says.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute};
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 
 use super::driver::{self, DriverError};
 use super::handles::Module;
@@ -26,7 +26,7 @@ pub(super) struct CudaKernel {
     attributes: KernelAttributes,
     function: CUfunction,
     /// Threads and shared memory of a block: how many fit a multiprocessor.
-    occupancy: Mutex<HashMap<(u32, u32), u32>>,
+    occupancy: Mutex<FxHashMap<(u32, u32), u32>>,
     _module: Module,
 }
 

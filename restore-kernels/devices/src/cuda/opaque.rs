@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use super::CudaInner;
 use super::driver::{self, DriverError, Result, Shape, check};
 use super::flight::Held;
-use super::handles::{Event, Module, Stream};
+use super::handles::{Module, Stream};
+use super::progress::Progress;
 use crate::device::{KernelAttributes, Launch, LoadedKernel, OpaqueKernel, OpaqueModule, Outcome, RunningLaunch};
 use crate::error::DeviceError;
 
@@ -51,16 +52,24 @@ impl LoadedKernel for OpaqueCuda {
 struct OpaqueFlight {
     device: Arc<CudaInner>,
     name: String,
-    event: Event,
+    progress: Arc<Progress>,
+    number: u64,
+}
+
+impl OpaqueFlight {
+    fn wait_for_end(&self) -> Result<()> {
+        self.device.context.enter()?;
+        self.progress.wait(self.number)
+    }
 }
 
 impl RunningLaunch for OpaqueFlight {
     fn is_done(&self) -> bool {
-        self.device.context.enter().is_err() || self.event.is_done()
+        self.device.context.enter().is_err() || self.progress.is_done(self.number)
     }
 
     fn wait(&self) -> Outcome {
-        match self.device.context.enter().and_then(|()| self.event.wait()) {
+        match self.wait_for_end() {
             Ok(()) => Outcome::Finished,
             Err(error) => Outcome::Failed(DeviceError::Fault {
                 kernel: self.name.clone(),
@@ -72,7 +81,7 @@ impl RunningLaunch for OpaqueFlight {
 
     fn wait_stopped(&self) {
         // A failure is told by `wait`.
-        let _ = self.device.context.enter().and_then(|()| self.event.wait());
+        let _ = self.wait_for_end();
     }
 }
 
@@ -173,7 +182,7 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
 /// Launches on a stream of `device`; while the device is paused, nothing of it is started.
 pub(super) fn launch(
     device: &Arc<CudaInner>,
-    stream: &Stream,
+    progress: &Arc<Progress>,
     kernel: &OpaqueCuda,
     launch: &Launch,
 ) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
@@ -192,14 +201,12 @@ pub(super) fn launch(
         };
         return Ok(Arc::new(Held(Mutex::new(Some(left)))));
     }
-    let event = Event::new().map_err(refused)?;
-    start(stream, kernel, launch)
-        .and_then(|()| event.record(stream))
-        .map_err(refused)?;
+    let number = progress.give(|stream| start(stream, kernel, launch)).map_err(refused)?;
     Ok(Arc::new(OpaqueFlight {
         device: Arc::clone(device),
         name: kernel.name.clone(),
-        event,
+        progress: Arc::clone(progress),
+        number,
     }))
 }
 

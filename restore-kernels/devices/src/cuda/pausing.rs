@@ -9,6 +9,7 @@ use super::flight::{Flight, Prepared};
 use super::handles::Context;
 use super::transfer::Transfers;
 use crate::control::ControlWords;
+use crate::device::RunningLaunch as _;
 
 /// What launching and pausing share.
 pub(super) struct Pausing {
@@ -22,12 +23,21 @@ pub(super) struct Pausing {
 impl Pausing {
     /// Drops launches that are over.
     pub fn forget_done(&mut self) {
-        for queue in self.flights.values_mut() {
-            while queue.front().is_some_and(|flight| flight.event.is_done()) {
+        self.flights.retain(|_, queue| {
+            while queue.front().is_some_and(|flight| flight.is_done()) {
                 queue.pop_front();
             }
+            !queue.is_empty()
+        });
+    }
+
+    /// Enters a launch behind the others of its queue.
+    pub fn add(&mut self, queue: u64, flight: Arc<Flight>) {
+        let flights = self.flights.entry(queue).or_default();
+        while flights.front().is_some_and(|first| first.is_known_done()) {
+            flights.pop_front();
         }
-        self.flights.retain(|_, queue| !queue.is_empty());
+        flights.push_back(flight);
     }
 
     /// Tells all launches under way to stop. What they will need is laid out first, then the control blocks say where
@@ -111,7 +121,7 @@ impl Pausing {
         let flights: Vec<Arc<Flight>> = self.flights.values().flatten().cloned().collect();
         for flight in &flights {
             // One that nobody waits for any more must not find its memory gone.
-            flight.event.wait()?;
+            flight.wait_for_end()?;
         }
         self.forget_done();
         self.scratch.reset(transfers, context)?;

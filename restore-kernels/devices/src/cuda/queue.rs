@@ -11,19 +11,22 @@ use hetckpt_abi::paused_block::PausedGrid;
 
 use super::CudaInner;
 use super::driver::{self, DriverError, Shape};
+use super::events::CudaEvent;
 use super::flight::{Flight, Held};
-use super::handles::{DeviceBuffer, Event, Stream};
+use super::handles::{DeviceBuffer, Stream};
 use super::module::{CudaKernel, LoadedCuda};
 use super::opaque::{self, OpaqueCuda};
+use super::progress::Progress;
+use super::read::{BUFFER_BYTES, CudaRead};
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
-use crate::device::{Blocks, Launch, Queue, RunningLaunch};
+use crate::device::{Blocks, Launch, PendingRead, Queue, RecordedEvent, RunningLaunch};
 use crate::error::DeviceError;
 
 /// A stream with the launches given to it.
 pub(super) struct CudaQueue {
     pub device: Arc<CudaInner>,
     pub id: u64,
-    pub stream: Stream,
+    pub progress: Arc<Progress>,
 }
 
 /// A launch, looked at and found possible.
@@ -49,7 +52,7 @@ impl Queue for CudaQueue {
 
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         if let Some(kernel) = launch.kernel.as_any().downcast_ref::<OpaqueCuda>() {
-            return opaque::launch(&self.device, &self.stream, kernel, &launch);
+            return opaque::launch(&self.device, &self.progress, kernel, &launch);
         }
         let kernel = own_kernel(&launch)?;
         let name = kernel.request.name.clone();
@@ -61,7 +64,6 @@ impl Queue for CudaQueue {
         }
         let (memory, resumed_blocks) = self.send_given(&plan).map_err(refused)?;
         let mut pausing = self.device.pausing.lock();
-        pausing.forget_done();
         if pausing.is_paused {
             let all = || PausedGrid {
                 paused: vec![],
@@ -73,7 +75,6 @@ impl Queue for CudaQueue {
         for control in self.device.returned_controls.lock().drain(..) {
             pausing.arenas.give_back(control);
         }
-        let event = Event::new().map_err(refused)?;
         let control = pausing.arenas.take(&self.device.context).map_err(refused)?;
         let words = ControlWords {
             resumed_blocks,
@@ -85,13 +86,16 @@ impl Queue for CudaQueue {
             let written = arenas.write(&[(control, words)]).and_then(|()| arenas.stream.wait());
             written.map_err(refused)?;
         }
-        let started = self
-            .start(&kernel, &launch, &plan, control)
-            .and_then(|()| event.record(&self.stream));
-        if let Err(error) = started {
-            pausing.arenas.give_back(control);
-            return Err(refused(error));
-        }
+        let given = self
+            .progress
+            .give(|stream| start(stream, &kernel, &launch, &plan, control));
+        let number = match given {
+            Ok(number) => number,
+            Err(error) => {
+                pausing.arenas.give_back(control);
+                return Err(refused(error));
+            }
+        };
         let flight = Arc::new(Flight {
             device: self.device.clone(),
             kernel,
@@ -101,13 +105,44 @@ impl Queue for CudaQueue {
             given: plan.given,
             control,
             words,
-            event,
+            progress: self.progress.clone(),
+            number,
             prepared: Mutex::new(None),
             is_taken: Mutex::new(false),
             _memory: memory,
         });
-        pausing.flights.entry(self.id).or_default().push_back(flight.clone());
+        pausing.add(self.id, flight.clone());
         Ok(flight)
+    }
+
+    fn record(&self, has_time: bool) -> Result<Arc<dyn RecordedEvent>, DeviceError> {
+        self.device.context.enter()?;
+        let (number, event) = self.progress.record(has_time)?;
+        Ok(Arc::new(CudaEvent {
+            device: self.device.clone(),
+            progress: self.progress.clone(),
+            number,
+            event,
+        }))
+    }
+
+    fn read(&self, addr: u64, size_bytes: u64) -> Result<Arc<dyn PendingRead>, DeviceError> {
+        self.device.context.enter()?;
+        let size_bytes = size_bytes.min(BUFFER_BYTES);
+        let (number, buffer) = if size_bytes == 0 {
+            (self.progress.last(), None)
+        } else {
+            let mut buffer = self.device.read_buffers.take()?;
+            let receive = |stream: &Stream| buffer.receive(addr, size_bytes as usize, stream);
+            (self.progress.give(receive)?, Some(buffer))
+        };
+        Ok(Arc::new(CudaRead {
+            device: self.device.clone(),
+            progress: self.progress.clone(),
+            number,
+            size_bytes,
+            buffer: Mutex::new(buffer),
+        }))
     }
 }
 
@@ -202,41 +237,41 @@ impl CudaQueue {
         let list = memory.addr;
         Ok((Some(memory), list))
     }
+}
 
-    fn start(&self, kernel: &CudaKernel, launch: &Launch, plan: &Plan, control: u64) -> Result<(), DriverError> {
-        let params: &[u8] = &launch.params;
-        let end = kernel
-            .request
-            .params
-            .iter()
-            .map(|&(offset, size)| u64::from(offset) + u64::from(size))
-            .max();
-        if end.unwrap_or(0) > params.len() as u64 {
-            return Err(DriverError {
-                call: "cuLaunchKernel",
-                code: driver::INVALID_VALUE,
-            });
-        }
-        let mut pointers: Vec<*mut c_void> = kernel
-            .request
-            .params
-            .iter()
-            .map(|&(offset, _)| params[offset as usize..].as_ptr().cast_mut().cast())
-            .collect();
-        if !kernel.request.layout.live.is_empty() {
-            pointers.push((&raw const control).cast_mut().cast());
-        }
-        let (block, cooperative) = (launch.block, launch.cooperative);
-        let shape = Shape {
-            grid: plan.grid,
-            block,
-            shared_bytes: plan.shape.shared_bytes,
-            cooperative,
-        };
-        // SAFETY: one pointer for each parameter, into a buffer that holds all of it, then one to the control block's
-        // address; the driver copies them before it returns.
-        unsafe { driver::cuLaunchKernel(kernel.function(), &shape, self.stream.0, &mut pointers) }
+fn start(stream: &Stream, kernel: &CudaKernel, launch: &Launch, plan: &Plan, control: u64) -> Result<(), DriverError> {
+    let params: &[u8] = &launch.params;
+    let end = kernel
+        .request
+        .params
+        .iter()
+        .map(|&(offset, size)| u64::from(offset) + u64::from(size))
+        .max();
+    if end.unwrap_or(0) > params.len() as u64 {
+        return Err(DriverError {
+            call: "cuLaunchKernel",
+            code: driver::INVALID_VALUE,
+        });
     }
+    let mut pointers: Vec<*mut c_void> = kernel
+        .request
+        .params
+        .iter()
+        .map(|&(offset, _)| params[offset as usize..].as_ptr().cast_mut().cast())
+        .collect();
+    if !kernel.request.layout.live.is_empty() {
+        pointers.push((&raw const control).cast_mut().cast());
+    }
+    let (block, cooperative) = (launch.block, launch.cooperative);
+    let shape = Shape {
+        grid: plan.grid,
+        block,
+        shared_bytes: plan.shape.shared_bytes,
+        cooperative,
+    };
+    // SAFETY: one pointer for each parameter, into a buffer that holds all of it, then one to the control block's
+    // address; the driver copies them before it returns.
+    unsafe { driver::cuLaunchKernel(kernel.function(), &shape, stream.0, &mut pointers) }
 }
 
 /// A launch is to go on with some blocks, and its program starts all of the grid (a bug in the caller).

@@ -28,7 +28,7 @@ impl Lane {
         Ok(Self {
             stream: Stream::new(priority)?,
             buffers: [Pinned::new(PIECE_BYTES)?, Pinned::new(PIECE_BYTES)?],
-            done: [Event::new()?, Event::new()?],
+            done: [Event::new(false, true)?, Event::new(false, true)?],
         })
     }
 

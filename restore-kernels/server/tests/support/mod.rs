@@ -267,7 +267,7 @@ impl App {
             block: [threads, 1, 1],
             dynamic_shared_bytes: 0,
             cooperative,
-            params,
+            params: params.into(),
         }));
     }
 

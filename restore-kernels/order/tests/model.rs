@@ -1,0 +1,508 @@
+//! All orders in which events can come, for small applications, with a device that lands what it was given whenever it
+//! likes. `HETCKPT_MODEL_DEPTH=long` (`make soak`) adds applications and pauses.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use hetckpt_order::order::{LEGACY, Landed, Order, Phase, Step};
+use hetckpt_order::stream::{Item, Kind, Work};
+use hetckpt_state::queue::Place;
+use stateright::{Checker, Model, Property};
+
+/// Something that the application puts into a stream, by its number in the application.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Thing {
+    number: usize,
+    sort: Sort,
+    is_built: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sort {
+    /// A launch that stops when asked.
+    Launch,
+    /// One that does not.
+    Opaque,
+    /// The record of an event.
+    Record,
+    /// A copy, done by a thread.
+    Transfer,
+    /// A function of the application that is to be called.
+    Call,
+    /// One that has been called.
+    HostFunction,
+    /// A launch that has run without effect.
+    Ran,
+}
+
+impl Work for Thing {
+    fn kind(&self) -> Kind {
+        let is_built = self.is_built;
+        match self.sort {
+            Sort::Launch => Kind::Launch { is_built, stops: true },
+            Sort::Opaque => Kind::Launch { is_built, stops: false },
+            Sort::Record => Kind::Follower,
+            Sort::Transfer | Sort::Call | Sort::Ran => Kind::Task,
+            Sort::HostFunction => Kind::HostFunction(self.number as u64),
+        }
+    }
+
+    fn behind_a_stop(self) -> Self {
+        match self.sort {
+            Sort::Launch | Sort::Opaque => Self {
+                sort: Sort::Ran,
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
+/// What the application says, in this order.
+#[derive(Clone, Copy, Debug)]
+enum Say {
+    Create(u64, bool),
+    Do(u64, Sort),
+    /// `Do` in the first stream, behind the present end of the second.
+    DoAfter(u64, Sort, u64),
+    Synchronize,
+    Destroy(u64),
+}
+
+/// A mistake that the check must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// What the device has done behind a stopped launch counts at once.
+    CountsBehindAStop,
+}
+
+struct Application {
+    says: Vec<Say>,
+    pauses: u8,
+    /// The device stops of its own accord.
+    cuts: bool,
+    /// It loads no code while anything runs.
+    rebuilds: bool,
+    faults: bool,
+    mistake: Mistake,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    order: Order<Thing, (), Vec<usize>>,
+    said: usize,
+    /// Stream, and what has to have taken effect before, of each thing by its number.
+    things: Vec<(u64, Vec<usize>)>,
+    /// What has taken effect, in order.
+    effects: Vec<usize>,
+    /// What the device has been told to stop.
+    is_told: bool,
+    pauses_left: u8,
+    cuts_left: u8,
+    /// What a thread has taken.
+    taken: BTreeMap<u64, Item<Thing>>,
+    building: BTreeMap<u64, usize>,
+    /// Functions of the application that have been called.
+    called: Vec<u64>,
+    /// What waiters waited for when they were let go.
+    let_go: Vec<Vec<usize>>,
+    broken: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Action {
+    Say,
+    /// What [`Order::next`] says for a stream.
+    Step(u64),
+    Finish(u64),
+    Built(u64),
+    Return(u64),
+    LandDone(u64),
+    LandStopped(u64),
+    LandFailed(u64),
+    Cut,
+    Pause,
+    GoOn,
+}
+
+impl State {
+    fn effect(&mut self, number: usize) {
+        let (stream, before) = self.things[number].clone();
+        if before.iter().any(|n| !self.effects.contains(n)) {
+            self.broken = Some("something took effect before what it comes behind");
+        }
+        if self.effects.contains(&number) {
+            self.broken = Some("something took effect twice");
+        }
+        let earlier = (0..number).filter(|&n| self.things[n].0 == stream);
+        if earlier.clone().any(|n| !self.effects.contains(&n)) {
+            self.broken = Some("something took effect before what is in front of it in its stream");
+        }
+        self.effects.push(number);
+    }
+
+    fn let_go(&mut self, released: Vec<Vec<usize>>) {
+        for waiter in released {
+            if waiter.iter().any(|n| !self.effects.contains(n)) {
+                self.broken = Some("a wait was over before what it waited for");
+            }
+            self.let_go.push(waiter);
+            self.order.released();
+        }
+    }
+
+    fn submitted(&self) -> Vec<usize> {
+        (0..self.things.len()).collect()
+    }
+
+    /// What is in front of a place.
+    fn in_front_of(&self, place: Place) -> Vec<usize> {
+        let of_stream = (0..self.things.len()).filter(|&n| self.things[n].0 == place.stream);
+        of_stream.take(usize::try_from(place.number).unwrap()).collect()
+    }
+
+    fn say(&mut self, say: Say) {
+        match say {
+            Say::Create(stream, non_blocking) => self.order.create(stream, non_blocking, 0),
+            Say::Do(stream, sort) => self.submit(stream, sort, Vec::new()),
+            Say::DoAfter(stream, sort, other) => {
+                let after = self.order.latest_place(other).into_iter().collect();
+                self.submit(stream, sort, after);
+            }
+            Say::Synchronize => {
+                let (all, ends) = (self.submitted(), self.order.ends());
+                let released = self.order.wait_for(all, ends);
+                self.let_go(released);
+            }
+            Say::Destroy(stream) => self.order.destroy(stream),
+        }
+        self.said += 1;
+    }
+
+    fn submit(&mut self, stream: u64, sort: Sort, after: Vec<Place>) {
+        let number = self.things.len();
+        let mut before: Vec<usize> = after.iter().flat_map(|&place| self.in_front_of(place)).collect();
+        // CUDA's rule for the legacy default stream.
+        let is_blocking = |id: u64| self.order.stream(id).is_some_and(|s| !s.is_non_blocking());
+        let joins = |other: u64| {
+            other != stream && is_blocking(stream) && is_blocking(other) && (stream == LEGACY || other == LEGACY)
+        };
+        before.extend((0..number).filter(|&n| joins(self.things[n].0)));
+        self.things.push((stream, before));
+        let thing = Thing {
+            number,
+            sort,
+            is_built: false,
+        };
+        if !self.order.submit(stream, thing, after) {
+            self.broken = Some("a stream is gone that the application has");
+        }
+    }
+
+    fn step(&mut self, stream: u64) {
+        match self.order.next(stream) {
+            Step::Wait => {}
+            Step::Give => {
+                let number = self.order.stream(stream).unwrap().front().unwrap().work.number;
+                let before = &self.things[number].1;
+                if before.iter().any(|n| !self.effects.contains(n)) {
+                    self.broken = Some("something was given to the device before what it comes behind");
+                }
+                self.order.given(stream, ());
+            }
+            Step::Build(at) => {
+                self.order.begin_build(stream, at).unwrap();
+                self.building.insert(stream, at);
+            }
+            Step::Take => {
+                let item = self.order.take(stream).unwrap();
+                self.taken.insert(stream, item);
+            }
+            Step::Forget => self.order.forget(stream),
+        }
+    }
+
+    fn finish(&mut self, stream: u64) {
+        let mut item = self.taken.remove(&stream).unwrap();
+        let number = item.work.number;
+        if item.work.sort == Sort::Call && self.order.fault() == 0 {
+            self.called.push(number as u64);
+            item.work.sort = Sort::HostFunction;
+            self.order.put_back(stream, item);
+        } else {
+            self.order.forget_host_function(number as u64);
+            self.effect(number);
+            let released = self.order.done(stream);
+            self.let_go(released);
+        }
+        self.order.free(stream);
+    }
+
+    /// A launch is told to stop by the device's own clock or by a pause.
+    fn may_stop(&self, thing: &Thing) -> bool {
+        thing.sort == Sort::Launch && self.is_told
+    }
+
+    fn land_done(&mut self, stream: u64, mistake: Mistake) {
+        let flight = self.order.landed(stream).unwrap();
+        let number = flight.work.number;
+        let is_behind_a_stop = self.order.stream(stream).unwrap().has_stopped();
+        if is_behind_a_stop && mistake == Mistake::CountsBehindAStop {
+            self.effect(number);
+        }
+        match self.order.land_done(stream, flight.work) {
+            Landed::Held => {}
+            Landed::Done { work, released } => {
+                self.effect(work.number);
+                self.let_go(released);
+            }
+        }
+    }
+}
+
+impl Model for Application {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            order: Order::default(),
+            said: 0,
+            things: Vec::new(),
+            effects: Vec::new(),
+            is_told: false,
+            pauses_left: self.pauses,
+            cuts_left: u8::from(self.cuts),
+            taken: BTreeMap::new(),
+            building: BTreeMap::new(),
+            called: Vec::new(),
+            let_go: Vec::new(),
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let phase = state.order.phase();
+        if state.broken.is_some() {
+            return;
+        }
+        if state.said < self.says.len() {
+            actions.push(Action::Say);
+        }
+        for (id, stream) in state.order.streams() {
+            if state.order.next(id) != Step::Wait {
+                actions.push(Action::Step(id));
+            }
+            let Some(first) = stream.flights().next() else { continue };
+            // Behind a stopped launch, one that stops turns itself away, unless it has nothing to do.
+            actions.push(Action::LandDone(id));
+            if state.may_stop(&first.work) {
+                actions.push(Action::LandStopped(id));
+            }
+            if self.faults && state.order.fault() == 0 && phase == Phase::Running {
+                actions.push(Action::LandFailed(id));
+            }
+        }
+        actions.extend(state.taken.keys().map(|&id| Action::Finish(id)));
+        actions.extend(state.building.keys().map(|&id| Action::Built(id)));
+        actions.extend(state.called.iter().map(|&id| Action::Return(id)));
+        match phase {
+            Phase::Running | Phase::Rebuilding => {
+                if state.pauses_left > 0 {
+                    actions.push(Action::Pause);
+                }
+                let is_flying = state.order.streams().any(|(_, s)| s.flights().len() > 0);
+                if state.cuts_left > 0 && is_flying && !state.is_told {
+                    actions.push(Action::Cut);
+                }
+            }
+            Phase::Paused if state.order.is_quiet() => actions.push(Action::GoOn),
+            Phase::Cut if state.order.have_stopped() => actions.push(Action::GoOn),
+            Phase::Cut if state.pauses_left > 0 => actions.push(Action::Pause),
+            Phase::Paused | Phase::Cut => {}
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Say => state.say(self.says[state.said]),
+            Action::Step(id) => state.step(id),
+            Action::Finish(id) => state.finish(id),
+            Action::Built(id) => {
+                let at = state.building.remove(&id).unwrap();
+                if let Some(thing) = state.order.queued_mut(id).nth(at) {
+                    thing.is_built = true;
+                }
+                state.order.free(id);
+            }
+            Action::Return(id) => {
+                state.order.host_function_returned(id);
+                state.called.retain(|&called| called != id);
+            }
+            Action::LandDone(id) => state.land_done(id, self.mistake),
+            Action::LandStopped(id) => {
+                if state.order.phase() != Phase::Paused {
+                    state.order.cut();
+                }
+                let flight = state.order.landed(id).unwrap();
+                state.order.land_stopped(id, flight.work);
+            }
+            Action::LandFailed(id) => {
+                state.order.fail(719);
+                state.land_done(id, self.mistake);
+            }
+            Action::Cut => {
+                state.is_told = true;
+                state.cuts_left -= 1;
+            }
+            Action::Pause => {
+                state.order.pause();
+                state.is_told = true;
+                state.pauses_left -= 1;
+            }
+            Action::GoOn => {
+                state.is_told = false;
+                state.order.go_on(self.rebuilds);
+            }
+        }
+        let begins = matches!(action, Action::Step(_));
+        if begins && matches!(last.order.phase(), Phase::Paused | Phase::Cut) {
+            state.broken = Some("something began in a pause");
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("in order", |_, state: &State| state.broken.is_none()),
+            Property::always("nothing is forgotten", |model: &Self, state: &State| {
+                let mut actions = Vec::new();
+                model.actions(state, &mut actions);
+                let waits = model.says.iter().filter(|say| matches!(say, Say::Synchronize)).count();
+                !actions.is_empty()
+                    || state.broken.is_some()
+                    || (state.effects.len() == state.things.len() && state.let_go.len() == waits)
+            }),
+            Property::sometimes("it ends", |model: &Self, state: &State| {
+                state.said == model.says.len() && state.effects.len() == state.things.len()
+            }),
+        ]
+    }
+}
+
+fn application(says: &[Say]) -> Application {
+    Application {
+        says: says.to_vec(),
+        pauses: 1,
+        cuts: false,
+        rebuilds: false,
+        faults: false,
+        mistake: Mistake::None,
+    }
+}
+
+fn check(application: Application) -> usize {
+    let says = application.says.clone();
+    let checker = application.checker().threads(2).spawn_bfs().join();
+    eprintln!("{says:?}: {} states", checker.unique_state_count());
+    checker.assert_properties();
+    checker.unique_state_count()
+}
+
+fn is_long() -> bool {
+    std::env::var("HETCKPT_MODEL_DEPTH").is_ok_and(|depth| depth == "long")
+}
+
+use Say::{Create, Destroy, Do, DoAfter, Synchronize};
+use Sort::{Call, Launch, Opaque, Record, Transfer};
+
+/// Launches with a record between them, and a copy behind, in one stream.
+const ONE_STREAM: &[Say] = &[
+    Do(0, Launch),
+    Do(0, Record),
+    Do(0, Launch),
+    Do(0, Transfer),
+    Synchronize,
+];
+/// Two streams, one behind the other's event.
+const TWO_STREAMS: &[Say] = &[
+    Create(1, true),
+    Create(2, true),
+    Do(1, Launch),
+    Do(1, Record),
+    DoAfter(2, Launch, 1),
+    Do(2, Transfer),
+    Synchronize,
+];
+/// Three streams, each with launches and records, that all wait for one another.
+const MANY: &[Say] = &[
+    Create(1, true),
+    Create(2, false),
+    Do(1, Launch),
+    Do(2, Launch),
+    Do(1, Record),
+    DoAfter(2, Record, 1),
+    Do(0, Launch),
+    DoAfter(1, Launch, 0),
+    Synchronize,
+];
+/// The legacy default stream and a stream that joins with it.
+const JOINS: &[Say] = &[
+    Create(1, false),
+    Do(1, Launch),
+    Do(0, Launch),
+    Do(1, Record),
+    Destroy(1),
+    Synchronize,
+];
+/// What cannot stop, and a function of the application.
+const OTHERS: &[Say] = &[Do(0, Opaque), Do(0, Call), Do(0, Launch), Do(0, Opaque), Synchronize];
+
+#[test]
+fn everything_takes_effect_once_and_in_order() {
+    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MANY];
+    for says in all {
+        check(application(says));
+        let pauses = if is_long() { 4 } else { 2 };
+        check(Application {
+            pauses,
+            rebuilds: true,
+            ..application(says)
+        });
+    }
+}
+
+#[test]
+fn a_device_that_stops_of_its_own_accord_keeps_the_order() {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS] {
+        check(Application {
+            cuts: true,
+            pauses: u8::from(is_long()),
+            ..application(says)
+        });
+    }
+}
+
+#[test]
+fn a_failure_ends_everything_once() {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS] {
+        check(Application {
+            faults: true,
+            ..application(says)
+        });
+    }
+}
+
+#[test]
+fn the_check_finds_what_counts_behind_a_stopped_launch() {
+    let application = Application {
+        mistake: Mistake::CountsBehindAStop,
+        ..application(ONE_STREAM)
+    };
+    let checker = application.checker().threads(2).spawn_bfs().join();
+    let path = checker.discovery("in order").unwrap();
+    eprintln!("{:?}", path.into_actions());
+}

@@ -1,0 +1,218 @@
+//! What streams give to the device, and what becomes of it.
+
+use std::sync::Arc;
+
+use hetckpt_abi::paused_block::PausedGrid;
+use hetckpt_abi::thread_state::FINISHED;
+use hetckpt_devices::device::{Outcome, Queue};
+use hetckpt_devices::error::DeviceError;
+use hetckpt_order::order::{Landed, Phase};
+use hetckpt_ring::command::{Command, Envelope};
+use hetckpt_ring::reply::Reply;
+
+use crate::cuda_result;
+use crate::kernels::ProbedKernel;
+use crate::launch::{launch, num_blocks, refused};
+use crate::queues::{LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
+use crate::session::Session;
+use crate::start_points::StartPoints;
+use crate::stream_operations::{answer_read, is_device_memory};
+
+/// Gives the front item of a stream to the device.
+pub fn give_front(session: &Session, queues: &mut Queues, stream: u64) {
+    let Some(s) = queues.order.stream(stream) else { return };
+    let priority = s.priority();
+    let queue = match &queues.lane(stream).queue {
+        Some(queue) => Ok(Arc::clone(queue)),
+        None => session.device.create_queue(priority).map(Arc::<dyn Queue>::from),
+    };
+    let Some(item) = queues.order.stream(stream).and_then(|s| s.front()) else {
+        return;
+    };
+    let handle = match &queue {
+        Ok(queue) => give(session, queues, &**queue, &item.work),
+        Err(error) => refused(error.clone()),
+    };
+    queues.lane(stream).queue = queue.ok();
+    queues.order.given(stream, handle);
+}
+
+fn give(session: &Session, queues: &Queues, queue: &dyn Queue, work: &Work) -> OnDevice {
+    let given = match &work.what {
+        What::Command {
+            command: Command::EventRecord { event, .. },
+            ..
+        } => {
+            let has_time = queues.events.get(&event.0).is_some_and(|event| event.timing);
+            queue.record(has_time).map(OnDevice::Record)
+        }
+        What::Command {
+            command: Command::CopyOut { src, .. },
+            ..
+        } => {
+            let size_bytes = if is_device_memory(session, src.addr, src.width) {
+                src.width
+            } else {
+                // Its turn comes when it lands.
+                0
+            };
+            queue.read(src.addr, size_bytes).map(OnDevice::Read)
+        }
+        _ => {
+            tracing::trace!(kernel = work.kernel_name(), "launched");
+            return launch(queue, work);
+        }
+    };
+    given.unwrap_or_else(refused)
+}
+
+/// Takes in what has landed of a stream, as long as the reader of the ring looks after it. Returns whether anything
+/// has, and what may be carried out now.
+pub fn poll(session: &Session, queues: &mut Queues, stream: u64) -> (bool, Vec<Envelope>) {
+    let (mut has_landed, mut released) = (false, Vec::new());
+    while queues.lookout == Lookout::Reader
+        && matches!(queues.order.phase(), Phase::Running | Phase::Rebuilding)
+        && let Some(first) = queues.order.first_flight(stream)
+        && first.handle.is_done()
+    {
+        let outcome = outcome(&first.handle.clone());
+        released.extend(land(session, queues, stream, outcome));
+        has_landed = true;
+    }
+    (has_landed, released)
+}
+
+/// How a launch has ended; `None` for what is no launch. After a pause this fetches what is left of it.
+#[must_use]
+pub fn outcome(handle: &OnDevice) -> Option<Outcome> {
+    match handle {
+        OnDevice::Launch { running, .. } => Some(running.wait()),
+        OnDevice::Record(_) | OnDevice::Read(_) => None,
+    }
+}
+
+/// Enters how the first flight of `stream` has ended ([`outcome`]). Returns what may be carried out now.
+pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option<Outcome>) -> Vec<Envelope> {
+    let Some(flight) = queues.order.landed(stream) else {
+        return Vec::new();
+    };
+    match (outcome, flight.handle) {
+        (Some(Outcome::Paused(grid)), OnDevice::Launch { probed, .. }) => {
+            land_stopped(session, queues, stream, flight.work, probed, grid);
+            Vec::new()
+        }
+        (Some(Outcome::Failed(error)), _) => {
+            fail(session, queues, &flight.work, &error);
+            land_done(session, queues, stream, flight.work)
+        }
+        (_, OnDevice::Record(event)) => {
+            if let Err(error) = event.wait() {
+                fail(session, queues, &flight.work, &error);
+            }
+            let of_event = match &flight.work.what {
+                What::Command {
+                    command: Command::EventRecord { event, .. },
+                    ..
+                } => Some(event.0),
+                _ => None,
+            };
+            let has_stopped = queues.order.stream(stream).is_some_and(|s| s.has_stopped());
+            if let (Some(id), false) = (of_event, has_stopped) {
+                queues.recorded(id, Some(event));
+            }
+            land_done(session, queues, stream, flight.work)
+        }
+        (_, OnDevice::Read(read)) => match queues.order.land_done(stream, flight.work) {
+            Landed::Held => Vec::new(),
+            Landed::Done { work, released } => {
+                let result = answer_read(session, &work, queues.order.fault(), &*read);
+                session.answer(work.reply, result, &Reply::Nothing);
+                released
+            }
+        },
+        (_, OnDevice::Launch { .. }) => land_done(session, queues, stream, flight.work),
+    }
+}
+
+fn land_done(session: &Session, queues: &mut Queues, stream: u64, work: Work) -> Vec<Envelope> {
+    match queues.order.land_done(stream, work) {
+        Landed::Held => Vec::new(),
+        Landed::Done { work, released } => {
+            session.answer(work.reply, queues.order.fault(), &Reply::Nothing);
+            released
+        }
+    }
+}
+
+fn fail(session: &Session, queues: &mut Queues, work: &Work, error: &DeviceError) {
+    let result = cuda_result::of_device_error(error);
+    if queues.order.fail(result) {
+        match work.kernel_name() {
+            "" => tracing::error!(%error, "the device failed"),
+            kernel => tracing::error!(%kernel, %error, "kernel failed"),
+        }
+        if let Some(side) = session.side.get() {
+            side.set_fault(result);
+        }
+    }
+}
+
+/// True if a launch that came back as `grid` has run beyond its entry; `before` is what it was to go on with.
+fn has_run(grid: &PausedGrid, before: Option<&PausedGrid>) -> bool {
+    match before {
+        // Threads that have ended need not have done anything.
+        None => {
+            let mut points = grid.paused.iter().flat_map(|block| &block.resume_points);
+            points.any(|&point| point != 0 && point != FINISHED)
+        }
+        Some(b) => (grid.paused.len(), grid.num_not_started()) != (b.paused.len(), b.num_not_started()),
+    }
+}
+
+fn land_stopped(
+    session: &Session,
+    queues: &mut Queues,
+    stream: u64,
+    work: Work,
+    probed: Option<Arc<ProbedKernel>>,
+    grid: PausedGrid,
+) {
+    if session.device.cuts_launches() {
+        queues.order.cut();
+    }
+    let Work { what, reply } = work;
+    let (spec, before): (Arc<LaunchSpec>, Option<Stopped>) = match what {
+        What::Start(spec) => (spec, None),
+        What::Resume(stopped) => (Arc::clone(&stopped.spec), Some(stopped)),
+        What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => {
+            return queues.order.land_stopped(stream, Work { what, reply });
+        }
+    };
+    let Some(probed) = probed else {
+        // Machine code, none of which was started.
+        let what = What::Start(spec);
+        return queues.order.land_stopped(stream, Work { what, reply });
+    };
+    let has_stopped = queues.order.stream(stream).is_some_and(|s| s.has_stopped());
+    if has_stopped && has_run(&grid, before.as_ref().map(|b| &*b.grid)) {
+        let kernel = probed.kernel.name.clone();
+        tracing::error!(%kernel, "a kernel ran although the one before it in its stream had stopped");
+        queues.overtaken.get_or_insert(kernel);
+    }
+    let was_in_step = before
+        .as_ref()
+        .and_then(|b| b.points.as_ref())
+        .is_none_or(|start| start.in_step);
+    let stays_in_step = was_in_step && session.builder.generator.keeps_in_step();
+    let points = StartPoints::of(&grid, num_blocks(spec.grid), &probed.kernel, stays_in_step);
+    let what = match points {
+        None if spec.kernel.is_some() => What::Start(spec),
+        points => What::Resume(Stopped {
+            spec,
+            probed,
+            grid: Arc::new(grid),
+            points,
+        }),
+    };
+    queues.order.land_stopped(stream, Work { what, reply });
+}
