@@ -4,8 +4,8 @@
 //! their own; small ones share mappings of [`GRANULARITY`] bytes.
 //!
 //! A mapping whose last allocation is freed is *spare*: the next allocation of its size takes it as it is, so that a
-//! program that allocates and frees in a loop does not map each time. For the program and for snapshots it is not there.
-//! There are so many at most; all go when the device or the limit has no more room.
+//! program that allocates and frees in a loop does not map each time. For the program and for snapshots it is not
+//! there. There are so many at most; all go when the device or the limit has no more room.
 //!
 //! # Room
 //! Programs read a little before their first allocation or behind their last one, and are used to find something there,

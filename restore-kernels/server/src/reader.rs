@@ -26,8 +26,8 @@ const LOOK_FOR_WAITERS: Duration = Duration::from_millis(2);
 /// How long either side looks for the other before it sleeps, at most, microseconds: where kernels have a processor of
 /// their own, and where they have not.
 const LONGEST_LOOK_US: [u32; 2] = [100, 15];
-/// With so little in the queue of a stream that has as much on the device as it may have, it does not look yet: to ask the
-/// device costs as much as to give it something.
+/// With so little in the queue of a stream that has as much on the device as it may have, it does not look yet: to ask
+/// the device costs as much as to give it something.
 const TOO_LITTLE_TO_LOOK: usize = 16;
 /// With so much in a stream's queue it waits for room on the device before it reads on, ...
 const MUCH_QUEUED: usize = 1024;

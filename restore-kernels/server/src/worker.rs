@@ -1,9 +1,9 @@
 //! Threads that drive streams. One per stream does what takes time; the reader of the ring does what is over at once,
 //! so that consecutive launches reach the device without a change of thread.
 //!
-//! Who looks after what is on the device: while the reader of the ring is awake, and the device works through its queues
-//! by itself, the reader does, between commands ([`crate::reader`]). Otherwise each stream's thread waits for the
-//! stream's first launch.
+//! Who looks after what is on the device: while the reader of the ring is awake, and the device works through its
+//! queues by itself, the reader does, between commands ([`crate::reader`]). Otherwise each stream's thread waits for
+//! the stream's first launch.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,16 +1,11 @@
-//! Driver events that are used again, and the device's side of a program's events.
+//! Driver events that are used again.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::CudaInner;
 use super::driver::{self, Result};
 use super::handles::{Event, Stream};
-use super::progress::Progress;
-use crate::device::RecordedEvent;
-use crate::error::DeviceError;
 
 /// What an event can do beside being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +63,15 @@ impl PooledEvent {
         self.with(Event::query)
     }
 
+    /// Milliseconds from `start` to this, if both have time.
+    pub fn milliseconds_since(&self, start: &Self) -> Option<f32> {
+        if [start, self].iter().any(|event| event.ability != Ability::Time) {
+            return None;
+        }
+        let elapsed = start.with(|from| self.with(|to| driver::cuEventElapsedTime(from.handle(), to.handle())));
+        elapsed.ok()
+    }
+
     /// Sleeps until it has come, if it is of [`Ability::Wake`].
     pub fn sleep(&self) -> Result<()> {
         self.with(Event::sleep)
@@ -79,44 +83,5 @@ impl Drop for PooledEvent {
         if let Some(event) = self.event.take() {
             self.pool.idle[self.ability as usize].lock().push(event);
         }
-    }
-}
-
-/// A program's event, recorded.
-pub(super) struct CudaEvent {
-    pub device: Arc<CudaInner>,
-    pub progress: Arc<Progress>,
-    pub number: u64,
-    pub event: Arc<PooledEvent>,
-}
-
-impl RecordedEvent for CudaEvent {
-    fn is_done(&self) -> bool {
-        self.device.context.enter().is_err() || self.progress.is_done(self.number)
-    }
-
-    fn wait(&self) -> std::result::Result<(), DeviceError> {
-        self.device.context.enter()?;
-        Ok(self.progress.wait(self.number)?)
-    }
-
-    fn milliseconds_since(&self, start: &dyn RecordedEvent) -> Option<f32> {
-        let start = start.as_any().downcast_ref::<Self>()?;
-        if [&start.event, &self.event]
-            .iter()
-            .any(|event| event.ability != Ability::Time)
-        {
-            return None;
-        }
-        self.device.context.enter().ok()?;
-        let elapsed = start.event.with(|from| {
-            self.event
-                .with(|to| driver::cuEventElapsedTime(from.handle(), to.handle()))
-        });
-        elapsed.ok()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -14,6 +14,7 @@ mod pausing;
 mod progress;
 mod queue;
 mod read;
+mod recorded;
 mod register_budget;
 mod shared_base;
 mod transfer;

@@ -11,13 +11,13 @@ use hetckpt_abi::paused_block::PausedGrid;
 
 use super::CudaInner;
 use super::driver::{self, DriverError, Shape};
-use super::events::CudaEvent;
 use super::flight::{Flight, Held};
 use super::handles::{DeviceBuffer, Stream};
 use super::module::{CudaKernel, LoadedCuda};
 use super::opaque::{self, OpaqueCuda};
 use super::progress::Progress;
 use super::read::{BUFFER_BYTES, CudaRead};
+use super::recorded::CudaEvent;
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
 use crate::device::{Blocks, Launch, PendingRead, Queue, RecordedEvent, RunningLaunch};
 use crate::error::DeviceError;
