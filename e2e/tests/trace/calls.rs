@@ -91,9 +91,19 @@ fn running_program(context: &mut Context) -> Result<()> {
     running.wait_for_stderr("probes are in place", PATIENCE)?;
     // It makes calls every 10 ms, on a machine that may be busy.
     std::thread::sleep(std::time::Duration::from_millis(1500));
+    // Probes would be in the archive.
+    let refused = hetckpt::run(sandbox, ["dump", "--pid", &pid, "-o", "never.hetsnap"])?;
+    ensure!(
+        refused.code != 0 && refused.stderr.contains("traced by probes in its code"),
+        "{}",
+        refused.text()
+    );
     running.signal(Signal::SIGTERM)?;
     let outcome = running.wait(PATIENCE)?.success("trace")?;
     ensure!(outcome.stdout.contains("cuLaunchKernel"), "{}", outcome.text());
+    // When they have gone, it can be dumped, and goes on.
+    let job = job.dump()?.restore()?;
+    std::thread::sleep(std::time::Duration::from_millis(300));
     job.kill()
 }
 

@@ -38,6 +38,9 @@ pub struct Inventory {
     /// Plugins, if any.
     #[prost(message, optional, tag = "12")]
     pub plugins: Option<Plugins>,
+    /// Processes have had probes in their code (uprobes): a restore must be told so too.
+    #[prost(bool, tag = "14")]
+    pub allow_uprobes: bool,
 }
 
 /// Plugins that a restore needs.

@@ -32,7 +32,9 @@ const MAX_COMMAND_BYTES: u64 = 1 << 20;
 /// First word of an image of most kinds; the inventory has only its own.
 pub(super) const COMMON_MAGIC: u32 = 0x5456_4319;
 
-const INVENTORY_MAGIC: u32 = 0x5831_3116;
+/// What the dump as a whole was.
+pub(crate) const INVENTORY_IMAGE: &str = "inventory.img";
+pub(crate) const INVENTORY_MAGIC: u32 = 0x5831_3116;
 
 pub(super) const PSTREE_MAGIC: u32 = 0x5027_3030;
 
@@ -69,7 +71,7 @@ pub struct Dumped {
 pub fn read(folder: &Path) -> Result<Dumped, ImageError> {
     let images = Images(folder);
     // CRIU writes the inventory when all else is written.
-    let inventory: Inventory = first(&images, "inventory.img", INVENTORY_MAGIC)?;
+    let inventory: Inventory = first(&images, INVENTORY_IMAGE, INVENTORY_MAGIC)?;
     let tree: Vec<PstreeEntry> = images.entries("pstree.img", PSTREE_MAGIC)?;
     let root = tree.first().ok_or(ImageError::NoProcess)?;
     for process in &tree {
@@ -364,7 +366,11 @@ mod tests {
         put(
             "inventory.img",
             INVENTORY_MAGIC,
-            &[Inventory { plugins }.encode_to_vec()],
+            &[Inventory {
+                plugins,
+                ..Inventory::default()
+            }
+            .encode_to_vec()],
         );
         put(
             "pstree.img",

@@ -12,10 +12,10 @@ use std::path::Path;
 
 use crate::image_error::ImageError;
 use crate::image_messages::{
-    Core, FileEntry, Fs, IS_OF_PLUGIN, IS_OUTSIDE, IS_PRIVATE_FILE, InetSocket, Mm, PstreeEntry, Regular, Remap,
-    TerminalInfo, UnixSocket,
+    Core, FileEntry, Fs, IS_OF_PLUGIN, IS_OUTSIDE, IS_PRIVATE_FILE, InetSocket, Inventory, Mm, PstreeEntry, Regular,
+    Remap, TerminalInfo, UnixSocket,
 };
-use crate::images::{CORE_MAGIC, FILES_MAGIC, Images, MM_MAGIC, PSTREE_MAGIC, first};
+use crate::images::{CORE_MAGIC, FILES_MAGIC, INVENTORY_IMAGE, INVENTORY_MAGIC, Images, MM_MAGIC, PSTREE_MAGIC, first};
 use crate::terminals::Terminals;
 
 const REMAP_MAGIC: u32 = 0x5913_3954;
@@ -56,6 +56,8 @@ pub struct Needs {
     pub outside_sockets: BTreeSet<Vec<u8>>,
     /// `criu cpuinfo check` can compare the processor with that of the dump.
     pub names_processor: bool,
+    /// CRIU is to be told that processes have had probes in their code (uprobes).
+    pub has_had_uprobes: bool,
 }
 
 /// A TCP connection.
@@ -129,7 +131,9 @@ pub fn read(folder: &Path) -> Result<Needs, ImageError> {
         true => images.entries(REMAP_IMAGE, REMAP_MAGIC)?,
         false => vec![],
     };
+    let inventory: Inventory = first(&images, INVENTORY_IMAGE, INVENTORY_MAGIC)?;
     let mut needs = Needs {
+        has_had_uprobes: inventory.allow_uprobes,
         leads_session: tree.first().is_none_or(|root| root.sid == root.pid),
         names_processor: images.has("cpuinfo.img"),
         ..Needs::default()

@@ -29,7 +29,7 @@ use crate::carried::choice::Bundle;
 use crate::carried::pack::Packing;
 use crate::folder_error::FolderError;
 use crate::snapshot_files::{self, Origin};
-use crate::{not_kept, obstacles, server_access};
+use crate::{not_kept, obstacles, server_access, uprobes};
 
 /// What a capture is done with.
 pub struct Parts {
@@ -167,6 +167,8 @@ pub fn capture<'a>(
         }
     };
     times.criu = dumping.elapsed();
+    // A tracer may have come since it was looked at.
+    uprobes::ensure_none(&target.tree())?;
     let clocks = clocks_to_keep();
     for hold in &mut holds {
         // A process that ended before it was frozen took its server along, and its connection tells no time.
@@ -294,6 +296,9 @@ fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
     }
     if request.target.is_shell_job {
         arguments.push("--shell-job".into());
+    }
+    if uprobes::have_been_in(&request.target.tree()) {
+        arguments.push("--allow-uprobes".into());
     }
     if let Some(socket) = pages {
         arguments.extend(["--page-server", "--ps-socket", &socket.to_string()].map(OsString::from));

@@ -28,3 +28,4 @@ pub mod snapshot_files;
 pub mod summaries;
 pub mod trace;
 pub mod unpack;
+pub mod uprobes;

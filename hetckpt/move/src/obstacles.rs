@@ -11,6 +11,8 @@ use hetckpt_report::failure::Failure;
 use hetckpt_supervise::namespaces::pids;
 use hetckpt_supervise::process_tree;
 
+use crate::uprobes;
+
 const CODE: Code = Code::NotDumpable;
 
 /// Files without a path of which CRIU knows nothing: how their names in `/proc/PID/fd` begin, and what they are.
@@ -35,7 +37,14 @@ pub fn all(tree: &[i32]) -> Vec<Failure> {
     // What has ended and waits for its parent is in nobody's way.
     let living = tree.iter().filter(|&&pid| !process_tree::is_gone(pid));
     let processes = living.filter_map(|&pid| Process::new(pid).ok());
-    let found = processes.flat_map(|process| [tracer(&process), frozen(&process, &mounts), unknown(&process)]);
+    let found = processes.flat_map(|process| {
+        [
+            tracer(&process),
+            frozen(&process, &mounts),
+            unknown(&process),
+            uprobes::look(&process),
+        ]
+    });
     found.flatten().collect()
 }
 

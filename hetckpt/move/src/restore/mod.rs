@@ -225,6 +225,9 @@ fn run_criu(
     if restorable.needs.terminals.is_outside || !restorable.needs.leads_session {
         arguments.push("--shell-job".into());
     }
+    if restorable.needs.has_had_uprobes {
+        arguments.push("--allow-uprobes".into());
+    }
     if !restorable.needs.connections.is_empty() {
         arguments.push("--tcp-established".into());
     }
