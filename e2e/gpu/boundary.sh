@@ -110,8 +110,10 @@ driver() {
 	done
 }
 
+number() { sed -n "s/.*\"$1\": *\([0-9][0-9.e-]*\).*/\1/p" "$work/pause" | head -n 1; }
+
 pauses() {
-	local program number=0
+	local program
 	for program in "boundary --rounds 400 launch" "spin --blocks 528 --threads 256 --iterations 400000000"; do
 		say "100 pauses of $program"
 		# shellcheck disable=SC2086
@@ -120,10 +122,9 @@ pauses() {
 		sleep 3
 		"$hetckpt" pause --pid "$(cat "$work/pid")" --repeat 100 --json >"$work/pause" || failed+=("pauses: $program")
 		grep -E '"(p50|p99|max)"' "$work/pause" || cat "$work/pause"
-		record "{\"what\": \"pauses of $program\", \"pauses\": $(tr -d '\n' <"$work/pause")}"
+		record "{\"what\": \"pauses of $program\", \"p50_ms\": $(number p50), \"p99_ms\": $(number p99), \"max_ms\": $(number max)}"
 		kill "$supervisor" 2>/dev/null || true
 		wait "$supervisor" || true
-		number=$((number + 1))
 	done
 }
 
