@@ -23,7 +23,8 @@ pub fn tests() -> Vec<Test> {
     tests.extend(calls::tests());
     tests.extend(reports::tests());
     tests.extend(doctor::tests());
-    // What a command does is traced by probes in all processes with the same libraries, which cannot be dumped meanwhile.
+    // What a command does is traced by probes in all processes with the same libraries, which cannot be dumped
+    // meanwhile.
     tests.into_iter().map(Test::alone).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Probes that a tracer has put into a program's code (uprobes).
 //!
 //! A probe is a breakpoint in a page of code, which is the process's own from then on: in an archive it would stay, and
-//! end the restored program. When the tracer has gone, the code is what it was. What stays is an area `[uprobes]`, which
-//! holds nothing of the program's; CRIU dumps and restores a process with one if it is told so.
+//! end the restored program. When the tracer has gone, the code is what it was. What stays is an area `[uprobes]`,
+//! which holds nothing of the program's; CRIU dumps and restores a process with one if it is told so.
 
 use std::fs::File;
 use std::io;

@@ -180,7 +180,7 @@ impl ServerSide {
         true
     }
 
-    /// Makes [`crate::consumer::Consumer::wait`] return.
+    /// Makes [`crate::consumer::Consumer::sleep`] return.
     pub fn wake_reader(&self) {
         let bell = self.memory.u32_at(layout::SERVER_BELL);
         bell.fetch_add(1, Ordering::SeqCst);
