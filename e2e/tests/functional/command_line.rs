@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
             ps_beside_a_stopped_server,
         )
         .needs(&[Programs]),
+        Test::new("stats_tell_what_a_server_does", stats).needs(&[Programs]),
         Test::new("failures_are_told_as_json_too", failures_as_json).needs(&[]),
         Test::new("asynchronous_calls_return_at_once", asynchronous_calls_return_at_once).needs(&[Programs]),
     ]
@@ -140,6 +141,48 @@ fn ps_lists_the_program(context: &mut Context) -> Result<()> {
         rows.stdout.trim() == "[]",
         "a program that is gone is still listed: {}",
         rows.stdout
+    );
+    Ok(())
+}
+
+fn stats(context: &mut Context) -> Result<()> {
+    let mut job = Job::start(
+        &context.sandbox,
+        &program::command("stencil", &["--steps", "100000000"]),
+    )?;
+    job.wait_for_row("a server", |_| true)?;
+    std::thread::sleep(Duration::from_millis(1000));
+    let pid = job.pid().to_string();
+    let all = hetckpt::run(&context.sandbox, ["stats", "--json", "--pid", &pid])?.success("stats")?;
+    let servers: Value = serde_json::from_str(&all.stdout)?;
+    let done = servers[0]["done"].as_array().cloned().unwrap_or_default();
+    let count = |what: &str| done.iter().find(|done| done["what"] == what)?["count"].as_u64();
+    ensure!(
+        servers[0]["device"] == "cpu" && servers.as_array().map(Vec::len) == Some(1),
+        "{servers}"
+    );
+    for what in ["launch", "copy_out", "allocate", "build"] {
+        ensure!(count(what) > Some(0), "no {what}: {servers}");
+    }
+    for done in &done {
+        let histogram = done["histogram"].as_array().cloned().unwrap_or_default();
+        let sum: u64 = histogram.iter().filter_map(Value::as_u64).sum();
+        ensure!(done["count"] == sum, "{done}");
+    }
+    let watching = Running::start(hetckpt::command(
+        &context.sandbox,
+        ["stats", "--watch", "200ms", "--pid", &pid],
+    ))?;
+    std::thread::sleep(Duration::from_millis(900));
+    job.kill()?;
+    // It ends with the program.
+    let outcome = watching.wait(hetckpt::PATIENCE)?.success("stats --watch")?;
+    ensure!(outcome.stdout.matches("process ").count() >= 2, "{}", outcome.text());
+    let gone = hetckpt::run(&context.sandbox, ["stats", "--pid", &pid])?;
+    ensure!(
+        gone.code != 0 && gone.stderr.contains("there is no process"),
+        "{}",
+        gone.text()
     );
     Ok(())
 }

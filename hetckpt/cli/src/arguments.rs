@@ -198,6 +198,16 @@ pub enum Command {
     /// The device is free of the program's kernels from the moment they have stopped until they are let go. The
     /// program's own threads run on until they wait for the device.
     Pause(Pause),
+    /// Say what a program's device server does: launches, copies, waits, allocations, and how long they take.
+    ///
+    /// Counts are from the server's start on; of a restored program, from the restore on. With --watch, those of the
+    /// time since the last line, until the program ends or INT.
+    ///
+    /// launch: giving a kernel to the device, not how long it runs. copy in, copy out: between the program's memory and
+    /// the device's. copy: between places that the server reaches by itself. wait: from when the program asks until it
+    /// is answered, so kernels' time is in it. build: making code for the device. p50 and p99 come from a histogram in
+    /// powers of two.
+    Stats(Stats),
     /// Say which driver calls a program makes: how often, how long, with which kernels and how much memory.
     ///
     /// The program needs not run under hetckpt: calls are counted by probes (eBPF) on all functions that the CUDA,
@@ -292,6 +302,7 @@ impl Command {
             Self::Pack(options) => options.json,
             Self::Unpack(options) => options.json,
             Self::Pause(options) => options.json,
+            Self::Stats(options) => options.json,
             Self::Trace(options) => options.json,
             Self::Inspect(options) => options.json,
             Self::Store(verb) => verb.is_json(),
@@ -596,6 +607,22 @@ pub struct Pause {
     pub pause_timeout: u32,
 
     /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt stats`.
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// Process whose device server to ask, with those of its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: i32,
+
+    /// Tell again and again what has been done since, every DURATION, such as 1s or 200ms (1s).
+    #[arg(value_parser = number::duration, long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "1s")]
+    pub watch: Option<Duration>,
+
+    /// Print JSON, with the histograms: a list of servers; with --watch, one such list each time.
     #[arg(long)]
     pub json: bool,
 }

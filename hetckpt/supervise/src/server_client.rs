@@ -13,6 +13,7 @@ use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
 use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
 use hetckpt_ring::server_start::{has_let_go, wait_until_started};
+use hetckpt_ring::server_stats::ServerStats;
 
 /// How much longer than the kernels a server has to answer that they did not stop.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
@@ -206,6 +207,15 @@ impl Hold {
     /// What the server is doing.
     pub fn status(&mut self) -> Result<ServerStatus, Failure> {
         status(&mut self.socket, self.pid, STATUS_LIMIT)
+    }
+
+    /// What the server has done since it was started.
+    pub fn stats(&mut self) -> Result<ServerStats, Failure> {
+        match self.socket.ask(&Request::Stats, &[]) {
+            Ok(Response::Stats(stats)) => Ok(stats),
+            Ok(_) => Err(no_answer(self.pid, &RingError::ServerGone)),
+            Err(error) => Err(no_answer(self.pid, &error)),
+        }
     }
 
     /// Lets the kernels run on, and waits until they have been started again.

@@ -30,7 +30,7 @@ pub enum Phase {
 pub enum Step {
     /// Nothing now.
     Wait,
-    /// Give its front item to the device: [`Order::given`].
+    /// Give its front items to the device: [`Order::begin_give`].
     Give,
     /// Build the program of the item at this place in its queue: [`Order::begin_build`].
     Build(usize),
@@ -274,7 +274,7 @@ impl<W, F, P> Order<W, F, P> {
     pub fn pause(&mut self) {
         self.phase = Phase::Paused;
         for s in self.streams.values_mut() {
-            s.flow = if s.flights.is_empty() {
+            s.flow = if s.num_on_device() == 0 {
                 Flow::Open
             } else {
                 Flow::Draining
@@ -339,18 +339,18 @@ impl<W, F, P> Order<W, F, P> {
         }
     }
 
-    /// The front item of a stream has been given to the device, which calls it `handle`.
+    /// What a thread gives to the device, in order.
+    pub fn giving(&self, stream: u64) -> impl Iterator<Item = &W> {
+        self.streams.get(&stream).into_iter().flat_map(|s| &s.giving)
+    }
+
+    /// The first of what is being given to the device is there, which calls it `handle`. After the last,
+    /// [`Self::free`].
     pub fn given(&mut self, stream: u64, handle: F) {
         if let Some(s) = self.streams.get_mut(&stream)
-            && let Some(item) = s.queue.pop_front()
+            && let Some(work) = s.giving.pop_front()
         {
-            s.flights.push_back(Flight {
-                work: item.work,
-                handle,
-            });
-            if self.phase == Phase::Rebuilding {
-                self.phase = Phase::Running;
-            }
+            s.flights.push_back(Flight { work, handle });
         }
     }
 
@@ -392,7 +392,7 @@ impl<W, F, P> Order<W, F, P> {
     pub fn have_stopped(&self) -> bool {
         self.streams
             .values()
-            .all(|s| s.flights.is_empty() && s.stopped.is_empty())
+            .all(|s| s.num_on_device() == 0 && s.stopped.is_empty())
     }
 
     /// True if nothing changes any more while the pause holds.
@@ -459,27 +459,47 @@ impl<W: Work, F, P> Order<W, F, P> {
         if !self.are_reached(&item.after) {
             return Step::Wait;
         }
-        let has_room = s.flow == Flow::Open && s.flights.len() < MAX_IN_FLIGHT;
+        if self.can_give(s, item) {
+            return Step::Give;
+        }
         match item.work.kind() {
-            Kind::Launch { is_built: false, .. } if works && has_room => Step::Build(0),
-            Kind::Launch { stops, .. } if works => {
-                if has_room && (stops || s.flights.is_empty()) && self.may_launch() {
-                    Step::Give
-                } else {
-                    Step::Wait
-                }
-            }
-            Kind::Follower if works => {
-                if has_room {
-                    Step::Give
-                } else {
-                    Step::Wait
-                }
-            }
+            Kind::Launch { is_built: false, .. } if works && has_room(s) => Step::Build(0),
+            Kind::Launch { .. } | Kind::Follower if works => Step::Wait,
             // All before it must be done.
-            _ if !s.flights.is_empty() => Step::Wait,
+            _ if s.num_on_device() > 0 => Step::Wait,
             Kind::HostFunction(id) if works && !self.host_functions_done.contains(&id) => Step::Wait,
             _ => Step::Take,
+        }
+    }
+
+    /// True if the front item of a stream that nobody else is at may be given to the device.
+    fn can_give(&self, s: &Stream<W, F>, item: &Item<W>) -> bool {
+        let is_wanted = match item.work.kind() {
+            Kind::Launch { is_built, stops } => is_built && (stops || s.num_on_device() == 0) && self.may_launch(),
+            Kind::Follower => true,
+            Kind::Task | Kind::HostFunction(_) => false,
+        };
+        is_wanted && self.fault == 0 && has_room(s) && self.are_reached(&item.after)
+    }
+
+    /// A thread begins to give the front items of a stream to the device, so many at most. What they are says
+    /// [`Self::giving`]. Then [`Self::given`] for each, and [`Self::free`].
+    pub fn begin_give(&mut self, stream: u64, most: usize) {
+        if self.next(stream) != Step::Give {
+            return;
+        }
+        if self.phase == Phase::Rebuilding {
+            self.phase = Phase::Running;
+        }
+        for _ in 0..most {
+            let front = self.streams.get(&stream).and_then(|s| Some((s, s.queue.front()?)));
+            if !front.is_some_and(|(s, item)| self.can_give(s, item)) {
+                break;
+            }
+            if let Some(s) = self.streams.get_mut(&stream) {
+                s.front = Front::Giving;
+                s.giving.extend(s.queue.pop_front().map(|item| item.work));
+            }
         }
     }
 
@@ -487,6 +507,11 @@ impl<W: Work, F, P> Order<W, F, P> {
     fn may_launch(&self) -> bool {
         self.phase != Phase::Rebuilding || self.streams.values().all(|s| unbuilt(s).is_none())
     }
+}
+
+/// True if the stream may have more on the device.
+fn has_room<W, F>(stream: &Stream<W, F>) -> bool {
+    stream.flow == Flow::Open && stream.num_on_device() < MAX_IN_FLIGHT
 }
 
 /// Place of the first launch, among those that a pause can have held back, whose program is not built.

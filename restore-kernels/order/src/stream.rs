@@ -62,6 +62,8 @@ pub(crate) enum Front {
     Taken,
     /// A thread builds a program. It touches nothing that a capture reads.
     Building,
+    /// A thread gives items to the device.
+    Giving,
 }
 
 /// Whether more may be given to the device.
@@ -98,7 +100,9 @@ pub struct Stream<W, F> {
     pub(crate) priority: i32,
     /// What has not begun, in order.
     pub(crate) queue: VecDeque<Item<W>>,
-    /// What is on the device, in order; before everything in `queue`.
+    /// What a thread gives to the device, in order; before everything in `queue`.
+    pub(crate) giving: VecDeque<W>,
+    /// What is on the device, in order; before everything in `giving`.
     pub(crate) flights: VecDeque<Flight<W, F>>,
     /// What has landed without being done, until all flights have: before `flights`, in order.
     pub(crate) stopped: Vec<Item<W>>,
@@ -133,6 +137,7 @@ impl<W, F> Stream<W, F> {
             non_blocking,
             priority,
             queue: VecDeque::new(),
+            giving: VecDeque::new(),
             flights: VecDeque::new(),
             stopped: Vec::new(),
             front: Front::Free,
@@ -224,7 +229,13 @@ impl<W, F> Stream<W, F> {
     }
 
     fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.flights.is_empty() && self.stopped.is_empty()
+        self.queue.is_empty() && self.num_on_device() == 0 && self.stopped.is_empty()
+    }
+
+    /// How much is on the device, or on its way there.
+    #[must_use]
+    pub fn num_on_device(&self) -> usize {
+        self.flights.len() + self.giving.len()
     }
 
     /// True if it can be forgotten.
@@ -234,12 +245,13 @@ impl<W, F> Stream<W, F> {
 
     /// True if nothing of it changes any more while a pause holds.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.flights.is_empty() && self.stopped.is_empty() && self.front != Front::Taken
+        let is_still = matches!(self.front, Front::Free | Front::Building);
+        is_still && self.num_on_device() == 0 && self.stopped.is_empty()
     }
 
     /// What has stopped goes back to the front of the queue once nothing is on the device any more.
     pub(crate) fn put_stopped_back(&mut self) {
-        if self.flights.is_empty() {
+        if self.num_on_device() == 0 {
             self.flow = Flow::Open;
             for item in std::mem::take(&mut self.stopped).into_iter().rev() {
                 self.queue.push_front(item);

@@ -118,6 +118,8 @@ enum Action {
     Step(u64),
     Finish(u64),
     Built(u64),
+    /// The first of what is being given is on the device.
+    Given(u64),
     Return(u64),
     LandDone(u64),
     LandStopped(u64),
@@ -210,7 +212,7 @@ impl State {
                 if before.iter().any(|n| !self.effects.contains(n)) {
                     self.broken = Some("something was given to the device before what it comes behind");
                 }
-                self.order.given(stream, ());
+                self.order.begin_give(stream, 2);
             }
             Step::Build(at) => {
                 self.order.begin_build(stream, at).unwrap();
@@ -295,6 +297,9 @@ impl Model for Application {
             if state.order.next(id) != Step::Wait {
                 actions.push(Action::Step(id));
             }
+            if state.order.giving(id).next().is_some() {
+                actions.push(Action::Given(id));
+            }
             let Some(first) = stream.flights().next() else { continue };
             // Behind a stopped launch, one that stops turns itself away, unless it has nothing to do.
             actions.push(Action::LandDone(id));
@@ -337,6 +342,12 @@ impl Model for Application {
                     thing.is_built = true;
                 }
                 state.order.free(id);
+            }
+            Action::Given(id) => {
+                state.order.given(id, ());
+                if state.order.giving(id).next().is_none() {
+                    state.order.free(id);
+                }
             }
             Action::Return(id) => {
                 state.order.host_function_returned(id);

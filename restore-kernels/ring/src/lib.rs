@@ -19,6 +19,7 @@ pub mod producer;
 pub mod consumer;
 pub mod server_side;
 pub mod pinned_table;
+pub mod server_stats;
 pub mod message;
 pub mod question;
 pub mod control_socket;

@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::server_stats::ServerStats;
+
 use crate::pinned_table::PinnedArea;
 
 /// What `hetckpt-server --restore` prints once no other restore can have the process; the server is not ready then.
@@ -29,6 +31,8 @@ pub enum Request {
     },
     /// What is running. Answer: [`Response::Status`].
     Status,
+    /// What has the server done so far? Answer [`Response::Stats`].
+    Stats,
     /// Stop all kernels at their next probe, and hold them. Answer [`Response::Done`] once nothing runs any more.
     Pause {
         /// Milliseconds that the kernels have to stop; 0: as long as the server gives them by itself.
@@ -85,6 +89,8 @@ pub enum Response {
     },
     /// To `Status`.
     Status(ServerStatus),
+    /// To `Stats`.
+    Stats(ServerStats),
     /// It did not work.
     Error {
         /// Stable code, `HK0602`.

@@ -191,7 +191,7 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
         .iter()
         .map(|waiter| {
             Ok(PendingCommand {
-                command: waiter.what.encode()?,
+                command: waiter.what.envelope.encode()?,
                 after: waiter.after.clone(),
             })
         })

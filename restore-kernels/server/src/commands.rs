@@ -1,6 +1,7 @@
 //! Commands of the ring: done at once, put into a stream, or kept until streams have got far enough.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hetckpt_order::order::Phase;
 use hetckpt_ring::command::{Chunk, Command, Envelope, LaunchCommand, Payload, SlotId};
@@ -10,12 +11,13 @@ use hetckpt_state::allocation::Owner;
 use hetckpt_state::kernel_run::is_launch_shape;
 use hetckpt_state::queue::Place;
 
+use crate::counters::Activity;
 use crate::cuda_result as cu;
 use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
 use crate::launch::room_of;
 use crate::modules::LoadedModule;
-use crate::queues::{Event, LaunchSpec, Queues, What, Work};
+use crate::queues::{Awaiting, Event, LaunchSpec, Queues, What, Work};
 use crate::session::Session;
 
 /// Which streams can have something new to do after a command.
@@ -299,14 +301,19 @@ fn wait_for_places(session: &Arc<Session>, envelope: Envelope) {
         Command::EventSynchronize { event } => queues.events.get(&event.0).and_then(|e| e.latest).into_iter().collect(),
         _ => queues.order.ends(),
     };
-    let ready = queues.order.wait_for(envelope, after);
+    let awaiting = Awaiting {
+        envelope,
+        since: Instant::now(),
+    };
+    let ready = queues.order.wait_for(awaiting, after);
     drop(queues);
-    for envelope in ready {
-        carry_out(session, envelope);
+    for awaiting in ready {
+        carry_out(session, awaiting);
     }
 }
 
 fn malloc(session: &Session, reply: Option<SlotId>, size_bytes: u64) {
+    let began = Instant::now();
     let (result, body) = if size_bytes == 0 {
         (cu::INVALID_VALUE, Reply::Nothing)
     } else {
@@ -318,6 +325,7 @@ fn malloc(session: &Session, reply: Option<SlotId>, size_bytes: u64) {
             }
         }
     };
+    session.counters().add(Activity::Allocate, size_bytes, began.elapsed());
     session.answer(reply, result, &body);
 }
 

@@ -11,6 +11,7 @@ use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
 use hetckpt_ring::pinned_table::PinnedArea;
+use hetckpt_ring::server_stats::ServerStats;
 use hetckpt_ring::version::PROTOCOL_VERSION;
 
 use crate::capture::capture;
@@ -133,6 +134,7 @@ impl Control {
                 })
             }
             Request::Status => Ok(Response::Status(self.status())),
+            Request::Stats => Ok(Response::Stats(self.stats())),
             Request::Pause { limit_ms } => {
                 let limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
                 let elapsed_us = pause::pause(session, number, limit)?;
@@ -238,6 +240,20 @@ impl Control {
         };
         if let Err(error) = std::thread::Builder::new().name("pidfd".to_owned()).spawn(watch) {
             tracing::error!(%error, "no thread to watch the application");
+        }
+    }
+
+    fn stats(&self) -> ServerStats {
+        let description = self.session.device.describe();
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        ServerStats {
+            app_pid: self.session.app_pid,
+            server_pid: std::process::id(),
+            device: description.id,
+            device_name: description.name,
+            age_us: us(self.session.counters().age()),
+            cpu_us: us(crate::process::processor_time()),
+            done: self.session.counters().done(),
         }
     }
 

@@ -1,14 +1,24 @@
 //! Commands that the ring's reader has kept until streams had got far enough ([`crate::commands`]): what they do then.
 
-use hetckpt_ring::command::{Command, Envelope};
+use hetckpt_ring::command::Command;
 use hetckpt_ring::reply::Reply;
 use hetckpt_state::allocation::Owner;
 
+use crate::counters::Activity;
 use crate::cuda_result as cu;
+use crate::queues::Awaiting;
 use crate::session::Session;
 
 /// Carries out a command whose places are reached.
-pub fn carry_out(session: &Session, envelope: Envelope) {
+pub fn carry_out(session: &Session, awaiting: Awaiting) {
+    let Awaiting { envelope, since } = awaiting;
+    let activity = match envelope.command {
+        Command::Free { .. } => Some(Activity::Free),
+        Command::StreamSynchronize { .. } | Command::EventSynchronize { .. } | Command::Synchronize => {
+            Some(Activity::Wait)
+        }
+        _ => None,
+    };
     let fault = session.queues.lock().order.fault();
     let result = match envelope.command {
         Command::Free { addr } => free(session, addr).max(fault),
@@ -34,6 +44,9 @@ pub fn carry_out(session: &Session, envelope: Envelope) {
         _ => fault,
     };
     session.answer(envelope.reply, result, &Reply::Nothing);
+    if let Some(activity) = activity {
+        session.counters().add(activity, 0, since.elapsed());
+    }
     session.queues.lock().order.released();
     session.changed.notify_all();
 }

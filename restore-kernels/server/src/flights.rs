@@ -1,51 +1,87 @@
 //! What streams give to the device, and what becomes of it.
 
 use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::MutexGuard;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::{Outcome, Queue};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Landed, Phase};
-use hetckpt_ring::command::{Command, Envelope};
+use hetckpt_ring::command::Command;
 use hetckpt_ring::reply::Reply;
 
+use crate::counters::Activity;
 use crate::cuda_result;
 use crate::kernels::ProbedKernel;
 use crate::launch::{launch, num_blocks, refused};
-use crate::queues::{LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
+use crate::queues::{Awaiting, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
 use crate::stream_operations::{answer_read, is_device_memory};
 
-/// Gives the front item of a stream to the device.
-pub fn give_front(session: &Session, queues: &mut Queues, stream: u64) {
-    let Some(s) = queues.order.stream(stream) else { return };
-    let priority = s.priority();
+/// What is given to the device before others get at the queues again.
+const GIVEN_TOGETHER: usize = 16;
+
+/// Gives the front items of a stream to the device. The driver is called without the lock.
+pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, stream: u64) -> MutexGuard<'a, Queues> {
+    queues.order.begin_give(stream, GIVEN_TOGETHER);
+    let works: Vec<(Work, bool)> = {
+        let given = queues.order.giving(stream);
+        given.map(|work| (work.clone(), has_time(&queues, work))).collect()
+    };
+    if works.is_empty() {
+        return queues;
+    }
     let queue = match &queues.lane(stream).queue {
         Some(queue) => Ok(Arc::clone(queue)),
-        None => session.device.create_queue(priority).map(Arc::<dyn Queue>::from),
+        None => {
+            let priority = queues.order.stream(stream).map_or(0, |s| s.priority());
+            let made = session.device.create_queue(priority).map(Arc::<dyn Queue>::from);
+            queues.lane(stream).queue = made.as_ref().ok().cloned();
+            made
+        }
     };
-    let Some(item) = queues.order.stream(stream).and_then(|s| s.front()) else {
-        return;
-    };
-    let handle = match &queue {
-        Ok(queue) => give(session, queues, &**queue, &item.work),
+    drop(queues);
+    let give = |(work, has_time): &(Work, bool)| match &queue {
+        Ok(queue) => give(session, &**queue, work, *has_time),
         Err(error) => refused(error.clone()),
     };
-    queues.lane(stream).queue = queue.ok();
-    queues.order.given(stream, handle);
+    let (began, num_launches) = (
+        Instant::now(),
+        works.iter().filter(|(work, _)| work.is_launch()).count(),
+    );
+    let handles: Vec<OnDevice> = works.iter().map(give).collect();
+    let counters = session.counters();
+    counters.add_several(Activity::Launch, num_launches as u64, 0, began.elapsed());
+    let mut queues = session.queues.lock();
+    for handle in handles {
+        queues.order.given(stream, handle);
+    }
+    queues.order.free(stream);
+    session.changed.notify_all();
+    queues
 }
 
-fn give(session: &Session, queues: &Queues, queue: &dyn Queue, work: &Work) -> OnDevice {
-    let given = match &work.what {
+/// For the record of an event: whether the program asks for its time.
+fn has_time(queues: &Queues, work: &Work) -> bool {
+    match &work.what {
         What::Command {
             command: Command::EventRecord { event, .. },
             ..
-        } => {
-            let has_time = queues.events.get(&event.0).is_some_and(|event| event.timing);
-            queue.record(has_time).map(OnDevice::Record)
-        }
+        } => queues.events.get(&event.0).is_some_and(|event| event.timing),
+        _ => false,
+    }
+}
+
+fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> OnDevice {
+    let given = match &work.what {
+        What::Command {
+            command: Command::EventRecord { .. },
+            ..
+        } => queue.record(has_time).map(OnDevice::Record),
         What::Command {
             command: Command::CopyOut { src, .. },
             ..
@@ -68,7 +104,7 @@ fn give(session: &Session, queues: &Queues, queue: &dyn Queue, work: &Work) -> O
 
 /// Takes in what has landed of a stream, as long as the reader of the ring looks after it. Returns whether anything
 /// has, and what may be carried out now.
-pub fn poll(session: &Session, queues: &mut Queues, stream: u64) -> (bool, Vec<Envelope>) {
+pub fn poll(session: &Session, queues: &mut Queues, stream: u64) -> (bool, Vec<Awaiting>) {
     let (mut has_landed, mut released) = (false, Vec::new());
     while queues.lookout == Lookout::Reader
         && matches!(queues.order.phase(), Phase::Running | Phase::Rebuilding)
@@ -92,7 +128,7 @@ pub fn outcome(handle: &OnDevice) -> Option<Outcome> {
 }
 
 /// Enters how the first flight of `stream` has ended ([`outcome`]). Returns what may be carried out now.
-pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option<Outcome>) -> Vec<Envelope> {
+pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option<Outcome>) -> Vec<Awaiting> {
     let Some(flight) = queues.order.landed(stream) else {
         return Vec::new();
     };
@@ -134,7 +170,7 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
     }
 }
 
-fn land_done(session: &Session, queues: &mut Queues, stream: u64, work: Work) -> Vec<Envelope> {
+fn land_done(session: &Session, queues: &mut Queues, stream: u64, work: Work) -> Vec<Awaiting> {
     match queues.order.land_done(stream, work) {
         Landed::Held => Vec::new(),
         Landed::Done { work, released } => {

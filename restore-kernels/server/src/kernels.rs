@@ -12,6 +12,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::UndefinedGlobal;
 use hetckpt_probes::options::Options;
 
+use crate::counters::{Activity, Counters};
 use crate::generate::{Generator, RequestError, Start};
 use crate::start_points::StartPoints;
 
@@ -22,6 +23,8 @@ pub struct Builder {
     pub device: Arc<dyn Device>,
     /// What code it takes.
     pub generator: Generator,
+    /// Counts what is built.
+    pub counters: Arc<Counters>,
 }
 
 /// Why a kernel cannot be built.
@@ -159,6 +162,7 @@ impl ProbedKernel {
         let started = std::time::Instant::now();
         let load = |request: LoadRequest| self.builder.device.load(&request).map_err(BuildError::from);
         let result = self.request(points).and_then(load);
+        self.builder.counters.add(Activity::Build, 0, started.elapsed());
         let name = &self.kernel.name;
         match &result {
             Ok(_) => tracing::debug!(kernel = %name, ?points, elapsed = ?started.elapsed(), "built"),

@@ -3,10 +3,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use procfs::ProcResult;
@@ -127,4 +128,17 @@ pub fn to_dev_null(fd: RawFd) {
         // SAFETY: `null` was made above and is used no more.
         unsafe { libc::close(null) };
     }
+}
+
+/// Processor time that this process has used.
+#[must_use]
+pub fn processor_time() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return Duration::ZERO;
+    };
+    let time = |value: nix::sys::time::TimeVal| {
+        let seconds = u64::try_from(value.tv_sec()).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(value.tv_usec()).unwrap_or(0))
+    };
+    time(usage.user_time()) + time(usage.system_time())
 }

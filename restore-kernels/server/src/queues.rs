@@ -101,6 +101,12 @@ impl Work {
         What::Command { command, data, follows }
     }
 
+    /// True for a launch.
+    #[must_use]
+    pub fn is_launch(&self) -> bool {
+        matches!(self.what, What::Start(_) | What::Resume(_))
+    }
+
     /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away.
     fn is_opaque(&self) -> bool {
         matches!(&self.what, What::Start(spec) if spec.kernel.as_ref().is_some_and(|k| k.is_opaque()))
@@ -190,6 +196,15 @@ impl OnDevice {
     }
 }
 
+/// A command that waits for places but is in no stream.
+#[derive(Clone)]
+pub struct Awaiting {
+    /// The command and its reply slot.
+    pub envelope: Envelope,
+    /// Since when.
+    pub since: Instant,
+}
+
 /// An event.
 #[derive(Clone, Default)]
 pub struct Event {
@@ -237,7 +252,7 @@ pub struct Lane {
 /// All queues of the application.
 pub struct Queues {
     /// The order of everything.
-    pub order: Order<Work, OnDevice, Envelope>,
+    pub order: Order<Work, OnDevice, Awaiting>,
     /// The device's side of streams that have had something to do.
     pub lanes: FxHashMap<u64, Lane>,
     /// Events by the application's number.
@@ -261,7 +276,7 @@ impl Default for Queues {
 impl Queues {
     /// The clock of events stands at `clock`.
     #[must_use]
-    pub fn new(order: Order<Work, OnDevice, Envelope>, clock: Duration) -> Self {
+    pub fn new(order: Order<Work, OnDevice, Awaiting>, clock: Duration) -> Self {
         Self {
             order,
             lanes: FxHashMap::default(),

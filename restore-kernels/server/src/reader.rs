@@ -7,38 +7,27 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hetckpt_order::order::MAX_IN_FLIGHT;
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::futex::{self, Patience};
 
 use crate::commands::{self, Touched};
 use crate::cuda_result;
-use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
-use crate::flights::poll;
+use crate::kicker::{Helper, Kicker};
 use crate::queues::{Lookout, Reading};
 use crate::session::Session;
-use crate::worker::{hand_over, kick, kick_all};
+use crate::worker::hand_over;
 
 /// How long it looks whether something that the application waits for is done, before it leaves that to others.
 const LOOK_FOR_WAITERS: Duration = Duration::from_millis(2);
 /// How long either side looks for the other before it sleeps, at most, microseconds: where kernels have a processor of
 /// their own, and where they have not.
 const LONGEST_LOOK_US: [u32; 2] = [100, 15];
-/// With so little in the queue of a stream that has as much on the device as it may have, it does not look yet: to ask
-/// the device costs as much as to give it something.
-const TOO_LITTLE_TO_LOOK: usize = 16;
-/// With so much in a stream's queue it waits for room on the device before it reads on, ...
-const MUCH_QUEUED: usize = 1024;
-/// ... but not for long: what the stream waits for may be in the ring.
-const LONGEST_WAIT_FOR_ROOM: Duration = Duration::from_millis(1);
 
 /// Commands taken in before streams do what they say: what takes in commands, and what gives launches to the driver,
 /// each runs faster several times in a row.
 const TAKEN_TOGETHER: u32 = 16;
-/// However busy the ring is, now and then it looks what has landed.
-const KICKS_BETWEEN_LOOKS: u32 = 16;
 
 /// Starts it.
 ///
@@ -55,8 +44,8 @@ pub fn start(session: &Arc<Session>, consumer: Consumer) -> Result<(), ServerErr
         longest_look_us,
         patience: Patience::default(),
         touched: Vec::new(),
-        has_touched_all: false,
-        kicks: 0,
+        kicker: Kicker::new(session, looks_out),
+        helper: Helper::new(session),
         session: Arc::clone(session),
         consumer,
     };
@@ -76,23 +65,32 @@ struct Reader {
     looks_out: bool,
     patience: Patience,
     longest_look_us: u32,
-    /// Streams that commands have given something to do.
-    touched: Vec<u64>,
-    has_touched_all: bool,
-    kicks: u32,
+    /// What commands have given streams to do.
+    touched: Vec<Touched>,
+    kicker: Kicker,
+    /// Kicks in its place while more commands are there than it takes in at once.
+    helper: Helper,
 }
 
 impl Reader {
     fn read(mut self) {
         self.look_out();
         loop {
-            match self.take_some() {
+            let taken = self.take_some();
+            let touched = std::mem::take(&mut self.touched);
+            let has_more = matches!(taken, Ok(TAKEN_TOGETHER)) && self.consumer.has_more(self.consumer.bell());
+            if self.looks_out && has_more {
+                self.helper.kick(touched);
+                continue;
+            }
+            self.helper.finish();
+            self.kicker.kick(touched);
+            match taken {
                 Ok(0) => self.pause_between_commands(),
-                Ok(_) => self.kick(),
+                Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, "the ring is spoiled; the application gets errors from now on");
                     self.session.set_fault(cuda_result::UNKNOWN);
-                    self.kick();
                     hand_over(&self.session);
                     return;
                 }
@@ -106,31 +104,12 @@ impl Reader {
             let Some(envelope) = self.consumer.take()? else {
                 return Ok(count);
             };
-            match commands::handle(&self.session, envelope) {
-                Touched::Nothing => {}
-                Touched::Stream(stream) if self.touched.contains(&stream) => {}
-                Touched::Stream(stream) => self.touched.push(stream),
-                Touched::All => self.has_touched_all = true,
+            let touched = commands::handle(&self.session, envelope);
+            if touched != Touched::Nothing && !self.touched.contains(&touched) {
+                self.touched.push(touched);
             }
         }
         Ok(TAKEN_TOGETHER)
-    }
-
-    /// Lets streams do what the commands have given them.
-    fn kick(&mut self) {
-        if std::mem::take(&mut self.has_touched_all) {
-            kick_all(&self.session);
-        }
-        for stream in std::mem::take(&mut self.touched) {
-            kick(&self.session, stream);
-            if self.looks_out {
-                self.make_room(stream);
-            }
-        }
-        self.kicks = self.kicks.wrapping_add(1);
-        if self.looks_out && self.kicks.is_multiple_of(KICKS_BETWEEN_LOOKS) {
-            self.land_all();
-        }
     }
 
     fn look_out(&self) {
@@ -152,7 +131,7 @@ impl Reader {
                 self.patience.waited(began.elapsed(), self.longest_look_us);
                 return;
             }
-            if self.looks_out && self.land_all() {
+            if self.looks_out && self.kicker.land_all() {
                 since = Instant::now();
             }
             let limit = if self.is_awaited() {
@@ -194,56 +173,5 @@ impl Reader {
             session.changed.wait(&mut queues);
         }
         true
-    }
-
-    /// Takes in what has landed. True if something has.
-    fn land_all(&self) -> bool {
-        let session = &self.session;
-        let mut queues = session.queues.lock();
-        let flying: Vec<u64> = {
-            let streams = queues.order.streams();
-            streams
-                .filter(|(_, s)| s.flights().len() > 0)
-                .map(|(id, _)| id)
-                .collect()
-        };
-        let (mut has_landed, mut released) = (false, Vec::new());
-        for stream in flying {
-            let (of_stream, more) = poll(session, &mut queues, stream);
-            has_landed |= of_stream;
-            released.extend(more);
-        }
-        drop(queues);
-        if has_landed {
-            session.changed.notify_all();
-            released.into_iter().for_each(|envelope| carry_out(session, envelope));
-            kick_all(session);
-        }
-        has_landed
-    }
-
-    /// If a stream has as much on the device as it may have, looks whether some of it is done.
-    fn make_room(&self, stream: u64) {
-        let session = &self.session;
-        let began = Instant::now();
-        loop {
-            let mut queues = session.queues.lock();
-            let Some(s) = queues.order.stream(stream) else { return };
-            let num_queued = s.queue().len();
-            if num_queued < TOO_LITTLE_TO_LOOK || s.flights().len() < MAX_IN_FLIGHT {
-                return;
-            }
-            let (has_landed, released) = poll(session, &mut queues, stream);
-            drop(queues);
-            if has_landed {
-                session.changed.notify_all();
-                released.into_iter().for_each(|envelope| carry_out(session, envelope));
-                kick(session, stream);
-            }
-            if num_queued < MUCH_QUEUED || began.elapsed() > LONGEST_WAIT_FOR_ROOM {
-                return;
-            }
-            std::hint::spin_loop();
-        }
     }
 }

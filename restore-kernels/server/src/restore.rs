@@ -25,7 +25,7 @@ use crate::error::{Cause, ServerError};
 use crate::kernels::ProbedKernel;
 use crate::launch::{self, num_blocks};
 use crate::modules::LoadedModule;
-use crate::queues::{Event, Item, LaunchSpec, Queues, Stopped, What, Work};
+use crate::queues::{Awaiting, Event, Item, LaunchSpec, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
 use crate::state_files::StateFiles;
@@ -189,7 +189,10 @@ fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues,
     let mut waiters = Vec::new();
     for p in &state.pending {
         waiters.push(Waiter {
-            what: Envelope::decode(&p.command).map_err(damaged)?,
+            what: Awaiting {
+                envelope: Envelope::decode(&p.command).map_err(damaged)?,
+                since: Instant::now(),
+            },
             after: p.after.clone(),
         });
     }

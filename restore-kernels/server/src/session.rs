@@ -13,6 +13,7 @@ use hetckpt_ring::reply::Reply;
 use hetckpt_ring::server_side::ServerSide;
 use hetckpt_state::virtual_device::VirtualDevice as StateVirtualDevice;
 
+use crate::counters::Counters;
 use crate::generate::Generator;
 use crate::kernels::Builder;
 use crate::memory::DeviceMemory;
@@ -75,6 +76,7 @@ impl Session {
         let builder = Builder {
             device: Arc::clone(&device),
             generator,
+            counters: Arc::default(),
         };
         let limit = virtual_device.total_bytes;
         Self {
@@ -108,6 +110,12 @@ impl Session {
     pub fn capability(&self) -> u32 {
         let value = |number| u32::try_from(self.virtual_device.attribute(number)).unwrap_or(0);
         value(75) * 10 + value(76)
+    }
+
+    /// Counts of what the server does.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.builder.counters
     }
 
     /// Makes copies through chunks as fast as the device can, from the first large one on.

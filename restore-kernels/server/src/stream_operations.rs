@@ -1,10 +1,13 @@
 //! What streams do beside launches: copies, fills, events, host functions.
 
+use std::time::Instant;
+
 use hetckpt_devices::device::{Fill, PendingRead};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::{Chunk, Command, FillValue, Payload, Rows, SlotId};
 use hetckpt_ring::error::RingError;
 
+use crate::counters::Activity;
 use crate::cuda_result;
 use crate::pinned::PinnedRange;
 use crate::queues::{Item, What, Work};
@@ -107,7 +110,12 @@ pub fn execute(session: &Session, item: Item) -> Executed {
             after: Vec::new(),
         });
     }
-    let result = match run(session, &command, data) {
+    let began = Instant::now();
+    let ran = run(session, &command, data);
+    if let Some((activity, bytes)) = activity_of(&command) {
+        session.counters().add(activity, bytes, began.elapsed());
+    }
+    let result = match ran {
         Ok(()) => cuda_result::SUCCESS,
         Err(error) => {
             tracing::error!(%error, ?command, "command failed");
@@ -118,6 +126,19 @@ pub fn execute(session: &Session, item: Item) -> Executed {
         session.set_fault(result);
     }
     done(result)
+}
+
+/// What a command is counted as, and its bytes.
+fn activity_of(command: &Command) -> Option<(Activity, u64)> {
+    let bytes = |rows: &Rows| rows.width.saturating_mul(rows.rows);
+    match command {
+        Command::CopyIn { dst, .. } => Some((Activity::CopyIn, bytes(dst))),
+        Command::CopyOut { src, .. } => Some((Activity::CopyOut, bytes(src))),
+        Command::Copy { dst, .. } => Some((Activity::Copy, bytes(dst))),
+        Command::Fill { dst, .. } => Some((Activity::Fill, bytes(dst))),
+        Command::FreeAsync { .. } => Some((Activity::Free, 0)),
+        _ => None,
+    }
 }
 
 /// True if all of the range is device memory.
@@ -135,11 +156,15 @@ pub fn answer_read(session: &Session, work: &Work, fault: u32, read: &dyn Pendin
     else {
         return fault;
     };
+    let began = Instant::now();
     let filled = match read.size_bytes() {
         // Not device memory alone.
         0 => run(session, command, None),
         _ => fill_chunk(session, *chunk, read),
     };
+    if let Some((activity, bytes)) = activity_of(command) {
+        session.counters().add(activity, bytes, began.elapsed());
+    }
     match filled {
         Ok(()) => fault,
         Err(error) if fault != 0 => {

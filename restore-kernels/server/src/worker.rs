@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use hetckpt_order::order::{Phase, Step};
-use hetckpt_ring::command::Envelope;
 use hetckpt_ring::reply::Reply;
 
 use crate::deferred_commands;
 use crate::flights::{give_front, land, outcome};
 use crate::launch;
-use crate::queues::{Lookout, Queues};
+use crate::queues::{Awaiting, Lookout, Queues};
 use crate::session::Session;
 use crate::stream_operations::{Executed, execute, is_quick};
 
@@ -55,7 +54,7 @@ fn advance(session: &Arc<Session>, stream: u64) -> bool {
     let mut has_ended = false;
     loop {
         match queues.order.next(stream) {
-            Step::Give => give_front(session, &mut queues, stream),
+            Step::Give => queues = give_front(session, queues, stream),
             Step::Take if is_front_quick(&queues, stream) => {
                 queues = take_front(session, queues, stream);
                 has_ended = true;
@@ -169,14 +168,14 @@ fn take_front<'a>(
 fn carry_out<'a>(
     session: &'a Arc<Session>,
     queues: MutexGuard<'a, Queues>,
-    released: Vec<Envelope>,
+    released: Vec<Awaiting>,
 ) -> MutexGuard<'a, Queues> {
     if released.is_empty() {
         return queues;
     }
     drop(queues);
-    for envelope in released {
-        deferred_commands::carry_out(session, envelope);
+    for awaiting in released {
+        deferred_commands::carry_out(session, awaiting);
     }
     session.queues.lock()
 }
@@ -203,7 +202,7 @@ fn run(session: &Arc<Session>, stream: u64) {
     let mut queues = session.queues.lock();
     loop {
         match queues.order.next(stream) {
-            Step::Give => give_front(session, &mut queues, stream),
+            Step::Give => queues = give_front(session, queues, stream),
             Step::Build(at) => {
                 let item = queues.order.begin_build(stream, at).map(|item| item.work.clone());
                 let Some(work) = item else { continue };

@@ -10,6 +10,7 @@ mod pack;
 mod unpack;
 mod criu;
 mod pause;
+mod stats;
 mod trace;
 mod inspect;
 mod store;
@@ -58,6 +59,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Unpack(options) => unpack::run(&options),
         Command::Criu(options) => criu::run(&options),
         Command::Pause(options) => pause::run(&options),
+        Command::Stats(options) => stats::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Inspect(options) => inspect::run(&options),
         Command::Store(verb) => store::run(&verb),
