@@ -1,13 +1,12 @@
-//! Lets streams do what commands have given them, and takes in what has landed: for the reader of the ring, and for a
-//! helper while it takes in more commands than it can see to.
+//! Lets streams do what commands have given them, and takes in what has landed, for the reader of the ring.
+//!
+//! A second thread that did this while the reader takes in commands was tried: what one thread allocates and another
+//! frees cost more than it saved.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use hetckpt_order::order::MAX_IN_FLIGHT;
-use parking_lot::Mutex;
 
 use crate::commands::Touched;
 use crate::deferred_commands::carry_out;
@@ -24,8 +23,6 @@ const MUCH_QUEUED: usize = 1024;
 const LONGEST_WAIT_FOR_ROOM: Duration = Duration::from_millis(1);
 /// However busy the ring is, now and then it looks what has landed.
 const KICKS_BETWEEN_LOOKS: u32 = 16;
-/// How long the helper looks for more to do before it sleeps.
-const HELPER_LOOKS: Duration = Duration::from_micros(50);
 
 /// Lets streams go on.
 pub struct Kicker {
@@ -47,11 +44,11 @@ impl Kicker {
     }
 
     /// Lets streams do what commands have given them.
-    pub fn kick(&mut self, touched: Vec<Touched>) {
+    pub fn kick(&mut self, touched: &mut Vec<Touched>) {
         if touched.is_empty() {
             return;
         }
-        for touched in touched {
+        for touched in touched.drain(..) {
             match touched {
                 Touched::Nothing => {}
                 Touched::All => kick_all(&self.session),
@@ -117,87 +114,6 @@ impl Kicker {
                 return;
             }
             std::hint::spin_loop();
-        }
-    }
-}
-
-/// A thread that kicks while the reader of the ring takes in more commands. It is started when it is first needed.
-pub struct Helper {
-    session: Arc<Session>,
-    shared: Arc<Shared>,
-    thread: Option<Thread>,
-}
-
-#[derive(Default)]
-struct Shared {
-    /// There is something to kick, or being kicked.
-    is_posted: AtomicBool,
-    touched: Mutex<Vec<Touched>>,
-}
-
-impl Helper {
-    /// One without a thread.
-    #[must_use]
-    pub fn new(session: &Arc<Session>) -> Self {
-        Self {
-            session: Arc::clone(session),
-            shared: Arc::default(),
-            thread: None,
-        }
-    }
-
-    /// Has streams kicked when those before have been.
-    pub fn kick(&mut self, touched: Vec<Touched>) {
-        if touched.is_empty() {
-            return;
-        }
-        self.finish();
-        if self.thread.is_none() {
-            self.thread = self.start();
-        }
-        match &self.thread {
-            Some(thread) => {
-                *self.shared.touched.lock() = touched;
-                self.shared.is_posted.store(true, Ordering::Release);
-                thread.unpark();
-            }
-            // There can be no thread.
-            None => Kicker::new(&self.session, true).kick(touched),
-        }
-    }
-
-    /// Waits until all have been kicked.
-    pub fn finish(&self) {
-        while self.shared.is_posted.load(Ordering::Acquire) {
-            std::hint::spin_loop();
-        }
-    }
-
-    fn start(&self) -> Option<Thread> {
-        let shared = Arc::clone(&self.shared);
-        let mut kicker = Kicker::new(&self.session, true);
-        let run = move || {
-            loop {
-                let since = Instant::now();
-                while !shared.is_posted.load(Ordering::Acquire) {
-                    if since.elapsed() < HELPER_LOOKS {
-                        std::hint::spin_loop();
-                    } else {
-                        std::thread::park();
-                    }
-                }
-                let touched = std::mem::take(&mut *shared.touched.lock());
-                kicker.kick(touched);
-                shared.is_posted.store(false, Ordering::Release);
-            }
-        };
-        let spawned = std::thread::Builder::new().name("ring-helper".to_owned()).spawn(run);
-        match spawned {
-            Ok(handle) => Some(handle.thread().clone()),
-            Err(error) => {
-                tracing::debug!(%error, "no thread to help the ring's reader");
-                None
-            }
         }
     }
 }

@@ -14,7 +14,7 @@ use hetckpt_ring::futex::{self, Patience};
 use crate::commands::{self, Touched};
 use crate::cuda_result;
 use crate::error::ServerError;
-use crate::kicker::{Helper, Kicker};
+use crate::kicker::Kicker;
 use crate::queues::{Lookout, Reading};
 use crate::session::Session;
 use crate::worker::hand_over;
@@ -45,7 +45,6 @@ pub fn start(session: &Arc<Session>, consumer: Consumer) -> Result<(), ServerErr
         patience: Patience::default(),
         touched: Vec::new(),
         kicker: Kicker::new(session, looks_out),
-        helper: Helper::new(session),
         session: Arc::clone(session),
         consumer,
     };
@@ -68,8 +67,6 @@ struct Reader {
     /// What commands have given streams to do.
     touched: Vec<Touched>,
     kicker: Kicker,
-    /// Kicks in its place while more commands are there than it takes in at once.
-    helper: Helper,
 }
 
 impl Reader {
@@ -77,14 +74,7 @@ impl Reader {
         self.look_out();
         loop {
             let taken = self.take_some();
-            let touched = std::mem::take(&mut self.touched);
-            let has_more = matches!(taken, Ok(TAKEN_TOGETHER)) && self.consumer.has_more(self.consumer.bell());
-            if self.looks_out && has_more {
-                self.helper.kick(touched);
-                continue;
-            }
-            self.helper.finish();
-            self.kicker.kick(touched);
+            self.kicker.kick(&mut self.touched);
             match taken {
                 Ok(0) => self.pause_between_commands(),
                 Ok(_) => {}
