@@ -115,8 +115,15 @@ impl Third {
 
 /// Refused without the option, and where the node lacks the program's address: then the connection is as it was. Else
 /// it goes on on the node, once what is sent to the address is led there.
+///
+/// The rules that drop packets stay where the program was: in the network of a thread, with which they go. The thread is
+/// not the test runner's, on which other tests run afterwards.
 fn tcp_moves(context: &mut Context) -> Result<()> {
-    // The rules that drop packets stay where the program was: in a network of this test's thread, with which they go.
+    let moving = std::thread::scope(|scope| scope.spawn(|| tcp_moves_from_own_network(context)).join());
+    moving.map_err(|_| anyhow::anyhow!("the thread of the test panicked"))?
+}
+
+fn tcp_moves_from_own_network(context: &mut Context) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     ip(&["link", "set", "lo", "up"])?;
     let sandbox = &context.sandbox;
