@@ -116,8 +116,8 @@ impl Third {
 /// Refused without the option, and where the node lacks the program's address: then the connection is as it was. Else
 /// it goes on on the node, once what is sent to the address is led there.
 ///
-/// The rules that drop packets stay where the program was: in the network of a thread, with which they go. The thread is
-/// not the test runner's, on which other tests run afterwards.
+/// The rules that drop packets stay where the program was: in the network of a thread, with which they go. The thread
+/// is not the test runner's, on which other tests run afterwards.
 fn tcp_moves(context: &mut Context) -> Result<()> {
     let moving = std::thread::scope(|scope| scope.spawn(|| tcp_moves_from_own_network(context)).join());
     moving.map_err(|_| anyhow::anyhow!("the thread of the test panicked"))?
