@@ -43,11 +43,9 @@ impl Kicker {
         }
     }
 
-    /// Lets streams do what commands have given them.
+    /// Lets streams do what commands have given them. Now and then it takes in what has landed: a program that asks all
+    /// the time whether something is done leaves no time between commands.
     pub fn kick(&mut self, touched: &mut Vec<Touched>) {
-        if touched.is_empty() {
-            return;
-        }
         for touched in touched.drain(..) {
             match touched {
                 Touched::Nothing => {}
