@@ -230,7 +230,7 @@ opencl-preemptions: built programs ## random preemptions between all OpenCL devi
 	@e2e/setup/install-intel-opencl.sh
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 
-soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; preemptions by Slurm, SLURM_ROUNDS=N each (10), and by that of SLURM_SUITES; the oldest CRIU
+soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; preemptions by Slurm, SLURM_ROUNDS=N each (10), in containers, and by that of SLURM_SUITES; the oldest CRIU
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all OPENCL_FROM_SOURCE=1
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- soak::
@@ -242,6 +242,7 @@ soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each
 	@$(MAKE) --no-print-directory scripts-test
 	@e2e/setup/install-slurm.sh --accounting
 	HETCKPT_E2E_SLURM_ROUNDS=$(SLURM_ROUNDS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- schedulers::slurm
+	HETCKPT_STAGE=$(HETCKPT_STAGE) e2e/containers/rootless.sh
 	@for suite in $(SLURM_SUITES); do e2e/slurm/newer-slurm.sh --suite $$suite $(HETCKPT_CACHE)/slurm-$$suite || exit 1; \
 		HETCKPT_E2E_SLURM_ROOT=$(HETCKPT_CACHE)/slurm-$$suite HETCKPT_E2E_SLURM_ROUNDS=$(SLURM_ROUNDS) \
 		$(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- schedulers::slurm || exit 1; done

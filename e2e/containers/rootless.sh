@@ -124,9 +124,12 @@ log=$folder/work/slurm-$id.log
 wait_for 'the job' 60 at_work
 sleep 2
 node=$(squeue -h -j "$id" -o %N)
-sbatch --parsable --partition=high --exclusive --nodelist="$node" --output=/dev/null --wrap 'sleep 600' >/dev/null
-wait_for 'the snapshot of the preempted job' 60 says 'hetsnap' "$log"
+rival=$(sbatch --parsable --partition=high --exclusive --nodelist="$node" --output=/dev/null --wrap 'sleep 600')
+runs() { [ "$(squeue -h -j "$1" -o %t)" = R ]; }
+wait_for 'the snapshot of the preempted job' 60 says 'hetckpt: snapshot ' "$log"
+wait_for 'the other job' 120 runs "$rival"
 wait_for 'its second run' 120 says 'goes on from' "$log"
+wait_for 'the job again' 120 runs "$id"
 [ "$(squeue -h -j "$id" -o %N)" != "$node" ] || fail "it is on $node, which is taken"
 wait_for 'the right result under Slurm' 60 has_passed "$log"
 says "$digest" "$log" || fail "the result is another one: $(grep digest "$log")"

@@ -79,8 +79,18 @@ command+=(-v "$hetckpt:$hetckpt:ro" -v "$criu:$criu:ro")
 for folder in "${binds[@]}"; do command+=(-v "$folder:$folder"); done
 command+=(-w "$PWD" -e 'SLURM_*' -e 'HETCKPT_*' -e 'CUDA_VISIBLE_DEVICES' -e "HETCKPT_CRIU=$criu/bin/criu")
 command+=(${podman_options[@]+"${podman_options[@]}"})
-# Overlays keep what the job writes out of the folder, which so may be read-only and in use by several jobs.
-if [ -d "$image" ]; then command+=(--rootfs "$(realpath "$image"):O"); else command+=("$image"); fi
+# A folder may be in use by several jobs, so it is read-only; `/tmp`, `/var/tmp` and `/run` are not. An overlay (`:O`)
+# would do too, but not with its upper half in another file system, as Podman has it by default: CRIU without root then
+# does not find the files again that processes have mapped.
+if [ -d "$image" ]; then
+	image=$(realpath "$image")
+	for folder in "$hetckpt" "$criu" "${binds[@]}" "$PWD"; do
+		[ -n "$dry_run" ] || mkdir -p "$image$folder" || die "make $folder in $image: a folder is mounted there"
+	done
+	command+=(--read-only --rootfs "$image")
+else
+	command+=("$image")
+fi
 # Inside there is no Slurm to be asked, nor to pass signals on by a step beside the job.
 command+=("$hetckpt/bin/hetckpt" job --no-sentinel --name "$name" --store "$(realpath -m "$store")")
 command+=(${job_options[@]+"${job_options[@]}"} -- "$@")
