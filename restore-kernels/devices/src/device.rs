@@ -22,6 +22,9 @@ pub const DEVICE_BASE: u64 = 0x2000_0000_0000;
 /// Mapping granularity: every address and size given to [`Device::map`] is a multiple of it (2 MiB).
 pub const GRANULARITY: u64 = 2 << 20;
 
+/// What [`Queue::read`] reads at most, bytes.
+pub const MAX_QUEUED_READ: u64 = 64 << 10;
+
 /// What a device is and can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
@@ -241,7 +244,7 @@ pub trait Queue: Send + Sync {
         Err(no_followers("record"))
     }
 
-    /// Reads `size_bytes` at `addr` behind all that was given before, where [`Device::works_through_queues`]. Pauses do
+    /// Reads `size_bytes`, at most [`MAX_QUEUED_READ`], at `addr` behind all that was given before, where [`Device::works_through_queues`]. Pauses do
     /// not reach it: what it reads behind a launch that stops is of no use.
     ///
     /// # Errors

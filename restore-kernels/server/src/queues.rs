@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_devices::device::{Device, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
+use hetckpt_devices::device::{Device, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
 use hetckpt_order::order::Order;
 use hetckpt_order::stream::{self, Kind};
 use hetckpt_ring::command::{Command, Envelope, SlotId};
@@ -13,9 +13,6 @@ use rustc_hash::FxHashMap;
 
 use crate::kernels::{KernelCode, ProbedKernel};
 use crate::start_points::StartPoints;
-
-/// A read of this size can be given to the device ahead of time.
-const MAX_READ_AHEAD: u64 = 64 << 10;
 
 /// A launch as the application asked for it.
 #[derive(Clone)]
@@ -94,7 +91,7 @@ impl Work {
     pub fn command(device: &dyn Device, command: Command, data: Option<Vec<u8>>) -> What {
         let is_short = match &command {
             Command::EventRecord { .. } => true,
-            Command::CopyOut { src, .. } => src.rows == 1 && (1..=MAX_READ_AHEAD).contains(&src.width),
+            Command::CopyOut { src, .. } => src.rows == 1 && (1..=MAX_QUEUED_READ).contains(&src.width),
             _ => false,
         };
         let follows = is_short && device.works_through_queues();

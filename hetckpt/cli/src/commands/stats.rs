@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use hetckpt_bpf::histogram::Histogram;
 use hetckpt_report::failure::Failure;
-use hetckpt_report::quantity::{self, counted};
+use hetckpt_report::quantity;
 use hetckpt_ring::failure_code::Code;
 use hetckpt_ring::server_stats::{Done, ServerStats};
 use hetckpt_supervise::namespaces::enter;
@@ -158,7 +158,7 @@ fn print(stats: &ServerStats) {
         ));
     }
     if stats.done.iter().all(|done| done.count == 0) {
-        output::line(format!("nothing in {}", counted(stats.done.len(), "kind")));
+        output::line("nothing was done");
     }
 }
 

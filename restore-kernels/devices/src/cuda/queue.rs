@@ -16,10 +16,10 @@ use super::handles::{DeviceBuffer, Stream};
 use super::module::{CudaKernel, LoadedCuda};
 use super::opaque::{self, OpaqueCuda};
 use super::progress::Progress;
-use super::read::{BUFFER_BYTES, CudaRead};
+use super::read::CudaRead;
 use super::recorded::CudaEvent;
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
-use crate::device::{Blocks, Launch, PendingRead, Queue, RecordedEvent, RunningLaunch};
+use crate::device::{Blocks, Launch, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, RunningLaunch};
 use crate::error::DeviceError;
 
 /// A stream with the launches given to it.
@@ -128,7 +128,12 @@ impl Queue for CudaQueue {
 
     fn read(&self, addr: u64, size_bytes: u64) -> Result<Arc<dyn PendingRead>, DeviceError> {
         self.device.context.enter()?;
-        let size_bytes = size_bytes.min(BUFFER_BYTES);
+        if size_bytes > MAX_QUEUED_READ {
+            return Err(DeviceError::Driver {
+                call: "read",
+                reason: format!("{size_bytes} bytes are more than {MAX_QUEUED_READ}"),
+            });
+        }
         let (number, buffer) = if size_bytes == 0 {
             (self.progress.last(), None)
         } else {

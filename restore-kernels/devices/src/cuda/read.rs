@@ -8,11 +8,8 @@ use super::CudaInner;
 use super::driver::Result;
 use super::handles::Pinned;
 use super::progress::Progress;
-use crate::device::PendingRead;
+use crate::device::{MAX_QUEUED_READ, PendingRead};
 use crate::error::DeviceError;
-
-/// Size of a buffer.
-pub(super) const BUFFER_BYTES: u64 = 64 << 10;
 
 /// Buffers that nobody uses.
 #[derive(Default)]
@@ -21,7 +18,7 @@ pub(super) struct ReadBuffers(Mutex<Vec<Pinned>>);
 impl ReadBuffers {
     pub fn take(&self) -> Result<Pinned> {
         let idle = self.0.lock().pop();
-        idle.map_or_else(|| Pinned::new(BUFFER_BYTES as usize), Ok)
+        idle.map_or_else(|| Pinned::new(MAX_QUEUED_READ as usize), Ok)
     }
 
     fn give_back(&self, buffer: Pinned) {
