@@ -244,8 +244,8 @@ pub trait Queue: Send + Sync {
         Err(no_followers("record"))
     }
 
-    /// Reads `size_bytes`, at most [`MAX_QUEUED_READ`], at `addr` behind all that was given before, where [`Device::works_through_queues`]. Pauses do
-    /// not reach it: what it reads behind a launch that stops is of no use.
+    /// Reads `size_bytes` at `addr`, at most [`MAX_QUEUED_READ`], behind all that was given before, where
+    /// [`Device::works_through_queues`]. Pauses do not reach it: what it reads behind a launch that stops is of no use.
     ///
     /// # Errors
     /// [`DeviceError::Driver`].
