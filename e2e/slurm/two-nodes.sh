@@ -20,11 +20,14 @@
 #   CLUSTER_KILL_WAIT  KillWait, seconds; Slurm takes no less than 5 (5)
 #   CLUSTER_SIGNALS    1: a preempted job gets the signal of its --signal at once (1)
 #   CLUSTER_ACCOUNTING 1: with slurmdbd and a database of its own (0)
+#   CLUSTER_QOS        1: jobs of the quality of service `high` preempt those of `low`, which have GraceTime, and
+#                      partitions say nothing of it; needs CLUSTER_ACCOUNTING (0)
 #   CLUSTER_ROOT       folder with another Slurm, made by newer-slurm.sh (none: the system's)
 set -u
 
 folder=${CLUSTER_FOLDER:?names the folder of the cluster}
 port=${CLUSTER_PORT:-16817}
+grace=${CLUSTER_GRACE:-20}
 export SLURM_CONF=$folder/etc/slurm.conf
 plugins=
 if [ -n "${CLUSTER_ROOT:-}" ]; then
@@ -40,7 +43,8 @@ is_ours() { tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -qs -e "$folder/"
 # Since 23.02 the option for signals has another name. Since 24.05 a job that ends in its grace time is PREEMPTED and queued
 # again, whatever its exit code; before, it is COMPLETED or FAILED and stays so. (Seen with 22.05, 24.11 and 26.05.)
 configure() {
-	local version processors signals='' accounting=accounting_storage/none
+	local version processors signals='' accounting=accounting_storage/none preemption=partition_prio
+	local low="PreemptMode=REQUEUE GraceTime=$grace" high=PreemptMode=OFF
 	version=$(slurmctld -V | sed 's/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1\2/')
 	processors=$(nproc)
 	if [ "${CLUSTER_SIGNALS:-1}" = 1 ]; then
@@ -54,6 +58,10 @@ configure() {
 		AccountingStorageHost=localhost
 		AccountingStoragePort=$((port + 3))
 		AccountingStoragePass=$folder/munge/socket"
+	if prefers_by_qos; then
+		preemption=qos low='' high=''
+		accounting+=$'\nAccountingStorageEnforce=associations,qos'
+	fi
 	cat >"$SLURM_CONF" <<-END
 		ClusterName=hetckpt
 		SlurmctldHost=localhost(127.0.0.1)
@@ -78,7 +86,7 @@ configure() {
 		SelectTypeParameters=CR_Core
 		SchedulerType=sched/backfill
 		SchedulerParameters=bf_interval=2,sched_interval=2
-		PreemptType=preempt/partition_prio
+		PreemptType=preempt/$preemption
 		PreemptMode=REQUEUE
 		$signals
 		JobRequeue=1
@@ -91,8 +99,8 @@ configure() {
 		GresTypes=gpu
 		NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=$processors Gres=gpu:nvidia:1 Feature=nvidia
 		NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=$processors Gres=gpu:cpu:1 Feature=cpu
-		PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=${CLUSTER_GRACE:-20} State=UP
-		PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF State=UP
+		PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 $low State=UP
+		PartitionName=high Nodes=n1,n2 PriorityTier=10 $high State=UP
 	END
 	# Slurm drops a GPU without a file, which must be a device.
 	cat >"$folder/etc/gres.conf" <<-END
@@ -109,6 +117,7 @@ configure() {
 }
 
 has_accounting() { [ "${CLUSTER_ACCOUNTING:-0}" = 1 ]; }
+prefers_by_qos() { [ "${CLUSTER_QOS:-0}" = 1 ]; }
 
 # The database has a socket only; slurmdbd's library takes the path of that from the environment.
 start_accounting() {
@@ -141,10 +150,23 @@ start_accounting() {
 	# It finds its configuration beside Slurm's.
 	slurmdbd || fail "slurmdbd does not start: see $folder/log"
 	for _ in $(seq 200); do
-		! sacctmgr --immediate add cluster hetckpt >"$folder/log/sacctmgr" 2>&1 || return 0
+		! sacctmgr --immediate add cluster hetckpt >"$folder/log/sacctmgr" 2>&1 || break
 		sleep 0.1
 	done
-	fail "slurmdbd does not answer: see $folder/log"
+	[ -n "$(sacctmgr --noheader show cluster hetckpt)" ] || fail "slurmdbd does not answer: see $folder/log"
+	! prefers_by_qos || make_qualities
+}
+
+make_qualities() {
+	manage add qos low set PreemptMode=requeue "GraceTime=$grace"
+	manage add qos high set Preempt=low
+	manage modify cluster hetckpt set qos=low,high defaultqos=low
+	manage add account jobs cluster=hetckpt
+	manage add user nobody account=jobs
+}
+
+manage() {
+	sacctmgr --immediate "$@" >>"$folder/log/sacctmgr" 2>&1 || fail "sacctmgr $*: see $folder/log"
 }
 
 # Process 1 of a node is a shell, which takes care of orphans as an init does.

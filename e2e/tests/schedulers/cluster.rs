@@ -64,8 +64,18 @@ pub struct Site {
     pub grace: u32,
     /// A preempted job gets the signal that it asked for at once.
     pub sends_signals: bool,
-    /// Runs are noted in a database.
-    pub has_accounting: bool,
+    pub accounting: Accounting,
+}
+
+/// What a site has its database for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accounting {
+    /// It has none.
+    None,
+    /// Runs are noted.
+    Runs,
+    /// Which job may preempt which, by its quality of service.
+    Qualities,
 }
 
 /// The cluster.
@@ -150,7 +160,12 @@ impl Cluster {
         command.env("CLUSTER_PORT", self.port.to_string());
         command.env("CLUSTER_GRACE", self.site.grace.to_string());
         command.env("CLUSTER_SIGNALS", u8::from(self.site.sends_signals).to_string());
-        command.env("CLUSTER_ACCOUNTING", u8::from(self.site.has_accounting).to_string());
+        let accounting = self.site.accounting;
+        command.env(
+            "CLUSTER_ACCOUNTING",
+            u8::from(accounting != Accounting::None).to_string(),
+        );
+        command.env("CLUSTER_QOS", u8::from(accounting == Accounting::Qualities).to_string());
         command.envs(root().map(|root| ("CLUSTER_ROOT", root)));
         run(&mut command)
     }
@@ -207,6 +222,9 @@ impl Cluster {
     pub fn take_node(&self, node: &str) -> Result<Job> {
         let mut arguments = vec!["--parsable", "--partition=high", "--exclusive", "--output=/dev/null"];
         arguments.extend(["--chdir=/tmp", "--nodelist", node, "--wrap=sleep 1000"]);
+        if self.site.accounting == Accounting::Qualities {
+            arguments.extend(["--qos=high", "--partition=low"]);
+        }
         let id = self.client("sbatch", &arguments)?.trim().to_owned();
         Ok(Job { id })
     }

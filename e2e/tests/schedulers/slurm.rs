@@ -10,7 +10,7 @@ use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 
-use super::cluster::{Cluster, Job, PATIENCE, Site, has_database, root};
+use super::cluster::{Accounting, Cluster, Job, PATIENCE, Site, has_database, root};
 
 /// Steps of the test program, each with a sleep of 0.1 ms, unless it is hurried. OpenCL's kernels cannot sleep: there
 /// these take some ten seconds. A GPU looks across its bus for whether it is to hurry, at each step.
@@ -49,7 +49,7 @@ const fn round(name: &'static str, is_root: bool, form: Form, grace: u32, sends_
         site: Site {
             grace,
             sends_signals,
-            has_accounting: false,
+            accounting: Accounting::None,
         },
     }
 }
@@ -70,6 +70,18 @@ const MORE: [Round; 6] = [
     round("slurm_user_batch_with_signal", false, Form::BatchWithSignal, 20, true),
 ];
 
+/// Preempted because of its quality of service, not of its partition.
+const BY_QUALITY: Round = Round {
+    name: "slurm_user_batch_by_quality_of_service",
+    is_root: false,
+    form: Form::Batch,
+    site: Site {
+        grace: 20,
+        sends_signals: false,
+        accounting: Accounting::Qualities,
+    },
+};
+
 /// The tests.
 pub fn tests() -> Vec<Test> {
     let rounds = std::env::var("HETCKPT_E2E_SLURM_ROUNDS")
@@ -86,8 +98,11 @@ pub fn tests() -> Vec<Test> {
     if !more.is_empty() {
         if has_database() {
             tests.push(Test::new("slurm_accounting_tells_of_each_run", accounting));
+            let qualities = |context: &mut Context| preempted_twice(context, BY_QUALITY);
+            tests.push(Test::new(BY_QUALITY.name, qualities));
         }
-        tests.push(Test::new("slurm_array_of_four_tasks", array));
+        let arrays = move |context: &mut Context| (0..rounds).try_for_each(|_| array(context));
+        tests.push(Test::new("slurm_array_of_four_tasks", arrays).times(rounds));
         tests.push(Test::new("slurm_node_killed", node_killed));
         tests.push(Test::new("slurm_job_that_cannot_be_dumped_is_queued_again", undumpable));
     }
@@ -202,7 +217,7 @@ fn accounting(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
         sends_signals: true,
-        has_accounting: true,
+        accounting: Accounting::Runs,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     let round = Round {
@@ -246,7 +261,7 @@ fn cancelled(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
         sends_signals: false,
-        has_accounting: false,
+        accounting: Accounting::None,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, ""))?;
@@ -265,7 +280,7 @@ fn array(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 0,
         sends_signals: false,
-        has_accounting: false,
+        accounting: Accounting::None,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     let all = cluster.submit(
@@ -285,7 +300,7 @@ fn array(context: &mut Context) -> Result<()> {
         }
     }
     ensure!(!on_first.is_empty(), "no task runs on n1");
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_millis(1500) + context.random.moment(Duration::from_secs(3)));
     let rival = cluster.take_node("n1")?;
     cluster.wait_running(&rival, 0)?;
     cluster.client("scancel", &[&rival.id])?;
@@ -303,7 +318,8 @@ fn array(context: &mut Context) -> Result<()> {
         );
         ensure!(printed.contains(&expected), "task {}: {printed}", task.id);
     }
-    Ok(())
+    drop(cluster);
+    clear(context)
 }
 
 fn node_killed(context: &mut Context) -> Result<()> {
@@ -311,7 +327,7 @@ fn node_killed(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
         sends_signals: false,
-        has_accounting: false,
+        accounting: Accounting::None,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, "--every 1s"))?;
@@ -335,7 +351,7 @@ fn undumpable(context: &mut Context) -> Result<()> {
     let site = Site {
         grace: 20,
         sends_signals: false,
-        has_accounting: false,
+        accounting: Accounting::None,
     };
     let cluster = Cluster::up(&context.sandbox, site, true)?;
     // A connection to outside is not dumped unless that is asked for.
