@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use hetckpt_archive::chunk::read_memory;
-use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest, MemberEntry};
+use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, Index, MemberEntry, Part, part_name};
 use hetckpt_archive::member::{tar_header, tar_padding};
 use hetckpt_archive::packed_state;
 use hetckpt_archive::reader::Archive;
@@ -101,35 +101,59 @@ pub fn forged_archive(data: &[u8]) {
             1 => (Encoding::Stored, u64::from(u16::from_le_bytes(raw))),
             _ => (Encoding::Zstd, u64::from(u16::from_le_bytes(raw))),
         };
-        members.push(MemberEntry {
-            name: name.to_owned(),
+        // A part behind that of the same name, or a member of its own.
+        let part = Part {
             stored_bytes: stored.len() as u64,
             raw_bytes,
-            encoding,
-            blake3: blake3::hash(stored).to_hex().to_string(),
-        });
-        put_member(&mut bytes, name, stored);
+            blake3: blake3::hash(stored),
+        };
+        let number = match members.last_mut() {
+            Some(MemberEntry {
+                name: last,
+                encoding: kind,
+                parts,
+            }) if *last == name && *kind == encoding => {
+                parts.push(part);
+                parts.len() - 1
+            }
+            _ => {
+                members.push(MemberEntry {
+                    name: name.to_owned(),
+                    encoding,
+                    parts: vec![part],
+                });
+                0
+            }
+        };
+        put_member(&mut bytes, &part_name(name, number), stored);
     }
-    let manifest = Manifest {
+    let header = Header {
         format: FORMAT.to_owned(),
         format_version: FORMAT_VERSION,
         written_by: String::new(),
-        root_pid: 1,
-        command: vec![],
         criu_version: String::new(),
         created_unix: 0,
-        processes: vec![],
+        root_pid: 1,
+        command: vec![],
         stdio: vec![],
-        files: vec![],
-        clocks: None,
-        members,
     };
-    let text = serde_json::to_vec(&manifest).unwrap();
+    let index = Index {
+        members,
+        ..Index::default()
+    };
+    let header = serde_json::to_vec(&header).unwrap();
+    let text = serde_json::to_vec(&index).unwrap();
     let mut archive = vec![];
-    put_member(&mut archive, "manifest.json", &text);
+    put_member(&mut archive, "header.json", &header);
     archive.extend(bytes);
-    let hash = blake3::hash(&text).to_hex().to_string() + "\n";
-    put_member(&mut archive, "manifest.blake3", hash.as_bytes());
+    let (hash, index_at) = (blake3::hash(&[&header[..], &text].concat()), archive.len());
+    put_member(&mut archive, "index.json", &text);
+    put_member(
+        &mut archive,
+        "index.blake3",
+        format!("{} {index_at:020}\n", hash.to_hex()).as_bytes(),
+    );
+    archive.resize(archive.len() + 1024, 0);
 
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (folder.path().join("a.hetsnap"), folder.path().join("out"));
@@ -138,9 +162,9 @@ pub fn forged_archive(data: &[u8]) {
     let taken_out = Archive::open(&file).and_then(|archive| archive.extract_all("", &out));
     assert_eq!(verified.is_ok(), taken_out.is_ok(), "{verified:?}, {taken_out:?}");
     if let Ok(total) = taken_out {
-        let sizes = manifest.members.iter().map(|member| {
+        let sizes = index.members.iter().map(|member| {
             let size = fs::metadata(out.join(member.raw_name())).unwrap().len();
-            assert_eq!(size, member.raw_bytes, "{}", member.name);
+            assert_eq!(size, member.raw_bytes(), "{}", member.name);
             size
         });
         assert_eq!(sizes.sum::<u64>(), total);
@@ -227,15 +251,15 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// An archive's manifest.
+/// An archive's header and its index.
 pub fn manifest(data: &[u8]) {
-    if let Ok(manifest) = serde_json::from_slice::<Manifest>(data) {
-        let text = serde_json::to_vec(&manifest).unwrap();
-        let again = serde_json::from_slice::<Manifest>(&text).unwrap();
-        assert_eq!(again, manifest);
-        for described in &manifest.processes {
-            let _ = described.parse();
-        }
+    if let Ok(header) = serde_json::from_slice::<Header>(data) {
+        let text = serde_json::to_vec(&header).unwrap();
+        assert_eq!(serde_json::from_slice::<Header>(&text).unwrap(), header);
+    }
+    if let Ok(index) = serde_json::from_slice::<Index>(data) {
+        let text = serde_json::to_vec(&index).unwrap();
+        assert_eq!(serde_json::from_slice::<Index>(&text).unwrap(), index);
     }
 }
 

@@ -1,52 +1,55 @@
 //! A manifest for people.
 
-use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::manifest::{Manifest, MemberEntry};
 use hetckpt_report::quantity;
 use hetckpt_state::summary::{KernelSummary, Summary};
 
 use crate::output;
 
-/// Prints what a manifest, and the `summaries` in it, tell.
-pub fn print(manifest: &Manifest, summaries: &[Summary]) {
-    let stored: u64 = manifest.members.iter().map(|m| m.stored_bytes).sum();
-    let raw: u64 = manifest.members.iter().map(|m| m.raw_bytes).sum();
-    output::line(format!("command      {}", manifest.command.join(" ")));
-    output::line(format!("root process {}", manifest.root_pid));
-    output::line(format!("dumped       {}", quantity::moment(manifest.created_unix)));
-    let criu_version = match manifest.criu_version.as_str() {
+/// Prints what a manifest tells.
+pub fn print(manifest: &Manifest) {
+    let stored: u64 = manifest.index.members.iter().map(MemberEntry::stored_bytes).sum();
+    let raw: u64 = manifest.index.members.iter().map(MemberEntry::raw_bytes).sum();
+    output::line(format!("command      {}", manifest.header.command.join(" ")));
+    output::line(format!("root process {}", manifest.header.root_pid));
+    output::line(format!(
+        "dumped       {}",
+        quantity::moment(manifest.header.created_unix)
+    ));
+    let criu_version = match manifest.header.criu_version.as_str() {
         "" => "of unknown version",
         version => version,
     };
     output::line(format!(
         "written by   hetckpt {}, CRIU {criu_version}",
-        manifest.written_by
+        manifest.header.written_by
     ));
     output::line(format!(
         "members      {}, {} stored ({} raw)",
-        manifest.members.len(),
+        manifest.index.members.len(),
         quantity::bytes(stored),
         quantity::bytes(raw)
     ));
-    let carried: u64 = manifest.files.iter().map(|file| file.size_bytes).sum();
-    match manifest.files.len() {
+    let carried: u64 = manifest.index.files.iter().map(|file| file.size_bytes).sum();
+    match manifest.index.files.len() {
         0 => output::line("files        none carried"),
         count => output::line(format!(
             "files        {count} carried, {} raw",
             quantity::bytes(carried)
         )),
     }
-    if summaries.is_empty() {
+    if manifest.index.processes.is_empty() {
         output::line("no process had made a CUDA call");
     }
-    for summary in summaries {
+    for summary in manifest.summaries() {
         print_process(summary);
     }
     // Last: a program may have loaded a hundred libraries.
-    if !manifest.files.is_empty() {
+    if !manifest.index.files.is_empty() {
         output::line("");
         output::line("carried files");
     }
-    for file in &manifest.files {
+    for file in &manifest.index.files {
         output::line(format!("  {} ({})", file.path, quantity::bytes(file.size_bytes)));
     }
 }

@@ -8,7 +8,6 @@ use tempfile::TempDir;
 
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_move::dump::{self, Archived, Dumped};
-use hetckpt_move::summaries::summaries;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::{quantity, remark};
 use hetckpt_ring::failure_code::Code;
@@ -80,17 +79,15 @@ fn draft(id: SnapshotId, archived: &Archived<'_>) -> Draft {
         occasion: Occasion::Asked,
         dump_seconds: archived.stopped.as_secs_f64(),
         memory_bytes: 0,
-        command: archived.manifest.command.clone(),
+        command: archived.manifest.header.command.clone(),
     }
 }
 
 /// The device of the first process that has one.
 fn device(manifest: &Manifest) -> Device {
-    let first = summaries(manifest)
-        .ok()
-        .and_then(|summaries| summaries.into_iter().next());
+    let first = manifest.summaries().next();
     first.map_or_else(Device::default, |summary| Device {
-        kind: summary.captured_on_kind,
-        name: summary.captured_on,
+        kind: summary.captured_on_kind.clone(),
+        name: summary.captured_on.clone(),
     })
 }

@@ -6,10 +6,6 @@ use hetckpt_report::failure::Failure;
 
 /// Who wants a dump's memory.
 pub trait MemorySink {
-    /// The descriptions of device state, which are written when all memory has been taken, will have no more than these
-    /// bytes as text.
-    fn expect_descriptions(&mut self, most_bytes: u64);
-
     /// Takes the content of the file that would be called `name` in the folder of images, all that `content` gives.
     fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure>;
 }
@@ -68,8 +64,6 @@ pub mod sinks {
     pub struct Shelf(pub BTreeMap<String, Vec<u8>>);
 
     impl MemorySink for Shelf {
-        fn expect_descriptions(&mut self, _: u64) {}
-
         fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
             let mut taken = vec![];
             content
@@ -84,8 +78,6 @@ pub mod sinks {
     pub struct Full;
 
     impl MemorySink for Full {
-        fn expect_descriptions(&mut self, _: u64) {}
-
         fn take(&mut self, _: &str, _: &mut dyn Read) -> Result<(), Failure> {
             Err(Failure::new(Code::ConnectionBroke, "the connection broke"))
         }

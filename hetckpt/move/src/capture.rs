@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hetckpt_archive::manifest::{Clocks, Manifest};
+use hetckpt_archive::manifest::{Clocks, Header, Manifest};
 use hetckpt_archive::writer::Source;
 use hetckpt_criu::device_streams::{DeviceStreams, Sizes};
 use hetckpt_criu::locate::Criu;
@@ -16,7 +16,6 @@ use hetckpt_criu::{eventfds, needs, page_server, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{quantity, remark};
-use hetckpt_state::summary::Description;
 use hetckpt_supervise::interrupting::ensure_not_interrupted;
 use hetckpt_supervise::namespaces::{self, clocks};
 use hetckpt_supervise::server_client::{self, Hold};
@@ -75,9 +74,9 @@ impl Request<'_> {
         snapshot_files::manifest(self.images, self.origin(streamed)).map_err(cannot_read)
     }
 
-    /// As far as it is known while device state is still being written; without processes and members.
-    pub fn early_manifest(&self) -> Result<Manifest, Failure> {
-        snapshot_files::manifest_without_processes(self.images, self.origin(Sizes::new())).map_err(cannot_read)
+    /// What is known before the program is stopped.
+    pub fn header(&self) -> Header {
+        snapshot_files::header(self.origin(Sizes::new()))
     }
 
     fn origin(&self, streamed: Sizes) -> Origin {
@@ -159,7 +158,7 @@ pub fn capture<'a>(
             run_criu(request, None).map(|()| Sizes::new())?
         }
         Some(taker) => {
-            let devices = device_streams(images, &mut holds, taker)?;
+            let devices = device_streams(images, &mut holds)?;
             server_access::grant(images, &holds)?;
             page_server::while_serving(images, devices, taker, |socket| {
                 run_criu(request, Some(socket.as_raw_fd()))
@@ -187,10 +186,8 @@ pub fn capture<'a>(
     finish_packing(packing, request)?;
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why.to_string()))?;
-    let manifest = Manifest {
-        clocks,
-        ..request.manifest(streamed)?
-    };
+    let mut manifest = request.manifest(streamed)?;
+    manifest.index.clocks = clocks;
     Ok(Captured {
         tree,
         holds,
@@ -214,16 +211,11 @@ fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
     }
 }
 
-/// Pipes for the memory of the devices that are held. `taker` learns what their descriptions may have. Of a server that
-/// does not answer, because its process has ended, nothing will come.
-fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn MemorySink) -> Result<DeviceStreams, Failure> {
-    let statuses: Vec<_> = holds.iter_mut().filter_map(|hold| hold.status().ok()).collect();
-    let descriptions = statuses.iter().map(|status| {
-        let kernels = status.kernels.iter().map(String::as_str);
-        Description::most_text_bytes(status.num_allocations, kernels)
-    });
-    taker.expect_descriptions(descriptions.fold(0, u64::saturating_add));
-    DeviceStreams::create(images, statuses.iter().map(|status| status.app_pid))
+/// Pipes for the memory of the devices that are held. Of a server that does not answer, because its process has ended,
+/// nothing will come.
+fn device_streams(images: &Path, holds: &mut [Hold]) -> Result<DeviceStreams, Failure> {
+    let statuses = holds.iter_mut().filter_map(|hold| hold.status().ok());
+    DeviceStreams::create(images, statuses.map(|status| status.app_pid))
 }
 
 /// What the program's clocks show, where CRIU does not note that: this process is where the program is.
@@ -241,7 +233,7 @@ impl Captured<'_> {
         if !self.tree.end() {
             remark::note(format!(
                 "process {} was killed but is not gone after two seconds",
-                self.manifest.root_pid
+                self.manifest.header.root_pid
             ));
         }
         let holds = std::mem::take(&mut self.holds);

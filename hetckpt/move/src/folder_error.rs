@@ -53,14 +53,6 @@ pub enum FolderError {
         /// Cause.
         source: DescriptionError,
     },
-    /// A description is no JSON.
-    #[error("{name}: {source}")]
-    DescriptionText {
-        /// The file.
-        name: String,
-        /// Cause.
-        source: serde_json::Error,
-    },
     /// A list names a file that is not for it to name.
     #[error("{name} names a file that is none of its own")]
     ForeignFile {

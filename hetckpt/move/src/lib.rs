@@ -25,7 +25,6 @@ pub mod server_access;
 pub mod server_question;
 pub mod snapshot;
 pub mod snapshot_files;
-pub mod summaries;
 pub mod trace;
 pub mod unpack;
 pub mod uprobes;

@@ -27,7 +27,7 @@ pub fn pack(images: &Path, output: &Path, force: bool) -> Result<Packed, Failure
     let (folder, manifest) = snapshot::of_images(images)?;
     let sources = snapshot_files::sources(&folder).map_err(|why| snapshot::no_dump(images, &why))?;
     require_outside(output, &folder)?;
-    let root_pid = manifest.root_pid;
+    let root_pid = manifest.header.root_pid;
     // A signal would leave the archive half written under its temporary name.
     let signals = HeldSignals::hold()?;
     let interrupting = Interrupting::new(&signals);

@@ -173,7 +173,7 @@ pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
         streamed: Sizes::new(),
     };
     let manifest = snapshot_files::manifest(&folder, origin).map_err(bad)?;
-    if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.processes.is_empty() {
+    if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.index.processes.is_empty() {
         return Err(bad(FolderError::NoDeviceState));
     }
     Ok((folder, manifest))

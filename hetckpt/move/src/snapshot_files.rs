@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{Clocks, DescriptionText, Encoding, FORMAT, FORMAT_VERSION, Manifest, MemberEntry};
+use hetckpt_archive::manifest::{Clocks, Encoding, FORMAT, FORMAT_VERSION, Header, Index, Manifest, MemberEntry};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::writer::Source;
 use hetckpt_criu::device_streams::Sizes;
@@ -45,7 +45,7 @@ pub struct Origin {
     pub criu_version: String,
     /// Seconds from the Unix epoch.
     pub created_unix: u64,
-    /// See [`Manifest::clocks`].
+    /// See [`Index::clocks`].
     pub clocks: Option<Clocks>,
     /// Files of device memory that are on their way already.
     pub streamed: Sizes,
@@ -126,33 +126,33 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, FolderError> 
     }
     names.sort();
     let processes = names.iter().map(|name| description(images, name, &origin.streamed));
-    Ok(Manifest {
+    let index = Index {
+        clocks: origin.clocks,
         processes: processes.collect::<Result<_, _>>()?,
-        ..manifest_without_processes(images, origin)?
-    })
+        files: carried::read_index(images)?,
+        members: vec![],
+    };
+    let header = header(origin);
+    Ok(Manifest { header, index })
 }
 
-/// As [`manifest`], while device state is still being written.
-pub fn manifest_without_processes(images: &Path, origin: Origin) -> Result<Manifest, FolderError> {
-    Ok(Manifest {
+/// The header alone, which asks for no files.
+pub fn header(origin: Origin) -> Header {
+    Header {
         format: FORMAT.to_owned(),
         format_version: FORMAT_VERSION,
         written_by: env!("CARGO_PKG_VERSION").to_owned(),
-        root_pid: origin.root_pid,
-        command: origin.command,
         criu_version: origin.criu_version,
         created_unix: origin.created_unix,
-        processes: vec![],
+        root_pid: origin.root_pid,
+        command: origin.command,
         stdio: origin.stdio,
-        files: carried::read_index(images)?,
-        clocks: origin.clocks,
-        members: vec![],
-    })
+    }
 }
 
 /// The description of a process's device state, once it is sure that the files it describes are there, or were
 /// `streamed`, in full length.
-fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<DescriptionText, FolderError> {
+fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<Description, FolderError> {
     let unreadable = |source| FolderError::Read {
         name: name.to_owned(),
         source,
@@ -162,8 +162,8 @@ fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<Descriptio
     if !found.is_file() || found.len() > MAX_DESCRIPTION_BYTES {
         return Err(FolderError::NoDescription { name: name.to_owned() });
     }
-    let text = fs::read_to_string(&path).map_err(unreadable)?;
-    let described = Description::parse(text.as_bytes()).map_err(|source| FolderError::Description {
+    let text = fs::read(&path).map_err(unreadable)?;
+    let described = Description::parse(&text).map_err(|source| FolderError::Description {
         name: name.to_owned(),
         source,
     })?;
@@ -194,10 +194,7 @@ fn description(images: &Path, name: &str, streamed: &Sizes) -> Result<Descriptio
             });
         }
     }
-    DescriptionText::new(text).map_err(|source| FolderError::DescriptionText {
-        name: name.to_owned(),
-        source,
-    })
+    Ok(described)
 }
 
 /// The name of an archive's member in a folder of images.
@@ -211,7 +208,7 @@ fn image_name(member: &MemberEntry) -> Option<&str> {
 /// The same, if it is an image of CRIU's that may be read to see what a restore needs.
 fn description_name(member: &MemberEntry) -> Option<&str> {
     let name = member.raw_name().strip_prefix(CRIU_PREFIX)?;
-    let is_read = !name.starts_with(MEMORY_IMAGE) && !name.contains('/') && member.raw_bytes <= MAX_IMAGE_BYTES;
+    let is_read = !name.starts_with(MEMORY_IMAGE) && !name.contains('/') && member.raw_bytes() <= MAX_IMAGE_BYTES;
     is_read.then_some(name)
 }
 
@@ -231,9 +228,9 @@ pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError
 
 /// The state of process `pid` on its device, as it is packed in an archive.
 pub fn packed_state(archive: &Archive, pid: u32) -> Result<Vec<u8>, ArchiveError> {
-    let (offset, member) = archive.locate(&format!("{DEVICE_PREFIX}{}", state_file(pid)))?;
+    let member = archive.locate(&format!("{DEVICE_PREFIX}{}", state_file(pid)))?;
     let mut packed = vec![];
-    archive.extract(offset, member, &mut packed)?;
+    archive.extract(member, &mut packed)?;
     Ok(packed)
 }
 
@@ -248,7 +245,9 @@ fn unpack_where(
     folder: &Path,
     place: impl Fn(&MemberEntry) -> Option<&str>,
 ) -> Result<u64, ArchiveError> {
-    let wanted = archive.members().filter(|(_, member)| place(member).is_some());
-    let total = wanted.map(|(_, member)| member.raw_bytes).fold(0, u64::saturating_add);
+    let wanted = archive.members().filter(|member| place(member.entry).is_some());
+    let total = wanted
+        .map(|member| member.entry.raw_bytes())
+        .fold(0, u64::saturating_add);
     archive.extract_where(folder, place, &mut remark::byte_progress("unpacking", total))
 }

@@ -26,8 +26,9 @@ pub fn failure(error: ArchiveError) -> Failure {
         ArchiveError::Damaged { .. } => {
             Failure::new(Code::Damaged, text).help("take another copy of the archive: this one cannot be restored")
         }
-        ArchiveError::NewerVersion { .. } => Failure::new(Code::NewerVersion, text)
-            .help("restore it with the version of hetckpt that wrote it, or a newer one"),
+        ArchiveError::Version { .. } => {
+            Failure::new(Code::NewerVersion, text).help("restore it with the version of hetckpt that wrote it")
+        }
         ArchiveError::Interrupted { .. } => Failure::new(Code::Interrupted, text),
         ArchiveError::NameTaken { .. } => {
             Failure::new(Code::CannotWrite, text).help("name another file, or remove that one if it is of no use")

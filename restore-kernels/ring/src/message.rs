@@ -146,9 +146,6 @@ pub struct ServerStatus {
     pub kernels: Vec<String>,
     /// Commands queued behind them.
     pub num_queued: u64,
-    /// Allocations of the application.
-    #[serde(default)]
-    pub num_allocations: u64,
     /// Microseconds from the last `Pause` until no kernel ran any more; 0 before the first.
     #[serde(default)]
     pub last_pause_us: u64,

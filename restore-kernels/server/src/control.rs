@@ -260,10 +260,10 @@ impl Control {
     fn status(&self) -> ServerStatus {
         let session = &self.session;
         let description = session.device.describe();
-        let (memory_bytes, allocated_bytes, num_allocations) = {
+        let (memory_bytes, allocated_bytes) = {
             let memory = session.memory.lock();
             let allocated = memory.allocated_bytes();
-            (memory.mapped_bytes(), allocated, memory.num_allocations())
+            (memory.mapped_bytes(), allocated)
         };
         let is_paused = pause::is_held(session);
         let queues = session.queues.lock();
@@ -285,7 +285,6 @@ impl Control {
             is_paused,
             kernels,
             num_queued: queues.order.num_queued(),
-            num_allocations,
             last_pause_us: session.last_pause_us.load(Ordering::Relaxed),
             last_capture_us: session.last_capture_us.load(Ordering::Relaxed),
         }

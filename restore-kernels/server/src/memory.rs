@@ -271,12 +271,6 @@ impl DeviceMemory {
         .collect()
     }
 
-    /// How many allocations there are.
-    #[must_use]
-    pub fn num_allocations(&self) -> u64 {
-        self.allocations.len() as u64
-    }
-
     /// What the program has asked for, bytes.
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fs;
 use std::time::Instant;
 
-use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, Index, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify::verify;
 use hetckpt_archive::writer::{self, ArchiveName, Options, Source};
@@ -26,18 +26,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
     }
     let manifest = Manifest {
-        format: FORMAT.into(),
-        format_version: FORMAT_VERSION,
-        written_by: "example".into(),
-        root_pid: 1,
-        command: vec!["app".into()],
-        criu_version: String::new(),
-        created_unix: 0,
-        clocks: None,
-        processes: vec![],
-        stdio: vec![],
-        files: vec![],
-        members: vec![],
+        header: Header {
+            format: FORMAT.into(),
+            format_version: FORMAT_VERSION,
+            written_by: "example".into(),
+            criu_version: String::new(),
+            created_unix: 0,
+            root_pid: 1,
+            command: vec!["app".into()],
+            stdio: vec![],
+        },
+        index: Index::default(),
     };
     let target = folder.path().join("a.hetsnap");
     let timed = |what: &str, started: Instant| println!("{what:<9}{:>7} ms", started.elapsed().as_millis());
@@ -59,8 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     timed("unpacked", started);
     let started = Instant::now();
     let archive = Archive::open(&target)?;
-    for (offset, member) in archive.members() {
-        archive.extract(offset, member, &mut Vec::new())?;
+    for member in archive.members() {
+        archive.extract(member, &mut Vec::new())?;
     }
     timed("one by one", started);
     Ok(())

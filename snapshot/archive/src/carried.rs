@@ -7,7 +7,6 @@ use std::path::Path;
 
 use crate::manifest::CarriedFile;
 use crate::member::{HashingReader, HashingWriter, copy_in_pieces};
-use crate::pack::Packer;
 use crate::unpack::{UnpackError, Unpacker};
 
 /// Little is gained by more: these are programs and libraries.
@@ -42,9 +41,11 @@ pub fn pack(mut input: File, path: &str, member: &str, out: &Path) -> io::Result
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
     }
-    let mut packer = Packer::new(LEVEL, 1);
     let mut hashed = HashingReader::new(&mut input);
-    packer.compress(&mut hashed, &mut File::create_new(out)?)?;
+    let mut encoder = zstd::Encoder::new(File::create_new(out)?, LEVEL)?;
+    encoder.include_checksum(true)?;
+    copy_in_pieces(&mut hashed, &mut encoder)?;
+    encoder.finish()?;
     let (size_bytes, hash) = hashed.finish();
     Ok(CarriedFile {
         path: path.to_owned(),

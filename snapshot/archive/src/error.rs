@@ -33,9 +33,9 @@ pub enum ArchiveError {
         /// Which part.
         what: String,
     },
-    /// A newer program wrote it (input).
-    #[error("{} has archive format version {found}, this program reads up to {supported}", path.display())]
-    NewerVersion {
+    /// A newer program wrote it, or one that was never released (input).
+    #[error("{} has archive format version {found}, this program reads version {supported}", path.display())]
+    Version {
         /// The file.
         path: PathBuf,
         /// Its version.

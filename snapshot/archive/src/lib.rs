@@ -1,9 +1,12 @@
-//! The snapshot archive `*.hetsnap`: a tar whose members are zstd-compressed, with a readable manifest first.
+//! The snapshot archive `*.hetsnap`: a tar whose members are zstd-compressed, with a readable header first and an index
+//! last.
 //!
 //! Plain `tar` and `zstd` open it. [`writer`] makes one under a temporary name, verifies it and renames it; [`reader`]
 //! treats every byte as hostile. What the members mean is not known here.
 
 pub mod manifest;
+mod hex_hash;
+mod seal;
 pub mod member;
 mod pack;
 mod unpack;

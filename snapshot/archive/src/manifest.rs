@@ -1,97 +1,82 @@
-//! The manifest: the archive's first member, JSON, readable without this program.
+//! What an archive says of itself: a header, its first member, and an index behind all others. Both are JSON, readable
+//! without this program.
 
 use hetckpt_state::bounded;
-use hetckpt_state::summary::{Description, DescriptionError};
+use hetckpt_state::summary::{Description, Summary};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use crate::limits::{MAX_MEMBERS, MAX_PATH_BYTES, MAX_STDIO, MAX_TEXT_BYTES, MAX_WORD_BYTES, MAX_WORDS};
+use crate::hex_hash;
+use crate::limits::{MAX_MEMBERS, MAX_PARTS, MAX_PATH_BYTES, MAX_STDIO, MAX_TEXT_BYTES, MAX_WORD_BYTES, MAX_WORDS};
 use crate::member::is_safe_name;
 
-/// Name of the manifest's member.
-pub const MANIFEST_NAME: &str = "manifest.json";
-/// Name of the last member: the BLAKE3 hash of the manifest's bytes, in hexadecimal.
-pub const MANIFEST_HASH_NAME: &str = "manifest.blake3";
-/// Value of [`Manifest::format`].
+/// Name of the header's member, the first one.
+pub const HEADER_NAME: &str = "header.json";
+/// Name of the index's member, the last but one.
+pub const INDEX_NAME: &str = "index.json";
+/// Name of the last member: [`crate::seal::Seal`].
+pub const SEAL_NAME: &str = "index.blake3";
+/// Value of [`Header::format`].
 pub const FORMAT: &str = "hetckpt-snapshot";
-/// Version that this program writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version that this program writes, and the newest it reads. 1 was never released.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// What an archive is and holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
+    /// What is known when it is begun.
+    pub header: Header,
+    /// What is known when it is complete.
+    pub index: Index,
+}
+
+impl Manifest {
+    /// What the device servers said of the processes.
+    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.index.processes.iter().map(|process| &process.summary)
+    }
+}
+
+/// What is known when an archive is begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
     /// Always [`FORMAT`].
     #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub format: String,
-    /// Version of the format; a reader refuses a greater one.
+    /// Version of the format, of all that is in the archive; a reader refuses a greater one.
     pub format_version: u32,
     /// Version of the program that wrote it.
     #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub written_by: String,
-    /// Process that was dumped, as seen in its own pid namespace; the root of the tree.
-    pub root_pid: i32,
-    /// Command line of the root process.
-    #[serde(deserialize_with = "bounded::texts::<_, MAX_WORDS, MAX_WORD_BYTES>")]
-    pub command: Vec<String>,
     /// Version of the CRIU that made the process images.
     #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub criu_version: String,
     /// Seconds from the Unix epoch.
     pub created_unix: u64,
-    /// One entry for each process with device state: what its device server said of it.
-    #[serde(deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>")]
-    pub processes: Vec<DescriptionText>,
+    /// Process that was dumped, as seen in its own pid namespace; the root of the tree.
+    pub root_pid: i32,
+    /// Command line of the root process.
+    #[serde(deserialize_with = "bounded::texts::<_, MAX_WORDS, MAX_WORD_BYTES>")]
+    pub command: Vec<String>,
     /// What stdin, stdout and stderr of the root process were open on (`/proc/PID/fd/N` targets).
     #[serde(deserialize_with = "bounded::texts::<_, MAX_STDIO, MAX_TEXT_BYTES>")]
     pub stdio: Vec<String>,
-    /// Files of the node that the archive carries, for nodes that lack them. Archives of earlier versions have none.
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>"
-    )]
-    pub files: Vec<CarriedFile>,
+}
+
+/// What is known when an archive is complete.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Index {
     /// What the processes' clocks showed, where CRIU has not written that into its images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
-    /// All members but the manifest and its hash, in the order they are stored.
+    /// One entry for each process with device state: what its device server said of it.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>")]
+    pub processes: Vec<Description>,
+    /// Files of the node that the archive carries, for nodes that lack them.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>")]
+    pub files: Vec<CarriedFile>,
+    /// All members but header, index and seal, in the order they are stored.
     #[serde(deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>")]
     pub members: Vec<MemberEntry>,
-}
-
-/// The description of a process's device state, as the text that it is: another version may say something else.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct DescriptionText(Box<RawValue>);
-
-impl DescriptionText {
-    /// Takes a text that is JSON, whatever it says.
-    ///
-    /// # Errors
-    /// If it is no JSON.
-    pub fn new(text: String) -> serde_json::Result<Self> {
-        RawValue::from_string(text).map(Self)
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        self.0.get()
-    }
-
-    /// What it says.
-    ///
-    /// # Errors
-    /// [`DescriptionError`].
-    pub fn parse(&self) -> Result<Description, DescriptionError> {
-        Description::parse(self.text().as_bytes())
-    }
-}
-
-impl PartialEq for DescriptionText {
-    fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
-    }
 }
 
 /// Clocks that count from the machine's start, or from what stands for that in the processes' time namespace,
@@ -142,24 +127,57 @@ pub fn is_plain_path(path: &str) -> bool {
             .is_some_and(|rest| rest.split('/').all(|part| !matches!(part, "" | "." | "..")))
 }
 
-/// A member, as the manifest lists it.
+/// A member, as the index lists it: one file of the tar for each of its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberEntry {
-    /// Name in the tar.
+    /// Name of its first part in the tar; see [`part_name`] for the others.
     #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub name: String,
-    /// Bytes as stored.
-    pub stored_bytes: u64,
-    /// Bytes of the file it was made from.
-    pub raw_bytes: u64,
     /// How it is stored.
     pub encoding: Encoding,
+    /// Its parts, at least one.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_PARTS>")]
+    pub parts: Vec<Part>,
+}
+
+/// A part of a member: so large a piece of the file that its size and hash are known when it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Bytes as stored.
+    pub stored_bytes: u64,
+    /// Bytes of the file.
+    pub raw_bytes: u64,
     /// BLAKE3 hash of the stored bytes, in hexadecimal.
-    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
-    pub blake3: String,
+    #[serde(with = "hex_hash")]
+    pub blake3: blake3::Hash,
+}
+
+/// Name in the tar of part `number`, counted from 0, of the member `name`.
+#[must_use]
+pub fn part_name(name: &str, number: usize) -> String {
+    match number {
+        0 => name.to_owned(),
+        n => format!("{name}.part{n}"),
+    }
 }
 
 impl MemberEntry {
+    /// Bytes as stored; a sum that no number holds is the largest.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.parts
+            .iter()
+            .fold(0, |sum, part| sum.saturating_add(part.stored_bytes))
+    }
+
+    /// Bytes of the file that it was made from, likewise.
+    #[must_use]
+    pub fn raw_bytes(&self) -> u64 {
+        self.parts
+            .iter()
+            .fold(0, |sum, part| sum.saturating_add(part.raw_bytes))
+    }
+
     /// Name of the file that it was made from: without the `.zst` of what was compressed here.
     #[must_use]
     pub fn raw_name(&self) -> &str {
@@ -174,7 +192,7 @@ impl MemberEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// One zstd frame with content checksum; the name ends in `.zst`.
+    /// Each part is one zstd frame with content checksum; the name ends in `.zst`.
     Zstd,
     /// As it was (it is compressed inside).
     Stored,

@@ -1,4 +1,4 @@
-//! An archive's outer form, as it is opened: tar headers and the manifest.
+//! An archive's outer form, as it is opened: tar headers, its header and its index.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -9,8 +9,8 @@ use hetckpt_state::bounded;
 use serde::Deserialize;
 
 use crate::error::ArchiveError;
-use crate::limits::{MAX_EXPANSION, MAX_TEXT_BYTES};
-use crate::manifest::{Encoding, FORMAT, FORMAT_VERSION, Manifest};
+use crate::limits::{MAX_EXPANSION, MAX_PARTS, MAX_TEXT_BYTES, MAX_TEXT_MEMBER_BYTES};
+use crate::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, Index, part_name};
 use crate::member::{TAR_BLOCK, is_safe_name};
 
 /// A file that is being opened as an archive.
@@ -59,6 +59,17 @@ impl Opening<'_> {
         }
     }
 
+    /// The text of the member whose tar header stands at `offset`, in a file of `file_bytes`.
+    pub(crate) fn text_member(&mut self, offset: u64, size: u64, file_bytes: u64) -> Result<Vec<u8>, ArchiveError> {
+        if size > MAX_TEXT_MEMBER_BYTES {
+            return Err(self.damaged("its header or its index is too large"));
+        }
+        if size > file_bytes {
+            return Err(self.damaged("it is truncated"));
+        }
+        self.bytes(offset.saturating_add(TAR_BLOCK), size)
+    }
+
     /// Name and size of the member whose header stands at `offset`; `None` at the end mark or the end of the file.
     pub(crate) fn header(&mut self, offset: u64) -> Result<Option<(String, u64)>, ArchiveError> {
         self.file.seek(SeekFrom::Start(offset)).map_err(|e| self.io(e))?;
@@ -96,8 +107,8 @@ impl Opening<'_> {
         }
     }
 
-    /// The manifest; the format and its version are looked at before the rest, which a newer version may have changed.
-    pub(crate) fn parse_manifest(&self, text: &[u8]) -> Result<Manifest, ArchiveError> {
+    /// The header; the format and its version are looked at before the rest, which a newer version may have changed.
+    pub(crate) fn parse_header(&self, text: &[u8]) -> Result<Header, ArchiveError> {
         #[derive(Deserialize)]
         struct Head {
             #[serde(default, deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
@@ -106,54 +117,70 @@ impl Opening<'_> {
             format_version: u64,
         }
 
-        let wrong = |e: serde_json::Error| self.damaged(&format!("the manifest is wrong: {}", bounded::message(&e)));
+        let wrong = |e: serde_json::Error| self.damaged(&format!("the header is wrong: {}", bounded::message(&e)));
         let head: Head = serde_json::from_slice(text).map_err(wrong)?;
         if head.format != FORMAT {
-            return Err(self.not_an_archive("its manifest is of another format"));
+            return Err(self.not_an_archive("its header is of another format"));
         }
-        if head.format_version > u64::from(FORMAT_VERSION) {
-            return Err(ArchiveError::NewerVersion {
-                path: self.path.to_owned(),
-                found: u32::try_from(head.format_version).unwrap_or(u32::MAX),
-                supported: FORMAT_VERSION,
-            });
+        if head.format_version != u64::from(FORMAT_VERSION) {
+            return Err(self.other_version(u32::try_from(head.format_version).unwrap_or(u32::MAX)));
         }
-        let manifest = serde_json::from_slice(text).map_err(wrong)?;
-        self.ensure_possible(&manifest)?;
-        Ok(manifest)
+        serde_json::from_slice(text).map_err(wrong)
+    }
+
+    pub(crate) fn other_version(&self, found: u32) -> ArchiveError {
+        ArchiveError::Version {
+            path: self.path.to_owned(),
+            found,
+            supported: FORMAT_VERSION,
+        }
+    }
+
+    /// The index.
+    pub(crate) fn parse_index(&self, text: &[u8]) -> Result<Index, ArchiveError> {
+        let index = serde_json::from_slice(text)
+            .map_err(|e| self.damaged(&format!("the index is wrong: {}", bounded::message(&e))))?;
+        self.ensure_possible(&index)?;
+        Ok(index)
     }
 
     /// Makes sure that no name leads elsewhere or stands twice, and no size is one that cannot be.
-    fn ensure_possible(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
+    fn ensure_possible(&self, index: &Index) -> Result<(), ArchiveError> {
         let mut members = BTreeMap::new();
         let mut unpacked = BTreeSet::new();
+        let mut names = BTreeSet::new();
         let mut total_bytes = 0u64;
-        for member in &manifest.members {
+        let num_parts: usize = index.members.iter().map(|member| member.parts.len()).sum();
+        if num_parts > MAX_PARTS {
+            return Err(self.damaged(&format!("it has {num_parts} parts of members")));
+        }
+        for member in &index.members {
             let name = member.name.escape_debug();
-            if !is_safe_name(&member.name) || !is_safe_name(member.raw_name()) {
+            let is_safe = |number| is_safe_name(&part_name(&member.name, number));
+            if !is_safe(0) || !is_safe(member.parts.len()) || !is_safe_name(member.raw_name()) {
                 return Err(self.damaged(&format!("member name `{name}` is not allowed")));
             }
-            if members.insert(&*member.name, member).is_some() || !unpacked.insert(member.raw_name()) {
+            let are_new = (0..member.parts.len()).all(|number| names.insert(part_name(&member.name, number)));
+            if !are_new || members.insert(&*member.name, member).is_some() || !unpacked.insert(member.raw_name()) {
                 return Err(self.damaged(&format!("there are two members `{name}`")));
             }
-            let is_possible = match member.encoding {
-                Encoding::Stored => member.raw_bytes == member.stored_bytes,
-                Encoding::Zstd => member.raw_bytes <= member.stored_bytes.saturating_mul(MAX_EXPANSION),
-            };
-            total_bytes = total_bytes
-                .checked_add(member.raw_bytes)
-                .filter(|_| is_possible)
-                .ok_or_else(|| {
-                    self.damaged(&format!(
-                        "member `{name}` cannot have the length that the manifest says"
-                    ))
-                })?;
+            let sizes = member.parts.iter().map(|part| {
+                let is_possible = match member.encoding {
+                    Encoding::Stored => part.raw_bytes == part.stored_bytes,
+                    Encoding::Zstd => part.raw_bytes <= part.stored_bytes.saturating_mul(MAX_EXPANSION),
+                };
+                is_possible.then_some(part.raw_bytes)
+            });
+            total_bytes = sizes
+                .fold(Some(total_bytes), |sum, size| sum?.checked_add(size?))
+                .filter(|_| !member.parts.is_empty())
+                .ok_or_else(|| self.damaged(&format!("member `{name}` cannot have the length that the index says")))?;
         }
         let mut paths = BTreeSet::new();
-        for file in &manifest.files {
+        for file in &index.files {
             // Each has a member of its own, or a small one could be unpacked time and again.
             let is_possible = members.remove(&*file.member).is_some_and(|member| {
-                file.is_safe() && file.size_bytes <= member.raw_bytes.saturating_mul(MAX_EXPANSION)
+                file.is_safe() && file.size_bytes <= member.raw_bytes().saturating_mul(MAX_EXPANSION)
             });
             if !is_possible || !paths.insert(&file.path) {
                 let path = file.path.escape_debug();

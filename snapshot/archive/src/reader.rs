@@ -1,6 +1,6 @@
 //! Opens an archive and takes members out of it. Every byte is hostile.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,23 +11,40 @@ use parking_lot::Mutex;
 
 use crate::carried::CarriedError;
 use crate::error::ArchiveError;
-use crate::limits::MAX_MANIFEST_BYTES;
-use crate::manifest::{CarriedFile, Encoding, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
+use crate::manifest::{
+    CarriedFile, Encoding, HEADER_NAME, INDEX_NAME, Manifest, MemberEntry, Part, SEAL_NAME, part_name,
+};
 use crate::member::{HashingReader, HashingWriter, Pieces, TAR_BLOCK, is_safe_name};
 use crate::opening::Opening;
 use crate::room;
+use crate::seal::{END_BYTES, SEAL_BYTES, Seal};
 use crate::unpack::{UnpackError, Unpacker};
 
-/// An archive whose manifest was read and checked; members are checked as they are taken out.
+/// An archive whose header and index were read and checked; members are checked as they are taken out.
 pub struct Archive {
     path: PathBuf,
     file: File,
     manifest: Manifest,
     manifest_hash: String,
-    /// Offset of each member's bytes, in the manifest's order.
-    offsets: Vec<u64>,
-    /// Kept from one member to the next.
+    /// Offsets of each member's parts, in the index's order.
+    offsets: Vec<Vec<u64>>,
+    /// Kept from one part to the next.
     unpacker: Mutex<Option<Box<Unpacker>>>,
+}
+
+/// A member of an archive.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// What the index says of it.
+    pub entry: &'a MemberEntry,
+    /// Offset in the archive's file of each part's stored bytes.
+    pub offsets: &'a [u64],
+}
+
+impl<'a> Member<'a> {
+    fn parts(&self) -> impl Iterator<Item = (u64, &'a Part)> {
+        self.offsets.iter().copied().zip(&self.entry.parts)
+    }
 }
 
 impl fmt::Debug for Archive {
@@ -39,7 +56,8 @@ impl fmt::Debug for Archive {
 }
 
 impl Archive {
-    /// Opens `path`, reads the manifest, and checks its hash and that every member it lists is there in full length.
+    /// Opens `path`, reads header and index, and checks their hash and that every part they list is there in full
+    /// length.
     ///
     /// # Errors
     /// Every [`ArchiveError`] of reading.
@@ -53,64 +71,73 @@ impl Archive {
             return Err(reader.not_an_archive("it is no regular file"));
         }
         let size = found.len();
-        let (name, manifest_size) = reader.header(0)?.ok_or_else(|| reader.not_an_archive("it is empty"))?;
-        if name != MANIFEST_NAME {
-            return Err(reader.not_an_archive("its first member is not the manifest"));
+        let (name, header_bytes) = reader.header(0)?.ok_or_else(|| reader.not_an_archive("it is empty"))?;
+        match &*name {
+            HEADER_NAME => {}
+            // As version 1 began.
+            "manifest.json" => return Err(reader.other_version(1)),
+            _ => return Err(reader.not_an_archive("its first member is not its header")),
         }
-        if manifest_size > MAX_MANIFEST_BYTES {
-            return Err(reader.damaged("the manifest is too large"));
-        }
-        if manifest_size > size {
-            return Err(reader.damaged("it is truncated"));
-        }
-        let text = reader.bytes(TAR_BLOCK, manifest_size)?;
-        let manifest = reader.parse_manifest(&text)?;
+        let header_text = reader.text_member(0, header_bytes, size)?;
+        let header = reader.parse_header(&header_text)?;
 
-        let mut position = TAR_BLOCK + manifest_size.next_multiple_of(TAR_BLOCK);
-        let mut offsets = Vec::with_capacity(manifest.members.len());
-        for member in &manifest.members {
-            let found = reader.header(position)?;
-            if found != Some((member.name.clone(), member.stored_bytes)) {
-                return Err(reader.damaged(&format!("member `{}` is not where the manifest has it", member.name)));
+        let seal_at = size.saturating_sub(END_BYTES);
+        let seal = match reader.header(seal_at)? {
+            Some((name, SEAL_BYTES)) if name == SEAL_NAME => reader.bytes(seal_at + TAR_BLOCK, TAR_BLOCK)?,
+            _ => return Err(reader.damaged("it does not end as it ought to: it is cut off, or something follows it")),
+        };
+        let seal = Seal::parse(&seal).ok_or_else(|| reader.damaged("its end does not say where its index is"))?;
+        let index_bytes = match reader.header(seal.index_at)? {
+            Some((name, bytes)) if name == INDEX_NAME => bytes,
+            _ => return Err(reader.damaged("its index is not where its end has it")),
+        };
+        if file_end(seal.index_at, index_bytes) != Some(seal_at) {
+            return Err(reader.damaged("its index does not end where it ought to"));
+        }
+        let index_text = reader.text_member(seal.index_at, index_bytes, size)?;
+        if Seal::of(&header_text, &index_text, seal.index_at) != seal {
+            return Err(reader.damaged("header and index do not have their hash"));
+        }
+        let index = reader.parse_index(&index_text)?;
+
+        let mut position = file_end(0, header_bytes).unwrap_or(u64::MAX);
+        let mut offsets = Vec::with_capacity(index.members.len());
+        for member in &index.members {
+            let mut of_parts = Vec::with_capacity(member.parts.len());
+            for (number, part) in member.parts.iter().enumerate() {
+                let name = part_name(&member.name, number);
+                let end = file_end(position, part.stored_bytes).filter(|&end| end <= seal.index_at);
+                let end = end.ok_or_else(|| reader.damaged(&format!("it ends inside member `{name}`")))?;
+                if reader.header(position)? != Some((name, part.stored_bytes)) {
+                    let name = &member.name;
+                    return Err(reader.damaged(&format!("member `{name}` is not where the index has it")));
+                }
+                of_parts.push(position + TAR_BLOCK);
+                position = end;
             }
-            offsets.push(position + TAR_BLOCK);
-            position = member
-                .stored_bytes
-                .checked_next_multiple_of(TAR_BLOCK)
-                .and_then(|stored| position.checked_add(TAR_BLOCK)?.checked_add(stored))
-                .filter(|&end| end <= size)
-                .ok_or_else(|| reader.damaged(&format!("it ends inside member `{}`", member.name)))?;
+            offsets.push(of_parts);
         }
-        match reader.header(position)? {
-            Some((name, 65)) if name == MANIFEST_HASH_NAME => {}
-            _ => return Err(reader.damaged("it has no manifest hash at its end")),
-        }
-        let manifest_hash = blake3::hash(&text).to_hex().to_string();
-        // With its padding: what is cut off there is not whole.
-        if !reader
-            .bytes(position + TAR_BLOCK, TAR_BLOCK)?
-            .starts_with(manifest_hash.as_bytes())
-        {
-            return Err(reader.damaged("the manifest does not have its hash"));
+        if position != seal.index_at {
+            return Err(reader.damaged("there is more in it than its index lists"));
         }
         let file = reader.file;
         Ok(Self {
             path: path.to_owned(),
             file,
-            manifest,
-            manifest_hash,
+            manifest: Manifest { header, index },
+            manifest_hash: seal.hash.to_hex().to_string(),
             offsets,
             unpacker: Mutex::new(None),
         })
     }
 
-    /// The manifest.
+    /// Header and index.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// BLAKE3 hash of the manifest, in hexadecimal: whoever has that of the writer knows that no member is another.
+    /// BLAKE3 hash of header and index, in hexadecimal: whoever has that of the writer knows that no member is another.
     #[must_use]
     pub fn manifest_hash(&self) -> &str {
         &self.manifest_hash
@@ -122,53 +149,58 @@ impl Archive {
         &self.path
     }
 
-    /// Offset of a member's stored bytes in the file, and the member.
+    /// A member by its name.
     ///
     /// # Errors
     /// [`ArchiveError::NoSuchMember`].
-    pub fn locate(&self, name: &str) -> Result<(u64, &MemberEntry), ArchiveError> {
+    pub fn locate(&self, name: &str) -> Result<Member<'_>, ArchiveError> {
         self.members()
-            .find(|(_, member)| member.name == name)
+            .find(|member| member.entry.name == name)
             .ok_or_else(|| ArchiveError::NoSuchMember {
                 path: self.path.clone(),
                 name: name.to_owned(),
             })
     }
 
-    /// Offsets and members in the order stored.
-    pub fn members(&self) -> impl Iterator<Item = (u64, &MemberEntry)> {
-        self.offsets.iter().copied().zip(&self.manifest.members)
+    /// Members in the order stored.
+    pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
+        let entries = self.manifest.index.members.iter();
+        let members = entries.zip(&self.offsets);
+        members.map(|(entry, offsets)| Member { entry, offsets })
     }
 
-    /// Writes a member's raw bytes to `out`, checking its hash and length.
+    /// Writes a member's raw bytes to `out`, checking hashes and lengths.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`]; [`ArchiveError::Io`], of the archive that cannot be read or of `out`, which goes by
     /// the member's name then. `out` then holds an unusable part.
-    pub fn extract(&self, offset: u64, member: &MemberEntry, out: &mut impl Write) -> Result<(), ArchiveError> {
-        self.unpack(offset, member, out, Path::new(member.raw_name()))
+    pub fn extract(&self, member: Member<'_>, out: &mut impl Write) -> Result<(), ArchiveError> {
+        self.unpack(member, out, Path::new(member.entry.raw_name()))
     }
 
     /// As [`Archive::extract`]; `target` is what errors call `out`.
-    fn unpack(
+    fn unpack(&self, member: Member<'_>, out: &mut impl Write, target: &Path) -> Result<(), ArchiveError> {
+        member
+            .parts()
+            .try_for_each(|(offset, part)| self.unpack_part(member.entry, offset, part, out, target))
+    }
+
+    fn unpack_part(
         &self,
-        offset: u64,
         member: &MemberEntry,
+        offset: u64,
+        part: &Part,
         out: &mut impl Write,
         target: &Path,
     ) -> Result<(), ArchiveError> {
-        let mut input = self.stored(offset, member);
+        let mut input = HashingReader::new(self.stored(offset, part));
         let unpacked = self.with_unpacker(|unpacker| match member.encoding {
-            Encoding::Stored => unpacker.copy(&mut input, out, member.raw_bytes),
-            Encoding::Zstd => unpacker.decompress(&mut input, out, member.raw_bytes),
+            Encoding::Stored => unpacker.copy(&mut input, out, part.raw_bytes),
+            Encoding::Zstd => unpacker.decompress(&mut input, out, part.raw_bytes),
         })?;
-        let damaged = |what: &str| ArchiveError::Damaged {
-            path: self.path.clone(),
-            what: format!("member `{}` {what}", member.name),
-        };
         let bad_content = match unpacked {
-            Ok(size) if size == member.raw_bytes => None,
-            Ok(_) => Some("has another length than the manifest says".to_owned()),
+            Ok(size) if size == part.raw_bytes => None,
+            Ok(_) => Some("has another length than the index says".to_owned()),
             Err(UnpackError::Content(what)) => Some(what),
             Err(UnpackError::Read(source)) => return Err(self.read_error(source)),
             Err(UnpackError::Write(source)) => {
@@ -176,44 +208,52 @@ impl Archive {
                 return Err(ArchiveError::Io { action, path, source });
             }
         };
-        // A wrong hash is the better explanation of a member that does not decompress.
+        // A wrong hash is the better explanation of a part that does not decompress.
         io::copy(&mut input, &mut io::sink()).map_err(|e| self.read_error(e))?;
-        if input.finish().1.to_hex().as_str() != member.blake3 {
-            return Err(damaged("does not have its hash"));
+        if input.finish().1 != part.blake3 {
+            return Err(self.damaged(member, "does not have its hash"));
         }
-        bad_content.map_or(Ok(()), |what| Err(damaged(&what)))
+        bad_content.map_or(Ok(()), |what| Err(self.damaged(member, &what)))
     }
 
-    /// A member's bytes as they are stored.
-    fn stored(&self, offset: u64, member: &MemberEntry) -> HashingReader<Stored<'_>> {
-        HashingReader::new(Stored {
+    fn damaged(&self, member: &MemberEntry, what: &str) -> ArchiveError {
+        ArchiveError::Damaged {
+            path: self.path.clone(),
+            what: format!("member `{}` {what}", member.name),
+        }
+    }
+
+    /// A part's bytes as they are stored.
+    fn stored(&self, offset: u64, part: &Part) -> Stored<'_> {
+        Stored {
             file: &self.file,
             position: offset,
-            left: member.stored_bytes,
-        })
+            left: part.stored_bytes,
+        }
     }
 
-    /// Makes sure that every member is what a restore takes: it has its hash, and unpacked its length; so have the
+    /// Makes sure that every member is what a restore takes: it has its hashes, and unpacked its length; so have the
     /// carried files.
     ///
     /// # Errors
     /// As [`Archive::extract`], for the first that is not.
     pub fn verify(&self) -> Result<(), ArchiveError> {
-        for (offset, member) in self.members() {
-            self.extract(offset, member, &mut io::sink())?;
+        for member in self.members() {
+            self.extract(member, &mut io::sink())?;
         }
-        let members: BTreeMap<&str, _> = self.members().map(|found| (&*found.1.name, found)).collect();
-        for file in &self.manifest.files {
-            let Some(&(offset, member)) = members.get(&*file.member) else {
+        let members: BTreeMap<&str, _> = self.members().map(|member| (&*member.entry.name, member)).collect();
+        for file in &self.manifest.index.files {
+            let Some(&member) = members.get(&*file.member) else {
                 continue;
             };
-            self.verify_carried(file, self.stored(offset, member))?;
+            self.verify_carried(file, member)?;
         }
         Ok(())
     }
 
     /// Makes sure that a file can be taken out of its member's bytes, as [`crate::carried::unpack`] does.
-    fn verify_carried(&self, file: &CarriedFile, mut stored: HashingReader<Stored<'_>>) -> Result<(), ArchiveError> {
+    fn verify_carried(&self, file: &CarriedFile, member: Member<'_>) -> Result<(), ArchiveError> {
+        let mut stored = Chain(member.parts().map(|(offset, part)| self.stored(offset, part)).collect());
         let mut out = HashingWriter::new(io::sink());
         let unpacked = self.with_unpacker(|unpacker| unpacker.decompress(&mut stored, &mut out, file.size_bytes))?;
         let (size, hash) = out.finish();
@@ -255,14 +295,13 @@ impl Archive {
     /// [`ArchiveError::Damaged`] for the first that has not, [`ArchiveError::Io`].
     pub fn verify_stored(&self) -> Result<(), ArchiveError> {
         let mut pieces = Pieces::default();
-        for (offset, member) in self.members() {
-            let mut stored = self.stored(offset, member);
-            while !pieces.fill(&mut stored).map_err(|e| self.read_error(e))?.is_empty() {}
-            if stored.finish().1.to_hex().as_str() != member.blake3 {
-                return Err(ArchiveError::Damaged {
-                    path: self.path.clone(),
-                    what: format!("member `{}` does not have its hash", member.name),
-                });
+        for member in self.members() {
+            for (offset, part) in member.parts() {
+                let mut stored = HashingReader::new(self.stored(offset, part));
+                while !pieces.fill(&mut stored).map_err(|e| self.read_error(e))?.is_empty() {}
+                if stored.finish().1 != part.blake3 {
+                    return Err(self.damaged(member.entry, "does not have its hash"));
+                }
             }
         }
         Ok(())
@@ -296,24 +335,21 @@ impl Archive {
         };
         let wanted: Vec<_> = self
             .members()
-            .filter_map(|(offset, member)| Some((offset, member, place(member)?)))
+            .filter_map(|member| Some((member, place(member.entry)?)))
             .collect();
         let mut names = BTreeSet::new();
-        if let Some((_, member, _)) = wanted
+        if let Some((member, _)) = wanted
             .iter()
-            .find(|(_, _, name)| !is_safe_name(name) || !names.insert(*name))
+            .find(|(_, name)| !is_safe_name(name) || !names.insert(*name))
         {
-            return Err(ArchiveError::Damaged {
-                path: self.path.clone(),
-                what: format!("member `{}` has no place of its own", member.name),
-            });
+            return Err(self.damaged(member.entry, "has no place of its own"));
         }
-        let total = wanted.iter().map(|(_, member, _)| member.raw_bytes).sum();
+        let total = wanted.iter().map(|(member, _)| member.entry.raw_bytes()).sum();
         fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
         room::ensure(folder, total).map_err(|e| io_error("write", folder, e))?;
         let mut parent = folder.to_owned();
         let mut told = Told::new(progress);
-        for (offset, member, name) in wanted {
+        for (member, name) in wanted {
             let path = folder.join(name);
             if let Some(above) = path.parent().filter(|above| *above != parent) {
                 fs::create_dir_all(above).map_err(|e| io_error("create", above, e))?;
@@ -325,7 +361,7 @@ impl Archive {
                 .mode(0o600)
                 .open(&path)
                 .map_err(|e| io_error("create", &path, e))?;
-            self.unpack(offset, member, &mut told.as_to(&mut file), &path)?;
+            self.unpack(member, &mut told.as_to(&mut file), &path)?;
         }
         Ok(total)
     }
@@ -387,7 +423,29 @@ fn open_file(path: &Path) -> Result<File, ArchiveError> {
     })
 }
 
-/// The stored bytes of a member.
+/// Where the tar has what follows a file whose header stands at `position`.
+fn file_end(position: u64, size: u64) -> Option<u64> {
+    position
+        .checked_add(TAR_BLOCK)?
+        .checked_add(size.checked_next_multiple_of(TAR_BLOCK)?)
+}
+
+/// One after the other.
+struct Chain<R>(VecDeque<R>);
+
+impl<R: Read> Read for Chain<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while let Some(first) = self.0.front_mut() {
+            match first.read(buf)? {
+                0 if !buf.is_empty() => drop(self.0.pop_front()),
+                n => return Ok(n),
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The stored bytes of a part.
 struct Stored<'a> {
     file: &'a File,
     position: u64,

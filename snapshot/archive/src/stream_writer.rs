@@ -1,20 +1,21 @@
-//! Writes an archive to whatever takes bytes at positions, such as another machine, a member at a time.
+//! Writes an archive to whatever takes bytes, such as a file or another machine, from its first byte to its last.
 //!
-//! The manifest stands first but lists sizes and hashes that are known last. So room is left for it, members are
-//! streamed behind, and it is written into its place at the end, padded with blanks. Members may come before it is
-//! known how many there will be: then the room is an estimate, and must not be too small.
+//! A tar header has the size of what follows. So members are cut into parts that are compressed before they are written,
+//! and all that is known only at the end stands there.
 
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::ArchiveError;
-use crate::limits::{MAX_MANIFEST_BYTES, MAX_MEMBERS};
-use crate::manifest::{Encoding, MANIFEST_HASH_NAME, MANIFEST_NAME, Manifest, MemberEntry};
-use crate::member::{HashingWriter, TAR_BLOCK, is_safe_name, tar_header, tar_padding};
+use crate::limits::{MAX_MEMBERS, MAX_PARTS, MAX_TEXT_MEMBER_BYTES};
+use crate::manifest::{Encoding, HEADER_NAME, Header, INDEX_NAME, Index, MemberEntry, Part, SEAL_NAME, part_name};
+use crate::member::{TAR_BLOCK, is_safe_name, tar_header, tar_padding, update};
 use crate::pack::Packer;
+use crate::seal::Seal;
 
-/// Most bytes of the manifest that a member with a short name takes.
-const MEMBER_BYTES: u64 = 512;
+/// Bytes of a file that become one part: so many are in memory, and once more compressed. Large enough for all
+/// processors to compress one together.
+pub const PART_BYTES: u64 = 32 << 20;
 
 /// How members are compressed.
 #[derive(Clone, Copy, Debug)]
@@ -36,75 +37,48 @@ impl Default for Compression {
 pub struct Written {
     /// Its size.
     pub size_bytes: u64,
-    /// BLAKE3 hash of its manifest, which has the hashes of all members, in hexadecimal.
+    /// BLAKE3 hash of its header and its index, which has the hashes of all members, in hexadecimal.
     pub manifest_hash: String,
 }
 
-/// An archive under way to `S`, whose first byte becomes the archive's. Nothing is flushed to a disk or verified.
-///
-/// Almost all is written in order: only the header of each member, and the manifest, are put into their places
-/// afterwards.
+/// An archive under way to `S`. Nothing is flushed to a disk or verified.
 pub struct ArchiveStream<S> {
     sink: S,
     /// What errors call the sink.
     target: PathBuf,
     packer: Packer,
-    /// Room of the manifest.
-    reserved: u64,
+    /// The part that is being read.
+    part: Vec<u8>,
+    /// The header's text.
+    header: Vec<u8>,
     /// Where the next member's header goes.
     position: u64,
     raw_bytes: u64,
+    num_parts: usize,
     entries: Vec<MemberEntry>,
 }
 
-/// Bytes to leave for `manifest` if it is to have `members`: what it takes with every number at its longest.
-///
-/// # Errors
-/// If it cannot be put into words.
-pub fn room_for<'a>(manifest: &Manifest, members: impl Iterator<Item = (&'a str, Encoding)>) -> io::Result<u64> {
-    let mut worst = manifest.clone();
-    worst.members = members
-        .map(|(name, encoding)| MemberEntry {
-            name: format!("{name}.zst"),
-            stored_bytes: u64::MAX,
-            raw_bytes: u64::MAX,
-            encoding,
-            blake3: "0".repeat(64),
-        })
-        .collect();
-    Ok((serde_json::to_vec_pretty(&worst)?.len() as u64 + 1).next_multiple_of(TAR_BLOCK))
-}
-
-/// Bytes to leave for a manifest that has `other_bytes` of other text and up to `num_members` members.
-#[must_use]
-pub fn estimated_room(other_bytes: u64, num_members: u64) -> u64 {
-    let estimate = other_bytes.saturating_add(num_members.saturating_mul(MEMBER_BYTES));
-    estimate
-        .saturating_add(1)
-        .min(MAX_MANIFEST_BYTES)
-        .next_multiple_of(TAR_BLOCK)
-}
-
-impl<S: Write + Seek> ArchiveStream<S> {
-    /// Nothing yet. `room` bytes are to be left for the manifest; `target` is what errors call the sink.
+impl<S: Write> ArchiveStream<S> {
+    /// Writes the header. `target` is what errors call the sink.
     ///
     /// # Errors
-    /// [`ArchiveError::BadMemberName`] if that is more than a manifest may have.
-    pub fn new(sink: S, target: &Path, room: u64, compression: Compression) -> Result<Self, ArchiveError> {
-        if room > MAX_MANIFEST_BYTES {
-            return Err(ArchiveError::BadMemberName {
-                name: MANIFEST_NAME.to_owned(),
-            });
-        }
-        Ok(Self {
+    /// [`ArchiveError::Io`]; [`ArchiveError::BadMemberName`] if the header is longer than one may be.
+    pub fn new(sink: S, target: &Path, header: &Header, compression: Compression) -> Result<Self, ArchiveError> {
+        let mut stream = Self {
             sink,
             target: target.to_owned(),
             packer: Packer::new(compression.level, compression.threads),
-            reserved: room,
-            position: TAR_BLOCK + room,
+            part: vec![],
+            header: vec![],
+            position: 0,
             raw_bytes: 0,
+            num_parts: 0,
             entries: vec![],
-        })
+        };
+        stream.header = stream.text(HEADER_NAME, header)?;
+        let written = write_file(&mut stream.sink, HEADER_NAME, &stream.header);
+        stream.position = written.map_err(|e| stream.write_error(e))?;
+        Ok(stream)
     }
 
     /// Where the bytes go.
@@ -122,7 +96,7 @@ impl<S: Write + Seek> ArchiveStream<S> {
     /// called with the number of raw bytes taken in so far.
     ///
     /// # Errors
-    /// [`ArchiveError::Io`], also if `input` fails, and [`ArchiveError::BadMemberName`].
+    /// [`ArchiveError::Io`], also if `input` fails, and [`ArchiveError::BadMemberName`], also if there are too many.
     pub fn add(
         &mut self,
         name: &str,
@@ -134,89 +108,88 @@ impl<S: Write + Seek> ArchiveStream<S> {
             Encoding::Zstd => format!("{name}.zst"),
             Encoding::Stored => name.to_owned(),
         };
-        if !is_safe_name(&name) || self.entries.len() >= MAX_MEMBERS {
+        if self.entries.len() >= MAX_MEMBERS {
             return Err(ArchiveError::BadMemberName { name });
         }
-        let entry = self
-            .stream(name, encoding, input, progress)
-            .map_err(|e| self.write_error(e))?;
-        self.position += TAR_BLOCK + entry.stored_bytes.next_multiple_of(TAR_BLOCK);
-        self.raw_bytes += entry.raw_bytes;
+        let mut entry = MemberEntry {
+            name,
+            encoding,
+            parts: vec![],
+        };
+        let mut input = Counted {
+            inner: input,
+            count: self.raw_bytes,
+            progress,
+        };
+        loop {
+            self.part.clear();
+            let read = (&mut input).take(PART_BYTES).read_to_end(&mut self.part);
+            let is_last = (read.map_err(|e| self.write_error(e))? as u64) < PART_BYTES;
+            // An empty file has one part, others have none that is empty.
+            if !self.part.is_empty() || entry.parts.is_empty() {
+                let name = part_name(&entry.name, entry.parts.len());
+                if !is_safe_name(&name) || self.num_parts >= MAX_PARTS {
+                    return Err(ArchiveError::BadMemberName { name });
+                }
+                let part = self.write_part(&name, encoding).map_err(|e| self.write_error(e))?;
+                entry.parts.push(part);
+                self.num_parts += 1;
+            }
+            if is_last {
+                break;
+            }
+        }
+        self.raw_bytes = input.count;
         self.entries.push(entry);
         Ok(())
     }
 
-    /// Writes a member behind the room of its header, then the header.
-    fn stream(
-        &mut self,
-        name: String,
-        encoding: Encoding,
-        input: impl Read,
-        progress: &mut dyn FnMut(u64),
-    ) -> io::Result<MemberEntry> {
-        self.sink.seek(SeekFrom::Start(self.position + TAR_BLOCK))?;
-        let mut out = HashingWriter::new(&mut self.sink);
-        let mut input = Counted {
-            inner: input,
-            count: 0,
-            before: self.raw_bytes,
-            progress,
+    fn write_part(&mut self, name: &str, encoding: Encoding) -> io::Result<Part> {
+        let stored = match encoding {
+            Encoding::Stored => &self.part[..],
+            Encoding::Zstd => self.packer.compress(&self.part)?,
         };
-        match encoding {
-            Encoding::Stored => self.packer.copy(&mut input, &mut out)?,
-            Encoding::Zstd => self.packer.compress(&mut input, &mut out)?,
-        }
-        out.flush()?;
-        let raw_bytes = input.count;
-        let (stored_bytes, hash) = out.finish();
-        let header = tar_header(&name, stored_bytes)?;
-        self.sink.write_all(&vec![0; tar_padding(stored_bytes)])?;
-        self.sink.seek(SeekFrom::Start(self.position))?;
-        self.sink.write_all(header.as_bytes())?;
-        Ok(MemberEntry {
-            name,
-            stored_bytes,
-            raw_bytes,
-            encoding,
-            blake3: hash.to_hex().to_string(),
+        let mut hasher = blake3::Hasher::new();
+        update(&mut hasher, stored);
+        self.position += write_file(&mut self.sink, name, stored)?;
+        Ok(Part {
+            stored_bytes: stored.len() as u64,
+            raw_bytes: self.part.len() as u64,
+            blake3: hasher.finalize(),
         })
     }
 
-    /// Writes `manifest`, whose `members` become those that were added, into its place, and behind the last member its
-    /// hash and the end mark.
+    /// Writes `index`, whose `members` become those that were added, the seal and the end mark.
     ///
     /// # Errors
-    /// [`ArchiveError::Io`], also if it needs more room than was left for it.
-    pub fn finish(&mut self, mut manifest: Manifest) -> Result<Written, ArchiveError> {
-        manifest.members = std::mem::take(&mut self.entries);
-        self.write_manifest(&manifest).map_err(|e| self.write_error(e))
+    /// [`ArchiveError::Io`]; [`ArchiveError::BadMemberName`] if the index is longer than one may be.
+    pub fn finish(&mut self, mut index: Index) -> Result<Written, ArchiveError> {
+        index.members = std::mem::take(&mut self.entries);
+        let text = self.text(INDEX_NAME, &index)?;
+        let seal = Seal::of(&self.header, &text, self.position);
+        self.write_end(&text, &seal).map_err(|e| self.write_error(e))
     }
 
-    fn write_manifest(&mut self, manifest: &Manifest) -> io::Result<Written> {
-        let mut text = serde_json::to_vec_pretty(manifest)?;
-        let room = usize::try_from(self.reserved).unwrap_or(0);
-        if text.len() >= room {
-            return Err(io::Error::other("the manifest outgrew its room"));
-        }
-        text.resize(room - 1, b' ');
-        text.push(b'\n');
-        let manifest_hash = blake3::hash(&text).to_hex().to_string();
-        let hash = manifest_hash.clone() + "\n";
-
+    fn write_end(&mut self, index: &[u8], seal: &Seal) -> io::Result<Written> {
         let sink = &mut self.sink;
-        sink.seek(SeekFrom::Start(self.position))?;
-        sink.write_all(tar_header(MANIFEST_HASH_NAME, hash.len() as u64)?.as_bytes())?;
-        sink.write_all(hash.as_bytes())?;
-        sink.write_all(&vec![0; tar_padding(hash.len() as u64) + 2 * TAR_BLOCK as usize])?;
-        let size_bytes = sink.stream_position()?;
-        sink.seek(SeekFrom::Start(0))?;
-        sink.write_all(tar_header(MANIFEST_NAME, self.reserved)?.as_bytes())?;
-        sink.write_all(&text)?;
+        self.position += write_file(sink, INDEX_NAME, index)?;
+        self.position += write_file(sink, SEAL_NAME, seal.text().as_bytes())?;
+        let end = [0; 2 * TAR_BLOCK as usize];
+        sink.write_all(&end)?;
         sink.flush()?;
         Ok(Written {
-            size_bytes,
-            manifest_hash,
+            size_bytes: self.position + end.len() as u64,
+            manifest_hash: seal.hash.to_hex().to_string(),
         })
+    }
+
+    fn text(&self, name: &str, value: &impl serde::Serialize) -> Result<Vec<u8>, ArchiveError> {
+        let mut text = serde_json::to_vec_pretty(value).map_err(|e| self.write_error(e.into()))?;
+        text.push(b'\n');
+        match text.len() as u64 <= MAX_TEXT_MEMBER_BYTES {
+            true => Ok(text),
+            false => Err(ArchiveError::BadMemberName { name: name.to_owned() }),
+        }
     }
 
     fn write_error(&self, source: io::Error) -> ArchiveError {
@@ -228,11 +201,20 @@ impl<S: Write + Seek> ArchiveStream<S> {
     }
 }
 
+/// Writes a file of the tar; gives how many bytes it takes there.
+fn write_file(sink: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<u64> {
+    let size = bytes.len() as u64;
+    let padding = tar_padding(size);
+    sink.write_all(tar_header(name, size)?.as_bytes())?;
+    sink.write_all(bytes)?;
+    sink.write_all(&[0; TAR_BLOCK as usize][..padding])?;
+    Ok(TAR_BLOCK + size + padding as u64)
+}
+
 /// Counts what is read and reports it.
 struct Counted<'a, R> {
     inner: R,
     count: u64,
-    before: u64,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -240,7 +222,7 @@ impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.count += n as u64;
-        (self.progress)(self.before + self.count);
+        (self.progress)(self.count);
         Ok(n)
     }
 }

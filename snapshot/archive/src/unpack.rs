@@ -1,5 +1,5 @@
-//! From bytes as they are stored to bytes as they were. Contexts and buffers are kept from one member to the next: they
-//! cost more than a small member does.
+//! From bytes as they are stored to bytes as they were. Contexts and buffers are kept from one part to the next: they
+//! cost more than a small part does.
 //!
 //! What fails is told by its side: a disk that is full is not a damaged archive.
 
@@ -98,7 +98,7 @@ impl Unpacker {
 fn counted(total: u64, bytes: &[u8], limit_bytes: u64) -> Result<u64, UnpackError> {
     let total = total.saturating_add(bytes.len() as u64);
     match total > limit_bytes {
-        true => Err(UnpackError::Content("holds more than the manifest says".to_owned())),
+        true => Err(UnpackError::Content("holds more than the index says".to_owned())),
         false => Ok(total),
     }
 }

@@ -1,8 +1,8 @@
-//! Writes an archive of files: temporary name, members, manifest, fsync, verify, rename. [`write_to`] does without the
+//! Writes an archive of files: temporary name, header, members, index, fsync, verify, rename. [`write_to`] does without the
 //! names and the disk.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::error::ArchiveError;
 use crate::file_id::FileId;
 use crate::manifest::{Encoding, Manifest};
 use crate::reader::Archive;
-use crate::stream_writer::{ArchiveStream, Compression, Written, room_for};
+use crate::stream_writer::{ArchiveStream, Compression, Written};
 
 /// A file that is to become a member.
 #[derive(Clone, Debug)]
@@ -148,12 +148,12 @@ pub fn write(
     Ok(written.size_bytes)
 }
 
-/// Writes `sources` and `manifest` (its `members` are filled in) to `sink`, whose first byte becomes the archive's.
-/// Nothing is flushed to a disk or verified; `target` is what errors call the sink.
+/// Writes `sources` and `manifest` (its `members` are filled in) to `sink`. Nothing is flushed to a disk or verified;
+/// `target` is what errors call the sink.
 ///
 /// # Errors
 /// [`ArchiveError::Io`], [`ArchiveError::BadMemberName`] and [`ArchiveError::Interrupted`].
-pub fn write_to<S: Write + Seek>(
+pub fn write_to<S: Write>(
     sink: &mut S,
     target: &Path,
     manifest: Manifest,
@@ -161,13 +161,7 @@ pub fn write_to<S: Write + Seek>(
     options: Options<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Written, ArchiveError> {
-    let members = sources.iter().map(|source| (&*source.name, source.encoding));
-    let room = room_for(&manifest, members).map_err(|source| ArchiveError::Io {
-        action: "write",
-        path: target.to_owned(),
-        source,
-    })?;
-    let mut archive = ArchiveStream::new(sink, target, room, options.compression)?;
+    let mut archive = ArchiveStream::new(sink, target, &manifest.header, options.compression)?;
     for source in sources {
         let added = open(source).and_then(|input| {
             let input = Interruptible { input, options };
@@ -177,14 +171,14 @@ pub fn write_to<S: Write + Seek>(
         options.go_on(target)?;
         added?;
     }
-    archive.finish(manifest)
+    archive.finish(manifest.index)
 }
 
 /// Adds a file to an archive.
 ///
 /// # Errors
 /// As [`ArchiveStream::add`], and if it cannot be opened.
-pub fn add_file<S: Write + Seek>(
+pub fn add_file<S: Write>(
     archive: &mut ArchiveStream<S>,
     source: &Source,
     progress: &mut dyn FnMut(u64),

@@ -1,5 +1,5 @@
 //! Archives made to take memory, room or time. What they make us allocate is counted: in proportion to the length of
-//! their manifests, 256 MiB at most beyond what is taken out of them.
+//! their headers and indices, 256 MiB at most beyond what is taken out of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod forged;
@@ -9,31 +9,36 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{CarriedFile, Encoding, Manifest};
+use hetckpt_archive::manifest::{CarriedFile, Encoding};
 use hetckpt_archive::member::tar_header;
 use hetckpt_archive::packed_state::{self, PackedStateError};
 use hetckpt_archive::reader::Archive;
 use hetckpt_state::codec::CodecError;
+use hetckpt_state::names::FORMAT_VERSION;
 
-use forged::{manifest, member, write, write_text};
+use forged::{add, end_at, manifest, member, member_of_parts, write, write_texts};
 
-/// A third of what a manifest may have, and of what it may take.
-const MANIFEST_BYTES: usize = 21 << 20;
+/// A third of what a header or an index may have, and of what it may take.
+const TEXT_BYTES: usize = 21 << 20;
 const MOST_BYTES: u64 = (256 << 20) / 3;
 
-/// The text of a manifest in which the list `field` is nothing but `element`, of [`MANIFEST_BYTES`].
-fn filled(field: &str, element: &str) -> Vec<u8> {
-    let mut text = serde_json::to_value(manifest()).unwrap();
-    let list = vec![element; MANIFEST_BYTES / (element.len() + 1)].join(",");
-    text.as_object_mut().unwrap().remove(field);
-    let rest = serde_json::to_string(&text).unwrap();
-    format!("{{\"{field}\":[{list}],{}", rest.strip_prefix('{').unwrap()).into_bytes()
+/// The text of `value`, whose `field` is `content` now.
+fn replaced(value: &impl serde::Serialize, field: &str, content: &str) -> String {
+    let mut value = serde_json::to_value(value).unwrap();
+    value.as_object_mut().unwrap().remove(field);
+    let rest = serde_json::to_string(&value).unwrap();
+    format!("{{\"{field}\":{content},{}", rest.strip_prefix('{').unwrap())
 }
 
-/// Opens an archive that has the manifest `text`, and sees what that takes.
-fn open_with(folder: &Path, text: &[u8], what: &str) -> Result<Archive, ArchiveError> {
+/// A list that is nothing but `element`, of [`TEXT_BYTES`].
+fn list_of(element: &str) -> String {
+    format!("[{}]", vec![element; TEXT_BYTES / (element.len() + 1)].join(","))
+}
+
+/// Opens an archive that has these texts, and sees what that takes.
+fn open_with(folder: &Path, header: &str, index: &str, what: &str) -> Result<Archive, ArchiveError> {
     let path = folder.join("a.hetsnap");
-    write_text(&path, text, &[]);
+    write_texts(&path, header.as_bytes(), index.as_bytes(), &[]);
     let mut opened = None;
     let allocated = allocation_counter::measure(|| opened = Some(Archive::open(&path)));
     assert!(allocated.bytes_max < MOST_BYTES, "{what}: {allocated:?}");
@@ -41,36 +46,46 @@ fn open_with(folder: &Path, text: &[u8], what: &str) -> Result<Archive, ArchiveE
 }
 
 #[test]
-fn large_manifests_take_little_memory() {
+fn large_texts_take_little_memory() {
     let folder = tempfile::tempdir().unwrap();
+    let (header, index) = (manifest().header, manifest().index);
+    let plain = (
+        serde_json::to_string(&header).unwrap(),
+        serde_json::to_string(&index).unwrap(),
+    );
+    let part = format!("[0,0,\"{}\"]", "0".repeat(64));
     for (field, element) in [
-        ("processes", "{\"\":0}"),
-        ("command", "\"\""),
-        ("members", "[\"\",0,0,\"zstd\",\"\"]"),
+        ("processes", "{\"\":0}".to_owned()),
+        ("members", "[\"\",\"zstd\",[]]".to_owned()),
+        ("members", format!("[\"\",\"zstd\",[{part}]]")),
+        ("files", "[\"\",\"\",0,0,\"\"]".to_owned()),
     ] {
-        let opened = open_with(folder.path(), &filled(field, element), field);
+        let hostile = replaced(&index, field, &list_of(&element));
+        let opened = open_with(folder.path(), &plain.0, &hostile, field);
         assert!(matches!(opened, Err(ArchiveError::Damaged { .. })), "{field}");
     }
-    // One process, whose description is a list of the smallest things that take most.
-    let list = vec!["{\"\":0}"; MANIFEST_BYTES / 7].join(",");
-    let opened = open_with(folder.path(), &filled_once("processes", &list), "one process").unwrap();
-    let allocated = allocation_counter::measure(|| drop(opened.manifest().processes[0].parse()));
-    assert!(allocated.bytes_max < MOST_BYTES, "{allocated:?}");
-    // A text that must be put together.
-    let text = format!("\"{}\\n\"", "x".repeat(MANIFEST_BYTES));
-    let opened = open_with(folder.path(), &filled_once("command", &text), "one word");
+    let parts = format!("[[\"a\",\"zstd\",{}]]", list_of(&part));
+    let opened = open_with(folder.path(), &plain.0, &replaced(&index, "members", &parts), "parts");
     assert!(matches!(opened, Err(ArchiveError::Damaged { .. })));
-}
-
-fn filled_once(field: &str, element: &str) -> Vec<u8> {
-    let mut text = serde_json::to_value(manifest()).unwrap();
-    text.as_object_mut().unwrap().remove(field);
-    let rest = serde_json::to_string(&text).unwrap();
-    let element = match field {
-        "processes" => format!("[{element}]"),
-        _ => element.to_owned(),
-    };
-    format!("{{\"{field}\":[{element}],{}", rest.strip_prefix('{').unwrap()).into_bytes()
+    // One process, whose description is a list of the smallest things that take most.
+    let process = format!("[{{\"summary\":{}}}]", list_of("{\"\":0}"));
+    let opened = open_with(
+        folder.path(),
+        &plain.0,
+        &replaced(&index, "processes", &process),
+        "one process",
+    );
+    assert!(matches!(opened, Err(ArchiveError::Damaged { .. })));
+    // Words, and a text that must be put together.
+    for command in [list_of("\"\""), format!("[\"{}\\n\"]", "x".repeat(TEXT_BYTES))] {
+        let opened = open_with(
+            folder.path(),
+            &replaced(&header, "command", &command),
+            &plain.1,
+            "command",
+        );
+        assert!(matches!(opened, Err(ArchiveError::Damaged { .. })));
+    }
 }
 
 /// A zstd frame of zeros: `num_blocks` blocks of 128 KiB, of four bytes each. Its header says that it holds
@@ -105,7 +120,7 @@ impl Write for Counting {
 }
 
 #[test]
-fn a_member_unpacks_to_what_the_manifest_says_and_no_more() {
+fn a_member_unpacks_to_what_the_index_says_and_no_more() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.hetsnap");
     let size_bytes = 4096 * (128 << 10);
@@ -117,10 +132,10 @@ fn a_member_unpacks_to_what_the_manifest_says_and_no_more() {
             vec![member("criu/x.zst", Encoding::Zstd, said_bytes, frame.clone())],
         );
         let archive = Archive::open(&path).unwrap();
-        let (offset, member) = archive.members().next().unwrap();
+        let member = archive.members().next().unwrap();
         let mut out = Counting(0);
         let allocated = allocation_counter::measure(|| {
-            let unpacked = archive.extract(offset, member, &mut out);
+            let unpacked = archive.extract(member, &mut out);
             assert_eq!(unpacked.is_ok(), said_bytes == size_bytes);
         });
         assert!(out.0 <= most_bytes, "{} bytes", out.0);
@@ -147,6 +162,29 @@ fn a_length_that_no_member_can_have_is_refused() {
         let error = Archive::open(&path).unwrap_err();
         assert!(error.to_string().contains("cannot have the length"), "{error}");
     }
+}
+
+#[test]
+fn lengths_of_parts_are_possible_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.hetsnap");
+    let parts = |sizes: &[u64]| sizes.iter().map(|&size| (size, b"x".to_vec())).collect();
+    for (parts, is_allowed) in [(parts(&[1, 1]), true), (parts(&[1, 2]), false), (parts(&[]), false)] {
+        write(
+            &path,
+            manifest(),
+            vec![member_of_parts("criu/x", Encoding::Stored, parts)],
+        );
+        assert_eq!(Archive::open(&path).is_ok(), is_allowed);
+    }
+    // What a second part is called.
+    let members = vec![
+        member_of_parts("criu/x", Encoding::Stored, parts(&[1, 1])),
+        member("criu/x.part1", Encoding::Stored, 1, b"x".to_vec()),
+    ];
+    write(&path, manifest(), members);
+    let error = Archive::open(&path).unwrap_err();
+    assert!(error.to_string().contains("there are two members"), "{error}");
 }
 
 #[test]
@@ -184,13 +222,15 @@ fn a_carried_file_has_a_member_of_its_own_and_a_length_that_can_be() {
         (vec![file("/a", u64::MAX)], false),
     ] {
         let stored = member("files/x.zst", Encoding::Stored, packed.len() as u64, packed.clone());
-        write(&path, Manifest { files, ..manifest() }, vec![stored]);
+        let mut manifest = manifest();
+        manifest.index.files = files;
+        write(&path, manifest, vec![stored]);
         assert_eq!(Archive::open(&path).is_ok(), is_allowed);
     }
 }
 
 #[test]
-fn what_a_manifest_says_wrongly_is_told_in_few_plain_characters() {
+fn what_an_archive_says_wrongly_is_told_in_few_plain_characters() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.hetsnap");
     write(
@@ -198,16 +238,20 @@ fn what_a_manifest_says_wrongly_is_told_in_few_plain_characters() {
         manifest(),
         vec![member("device/x", Encoding::Stored, 1, b"x".to_vec())],
     );
-    let text = serde_json::to_string(Archive::open(&path).unwrap().manifest()).unwrap();
+    let archive = Archive::open(&path).unwrap();
+    let header = serde_json::to_string(&archive.manifest().header).unwrap();
+    let index = serde_json::to_string(&archive.manifest().index).unwrap();
     let hostile = format!("\"\\u001b]0;{}\\u202e\"", "x".repeat(1 << 20));
-    for field in ["stored", "device/x", "test", "hetckpt-snapshot"] {
-        let changed = text.replacen(&format!("\"{field}\""), &hostile, 1);
-        assert_ne!(changed, text);
-        write_text(&path, changed.as_bytes(), &[("device/x", b"x".to_vec())]);
+    for word in ["stored", "device/x", "test", "hetckpt-snapshot"] {
+        let changed = |text: &str| text.replacen(&format!("\"{word}\""), &hostile, 1);
+        let texts = (changed(&header), changed(&index));
+        assert_ne!(texts, (header.clone(), index.clone()));
+        let files = [("device/x".to_owned(), b"x".to_vec())];
+        write_texts(&path, texts.0.as_bytes(), texts.1.as_bytes(), &files);
         let error = Archive::open(&path).unwrap_err().to_string();
         assert!(
             error.len() < 1000 && !error.contains(char::is_control),
-            "{field}: {error:.1000}"
+            "{word}: {error:.1000}"
         );
     }
 }
@@ -229,25 +273,25 @@ fn room_is_looked_at_before_anything_is_unpacked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.hetsnap");
     // A hole, which takes no room here.
-    let mut first = member("criu/a.img", Encoding::Stored, 1, b"x".to_vec()).0;
-    let mut second = member("criu/b.img.zst", Encoding::Zstd, 0, vec![]).0;
-    (second.stored_bytes, second.raw_bytes) = (STORED_BYTES, STORED_BYTES << 15);
-    first.blake3 = blake3::hash(b"x").to_hex().to_string();
-    let members = vec![first, second];
-    let text = serde_json::to_vec(&Manifest { members, ..manifest() }).unwrap();
-    write_text(&path, &text, &[("criu/a.img", b"x".to_vec())]);
-    let mut file = File::options().read(true).write(true).open(&path).unwrap();
-    // Over the hash's header, which comes again behind the hole.
-    let at = fs::metadata(&path).unwrap().len() - 2048;
-    file.seek(SeekFrom::Start(at)).unwrap();
-    file.write_all(tar_header("criu/b.img.zst", STORED_BYTES).unwrap().as_bytes())
-        .unwrap();
-    let hash = blake3::hash(&text).to_hex().to_string() + "\n";
-    file.set_len(at + 512 + STORED_BYTES + 2048).unwrap();
-    file.seek(SeekFrom::Start(at + 512 + STORED_BYTES)).unwrap();
-    file.write_all(tar_header("manifest.blake3", 65).unwrap().as_bytes())
-        .unwrap();
-    file.write_all(hash.as_bytes()).unwrap();
+    let (first, _) = member("criu/a.img", Encoding::Stored, 1, b"x".to_vec());
+    let (mut second, _) = member("criu/b.img.zst", Encoding::Zstd, 0, vec![]);
+    second.parts[0].stored_bytes = STORED_BYTES;
+    second.parts[0].raw_bytes = STORED_BYTES << 15;
+    let mut manifest = manifest();
+    manifest.index.members = vec![first, second];
+    let header = serde_json::to_vec(&manifest.header).unwrap();
+    let index = serde_json::to_vec(&manifest.index).unwrap();
+    let mut bytes = vec![];
+    add(&mut bytes, "header.json", &header);
+    add(&mut bytes, "criu/a.img", b"x");
+    bytes.extend(tar_header("criu/b.img.zst", STORED_BYTES).unwrap().as_bytes());
+    let behind = bytes.len() as u64 + STORED_BYTES;
+    fs::write(&path, bytes).unwrap();
+    let mut end = vec![];
+    end_at(&mut end, &header, &index, behind);
+    let mut file = File::options().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start(behind)).unwrap();
+    file.write_all(&end).unwrap();
 
     let archive = Archive::open(&path).unwrap();
     let out = folder.path().join("out");
@@ -284,7 +328,7 @@ fn state_error(packed: &[u8]) -> PackedStateError {
 #[test]
 fn a_state_takes_no_more_memory_than_it_is() {
     let mut head = b"hetstate".to_vec();
-    head.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+    head.extend(u64::from(FORMAT_VERSION).to_le_bytes());
     // A state of a gibibyte that is small and has zeros behind.
     let zeros = io::Read::take(io::repeat(0), 1 << 30);
     let mut encoder = zstd::Encoder::new(vec![], 1).unwrap();

@@ -19,7 +19,7 @@ fn compressed() -> Vec<u8> {
 }
 
 /// What is wrong with an archive of one member, which both must find.
-fn found_by_both(folder: &Path, member: (MemberEntry, Vec<u8>)) -> String {
+fn found_by_both(folder: &Path, member: (MemberEntry, Vec<Vec<u8>>)) -> String {
     let path = folder.join("a.hetsnap");
     write(&path, manifest(), vec![member]);
     let verified = verify(&path).map(drop).unwrap_err();
@@ -85,7 +85,7 @@ fn a_carried_file_of_another_content_is_found() {
         (carried(length - 1, CONTENT), false),
     ] {
         let mut manifest = manifest();
-        manifest.files = vec![file];
+        manifest.index.files = vec![file];
         let stored = member("files/x.zst", Encoding::Stored, packed.len() as u64, packed.clone());
         write(&path, manifest, vec![stored]);
         assert_eq!(verify(&path).is_ok(), is_right);

@@ -10,9 +10,10 @@ use std::process::Command;
 
 use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::file_id::FileId;
-use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT_VERSION, Manifest};
-use hetckpt_archive::member::{tar_header, tar_padding};
+use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT_VERSION};
+use hetckpt_archive::member::tar_header;
 use hetckpt_archive::reader::Archive;
+use hetckpt_archive::stream_writer::{ArchiveStream, Compression, PART_BYTES};
 use hetckpt_archive::verify::verify;
 use hetckpt_archive::writer::{self, ArchiveName, Options, Source};
 
@@ -70,7 +71,7 @@ fn what_goes_in_comes_out() {
             "{name}"
         );
     }
-    assert_eq!(archive.manifest().processes, manifest().processes);
+    assert_eq!(archive.manifest().header, manifest().header);
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn a_carried_file_that_could_escape_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("job.hetsnap");
         let mut manifest = manifest();
-        manifest.files = vec![CarriedFile {
+        manifest.index.files = vec![CarriedFile {
             path: path.into(),
             member: member.into(),
             size_bytes: 1,
@@ -119,7 +120,7 @@ fn plain_tar_and_zstd_open_it() {
     let unpacked = zstd::decode_all(&fs::read(folder.path().join("criu/pages-1.img.zst")).unwrap()[..]).unwrap();
     assert!(unpacked == fs::read(folder.path().join("pages")).unwrap());
     let text: serde_json::Value =
-        serde_json::from_slice(&fs::read(folder.path().join("manifest.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(folder.path().join("header.json")).unwrap()).unwrap();
     assert_eq!(text["root_pid"], 42);
 }
 
@@ -136,7 +137,7 @@ fn every_truncation_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let whole = fs::read(write_to(folder.path())).unwrap();
     let cut = folder.path().join("cut");
-    for length in (0..whole.len() - 1024).step_by(997) {
+    for length in (0..whole.len()).step_by(997).chain([whole.len() - 1]) {
         fs::write(&cut, &whole[..length]).unwrap();
         assert!(verify(&cut).is_err(), "cut to {length} bytes");
     }
@@ -171,10 +172,8 @@ fn flipped_bits_are_noticed() {
 #[test]
 fn newer_version_is_told_from_damage() {
     let folder = tempfile::tempdir().unwrap();
-    let newer = Manifest {
-        format_version: FORMAT_VERSION + 1,
-        ..manifest()
-    };
+    let mut newer = manifest();
+    newer.header.format_version = FORMAT_VERSION + 1;
     let target = folder.path().join("new.hetsnap");
     let error = writer::write(
         &ArchiveName::find(&target),
@@ -185,7 +184,7 @@ fn newer_version_is_told_from_damage() {
     )
     .unwrap_err();
     assert!(
-        matches!(error, ArchiveError::NewerVersion { found, .. } if found == FORMAT_VERSION + 1),
+        matches!(error, ArchiveError::Version { found, .. } if found == FORMAT_VERSION + 1),
         "{error}"
     );
     assert!(!target.exists(), "an archive that does not verify is not published");
@@ -275,48 +274,75 @@ fn a_name_that_somebody_else_has_taken_meanwhile_is_theirs() {
     write(&third).unwrap();
 }
 
-/// What takes bytes at positions, and notes when it is sent somewhere else than where it stands.
-struct Sink {
-    bytes: std::io::Cursor<Vec<u8>>,
-    num_jumps: usize,
-}
-
-impl std::io::Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl std::io::Seek for Sink {
-    fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
-        let before = self.bytes.position();
-        let now = self.bytes.seek(to)?;
-        self.num_jumps += usize::from(now != before);
-        Ok(now)
-    }
+#[test]
+fn whatever_takes_bytes_gets_the_same_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_to(folder.path());
+    let mut bytes: Vec<u8> = vec![];
+    let sources = sources(folder.path());
+    let options = Options::default();
+    let written = writer::write_to(&mut bytes, &path, manifest(), &sources, options, &mut |_| {}).unwrap();
+    assert_eq!(written.size_bytes, bytes.len() as u64);
+    assert_eq!(bytes, fs::read(&path).unwrap());
+    assert_eq!(verify(&path).unwrap().manifest_hash(), written.manifest_hash);
 }
 
 #[test]
-fn whatever_takes_bytes_at_positions_gets_the_same_archive() {
+fn large_files_are_members_of_several_parts() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write_to(folder.path());
-    let mut sink = Sink {
-        bytes: std::io::Cursor::default(),
-        num_jumps: 0,
-    };
-    let sources = sources(folder.path());
-    let options = Options::default();
-    let written = writer::write_to(&mut sink, &path, manifest(), &sources, options, &mut |_| {}).unwrap();
-    assert!(sink.num_jumps <= 2 * sources.len() + 2, "{} jumps", sink.num_jumps);
-    assert_eq!(written.size_bytes, sink.bytes.get_ref().len() as u64);
-    let copy = folder.path().join("copy");
-    fs::write(&copy, sink.bytes.into_inner()).unwrap();
-    assert_eq!(verify(&copy).unwrap().manifest_hash(), written.manifest_hash);
-    assert_eq!(verify(&path).unwrap().manifest_hash(), written.manifest_hash);
+    let content: Vec<u8> = (0..2 * PART_BYTES + 3).map(|at| (at >> 12) as u8).collect();
+    let exact = &content[..usize::try_from(PART_BYTES).unwrap()];
+    let mut bytes: Vec<u8> = vec![];
+    let mut stream = ArchiveStream::new(
+        &mut bytes,
+        Path::new("there"),
+        &manifest().header,
+        Compression::default(),
+    )
+    .unwrap();
+    for (name, encoding, content) in [
+        ("criu/large", Encoding::Zstd, &content[..]),
+        ("device/large", Encoding::Stored, &content),
+        ("device/exact", Encoding::Stored, exact),
+        ("device/empty", Encoding::Stored, &[]),
+    ] {
+        stream.add(name, encoding, content, &mut |_| {}).unwrap();
+    }
+    stream.finish(manifest().index).unwrap();
+    let path = folder.path().join("a.hetsnap");
+    fs::write(&path, bytes).unwrap();
+    let archive = verify(&path).unwrap();
+    let parts: Vec<usize> = archive.members().map(|member| member.offsets.len()).collect();
+    assert_eq!(parts, [3, 3, 1, 1]);
+    let out = folder.path().join("out");
+    archive.extract_all("", &out).unwrap();
+    assert!(fs::read(out.join("criu/large")).unwrap() == content);
+    assert!(fs::read(out.join("device/large")).unwrap() == content);
+    assert!(fs::read(out.join("device/exact")).unwrap() == exact);
+    assert!(fs::read(out.join("device/empty")).unwrap().is_empty());
+    // With tar, cat and zstd alone.
+    let script = "tar -xf a.hetsnap && cat criu/large.zst criu/large.zst.part1 criu/large.zst.part2 | zstd -dc | cmp - out/criu/large";
+    let status = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(folder.path())
+        .status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn the_format_that_was_never_released_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.hetsnap");
+    let mut bytes = vec![];
+    forged::add(
+        &mut bytes,
+        "manifest.json",
+        b"{\"format\":\"hetckpt-snapshot\",\"format_version\":1}",
+    );
+    bytes.resize(bytes.len() + 1024, 0);
+    fs::write(&path, bytes).unwrap();
+    let error = Archive::open(&path).unwrap_err();
+    assert!(matches!(error, ArchiveError::Version { found: 1, .. }), "{error}");
 }
 
 #[test]
@@ -325,15 +351,16 @@ fn a_member_that_claims_all_bytes_there_can_be_is_refused() {
     let archive = Archive::open(&write_to(folder.path())).unwrap();
     let mut manifest = archive.manifest().clone();
     let claimed = u64::MAX - 511;
-    manifest.members.truncate(1);
-    manifest.members[0].stored_bytes = claimed;
-    let text = serde_json::to_vec(&manifest).unwrap();
-    let size = text.len() as u64;
-    let mut bytes = tar_header("manifest.json", size).unwrap().as_bytes().to_vec();
-    bytes.extend(&text);
-    bytes.resize(bytes.len() + tar_padding(size), 0);
-    let member = tar_header(&manifest.members[0].name, claimed).unwrap();
-    bytes.extend(member.as_bytes());
+    manifest.index.members.truncate(1);
+    manifest.index.members[0].parts[0].stored_bytes = claimed;
+    let (header, index) = (
+        serde_json::to_vec(&manifest.header).unwrap(),
+        serde_json::to_vec(&manifest.index).unwrap(),
+    );
+    let mut bytes = vec![];
+    forged::add(&mut bytes, "header.json", &header);
+    bytes.extend(tar_header(&manifest.index.members[0].name, claimed).unwrap().as_bytes());
+    forged::add_end(&mut bytes, &header, &index);
     let path = folder.path().join("claims.hetsnap");
     fs::write(&path, bytes).unwrap();
     match Archive::open(&path) {

@@ -10,14 +10,6 @@ use crate::names::FORMAT_VERSION;
 use crate::process::ProcessState;
 use crate::queue::Work;
 
-/// Text of a [`Description`], with every number at its longest: without its lists, and what an element of each takes.
-const DESCRIPTION_BYTES: u64 = 4096;
-const ALLOCATION_BYTES: u64 = 160;
-const KERNEL_BYTES: u64 = 1024;
-const RESUME_POINT_BYTES: u64 = 64;
-/// Points of one kernel at which threads stand that are reckoned with.
-const RESUME_POINTS: u64 = 1024;
-
 /// Largest description that is read, bytes.
 pub const MAX_DESCRIPTION_BYTES: u64 = 64 << 20;
 /// Most files of a process beside its description.
@@ -218,18 +210,6 @@ impl Description {
         }
         serde_json::from_slice(text).map_err(wrong)
     }
-
-    /// Bytes that it takes at most as text with indentation, inside of a list, of a process with `num_allocations` that
-    /// has kernels with these `names` in flight. A kernel whose threads stand at more than [`RESUME_POINTS`] of its
-    /// points may take more.
-    #[must_use]
-    pub fn most_text_bytes<'a>(num_allocations: u64, names: impl Iterator<Item = &'a str>) -> u64 {
-        let kernels = names.map(|name| name.len() as u64 + KERNEL_BYTES + RESUME_POINTS * RESUME_POINT_BYTES);
-        num_allocations
-            .saturating_mul(ALLOCATION_BYTES)
-            .saturating_add(kernels.sum::<u64>())
-            .saturating_add(DESCRIPTION_BYTES)
-    }
 }
 
 impl Summary {
@@ -339,25 +319,6 @@ impl KernelSummary {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn descriptions_take_no_more_than_was_reckoned() {
-        for (num_allocations, num_kernels) in [(0, 0), (1000, 0), (1, 1), (3000, 20)] {
-            let largest = largest(num_allocations, num_kernels);
-            let names = largest
-                .summary
-                .kernels_in_flight
-                .iter()
-                .map(|kernel| kernel.name.as_str());
-            let most = Description::most_text_bytes(num_allocations as u64, names);
-            let text = serde_json::to_string_pretty(&[[largest.clone()]]).unwrap();
-            assert!(
-                text.len() as u64 <= most,
-                "{num_allocations}, {num_kernels}: {} of {most}",
-                text.len()
-            );
-        }
-    }
 
     #[test]
     fn descriptions_are_read_back_and_their_version_first() {

@@ -4,10 +4,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use hetckpt_archive::manifest::{CarriedFile, MemberEntry};
+use hetckpt_archive::manifest::{CarriedFile, Encoding, MemberEntry};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify;
-use hetckpt_move::summaries::summaries;
 use hetckpt_report::archive_error;
 use hetckpt_state::summary::Summary;
 
@@ -25,9 +24,31 @@ struct Inspected<'a> {
     criu_version: &'a str,
     root_pid: i32,
     command: &'a [String],
-    processes: &'a [Summary],
+    processes: Vec<&'a Summary>,
     files: &'a [CarriedFile],
-    members: &'a [MemberEntry],
+    members: Vec<Member<'a>>,
+}
+
+/// A member, without its parts.
+#[derive(Serialize)]
+struct Member<'a> {
+    name: &'a str,
+    encoding: Encoding,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    parts: usize,
+}
+
+impl<'a> Member<'a> {
+    fn of(entry: &'a MemberEntry) -> Self {
+        Self {
+            name: &entry.name,
+            encoding: entry.encoding,
+            stored_bytes: entry.stored_bytes(),
+            raw_bytes: entry.raw_bytes(),
+            parts: entry.parts.len(),
+        }
+    }
 }
 
 /// Shows the manifest and the devices' state.
@@ -39,22 +60,21 @@ pub fn run(options: &Inspect) -> anyhow::Result<ExitCode> {
     }
     .map_err(archive_error::failure)?;
     let manifest = archive.manifest();
-    let summaries = summaries(manifest)?;
     if options.json {
         output::json(&Inspected {
             archive: &options.archive.to_string_lossy(),
-            format_version: manifest.format_version,
-            written_by: &manifest.written_by,
-            created_unix: manifest.created_unix,
-            criu_version: &manifest.criu_version,
-            root_pid: manifest.root_pid,
-            command: &manifest.command,
-            processes: &summaries,
-            files: &manifest.files,
-            members: &manifest.members,
+            format_version: manifest.header.format_version,
+            written_by: &manifest.header.written_by,
+            created_unix: manifest.header.created_unix,
+            criu_version: &manifest.header.criu_version,
+            root_pid: manifest.header.root_pid,
+            command: &manifest.header.command,
+            processes: manifest.summaries().collect(),
+            files: &manifest.index.files,
+            members: manifest.index.members.iter().map(Member::of).collect(),
         });
     } else {
-        manifest_text::print(manifest, &summaries);
+        manifest_text::print(manifest);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ pub fn run(options: &Unpack) -> anyhow::Result<ExitCode> {
     let archive = Archive::open(&options.archive).map_err(archive_error::failure)?;
     let size = unpack::unpack(&archive, &options.images)?;
     if options.json {
-        let (pid, images) = (archive.manifest().root_pid, options.images.to_string_lossy());
+        let (pid, images) = (archive.manifest().header.root_pid, options.images.to_string_lossy());
         output::json(&json!({ "pid": pid, "images": images, "image_bytes": size }));
     } else {
         remark::note(format!("{} ({})", options.images.display(), quantity::bytes(size)));

@@ -9,8 +9,8 @@ use hetckpt_ring::question::Lacking;
 use hetckpt_state::summary::{Requirements, Summary};
 
 use crate::check::kernels;
+use crate::devices;
 use crate::snapshot::Snapshot;
-use crate::{devices, summaries};
 
 const CHECK: &str = "device";
 
@@ -32,7 +32,7 @@ enum Kernels {
 }
 
 fn compare_with(snapshot: &Snapshot, wanted: &str, which: Kernels) -> Result<Vec<Finding>, Failure> {
-    let summaries = summaries::summaries(snapshot.manifest())?;
+    let summaries: Vec<&Summary> = snapshot.manifest().summaries().collect();
     if summaries.is_empty() {
         return Ok(vec![Finding::ok(
             CHECK,
@@ -84,7 +84,7 @@ fn with_device(
     look(device)
 }
 
-fn judge(summaries: &[Summary], device: &DeviceSummary) -> Finding {
+fn judge(summaries: &[&Summary], device: &DeviceSummary) -> Finding {
     let name = format!("{} ({})", device.id, device.name);
     if let Some(summary) = summaries.iter().find(|s| !s.restorable_on.contains(&device.kind)) {
         return problem(
@@ -96,7 +96,7 @@ fn judge(summaries: &[Summary], device: &DeviceSummary) -> Finding {
         );
     }
     let too_large = |summary: &Summary| Some((summary.pid, exceeded(&summary.requires, device)?));
-    if let Some((pid, what)) = summaries.iter().find_map(too_large) {
+    if let Some((pid, what)) = summaries.iter().copied().find_map(too_large) {
         return problem(
             format!("process {pid} has a kernel in flight with {what}; that is too much for {name}"),
             "name another device (--device); `hetckpt devices` lists them",

@@ -57,7 +57,7 @@ pub fn examine(needs: &Needs, manifest: &Manifest, adaptation: &Adaptation) -> (
     if adaptation.own_stdio {
         plan.replaced = replaced(needs, manifest);
     }
-    let carried: BTreeMap<&[u8], &CarriedFile> = manifest.files.iter().map(|f| (f.path.as_bytes(), f)).collect();
+    let carried: BTreeMap<&[u8], &CarriedFile> = manifest.index.files.iter().map(|f| (f.path.as_bytes(), f)).collect();
     let mut seen = BTreeSet::new();
     for file in &needs.files {
         if !seen.insert((&file.regular.name, file.role)) || plan.replaced.values().any(|p| p == file.path()) {
@@ -85,7 +85,7 @@ pub fn examine(needs: &Needs, manifest: &Manifest, adaptation: &Adaptation) -> (
 
 /// Takes out what an archive carries: whatever is at its path by then, a restore goes on with it.
 pub fn leave_out_carried(needs: &mut Needs, manifest: &Manifest) {
-    let carried: BTreeSet<&[u8]> = manifest.files.iter().map(|file| file.path.as_bytes()).collect();
+    let carried: BTreeSet<&[u8]> = manifest.index.files.iter().map(|file| file.path.as_bytes()).collect();
     let is_carried =
         |file: &NeededFile| matches!(file.role, Role::Mapped | Role::Other) && carried.contains(&*file.regular.name);
     needs.files.retain(|file| !is_carried(file));
@@ -241,6 +241,7 @@ fn replaced(needs: &Needs, manifest: &Manifest) -> BTreeMap<usize, PathBuf> {
     const S_IFMT: u32 = 0o170_000;
     const S_IFREG: u32 = 0o100_000;
     let stdio = manifest
+        .header
         .stdio
         .iter()
         .enumerate()

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use hetckpt_archive::manifest::Index;
 use hetckpt_criu::image_messages::Regular;
 use hetckpt_report::finding::Verdict;
 
@@ -17,11 +18,17 @@ fn needed(path: &Path, role: Role) -> NeededFile {
 }
 
 fn manifest(files: Vec<CarriedFile>, stdio: Vec<String>) -> Manifest {
-    serde_json::from_value(serde_json::json!({
-        "format": "", "format_version": 1, "written_by": "", "root_pid": 7, "command": [], "criu_version": "",
-        "created_unix": 0, "processes": [], "stdio": stdio, "files": files, "members": [],
-    }))
-    .unwrap()
+    let header = serde_json::json!({
+        "format": "", "format_version": 2, "written_by": "", "criu_version": "", "created_unix": 0, "root_pid": 7,
+        "command": [], "stdio": stdio,
+    });
+    Manifest {
+        header: serde_json::from_value(header).unwrap(),
+        index: Index {
+            files,
+            ..Index::default()
+        },
+    }
 }
 
 fn examined(file: &NeededFile, manifest: &Manifest, adaptation: &Adaptation) -> (Plan, Result<(), String>) {

@@ -201,7 +201,7 @@ fn intact(snapshot: &Snapshot) -> Finding {
     match verify::verify(archive.path()) {
         Ok(_) => Finding::ok(
             CHECK,
-            format!("all {} members are as they were written", manifest.members.len()),
+            format!("all {} members are as they were written", manifest.index.members.len()),
         ),
         Err(error) => Finding::failed(CHECK, &archive_error::failure(error)),
     }

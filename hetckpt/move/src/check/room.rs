@@ -17,7 +17,7 @@ const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks the
 pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
     let unpacked: u64 = match snapshot {
         Snapshot::Archive(archive) => {
-            let sizes = archive.members().map(|(_, member)| member.raw_bytes);
+            let sizes = archive.members().map(|member| member.entry.raw_bytes());
             sizes.fold(0, u64::saturating_add)
         }
         Snapshot::Images(..) => 0,

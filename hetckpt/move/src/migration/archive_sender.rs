@@ -1,7 +1,7 @@
 //! The archive's way into a connection: what is written goes there with its position, so that no file is needed here.
 
 use hetckpt_ring::failure_code::Code;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use hetckpt_report::failure::Failure;
@@ -14,7 +14,7 @@ use crate::migration::message::MAX_DATA_BYTES;
 /// How often signals are looked for.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Takes bytes at positions and sends them.
+/// Takes bytes one after the other and sends them.
 pub struct ChannelSink<'a, 'c> {
     channel: &'a Shared<'c>,
     signals: &'a HeldSignals,
@@ -99,20 +99,5 @@ impl Write for ChannelSink<'_, '_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.send_pending()
-    }
-}
-
-impl Seek for ChannelSink<'_, '_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(position) => position,
-            SeekFrom::Current(0) => return Ok(self.position),
-            _ => return Err(io::ErrorKind::Unsupported.into()),
-        };
-        if position != self.position {
-            self.send_pending()?;
-            self.position = position;
-        }
-        Ok(position)
     }
 }

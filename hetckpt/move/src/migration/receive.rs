@@ -204,8 +204,8 @@ fn examine(path: &Path, wanted: &check::Wanted<'_>, owner: Option<KeyHash>) -> R
     let manifest = snapshot.manifest();
     Ok(Record {
         state: State::Prepared,
-        root_pid: manifest.root_pid,
-        command: manifest.command.clone(),
+        root_pid: manifest.header.root_pid,
+        command: manifest.header.command.clone(),
         owner,
     })
 }

@@ -101,7 +101,12 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
 
     let stdio = Stdio::for_program(manifest, &restorable.plan.replaced, options.detach)?;
     remark::progress("restoring processes");
-    if let Some(clocks) = manifest.clocks.as_ref().filter(|_| is_inside && !geteuid().is_root()) {
+    if let Some(clocks) = manifest
+        .index
+        .clocks
+        .as_ref()
+        .filter(|_| is_inside && !geteuid().is_root())
+    {
         clocks::go_on_from(clocks)
             .unwrap_or_else(|why| remark::note(format!("clocks that count from the machine's start jump: {why}")));
     }
@@ -117,7 +122,7 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
     )?;
     remark::progress_done();
     rewound.keep();
-    let root_pid = manifest.root_pid;
+    let root_pid = manifest.header.root_pid;
     // It would take its room for as long as the program runs.
     drop(snapshot);
     if options.is_temporary {

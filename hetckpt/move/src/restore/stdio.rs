@@ -34,7 +34,7 @@ impl Stdio {
             inherited: vec![],
             relays: vec![],
         };
-        for (fd, name) in manifest.stdio.iter().enumerate().take(3) {
+        for (fd, name) in manifest.header.stdio.iter().enumerate().take(3) {
             let name = match replaced.get(&fd) {
                 // CRIU calls a file by its path from the root.
                 Some(path) => path.strip_prefix("/").unwrap_or(path).as_os_str().to_owned(),
