@@ -17,6 +17,7 @@ use hetckpt_ring::layout::TOTAL_BYTES;
 use hetckpt_ring::message::{RESERVED, Request, Response};
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::server_start::is_ring_link;
+use hetckpt_ring::version::Readable;
 
 use crate::error::PluginError;
 use crate::{client, host, log};
@@ -206,7 +207,7 @@ fn ask(pid: u32, request: &Request, fds: &[OwnedFd]) -> Result<(), PluginError> 
 }
 
 fn pinned_areas(pid: u32, ring: &OwnedFd) -> Result<Vec<PinnedArea>, PluginError> {
-    let (_, side) = Consumer::open(ring.as_fd()).map_err(of_program("ring", pid))?;
+    let (_, side) = Consumer::open(ring.as_fd(), Readable::HERE).map_err(of_program("ring", pid))?;
     Ok(side.pinned_table().areas())
 }
 

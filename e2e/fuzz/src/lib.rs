@@ -193,6 +193,7 @@ pub fn device_memory(data: &[u8]) {
     const MAPPING: Mapping = Mapping {
         addr: BASE,
         size_bytes: 1 << 20,
+        device: 0,
     };
     let mut data = Bytes(data);
     let [num_chunks, num_pieces] = data.take().unwrap_or_default();

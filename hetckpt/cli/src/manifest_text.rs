@@ -57,11 +57,11 @@ pub fn print(manifest: &Manifest) {
 fn print_process(summary: &Summary) {
     output::line("");
     output::line(format!("process {}", summary.pid));
-    output::line(format!(
-        "  captured on   {} ({})",
-        summary.captured_on, summary.captured_on_kind
-    ));
-    output::line(format!("  sees          {}", summary.virtual_device));
+    for device in &summary.devices {
+        let (name, kind) = (&device.captured_on, &device.captured_on_kind);
+        output::line(format!("  captured on   {name} ({kind})"));
+        output::line(format!("  sees          {}", device.virtual_device));
+    }
     output::line(format!("  restorable on {}", summary.restorable_on.join(", ")));
     output::line(format!(
         "  device memory {} in {}, {} stored",

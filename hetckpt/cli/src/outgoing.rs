@@ -85,9 +85,9 @@ fn draft(id: SnapshotId, archived: &Archived<'_>) -> Draft {
 
 /// The device of the first process that has one.
 fn device(manifest: &Manifest) -> Device {
-    let first = manifest.summaries().next();
-    first.map_or_else(Device::default, |summary| Device {
-        kind: summary.captured_on_kind.clone(),
-        name: summary.captured_on.clone(),
+    let first = manifest.summaries().find_map(|summary| summary.devices.first());
+    first.map_or_else(Device::default, |device| Device {
+        kind: device.captured_on_kind.clone(),
+        name: device.captured_on.clone(),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use hetckpt_ring::command::{Command, Payload};
+use hetckpt_ring::command::{Command, Payload, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, is_connected};
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response, VirtualDevice};
@@ -57,9 +57,10 @@ impl Device {
             control_fd,
         };
         let answer = socket.ask(&hello, &[ring_fd.as_fd()])?;
-        let Response::Welcome { protocol, device } = answer else {
+        let Response::Welcome { protocol, devices } = answer else {
             return Err(RingError::ServerGone.into());
         };
+        let device = devices.into_iter().next().ok_or(RingError::ServerGone)?;
         if protocol != PROTOCOL_VERSION {
             return Err(RingError::Version {
                 ours: PROTOCOL_VERSION,
@@ -86,7 +87,7 @@ impl Device {
             description,
             attributes,
             generation: AtomicU64::new(1),
-            ids: AtomicU64::new(16),
+            ids: AtomicU64::new(StreamId::FIRST_CREATED),
             is_lost: AtomicBool::new(false),
             memory: Mutex::default(),
             output: OutputBuffers::default(),

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use hetckpt_ring::command::{Command, StreamFlags, StreamId};
+use hetckpt_ring::command::{Command, DeviceIndex, StreamFlags, StreamId};
 
 use crate::handles::Handle;
 use crate::log;
@@ -65,6 +65,7 @@ impl Current {
         thread_state::default_stream(self.session.device.generation(), || {
             let stream = StreamId(self.session.device.next_id());
             self.session.device.send(Command::StreamCreate {
+                device: DeviceIndex::FIRST,
                 stream,
                 flags: StreamFlags::default(),
             })?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use hetckpt_ring::command::{Command, KernelId, ModuleId};
+use hetckpt_ring::command::{Command, DeviceIndex, KernelId, ModuleId};
 use hetckpt_ring::layout::CHUNK_BYTES;
 use hetckpt_ring::reply::{BuiltKernel, KernelDescription, ModuleDescription, Reply};
 
@@ -101,7 +101,10 @@ impl Library {
                 })?;
             }
         }
-        let answer = device.call_raw(Command::ModuleLoad { module })?;
+        let answer = device.call_raw(Command::ModuleLoad {
+            module,
+            device: DeviceIndex::FIRST,
+        })?;
         let Reply::ModuleLoaded {
             description_bytes,
             log: reason,

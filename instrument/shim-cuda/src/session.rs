@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use hetckpt_ring::command::Command;
+use hetckpt_ring::command::{Command, DeviceIndex};
 use hetckpt_ring::reply::Reply;
 
 use crate::device::Device;
@@ -142,7 +142,7 @@ impl Session {
     pub fn call(&self, command: Command) -> Outcome<Reply> {
         let synchronises = matches!(
             command,
-            Command::Synchronize | Command::StreamSynchronize { .. } | Command::EventSynchronize { .. }
+            Command::Synchronize { .. } | Command::StreamSynchronize { .. } | Command::EventSynchronize { .. }
         );
         let answer = self.device.call_raw(command)?;
         if synchronises {
@@ -154,7 +154,9 @@ impl Session {
     /// Resets the device: everything on it is gone, libraries are loaded again when needed.
     pub fn reset(&self) -> Outcome {
         device_output::print(&self.device);
-        let result = self.call(Command::Reset);
+        let result = self.call(Command::Reset {
+            device: DeviceIndex::FIRST,
+        });
         self.device.forget_all();
         self.streams.retain(|_| false);
         self.events.retain(|_| false);

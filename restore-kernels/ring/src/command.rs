@@ -15,14 +15,26 @@ use crate::layout;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct ModuleId(pub u64);
 
-/// A stream, numbered by the application; 0 is the legacy default stream, which always exists. Per-thread default
-/// streams are created like others.
+/// A device of the application, numbered from 0 in the order of [`crate::message::Response::Welcome`]. Streams, events
+/// and modules belong to the device that they were made for. So far every application has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+pub struct DeviceIndex(pub u32);
+
+impl DeviceIndex {
+    /// The first device.
+    pub const FIRST: Self = Self(0);
+}
+
+/// A stream, numbered by the application. Numbers below [`StreamId::FIRST_CREATED`] are the legacy default streams of the
+/// devices, which always exist. Per-thread default streams are created like others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct StreamId(pub u64);
 
 impl StreamId {
-    /// The legacy default stream: joins with all blocking streams.
+    /// The legacy default stream of the first device: joins with all its blocking streams.
     pub const LEGACY_DEFAULT: Self = Self(0);
+    /// From here on streams are made by [`Command::StreamCreate`]. No machine has as many devices.
+    pub const FIRST_CREATED: u64 = 64;
 }
 
 /// An event, numbered by the application from 1.
@@ -150,8 +162,6 @@ pub struct LaunchCommand {
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Command {
-    /// Answered with nothing; for tests and to see that the server is there.
-    Ping,
     /// Bytes of a module to come, appended to part `part` of module `module`. No reply.
     ModuleData {
         /// Module.
@@ -166,6 +176,8 @@ pub enum Command {
     ModuleLoad {
         /// Module.
         module: ModuleId,
+        /// Its device.
+        device: DeviceIndex,
     },
     /// Puts `chunk.length` bytes of the encoded [`crate::reply::ModuleDescription`], from `offset` on, into the chunk.
     ModuleDescribe {
@@ -190,6 +202,8 @@ pub enum Command {
     Malloc {
         /// Bytes.
         size_bytes: u64,
+        /// Where.
+        device: DeviceIndex,
     },
     /// Frees an allocation after everything queued before. Reply: CUresult (1 if `addr` starts no allocation).
     Free {
@@ -262,6 +276,8 @@ pub enum Command {
     StreamCreate {
         /// Stream.
         stream: StreamId,
+        /// Its device.
+        device: DeviceIndex,
         /// Flags.
         flags: StreamFlags,
     },
@@ -274,6 +290,8 @@ pub enum Command {
     EventCreate {
         /// Event.
         event: EventId,
+        /// Its device.
+        device: DeviceIndex,
         /// False: `CU_EVENT_DISABLE_TIMING`.
         timing: bool,
     },
@@ -316,8 +334,11 @@ pub enum Command {
         /// Event.
         event: EventId,
     },
-    /// Reply once all streams are idle.
-    Synchronize,
+    /// Reply once all streams of a device are idle.
+    Synchronize {
+        /// The device.
+        device: DeviceIndex,
+    },
     /// Time between two recorded events. Reply [`crate::reply::Reply::Milliseconds`], or 600 or 400.
     EventElapsed {
         /// First.
@@ -340,12 +361,35 @@ pub enum Command {
         id: u64,
     },
     /// Free and total memory. Reply [`crate::reply::Reply::Memory`].
-    MemoryInfo,
+    MemoryInfo {
+        /// The device.
+        device: DeviceIndex,
+    },
     /// Everything is dropped after all work is done: allocations, modules, streams, events (`cuDevicePrimaryCtxReset`).
     /// Ids are not used again. Clears the fault word. Reply.
-    Reset,
+    Reset {
+        /// The device.
+        device: DeviceIndex,
+    },
     /// The application leaves in an orderly way; the server may exit when the socket closes. Reply when all is idle.
     Exit,
+}
+
+impl Command {
+    /// The device that it names.
+    #[must_use]
+    pub fn device(&self) -> Option<DeviceIndex> {
+        match self {
+            Self::ModuleLoad { device, .. }
+            | Self::Malloc { device, .. }
+            | Self::StreamCreate { device, .. }
+            | Self::EventCreate { device, .. }
+            | Self::Synchronize { device }
+            | Self::MemoryInfo { device }
+            | Self::Reset { device } => Some(*device),
+            _ => None,
+        }
+    }
 }
 
 /// A command with the slot for its answer.
@@ -358,7 +402,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// As bytes: for a snapshot, and but for launches for the ring.
+    /// As bytes for the ring, but for launches.
     ///
     /// # Errors
     /// [`RingError::TooLarge`].

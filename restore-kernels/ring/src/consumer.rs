@@ -13,6 +13,7 @@ use crate::launch_record;
 use crate::layout::{self, record_kind};
 use crate::server_side::ServerSide;
 use crate::shared_memory::SharedMemory;
+use crate::version::Readable;
 
 /// The reading end.
 #[derive(Debug)]
@@ -24,12 +25,13 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Maps the ring behind `fd` (from `Hello` or `Attach`) and carries on where the last server stopped reading.
+    /// Maps the ring behind `fd` (from `Hello` or `Attach`) and carries on where the last server stopped reading. Its
+    /// version must be `readable`.
     ///
     /// # Errors
     /// [`RingError::NotARing`], [`RingError::Version`], [`RingError::Os`].
-    pub fn open(fd: BorrowedFd<'_>) -> Result<(Self, ServerSide), RingError> {
-        let memory = Arc::new(SharedMemory::open(fd)?);
+    pub fn open(fd: BorrowedFd<'_>, readable: Readable) -> Result<(Self, ServerSide), RingError> {
+        let memory = Arc::new(SharedMemory::open(fd, readable)?);
         let head = memory.u64_at(layout::COMMAND_HEAD).load(Ordering::Acquire);
         // A server that slept when its application was dumped left this set, or not: the next wait sets it anew.
         memory.u32_at(layout::SERVER_SLEEPS).store(0, Ordering::SeqCst);

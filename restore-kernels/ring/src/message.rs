@@ -72,8 +72,8 @@ pub enum Response {
     Welcome {
         /// [`crate::version::PROTOCOL_VERSION`].
         protocol: u32,
-        /// The device the application is to see.
-        device: VirtualDevice,
+        /// The devices the application is to see.
+        devices: Vec<VirtualDevice>,
     },
     /// Done.
     Done {

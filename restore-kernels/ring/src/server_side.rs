@@ -38,6 +38,12 @@ impl ServerSide {
         (word(layout::APP_PID), word(layout::RING_FD), word(layout::CONTROL_FD))
     }
 
+    /// Version of the ring: that of the application's driver library.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.memory.u32_at(layout::VERSION).load(Ordering::Relaxed)
+    }
+
     /// Says how long threads of the application look for answers, at most, before they sleep.
     pub fn set_longest_look(&self, us: u32) {
         self.memory.u32_at(layout::LONGEST_LOOK_US).store(us, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::app_memory::close_to_others;
 use crate::error::RingError;
 use crate::layout;
-use crate::version::{MAGIC, PROTOCOL_VERSION};
+use crate::version::{MAGIC, PROTOCOL_VERSION, Readable};
 
 /// The ring's memory, mapped in this process.
 #[derive(Debug)]
@@ -57,11 +57,11 @@ impl SharedMemory {
         Ok((fd, memory))
     }
 
-    /// Maps a ring made by another process and checks its header.
+    /// Maps a ring made by another process and checks its header; its version must be `readable`.
     ///
     /// # Errors
     /// [`RingError::NotARing`], [`RingError::Version`], [`RingError::Os`].
-    pub fn open(fd: BorrowedFd<'_>) -> Result<Self, RingError> {
+    pub fn open(fd: BorrowedFd<'_>, readable: Readable) -> Result<Self, RingError> {
         let stat = nix::sys::stat::fstat(fd).map_err(|e| RingError::nix("fstat", e))?;
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
         if size_bytes != layout::TOTAL_BYTES as u64 {
@@ -86,11 +86,9 @@ impl SharedMemory {
             });
         }
         let theirs = memory.u32_at(layout::VERSION).load(Ordering::Relaxed);
-        if theirs != PROTOCOL_VERSION {
-            return Err(RingError::Version {
-                ours: PROTOCOL_VERSION,
-                theirs,
-            });
+        if !readable.has(theirs) {
+            let ours = readable.newest;
+            return Err(RingError::Version { ours, theirs });
         }
         Ok(memory)
     }

@@ -1,7 +1,31 @@
 //! The protocol's version and magic number.
 
-/// Version of ring layout, commands and control messages together; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 2;
+/// Version of ring layout, commands and control messages together. A program brings its driver library along when it is
+/// restored, and with it this version: servers go on reading older ones.
+pub const PROTOCOL_VERSION: u32 = 3;
+
+/// Versions that a server reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readable {
+    /// The oldest.
+    pub oldest: u32,
+    /// The newest.
+    pub newest: u32,
+}
+
+impl Readable {
+    /// What this server reads. 1 and 2 were never released.
+    pub const HERE: Self = Self {
+        oldest: 3,
+        newest: PROTOCOL_VERSION,
+    };
+
+    /// True if `version` is one of them.
+    #[must_use]
+    pub fn has(self, version: u32) -> bool {
+        (self.oldest..=self.newest).contains(&version)
+    }
+}
 
 /// First word of the shared memory: `hetring\0`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hetring\0");

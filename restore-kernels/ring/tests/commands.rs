@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use hetckpt_ring::command::{
-    Chunk, Command, Envelope, EventId, FillValue, KernelId, LaunchCommand, ModuleId, Payload, Rows, SlotId,
-    StreamFlags, StreamId,
+    Chunk, Command, DeviceIndex, Envelope, EventId, FillValue, KernelId, LaunchCommand, ModuleId, Payload, Rows,
+    SlotId, StreamFlags, StreamId,
 };
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::layout::{CHUNK_BYTES, MAX_INLINE_BYTES, MAX_RECORD_BYTES};
@@ -64,8 +64,10 @@ fn launch() -> impl Strategy<Value = LaunchCommand> {
 fn command() -> impl Strategy<Value = Command> {
     let id = any::<u64>;
     prop_oneof![
-        Just(Command::Synchronize),
-        Just(Command::Reset),
+        Just(Command::Synchronize { device: DeviceIndex(3) }),
+        Just(Command::Reset {
+            device: DeviceIndex::FIRST
+        }),
         launch().prop_map(Command::Launch),
         (id(), any::<u32>(), payload()).prop_map(|(m, part, data)| Command::ModuleData {
             module: ModuleId(m),
@@ -102,6 +104,7 @@ fn command() -> impl Strategy<Value = Command> {
             value
         }),
         (id(), any::<(bool, i32)>()).prop_map(|(s, (non_blocking, priority))| Command::StreamCreate {
+            device: DeviceIndex::FIRST,
             stream: StreamId(s),
             flags: StreamFlags { non_blocking, priority }
         }),
@@ -166,7 +169,9 @@ fn a_length_that_lies_costs_no_memory() {
 fn bytes_behind_a_command_are_refused() {
     let mut bytes = Envelope {
         reply: None,
-        command: Command::Ping,
+        command: Command::MemoryInfo {
+            device: DeviceIndex::FIRST,
+        },
     }
     .encode()
     .unwrap();

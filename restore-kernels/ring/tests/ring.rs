@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hetckpt_ring::command::{Command, ModuleId, Payload, Rows, StreamId};
+use hetckpt_ring::command::{Command, DeviceIndex, ModuleId, Payload, Rows, StreamId};
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::layout;
@@ -15,6 +15,7 @@ use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::producer::Producer;
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::server_side::ServerSide;
+use hetckpt_ring::version::Readable;
 use nix::sys::uio::{pread, pwrite};
 
 fn ring_with(is_alive: impl Fn() -> bool + Send + Sync + 'static) -> (OwnedFd, Producer) {
@@ -28,7 +29,7 @@ fn ring() -> (OwnedFd, Producer) {
 
 /// Answers copies in with the sum of their bytes, copies out with a pattern, everything else with its id.
 fn serve(fd: &OwnedFd, until: &AtomicBool) -> u64 {
-    let (mut consumer, side) = Consumer::open(fd.as_fd()).unwrap();
+    let (mut consumer, side) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
     let mut handled = 0;
     while !until.load(Ordering::Acquire) {
         while let Some(envelope) = consumer.take().unwrap() {
@@ -60,7 +61,7 @@ fn act(side: &ServerSide, command: Command) -> Reply {
             side.with_chunk(chunk, |bytes| bytes.fill(src.addr as u8)).unwrap();
             Reply::Nothing
         }
-        Command::Malloc { size_bytes } => Reply::Address(size_bytes),
+        Command::Malloc { size_bytes, .. } => Reply::Address(size_bytes),
         _ => Reply::Nothing,
     }
 }
@@ -152,7 +153,13 @@ fn more_waiting_threads_than_slots_all_get_answers() {
                 let (producer, answers) = (&producer, &answers);
                 scope.spawn(move || {
                     assert_eq!(
-                        producer.call(Command::Malloc { size_bytes: n }).unwrap().reply,
+                        producer
+                            .call(Command::Malloc {
+                                size_bytes: n,
+                                device: DeviceIndex::FIRST
+                            })
+                            .unwrap()
+                            .reply,
                         Reply::Address(n)
                     );
                     answers.fetch_add(1, Ordering::Relaxed);
@@ -167,19 +174,47 @@ fn more_waiting_threads_than_slots_all_get_answers() {
 fn a_new_server_carries_on_where_the_old_one_stopped() {
     let (fd, producer) = ring();
     for size_bytes in 0..5 {
-        producer.send(Command::Malloc { size_bytes }).unwrap();
+        producer
+            .send(Command::Malloc {
+                size_bytes,
+                device: DeviceIndex::FIRST,
+            })
+            .unwrap();
     }
-    let pending = producer.begin(Command::Malloc { size_bytes: 77 }).unwrap();
+    let pending = producer
+        .begin(Command::Malloc {
+            size_bytes: 77,
+            device: DeviceIndex::FIRST,
+        })
+        .unwrap();
     {
-        let (mut old, _) = Consumer::open(fd.as_fd()).unwrap();
+        let (mut old, _) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
         for expected in 0..3 {
             let taken = old.take().unwrap().unwrap();
-            assert_eq!(taken.command, Command::Malloc { size_bytes: expected });
+            assert_eq!(
+                taken.command,
+                Command::Malloc {
+                    size_bytes: expected,
+                    device: DeviceIndex::FIRST
+                }
+            );
         }
     }
-    let (mut new, side) = Consumer::open(fd.as_fd()).unwrap();
-    assert_eq!(new.take().unwrap().unwrap().command, Command::Malloc { size_bytes: 3 });
-    assert_eq!(new.take().unwrap().unwrap().command, Command::Malloc { size_bytes: 4 });
+    let (mut new, side) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
+    assert_eq!(
+        new.take().unwrap().unwrap().command,
+        Command::Malloc {
+            size_bytes: 3,
+            device: DeviceIndex::FIRST
+        }
+    );
+    assert_eq!(
+        new.take().unwrap().unwrap().command,
+        Command::Malloc {
+            size_bytes: 4,
+            device: DeviceIndex::FIRST
+        }
+    );
     let last = new.take().unwrap().unwrap();
     side.answer(last.reply.unwrap(), 0, &act(&side, last.command)).unwrap();
     assert_eq!(pending.wait().unwrap().reply, Reply::Address(77));
@@ -191,7 +226,11 @@ fn a_dead_server_is_an_error_not_a_hang() {
     let seen = Arc::clone(&alive);
     let (_fd, producer) = ring_with(move || seen.load(Ordering::Acquire));
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| producer.call(Command::Synchronize));
+        let waiting = scope.spawn(|| {
+            producer.call(Command::Synchronize {
+                device: DeviceIndex::FIRST,
+            })
+        });
         thread::sleep(Duration::from_millis(20));
         alive.store(false, Ordering::Release);
         assert!(matches!(waiting.join().unwrap(), Err(RingError::ServerGone)));
@@ -212,7 +251,7 @@ fn a_dead_server_is_an_error_not_a_hang() {
 #[test]
 fn the_first_fault_sticks_until_it_is_cleared() {
     let (fd, producer) = ring();
-    let (_consumer, side) = Consumer::open(fd.as_fd()).unwrap();
+    let (_consumer, side) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
     assert_eq!(producer.fault(), 0);
     side.set_fault(700);
     side.set_fault(719);
@@ -225,7 +264,7 @@ fn the_first_fault_sticks_until_it_is_cleared() {
 #[test]
 fn callbacks_arrive_in_order_and_not_more_than_fit() {
     let (fd, producer) = ring();
-    let (_consumer, side) = Consumer::open(fd.as_fd()).unwrap();
+    let (_consumer, side) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
     let capacity = (0..).take_while(|&id| side.push_callback(id)).count() as u64;
     assert_eq!(capacity, layout::NUM_CALLBACKS);
     for id in 0..capacity {
@@ -258,7 +297,7 @@ fn pinned_areas_are_found_by_who_opens_the_memory() {
     assert!(producer.pinned_table().remove(area(1).addr));
     assert!(!producer.pinned_table().remove(area(1).addr));
     producer.set_identity(42, 101, 102);
-    let (_consumer, side) = Consumer::open(fd.as_fd()).unwrap();
+    let (_consumer, side) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
     assert_eq!(side.pinned_table().areas(), [area(0), area(2)]);
     assert_eq!(side.identity(), (42, 101, 102));
 }
@@ -266,7 +305,7 @@ fn pinned_areas_are_found_by_who_opens_the_memory() {
 #[test]
 fn waking_the_reader_ends_its_wait() {
     let (fd, _producer) = ring();
-    let (consumer, side) = Consumer::open(fd.as_fd()).unwrap();
+    let (consumer, side) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
     thread::scope(|scope| {
         scope.spawn(move || {
             thread::sleep(Duration::from_millis(20));
@@ -285,7 +324,7 @@ fn hostile_lengths_and_positions_are_refused() {
         let (fd, _producer) = ring();
         put(&fd, layout::COMMANDS, &length.to_le_bytes());
         put(&fd, layout::COMMAND_TAIL, &16_u64.to_le_bytes());
-        let (mut consumer, _) = Consumer::open(fd.as_fd()).unwrap();
+        let (mut consumer, _) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
         assert!(
             matches!(consumer.take(), Err(RingError::BadRecord { .. })),
             "length {length}"
@@ -294,7 +333,7 @@ fn hostile_lengths_and_positions_are_refused() {
     for tail in [u64::MAX, layout::COMMAND_BYTES as u64 + 8, 3] {
         let (fd, _producer) = ring();
         put(&fd, layout::COMMAND_TAIL, &tail.to_le_bytes());
-        let (mut consumer, _) = Consumer::open(fd.as_fd()).unwrap();
+        let (mut consumer, _) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
         assert!(
             matches!(consumer.take(), Err(RingError::BadPositions { .. })),
             "tail {tail}"
@@ -306,7 +345,7 @@ fn hostile_lengths_and_positions_are_refused() {
 fn slots_and_chunks_out_of_range_are_refused() {
     use hetckpt_ring::command::{Chunk, SlotId};
     let (fd, _producer) = ring();
-    let (_consumer, side) = Consumer::open(fd.as_fd()).unwrap();
+    let (_consumer, side) = Consumer::open(fd.as_fd(), Readable::HERE).unwrap();
     assert!(
         side.answer(SlotId(layout::NUM_REPLY_SLOTS), 0, &Reply::Nothing)
             .is_err()
@@ -334,15 +373,24 @@ fn other_memory_is_not_taken_for_a_ring() {
     version[0] += 1;
     pwrite(&fd, &version, layout::VERSION as i64).unwrap();
     assert!(
-        matches!(Consumer::open(fd.as_fd()), Err(RingError::Version { theirs, .. }) if theirs == u32::from(version[0]))
+        matches!(Consumer::open(fd.as_fd(), Readable::HERE), Err(RingError::Version { theirs, .. }) if theirs == u32::from(version[0]))
     );
     pwrite(&fd, &[0; 8], layout::MAGIC as i64).unwrap();
-    assert!(matches!(Consumer::open(fd.as_fd()), Err(RingError::NotARing { .. })));
+    assert!(matches!(
+        Consumer::open(fd.as_fd(), Readable::HERE),
+        Err(RingError::NotARing { .. })
+    ));
     let file = nix::sys::memfd::memfd_create("x", nix::sys::memfd::MFdFlags::empty()).unwrap();
-    assert!(matches!(Consumer::open(file.as_fd()), Err(RingError::NotARing { .. })));
+    assert!(matches!(
+        Consumer::open(file.as_fd(), Readable::HERE),
+        Err(RingError::NotARing { .. })
+    ));
     nix::unistd::ftruncate(&file, layout::TOTAL_BYTES as i64).unwrap();
     assert!(
-        matches!(Consumer::open(file.as_fd()), Err(RingError::NotARing { .. })),
+        matches!(
+            Consumer::open(file.as_fd(), Readable::HERE),
+            Err(RingError::NotARing { .. })
+        ),
         "its size is not sealed"
     );
 }

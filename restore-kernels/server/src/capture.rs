@@ -10,17 +10,20 @@ use std::time::{Duration, Instant};
 use hetckpt_archive::chunk::{ChunkError, write_memory};
 use hetckpt_archive::packed_state;
 use hetckpt_devices::error::DeviceError;
-use hetckpt_ring::command::{Command, Envelope, SlotId};
+use hetckpt_ring::command::DeviceIndex;
+use hetckpt_ring::server_side::ServerSide;
 use hetckpt_ring::version::PROTOCOL_VERSION;
 use hetckpt_state::allocation::PinnedMemory;
+use hetckpt_state::command::StreamCommand;
 use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
 use hetckpt_state::memory_index::MemoryIndex;
 use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file};
-use hetckpt_state::process::{CaptureDevice, ProcessState};
+use hetckpt_state::process::{CaptureDevice, DeviceState, ProcessState};
 use hetckpt_state::queue::{EventState, PendingCommand, StreamState, Work as StateWork, WorkItem};
 use hetckpt_state::summary::{Description, MemberFile, Summary};
 
 use crate::error::ServerError;
+use crate::held_commands;
 use crate::kernels::ProbedKernel;
 use crate::memory_file;
 use crate::pause::is_held;
@@ -176,6 +179,7 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
                 .collect::<Result<_, _>>()?;
             Ok(StreamState {
                 id,
+                device: DeviceIndex::FIRST.0,
                 non_blocking: s.is_non_blocking(),
                 priority: s.priority(),
                 is_destroyed: s.is_destroyed(),
@@ -191,7 +195,8 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
         .iter()
         .map(|waiter| {
             Ok(PendingCommand {
-                command: waiter.what.envelope.encode()?,
+                command: held_commands::of_waiting(&waiter.what.envelope.command)?,
+                reply: waiter.what.envelope.reply.map(|slot| slot.0),
                 after: waiter.after.clone(),
             })
         })
@@ -199,13 +204,16 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     let pinned = session.pinned.areas().into_iter();
     Ok(ProcessState {
         pid: session.app_pid,
-        ring_version: PROTOCOL_VERSION,
-        captured_on: CaptureDevice {
-            kind: description.kind.to_owned(),
-            name: description.name,
-            driver: description.driver,
-        },
-        virtual_device: session.state_virtual_device(),
+        // As long as the program lives, it speaks as the driver library that it has started with.
+        ring_version: session.side.get().map_or(PROTOCOL_VERSION, ServerSide::version),
+        devices: vec![DeviceState {
+            captured_on: CaptureDevice {
+                kind: description.kind.to_owned(),
+                name: description.name,
+                driver: description.driver,
+            },
+            virtual_device: session.state_virtual_device(),
+        }],
         fault: queues.order.fault(),
         clock_ns: nanoseconds(queues.clock()),
         mappings: memory.mappings(),
@@ -235,6 +243,7 @@ fn nanoseconds(time: Duration) -> u64 {
 fn events(queues: &Queues) -> Vec<EventState> {
     let event = |(&id, e): (&u64, &crate::queues::Event)| EventState {
         id,
+        device: DeviceIndex::FIRST.0,
         timing: e.timing,
         latest: e.latest,
         time_ns: e.time.map(nanoseconds),
@@ -263,6 +272,7 @@ impl Kernels {
         self.listed.push(StateKernel {
             name: probed.kernel.name.clone(),
             text: hetckpt_ir::text::print::kernel(&probed.kernel),
+            static_shared_bytes: probed.kernel.shared.static_bytes,
             resume_points: resume_point_registers(&probed.kernel, &probed.layout),
         });
         let at = self.next;
@@ -271,42 +281,22 @@ impl Kernels {
     }
 }
 
-fn envelope(command: &Command, reply: Option<SlotId>) -> Result<Vec<u8>, ServerError> {
-    Ok(Envelope {
-        reply,
-        command: command.clone(),
-    }
-    .encode()?)
-}
-
 fn state_item(item: &Item, kernels: &mut Kernels) -> Result<WorkItem, ServerError> {
-    let reply = item.work.reply;
     let work = match &item.work.what {
-        What::Command { command, data, .. } => StateWork::Command {
-            envelope: envelope(command, reply)?,
-            data: data.clone(),
-        },
+        What::Command { command, data, .. } => StateWork::Command(held_commands::of_stream(command, data.as_deref())?),
         What::Start(spec) => {
             let missing = ServerError::WrongMoment("a launch is held back whose command is not known");
             let command = spec.command.as_ref().ok_or(missing)?;
-            StateWork::Command {
-                envelope: envelope(command, reply)?,
-                data: None,
-            }
+            StateWork::Command(held_commands::of_stream(command, None)?)
         }
-        What::Resume(stopped) => StateWork::Resume {
-            run: Box::new(run(stopped, kernels)),
-            reply: reply.map(|slot| slot.0),
-        },
-        // One that has nothing to do, with the reply that is due.
-        What::Ran => StateWork::Command {
-            envelope: envelope(&Command::Ping, reply)?,
-            data: None,
-        },
+        What::Resume(stopped) => StateWork::Resume(Box::new(run(stopped, kernels))),
+        // The reply is due.
+        What::Ran => StateWork::Command(StreamCommand::Nothing),
         What::AwaitHostFunction(id) => StateWork::AwaitHostFunction(*id),
     };
     Ok(WorkItem {
         work,
+        reply: item.work.reply.map(|slot| slot.0),
         after: item.after.clone(),
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hetckpt_order::order::Phase;
-use hetckpt_ring::command::{Chunk, Command, Envelope, LaunchCommand, Payload, SlotId};
+use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand, Payload, SlotId};
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::{BuiltKernel, Reply};
 use hetckpt_state::allocation::Owner;
@@ -34,6 +34,14 @@ pub enum Touched {
 /// Takes in one command. What it has given streams to do, they do when they are kicked ([`crate::worker`]).
 pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
     let reply = envelope.reply;
+    if envelope
+        .command
+        .device()
+        .is_some_and(|device| device != DeviceIndex::FIRST)
+    {
+        session.answer_or_fault(reply, cu::INVALID_DEVICE);
+        return Touched::Nothing;
+    }
     match envelope.command {
         Command::StreamDestroy { stream } => {
             session.queues.lock().order.destroy(stream.0);
@@ -46,16 +54,15 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
         ref command if stream_of(command).is_some() => {
             return enqueue(session, reply, envelope.command, None, Vec::new());
         }
-        Command::Ping => session.answer(reply, cu::SUCCESS, &Reply::Nothing),
         Command::ModuleData { module, part, data } => module_data(session, module.0, part, &data),
-        Command::ModuleLoad { module } => module_load(session, reply, module.0),
+        Command::ModuleLoad { module, .. } => module_load(session, reply, module.0),
         Command::ModuleDescribe { module, offset, chunk } => module_describe(session, reply, module.0, offset, chunk),
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
-        Command::Malloc { size_bytes } => malloc(session, reply, size_bytes),
+        Command::Malloc { size_bytes, .. } => malloc(session, reply, size_bytes),
         Command::RegisterHost { addr, size_bytes, fd } => {
             register_host(session, reply, PinnedArea { addr, size_bytes, fd });
         }
-        Command::MemoryInfo => {
+        Command::MemoryInfo { .. } => {
             let memory = session.memory.lock();
             let (free_bytes, total_bytes) = (memory.free_bytes(), memory.total_bytes());
             drop(memory);
@@ -68,11 +75,11 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
                 },
             );
         }
-        Command::StreamCreate { stream, flags } => {
+        Command::StreamCreate { stream, flags, .. } => {
             let (non_blocking, priority) = (flags.non_blocking, flags.priority);
             session.queues.lock().order.create(stream.0, non_blocking, priority);
         }
-        Command::EventCreate { event, timing } => {
+        Command::EventCreate { event, timing, .. } => {
             session.queues.lock().events.insert(
                 event.0,
                 Event {

@@ -115,6 +115,7 @@ impl Control {
         let session = &self.session;
         match request {
             Request::Hello { protocol, .. } => {
+                // A program that starts has the driver library of this installation.
                 if protocol != PROTOCOL_VERSION {
                     return Err(hetckpt_ring::error::RingError::Version {
                         ours: PROTOCOL_VERSION,
@@ -130,7 +131,7 @@ impl Control {
                 self.watch_app(None);
                 Ok(Response::Welcome {
                     protocol: PROTOCOL_VERSION,
-                    device: session.virtual_device.clone(),
+                    devices: vec![session.virtual_device.clone()],
                 })
             }
             Request::Status => Ok(Response::Status(self.status())),
@@ -174,7 +175,7 @@ impl Control {
 
     fn connect_ring(self: &Arc<Self>, ring: &OwnedFd) -> Result<(), ServerError> {
         let session = &self.session;
-        let (consumer, side) = Consumer::open(ring.as_fd())?;
+        let (consumer, side) = Consumer::open(ring.as_fd(), session.readable_rings)?;
         session
             .side
             .set(side)

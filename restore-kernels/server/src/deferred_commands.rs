@@ -14,7 +14,7 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
     let Awaiting { envelope, since } = awaiting;
     let activity = match envelope.command {
         Command::Free { .. } => Some(Activity::Free),
-        Command::StreamSynchronize { .. } | Command::EventSynchronize { .. } | Command::Synchronize => {
+        Command::StreamSynchronize { .. } | Command::EventSynchronize { .. } | Command::Synchronize { .. } => {
             Some(Activity::Wait)
         }
         _ => None,
@@ -37,7 +37,7 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
             }
             cu::SUCCESS
         }
-        Command::Reset => {
+        Command::Reset { .. } => {
             reset(session);
             cu::SUCCESS
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use hetckpt_archive::packed_state::PackedStateError;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::error::RingError;
+use hetckpt_ring::version::Readable;
 
 use crate::kernels::BuildError;
 
@@ -92,6 +93,14 @@ pub enum ServerError {
         /// Known here.
         known: u32,
     },
+    /// The driver library that the process goes on with is of another version.
+    #[error("the program's driver library speaks version {found} of the ring, this program versions {} to {}", readable.oldest, readable.newest)]
+    RingVersion {
+        /// Found.
+        found: u32,
+        /// Known here.
+        readable: Readable,
+    },
     /// A file that root has to believe could be another user's work.
     #[error("others than root can change {} (user {uid}, mode {mode:03o}), so root does not trust it: restore as user {uid}, or give the file to root and take away the right of others to write", path.display())]
     NotOfRoot {
@@ -141,7 +150,7 @@ impl ServerError {
             Self::NotPtx(_) => Code::Translation,
             Self::State(PackedStateError::Memory { .. }) => Code::CannotWrite,
             Self::Damaged(_) | Self::State(_) => Code::Damaged,
-            Self::Version { .. } => Code::NewerVersion,
+            Self::Version { .. } | Self::RingVersion { .. } => Code::NewerVersion,
             Self::Rebuild { .. } => Code::NotRebuilt,
         }
     }

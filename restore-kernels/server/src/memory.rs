@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use hetckpt_devices::device::{DEVICE_BASE, Device, GRANULARITY};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_ring::command::DeviceIndex;
 use hetckpt_state::allocation::{Allocation, Mapping, Owner};
 
 /// Alignment of every allocation; also the pitch's.
@@ -267,6 +268,7 @@ impl DeviceMemory {
         used.map(|(&addr, m)| Mapping {
             addr,
             size_bytes: m.size_bytes,
+            device: DeviceIndex::FIRST.0,
         })
         .collect()
     }

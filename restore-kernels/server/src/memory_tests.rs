@@ -174,6 +174,7 @@ fn archives_without_room_before_their_first_mapping_are_restored_as_they_are() {
     let mapping = Mapping {
         addr: DEVICE_BASE,
         size_bytes: 2 * GRANULARITY,
+        device: 0,
     };
     let allocation = Allocation {
         addr: DEVICE_BASE,
@@ -282,7 +283,11 @@ fn memory_beyond_the_limit_is_refused() {
 
 #[test]
 fn contradicting_snapshots_are_refused() {
-    let mapping = |addr, size_bytes| Mapping { addr, size_bytes };
+    let mapping = |addr, size_bytes| Mapping {
+        addr,
+        size_bytes,
+        device: 0,
+    };
     let allocation = |addr, size_bytes| Allocation {
         addr,
         size_bytes,

@@ -75,7 +75,7 @@ fn look_at_others(state: &ProcessState, lacks: &BTreeSet<&str>, lacking: &mut La
 
 fn run_of(work: &Work) -> Option<&KernelRun> {
     match work {
-        Work::Resume { run, .. } => Some(run),
+        Work::Resume(run) => Some(run),
         Work::Command { .. } | Work::AwaitHostFunction(_) => None,
     }
 }

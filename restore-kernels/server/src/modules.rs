@@ -11,6 +11,7 @@ use hetckpt_fatbin::error::FatbinError;
 use hetckpt_fatbin::locate::{FoundPtx, ImageKind, find_newer_ptx, find_ptx, has_cubin, image_kind};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
+use hetckpt_ring::command::DeviceIndex;
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
 use hetckpt_state::allocation::Owner;
 use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
@@ -217,6 +218,7 @@ impl Modules {
     pub fn to_state(&self) -> Vec<ModuleState> {
         let module = |(&id, m): (&u64, &LoadedModule)| ModuleState {
             id,
+            device: DeviceIndex::FIRST.0,
             ptx: m.ptx.clone(),
             machine_code: m.machine_code.clone(),
             globals: m.globals.clone(),

@@ -11,8 +11,8 @@ use hetckpt_archive::packed_state::{self, PackedStateError};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Order, Waiter};
 use hetckpt_order::stream::StoredStream;
-use hetckpt_ring::command::{Command, Envelope, SlotId};
-use hetckpt_ring::version::PROTOCOL_VERSION;
+use hetckpt_ring::command::{Envelope, SlotId};
+use hetckpt_ring::version::Readable;
 use hetckpt_state::codec::CodecError;
 use hetckpt_state::names::{memory_file, state_file};
 use hetckpt_state::process::ProcessState;
@@ -22,6 +22,7 @@ use crate::capture::of_chunk_error;
 use crate::choose_device::Chosen;
 use crate::commands::work_of;
 use crate::error::{Cause, ServerError};
+use crate::held_commands;
 use crate::kernels::ProbedKernel;
 use crate::launch::{self, num_blocks};
 use crate::modules::LoadedModule;
@@ -35,11 +36,11 @@ fn damaged(why: impl Into<Cause>) -> ServerError {
     ServerError::Damaged(why.into())
 }
 
-/// Reads and checks the state of a process.
+/// Reads and checks the state of a process, which must speak a version of the ring that is readable.
 ///
 /// # Errors
-/// [`ServerError::File`], [`ServerError::Damaged`], [`ServerError::Version`].
-pub fn read_state(files: &StateFiles) -> Result<ProcessState, ServerError> {
+/// [`ServerError::File`], [`ServerError::Damaged`], [`ServerError::Version`], [`ServerError::RingVersion`].
+pub fn read_state(files: &StateFiles, readable_rings: Readable) -> Result<ProcessState, ServerError> {
     let description = files.description()?;
     let name = state_file(files.pid());
     let compressed = files.state()?;
@@ -57,10 +58,10 @@ pub fn read_state(files: &StateFiles) -> Result<ProcessState, ServerError> {
         },
         error => damaged(error),
     })?;
-    if state.ring_version != PROTOCOL_VERSION {
-        return Err(ServerError::Version {
+    if !readable_rings.has(state.ring_version) {
+        return Err(ServerError::RingVersion {
             found: state.ring_version,
-            known: PROTOCOL_VERSION,
+            readable: readable_rings,
         });
     }
     if state.pid != files.pid() {
@@ -75,7 +76,13 @@ pub fn read_state(files: &StateFiles) -> Result<ProcessState, ServerError> {
 /// Any [`ServerError`]: nothing has touched the application.
 pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
     let started = Instant::now();
-    let virtual_device = crate::virtual_device::from_state(&state.virtual_device);
+    let [device] = &*state.devices else {
+        return Err(damaged(format!(
+            "a process with {} devices, not one",
+            state.devices.len()
+        )));
+    };
+    let virtual_device = crate::virtual_device::from_state(&device.virtual_device);
     let session = Session::new(files.pid(), chosen.device, chosen.generator, virtual_device);
     fill_memory(files, &session, &state)?;
     let memory_at = started.elapsed();
@@ -147,7 +154,7 @@ fn ensure_room(
 ) -> Result<(), ServerError> {
     let work = state.streams.iter().flat_map(|stream| &stream.work);
     let runs = work.filter_map(|item| match &item.work {
-        StateWork::Resume { run, .. } => Some(run),
+        StateWork::Resume(run) => Some(run),
         _ => None,
     });
     let needed_bytes = runs.fold(0u64, |sum, run| {
@@ -182,7 +189,7 @@ fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues,
             priority: stored.priority,
             is_destroyed: stored.is_destroyed,
             completed: stored.completed,
-            queue: items(session, state, stored.work, &kernels)?,
+            queue: items(session, state, stored.id, stored.work, &kernels)?,
         };
         streams.push((stored.id, stream));
     }
@@ -190,7 +197,10 @@ fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues,
     for p in &state.pending {
         waiters.push(Waiter {
             what: Awaiting {
-                envelope: Envelope::decode(&p.command).map_err(damaged)?,
+                envelope: Envelope {
+                    reply: p.reply.map(SlotId),
+                    command: held_commands::waiting(p.command),
+                },
                 since: Instant::now(),
             },
             after: p.after.clone(),
@@ -214,21 +224,18 @@ fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues,
 fn items(
     session: &Session,
     state: &ProcessState,
+    stream: u64,
     work: Vec<WorkItem>,
     kernels: &[Arc<ProbedKernel>],
 ) -> Result<Vec<Item>, ServerError> {
     let item = |stored: WorkItem| {
-        let (what, reply) = match stored.work {
-            StateWork::Command { envelope, data } => {
-                let Envelope { reply, command } = Envelope::decode(&envelope).map_err(damaged)?;
-                if matches!(command, Command::Launch(_)) && data.is_some() {
-                    return Err(damaged("a launch with data"));
-                }
-                let what = work_of(session, command, data)
-                    .map_err(|result| damaged(format!("a launch that cannot be made (CUresult {result})")))?;
-                (what, reply)
-            }
-            StateWork::Resume { mut run, reply } => {
+        let what = match stored.work {
+            StateWork::Command(command) => match held_commands::in_stream(command, stream) {
+                None => What::Ran,
+                Some((command, data)) => work_of(session, command, data)
+                    .map_err(|result| damaged(format!("a launch that cannot be made (CUresult {result})")))?,
+            },
+            StateWork::Resume(mut run) => {
                 let at = run.probed_kernel as usize;
                 let (Some(probed), Some(text)) = (kernels.get(at), state.probed_kernels.get(at)) else {
                     return Err(damaged("a launch without a kernel"));
@@ -256,10 +263,11 @@ fn items(
                     grid: Arc::new(grid),
                     points,
                 };
-                (What::Resume(stopped), reply.map(SlotId))
+                What::Resume(stopped)
             }
-            StateWork::AwaitHostFunction(id) => (What::AwaitHostFunction(id), None),
+            StateWork::AwaitHostFunction(id) => What::AwaitHostFunction(id),
         };
+        let reply = stored.reply.map(SlotId);
         Ok(Item {
             work: Work { what, reply },
             after: stored.after,

@@ -11,6 +11,7 @@ use hetckpt_ring::command::SlotId;
 use hetckpt_ring::message::VirtualDevice;
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::server_side::ServerSide;
+use hetckpt_ring::version::Readable;
 use hetckpt_state::virtual_device::VirtualDevice as StateVirtualDevice;
 
 use crate::counters::Counters;
@@ -34,6 +35,8 @@ pub struct Session {
     pub builder: Builder,
     /// The device that the application sees.
     pub virtual_device: VirtualDevice,
+    /// Versions of the ring that are read.
+    pub readable_rings: Readable,
     /// The ring, once the application has said hello (again).
     pub side: OnceLock<ServerSide>,
     /// Chunks have been pinned, or cannot be.
@@ -83,6 +86,7 @@ impl Session {
             app_pid,
             builder,
             virtual_device,
+            readable_rings: Readable::HERE,
             side: OnceLock::new(),
             pinned_chunks: OnceLock::new(),
             modules: Mutex::default(),

@@ -14,6 +14,7 @@ use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::message::RESERVED;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
 use hetckpt_ring::signs_of_life::{Silence, WaitError};
+use hetckpt_ring::version::Readable;
 
 use crate::answer;
 use crate::choose_device::choose;
@@ -101,7 +102,7 @@ fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerErr
     let path = socket_path(&runtime, options.pid);
     let rebuild = || {
         rights::reduce(false)?;
-        restore(&files, read_state(&files)?, choose(options.device)?)
+        restore(&files, read_state(&files, Readable::HERE)?, choose(options.device)?)
     };
     let Some(user) = run_as::other_user(files.server_user()?) else {
         let session = rebuild()?;

@@ -7,13 +7,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hetckpt_ring::command::{Command, EventId, KernelId, ModuleId, Rows, StreamId};
+use hetckpt_ring::command::{Command, DeviceIndex, EventId, KernelId, ModuleId, Rows, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, MAX_FDS, listen};
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::runtime_dir::socket_path;
+use hetckpt_ring::version::Readable;
 use hetckpt_server::control::Control;
 use hetckpt_server::own_files::SocketFile;
 use hetckpt_state::names::description_file;
@@ -85,7 +86,11 @@ fn stream_waits_for_the_latest_record_of_an_event() {
     let (first, second) = (app.stream(1, true), app.stream(2, true));
     let (start, end) = (EventId(1), EventId(2));
     for event in [start, end] {
-        app.send(Command::EventCreate { event, timing: true });
+        app.send(Command::EventCreate {
+            event,
+            device: DeviceIndex::FIRST,
+            timing: true,
+        });
     }
     app.send(Command::EventRecord {
         event: start,
@@ -153,7 +158,10 @@ fn bad_addresses_are_refused() {
     assert_eq!(app.producer.call(Command::Free { addr: out }).unwrap().result, 1);
     assert_eq!(
         app.producer
-            .call(Command::Malloc { size_bytes: 1 << 40 })
+            .call(Command::Malloc {
+                size_bytes: 1 << 40,
+                device: DeviceIndex::FIRST
+            })
             .unwrap()
             .result,
         2
@@ -208,7 +216,11 @@ fn another_server_finishes_what_was_captured() {
     let big = app.malloc(9 << 20);
     let side = app.stream(1, true);
     let event = EventId(1);
-    app.send(Command::EventCreate { event, timing: true });
+    app.send(Command::EventCreate {
+        event,
+        device: DeviceIndex::FIRST,
+        timing: true,
+    });
     app.fill(DEFAULT, out, 512, 1);
     app.fill(DEFAULT, big + (5 << 20), 1 << 10, 0xabcd);
     app.count(DEFAULT, out, 3, 300);
@@ -217,7 +229,12 @@ fn another_server_finishes_what_was_captured() {
     app.copy(side, out + 1024, out, 3);
     app.count(DEFAULT, out, 2, 4);
     // A thread that waits over the restore.
-    let waiting = app.producer.begin(Command::Synchronize).unwrap();
+    let waiting = app
+        .producer
+        .begin(Command::Synchronize {
+            device: DeviceIndex::FIRST,
+        })
+        .unwrap();
     let free = app.producer.begin(Command::Free { addr: big }).unwrap();
     server.wait_additions(10);
     server.pause();
@@ -518,13 +535,13 @@ fn stopped_blocks_that_memory_cannot_hold_are_refused_before_they_are_made() {
     let swell = |state: &mut ProcessState| {
         let work = state.streams.iter_mut().flat_map(|stream| &mut stream.work);
         for item in work {
-            if let Work::Resume { run, .. } = &mut item.work {
+            if let Work::Resume(run) = &mut item.work {
                 run.dynamic_shared_bytes = u32::MAX;
                 run.stopped = vec![run.stopped[0].clone(); 4096];
             }
         }
     };
-    let refused = Server::rebuild_from(dir.path(), Shared::new(false), swell)
+    let refused = Server::rebuild_from(dir.path(), Shared::new(false), Readable::HERE, swell)
         .err()
         .unwrap();
     let text = refused.to_string();

@@ -294,6 +294,7 @@ mod tests {
         let mappings = vec![Mapping {
             addr: BASE,
             size_bytes: memory.len() as u64,
+            device: 0,
         }];
         let index = write_memory(file, &mappings, |addr, buffer| {
             let at = usize::try_from(addr - BASE).unwrap();

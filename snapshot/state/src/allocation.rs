@@ -9,6 +9,8 @@ pub struct Mapping {
     pub addr: u64,
     /// Size in bytes.
     pub size_bytes: u64,
+    /// Index of the device.
+    pub device: u32,
 }
 
 /// What the program allocated; lies inside one [`Mapping`].

@@ -139,11 +139,3 @@ pub(crate) fn bytes<D: Decoder<Context = Budget>>(decoder: &mut D) -> Result<Vec
     }
     Ok(vec![])
 }
-
-/// A run of bytes, or none.
-pub(crate) fn optional_bytes<D: Decoder<Context = Budget>>(decoder: &mut D) -> Result<Option<Vec<u8>>, DecodeError> {
-    match Option::<()>::decode(decoder)? {
-        Some(()) => bytes(decoder).map(Some),
-        None => Ok(None),
-    }
-}

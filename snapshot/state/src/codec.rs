@@ -61,6 +61,12 @@ pub enum CodecError {
         /// Threads, x first.
         block: [u32; 3],
     },
+    /// Something is on a device that the process does not have: damaged input.
+    #[error("something is on device {device}, which the process does not have")]
+    Device {
+        /// Its index.
+        device: u32,
+    },
     /// More bytes than there are: damaged input.
     #[error("the sizes of {what} are too large together")]
     Sizes {
@@ -170,9 +176,16 @@ fn validate(state: &ProcessState) -> Result<(), CodecError> {
     within("mappings", state.mappings.iter().map(|m| m.size_bytes))?;
     within("allocations", state.allocations.iter().map(|a| a.size_bytes))?;
     within("pinned memory", state.pinned.iter().map(|p| p.size_bytes))?;
+    let devices = (state.mappings.iter().map(|m| m.device))
+        .chain(state.modules.iter().map(|m| m.device))
+        .chain(state.streams.iter().map(|s| s.device))
+        .chain(state.events.iter().map(|e| e.device));
+    if let Some(device) = devices.max().filter(|&device| device as usize >= state.devices.len()) {
+        return Err(CodecError::Device { device });
+    }
     for stream in &state.streams {
         for item in &stream.work {
-            if let Work::Resume { run, .. } = &item.work
+            if let Work::Resume(run) = &item.work
                 && !run.is_possible()
             {
                 let (stream, grid, block) = (stream.id, run.grid, run.block);
@@ -189,10 +202,11 @@ mod tests {
 
     use super::*;
     use crate::allocation::{Allocation, Mapping, Owner};
+    use crate::command::{Data, Rows, StreamCommand};
     use crate::kernel_run::{KernelRun, ProbedKernel};
     use crate::memory_index::{ChunkRef, MemoryIndex, Piece};
     use crate::module::ModuleState;
-    use crate::process::CaptureDevice;
+    use crate::process::{CaptureDevice, DeviceState};
     use crate::queue::{Place, StreamState, WorkItem};
     use crate::summary::Summary;
     use crate::thread::{ResumePointRegisters, StoppedBlock, ThreadGroup};
@@ -230,22 +244,25 @@ mod tests {
         ProcessState {
             pid: 42,
             ring_version: 1,
-            captured_on: CaptureDevice {
-                kind: "cpu".into(),
-                name: "x".into(),
-                driver: "y".into(),
-            },
-            virtual_device: VirtualDevice {
-                name: "v".into(),
-                uuid: [1; 16],
-                total_bytes: 1 << 40,
-                attributes: vec![(1, 1024), (10, 32)],
-            },
+            devices: vec![DeviceState {
+                captured_on: CaptureDevice {
+                    kind: "cpu".into(),
+                    name: "x".into(),
+                    driver: "y".into(),
+                },
+                virtual_device: VirtualDevice {
+                    name: "v".into(),
+                    uuid: [1; 16],
+                    total_bytes: 1 << 40,
+                    attributes: vec![(1, 1024), (10, 32)],
+                },
+            }],
             fault: 0,
             clock_ns: 77,
             mappings: vec![Mapping {
                 addr: 0x2000_0000_0000,
                 size_bytes: 2 << 20,
+                device: 0,
             }],
             allocations: vec![Allocation {
                 addr: 0x2000_0000_0000,
@@ -258,6 +275,7 @@ mod tests {
             probed_kernels: vec![ProbedKernel {
                 name: "k".into(),
                 text: "kernel \"k\" {\n  shared 16\n  resume rp0 entry bb0\nbb0:\n  ret\n}\n".into(),
+                static_shared_bytes: 16,
                 resume_points: vec![ResumePointRegisters {
                     resume_point: 1,
                     registers: vec![(0, 8), (3, 4)],
@@ -265,6 +283,7 @@ mod tests {
             }],
             streams: vec![StreamState {
                 id: 0,
+                device: 0,
                 non_blocking: false,
                 priority: 0,
                 is_destroyed: false,
@@ -272,17 +291,21 @@ mod tests {
                 completed: 0,
                 work: vec![
                     WorkItem {
-                        work: Work::Resume {
-                            run: Box::new(run),
-                            reply: Some(3),
-                        },
+                        work: Work::Resume(Box::new(run)),
+                        reply: Some(3),
                         after: vec![],
                     },
                     WorkItem {
-                        work: Work::Command {
-                            envelope: vec![1, 2],
-                            data: Some(vec![3]),
-                        },
+                        work: Work::Command(StreamCommand::CopyIn {
+                            dst: Rows {
+                                addr: 0x2000_0000_0000,
+                                pitch: 1,
+                                width: 1,
+                                rows: 1,
+                            },
+                            data: Data::Bytes(vec![3]),
+                        }),
+                        reply: None,
                         after: vec![Place { stream: 7, number: 1 }],
                     },
                 ],
@@ -332,7 +355,7 @@ mod tests {
     #[test]
     fn impossible_numbers_are_refused() {
         let run_of = |state: &mut ProcessState, change: fn(&mut KernelRun)| {
-            let Work::Resume { run, .. } = &mut state.streams[0].work[0].work else {
+            let Work::Resume(run) = &mut state.streams[0].work[0].work else {
                 panic!()
             };
             change(run);
@@ -366,7 +389,7 @@ mod tests {
         assert!(matches!(encode(&state), Err(CodecError::Sizes { what: "mappings" })));
     }
 
-    /// The encoding of a state that ends with `count` events, of four bytes each, but has only so many that are
+    /// The encoding of a state that ends with `count` events, of five bytes each, but has only so many that are
     /// `present`.
     fn with_events(count: u64, present: usize) -> Vec<u8> {
         let mut state = example();
@@ -376,7 +399,7 @@ mod tests {
         bytes.truncate(bytes.len() - 3);
         bytes.push(253);
         bytes.extend(count.to_le_bytes());
-        bytes.extend([1, 0, 0, 0].repeat(present));
+        bytes.extend([1, 0, 0, 0, 0].repeat(present));
         bytes.extend([0, 0]);
         bytes
     }
@@ -400,6 +423,7 @@ mod tests {
         let mut state = example();
         state.modules = vec![ModuleState {
             id: 1,
+            device: 0,
             ptx: vec!["x".repeat(40 << 20)],
             machine_code: vec![vec![7; 60 << 20]],
             globals: vec![],
@@ -421,6 +445,7 @@ mod tests {
         let mut state = example();
         let event = crate::queue::EventState {
             id: 1,
+            device: 0,
             timing: false,
             latest: None,
             time_ns: None,

@@ -30,6 +30,8 @@ pub struct ProbedKernel {
     pub name: String,
     /// The probed kernel in hetIR's text form, module variables bound to their addresses.
     pub text: String,
+    /// Static shared memory of a block in bytes.
+    pub static_shared_bytes: u32,
     /// What is saved at each resume point, by ascending number.
     pub resume_points: Vec<ResumePointRegisters>,
 }
@@ -37,24 +39,9 @@ pub struct ProbedKernel {
 decode_fields!(ProbedKernel {
     name: text,
     text: text,
+    static_shared_bytes: value,
     resume_points: list,
 });
-
-impl ProbedKernel {
-    /// Static shared memory of a block in bytes, as the head of the text says it; 0 if it says nothing.
-    #[must_use]
-    pub fn static_shared_bytes(&self) -> u64 {
-        let mut head = self.text.lines().take_while(|line| !line.ends_with(':'));
-        let bytes = head.find_map(|line| {
-            line.trim_start()
-                .strip_prefix("shared ")?
-                .trim_end()
-                .parse::<u32>()
-                .ok()
-        });
-        bytes.map_or(0, u64::from)
-    }
-}
 
 /// A stopped launch: blocks that are neither stopped nor not started have finished.
 #[derive(Clone, Debug, PartialEq, Eq, Encode)]

@@ -8,6 +8,7 @@ pub mod bounded;
 mod budget;
 pub mod allocation;
 pub mod codec;
+pub mod command;
 pub mod kernel_run;
 pub mod memory_index;
 pub mod module;

@@ -8,6 +8,8 @@ use bincode::Encode;
 pub struct ModuleState {
     /// Handle, as the process uses it.
     pub id: u64,
+    /// Index of its device.
+    pub device: u32,
     /// The PTX texts chosen from the program; several for a device-linked one.
     pub ptx: Vec<String>,
     /// Where there is no PTX: the machine code; the module can be restored only where that runs.
@@ -20,6 +22,7 @@ pub struct ModuleState {
 
 decode_fields!(ModuleState {
     id: value,
+    device: value,
     ptx: texts,
     machine_code: byte_lists,
     globals: list,

@@ -1,7 +1,7 @@
 //! Names of the files that hold a process's state, in the directory of CRIU's images.
 
-/// Version of the files and of the binary schema. A reader takes exactly the versions it knows.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of the files and of the binary schema. A reader takes exactly the versions it knows; 1 was never released.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The readable description: [`crate::summary::Description`] as JSON.
 #[must_use]

@@ -15,12 +15,10 @@ use crate::virtual_device::VirtualDevice;
 pub struct ProcessState {
     /// Process id at capture.
     pub pid: u32,
-    /// Version of the ring's words.
+    /// Version of the ring that the process speaks, also after a restore.
     pub ring_version: u32,
-    /// The device that it was captured on.
-    pub captured_on: CaptureDevice,
-    /// The device that the process sees.
-    pub virtual_device: VirtualDevice,
+    /// Its devices; whatever names a device does so by its index here.
+    pub devices: Vec<DeviceState>,
     /// Result that every call of the process gets from now on, 0 for none.
     pub fault: u32,
     /// Nanoseconds on the clock of events.
@@ -52,8 +50,7 @@ pub struct ProcessState {
 decode_fields!(ProcessState {
     pid: value,
     ring_version: value,
-    captured_on: part,
-    virtual_device: part,
+    devices: list,
     fault: value,
     clock_ns: value,
     mappings: list,
@@ -67,6 +64,20 @@ decode_fields!(ProcessState {
     host_functions_done: list,
     events: list,
     memory: part,
+});
+
+/// A device of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
+pub struct DeviceState {
+    /// What it was captured on.
+    pub captured_on: CaptureDevice,
+    /// What the process sees.
+    pub virtual_device: VirtualDevice,
+}
+
+decode_fields!(DeviceState {
+    captured_on: part,
+    virtual_device: part,
 });
 
 /// A device as a snapshot remembers it.

@@ -5,6 +5,7 @@ use bincode::error::{AllowedEnumVariants, DecodeError};
 use bincode::{Decode, Encode};
 
 use crate::budget::{self, Budget, decode_fields};
+use crate::command::{StreamCommand, WaitingCommand};
 use crate::kernel_run::KernelRun;
 
 /// A stream of the process and what it still has to do.
@@ -12,6 +13,8 @@ use crate::kernel_run::KernelRun;
 pub struct StreamState {
     /// Handle, as the process uses it; 0 is the legacy default stream.
     pub id: u64,
+    /// Index of its device.
+    pub device: u32,
     /// True if it does not join with the legacy default stream.
     pub non_blocking: bool,
     /// Priority.
@@ -28,6 +31,7 @@ pub struct StreamState {
 
 decode_fields!(StreamState {
     id: value,
+    device: value,
     non_blocking: value,
     priority: value,
     is_destroyed: value,
@@ -50,12 +54,15 @@ pub struct Place {
 pub struct WorkItem {
     /// What.
     pub work: Work,
+    /// Reply slot of the thread of the process that waits for it.
+    pub reply: Option<u32>,
     /// Places in other streams that must be reached first.
     pub after: Vec<Place>,
 }
 
 decode_fields!(WorkItem {
     work: part,
+    reply: value,
     after: list,
 });
 
@@ -63,19 +70,9 @@ decode_fields!(WorkItem {
 #[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub enum Work {
     /// A command that was held back.
-    Command {
-        /// An envelope in the words of the ring of the version that the process state names.
-        envelope: Vec<u8>,
-        /// Bytes that had been taken out of its staging chunk.
-        data: Option<Vec<u8>>,
-    },
+    Command(StreamCommand),
     /// Go on with a stopped launch.
-    Resume {
-        /// The launch.
-        run: Box<KernelRun>,
-        /// Reply slot of the process that waits for it.
-        reply: Option<u32>,
-    },
+    Resume(Box<KernelRun>),
     /// Wait until the process reports that its host function has returned.
     AwaitHostFunction(u64),
 }
@@ -83,14 +80,8 @@ pub enum Work {
 impl Decode<Budget> for Work {
     fn decode<D: Decoder<Context = Budget>>(decoder: &mut D) -> Result<Self, DecodeError> {
         match u32::decode(decoder)? {
-            0 => Ok(Self::Command {
-                envelope: budget::bytes(decoder)?,
-                data: budget::optional_bytes(decoder)?,
-            }),
-            1 => Ok(Self::Resume {
-                run: budget::boxed(decoder)?,
-                reply: budget::value(decoder)?,
-            }),
+            0 => budget::part(decoder).map(Self::Command),
+            1 => budget::boxed(decoder).map(Self::Resume),
             2 => budget::value(decoder).map(Self::AwaitHostFunction),
             found => Err(DecodeError::UnexpectedVariant {
                 type_name: "Work",
@@ -104,14 +95,17 @@ impl Decode<Budget> for Work {
 /// A command that waits for places in streams but is in none: a synchronise, a free.
 #[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct PendingCommand {
-    /// An envelope in the words of the ring.
-    pub command: Vec<u8>,
+    /// The command.
+    pub command: WaitingCommand,
+    /// Reply slot of the thread of the process that waits for it.
+    pub reply: Option<u32>,
     /// Places that must be reached first.
     pub after: Vec<Place>,
 }
 
 decode_fields!(PendingCommand {
-    command: bytes,
+    command: value,
+    reply: value,
     after: list,
 });
 
@@ -120,6 +114,8 @@ decode_fields!(PendingCommand {
 pub struct EventState {
     /// Handle, as the process uses it.
     pub id: u64,
+    /// Index of its device.
+    pub device: u32,
     /// False if it was made without timing.
     pub timing: bool,
     /// Where its latest record stands.

@@ -7,8 +7,8 @@ use crate::allocation::Owner;
 use crate::bounded;
 use crate::kernel_run::{KernelRun, ProbedKernel};
 use crate::names::FORMAT_VERSION;
-use crate::process::ProcessState;
-use crate::queue::Work;
+use crate::process::{DeviceState, ProcessState};
+use crate::queue::{StreamState, Work};
 
 /// Largest description that is read, bytes.
 pub const MAX_DESCRIPTION_BYTES: u64 = 64 << 20;
@@ -16,6 +16,8 @@ pub const MAX_DESCRIPTION_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 16;
 /// Longest name of a file, a device or a kind of device, bytes.
 const MAX_NAME_BYTES: usize = 4096;
+/// Most devices of a process.
+const MAX_DEVICES: usize = 64;
 /// Most kinds of devices.
 const MAX_KINDS: usize = 16;
 /// Most allocations: more do not fit into a description.
@@ -95,15 +97,9 @@ pub struct MemberFile {
 pub struct Summary {
     /// Process id at capture.
     pub pid: u32,
-    /// Kind of the device it was captured on: `cpu`, `cuda` or `opencl`.
-    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
-    pub captured_on_kind: String,
-    /// Its name.
-    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
-    pub captured_on: String,
-    /// Name of the device that the process sees.
-    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
-    pub virtual_device: String,
+    /// Its devices; whatever names a device does so by its index here.
+    #[serde(deserialize_with = "bounded::list::<_, _, MAX_DEVICES>")]
+    pub devices: Vec<DeviceSummary>,
     /// Allocations of the program.
     #[serde(deserialize_with = "bounded::list::<_, _, MAX_ALLOCATIONS>")]
     pub allocations: Vec<AllocationSummary>,
@@ -133,6 +129,20 @@ pub struct Summary {
     pub requires: Requirements,
 }
 
+/// A device of a captured process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSummary {
+    /// Kind of the device it was captured on: `cpu`, `cuda` or `opencl`.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
+    pub captured_on_kind: String,
+    /// Its name.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
+    pub captured_on: String,
+    /// Name of the device that the process sees.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_NAME_BYTES>")]
+    pub virtual_device: String,
+}
+
 /// An allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationSummary {
@@ -148,6 +158,8 @@ pub struct KernelSummary {
     /// Mangled name.
     #[serde(deserialize_with = "bounded::text::<_, MAX_KERNEL_NAME_BYTES>")]
     pub name: String,
+    /// Index of its device.
+    pub device: u32,
     /// Stream it runs in.
     pub stream: u64,
     /// Blocks of the grid, x first.
@@ -229,12 +241,12 @@ impl Summary {
             state
                 .streams
                 .iter()
-                .flat_map(|s| s.work.iter().map(move |item| (s.id, &item.work)))
+                .flat_map(|s| s.work.iter().map(move |item| (s, &item.work)))
         };
         let runs = || {
             work().filter_map(|(stream, work)| match work {
-                Work::Resume { run, .. } => Some((stream, run)),
-                Work::Command { .. } | Work::AwaitHostFunction(_) => None,
+                Work::Resume(run) => Some((stream, run)),
+                Work::Command(_) | Work::AwaitHostFunction(_) => None,
             })
         };
         let kernels_in_flight: Vec<KernelSummary> = runs()
@@ -244,9 +256,7 @@ impl Summary {
         let threads = |k: &KernelSummary| k.block.iter().map(|&n| u64::from(n)).product();
         Self {
             pid: state.pid,
-            captured_on_kind: state.captured_on.kind.clone(),
-            captured_on: state.captured_on.name.clone(),
-            virtual_device: state.virtual_device.name.clone(),
+            devices: state.devices.iter().map(DeviceSummary::of).collect(),
             allocated_bytes: allocations.iter().map(|a| a.size_bytes).sum(),
             allocations,
             mapped_bytes,
@@ -255,7 +265,7 @@ impl Summary {
             num_modules: u32::try_from(state.modules.len()).unwrap_or(u32::MAX),
             num_streams: u32::try_from(state.streams.len()).unwrap_or(u32::MAX),
             num_events: u32::try_from(state.events.len()).unwrap_or(u32::MAX),
-            num_held_commands: (work().filter(|(_, w)| matches!(w, Work::Command { .. })).count() + state.pending.len())
+            num_held_commands: (work().filter(|(_, w)| matches!(w, Work::Command(_))).count() + state.pending.len())
                 as u64,
             requires: Requirements {
                 memory_bytes: mapped_bytes,
@@ -265,7 +275,11 @@ impl Summary {
             },
             kernels_in_flight,
             restorable_on: if state.modules.iter().any(|m| !m.machine_code.is_empty()) {
-                vec![state.captured_on.kind.clone()]
+                state
+                    .devices
+                    .iter()
+                    .map(|device| device.captured_on.kind.clone())
+                    .collect()
             } else {
                 ["cpu", "cuda", "opencl"].map(str::to_owned).to_vec()
             },
@@ -279,8 +293,8 @@ fn kernel_of<'a>(state: &'a ProcessState, run: &KernelRun) -> Option<&'a ProbedK
 
 /// Shared memory that each block of a stopped launch has.
 fn shared_bytes(state: &ProcessState, run: &KernelRun) -> u64 {
-    let static_bytes = kernel_of(state, run).map_or(0, ProbedKernel::static_shared_bytes);
-    static_bytes + u64::from(run.dynamic_shared_bytes)
+    let static_bytes = kernel_of(state, run).map_or(0, |kernel| kernel.static_shared_bytes);
+    u64::from(static_bytes) + u64::from(run.dynamic_shared_bytes)
 }
 
 /// Blocks that a stopped launch has left and that must run together.
@@ -291,8 +305,18 @@ fn cooperative_blocks(run: &KernelRun) -> u64 {
     }
 }
 
+impl DeviceSummary {
+    fn of(device: &DeviceState) -> Self {
+        Self {
+            captured_on_kind: device.captured_on.kind.clone(),
+            captured_on: device.captured_on.name.clone(),
+            virtual_device: device.virtual_device.name.clone(),
+        }
+    }
+}
+
 impl KernelSummary {
-    fn of(state: &ProcessState, stream: u64, run: &KernelRun) -> Self {
+    fn of(state: &ProcessState, stream: &StreamState, run: &KernelRun) -> Self {
         let name = kernel_of(state, run).map_or_else(String::new, |k| k.name.clone());
         let threads_per_block: u64 = run.block.iter().map(|&n| u64::from(n)).product();
         let mut resume_points = BTreeMap::new();
@@ -303,7 +327,8 @@ impl KernelSummary {
         }
         Self {
             name,
-            stream,
+            device: stream.device,
+            stream: stream.id,
             grid: run.grid,
             block: run.block,
             blocks_finished: run.num_finished(),
@@ -352,7 +377,7 @@ mod tests {
             replaced("restorable_on", "\"\"", "[", "]"),
             replaced(
                 "kernels_in_flight",
-                "[\"\",0,[0,0,0],[0,0,0],0,0,0,{\"1\":1},0]",
+                "[\"\",0,0,[0,0,0],[0,0,0],0,0,0,{\"1\":1},0]",
                 "[",
                 "]",
             ),
@@ -369,6 +394,7 @@ mod tests {
     fn largest(num_allocations: usize, num_kernels: usize) -> Description {
         let kernel = KernelSummary {
             name: "k".repeat(300),
+            device: u32::MAX,
             stream: u64::MAX,
             grid: [u32::MAX; 3],
             block: [u32::MAX; 3],
@@ -392,9 +418,11 @@ mod tests {
             format_version: u32::MAX,
             summary: Summary {
                 pid: u32::MAX,
-                captured_on_kind: "opencl".to_owned(),
-                captured_on: name.clone(),
-                virtual_device: name,
+                devices: vec![DeviceSummary {
+                    captured_on_kind: "opencl".to_owned(),
+                    captured_on: name.clone(),
+                    virtual_device: name,
+                }],
                 allocations: vec![allocation; num_allocations],
                 allocated_bytes: u64::MAX,
                 mapped_bytes: u64::MAX,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use hetckpt_ring::command::Command;
+use hetckpt_ring::command::{Command, DeviceIndex};
 
 use super::device::check;
 use crate::guard::Current;
@@ -151,7 +151,9 @@ fn destroy(session: &Session, context: Handle) -> Outcome {
         thread_state::pop_context()?;
     }
     if session.check_fault().is_ok() {
-        session.call(Command::Synchronize)?;
+        session.call(Command::Synchronize {
+            device: DeviceIndex::FIRST,
+        })?;
     }
     session.storage.destroy(context);
     session.contexts.remove(context);
@@ -199,12 +201,21 @@ fn given_or_current(session: &Session, context: Handle) -> Outcome<Arc<Context>>
 }
 
 fn synchronize(current: Current) -> Outcome {
-    current.session.call(Command::Synchronize).map(|_| ())
+    current
+        .session
+        .call(Command::Synchronize {
+            device: DeviceIndex::FIRST,
+        })
+        .map(|_| ())
 }
 
 fn synchronize_of(session: &Session, context: Handle) -> Outcome {
     given_or_current(session, context)?;
-    session.call(Command::Synchronize).map(|_| ())
+    session
+        .call(Command::Synchronize {
+            device: DeviceIndex::FIRST,
+        })
+        .map(|_| ())
 }
 
 fn get_flags(current: Current, flags: Out<u32>) -> Outcome {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hetckpt_ring::command::{Command, EventId};
+use hetckpt_ring::command::{Command, DeviceIndex, EventId};
 use hetckpt_ring::reply::Reply;
 
 use crate::guard::Current;
@@ -48,7 +48,11 @@ fn create(current: Current, event: Out<Handle>, flags: u32) -> Outcome {
     let session = current.session;
     let id = EventId(session.device.next_id());
     let timing = flags & FLAG_DISABLE_TIMING == 0;
-    session.device.send(Command::EventCreate { event: id, timing })?;
+    session.device.send(Command::EventCreate {
+        event: id,
+        device: DeviceIndex::FIRST,
+        timing,
+    })?;
     let made = Event {
         id,
         timing,

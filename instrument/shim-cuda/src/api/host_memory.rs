@@ -1,6 +1,6 @@
 //! Pinned host memory. Memory the program registers stays ordinary memory: copies work, kernels cannot reach it.
 
-use hetckpt_ring::command::Command;
+use hetckpt_ring::command::{Command, DeviceIndex};
 use hetckpt_ring::pinned_table::PinnedArea;
 
 use crate::guard::Current;
@@ -83,7 +83,9 @@ fn free(current: Current, addr: u64) -> Outcome {
     let range = found
         .filter(|range| matches!(range.kind, RangeKind::Pinned { .. }))
         .ok_or(CuResult::INVALID_VALUE)?;
-    session.call(Command::Synchronize)?;
+    session.call(Command::Synchronize {
+        device: DeviceIndex::FIRST,
+    })?;
     session.device.memory().remove(addr);
     let mut pool = session.pinned();
     if let Some(area) = pool.release(addr, range.size_bytes).empty_area {

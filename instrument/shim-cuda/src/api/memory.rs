@@ -1,6 +1,6 @@
 //! Device memory.
 
-use hetckpt_ring::command::Command;
+use hetckpt_ring::command::{Command, DeviceIndex};
 use hetckpt_ring::reply::Reply;
 
 use crate::guard::Current;
@@ -28,7 +28,11 @@ pub fn alloc(current: Current, addr: Out<u64>, size: u64) -> Outcome {
     if size == 0 || addr.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let Reply::Address(got) = current.session.call(Command::Malloc { size_bytes: size })? else {
+    let Reply::Address(got) = current.session.call(Command::Malloc {
+        size_bytes: size,
+        device: DeviceIndex::FIRST,
+    })?
+    else {
         return Err(CuResult::UNKNOWN);
     };
     current.session.device.memory().insert(got, size, RangeKind::Allocation);
@@ -73,7 +77,9 @@ fn info(current: Current, free: Out<u64>, total: Out<u64>) -> Outcome {
     let Reply::Memory {
         free_bytes,
         total_bytes,
-    } = current.session.call(Command::MemoryInfo)?
+    } = current.session.call(Command::MemoryInfo {
+        device: DeviceIndex::FIRST,
+    })?
     else {
         return Err(CuResult::UNKNOWN);
     };

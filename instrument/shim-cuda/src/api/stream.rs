@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hetckpt_ring::command::{Command, StreamFlags, StreamId};
+use hetckpt_ring::command::{Command, DeviceIndex, StreamFlags, StreamId};
 
 use crate::guard::Current;
 use crate::handles::Handle;
@@ -56,6 +56,7 @@ fn create_with_priority(current: Current, stream: Out<Handle>, flags: u32, prior
         priority,
     };
     session.device.send(Command::StreamCreate {
+        device: DeviceIndex::FIRST,
         stream: id,
         flags: ring_flags,
     })?;

@@ -8,7 +8,7 @@ mod format;
 mod records;
 
 use hetckpt_abi::device_output as layout;
-use hetckpt_ring::command::{Command, Payload, Rows, StreamFlags, StreamId};
+use hetckpt_ring::command::{Command, DeviceIndex, Payload, Rows, StreamFlags, StreamId};
 use hetckpt_ring::layout::CHUNK_BYTES;
 use hetckpt_ring::reply::ModuleDescription;
 
@@ -36,7 +36,13 @@ pub fn note(device: &Device, description: &ModuleDescription) {
                 non_blocking: true,
                 priority: 0,
             };
-            device.send(Command::StreamCreate { stream, flags }).ok()?;
+            device
+                .send(Command::StreamCreate {
+                    stream,
+                    device: DeviceIndex::FIRST,
+                    flags,
+                })
+                .ok()?;
             Some(Buffer {
                 addr: global.addr,
                 record_bytes,

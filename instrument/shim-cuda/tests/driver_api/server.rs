@@ -14,7 +14,7 @@ use hetckpt_ring::message::{Request, Response, VirtualDevice};
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription, Reply};
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, socket_path};
 use hetckpt_ring::server_side::ServerSide;
-use hetckpt_ring::version::PROTOCOL_VERSION;
+use hetckpt_ring::version::{PROTOCOL_VERSION, Readable};
 
 /// First device address.
 const BASE: u64 = 0x2000_0000_0000;
@@ -41,12 +41,12 @@ pub fn serve(pid: u32) {
         .send(
             &Response::Welcome {
                 protocol: PROTOCOL_VERSION,
-                device: device(),
+                devices: vec![device()],
             },
             &[],
         )
         .unwrap();
-    let (mut consumer, side) = Consumer::open(fds[0].as_fd()).unwrap();
+    let (mut consumer, side) = Consumer::open(fds[0].as_fd(), Readable::HERE).unwrap();
     let watched = side.clone();
     thread::spawn(move || {
         let end = socket.receive::<Request>();
@@ -159,7 +159,7 @@ impl Device {
 
     fn run(&mut self, command: Command) -> (u32, Reply) {
         let reply = match command {
-            Command::Malloc { size_bytes } => match self.allocate(size_bytes) {
+            Command::Malloc { size_bytes, .. } => match self.allocate(size_bytes) {
                 Some(addr) => Reply::Address(addr),
                 None => return (2, Reply::Nothing),
             },
@@ -231,7 +231,7 @@ impl Device {
             }
             Command::EventElapsed { .. } => Reply::Milliseconds(1.5),
             Command::EventQuery { .. } => return (600, Reply::Nothing),
-            Command::Reset => {
+            Command::Reset { .. } => {
                 self.memory.fill(0);
                 self.side.clear_fault();
                 Reply::Nothing

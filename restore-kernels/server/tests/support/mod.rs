@@ -18,6 +18,7 @@ use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::producer::Producer;
 use hetckpt_ring::reply::{ModuleDescription, Reply};
+use hetckpt_ring::version::Readable;
 use hetckpt_server::choose_device::Chosen;
 use hetckpt_server::control::Control;
 use hetckpt_server::error::ServerError;
@@ -34,7 +35,7 @@ const PTX: &str = include_str!("../data/count.ptx");
 
 pub struct App {
     pub producer: Producer,
-    ring: OwnedFd,
+    pub ring: OwnedFd,
 }
 
 pub struct Server {
@@ -55,7 +56,7 @@ fn chosen(shared: Shared) -> (Chosen, Arc<Shared>) {
 
 impl Server {
     fn connect(self, ring: &OwnedFd) -> Self {
-        let (consumer, side) = Consumer::open(ring.as_fd()).unwrap();
+        let (consumer, side) = Consumer::open(ring.as_fd(), self.session.readable_rings).unwrap();
         self.session.side.set(side).map_err(drop).unwrap();
         pause::watch_cuts(&self.session).unwrap();
         reader::start(&self.session, consumer).unwrap();
@@ -103,28 +104,37 @@ impl Server {
 
     /// A server from the files in `dir` that waits for its application.
     pub fn rebuild(dir: &Path, shared: Shared) -> Result<Self, ServerError> {
-        Self::rebuild_from(dir, shared, |_| {})
+        Self::rebuild_from(dir, shared, Readable::HERE, |_| {})
     }
 
-    /// The same from a state that has been changed.
+    /// The same from a state that has been changed, by a server that reads these versions of the ring.
     pub fn rebuild_from(
         dir: &Path,
         shared: Shared,
+        readable_rings: Readable,
         change: impl FnOnce(&mut ProcessState),
     ) -> Result<Self, ServerError> {
         let files = StateFiles::open(dir, PID)?;
-        let mut state = restore::read_state(&files)?;
+        let mut state = restore::read_state(&files, readable_rings)?;
         change(&mut state);
         let (chosen, device) = chosen(shared);
-        let session = restore::restore(&files, state, chosen)?;
+        let mut session = restore::restore(&files, state, chosen)?;
+        if let Some(session) = Arc::get_mut(&mut session) {
+            session.readable_rings = readable_rings;
+        }
         Ok(Self { session, device })
+    }
+
+    /// Attaches the application that has this ring, and goes on.
+    pub fn go_on(self, ring: &OwnedFd) -> Self {
+        let server = self.connect(ring);
+        pause::go_on(&server.session);
+        server
     }
 
     /// The same on a device of another nature.
     pub fn restore_on(dir: &Path, app: &App, shared: Shared) -> Self {
-        let server = Self::rebuild(dir, shared).unwrap().connect(&app.ring);
-        pause::go_on(&server.session);
-        server
+        Self::rebuild(dir, shared).unwrap().go_on(&app.ring)
     }
 }
 
@@ -210,7 +220,13 @@ impl App {
         let module = ModuleId(1);
         let data = self.producer.payload(image).unwrap();
         self.send(Command::ModuleData { module, part: 0, data });
-        let answer = self.producer.call(Command::ModuleLoad { module }).unwrap();
+        let answer = self
+            .producer
+            .call(Command::ModuleLoad {
+                module,
+                device: DeviceIndex::FIRST,
+            })
+            .unwrap();
         let Reply::ModuleLoaded { description_bytes, log } = answer.reply else {
             panic!()
         };
@@ -231,7 +247,10 @@ impl App {
     }
 
     pub fn malloc(&self, size_bytes: u64) -> u64 {
-        match self.call(Command::Malloc { size_bytes }) {
+        match self.call(Command::Malloc {
+            size_bytes,
+            device: DeviceIndex::FIRST,
+        }) {
             Reply::Address(addr) => addr,
             other => panic!("{other:?}"),
         }
@@ -240,6 +259,7 @@ impl App {
     pub fn stream(&self, number: u64, non_blocking: bool) -> StreamId {
         let stream = StreamId(number);
         self.send(Command::StreamCreate {
+            device: DeviceIndex::FIRST,
             stream,
             flags: StreamFlags {
                 non_blocking,

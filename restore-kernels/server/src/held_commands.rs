@@ -1,0 +1,203 @@
+//! Commands that are held back: from the ring's words to the snapshot's, and back.
+
+use hetckpt_ring::command::{
+    Chunk, Command, DeviceIndex, EventId, FillValue, KernelId, LaunchCommand, ModuleId, Payload, Rows, StreamId,
+};
+use hetckpt_state::command as state;
+
+use crate::error::ServerError;
+
+/// A command of a stream in the snapshot's words; `data` are bytes that have been taken out of its chunk.
+///
+/// # Errors
+/// [`ServerError::WrongMoment`] for a command that belongs in no stream.
+pub fn of_stream(command: &Command, data: Option<&[u8]>) -> Result<state::StreamCommand, ServerError> {
+    Ok(match command {
+        Command::Launch(launch) => state::StreamCommand::Launch(state::Launch {
+            module: launch.kernel.module.0,
+            kernel: launch.kernel.index,
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            cooperative: launch.cooperative,
+            params: launch.params.to_vec(),
+        }),
+        Command::CopyIn { dst, data: payload, .. } => state::StreamCommand::CopyIn {
+            dst: rows(*dst),
+            data: match (data, payload) {
+                (Some(bytes), _) => state::Data::Bytes(bytes.to_vec()),
+                (None, Payload::Inline(bytes)) => state::Data::Bytes(bytes.clone()),
+                (None, Payload::Staged(chunk)) => state::Data::Chunk(self::chunk(*chunk)),
+            },
+        },
+        Command::CopyOut { src, chunk, .. } => state::StreamCommand::CopyOut {
+            src: rows(*src),
+            chunk: self::chunk(*chunk),
+        },
+        Command::Copy {
+            dst, src, src_pitch, ..
+        } => state::StreamCommand::Copy {
+            dst: rows(*dst),
+            src: *src,
+            src_pitch: *src_pitch,
+        },
+        Command::Fill { dst, value, .. } => state::StreamCommand::Fill {
+            dst: rows(*dst),
+            value: match *value {
+                FillValue::U8(value) => state::FillValue::U8(value),
+                FillValue::U16(value) => state::FillValue::U16(value),
+                FillValue::U32(value) => state::FillValue::U32(value),
+            },
+        },
+        Command::FreeAsync { addr, .. } => state::StreamCommand::Free { addr: *addr },
+        Command::EventRecord { event, .. } => state::StreamCommand::RecordEvent { event: event.0 },
+        Command::StreamWaitEvent { event, .. } => state::StreamCommand::WaitEvent { event: event.0 },
+        Command::HostFunction { id, .. } => state::StreamCommand::HostFunction { id: *id },
+        _ => {
+            return Err(ServerError::WrongMoment(
+                "a stream holds a command that is none of streams",
+            ));
+        }
+    })
+}
+
+/// The inverse, in the stream `stream`; `None` if there is nothing left to do.
+#[must_use]
+pub fn in_stream(command: state::StreamCommand, stream: u64) -> Option<(Command, Option<Vec<u8>>)> {
+    let stream = StreamId(stream);
+    let mut taken_out = None;
+    let command = match command {
+        state::StreamCommand::Nothing => return None,
+        state::StreamCommand::Launch(launch) => Command::Launch(LaunchCommand {
+            stream,
+            kernel: KernelId {
+                module: ModuleId(launch.module),
+                index: launch.kernel,
+            },
+            grid: launch.grid,
+            block: launch.block,
+            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            cooperative: launch.cooperative,
+            params: launch.params.into(),
+        }),
+        state::StreamCommand::CopyIn { dst, data } => Command::CopyIn {
+            stream,
+            dst: ring_rows(dst),
+            data: match data {
+                state::Data::Chunk(chunk) => Payload::Staged(ring_chunk(chunk)),
+                state::Data::Bytes(bytes) => {
+                    taken_out = Some(bytes);
+                    Payload::Inline(vec![])
+                }
+            },
+        },
+        state::StreamCommand::CopyOut { src, chunk } => Command::CopyOut {
+            stream,
+            src: ring_rows(src),
+            chunk: ring_chunk(chunk),
+        },
+        state::StreamCommand::Copy { dst, src, src_pitch } => Command::Copy {
+            stream,
+            dst: ring_rows(dst),
+            src,
+            src_pitch,
+        },
+        state::StreamCommand::Fill { dst, value } => Command::Fill {
+            stream,
+            dst: ring_rows(dst),
+            value: match value {
+                state::FillValue::U8(value) => FillValue::U8(value),
+                state::FillValue::U16(value) => FillValue::U16(value),
+                state::FillValue::U32(value) => FillValue::U32(value),
+            },
+        },
+        state::StreamCommand::Free { addr } => Command::FreeAsync { addr, stream },
+        state::StreamCommand::RecordEvent { event } => Command::EventRecord {
+            event: EventId(event),
+            stream,
+        },
+        state::StreamCommand::WaitEvent { event } => Command::StreamWaitEvent {
+            stream,
+            event: EventId(event),
+        },
+        state::StreamCommand::HostFunction { id } => Command::HostFunction { stream, id },
+    };
+    Some((command, taken_out))
+}
+
+/// A command that waits for streams in the snapshot's words.
+///
+/// # Errors
+/// [`ServerError::WrongMoment`] for a command that waits for none.
+pub fn of_waiting(command: &Command) -> Result<state::WaitingCommand, ServerError> {
+    Ok(match command {
+        Command::Synchronize { device } => state::WaitingCommand::Synchronize { device: device.0 },
+        Command::StreamSynchronize { stream } => state::WaitingCommand::SynchronizeStream { stream: stream.0 },
+        Command::EventSynchronize { event } => state::WaitingCommand::SynchronizeEvent { event: event.0 },
+        Command::Free { addr } => state::WaitingCommand::Free { addr: *addr },
+        Command::UnregisterHost { addr } => state::WaitingCommand::UnregisterHost { addr: *addr },
+        Command::ModuleUnload { module } => state::WaitingCommand::UnloadModule { module: module.0 },
+        Command::Reset { device } => state::WaitingCommand::Reset { device: device.0 },
+        Command::Exit => state::WaitingCommand::Exit,
+        _ => {
+            return Err(ServerError::WrongMoment(
+                "a command waits that does not wait for streams",
+            ));
+        }
+    })
+}
+
+/// The inverse.
+#[must_use]
+pub fn waiting(command: state::WaitingCommand) -> Command {
+    match command {
+        state::WaitingCommand::Synchronize { device } => Command::Synchronize {
+            device: DeviceIndex(device),
+        },
+        state::WaitingCommand::SynchronizeStream { stream } => Command::StreamSynchronize {
+            stream: StreamId(stream),
+        },
+        state::WaitingCommand::SynchronizeEvent { event } => Command::EventSynchronize { event: EventId(event) },
+        state::WaitingCommand::Free { addr } => Command::Free { addr },
+        state::WaitingCommand::UnregisterHost { addr } => Command::UnregisterHost { addr },
+        state::WaitingCommand::UnloadModule { module } => Command::ModuleUnload {
+            module: ModuleId(module),
+        },
+        state::WaitingCommand::Reset { device } => Command::Reset {
+            device: DeviceIndex(device),
+        },
+        state::WaitingCommand::Exit => Command::Exit,
+    }
+}
+
+fn rows(rows: Rows) -> state::Rows {
+    state::Rows {
+        addr: rows.addr,
+        pitch: rows.pitch,
+        width: rows.width,
+        rows: rows.rows,
+    }
+}
+
+fn ring_rows(rows: state::Rows) -> Rows {
+    Rows {
+        addr: rows.addr,
+        pitch: rows.pitch,
+        width: rows.width,
+        rows: rows.rows,
+    }
+}
+
+fn chunk(chunk: Chunk) -> state::Chunk {
+    state::Chunk {
+        index: chunk.index,
+        length: chunk.length,
+    }
+}
+
+fn ring_chunk(chunk: state::Chunk) -> Chunk {
+    Chunk {
+        index: chunk.index,
+        length: chunk.length,
+    }
+}
