@@ -29,6 +29,8 @@ folder=${CLUSTER_FOLDER:?names the folder of the cluster}
 port=${CLUSTER_PORT:-16817}
 grace=${CLUSTER_GRACE:-20}
 export SLURM_CONF=$folder/etc/slurm.conf
+# Process id of slurmctld, if it was started here.
+controller=
 plugins=
 if [ -n "${CLUSTER_ROOT:-}" ]; then
 	export PATH=$CLUSTER_ROOT/programs:$PATH
@@ -162,11 +164,20 @@ make_qualities() {
 	manage add qos high set Preempt=low
 	manage modify cluster hetckpt set qos=low,high defaultqos=low
 	manage add account jobs cluster=hetckpt
-	manage add user nobody account=jobs
+	# Newer versions do not know `nobody` here.
+	manage add user daemon account=jobs
 }
 
 manage() {
 	sacctmgr --immediate "$@" >>"$folder/log/sacctmgr" 2>&1 || fail "sacctmgr $*: see $folder/log"
+}
+
+# In the foreground, so that it is known how it ends.
+start_controller() {
+	# shellcheck disable=SC2016
+	setsid unshare --mount bash -c 'mount --bind "$1" /etc/hosts && exec slurmctld -D -i -f "$SLURM_CONF"' \
+		controller "$folder/etc/hosts" </dev/null >/dev/null 2>"$folder/log/controller" &
+	controller=$!
 }
 
 # Process 1 of a node is a shell, which takes care of orphans as an init does.
@@ -208,7 +219,10 @@ stop() {
 wait_for_nodes() {
 	local until=$((SECONDS + 60))
 	while [ "$SECONDS" -lt "$until" ]; do
-		pgrep -f "slurmctld -i -f $SLURM_CONF" >/dev/null || fail "slurmctld has ended: $(tail -n 1 "$folder/log/slurmctld.log")"
+		if [ -n "$controller" ] && ! kill -0 "$controller" 2>/dev/null; then
+			wait "$controller"
+			fail "slurmctld has ended with $?: $(tail -n 3 "$folder/log/slurmctld.log" "$folder/log/controller")"
+		fi
 		[ "$(sinfo -h -N -p low -t idle,alloc,mix,comp -o %N 2>/dev/null | wc -l)" != "$1" ] || return 0
 		sleep 0.1
 	done
@@ -234,9 +248,7 @@ up)
 	! has_accounting || start_accounting
 	# Newer versions look up the host that an srun names, for ten seconds if need be, and meanwhile nothing else.
 	{ cat /etc/hosts && echo '127.0.0.1 n1 n2'; } >"$folder/etc/hosts"
-	# shellcheck disable=SC2016
-	unshare --mount bash -c 'mount --bind "$1" /etc/hosts && exec slurmctld -i -f "$SLURM_CONF"' \
-		controller "$folder/etc/hosts" || fail "slurmctld does not start: see $folder/log"
+	start_controller
 	start_node n1
 	start_node n2
 	wait_for_nodes 2
