@@ -163,9 +163,6 @@ make_qualities() {
 	manage add qos low set PreemptMode=requeue "GraceTime=$grace"
 	manage add qos high set Preempt=low
 	manage modify cluster hetckpt set qos=low,high defaultqos=low
-	manage add account jobs cluster=hetckpt
-	# Newer versions do not know `nobody` here.
-	manage add user daemon account=jobs
 }
 
 manage() {

@@ -23,9 +23,6 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/slurm/two-nodes.sh");
 /// that hurries still needs half a minute of a processor, and other tests run beside it.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Whose jobs are tested beside root's. Slurm's accounting takes no jobs of `nobody` from 26.05 on.
-const JOB_USER: &str = "daemon";
-
 /// The first port of the first cluster, if the environment does not say otherwise.
 const FIRST_PORT: u16 = 16_820;
 
@@ -100,14 +97,14 @@ pub struct Job {
 }
 
 impl Cluster {
-    /// Brings one up. Jobs are of [`JOB_USER`], unless `is_root`.
+    /// Brings one up. Jobs are of the user `nobody`, unless `is_root`.
     ///
     /// # Errors
     /// If it does not come up.
     pub fn up(sandbox: &Sandbox, site: Site, is_root: bool) -> Result<Self> {
         let user = match is_root {
             true => None,
-            false => Some(User::from_name(JOB_USER)?.with_context(|| format!("there is no user {JOB_USER}"))?),
+            false => Some(User::from_name("nobody")?.context("there is no user nobody")?),
         };
         // Users of jobs go through it.
         fs::set_permissions(sandbox.path(""), fs::Permissions::from_mode(0o755))?;

@@ -72,8 +72,9 @@ const MORE: [Round; 6] = [
 
 /// Preempted because of its quality of service, not of its partition.
 const BY_QUALITY: Round = Round {
-    name: "slurm_user_batch_by_quality_of_service",
-    is_root: false,
+    name: "slurm_batch_by_quality_of_service",
+    // Accounting takes no jobs of `nobody` from 26.05 on.
+    is_root: true,
     form: Form::Batch,
     site: Site {
         grace: 20,
