@@ -24,7 +24,8 @@ use hetckpt_ir::text::{parse, print};
 use hetckpt_move::check::build_id;
 use hetckpt_move::migration::channel::{Channel, Frame, Transport};
 use hetckpt_move::migration::message::{MAX_DATA_BYTES, Message};
-use hetckpt_ring::command::Envelope;
+use hetckpt_ring::command::{Command, Envelope};
+use hetckpt_ring::launch_record;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::ModuleDescription;
 use hetckpt_state::allocation::Mapping;
@@ -35,7 +36,7 @@ use hetckpt_state::summary::Summary;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     ("archive", archive),
     ("forged_archive", forged_archive),
     ("packed_state", packed_state),
@@ -43,6 +44,7 @@ pub const TARGETS: [Target; 15] = [
     ("manifest", manifest),
     ("process_state", process_state),
     ("ring_command", ring_command),
+    ("launch_record", launch_record),
     ("control_message", control_message),
     ("fatbin", fatbin),
     ("ptx", ptx),
@@ -276,6 +278,17 @@ pub fn process_state(data: &[u8]) {
 pub fn ring_command(data: &[u8]) {
     let _ = Envelope::decode(data);
     let _ = ModuleDescription::decode(data);
+}
+
+/// A launch from the ring: what is taken is what was said.
+pub fn launch_record(data: &[u8]) {
+    if let Ok(envelope) = launch_record::decode(data)
+        && let Command::Launch(launch) = &envelope.command
+    {
+        let mut again = vec![];
+        launch_record::encode(envelope.reply, launch, &mut again);
+        assert_eq!(again, data);
+    }
 }
 
 /// A message of the control socket.

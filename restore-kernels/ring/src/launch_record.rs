@@ -20,7 +20,7 @@ const PARAMS: usize = 56;
 const COOPERATIVE: u32 = 1;
 
 /// Appends the record's body to `record`.
-pub(crate) fn encode(reply: Option<SlotId>, launch: &LaunchCommand, record: &mut Vec<u8>) {
+pub fn encode(reply: Option<SlotId>, launch: &LaunchCommand, record: &mut Vec<u8>) {
     let mut fixed = [0; PARAMS];
     let mut put = |at: usize, bytes: &[u8]| fixed[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &reply.map_or(0, |slot| slot.0 + 1).to_le_bytes());
@@ -36,8 +36,11 @@ pub(crate) fn encode(reply: Option<SlotId>, launch: &LaunchCommand, record: &mut
     record.extend_from_slice(&launch.params);
 }
 
-/// Inverse of [`encode`]; any bytes may be given.
-pub(crate) fn decode(body: &[u8]) -> Result<Envelope, RingError> {
+/// The launch that a record's body is; any bytes may be given.
+///
+/// # Errors
+/// [`RingError::Decode`].
+pub fn decode(body: &[u8]) -> Result<Envelope, RingError> {
     let Some((fixed, params)) = body.split_first_chunk::<PARAMS>() else {
         return Err(RingError::Decode {
             what: "launch",

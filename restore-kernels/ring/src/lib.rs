@@ -14,7 +14,7 @@ pub mod shared_memory;
 pub mod futex;
 pub mod command;
 pub mod reply;
-mod launch_record;
+pub mod launch_record;
 pub mod producer;
 pub mod consumer;
 pub mod server_side;
