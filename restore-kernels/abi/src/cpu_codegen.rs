@@ -74,7 +74,8 @@ pub struct CompileRequest {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CompileResult {
-    /// Relocatable object for this host, with one function per start point ([`crate::cpu_block::region_symbol`]).
+    /// Relocatable objects for this host, as [`Load`] takes them, with one function per start point
+    /// ([`crate::cpu_block::region_symbol`]).
     pub object: Buffer,
     /// [`crate::cpu_tables::CpuTables`], encoded.
     pub tables: Buffer,

@@ -1,5 +1,6 @@
 //! LLVM IR text → optimised native object.
 
+use std::num::NonZero;
 use std::sync::{Arc, Once};
 
 use hetckpt_abi::program::Program;
@@ -11,15 +12,19 @@ use inkwell::targets::{CodeModel, FileType, InitializationConfig, RelocMode, Tar
 
 use crate::emit;
 use crate::error::CodegenError;
+use crate::objects;
 use crate::tables;
 
 /// Version of the code this generator makes; part of the key of cached objects, so every change of output raises it.
-pub const GENERATOR_VERSION: u32 = 6;
+pub const GENERATOR_VERSION: u32 = 7;
+
+/// LLVM IR from which on a kernel is worth a second thread.
+const LEAST_PART_BYTES: usize = 256 << 10;
 
 /// A compiled program.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// Relocatable object.
+    /// Relocatable objects ([`crate::objects`]).
     pub object: Vec<u8>,
     /// Barriers and warp-level operations, encoded.
     pub tables: Vec<u8>,
@@ -46,8 +51,28 @@ pub fn compile(program: &Program) -> Result<Compiled, CodegenError> {
     let module = emit::module(program)?;
     let tables = tables::build(&program.kernel, &module.layout, &module.regions)?;
     Ok(Compiled {
-        object: object(&module.text)?,
+        object: objects::join(&all(&module.texts(LEAST_PART_BYTES, processors()))?),
         tables: tables.encode().map_err(|e| CodegenError::Tables(Arc::new(e)))?,
+    })
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Optimises and assembles modules, each on a thread.
+fn all(texts: &[String]) -> Result<Vec<Vec<u8>>, CodegenError> {
+    if let [text] = texts {
+        return Ok(vec![object(text)?]);
+    }
+    let lost = || CodegenError::Llvm {
+        step: "compile a part",
+        message: "its thread was lost".to_owned(),
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = texts.iter().map(|text| scope.spawn(|| object(text))).collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.map(|result| result.unwrap_or_else(|_| Err(lost()))).collect()
     })
 }
 
@@ -55,7 +80,7 @@ pub fn compile(program: &Program) -> Result<Compiled, CodegenError> {
 ///
 /// # Errors
 /// [`CodegenError::Llvm`].
-pub fn object(llvm_ir: &str) -> Result<Vec<u8>, CodegenError> {
+fn object(llvm_ir: &str) -> Result<Vec<u8>, CodegenError> {
     let machine = host_machine()?;
     let context = Context::create();
     let module = parse(&context, llvm_ir)?;

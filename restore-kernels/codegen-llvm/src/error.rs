@@ -7,6 +7,9 @@ use hetckpt_ir::entity::{BbId, ResumePointId, Span};
 /// Failure of code generation.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CodegenError {
+    /// The caller's objects are not what `compile` gave.
+    #[error("the objects are damaged")]
+    Joined,
     /// The caller's hetIR text does not parse.
     #[error("hetIR text: {0}")]
     Text(String),

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn hetckpt_cpu_codegen_llvm_ir(
     let work = || {
         // SAFETY: the caller's promise.
         let program = unsafe { program(request) }?;
-        Ok(buffer(emit::module(&program)?.text.into_bytes()))
+        Ok(buffer(emit::module(&program)?.text().into_bytes()))
     };
     // SAFETY: the caller's promise.
     unsafe { guard(out, error, work) }

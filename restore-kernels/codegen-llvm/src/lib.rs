@@ -13,6 +13,7 @@ pub mod error;
 pub mod tables;
 pub mod emit;
 pub mod compile;
+mod objects;
 mod host_functions;
 pub mod loaded;
 mod ffi;

@@ -1,5 +1,5 @@
 #![allow(unsafe_code, reason = "LLVM's C interface to ORC, which inkwell does not wrap")]
-//! Native objects made runnable: LLVM's ORC JIT as a linker, one instance per object, so that dropping it frees all.
+//! Native objects made runnable: LLVM's ORC JIT as a linker, one instance per program, so that dropping it frees all.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
@@ -18,8 +18,9 @@ use inkwell::llvm_sys::orc2::{
 use crate::compile::initialize;
 use crate::error::CodegenError;
 use crate::host_functions;
+use crate::objects;
 
-/// An object in memory, linked.
+/// A program's objects in memory, linked.
 #[derive(Debug)]
 pub struct LoadedObject {
     jit: LLVMOrcLLJITRef,
@@ -31,11 +32,11 @@ unsafe impl Send for LoadedObject {}
 unsafe impl Sync for LoadedObject {}
 
 impl LoadedObject {
-    /// Links `object`.
+    /// Links the objects that are joined in `joined` ([`crate::objects`]).
     ///
     /// # Errors
-    /// [`CodegenError::Llvm`].
-    pub fn new(object: &[u8]) -> Result<Self, CodegenError> {
+    /// [`CodegenError::Llvm`], [`CodegenError::Joined`].
+    pub fn new(joined: &[u8]) -> Result<Self, CodegenError> {
         initialize();
         let mut jit = ptr::null_mut();
         // SAFETY: `jit` is a valid place for the result; a null builder asks for the default for this host.
@@ -43,6 +44,13 @@ impl LoadedObject {
         check(error, "make a JIT")?;
         let loaded = Self { jit };
         loaded.define_host_functions()?;
+        for object in objects::split(joined)? {
+            loaded.add(object)?;
+        }
+        Ok(loaded)
+    }
+
+    fn add(&self, object: &[u8]) -> Result<(), CodegenError> {
         // SAFETY: data and length are those of a slice, the name is a C string; the bytes are copied.
         let buffer = unsafe {
             LLVMCreateMemoryBufferWithMemoryRangeCopy(
@@ -52,11 +60,10 @@ impl LoadedObject {
             )
         };
         // SAFETY: `jit` lives.
-        let library = unsafe { LLVMOrcLLJITGetMainJITDylib(loaded.jit) };
+        let library = unsafe { LLVMOrcLLJITGetMainJITDylib(self.jit) };
         // SAFETY: both live; the buffer becomes LLVM's.
-        let error = unsafe { LLVMOrcLLJITAddObjectFile(loaded.jit, library, buffer) };
-        check(error, "load the object")?;
-        Ok(loaded)
+        let error = unsafe { LLVMOrcLLJITAddObjectFile(self.jit, library, buffer) };
+        check(error, "load the object")
     }
 
     /// Address of a function.

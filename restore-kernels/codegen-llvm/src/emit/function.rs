@@ -26,21 +26,24 @@ pub struct FunctionText<'k> {
     pub declarations: BTreeSet<String>,
     /// What single-precision registers hold.
     pub facts: &'k FloatFacts,
-    /// For each register, true if it lives in a float or double variable.
-    is_float: Vec<bool>,
+    /// For each register, true if it lives in a float or double variable ([`float_registers`]).
+    is_float: &'k [bool],
+    /// For each register, true if the function reads or writes it.
+    is_used: Vec<bool>,
     next_name: u32,
 }
 
 impl<'k> FunctionText<'k> {
     /// An empty function for a region of `kernel`.
-    pub fn new(kernel: &'k Kernel, facts: &'k FloatFacts) -> Self {
+    pub fn new(kernel: &'k Kernel, facts: &'k FloatFacts, is_float: &'k [bool]) -> Self {
         Self {
             kernel,
             facts,
             prologue: String::new(),
             body: String::new(),
             declarations: BTreeSet::new(),
-            is_float: float_registers(kernel),
+            is_float,
+            is_used: vec![false; kernel.registers.len()],
             next_name: 0,
         }
     }
@@ -109,7 +112,14 @@ impl<'k> FunctionText<'k> {
         self.stored_as(reg, value, ty)
     }
 
+    /// Registers that have been read or written so far.
+    pub fn used(&self) -> impl Iterator<Item = RegId> {
+        let used = (0u32..).zip(&self.is_used).filter(|&(_, &is_used)| is_used);
+        used.map(|(number, _)| RegId(number))
+    }
+
     fn load(&mut self, reg: RegId) -> Value {
+        self.is_used[reg.index()] = true;
         let storage = self.storage(reg);
         self.def(format!("load {storage}, ptr %r{}", reg.0))
     }
@@ -145,7 +155,10 @@ impl<'k> FunctionText<'k> {
         match self.facts.form(reg) {
             Form::Bits => "false".to_owned(),
             Form::Results => "true".to_owned(),
-            Form::Either => self.def(format!("load i1, ptr %n{}", reg.0)),
+            Form::Either => {
+                self.is_used[reg.index()] = true;
+                self.def(format!("load i1, ptr %n{}", reg.0))
+            }
         }
     }
 
@@ -216,6 +229,7 @@ impl<'k> FunctionText<'k> {
 
     /// As [`Self::write`], of a value that is a single-precision result if the `i1` `is_result` holds.
     pub fn write_copy(&mut self, reg: RegId, ty: Type, value: Value, is_result: &str) {
+        self.is_used[reg.index()] = true;
         self.set_is_result(reg, is_result);
         let storage = self.storage(reg);
         let to = width_bits(self.kernel.width(reg));
@@ -281,7 +295,7 @@ fn argument_type(argument: &str) -> &str {
 }
 
 /// Registers that are mostly used as floats: kept in float variables, so that loops carry no bit casts.
-fn float_registers(kernel: &Kernel) -> Vec<bool> {
+pub fn float_registers(kernel: &Kernel) -> Vec<bool> {
     let mut votes = vec![0i32; kernel.registers.len()];
     for block in &kernel.blocks {
         for inst in &block.insts {

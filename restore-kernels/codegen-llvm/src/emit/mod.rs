@@ -23,17 +23,62 @@ use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::{Kernel, ResumePointKind};
 
 use self::float_facts::FloatFacts;
+use self::function::float_registers;
 use crate::error::CodegenError;
 
 /// LLVM IR of a program and what was found out on the way.
 #[derive(Clone, Debug)]
 pub struct LlvmModule {
-    /// The module's text.
-    pub text: String,
+    /// What stands before the functions.
+    head: String,
+    /// The region functions. None needs another.
+    functions: Vec<String>,
+    /// What stands behind them: declarations and metadata.
+    tail: String,
     /// Resume points that have a region function, ascending.
     pub regions: Vec<u32>,
     /// Where registers are saved.
     pub layout: ThreadStateLayout,
+}
+
+impl LlvmModule {
+    /// The module's text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.text_of(&self.functions)
+    }
+
+    /// The same as texts of several modules: as many as hold at least `least_bytes` each, but no more than `most`.
+    #[must_use]
+    pub fn texts(&self, least_bytes: usize, most: usize) -> Vec<String> {
+        let total: usize = self.functions.iter().map(String::len).sum();
+        let count = (total / least_bytes.max(1)).clamp(1, most.max(1));
+        let mut parts: Vec<&[String]> = vec![];
+        let mut rest = &self.functions[..];
+        let mut left = total;
+        for number in 0..count {
+            let share = left / (count - number);
+            let mut taken = 0;
+            let enough = |function: &String| {
+                let is_enough = taken >= share;
+                taken += function.len();
+                is_enough
+            };
+            let end = rest.iter().position(enough).unwrap_or(rest.len());
+            let (part, behind) = rest.split_at(end);
+            left -= part.iter().map(String::len).sum::<usize>();
+            rest = behind;
+            parts.push(part);
+        }
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.map(|part| self.text_of(part)).collect()
+    }
+
+    fn text_of(&self, functions: &[String]) -> String {
+        let mut text = self.head.clone();
+        functions.iter().for_each(|function| text.push_str(function));
+        text + &self.tail
+    }
 }
 
 /// Alias scopes and branch weights, by the names that the instruction writers use.
@@ -65,24 +110,29 @@ pub fn module(program: &Program) -> Result<LlvmModule, CodegenError> {
     let layout = ThreadStateLayout::new(kernel);
     let starts = plan_regions(program)?;
     let facts = FloatFacts::new(kernel, &entered(program, &layout));
+    let is_float = float_registers(kernel);
     let mut declarations = BTreeSet::new();
-    let mut text = format!(
+    let head = format!(
         "; kernel {}\nsource_filename = \"hetckpt\"\n",
         kernel.name.escape_default()
     );
+    let mut functions = vec![];
     for &(point, block) in &starts {
-        let function = region::write(kernel, &layout, &facts, (point, block))?;
-        text.push_str(&function.text);
+        let function = region::write(kernel, &layout, &facts, &is_float, (point, block))?;
+        functions.push(function.text);
         declarations.extend(function.declarations);
     }
+    let mut tail = String::new();
     for declaration in declarations {
-        let _ = writeln!(text, "{declaration}");
+        let _ = writeln!(tail, "{declaration}");
     }
     // No `mustprogress`: a kernel may spin until another block writes a word.
-    text.push_str("attributes #0 = { nounwind null_pointer_is_valid }\n");
-    text.push_str(METADATA);
+    tail.push_str("attributes #0 = { nounwind null_pointer_is_valid }\n");
+    tail.push_str(METADATA);
     Ok(LlvmModule {
-        text,
+        head,
+        functions,
+        tail,
         regions: starts.iter().map(|(point, _)| point.0).collect(),
         layout,
     })
@@ -215,4 +265,40 @@ fn check_ids(program: &Program) -> Result<(), CodegenError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_hold_each_function_once_and_are_alike_in_size() {
+        let kernel = "kernel \"k\" {\n  resume rp0 entry bb0\nbb0:\n  exit\n}\n";
+        let kernel = hetckpt_ir::text::parse::kernel(kernel).unwrap();
+        let mut module = LlvmModule {
+            head: "head\n".into(),
+            functions: (10..60)
+                .map(|number| format!("f{number} {}\n", "x".repeat(number * 7)))
+                .collect(),
+            tail: "tail\n".into(),
+            regions: vec![],
+            layout: ThreadStateLayout::new(&kernel),
+        };
+        for most in 1..8 {
+            let texts = module.texts(1000, most);
+            assert_eq!(texts.len(), most);
+            let functions: String = texts
+                .iter()
+                .map(|text| text.strip_prefix("head\n").unwrap().strip_suffix("tail\n").unwrap())
+                .collect();
+            assert_eq!(functions, module.functions.concat());
+            let (least, largest) = (texts.iter().map(String::len).min(), texts.iter().map(String::len).max());
+            assert!(largest.unwrap() < 2 * least.unwrap(), "{least:?}, {largest:?}");
+        }
+        // Too small to share.
+        assert_eq!(module.texts(1 << 20, 8), [module.text()]);
+        module.functions.clear();
+        assert!(module.texts(1000, 8).is_empty());
+    }
 }

@@ -110,10 +110,11 @@ pub fn write(
     kernel: &Kernel,
     layout: &ThreadStateLayout,
     facts: &FloatFacts,
+    is_float: &[bool],
     (point, block): (ResumePointId, BbId),
 ) -> Result<RegionText, CodegenError> {
     let mut region = Region {
-        f: FunctionText::new(kernel, facts),
+        f: FunctionText::new(kernel, facts, is_float),
         kernel,
         layout,
     };
@@ -126,11 +127,23 @@ pub fn write(
         "define void @{}(ptr noalias readonly captures(none) %ctx, i32 %first, i32 %end) #0 {{\nentry:\n",
         region_symbol(point.0)
     );
-    for (i, width) in (0u32..).zip(&kernel.registers) {
-        let storage = f.storage(RegId(i));
-        let _ = writeln!(text, "  %r{i} = alloca {storage}, align {}", width.size_bytes());
-        if is_either(facts, RegId(i)) {
+    // Of large kernels a region uses few registers, and there are many regions.
+    let mut zeros = String::new();
+    for reg in f.used() {
+        let (i, storage) = (reg.0, f.storage(reg));
+        let _ = writeln!(
+            text,
+            "  %r{i} = alloca {storage}, align {}",
+            kernel.width(reg).size_bytes()
+        );
+        let zero = match storage {
+            "float" | "double" => "0.0",
+            _ => "0",
+        };
+        let _ = writeln!(zeros, "  store {storage} {zero}, ptr %r{i}");
+        if is_either(facts, reg) {
             let _ = writeln!(text, "  %n{i} = alloca i1");
+            let _ = writeln!(zeros, "  store i1 false, ptr %n{i}");
         }
     }
     for (name, ty, offset) in FIELDS {
@@ -140,6 +153,7 @@ pub fn write(
     text.push_str("  %n64 = zext i32 %num.threads to i64\n");
     text.push_str(&f.prologue);
     text.push_str(LOOP_HEAD);
+    text.push_str(&zeros);
     text.push_str(&f.body);
     text.push_str(LOOP_TAIL);
     Ok(RegionText {
@@ -179,19 +193,6 @@ impl Region<'_> {
     }
 
     fn thread_start(&mut self, point: ResumePointId, block: BbId) -> Result<(), CodegenError> {
-        for reg in (0u32..).map(RegId).take(self.kernel.registers.len()) {
-            let i = reg.0;
-            let storage = self.f.storage(reg);
-            let zero = if matches!(storage, "float" | "double") {
-                "0.0"
-            } else {
-                "0"
-            };
-            self.f.put(format!("store {storage} {zero}, ptr %r{i}"));
-            if is_either(self.f.facts, reg) {
-                self.f.put(format!("store i1 false, ptr %n{i}"));
-            }
-        }
         if self.kernel.local.size_bytes > 0 {
             let offset = self.f.def(format!("mul i64 %t64, {}", self.kernel.local.size_bytes));
             self.f
