@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use hetckpt_abi::cpu_block::{CpuBlock, region_symbol};
 use hetckpt_abi::thread_state::{FINISHED, ThreadStateLayout};
+use hetckpt_ir::analysis::reg_set::RegSet;
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId};
 use hetckpt_ir::inst::Op;
@@ -117,9 +118,13 @@ pub fn write(
         f: FunctionText::new(kernel, facts, is_float),
         kernel,
         layout,
+        kept: RegSet::default(),
+        touched: RegSet::default(),
     };
+    let reachable = region.reachable(block);
+    region.look_at(point, &reachable);
     region.thread_start(point, block)?;
-    for id in region.reachable(block) {
+    for id in reachable {
         region.basic_block(id)?;
     }
     let f = region.f;
@@ -166,6 +171,11 @@ pub(super) struct Region<'k> {
     pub(super) f: FunctionText<'k>,
     pub(super) kernel: &'k Kernel,
     pub(super) layout: &'k ThreadStateLayout,
+    /// Registers that were saved where the region's threads start and that it does not write: still saved where they
+    /// stop.
+    pub(super) kept: RegSet,
+    /// Registers that it reads or writes.
+    pub(super) touched: RegSet,
 }
 
 impl Region<'_> {
@@ -190,6 +200,25 @@ impl Region<'_> {
             }
         }
         order
+    }
+
+    /// Finds out what the blocks `reachable` do with registers.
+    fn look_at(&mut self, point: ResumePointId, reachable: &[BbId]) {
+        let num_registers = self.kernel.registers.len();
+        self.touched = RegSet::with_capacity(num_registers);
+        let mut written = RegSet::with_capacity(num_registers);
+        for id in reachable {
+            let block = &self.kernel.blocks[id.index()];
+            for inst in &block.insts {
+                inst.for_each_use(|reg| _ = self.touched.insert(reg));
+                inst.for_each_def(|reg| _ = written.insert(reg));
+            }
+            block.terminator.for_each_use(|reg| _ = self.touched.insert(reg));
+            block.terminator.def().into_iter().for_each(|reg| _ = written.insert(reg));
+        }
+        self.touched.union_with(&written);
+        self.kept = self.live_at(point);
+        written.iter().for_each(|reg| self.kept.remove(reg));
     }
 
     fn thread_start(&mut self, point: ResumePointId, block: BbId) -> Result<(), CodegenError> {

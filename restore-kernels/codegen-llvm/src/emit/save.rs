@@ -9,13 +9,14 @@ use super::types::int_of_bits;
 use crate::error::CodegenError;
 
 impl Region<'_> {
-    fn live_at(&self, point: ResumePointId) -> RegSet {
+    pub(super) fn live_at(&self, point: ResumePointId) -> RegSet {
         self.layout.live.get(point.index()).cloned().unwrap_or_default()
     }
 
-    /// Loads what was saved at `point`.
+    /// Loads what was saved at `point` and is needed.
     pub(super) fn load_saved(&mut self, point: ResumePointId) -> Result<(), CodegenError> {
-        for reg in self.live_at(point).iter() {
+        let live = self.live_at(point);
+        for reg in live.iter().filter(|&reg| self.touched.contains(reg)).collect::<Vec<_>>() {
             let (at, width) = self.saved_register(reg, point)?;
             let raw = int_of_bits(width.size_bytes() * 8);
             let value = self
@@ -50,9 +51,11 @@ impl Region<'_> {
         ))
     }
 
-    /// Saves what is live at `point` and lets the thread rest there.
+    /// Saves what is live at `point` and not saved already, and lets the thread rest there. A register has one place,
+    /// wherever the thread stops.
     pub(super) fn stop_at(&mut self, point: ResumePointId) -> Result<(), CodegenError> {
-        for reg in self.live_at(point).iter() {
+        let live = self.live_at(point);
+        for reg in live.iter().filter(|&reg| !self.kept.contains(reg)).collect::<Vec<_>>() {
             let (at, width) = self.saved_register(reg, point)?;
             let mut value = self.f.read_reg(reg, bits_of(width));
             if width == Width::Pred {
