@@ -115,12 +115,12 @@ fn archive_is_of_a_newer_version(context: &mut Context) -> Result<()> {
     let at = bytes
         .windows(key.len())
         .position(|window| window == key)
-        .context("no version in the manifest")?;
+        .context("no version in the header")?;
     let digit = bytes[at..]
         .iter()
         .position(u8::is_ascii_digit)
-        .context("no version in the manifest")?;
-    // The tar's header sums cover only the headers, so the manifest may change as long as its length does not.
+        .context("no version in the header")?;
+    // The tar's header sums cover only the headers, so the header may change as long as its length does not.
     bytes[at + digit] = b'9';
     fs::write(&archive, &bytes)?;
     ensure_refused(context, &archive, "HK0703", 3)?;

@@ -97,7 +97,7 @@ fn says_what_is_missing(context: &mut Context) -> Result<()> {
 
     let damaged = context.sandbox.path("damaged.hetsnap");
     let mut bytes = fs::read(&archive)?;
-    // Behind the manifest, in the pages.
+    // Behind the header, in the pages.
     let at = bytes.len() * 3 / 4;
     bytes[at] ^= 1;
     fs::write(&damaged, bytes)?;

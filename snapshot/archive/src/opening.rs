@@ -164,7 +164,7 @@ impl Opening<'_> {
             if !are_new || members.insert(&*member.name, member).is_some() || !unpacked.insert(member.raw_name()) {
                 return Err(self.damaged(&format!("there are two members `{name}`")));
             }
-            let sizes = member.parts.iter().map(|part| {
+            let mut sizes = member.parts.iter().map(|part| {
                 let is_possible = match member.encoding {
                     Encoding::Stored => part.raw_bytes == part.stored_bytes,
                     Encoding::Zstd => part.raw_bytes <= part.stored_bytes.saturating_mul(MAX_EXPANSION),
@@ -172,7 +172,7 @@ impl Opening<'_> {
                 is_possible.then_some(part.raw_bytes)
             });
             total_bytes = sizes
-                .fold(Some(total_bytes), |sum, size| sum?.checked_add(size?))
+                .try_fold(total_bytes, |sum, size| sum.checked_add(size?))
                 .filter(|_| !member.parts.is_empty())
                 .ok_or_else(|| self.damaged(&format!("member `{name}` cannot have the length that the index says")))?;
         }

@@ -1,7 +1,6 @@
 //! Archives of every version that was ever fixed stay readable.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[allow(dead_code, reason = "other tests use it")]
 mod forged;
 
 use std::fs;

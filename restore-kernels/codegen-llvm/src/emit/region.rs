@@ -214,7 +214,9 @@ impl Region<'_> {
                 inst.for_each_def(|reg| _ = written.insert(reg));
             }
             block.terminator.for_each_use(|reg| _ = self.touched.insert(reg));
-            block.terminator.def().into_iter().for_each(|reg| _ = written.insert(reg));
+            if let Some(reg) = block.terminator.def() {
+                written.insert(reg);
+            }
         }
         self.touched.union_with(&written);
         self.kept = self.live_at(point);

@@ -15,8 +15,10 @@ impl Region<'_> {
 
     /// Loads what was saved at `point` and is needed.
     pub(super) fn load_saved(&mut self, point: ResumePointId) -> Result<(), CodegenError> {
-        let live = self.live_at(point);
-        for reg in live.iter().filter(|&reg| self.touched.contains(reg)).collect::<Vec<_>>() {
+        for reg in self.live_at(point).iter() {
+            if !self.touched.contains(reg) {
+                continue;
+            }
             let (at, width) = self.saved_register(reg, point)?;
             let raw = int_of_bits(width.size_bytes() * 8);
             let value = self
@@ -54,8 +56,10 @@ impl Region<'_> {
     /// Saves what is live at `point` and not saved already, and lets the thread rest there. A register has one place,
     /// wherever the thread stops.
     pub(super) fn stop_at(&mut self, point: ResumePointId) -> Result<(), CodegenError> {
-        let live = self.live_at(point);
-        for reg in live.iter().filter(|&reg| !self.kept.contains(reg)).collect::<Vec<_>>() {
+        for reg in self.live_at(point).iter() {
+            if self.kept.contains(reg) {
+                continue;
+            }
             let (at, width) = self.saved_register(reg, point)?;
             let mut value = self.f.read_reg(reg, bits_of(width));
             if width == Width::Pred {
