@@ -1,5 +1,5 @@
-//! Several relocatable objects as one run of bytes, fit for a cache: for each its length (`u64`, little-endian), then its
-//! bytes.
+//! Several relocatable objects as one run of bytes, fit for a cache: for each its length (`u64`, little-endian), then
+//! its bytes.
 
 use crate::error::CodegenError;
 

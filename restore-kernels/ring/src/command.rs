@@ -25,8 +25,8 @@ impl DeviceIndex {
     pub const FIRST: Self = Self(0);
 }
 
-/// A stream, numbered by the application. Numbers below [`StreamId::FIRST_CREATED`] are the legacy default streams of the
-/// devices, which always exist. Per-thread default streams are created like others.
+/// A stream, numbered by the application. Numbers below [`StreamId::FIRST_CREATED`] are the legacy default streams of
+/// the devices, which always exist. Per-thread default streams are created like others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct StreamId(pub u64);
 

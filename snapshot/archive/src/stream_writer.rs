@@ -1,7 +1,7 @@
 //! Writes an archive to whatever takes bytes, such as a file or another machine, from its first byte to its last.
 //!
-//! A tar header has the size of what follows. So members are cut into parts that are compressed before they are written,
-//! and all that is known only at the end stands there.
+//! A tar header has the size of what follows. So members are cut into parts that are compressed before they are
+//! written, and all that is known only at the end stands there.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

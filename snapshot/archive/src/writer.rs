@@ -1,5 +1,5 @@
-//! Writes an archive of files: temporary name, header, members, index, fsync, verify, rename. [`write_to`] does without the
-//! names and the disk.
+//! Writes an archive of files: temporary name, header, members, index, fsync, verify, rename. [`write_to`] does without
+//! the names and the disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
