@@ -99,8 +99,7 @@ pub fn tests() -> Vec<Test> {
     if !more.is_empty() {
         if has_database() {
             tests.push(Test::new("slurm_accounting_tells_of_each_run", accounting));
-            let qualities = |context: &mut Context| preempted_twice(context, BY_QUALITY);
-            tests.push(Test::new(BY_QUALITY.name, qualities));
+            tests.push(Test::new(BY_QUALITY.name, by_quality));
         }
         let arrays = move |context: &mut Context| (0..rounds).try_for_each(|_| array(context));
         tests.push(Test::new("slurm_array_of_four_tasks", arrays).times(rounds));
@@ -244,6 +243,16 @@ fn accounting(context: &mut Context) -> Result<()> {
         runs.iter().all(is_expected),
         "a preempted run is something else: {told}"
     );
+    Ok(())
+}
+
+/// The grace time is the quality's, and the job knows.
+fn by_quality(context: &mut Context) -> Result<()> {
+    let cluster = Cluster::up(&context.sandbox, BY_QUALITY.site, BY_QUALITY.is_root)?;
+    let job = preempt_twice(context, &cluster, BY_QUALITY)?;
+    let printed = cluster.printed(&job);
+    // `GraceTime` and `KillWait`.
+    ensure!(printed.contains("the scheduler leaves 25"), "{printed}");
     Ok(())
 }
 

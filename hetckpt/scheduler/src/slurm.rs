@@ -1,6 +1,6 @@
 //! Slurm, 22.05 and newer.
 //!
-//! A preempted job is signalled, gets the partition's `GraceTime`, then SIGTERM, and `KillWait` later SIGKILL. What
+//! A preempted job is signalled, gets the `GraceTime` of its partition or quality of service, then SIGTERM, and `KillWait` later SIGKILL. What
 //! reaches the batch script at the beginning depends on the site and on `--signal` (`docs/schedulers.md`). Where only
 //! steps are signalled, a step beside the job passes the signal on ([`Scheduler::sentinel`]).
 //!
@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::environment::Environment;
@@ -23,6 +24,8 @@ const LEAST_KILL_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Slurm {
     environment: Environment,
+    /// `GraceTime` of the job's quality of service, once it was asked for: not again when time runs.
+    grace_of_quality: OnceLock<Option<Duration>>,
 }
 
 impl Slurm {
@@ -32,6 +35,7 @@ impl Slurm {
         environment.get("SLURM_JOB_ID")?;
         Some(Self {
             environment: environment.clone(),
+            grace_of_quality: OnceLock::new(),
         })
     }
 
@@ -46,8 +50,15 @@ impl Slurm {
     }
 
     fn kill_wait(&self) -> Option<Duration> {
-        let kill_wait = self.show(&["config"]).ok()?.duration("KillWait")?;
-        Some(kill_wait.max(LEAST_KILL_WAIT))
+        kill_wait(&self.show(&["config"]).ok()?)
+    }
+
+    /// `GraceTime` of the job's quality of service. The database has it; `None` if that does not answer.
+    fn ask_grace_of_quality(&self) -> Option<Duration> {
+        let mut command = Command::new("sacctmgr");
+        let quality = self.environment.get("SLURM_JOB_QOS")?;
+        command.args(["--noheader", "--parsable2", "show", "qos", quality, "format=GraceTime"]);
+        duration(ask(command).ok()?.trim())
     }
 
     fn is_in_step(&self) -> bool {
@@ -76,9 +87,19 @@ impl Scheduler for Slurm {
     }
 
     fn grace(&self) -> Option<Duration> {
-        let partition = self.environment.get("SLURM_JOB_PARTITION")?;
-        let of_partition = self.show(&["partition", partition]).ok()?.duration("GraceTime")?;
-        Some(of_partition + self.kill_wait()?)
+        let config = self.show(&["config"]).ok()?;
+        let of_quality = match config.get("PreemptType") {
+            Some("preempt/qos") => *self.grace_of_quality.get_or_init(|| self.ask_grace_of_quality()),
+            _ => None,
+        };
+        let grace = match of_quality {
+            Some(grace) => grace,
+            None => {
+                let partition = self.environment.get("SLURM_JOB_PARTITION")?;
+                self.show(&["partition", partition]).ok()?.duration("GraceTime")?
+            }
+        };
+        Some(grace + kill_wait(&config)?)
     }
 
     fn time_left(&self, reason: Reason) -> Option<Duration> {
@@ -177,18 +198,8 @@ impl Fields {
         self.0.get(name).map(String::as_str)
     }
 
-    /// `20`, `5 sec`, `00:00:20`, `1-00:00:00`.
     fn duration(&self, name: &str) -> Option<Duration> {
-        let text = self.get(name)?;
-        let text = text.split_whitespace().next()?;
-        let (days, clock) = text.split_once('-').unwrap_or(("0", text));
-        let parts: Result<Vec<u64>, _> = clock.split(':').map(str::parse).collect();
-        let seconds = parts
-            .ok()?
-            .iter()
-            .fold(0u64, |sum, part| sum.saturating_mul(60).saturating_add(*part));
-        let days: u64 = days.parse().ok()?;
-        Some(Duration::from_secs(days.saturating_mul(86_400).saturating_add(seconds)))
+        duration(self.get(name)?)
     }
 
     /// Why a job that has these was signalled in its run `run`, counted from 0.
@@ -216,6 +227,24 @@ impl Fields {
             (false, _) => Reason::Cancelled,
         }
     }
+}
+
+/// `KillWait` as it counts.
+fn kill_wait(config: &Fields) -> Option<Duration> {
+    Some(config.duration("KillWait")?.max(LEAST_KILL_WAIT))
+}
+
+/// `20`, `5 sec`, `00:00:20`, `1-00:00:00`.
+fn duration(text: &str) -> Option<Duration> {
+    let text = text.split_whitespace().next()?;
+    let (days, clock) = text.split_once('-').unwrap_or(("0", text));
+    let parts: Result<Vec<u64>, _> = clock.split(':').map(str::parse).collect();
+    let seconds = parts
+        .ok()?
+        .iter()
+        .fold(0u64, |sum, part| sum.saturating_mul(60).saturating_add(*part));
+    let days: u64 = days.parse().ok()?;
+    Some(Duration::from_secs(days.saturating_mul(86_400).saturating_add(seconds)))
 }
 
 #[cfg(test)]
