@@ -1,8 +1,9 @@
 //! Slurm, 22.05 and newer.
 //!
-//! A preempted job is signalled, gets the `GraceTime` of its partition or quality of service, then SIGTERM, and `KillWait` later SIGKILL. What
-//! reaches the batch script at the beginning depends on the site and on `--signal` (`docs/schedulers.md`). Where only
-//! steps are signalled, a step beside the job passes the signal on ([`Scheduler::sentinel`]).
+//! A preempted job is signalled, gets the `GraceTime` of its partition or quality of service, then SIGTERM, and
+//! `KillWait` later SIGKILL. What reaches the batch script at the beginning depends on the site and on `--signal`
+//! (`docs/schedulers.md`). Where only steps are signalled, a step beside the job passes the signal on
+//! ([`Scheduler::sentinel`]).
 //!
 //! # Source
 //! slurm.conf(5), sbatch(1), scontrol(1); <https://slurm.schedmd.com/preempt.html>.
