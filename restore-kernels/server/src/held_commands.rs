@@ -63,10 +63,9 @@ pub fn of_stream(command: &Command, data: Option<&[u8]>) -> Result<state::Stream
 
 /// The inverse, in the stream `stream`; `None` if there is nothing left to do.
 #[must_use]
-pub fn in_stream(command: state::StreamCommand, stream: u64) -> Option<(Command, Option<Vec<u8>>)> {
+pub fn in_stream(command: state::StreamCommand, stream: u64) -> Option<Command> {
     let stream = StreamId(stream);
-    let mut taken_out = None;
-    let command = match command {
+    Some(match command {
         state::StreamCommand::Nothing => return None,
         state::StreamCommand::Launch(launch) => Command::Launch(LaunchCommand {
             stream,
@@ -85,10 +84,8 @@ pub fn in_stream(command: state::StreamCommand, stream: u64) -> Option<(Command,
             dst: ring_rows(dst),
             data: match data {
                 state::Data::Chunk(chunk) => Payload::Staged(ring_chunk(chunk)),
-                state::Data::Bytes(bytes) => {
-                    taken_out = Some(bytes);
-                    Payload::Inline(vec![])
-                }
+                // Here they may be more than a record of the ring holds.
+                state::Data::Bytes(bytes) => Payload::Inline(bytes),
             },
         },
         state::StreamCommand::CopyOut { src, chunk } => Command::CopyOut {
@@ -121,8 +118,7 @@ pub fn in_stream(command: state::StreamCommand, stream: u64) -> Option<(Command,
             event: EventId(event),
         },
         state::StreamCommand::HostFunction { id } => Command::HostFunction { stream, id },
-    };
-    Some((command, taken_out))
+    })
 }
 
 /// A command that waits for streams in the snapshot's words.
@@ -199,5 +195,77 @@ fn ring_chunk(chunk: state::Chunk) -> Chunk {
     Chunk {
         index: chunk.index,
         length: chunk.length,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use hetckpt_state::command::{Data, StreamCommand, WaitingCommand};
+
+    const ROWS: state::Rows = state::Rows {
+        addr: 1,
+        pitch: 2,
+        width: 3,
+        rows: 4,
+    };
+    const CHUNK: state::Chunk = state::Chunk { index: 5, length: 6 };
+
+    #[test]
+    fn commands_of_streams_come_back() {
+        let launch = state::Launch {
+            module: 7,
+            kernel: 8,
+            grid: [9, 10, 11],
+            block: [12, 13, 14],
+            dynamic_shared_bytes: 15,
+            cooperative: true,
+            params: vec![16, 17],
+        };
+        let fill = |value| StreamCommand::Fill { dst: ROWS, value };
+        let copy_in = |data| StreamCommand::CopyIn { dst: ROWS, data };
+        for stored in [
+            StreamCommand::Launch(launch),
+            copy_in(Data::Bytes(vec![18])),
+            copy_in(Data::Chunk(CHUNK)),
+            StreamCommand::CopyOut {
+                src: ROWS,
+                chunk: CHUNK,
+            },
+            StreamCommand::Copy {
+                dst: ROWS,
+                src: 19,
+                src_pitch: 20,
+            },
+            fill(state::FillValue::U8(21)),
+            fill(state::FillValue::U16(22)),
+            fill(state::FillValue::U32(23)),
+            StreamCommand::Free { addr: 24 },
+            StreamCommand::RecordEvent { event: 25 },
+            StreamCommand::WaitEvent { event: 26 },
+            StreamCommand::HostFunction { id: 27 },
+        ] {
+            let command = in_stream(stored.clone(), 70).unwrap();
+            assert_eq!(crate::commands::stream_of(&command), Some(70));
+            assert_eq!(of_stream(&command, None).unwrap(), stored);
+        }
+        assert!(in_stream(StreamCommand::Nothing, 70).is_none());
+    }
+
+    #[test]
+    fn waiting_commands_come_back() {
+        for stored in [
+            WaitingCommand::Synchronize { device: 1 },
+            WaitingCommand::SynchronizeStream { stream: 2 },
+            WaitingCommand::SynchronizeEvent { event: 3 },
+            WaitingCommand::Free { addr: 4 },
+            WaitingCommand::UnregisterHost { addr: 5 },
+            WaitingCommand::UnloadModule { module: 6 },
+            WaitingCommand::Reset { device: 7 },
+            WaitingCommand::Exit,
+        ] {
+            assert_eq!(of_waiting(&waiting(stored)).unwrap(), stored);
+        }
     }
 }

@@ -232,7 +232,7 @@ fn items(
         let what = match stored.work {
             StateWork::Command(command) => match held_commands::in_stream(command, stream) {
                 None => What::Ran,
-                Some((command, data)) => work_of(session, command, data)
+                Some(command) => work_of(session, command, None)
                     .map_err(|result| damaged(format!("a launch that cannot be made (CUresult {result})")))?,
             },
             StateWork::Resume(mut run) => {

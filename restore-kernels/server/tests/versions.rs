@@ -30,7 +30,7 @@ const NEWER: Readable = Readable {
     newest: PROTOCOL_VERSION + 1,
 };
 
-/// An application with a launch that is stopped, and behind it one of each command that can be held back.
+/// An application with a launch that is stopped, and behind it a launch, a copy and fills that are held back.
 fn stopped(dir: &Path) -> (App, Server, u64) {
     let (app, server) = start();
     app.load();

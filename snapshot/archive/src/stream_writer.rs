@@ -86,12 +86,6 @@ impl<S: Write> ArchiveStream<S> {
         &mut self.sink
     }
 
-    /// Bytes taken in so far.
-    #[must_use]
-    pub fn raw_bytes(&self) -> u64 {
-        self.raw_bytes
-    }
-
     /// Adds the member `name`, to which `.zst` is added if it is compressed: all that `input` gives. `progress` is
     /// called with the number of raw bytes taken in so far.
     ///
