@@ -47,7 +47,6 @@ pub struct Counters {
 }
 
 struct Count {
-    count: AtomicU64,
     bytes: AtomicU64,
     time_ns: AtomicU64,
     buckets: [AtomicU64; NUM_BUCKETS],
@@ -56,7 +55,6 @@ struct Count {
 impl Default for Count {
     fn default() -> Self {
         Self {
-            count: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             time_ns: AtomicU64::new(0),
             buckets: [const { AtomicU64::new(0) }; NUM_BUCKETS],
@@ -87,7 +85,6 @@ impl Counters {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = (ns / count).max(1).ilog2() as usize;
         let counts = &self.counts[activity as usize];
-        counts.count.fetch_add(count, Ordering::Relaxed);
         counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         counts.time_ns.fetch_add(ns, Ordering::Relaxed);
         counts.buckets[bucket.min(NUM_BUCKETS - 1)].fetch_add(count, Ordering::Relaxed);
@@ -105,12 +102,14 @@ impl Counters {
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let done = |(activity, what): (Activity, &str)| {
             let counts = &self.counts[activity as usize];
+            let histogram: Vec<u64> = counts.buckets.iter().map(read).collect();
             Done {
                 what: what.to_owned(),
-                count: read(&counts.count),
+                // Not a word of its own: it would differ from them while somebody counts.
+                count: histogram.iter().sum(),
                 bytes: read(&counts.bytes),
                 time_ns: read(&counts.time_ns),
-                histogram: counts.buckets.iter().map(read).collect(),
+                histogram,
             }
         };
         ALL.into_iter().map(done).collect()
