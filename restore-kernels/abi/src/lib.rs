@@ -1,4 +1,4 @@
-//! Memory layouts that generated code and devices agree on.
+//! Memory layouts that generated code and devices agree on, and the shape of a launch.
 //!
 //! Generators write code against these; devices fill and read the memory. Nothing here allocates or runs anything.
 
@@ -6,6 +6,7 @@ pub mod program;
 pub mod device_output;
 pub mod thread_state;
 pub mod launch_control;
+pub mod launch_shape;
 pub mod opencl_program;
 pub mod cpu_block;
 pub mod cpu_tables;

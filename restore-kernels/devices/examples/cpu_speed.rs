@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::cpu::{CpuDevice, CpuOptions};
@@ -80,12 +81,9 @@ fn time_kernel(
     for _ in 0..5 {
         let launch = Launch {
             kernel: kernel.clone(),
-            grid,
-            block,
-            dynamic_shared_bytes: 0,
+            shape: LaunchShape::new(grid, block),
             params: params.into(),
             blocks: Blocks::All,
-            cooperative: false,
         };
         let began = Instant::now();
         let outcome = queue.launch(launch)?.wait();

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::opencl_program::OpenClProgram;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::ThreadStateLayout;
@@ -159,18 +160,12 @@ pub enum Blocks {
 pub struct Launch {
     /// The loaded program.
     pub kernel: Arc<dyn LoadedKernel>,
-    /// Grid as the program sees it, in blocks, x first.
-    pub grid: [u32; 3],
-    /// Block, in threads, x first.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub dynamic_shared_bytes: u32,
+    /// How many threads, as the program sees it.
+    pub shape: LaunchShape,
     /// Parameter buffer, laid out as the kernel's parameters are.
     pub params: Arc<[u8]>,
     /// Which blocks.
     pub blocks: Blocks,
-    /// All blocks must be resident together (cooperative launch).
-    pub cooperative: bool,
 }
 
 /// How a launch ended.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bincode::{Decode, Encode};
+use hetckpt_abi::launch_shape::LaunchShape;
 
 use crate::error::RingError;
 use crate::layout;
@@ -147,14 +148,8 @@ pub struct LaunchCommand {
     pub stream: StreamId,
     /// Kernel.
     pub kernel: KernelId,
-    /// Grid in blocks, x first.
-    pub grid: [u32; 3],
-    /// Block in threads, x first.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub dynamic_shared_bytes: u32,
-    /// All blocks must be resident together.
-    pub cooperative: bool,
+    /// How many threads.
+    pub shape: LaunchShape,
     /// Parameters, packed as the module's description says.
     pub params: Arc<[u8]>,
 }

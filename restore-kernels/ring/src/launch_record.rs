@@ -12,6 +12,8 @@
 //! | 44 | `u32` block x, y, z in threads |
 //! | 56 | parameters |
 
+use hetckpt_abi::launch_shape::LaunchShape;
+
 use crate::command::{Command, Envelope, KernelId, LaunchCommand, ModuleId, SlotId, StreamId};
 use crate::error::RingError;
 
@@ -24,12 +26,12 @@ pub fn encode(reply: Option<SlotId>, launch: &LaunchCommand, record: &mut Vec<u8
     let mut fixed = [0; PARAMS];
     let mut put = |at: usize, bytes: &[u8]| fixed[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &reply.map_or(0, |slot| slot.0 + 1).to_le_bytes());
-    put(4, &if launch.cooperative { COOPERATIVE } else { 0 }.to_le_bytes());
+    put(4, &if launch.shape.cooperative { COOPERATIVE } else { 0 }.to_le_bytes());
     put(8, &launch.stream.0.to_le_bytes());
     put(16, &launch.kernel.module.0.to_le_bytes());
     put(24, &launch.kernel.index.to_le_bytes());
-    put(28, &launch.dynamic_shared_bytes.to_le_bytes());
-    for (i, n) in launch.grid.iter().chain(&launch.block).enumerate() {
+    put(28, &launch.shape.dynamic_shared_bytes.to_le_bytes());
+    for (i, n) in launch.shape.grid.iter().chain(&launch.shape.block).enumerate() {
         put(32 + 4 * i, &n.to_le_bytes());
     }
     record.extend_from_slice(&fixed);
@@ -63,10 +65,12 @@ pub fn decode(body: &[u8]) -> Result<Envelope, RingError> {
             module: ModuleId(u64_at(16)),
             index: u32_at(24),
         },
-        grid: dim(32),
-        block: dim(44),
-        dynamic_shared_bytes: u32_at(28),
-        cooperative: flags & COOPERATIVE != 0,
+        shape: LaunchShape {
+            grid: dim(32),
+            block: dim(44),
+            dynamic_shared_bytes: u32_at(28),
+            cooperative: flags & COOPERATIVE != 0,
+        },
         params: params.into(),
     };
     Ok(Envelope {
@@ -94,7 +98,7 @@ mod tests {
             let launch = LaunchCommand {
                 stream: StreamId(stream),
                 kernel: KernelId { module: ModuleId(module), index },
-                grid, block, dynamic_shared_bytes, cooperative,
+                shape: LaunchShape { grid, block, dynamic_shared_bytes, cooperative },
                 params: params.into(),
             };
             let mut record = Vec::new();

@@ -1,6 +1,7 @@
 //! Commands and answers survive encoding, and hostile bytes are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_ring::command::{
     Chunk, Command, DeviceIndex, Envelope, EventId, FillValue, KernelId, LaunchCommand, ModuleId, Payload, Rows,
     SlotId, StreamFlags, StreamId,
@@ -52,10 +53,12 @@ fn launch() -> impl Strategy<Value = LaunchCommand> {
                     module: ModuleId(module),
                     index,
                 },
-                grid,
-                block,
-                dynamic_shared_bytes,
-                cooperative,
+                shape: LaunchShape {
+                    grid,
+                    block,
+                    dynamic_shared_bytes,
+                    cooperative,
+                },
                 params: params.into(),
             },
         )

@@ -307,10 +307,7 @@ fn run(stopped: &Stopped, kernels: &mut Kernels) -> KernelRun {
     let spec = &stopped.spec;
     KernelRun {
         probed_kernel: kernels.index_of(probed),
-        grid: spec.grid,
-        block: spec.block,
-        dynamic_shared_bytes: spec.dynamic_shared_bytes,
-        cooperative: spec.cooperative,
+        shape: spec.shape,
         params: spec.params.to_vec(),
         stopped: stopped
             .grid

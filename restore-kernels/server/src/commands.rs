@@ -8,7 +8,6 @@ use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::{BuiltKernel, Reply};
 use hetckpt_state::allocation::Owner;
-use hetckpt_state::kernel_run::is_launch_shape;
 use hetckpt_state::queue::Place;
 
 use crate::counters::Activity;
@@ -133,10 +132,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     };
     let LaunchCommand {
         kernel: id,
-        grid,
-        block,
-        dynamic_shared_bytes,
-        cooperative,
+        shape,
         ref params,
         ..
     } = launch;
@@ -149,7 +145,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
         tracing::error!(kernel = %kernel.name, %reason, "launch of a kernel that is not supported");
         cu::NOT_SUPPORTED
     })?;
-    if (params.len() as u64) < u64::from(param_bytes) || !is_launch_shape(grid, block) {
+    if (params.len() as u64) < u64::from(param_bytes) || !shape.is_possible() {
         return Err(cu::INVALID_VALUE);
     }
     let build_before = if session.device.loads_while_running() || kernel.is_built() {
@@ -158,16 +154,13 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
         session.modules.lock().unbuilt(id.module.0)
     };
     let params = Arc::clone(params);
-    let room = room_of(&*session.device, grid, block, cooperative);
+    let room = room_of(&*session.device, &shape);
     let command = Some(Command::Launch(launch));
     let kernel = Some(kernel);
     Ok(What::Start(Arc::new(LaunchSpec {
         kernel,
         build_before,
-        grid,
-        block,
-        dynamic_shared_bytes,
-        cooperative,
+        shape,
         room,
         params,
         command,

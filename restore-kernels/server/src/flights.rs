@@ -16,7 +16,7 @@ use hetckpt_ring::reply::Reply;
 use crate::counters::Activity;
 use crate::cuda_result;
 use crate::kernels::ProbedKernel;
-use crate::launch::{launch, num_blocks, refused};
+use crate::launch::{launch, refused};
 use crate::queues::{Awaiting, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
@@ -240,7 +240,7 @@ fn land_stopped(
         .and_then(|b| b.points.as_ref())
         .is_none_or(|start| start.in_step);
     let stays_in_step = was_in_step && session.builder.generator.keeps_in_step();
-    let points = StartPoints::of(&grid, num_blocks(spec.grid), &probed.kernel, stays_in_step);
+    let points = StartPoints::of(&grid, spec.shape.num_blocks(), &probed.kernel, stays_in_step);
     let what = match points {
         None if spec.kernel.is_some() => What::Start(spec),
         points => What::Resume(Stopped {

@@ -16,10 +16,7 @@ pub fn of_stream(command: &Command, data: Option<&[u8]>) -> Result<state::Stream
         Command::Launch(launch) => state::StreamCommand::Launch(state::Launch {
             module: launch.kernel.module.0,
             kernel: launch.kernel.index,
-            grid: launch.grid,
-            block: launch.block,
-            dynamic_shared_bytes: launch.dynamic_shared_bytes,
-            cooperative: launch.cooperative,
+            shape: launch.shape,
             params: launch.params.to_vec(),
         }),
         Command::CopyIn { dst, data: payload, .. } => state::StreamCommand::CopyIn {
@@ -73,10 +70,7 @@ pub fn in_stream(command: state::StreamCommand, stream: u64) -> Option<Command> 
                 module: ModuleId(launch.module),
                 index: launch.kernel,
             },
-            grid: launch.grid,
-            block: launch.block,
-            dynamic_shared_bytes: launch.dynamic_shared_bytes,
-            cooperative: launch.cooperative,
+            shape: launch.shape,
             params: launch.params.into(),
         }),
         state::StreamCommand::CopyIn { dst, data } => Command::CopyIn {
@@ -202,6 +196,7 @@ fn ring_chunk(chunk: state::Chunk) -> Chunk {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
+    use hetckpt_abi::launch_shape::LaunchShape;
     use hetckpt_state::command::{Data, StreamCommand, WaitingCommand};
 
     const ROWS: state::Rows = state::Rows {
@@ -217,10 +212,12 @@ mod tests {
         let launch = state::Launch {
             module: 7,
             kernel: 8,
-            grid: [9, 10, 11],
-            block: [12, 13, 14],
-            dynamic_shared_bytes: 15,
-            cooperative: true,
+            shape: LaunchShape {
+                grid: [9, 10, 11],
+                block: [12, 13, 14],
+                dynamic_shared_bytes: 15,
+                cooperative: true,
+            },
             params: vec![16, 17],
         };
         let fill = |value| StreamCommand::Fill { dst: ROWS, value };

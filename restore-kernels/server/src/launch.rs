@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_devices::device::{Blocks, Device, Launch, LoadedKernel, Outcome, Queue, Room, RunningLaunch};
 use hetckpt_devices::error::DeviceError;
 
@@ -21,21 +22,12 @@ impl RunningLaunch for Refused {
     fn wait_stopped(&self) {}
 }
 
-/// Blocks in a grid of a launch that can be (`hetckpt_state::kernel_run::is_launch_shape`).
-#[must_use]
-pub fn num_blocks(grid: [u32; 3]) -> u64 {
-    grid.iter().fold(1, |product, &n| product.saturating_mul(u64::from(n)))
-}
-
 fn launch_of(spec: &LaunchSpec, kernel: Arc<dyn LoadedKernel>, blocks: Blocks) -> Launch {
     Launch {
         kernel,
-        grid: spec.grid,
-        block: spec.block,
-        dynamic_shared_bytes: spec.dynamic_shared_bytes,
+        shape: spec.shape,
         params: Arc::clone(&spec.params),
         blocks,
-        cooperative: spec.cooperative,
     }
 }
 
@@ -78,10 +70,12 @@ pub fn build_stopped(stopped: &Stopped) -> BuildResult<Arc<dyn LoadedKernel>> {
 
 /// What a launch has to have room for on a multiprocessor of `device`: one block, or of a cooperative launch its share.
 #[must_use]
-pub fn room_of(device: &dyn Device, grid: [u32; 3], block: [u32; 3], cooperative: bool) -> Room {
-    let threads = block.iter().fold(1, |product: u32, &n| product.saturating_mul(n));
-    let blocks = if cooperative && device.has_registers() {
-        let share = num_blocks(grid).div_ceil(u64::from(device.describe().num_multiprocessors.max(1)));
+pub fn room_of(device: &dyn Device, shape: &LaunchShape) -> Room {
+    let threads = u32::try_from(shape.threads_per_block()).unwrap_or(u32::MAX);
+    let blocks = if shape.cooperative && device.has_registers() {
+        let share = shape
+            .num_blocks()
+            .div_ceil(u64::from(device.describe().num_multiprocessors.max(1)));
         u32::try_from(share).unwrap_or(u32::MAX)
     } else {
         1

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_devices::device::{Device, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
 use hetckpt_order::order::Order;
@@ -22,14 +23,8 @@ pub struct LaunchSpec {
     /// Other kernels that are to be built before this one runs: a driver may load code only while nothing runs, and a
     /// pause would have to wait for that.
     pub build_before: Vec<Arc<KernelCode>>,
-    /// Blocks of the grid, x first.
-    pub grid: [u32; 3],
-    /// Threads of a block, x first.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub dynamic_shared_bytes: u32,
-    /// All blocks resident together.
-    pub cooperative: bool,
+    /// How many threads.
+    pub shape: LaunchShape,
     /// What has to have room on a multiprocessor.
     pub room: Room,
     /// Parameter buffer.

@@ -24,7 +24,7 @@ use crate::commands::work_of;
 use crate::error::{Cause, ServerError};
 use crate::held_commands;
 use crate::kernels::ProbedKernel;
-use crate::launch::{self, num_blocks};
+use crate::launch;
 use crate::modules::LoadedModule;
 use crate::queues::{Awaiting, Event, Item, LaunchSpec, Queues, Stopped, What, Work};
 use crate::session::Session;
@@ -245,15 +245,12 @@ fn items(
                 if (run.params.len() as u64) < u64::from(probed.kernel.param_bytes()) {
                     return Err(damaged("a launch with too few parameters"));
                 }
-                let points = StartPoints::of(&grid, num_blocks(run.grid), &probed.kernel, run.in_step);
+                let points = StartPoints::of(&grid, run.shape.num_blocks(), &probed.kernel, run.in_step);
                 let spec = LaunchSpec {
                     build_before: Vec::new(),
                     kernel: None,
-                    grid: run.grid,
-                    block: run.block,
-                    dynamic_shared_bytes: run.dynamic_shared_bytes,
-                    cooperative: run.cooperative,
-                    room: launch::room_of(&*session.device, run.grid, run.block, run.cooperative),
+                    shape: run.shape,
+                    room: launch::room_of(&*session.device, &run.shape),
                     params: Arc::from(run.params.as_slice()),
                     command: None,
                 };

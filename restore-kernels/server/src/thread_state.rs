@@ -137,7 +137,7 @@ fn ranges(threads: &[u32]) -> Vec<(u32, u32)> {
 /// also for those that have finished, of which the state has nothing.
 #[must_use]
 pub fn memory_bytes(run: &KernelRun, kernel: &Kernel, layout: &ThreadStateLayout) -> u64 {
-    let Some(shape) = BlockShape::new(kernel, run.block, run.dynamic_shared_bytes) else {
+    let Some(shape) = BlockShape::new(kernel, run.shape.block, run.shape.dynamic_shared_bytes) else {
         return 0;
     };
     let a_thread = size_of::<u32>() as u64 + u64::from(layout.bytes_per_thread);
@@ -228,8 +228,8 @@ pub fn grid_from_state(
     if let Some((point, _)) = numbers.find(|&(_, i)| computed.get(i) != points.get(i)) {
         return Err(MisfitError::Registers(point));
     }
-    let shape = BlockShape::new(kernel, run.block, run.dynamic_shared_bytes).ok_or(MisfitError::Size(0))?;
-    let num_blocks = run.num_blocks();
+    let shape = BlockShape::new(kernel, run.shape.block, run.shape.dynamic_shared_bytes).ok_or(MisfitError::Size(0))?;
+    let num_blocks = run.shape.num_blocks();
     let mut next = 0;
     let stopped = std::mem::take(&mut run.stopped);
     let mut paused = Vec::with_capacity(stopped.len());
@@ -262,6 +262,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use hetckpt_abi::launch_shape::LaunchShape;
 
     /// Three registers of different widths, two of them live at the loop's resume point.
     const KERNEL: &str = include_str!("../tests/data/two_points.ir");
@@ -312,10 +313,7 @@ mod tests {
         let state = to_state(&block(&layout, &points), &layout, &points);
         let mut run = KernelRun {
             probed_kernel: 0,
-            grid: [5, 1, 1],
-            block: [6, 1, 1],
-            dynamic_shared_bytes: 0,
-            cooperative: false,
+            shape: LaunchShape::new([5, 1, 1], [6, 1, 1]),
             params: vec![],
             stopped: vec![state],
             not_started: vec![(3, 5)],

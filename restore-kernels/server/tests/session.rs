@@ -536,7 +536,7 @@ fn stopped_blocks_that_memory_cannot_hold_are_refused_before_they_are_made() {
         let work = state.streams.iter_mut().flat_map(|stream| &mut stream.work);
         for item in work {
             if let Work::Resume(run) = &mut item.work {
-                run.dynamic_shared_bytes = u32::MAX;
+                run.shape.dynamic_shared_bytes = u32::MAX;
                 run.stopped = vec![run.stopped[0].clone(); 4096];
             }
         }

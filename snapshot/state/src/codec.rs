@@ -188,7 +188,7 @@ fn validate(state: &ProcessState) -> Result<(), CodecError> {
             if let Work::Resume(run) = &item.work
                 && !run.is_possible()
             {
-                let (stream, grid, block) = (stream.id, run.grid, run.block);
+                let (stream, grid, block) = (stream.id, run.shape.grid, run.shape.block);
                 return Err(CodecError::Launch { stream, grid, block });
             }
         }
@@ -199,6 +199,8 @@ fn validate(state: &ProcessState) -> Result<(), CodecError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+    use hetckpt_abi::launch_shape::LaunchShape;
 
     use super::*;
     use crate::allocation::{Allocation, Mapping, Owner};
@@ -232,10 +234,12 @@ mod tests {
         };
         let run = KernelRun {
             probed_kernel: 0,
-            grid: [10, 2, 1],
-            block: [8, 1, 1],
-            dynamic_shared_bytes: 16,
-            cooperative: false,
+            shape: LaunchShape {
+                grid: [10, 2, 1],
+                block: [8, 1, 1],
+                dynamic_shared_bytes: 16,
+                cooperative: false,
+            },
             params: vec![1, 2, 3],
             stopped: vec![stopped],
             not_started: vec![(4, 6), (8, 20)],
@@ -361,12 +365,12 @@ mod tests {
             change(run);
         };
         let changes: [fn(&mut KernelRun); 8] = [
-            |run| run.block = [u32::MAX; 3],
-            |run| run.block = [1024, 2, 1],
-            |run| run.block = [1, 1, 65],
-            |run| run.block[0] = 0,
-            |run| run.grid = [u32::MAX, 1, 1],
-            |run| run.grid[1] = 65_536,
+            |run| run.shape.block = [u32::MAX; 3],
+            |run| run.shape.block = [1024, 2, 1],
+            |run| run.shape.block = [1, 1, 65],
+            |run| run.shape.block[0] = 0,
+            |run| run.shape.grid = [u32::MAX, 1, 1],
+            |run| run.shape.grid[1] = 65_536,
             |run| run.not_started = vec![(0, u64::MAX), (0, u64::MAX)],
             |run| run.stopped[0].block = 20,
         ];

@@ -5,6 +5,7 @@
 use bincode::de::Decoder;
 use bincode::error::{AllowedEnumVariants, DecodeError};
 use bincode::{Decode, Encode};
+use hetckpt_abi::launch_shape::LaunchShape;
 
 use crate::budget::{self, Budget, decode_fields};
 
@@ -60,14 +61,8 @@ pub struct Launch {
     pub module: u64,
     /// Place of the kernel in [`crate::module::ModuleState::kernels`].
     pub kernel: u32,
-    /// Blocks of the grid, x first.
-    pub grid: [u32; 3],
-    /// Threads of a block, x first.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub dynamic_shared_bytes: u32,
-    /// True for a cooperative launch.
-    pub cooperative: bool,
+    /// How many threads.
+    pub shape: LaunchShape,
     /// Parameter buffer.
     pub params: Vec<u8>,
 }
@@ -75,10 +70,7 @@ pub struct Launch {
 decode_fields!(Launch {
     module: value,
     kernel: value,
-    grid: value,
-    block: value,
-    dynamic_shared_bytes: value,
-    cooperative: value,
+    shape: value,
     params: bytes,
 });
 

@@ -1,27 +1,10 @@
 //! A kernel that was stopped while it ran.
-//!
-//! # Source
-//! CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": sizes of grids and blocks.
 
 use bincode::Encode;
+use hetckpt_abi::launch_shape::LaunchShape;
 
 use crate::budget::decode_fields;
 use crate::thread::{ResumePointRegisters, StoppedBlock};
-
-/// Most blocks of a grid, x first.
-const MAX_GRID: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
-/// Most threads of a block, x first.
-const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
-/// Most threads of a block, all together.
-const MAX_THREADS_PER_BLOCK: u32 = 1024;
-
-/// True if CUDA has launches of `grid` blocks of `block` threads; the products of both do not overflow then.
-#[must_use]
-pub fn is_launch_shape(grid: [u32; 3], block: [u32; 3]) -> bool {
-    let within =
-        |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(&size, most)| (1..=most).contains(&size));
-    within(grid, MAX_GRID) && within(block, MAX_BLOCK) && block.iter().product::<u32>() <= MAX_THREADS_PER_BLOCK
-}
 
 /// A probed kernel that some launch is stopped in; kept as text, so that any target can be generated from it again.
 #[derive(Clone, Debug, PartialEq, Eq, Encode)]
@@ -48,14 +31,8 @@ decode_fields!(ProbedKernel {
 pub struct KernelRun {
     /// Index of its kernel in [`crate::process::ProcessState::probed_kernels`].
     pub probed_kernel: u32,
-    /// Blocks of the grid, x first.
-    pub grid: [u32; 3],
-    /// Threads of a block, x first.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub dynamic_shared_bytes: u32,
-    /// True for a cooperative launch: its unfinished blocks must run together.
-    pub cooperative: bool,
+    /// How many threads; the unfinished blocks of a cooperative launch must run together.
+    pub shape: LaunchShape,
     /// Parameter buffer.
     pub params: Vec<u8>,
     /// Blocks stopped part-way, by ascending index.
@@ -69,10 +46,7 @@ pub struct KernelRun {
 
 decode_fields!(KernelRun {
     probed_kernel: value,
-    grid: value,
-    block: value,
-    dynamic_shared_bytes: value,
-    cooperative: value,
+    shape: value,
     params: bytes,
     stopped: list,
     not_started: list,
@@ -83,10 +57,10 @@ impl KernelRun {
     /// True if its sizes can be, and no blocks are listed that it cannot have.
     #[must_use]
     pub fn is_possible(&self) -> bool {
-        if !is_launch_shape(self.grid, self.block) {
+        if !self.shape.is_possible() {
             return false;
         }
-        let num_blocks = self.num_blocks();
+        let num_blocks = self.shape.num_blocks();
         let mut end = 0;
         let are_ordered = self.not_started.iter().all(|&(first, past)| {
             let follows = end <= first && first < past && past <= num_blocks;
@@ -94,12 +68,6 @@ impl KernelRun {
             follows
         });
         are_ordered && self.stopped.iter().all(|stopped| stopped.block < num_blocks)
-    }
-
-    /// Blocks in the grid.
-    #[must_use]
-    pub fn num_blocks(&self) -> u64 {
-        self.grid.iter().map(|&n| u64::from(n)).product()
     }
 
     /// Blocks not started.
@@ -114,7 +82,8 @@ impl KernelRun {
     /// Blocks that have finished.
     #[must_use]
     pub fn num_finished(&self) -> u64 {
-        self.num_blocks()
+        self.shape
+            .num_blocks()
             .saturating_sub(self.stopped.len() as u64)
             .saturating_sub(self.num_not_started())
     }

@@ -294,12 +294,12 @@ fn kernel_of<'a>(state: &'a ProcessState, run: &KernelRun) -> Option<&'a ProbedK
 /// Shared memory that each block of a stopped launch has.
 fn shared_bytes(state: &ProcessState, run: &KernelRun) -> u64 {
     let static_bytes = kernel_of(state, run).map_or(0, |kernel| kernel.static_shared_bytes);
-    u64::from(static_bytes) + u64::from(run.dynamic_shared_bytes)
+    u64::from(static_bytes) + u64::from(run.shape.dynamic_shared_bytes)
 }
 
 /// Blocks that a stopped launch has left and that must run together.
 fn cooperative_blocks(run: &KernelRun) -> u64 {
-    match run.cooperative {
+    match run.shape.cooperative {
         true => run.stopped.len() as u64 + run.num_not_started(),
         false => 0,
     }
@@ -318,7 +318,7 @@ impl DeviceSummary {
 impl KernelSummary {
     fn of(state: &ProcessState, stream: &StreamState, run: &KernelRun) -> Self {
         let name = kernel_of(state, run).map_or_else(String::new, |k| k.name.clone());
-        let threads_per_block: u64 = run.block.iter().map(|&n| u64::from(n)).product();
+        let threads_per_block: u64 = run.shape.threads_per_block();
         let mut resume_points = BTreeMap::new();
         let mut stopped_threads = 0;
         for group in run.stopped.iter().flat_map(|b| &b.groups) {
@@ -329,8 +329,8 @@ impl KernelSummary {
             name,
             device: stream.device,
             stream: stream.id,
-            grid: run.grid,
-            block: run.block,
+            grid: run.shape.grid,
+            block: run.shape.block,
             blocks_finished: run.num_finished(),
             blocks_paused: run.stopped.len() as u64,
             blocks_not_started: run.num_not_started(),

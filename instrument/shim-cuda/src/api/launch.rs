@@ -1,5 +1,6 @@
 //! Kernel launches.
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_ring::command::{Command, LaunchCommand};
 use hetckpt_ring::reply::KernelParam;
 
@@ -66,11 +67,8 @@ const EXTRA_SIZE: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 struct Request {
     kernel: Handle,
-    grid: [u32; 3],
-    block: [u32; 3],
-    dynamic_shared_bytes: u32,
+    shape: LaunchShape,
     stream: Handle,
-    is_cooperative: bool,
     params: In<u64>,
     extra: In<u64>,
 }
@@ -90,16 +88,18 @@ fn launch(
     params: In<u64>,
     extra: In<u64>,
 ) -> Outcome {
-    let (grid, block, is_cooperative) = ([gx, gy, gz], [bx, by, bz], false);
+    let shape = LaunchShape {
+        grid: [gx, gy, gz],
+        block: [bx, by, bz],
+        dynamic_shared_bytes,
+        cooperative: false,
+    };
     run(
         &current,
         &Request {
             kernel,
-            grid,
-            block,
-            dynamic_shared_bytes,
+            shape,
             stream,
-            is_cooperative,
             params,
             extra,
         },
@@ -120,16 +120,19 @@ fn launch_cooperative(
     stream: Handle,
     params: In<u64>,
 ) -> Outcome {
-    let (grid, block, is_cooperative, extra) = ([gx, gy, gz], [bx, by, bz], true, In::NULL);
+    let shape = LaunchShape {
+        grid: [gx, gy, gz],
+        block: [bx, by, bz],
+        dynamic_shared_bytes,
+        cooperative: true,
+    };
+    let extra = In::NULL;
     run(
         &current,
         &Request {
             kernel,
-            grid,
-            block,
-            dynamic_shared_bytes,
+            shape,
             stream,
-            is_cooperative,
             params,
             extra,
         },
@@ -144,11 +147,11 @@ fn launch_with_config(
     extra: In<u64>,
 ) -> Outcome {
     let config = config.get()?;
-    let mut is_cooperative = false;
+    let mut cooperative = false;
     for index in 0..config.num_attributes as usize {
         let attribute = config.attributes.nth(index)?;
         match attribute.id {
-            ATTRIBUTE_COOPERATIVE => is_cooperative = attribute.value[0] != 0,
+            ATTRIBUTE_COOPERATIVE => cooperative = attribute.value[0] != 0,
             ATTRIBUTE_CLUSTER_DIMENSION if attribute.value[..3].iter().any(|&n| n > 1) => {
                 return Err(CuResult::NOT_SUPPORTED);
             }
@@ -156,22 +159,19 @@ fn launch_with_config(
             other => log::detail(&format!("launch attribute {other} is ignored")),
         }
     }
-    let LaunchConfig {
-        grid,
-        block,
-        shared_bytes: dynamic_shared_bytes,
-        stream,
-        ..
-    } = config;
+    let shape = LaunchShape {
+        grid: config.grid,
+        block: config.block,
+        dynamic_shared_bytes: config.shared_bytes,
+        cooperative,
+    };
+    let stream = config.stream;
     run(
         &current,
         &Request {
             kernel,
-            grid,
-            block,
-            dynamic_shared_bytes,
+            shape,
             stream,
-            is_cooperative,
             params,
             extra,
         },
@@ -195,15 +195,12 @@ fn run(current: &Current, request: &Request) -> Outcome {
         description.max_threads_per_block,
         description.static_shared_bytes,
     )
-    .inspect_err(|result| note_refusal(&kernel.name, request, *result))?;
+    .inspect_err(|result| note_refusal(&kernel.name, &request.shape, *result))?;
     let params = pack(&description.params, request.params, request.extra)?.into();
     let command = Command::Launch(LaunchCommand {
         stream,
         kernel: resolved.id(),
-        grid: request.grid,
-        block: request.block,
-        dynamic_shared_bytes: request.dynamic_shared_bytes,
-        cooperative: request.is_cooperative,
+        shape: request.shape,
         params,
     });
     if session.is_launch_blocking {
@@ -214,15 +211,15 @@ fn run(current: &Current, request: &Request) -> Outcome {
 }
 
 /// Says which kernel was not launched: many programs do not look at the result of a launch.
-fn note_refusal(kernel: &str, request: &Request, result: CuResult) {
+fn note_refusal(kernel: &str, shape: &LaunchShape, result: CuResult) {
     let name =
         result_table::describe(result.0).map_or_else(String::new, |(name, _)| name.to_string_lossy().into_owned());
-    let Request {
+    let LaunchShape {
         grid,
         block,
         dynamic_shared_bytes: shared,
         ..
-    } = request;
+    } = shape;
     let text = format!(
         "kernel {kernel} was not launched: {name} ({}), for {grid:?} blocks of {block:?} threads with {shared} bytes of dynamic \
          shared memory each",
@@ -239,29 +236,25 @@ fn check_shape(session: &Session, kernel: &Kernel, request: &Request, max_thread
             .zip(attributes)
             .all(|(&n, number)| n >= 1 && n <= session.device.attribute_u32(number))
     };
-    if !within(request.block, [2, 3, 4]) || !within(request.grid, [5, 6, 7]) {
+    let shape = &request.shape;
+    if !within(shape.block, [2, 3, 4]) || !within(shape.grid, [5, 6, 7]) {
         return Err(CuResult::INVALID_VALUE);
     }
-    let threads: u64 = request.block.iter().map(|&n| u64::from(n)).product();
+    let threads = shape.threads_per_block();
     if threads > session.device.attribute_u32(1).into() {
         return Err(CuResult::INVALID_VALUE);
     }
     if threads > max_threads.into() {
         return Err(CuResult::LAUNCH_OUT_OF_RESOURCES);
     }
-    if request.dynamic_shared_bytes > kernel.max_dynamic_shared(&session.device, static_shared) {
+    if shape.dynamic_shared_bytes > kernel.max_dynamic_shared(&session.device, static_shared) {
         return Err(CuResult::INVALID_VALUE);
     }
-    if request.is_cooperative {
-        let shared = request.dynamic_shared_bytes.into();
+    if shape.cooperative {
+        let shared = shape.dynamic_shared_bytes.into();
         let resident = blocks_per_multiprocessor(session, request.kernel, threads as u32, shared)?;
         let limit = u64::from(resident) * u64::from(session.device.attribute_u32(16));
-        if request
-            .grid
-            .iter()
-            .try_fold(1_u64, |all, &n| all.checked_mul(n.into()))
-            .is_none_or(|all| all > limit)
-        {
+        if shape.num_blocks() > limit {
             return Err(CuResult::COOPERATIVE_LAUNCH_TOO_LARGE);
         }
     }

@@ -243,14 +243,14 @@ impl Device {
 
     /// `add(p, n)`: adds `n` to each of the grid's first words at `p`.
     fn launch(&mut self, launch: &LaunchCommand) -> u32 {
-        match launch.grid[0] {
+        match launch.shape.grid[0] {
             FAULTING_GRID => return 700,
             DEADLY_GRID => std::process::abort(),
             _ => {}
         }
         let addr = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
         let n = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
-        for i in 0..u64::from(launch.grid[0] * launch.block[0]) {
+        for i in 0..u64::from(launch.shape.grid[0] * launch.shape.block[0]) {
             let word = self.gather(Rows::range(addr + 4 * i, 4));
             let sum = u32::from_le_bytes(word.try_into().unwrap()).wrapping_add(n);
             self.write(addr + 4 * i, &sum.to_le_bytes());

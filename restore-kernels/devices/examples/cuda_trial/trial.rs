@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::cuda::CudaDevice;
@@ -154,12 +155,14 @@ impl Setup {
 pub fn launch_of(case: &Case, setup: &Setup, kernel: &Arc<dyn LoadedKernel>, blocks: Blocks) -> Launch {
     Launch {
         kernel: kernel.clone(),
-        grid: case.grid,
-        block: case.block,
-        dynamic_shared_bytes: case.dynamic_shared_bytes,
+        shape: LaunchShape {
+            grid: case.grid,
+            block: case.block,
+            dynamic_shared_bytes: case.dynamic_shared_bytes,
+            cooperative: false,
+        },
         params: setup.params.as_slice().into(),
         blocks,
-        cooperative: false,
     }
 }
 

@@ -82,17 +82,22 @@ impl CpuLaunch {
             })
         };
         let volume = |d: [u32; 3]| d.iter().try_fold(1u64, |product, &n| product.checked_mul(u64::from(n)));
-        let (threads, blocks) = (volume(launch.block).unwrap_or(0), volume(launch.grid).unwrap_or(0));
+        let (threads, blocks) = (
+            volume(launch.shape.block).unwrap_or(0),
+            volume(launch.shape.grid).unwrap_or(0),
+        );
         if threads == 0 || threads > u64::from(MAX_THREADS_PER_BLOCK) {
             return refused(format!(
                 "blocks of {:?} threads; 1 to {MAX_THREADS_PER_BLOCK} are possible",
-                launch.block
+                launch.shape.block
             ));
         }
         if blocks == 0 {
-            return refused(format!("a grid of {:?} blocks", launch.grid));
+            return refused(format!("a grid of {:?} blocks", launch.shape.grid));
         }
-        let shared = kernel.static_shared_bytes.saturating_add(launch.dynamic_shared_bytes);
+        let shared = kernel
+            .static_shared_bytes
+            .saturating_add(launch.shape.dynamic_shared_bytes);
         if shared > MAX_SHARED_BYTES {
             return refused(format!(
                 "{shared} bytes of shared memory; {MAX_SHARED_BYTES} are possible"
@@ -116,9 +121,9 @@ impl CpuLaunch {
             Blocks::Rest(grid) => (Work::rest(grid.paused.len(), grid.not_started.clone()), Some(grid)),
         };
         Ok(Arc::new(Self {
-            grid: launch.grid,
-            block: launch.block,
-            dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            grid: launch.shape.grid,
+            block: launch.shape.block,
+            dynamic_shared_bytes: launch.shape.dynamic_shared_bytes,
             params: AlignedParams::new(&launch.params),
             kernel: launch.kernel,
             continues,

@@ -194,7 +194,7 @@ pub(super) fn launch(
     // Held until the launch is on its way, so that a pause comes before or after it.
     let pausing = device.pausing.lock();
     if pausing.is_paused {
-        let all = launch.grid.iter().map(|&n| u64::from(n)).product();
+        let all = launch.shape.grid.iter().map(|&n| u64::from(n)).product();
         let left = PausedGrid {
             paused: vec![],
             not_started: vec![(0, all)],
@@ -223,16 +223,16 @@ fn start(stream: &Stream, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {
         };
         pointers.push(param.as_ptr().cast_mut().cast());
     }
-    if launch.dynamic_shared_bytes > SHARED_WITHOUT_OPT_IN {
-        let bytes = i32::try_from(launch.dynamic_shared_bytes).unwrap_or(i32::MAX);
+    if launch.shape.dynamic_shared_bytes > SHARED_WITHOUT_OPT_IN {
+        let bytes = i32::try_from(launch.shape.dynamic_shared_bytes).unwrap_or(i32::MAX);
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         driver::cuFuncSetAttribute(kernel.function, attribute, bytes)?;
     }
     let shape = Shape {
-        grid: launch.grid,
-        block: launch.block,
-        shared_bytes: launch.dynamic_shared_bytes,
-        cooperative: launch.cooperative,
+        grid: launch.shape.grid,
+        block: launch.shape.block,
+        shared_bytes: launch.shape.dynamic_shared_bytes,
+        cooperative: launch.shape.cooperative,
     };
     // SAFETY: one pointer for each parameter that the driver knows of, into a buffer that holds all of it; the driver
     // copies them before it returns.

@@ -78,7 +78,7 @@ impl Queue for CudaQueue {
         let control = pausing.arenas.take(&self.device.context).map_err(refused)?;
         let words = ControlWords {
             resumed_blocks,
-            grid: launch.grid,
+            grid: launch.shape.grid,
             ..ControlWords::default()
         };
         if resumed_blocks != 0 {
@@ -156,8 +156,8 @@ impl CudaQueue {
         let request = &kernel.request;
         let refused = |reason: String| refusal(&request.name, reason);
         let product = |d: [u32; 3]| d.iter().map(|&n| u64::from(n)).product::<u64>();
-        let (threads, all_blocks) = (product(launch.block), product(launch.grid));
-        let shared = u64::from(request.static_shared_bytes) + u64::from(launch.dynamic_shared_bytes);
+        let (threads, all_blocks) = (product(launch.shape.block), product(launch.shape.grid));
+        let shared = u64::from(request.static_shared_bytes) + u64::from(launch.shape.dynamic_shared_bytes);
         let limits = &self.device.limits;
         let max = limits.max_threads_per_block;
         let Some(threads) = u32::try_from(threads).ok().filter(|n| (1..=max).contains(n)) else {
@@ -180,7 +180,7 @@ impl CudaQueue {
             .as_ref()
             .map_or(all_blocks, |g| g.paused.len() as u64 + g.num_not_started());
         let grid = match (&given, i32::try_from(num_blocks)) {
-            (None, _) => launch.grid,
+            (None, _) => launch.shape.grid,
             (Some(_), Ok(listed)) => [listed.cast_unsigned(), 1, 1],
             (Some(_), Err(_)) => {
                 return Err(refused(format!(
@@ -198,7 +198,7 @@ impl CudaQueue {
             .prepare(shape.threads, shape.shared_bytes)
             .map_err(|e| refused(e.to_string()))?;
         let max_resident = u64::from(per_multiprocessor) * u64::from(limits.num_multiprocessors);
-        if launch.cooperative && num_blocks > max_resident {
+        if launch.shape.cooperative && num_blocks > max_resident {
             return Err(refused(format!(
                 "{num_blocks} blocks that wait for one another; the device has room for {max_resident}"
             )));
@@ -267,7 +267,7 @@ fn start(stream: &Stream, kernel: &CudaKernel, launch: &Launch, plan: &Plan, con
     if !kernel.request.layout.live.is_empty() {
         pointers.push((&raw const control).cast_mut().cast());
     }
-    let (block, cooperative) = (launch.block, launch.cooperative);
+    let (block, cooperative) = (launch.shape.block, launch.shape.cooperative);
     let shape = Shape {
         grid: plan.grid,
         block,

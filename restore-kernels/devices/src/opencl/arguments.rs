@@ -62,7 +62,9 @@ fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values
             kernel.set_value(index, &params)
         }
         Argument::Shared => kernel.set_local(index, whole_words(values.shape.shared_bytes) as usize),
-        Argument::DynamicSharedBytes => kernel.set_value(index, &values.launch.dynamic_shared_bytes.to_ne_bytes()),
+        Argument::DynamicSharedBytes => {
+            kernel.set_value(index, &values.launch.shape.dynamic_shared_bytes.to_ne_bytes())
+        }
         Argument::Lanes { bytes_per_thread } => kernel.set_local(
             index,
             whole_words(bytes_per_thread.saturating_mul(values.shape.threads)) as usize,
@@ -72,7 +74,7 @@ fn set_one(kernel: &mut Kernel, index: u32, argument: &Argument, values: &Values
         Argument::LookPrice => kernel.set_value(index, &values.look_price.to_ne_bytes()),
         Argument::HostClock => kernel.set_buffer(index, Some(values.clock)),
         Argument::Grid => {
-            let [x, y, z] = values.launch.grid;
+            let [x, y, z] = values.launch.shape.grid;
             let words = [x, y, z, values.num_resumed].map(u32::to_ne_bytes);
             kernel.set_value(index, words.as_flattened())
         }

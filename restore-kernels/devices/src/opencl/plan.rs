@@ -72,20 +72,24 @@ impl Plan {
     pub fn new(kernel: &OpenClKernel, launch: &Launch, limits: &Limits) -> Result<Self, PlanError> {
         let request = &kernel.request;
         let volume = |d: [u32; 3]| d.iter().try_fold(1u64, |product, &n| product.checked_mul(u64::from(n)));
-        let threads = volume(launch.block).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+        let threads = volume(launch.shape.block)
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or(0);
         let max_threads = kernel.attributes.max_threads_per_block;
         if threads == 0 || threads > max_threads {
             return Err(PlanError::Threads {
-                block: launch.block,
+                block: launch.shape.block,
                 max: max_threads,
             });
         }
-        let all_blocks = volume(launch.grid).filter(|&n| u32::try_from(n).is_ok());
-        let all_blocks = all_blocks.ok_or(PlanError::Grid(launch.grid))?;
+        let all_blocks = volume(launch.shape.grid).filter(|&n| u32::try_from(n).is_ok());
+        let all_blocks = all_blocks.ok_or(PlanError::Grid(launch.shape.grid))?;
         let shape = BlockShape {
             threads,
             bytes_per_thread: request.layout.bytes_per_thread,
-            shared_bytes: request.static_shared_bytes.saturating_add(launch.dynamic_shared_bytes),
+            shared_bytes: request
+                .static_shared_bytes
+                .saturating_add(launch.shape.dynamic_shared_bytes),
             local_bytes: request.local_bytes,
         };
         let shared = local_bytes(&kernel.program, &shape).saturating_add(kernel.own_local_bytes);
@@ -104,17 +108,17 @@ impl Plan {
         if u32::try_from(num_groups).is_err() {
             return Err(PlanError::TooManyBlocks(num_groups));
         }
-        if launch.cooperative && num_groups > limits.max_cooperative_blocks {
+        if launch.shape.cooperative && num_groups > limits.max_cooperative_blocks {
             let max = limits.max_cooperative_blocks;
             return Err(PlanError::Cooperative {
                 blocks: num_groups,
                 max,
             });
         }
-        let local = launch.block.map(|n| n as usize);
+        let local = launch.shape.block.map(|n| n as usize);
         let groups = match given {
             Some(_) => [num_groups as usize, 1, 1],
-            None => launch.grid.map(|n| n as usize),
+            None => launch.shape.grid.map(|n| n as usize),
         };
         Ok(Self {
             shape,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_conformance::{Implementation, Shape};
@@ -45,12 +46,9 @@ impl Implementation for Cpu {
         let params = [operands.as_ptr() as u64, output.as_mut_ptr() as u64];
         let launch = Launch {
             kernel: device.load(&request).unwrap_or_else(|e| panic!("{e}")),
-            grid: shape.grid,
-            block: shape.block,
-            dynamic_shared_bytes: 0,
+            shape: LaunchShape::new(shape.grid, shape.block),
             params: Arc::from(params.map(u64::to_le_bytes).concat()),
             blocks: Blocks::All,
-            cooperative: false,
         };
         let outcome = device.create_queue(0).unwrap().launch(launch).unwrap().wait();
         assert!(matches!(outcome, Outcome::Finished), "{outcome:?}");

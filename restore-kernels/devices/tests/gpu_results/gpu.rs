@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::ptx::{PtxOptions, generate};
@@ -57,12 +58,9 @@ pub fn run(device: &Mutex<CudaDevice>, program: &Program, dimensions: [u32; 3], 
     let loaded = device.load(&request).unwrap_or_else(|e| panic!("{e}"));
     let launch = Launch {
         kernel: loaded,
-        grid: [1; 3],
-        block: dimensions,
-        dynamic_shared_bytes: 0,
+        shape: LaunchShape::new([1; 3], dimensions),
         params: Arc::from(bytes(&[DEVICE_BASE, output_at])),
         blocks: Blocks::All,
-        cooperative: false,
     };
     let outcome = device.create_queue(0).unwrap().launch(launch).unwrap().wait();
     assert!(matches!(outcome, Outcome::Finished), "{outcome:?}");

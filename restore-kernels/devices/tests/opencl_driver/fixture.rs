@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_devices::device::{Blocks, DEVICE_BASE, Device, GRANULARITY, Launch, LoadedKernel, Outcome};
 use hetckpt_devices::opencl::{OpenClDevice, OpenClOptions, list};
@@ -78,12 +79,9 @@ impl Bench {
         let params: Vec<u8> = [OUT, steps].iter().flat_map(|v| v.to_le_bytes()).collect();
         Launch {
             kernel: kernel.clone(),
-            grid: [blocks, 1, 1],
-            block: [threads, 1, 1],
-            dynamic_shared_bytes: 0,
+            shape: LaunchShape::new([blocks, 1, 1], [threads, 1, 1]),
             params: params.into(),
             blocks: Blocks::All,
-            cooperative: false,
         }
     }
 

@@ -108,10 +108,10 @@ fn what_the_device_cannot_do_is_refused() {
         let queue = device.create_queue(0).unwrap();
         let good = bench.launch(&kernel, 2, 32, 10);
         let mut bad = [(); 7].map(|()| good.clone());
-        bad[0].block = [2048, 1, 1];
-        bad[1].block = [0, 1, 1];
-        bad[2].grid = [1 << 20, 1 << 12, 1];
-        bad[3].dynamic_shared_bytes = device.describe().max_shared_bytes;
+        bad[0].shape.block = [2048, 1, 1];
+        bad[1].shape.block = [0, 1, 1];
+        bad[2].shape.grid = [1 << 20, 1 << 12, 1];
+        bad[3].shape.dynamic_shared_bytes = device.describe().max_shared_bytes;
         bad[4].params = [0; 4].into();
         bad[5] = rest(
             &good,
@@ -120,8 +120,8 @@ fn what_the_device_cannot_do_is_refused() {
                 not_started: vec![(1, 3)],
             },
         );
-        bad[6].grid = [100_000, 1, 1];
-        bad[6].cooperative = true;
+        bad[6].shape.grid = [100_000, 1, 1];
+        bad[6].shape.cooperative = true;
         for launch in bad {
             let error = queue.launch(launch).err().unwrap();
             assert!(matches!(error, DeviceError::Launch { .. }), "{error}");

@@ -41,7 +41,7 @@ fn run_in_slices(bench: &Bench, queue: &dyn Queue, launches: &[Launch]) -> Vec<P
         // Nothing has begun behind what has stopped.
         for (launch, left) in next.iter().zip(&outcomes).skip(first + 1) {
             assert!(left.paused.is_empty());
-            assert_eq!(left.num_not_started(), u64::from(launch.grid[0]));
+            assert_eq!(left.num_not_started(), u64::from(launch.shape.grid[0]));
         }
         cuts.push(outcomes[first].clone());
         go_on(bench);

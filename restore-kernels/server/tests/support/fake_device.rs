@@ -199,7 +199,7 @@ struct FakeQueue(mpsc::Sender<Job>, Arc<Shared>);
 
 impl Queue for FakeQueue {
     fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
-        let (threads, max) = (launch.block.iter().product::<u32>(), self.1.max_threads);
+        let (threads, max) = (launch.shape.block.iter().product::<u32>(), self.1.max_threads);
         if max == 0 || threads <= max {
             return Ok(());
         }
@@ -210,7 +210,7 @@ impl Queue for FakeQueue {
     }
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         let (threads, max) = (
-            launch.block.iter().product::<u32>(),
+            launch.shape.block.iter().product::<u32>(),
             launch.kernel.attributes().max_threads_per_block,
         );
         if threads > max {
@@ -234,7 +234,7 @@ impl Queue for FakeQueue {
 /// Blocks to run: index, additions already made, and the state they came with.
 fn blocks_of(launch: &Launch, kernel: &Loaded) -> Vec<(u64, u32)> {
     match &launch.blocks {
-        Blocks::All => (0..u64::from(launch.grid[0])).map(|b| (b, 0)).collect(),
+        Blocks::All => (0..u64::from(launch.shape.grid[0])).map(|b| (b, 0)).collect(),
         Blocks::Rest(grid) => {
             let counter = |b: &PausedBlock| {
                 assert_eq!(b.resume_points[0], kernel.point);
@@ -253,7 +253,7 @@ fn run(shared: &Shared, launch: &Launch) -> Result<Outcome, DeviceError> {
     let kernel = launch.kernel.as_any().downcast_ref::<Loaded>().unwrap();
     let out = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
     let times = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
-    let threads = launch.block.iter().product::<u32>() as usize;
+    let threads = launch.shape.block.iter().product::<u32>() as usize;
     let is_paused = || !kernel.is_opaque && shared.says_stop();
     let mut left = PausedGrid::default();
     for (block, mut count) in blocks_of(launch, kernel) {

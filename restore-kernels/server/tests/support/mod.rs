@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fake_device::{FakeDevice, Shared};
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_ring::app_memory::{PINNED_NAME, open_pidfd};
 use hetckpt_ring::command::*;
 use hetckpt_ring::consumer::Consumer;
@@ -283,10 +284,12 @@ impl App {
                 module: ModuleId(1),
                 index: 0,
             },
-            grid: [blocks, 1, 1],
-            block: [threads, 1, 1],
-            dynamic_shared_bytes: 0,
-            cooperative,
+            shape: LaunchShape {
+                grid: [blocks, 1, 1],
+                block: [threads, 1, 1],
+                dynamic_shared_bytes: 0,
+                cooperative,
+            },
             params: params.into(),
         }));
     }

@@ -205,8 +205,7 @@ fn launches_beyond_the_limits_are_refused() {
     assert!(refused(linear(kernel.clone(), 1, 1025, &[0])));
     assert!(refused(linear(kernel.clone(), 0, 32, &[0])));
     assert!(refused(linear(kernel.clone(), 1, 32, &[])));
-    assert!(refused(Launch {
-        dynamic_shared_bytes: 300 << 10,
-        ..linear(kernel, 1, 32, &[0])
-    }));
+    let mut large = linear(kernel, 1, 32, &[0]);
+    large.shape.dynamic_shared_bytes = 300 << 10;
+    assert!(refused(large));
 }

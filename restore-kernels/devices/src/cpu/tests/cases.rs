@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use parking_lot::MutexGuard;
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::FINISHED;
@@ -91,12 +92,14 @@ fn array(dim: Dim3) -> [u32; 3] {
 fn launch(case: &Case, kernel: Arc<dyn LoadedKernel>, blocks: Blocks) -> Launch {
     Launch {
         kernel,
-        grid: array(case.grid),
-        block: array(case.block),
-        dynamic_shared_bytes: case.dynamic_shared_bytes,
+        shape: LaunchShape {
+            grid: array(case.grid),
+            block: array(case.block),
+            dynamic_shared_bytes: case.dynamic_shared_bytes,
+            cooperative: false,
+        },
         params: case.params.as_slice().into(),
         blocks,
-        cooperative: false,
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_ir::kernel::Kernel;
@@ -72,11 +73,8 @@ fn probe_ptx(ptx: &str, options: &Options) -> Kernel {
 fn linear(kernel: Arc<dyn LoadedKernel>, blocks: u32, threads: u32, params: &[u64]) -> Launch {
     Launch {
         kernel,
-        grid: [blocks, 1, 1],
-        block: [threads, 1, 1],
-        dynamic_shared_bytes: 0,
+        shape: LaunchShape::new([blocks, 1, 1], [threads, 1, 1]),
         params: params.iter().flat_map(|p| p.to_le_bytes()).collect(),
         blocks: Blocks::All,
-        cooperative: false,
     }
 }
