@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 
 /// Version of this interface; [`AbiVersion`] must return it before anything else may be called.
-pub const CPU_CODEGEN_ABI: u32 = 3;
+pub const CPU_CODEGEN_ABI: u32 = 4;
 
 /// Bytes that the generator allocated; `data` may be null where `len` is 0.
 #[repr(C)]
@@ -58,6 +58,36 @@ pub struct Entry {
     pub block: u32,
 }
 
+/// How much is done to make code fast. What it computes, and where it saves registers, is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Little: for a kernel that is to start now.
+    Quick,
+    /// All there is.
+    Full,
+}
+
+impl Tier {
+    /// As [`CompileRequest::tier`] has it.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Tier::Quick => 0,
+            Tier::Full => 1,
+        }
+    }
+
+    /// The inverse.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Tier::Quick),
+            1 => Some(Tier::Full),
+            _ => None,
+        }
+    }
+}
+
 /// What `compile` is asked.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +98,8 @@ pub struct CompileRequest {
     pub entries: *const Entry,
     /// Number of start points.
     pub num_entries: usize,
+    /// A [`Tier`].
+    pub tier: u32,
 }
 
 /// What `compile` makes. Both parts are position-independent bytes, fit for a cache on disk.
@@ -82,7 +114,7 @@ pub struct CompileResult {
 }
 
 const _: () = assert!(size_of::<Buffer>() == 16 && size_of::<Bytes>() == 16 && size_of::<Entry>() == 8);
-const _: () = assert!(size_of::<CompileRequest>() == 32 && size_of::<CompileResult>() == 32);
+const _: () = assert!(size_of::<CompileRequest>() == 40 && size_of::<CompileResult>() == 32);
 
 /// `hetckpt_cpu_codegen_abi`.
 pub type AbiVersion = unsafe extern "C" fn() -> u32;

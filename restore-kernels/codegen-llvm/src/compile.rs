@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::sync::{Arc, Once};
 
+use hetckpt_abi::cpu_codegen::Tier;
 use hetckpt_abi::program::Program;
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
@@ -47,11 +48,11 @@ pub fn identity() -> String {
 ///
 /// # Errors
 /// Any [`CodegenError`].
-pub fn compile(program: &Program) -> Result<Compiled, CodegenError> {
+pub fn compile(program: &Program, tier: Tier) -> Result<Compiled, CodegenError> {
     let module = emit::module(program)?;
     let tables = tables::build(&program.kernel, &module.layout, &module.regions)?;
     Ok(Compiled {
-        object: objects::join(&all(&module.texts(LEAST_PART_BYTES, processors()))?),
+        object: objects::join(&all(&module.texts(LEAST_PART_BYTES, processors()), tier)?),
         tables: tables.encode().map_err(|e| CodegenError::Tables(Arc::new(e)))?,
     })
 }
@@ -61,16 +62,19 @@ fn processors() -> usize {
 }
 
 /// Optimises and assembles modules, each on a thread.
-fn all(texts: &[String]) -> Result<Vec<Vec<u8>>, CodegenError> {
+fn all(texts: &[String], tier: Tier) -> Result<Vec<Vec<u8>>, CodegenError> {
     if let [text] = texts {
-        return Ok(vec![object(text)?]);
+        return Ok(vec![object(text, tier)?]);
     }
     let lost = || CodegenError::Llvm {
         step: "compile a part",
         message: "its thread was lost".to_owned(),
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = texts.iter().map(|text| scope.spawn(|| object(text))).collect();
+        let threads: Vec<_> = texts
+            .iter()
+            .map(|text| scope.spawn(move || object(text, tier)))
+            .collect();
         let ended = threads.into_iter().map(|thread| thread.join());
         ended.map(|result| result.unwrap_or_else(|_| Err(lost()))).collect()
     })
@@ -80,19 +84,21 @@ fn all(texts: &[String]) -> Result<Vec<Vec<u8>>, CodegenError> {
 ///
 /// # Errors
 /// [`CodegenError::Llvm`].
-fn object(llvm_ir: &str) -> Result<Vec<u8>, CodegenError> {
-    let machine = host_machine()?;
+fn object(llvm_ir: &str, tier: Tier) -> Result<Vec<u8>, CodegenError> {
+    let is_full = tier == Tier::Full;
+    let machine = host_machine(tier)?;
     let context = Context::create();
     let module = parse(&context, llvm_ir)?;
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     let options = PassBuilderOptions::create();
-    options.set_loop_vectorization(true);
-    options.set_loop_slp_vectorization(true);
-    options.set_loop_interleaving(true);
-    options.set_loop_unrolling(true);
+    options.set_loop_vectorization(is_full);
+    options.set_loop_slp_vectorization(is_full);
+    options.set_loop_interleaving(is_full);
+    options.set_loop_unrolling(is_full);
+    let passes = if is_full { "default<O3>" } else { "default<O1>" };
     module
-        .run_passes("default<O3>", &machine, options)
+        .run_passes(passes, &machine, options)
         .map_err(failure("optimise"))?;
     let object = machine
         .write_to_memory_buffer(&module, FileType::Object)
@@ -109,7 +115,7 @@ fn parse<'c>(context: &'c Context, llvm_ir: &str) -> Result<inkwell::module::Mod
     Ok(module)
 }
 
-fn host_machine() -> Result<TargetMachine, CodegenError> {
+fn host_machine(tier: Tier) -> Result<TargetMachine, CodegenError> {
     initialize();
     let triple = TargetMachine::get_default_triple();
     let target = Target::from_triple(&triple).map_err(failure("find this host's target"))?;
@@ -118,7 +124,10 @@ fn host_machine() -> Result<TargetMachine, CodegenError> {
             &triple,
             &TargetMachine::get_host_cpu_name().to_string_lossy(),
             &TargetMachine::get_host_cpu_features().to_string_lossy(),
-            OptimizationLevel::Aggressive,
+            match tier {
+                Tier::Quick => OptimizationLevel::Less,
+                Tier::Full => OptimizationLevel::Aggressive,
+            },
             RelocMode::PIC,
             CodeModel::Small,
         )

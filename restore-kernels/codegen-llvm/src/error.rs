@@ -13,6 +13,9 @@ pub enum CodegenError {
     /// The caller's hetIR text does not parse.
     #[error("hetIR text: {0}")]
     Text(String),
+    /// The caller names no tier ([`hetckpt_abi::cpu_codegen::Tier`]).
+    #[error("{0} is no tier")]
+    Tier(u32),
     /// An instruction that only its own target can run.
     #[error("line {}: `{text}` can run only on the device kind it was written for", span.line)]
     Opaque {

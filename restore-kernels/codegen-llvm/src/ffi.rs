@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use hetckpt_abi::cpu_codegen::{Buffer, Bytes, CPU_CODEGEN_ABI, CompileRequest, CompileResult, Entry};
+use hetckpt_abi::cpu_codegen::{Buffer, Bytes, CPU_CODEGEN_ABI, CompileRequest, CompileResult, Entry, Tier};
 use hetckpt_abi::program::Program;
 use hetckpt_ir::entity::{BbId, ResumePointId};
 
@@ -43,7 +43,10 @@ pub unsafe extern "C" fn hetckpt_cpu_codegen_compile(
     let work = || {
         // SAFETY: the caller's promise.
         let program = unsafe { program(request) }?;
-        let compiled = compile::compile(&program)?;
+        // SAFETY: the caller's promise.
+        let tier = unsafe { (*request).tier };
+        let tier = Tier::from_number(tier).ok_or(CodegenError::Tier(tier))?;
+        let compiled = compile::compile(&program, tier)?;
         Ok(CompileResult {
             object: buffer(compiled.object),
             tables: buffer(compiled.tables),

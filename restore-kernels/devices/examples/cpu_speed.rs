@@ -28,8 +28,8 @@ fn main() -> Result<()> {
     let code_generator = Some(folder.join("libhetckpt_cpu_codegen.so"));
     let device = CpuDevice::open(&CpuOptions {
         code_generator,
-        cache_dir: None,
         num_workers: Some(1),
+        ..CpuOptions::default()
     })?;
     println!("{:<34} {:>10} {:>10} {:>7}", "", "kernel", "loop", "ratio");
     vector_add(&device, "vector_add, once", 1 << 22, 1)?;

@@ -91,9 +91,8 @@ impl DeviceChoice {
 
 fn open_cpu() -> Result<Chosen, DeviceError> {
     let options = CpuOptions {
-        code_generator: None,
         cache_dir: cache_dir(),
-        num_workers: None,
+        ..CpuOptions::default()
     };
     Ok(Chosen {
         device: Arc::new(CpuDevice::open(&options)?),

@@ -19,6 +19,7 @@ use crate::error::ServerError;
 use crate::own_files::{SocketFile, remove_empty_log};
 use crate::pause;
 use crate::peer;
+use crate::process;
 use crate::queues::What;
 use crate::reader;
 use crate::run_as;
@@ -70,7 +71,7 @@ impl Control {
         // While the socket is there, nobody takes the log for a server of their own.
         remove_empty_log(&self.log);
         self.socket.remove();
-        std::process::exit(0)
+        process::end_at_once()
     }
 
     fn connection(self: &Arc<Self>, number: u64, stream: UnixStream) {

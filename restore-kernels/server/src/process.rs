@@ -142,3 +142,9 @@ pub fn processor_time() -> Duration {
     };
     time(usage.user_time()) + time(usage.system_time())
 }
+/// Ends this process without running what libraries have registered for its end: a thread may be in the compiler then,
+/// which does not expect its data to go.
+pub fn end_at_once() -> ! {
+    // SAFETY: takes a number and does not return.
+    unsafe { libc::_exit(0) }
+}

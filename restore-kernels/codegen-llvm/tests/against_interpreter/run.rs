@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "calls compiled code")]
 
 use hetckpt_abi::cpu_block::{CpuBlock, CpuRegion, region_symbol};
+use hetckpt_abi::cpu_codegen::Tier;
 use hetckpt_abi::program::Program;
 use hetckpt_conformance::{Implementation, Shape};
 use hetckpt_cpu_codegen::compile::compile;
@@ -15,7 +16,7 @@ impl Implementation for CompiledBlock {
     fn run(&self, program: &Program, shape: Shape, operands: &[u64], output: &mut [u64]) -> bool {
         assert_eq!(shape.grid, [1; 3]);
         let num_threads: u32 = shape.block.iter().product();
-        let compiled = compile(program).unwrap_or_else(|e| panic!("{e}"));
+        let compiled = compile(program, Tier::Full).unwrap_or_else(|e| panic!("{e}"));
         let object = LoadedObject::new(&compiled.object).unwrap();
         let symbol = object.symbol(&region_symbol(0)).unwrap();
         // SAFETY: region functions have this signature.

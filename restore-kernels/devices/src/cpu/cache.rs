@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use hetckpt_abi::cpu_codegen::Entry;
+use hetckpt_abi::cpu_codegen::{Entry, Tier};
 
 use super::code_generator::Compiled;
 
@@ -14,8 +14,9 @@ const MAGIC: &[u8; 8] = b"HKCPUOB1";
 const MAX_BYTES: u64 = 1 << 30;
 
 /// File for a program, or for all resume points of it if `entries` is empty.
-pub fn path(dir: &Path, identity: &str, text: &str, entries: &[Entry]) -> PathBuf {
+pub fn path(dir: &Path, identity: &str, text: &str, entries: &[Entry], tier: Tier) -> PathBuf {
     let mut hasher = blake3::Hasher::new();
+    hasher.update(&tier.number().to_le_bytes());
     for part in [identity.as_bytes(), text.as_bytes()] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hetckpt_abi::cpu_codegen::{
     AbiVersion, Buffer, Bytes, CPU_CODEGEN_ABI, Compile, CompileRequest, CompileResult, Entry, Free, Identity, LlvmIr,
-    Load, Symbol, Unload,
+    Load, Symbol, Tier, Unload,
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
@@ -91,11 +91,12 @@ impl CodeGenerator {
     }
 
     /// Compiles hetIR text for the given start points; without any, for all resume points.
-    pub fn compile(&self, text: &str, entries: &[Entry]) -> Result<Compiled, GeneratorError> {
+    pub fn compile(&self, text: &str, entries: &[Entry], tier: Tier) -> Result<Compiled, GeneratorError> {
         let request = CompileRequest {
             text: Bytes::of(text.as_bytes()),
             entries: entries.as_ptr(),
             num_entries: entries.len(),
+            tier: tier.number(),
         };
         let mut out = CompileResult {
             object: Buffer::EMPTY,
@@ -117,6 +118,7 @@ impl CodeGenerator {
             text: Bytes::of(text.as_bytes()),
             entries: ptr::null(),
             num_entries: 0,
+            tier: Tier::Full.number(),
         };
         let (mut out, mut error) = (Buffer::EMPTY, Buffer::EMPTY);
         // SAFETY: the request points to text that lives through the call; the others are valid places.

@@ -1,16 +1,17 @@
 //! A loaded program.
 
 use std::any::Any;
-use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use hetckpt_abi::cpu_codegen::Entry;
+use hetckpt_abi::cpu_codegen::{Entry, Tier};
 use hetckpt_abi::cpu_tables::{BarrierTable, WarpTable};
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
-use super::MAX_THREADS_PER_BLOCK;
 use super::code_generator::CodeGenerator;
-use super::object::Regions;
+use super::object::{Regions, Source};
+use super::{CpuOptions, MAX_THREADS_PER_BLOCK};
 use crate::device::{Code, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
 
@@ -37,23 +38,29 @@ pub struct CpuKernel {
     pub param_bytes: u32,
     /// Where registers are saved.
     pub layout: ThreadStateLayout,
-    regions: Regions,
-    waits: Vec<Waits>,
     source: Source,
-    resumable: Arc<OnceLock<Option<Regions>>>,
+    entries: Vec<Entry>,
+    waits: Vec<Waits>,
+    /// What it starts with.
+    regions: Regions,
+    tier: Tier,
+    /// How long it has run in code of the quick tier, all workers together.
+    run_ns: AtomicU64,
+    /// In the full tier, once it has turned hot; `None` if that failed.
+    optimized: OnceLock<Option<Regions>>,
+    /// With functions for all resume points; `None` if that failed.
+    resumable: OnceLock<Option<Regions>>,
 }
 
-struct Source {
-    generator: Arc<CodeGenerator>,
-    cache_dir: Option<PathBuf>,
-    text: Arc<str>,
-}
+/// About what full code costs, for a byte of hetIR. A kernel that has run in quick code for as long as that is hot: it
+/// is likely to run for as long again.
+const FULL_NS_PER_BYTE: u64 = 10_000;
 
 impl CpuKernel {
     /// Compiles and loads.
     pub fn load(
         generator: &Arc<CodeGenerator>,
-        cache_dir: Option<&Path>,
+        options: &CpuOptions,
         request: &LoadRequest,
     ) -> Result<Self, DeviceError> {
         let failed = |log: String| DeviceError::Build {
@@ -68,7 +75,22 @@ impl CpuKernel {
             .iter()
             .map(|&(resume_point, block)| Entry { resume_point, block })
             .collect();
-        let regions = Regions::build(generator, cache_dir, text, &entries).map_err(|e| failed(e.to_string()))?;
+        let source = Source {
+            generator: generator.clone(),
+            cache_dir: options.cache_dir.clone(),
+            text: text.as_str().into(),
+        };
+        let is_long = text.len() >= options.quick_from_bytes;
+        let full = match is_long {
+            true => Regions::cached(&source, &entries, Tier::Full),
+            false => None,
+        };
+        let (tier, regions) = match (full, is_long) {
+            (Some(regions), _) => (Tier::Full, Ok(regions)),
+            (None, true) => (Tier::Quick, Regions::build(&source, &entries, Tier::Quick)),
+            (None, false) => (Tier::Full, Regions::build(&source, &entries, Tier::Full)),
+        };
+        let regions = regions.map_err(|e| failed(e.to_string()))?;
         if regions.tables.bytes_per_thread != request.layout.bytes_per_thread {
             return Err(failed(
                 "the compiled code saves registers elsewhere than the layout says".to_owned(),
@@ -81,22 +103,46 @@ impl CpuKernel {
             local_bytes: request.local_bytes,
             param_bytes: request.param_bytes,
             layout: request.layout.clone(),
-            regions,
+            source,
+            entries,
             waits,
-            source: Source {
-                generator: generator.clone(),
-                cache_dir: cache_dir.map(Path::to_owned),
-                text: text.as_str().into(),
-            },
-            resumable: Arc::new(OnceLock::new()),
+            regions,
+            tier,
+            run_ns: AtomicU64::new(0),
+            optimized: OnceLock::new(),
+            resumable: OnceLock::new(),
         })
     }
 
-    /// The function for threads at a resume point, if they can go on there.
+    /// The function for threads at a resume point, if they can go on there. Between two calls it may become a faster
+    /// one: what a thread has is in its saved registers, which all of them have at the same places.
     pub fn region(&self, point: u32) -> Option<hetckpt_abi::cpu_block::CpuRegion> {
-        self.regions
-            .function(point)
-            .or_else(|| self.resumable.get()?.as_ref()?.function(point))
+        let present = |regions: &OnceLock<Option<Regions>>| regions.get()?.as_ref()?.function(point);
+        present(&self.optimized)
+            .or_else(|| self.regions.function(point))
+            .or_else(|| present(&self.resumable))
+    }
+
+    /// Counts time that a worker has run it; true if it has turned hot by that, so that [`CpuKernel::optimize`] pays.
+    pub fn count_run(&self, time: Duration) -> bool {
+        if self.tier == Tier::Full {
+            return false;
+        }
+        let (hot, time) = (self.source.text.len() as u64 * FULL_NS_PER_BYTE, time.as_nanos() as u64);
+        let before = self.run_ns.fetch_add(time, Ordering::Relaxed);
+        before < hot && before.saturating_add(time) >= hot
+    }
+
+    /// Compiles it in the full tier; takes as long as that does.
+    pub fn optimize(&self) {
+        self.optimized
+            .get_or_init(|| self.build_again(&self.entries, Tier::Full, "it stays as slow as it is"));
+    }
+
+    fn build_again(&self, entries: &[Entry], tier: Tier, otherwise: &str) -> Option<Regions> {
+        Regions::build(&self.source, entries, tier)
+            .inspect_err(|error| tracing::warn!(kernel = self.name, %error, "{otherwise}"))
+            .ok()
     }
 
     /// What threads at a resume point wait for.
@@ -131,16 +177,8 @@ impl CpuKernel {
 
     /// Compiles what [`CpuKernel::is_resumable`] needs.
     pub fn make_resumable(&self) {
-        self.resumable.get_or_init(|| {
-            let Source {
-                generator,
-                cache_dir,
-                text,
-            } = &self.source;
-            Regions::build(generator, cache_dir.as_deref(), text, &[])
-                .inspect_err(|error| tracing::warn!(kernel = self.name, %error, "blocks of it cannot take turns"))
-                .ok()
-        });
+        self.resumable
+            .get_or_init(|| self.build_again(&[], self.tier, "blocks of it cannot take turns"));
     }
 }
 

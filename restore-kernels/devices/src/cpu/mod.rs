@@ -3,7 +3,8 @@
 //! Device addresses are the server process's own. A *block* runs on one worker at a time, its threads one after another
 //! through region functions ([`hetckpt_abi::cpu_block`]); between regions, barriers and warp-level operations are
 //! carried out here on the saved registers ([`barrier`], [`warp`]). Blocks need not run to their end at once: a block
-//! that spins for another is set aside after a time slice ([`mod@slice`]).
+//! that spins for another is set aside after a time slice ([`mod@slice`]). Long kernels start in quickly made
+//! code ([`optimizer`]).
 
 mod code_generator;
 mod cache;
@@ -21,6 +22,7 @@ mod work;
 mod launch;
 mod pool;
 mod slice;
+mod optimizer;
 mod worker;
 pub(crate) mod host;
 #[cfg(test)]
@@ -40,6 +42,9 @@ const MAX_THREADS_PER_BLOCK: u32 = 1024;
 /// Shared memory a block may have: what CUDA devices of compute capability 9.0 allow.
 const MAX_SHARED_BYTES: u32 = 227 << 10;
 
+/// Bytes of hetIR text from which on LLVM takes some tenths of a second for full code.
+const QUICK_FROM_BYTES: usize = 16 << 10;
+
 /// How the CPU device is set up.
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
@@ -50,6 +55,20 @@ pub struct CpuOptions {
     pub cache_dir: Option<PathBuf>,
     /// Worker threads; `None`: one for each processor this process may use.
     pub num_workers: Option<usize>,
+    /// Bytes of hetIR text from which on a kernel starts in code that is made quickly, and gets the best there is once
+    /// it has run for a while.
+    pub quick_from_bytes: usize,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        Self {
+            code_generator: None,
+            cache_dir: None,
+            num_workers: None,
+            quick_from_bytes: QUICK_FROM_BYTES,
+        }
+    }
 }
 
 impl CpuOptions {
@@ -72,7 +91,7 @@ impl CpuOptions {
 pub struct CpuDevice {
     generator: Arc<CodeGenerator>,
     pool: Arc<Pool>,
-    cache_dir: Option<PathBuf>,
+    options: CpuOptions,
     memory: memory::MappedRanges,
 }
 
@@ -99,7 +118,7 @@ impl CpuDevice {
         Ok(Self {
             generator,
             pool,
-            cache_dir: options.cache_dir.clone(),
+            options: options.clone(),
             memory: memory::MappedRanges::default(),
         })
     }
@@ -195,11 +214,7 @@ impl Device for CpuDevice {
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {
-        Ok(Arc::new(CpuKernel::load(
-            &self.generator,
-            self.cache_dir.as_deref(),
-            request,
-        )?))
+        Ok(Arc::new(CpuKernel::load(&self.generator, &self.options, request)?))
     }
 
     fn create_queue(&self, _priority: i32) -> Result<Box<dyn Queue>, DeviceError> {

@@ -1,11 +1,12 @@
 #![allow(unsafe_code, reason = "addresses of generated functions")]
 //! A compiled program in memory: its region functions and tables.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hetckpt_abi::cpu_block::{CpuRegion, region_symbol};
-use hetckpt_abi::cpu_codegen::Entry;
+use hetckpt_abi::cpu_codegen::{Entry, Tier};
 use hetckpt_abi::cpu_tables::{CpuTables, DecodeError};
 
 use super::cache;
@@ -22,6 +23,23 @@ pub enum RegionsError {
     DamagedTables(#[from] DecodeError),
 }
 
+/// Of what programs are compiled, and with what.
+pub struct Source {
+    /// The compiler.
+    pub generator: Arc<CodeGenerator>,
+    /// Folder for objects.
+    pub cache_dir: Option<PathBuf>,
+    /// hetIR.
+    pub text: Arc<str>,
+}
+
+impl Source {
+    fn file(&self, entries: &[Entry], tier: Tier) -> Option<PathBuf> {
+        let dir = self.cache_dir.as_deref()?;
+        Some(cache::path(dir, self.generator.identity(), &self.text, entries, tier))
+    }
+}
+
 /// Region functions by resume point.
 pub struct Regions {
     functions: Vec<Option<CpuRegion>>,
@@ -33,23 +51,23 @@ pub struct Regions {
 
 impl Regions {
     /// Takes a program from the cache or compiles it, and loads it.
-    pub fn build(
-        generator: &Arc<CodeGenerator>,
-        cache_dir: Option<&Path>,
-        text: &str,
-        entries: &[Entry],
-    ) -> Result<Self, RegionsError> {
-        let file = cache_dir.map(|dir| cache::path(dir, generator.identity(), text, entries));
-        if let Some(compiled) = file.as_deref().and_then(cache::read)
-            && let Ok(regions) = Self::load(generator, &compiled)
-        {
+    pub fn build(source: &Source, entries: &[Entry], tier: Tier) -> Result<Self, RegionsError> {
+        if let Some(regions) = Self::cached(source, entries, tier) {
             return Ok(regions);
         }
-        let compiled = generator.compile(text, entries)?;
-        if let Some(file) = file {
+        let began = Instant::now();
+        let compiled = source.generator.compile(&source.text, entries, tier)?;
+        tracing::debug!(bytes = source.text.len(), ?tier, took = ?began.elapsed(), "compiled");
+        if let Some(file) = source.file(entries, tier) {
             cache::write(&file, &compiled);
         }
-        Self::load(generator, &compiled)
+        Self::load(&source.generator, &compiled)
+    }
+
+    /// Takes a program from the cache, if it is there, and loads it.
+    pub fn cached(source: &Source, entries: &[Entry], tier: Tier) -> Option<Self> {
+        let compiled = cache::read(&source.file(entries, tier)?)?;
+        Self::load(&source.generator, &compiled).ok()
     }
 
     fn load(generator: &Arc<CodeGenerator>, compiled: &Compiled) -> Result<Self, RegionsError> {

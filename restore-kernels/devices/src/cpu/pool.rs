@@ -5,12 +5,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 use std::thread;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::context::BlockMemory;
 use super::launch::CpuLaunch;
+use super::optimizer;
 use super::slice;
 use super::worker::{self, WorkerState};
 
@@ -28,6 +31,8 @@ pub struct Pool {
     workers: Vec<WorkerState>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     next_turn: AtomicUsize,
+    /// Takes launches whose kernel has turned hot.
+    hot: Sender<Arc<CpuLaunch>>,
 }
 
 #[derive(Default)]
@@ -50,6 +55,7 @@ impl Pool {
             workers: (0..num_workers).map(|_| WorkerState::default()).collect(),
             threads: Mutex::default(),
             next_turn: AtomicUsize::new(0),
+            hot: optimizer::start()?,
         });
         for i in 0..num_workers {
             let mine = pool.clone();
@@ -181,7 +187,12 @@ impl Pool {
             self.work.notify_all();
         };
         while let Some((queue, launch)) = self.next_launch() {
+            let began = Instant::now();
             worker::run(&launch, &self.workers[index], &mut memory, self.workers.len(), &wake);
+            if launch.kernel().is_some_and(|kernel| kernel.count_run(began.elapsed())) {
+                // Without the thread, it stays as it is.
+                let _ = self.hot.send(launch.clone());
+            }
             if launch.is_stopping() {
                 // A failure must reach the workers that run other blocks of the launch.
                 self.workers.iter().for_each(|worker| worker.interrupt(&launch));

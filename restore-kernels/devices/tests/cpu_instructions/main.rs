@@ -5,7 +5,7 @@
 mod run;
 mod litmus;
 
-use run::Cpu;
+use run::{Cpu, QuickCpu};
 
 hetckpt_conformance::tests!(
     Cpu,
@@ -20,3 +20,21 @@ hetckpt_conformance::tests!(
     barriers_and_warps,
     contended
 );
+
+mod quick {
+    use super::QuickCpu;
+
+    hetckpt_conformance::tests!(
+        QuickCpu,
+        integer,
+        float,
+        directed,
+        convert,
+        modifiers,
+        edges,
+        predicate,
+        memory,
+        barriers_and_warps,
+        contended
+    );
+}

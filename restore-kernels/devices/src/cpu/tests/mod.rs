@@ -25,18 +25,31 @@ use crate::device::{Blocks, Code, Device, Launch, LoadRequest, LoadedKernel};
 static ADDRESSES: Mutex<()> = Mutex::new(());
 
 fn device() -> CpuDevice {
-    device_with(None)
+    CpuDevice::open(&options()).unwrap()
 }
 
 fn device_with(cache_dir: Option<PathBuf>) -> CpuDevice {
+    CpuDevice::open(&CpuOptions { cache_dir, ..options() }).unwrap()
+}
+
+/// One that makes quick code of all kernels.
+fn quick_device() -> CpuDevice {
+    let quick_from_bytes = 0;
+    CpuDevice::open(&CpuOptions {
+        quick_from_bytes,
+        ..options()
+    })
+    .unwrap()
+}
+
+fn options() -> CpuOptions {
     // Cargo builds the shared object of a dev-dependency beside the test.
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let options = CpuOptions {
+    CpuOptions {
         code_generator: Some(folder.join("libhetckpt_cpu_codegen.so")),
-        cache_dir,
         num_workers: Some(3),
-    };
-    CpuDevice::open(&options).unwrap()
+        ..CpuOptions::default()
+    }
 }
 
 fn load(device: &CpuDevice, program: &Program) -> Arc<dyn LoadedKernel> {

@@ -13,7 +13,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_probes::options::Options;
 use hetckpt_resegment::continuation::{Peel, continuation};
 
-use super::{device, linear, load, probe_ptx};
+use super::{device, linear, load, probe_ptx, quick_device};
 use crate::cpu::CpuDevice;
 use crate::cpu::kernel::CpuKernel;
 use crate::device::{Blocks, Device, Launch, LoadedKernel, Outcome};
@@ -167,7 +167,12 @@ fn run_with_pauses(
 
 #[test]
 fn a_kernel_paused_at_any_time_computes_the_same() {
-    let device = device();
+    for device in [device(), quick_device()] {
+        paused_at_any_time(&device);
+    }
+}
+
+fn paused_at_any_time(device: &CpuDevice) {
     let rounds = 400;
     let expected = expected(BLOCKS, rounds);
     for options in [Options::default(), Options::dense(64)] {
@@ -178,7 +183,7 @@ fn a_kernel_paused_at_any_time_computes_the_same() {
             blocks,
             ..linear(kernel, BLOCKS, THREADS, &params)
         };
-        let caught = run_with_pauses(&device, &probed, &launch_of, Duration::from_millis(4), 10);
+        let caught = run_with_pauses(device, &probed, &launch_of, Duration::from_millis(4), 10);
         assert!(caught > 0, "no pause caught a block part-way");
         let got: Vec<u32> = out.iter().map(|w| w.load(Ordering::Relaxed)).collect();
         assert_eq!(got, expected, "{options:?}");
@@ -200,4 +205,35 @@ fn blocks_that_take_turns_compute_the_same() {
     assert!(kernel.is_resumable(), "no turn ended before its block did");
     let got: Vec<u32> = out.iter().map(|w| w.load(Ordering::Relaxed)).collect();
     assert_eq!(got, expected(blocks, rounds));
+}
+
+#[test]
+fn a_kernel_goes_on_in_faster_code() {
+    let device = quick_device();
+    let (blocks, rounds) = (5, 8000);
+    let out: Vec<AtomicU32> = (0..THREADS * blocks).map(|_| AtomicU32::new(0)).collect();
+    let kernel = load(&device, &Program::from_start(probe_ptx(CHATTY, &Options::default())));
+    let queue = device.create_queue(0).unwrap();
+    let params = [out.as_ptr() as u64, rounds];
+    let running = queue.launch(linear(kernel.clone(), blocks, THREADS, &params)).unwrap();
+    let kernel: &CpuKernel = kernel.as_any().downcast_ref().unwrap();
+    let begin = kernel.region(0).unwrap();
+    kernel.optimize();
+    assert!(
+        !std::ptr::fn_addr_eq(begin, kernel.region(0).unwrap()),
+        "it has no other code"
+    );
+    assert!(!running.is_done(), "it ended before its code was there");
+    assert!(matches!(running.wait(), Outcome::Finished));
+    let got: Vec<u32> = out.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+    assert_eq!(got, expected(blocks, rounds));
+}
+
+#[test]
+fn a_kernel_turns_hot_once() {
+    let device = quick_device();
+    let kernel = load(&device, &Program::from_start(probe_ptx(CHATTY, &Options::default())));
+    let kernel: &CpuKernel = kernel.as_any().downcast_ref().unwrap();
+    let times = [1, 9_000, 1, 5_000].map(|ms| kernel.count_run(Duration::from_millis(ms)));
+    assert_eq!(times, [false, true, false, false]);
 }
