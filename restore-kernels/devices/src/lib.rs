@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod error;
+mod code_cache;
 pub mod control;
 pub mod cuda;
 pub mod opencl;

@@ -40,6 +40,25 @@ pub struct Compiled {
     pub tables: Vec<u8>,
 }
 
+impl Compiled {
+    /// For a cache: the object's length (`u64`, little-endian), the object, the tables.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let length = (self.object.len() as u64).to_le_bytes();
+        [&length, self.object.as_slice(), &self.tables].concat()
+    }
+
+    /// The inverse.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (object, tables) = rest.split_at_checked(length)?;
+        Some(Self {
+            object: object.to_vec(),
+            tables: tables.to_vec(),
+        })
+    }
+}
+
 impl CodeGenerator {
     /// Loads the shared object and checks its version.
     pub fn open(path: &Path) -> Result<Self, DeviceError> {

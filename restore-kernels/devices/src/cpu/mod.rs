@@ -7,7 +7,6 @@
 //! code ([`optimizer`]).
 
 mod code_generator;
-mod cache;
 mod object;
 mod kernel;
 pub(crate) mod memory;

@@ -1,7 +1,6 @@
 #![allow(unsafe_code, reason = "addresses of generated functions")]
 //! A compiled program in memory: its region functions and tables.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,8 +8,8 @@ use hetckpt_abi::cpu_block::{CpuRegion, region_symbol};
 use hetckpt_abi::cpu_codegen::{Entry, Tier};
 use hetckpt_abi::cpu_tables::{CpuTables, DecodeError};
 
-use super::cache;
 use super::code_generator::{CodeGenerator, Compiled, GeneratorError, LoadedObject};
+use crate::code_cache::{CodeCache, Key, Kind};
 
 /// Why there are no region functions.
 #[derive(Debug, thiserror::Error)]
@@ -27,16 +26,24 @@ pub enum RegionsError {
 pub struct Source {
     /// The compiler.
     pub generator: Arc<CodeGenerator>,
-    /// Folder for objects.
-    pub cache_dir: Option<PathBuf>,
+    /// Keeps objects.
+    pub cache: Option<CodeCache>,
     /// hetIR.
     pub text: Arc<str>,
 }
 
 impl Source {
-    fn file(&self, entries: &[Entry], tier: Tier) -> Option<PathBuf> {
-        let dir = self.cache_dir.as_deref()?;
-        Some(cache::path(dir, self.generator.identity(), &self.text, entries, tier))
+    fn key(&self, entries: &[Entry], tier: Tier) -> Key {
+        let numbers = entries.iter().flat_map(|entry| [entry.resume_point, entry.block]);
+        let numbers: Vec<u8> = [tier.number()]
+            .into_iter()
+            .chain(numbers)
+            .flat_map(u32::to_le_bytes)
+            .collect();
+        Key::new(
+            Kind::Cpu,
+            &[self.generator.identity().as_bytes(), self.text.as_bytes(), &numbers],
+        )
     }
 }
 
@@ -58,16 +65,16 @@ impl Regions {
         let began = Instant::now();
         let compiled = source.generator.compile(&source.text, entries, tier)?;
         tracing::debug!(bytes = source.text.len(), ?tier, took = ?began.elapsed(), "compiled");
-        if let Some(file) = source.file(entries, tier) {
-            cache::write(&file, &compiled);
+        if let Some(cache) = &source.cache {
+            cache.write(&source.key(entries, tier), &compiled.to_bytes());
         }
         Self::load(&source.generator, &compiled)
     }
 
     /// Takes a program from the cache, if it is there, and loads it.
     pub fn cached(source: &Source, entries: &[Entry], tier: Tier) -> Option<Self> {
-        let compiled = cache::read(&source.file(entries, tier)?)?;
-        Self::load(&source.generator, &compiled).ok()
+        let bytes = source.cache.as_ref()?.read(&source.key(entries, tier))?;
+        Self::load(&source.generator, &Compiled::from_bytes(&bytes)?).ok()
     }
 
     fn load(generator: &Arc<CodeGenerator>, compiled: &Compiled) -> Result<Self, RegionsError> {

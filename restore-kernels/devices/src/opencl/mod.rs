@@ -19,7 +19,6 @@ mod not_shared;
 mod arena;
 mod self_test;
 mod program_form;
-mod cache;
 mod module;
 mod pool;
 mod plan;
@@ -40,6 +39,7 @@ use std::time::Duration;
 use opencl3::device::{CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
 use parking_lot::Mutex;
 
+use crate::code_cache::CodeCache;
 use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, LoadedKernel, Queue};
 use crate::error::DeviceError;
 use arena::Arena;
@@ -182,7 +182,7 @@ impl OpenClDevice {
             capabilities,
             form,
             counts_looks: !sees_host_writes,
-            cache_dir: options.cache_dir.clone(),
+            cache: options.cache_dir.clone().map(CodeCache::new),
             compiling: Mutex::default(),
             programs: Programs::default(),
             description,

@@ -1,6 +1,5 @@
 //! A program in OpenCL C, built and loaded.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use hetckpt_abi::opencl_program::{Argument, OpenClProgram};
@@ -10,12 +9,12 @@ use opencl3::kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_K
 use parking_lot::Mutex;
 
 use super::arena::Arena;
-use super::cache;
 use super::capabilities::OpenClCapabilities;
 use super::failure::ClFailure;
 use super::grids::{Programs, UnderWay};
 use super::handles::{Context, Kernel, Program};
 use super::program_form::ProgramForm;
+use crate::code_cache::{CodeCache, Key, Kind};
 use crate::device::{Code, DeviceDescription, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
 
@@ -60,7 +59,8 @@ pub(super) struct Builder {
     pub form: ProgramForm,
     /// Programs must count their looks at the pause word; elsewhere they must not.
     pub counts_looks: bool,
-    pub cache_dir: Option<PathBuf>,
+    /// Keeps built programs.
+    pub cache: Option<CodeCache>,
     /// Held while a compiler runs: not all of them bear company.
     pub compiling: Mutex<()>,
     /// What is under way of the programs built.
@@ -169,21 +169,11 @@ impl Builder {
         let device = context.device;
         let options = &self.build_options(program);
         let _compiling = self.compiling.lock();
-        let path = self.cache_dir.as_deref().map(|dir| {
-            let facts = [CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION].map(|what| device.text(what));
-            cache::path(
-                dir,
-                &[
-                    self.form.name(),
-                    &program.text,
-                    options,
-                    &facts[0],
-                    &facts[1],
-                    &facts[2],
-                ],
-            )
-        });
-        if let Some(binary) = path.as_deref().and_then(cache::read) {
+        let facts = [CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION].map(|what| device.text(what));
+        let [name, version, driver] = facts.each_ref().map(String::as_str);
+        let parts = [self.form.name(), &program.text, options, name, version, driver];
+        let key = Key::new(Kind::OpenCl, &parts.map(str::as_bytes));
+        if let Some(binary) = self.cache.as_ref().and_then(|cache| cache.read(&key)) {
             let cached = context.program_from_binary(&binary);
             match cached.and_then(|built| built.build(device, options).map(|()| built)) {
                 Ok(built) => return Ok(built),
@@ -195,8 +185,8 @@ impl Builder {
             let log = built.log(device);
             return Err(BuildError::Refused { failure, log });
         }
-        if let (Some(path), Some(binary)) = (path, built.binary()) {
-            cache::write(&path, &binary);
+        if let (Some(cache), Some(binary)) = (&self.cache, built.binary()) {
+            cache.write(&key, &binary);
         }
         Ok(built)
     }
