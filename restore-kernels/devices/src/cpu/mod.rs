@@ -42,7 +42,7 @@ const MAX_THREADS_PER_BLOCK: u32 = 1024;
 const MAX_SHARED_BYTES: u32 = 227 << 10;
 
 /// Bytes of hetIR text from which on LLVM takes some tenths of a second for full code.
-const QUICK_FROM_BYTES: usize = 16 << 10;
+const QUICK_FROM_BYTES: usize = 4 << 10;
 
 /// How the CPU device is set up.
 #[derive(Clone, Debug)]
