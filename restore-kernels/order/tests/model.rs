@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hetckpt_order::order::{LEGACY, Landed, Order, Phase, Step};
-use hetckpt_order::stream::{Item, Kind, Work};
+use hetckpt_order::stream::{Item, Kind, StoredStream, Work};
 use hetckpt_state::queue::Place;
 use stateright::{Checker, Model, Property};
 
@@ -76,6 +76,8 @@ enum Mistake {
     None,
     /// What the device has done behind a stopped launch counts at once.
     CountsBehindAStop,
+    /// A snapshot lacks what waits for places.
+    ForgetsWaiters,
 }
 
 struct Application {
@@ -126,6 +128,8 @@ enum Action {
     LandFailed(u64),
     Cut,
     Pause,
+    /// A snapshot is taken in the pause, and the application goes on from that in another server.
+    Restore,
     GoOn,
 }
 
@@ -242,6 +246,36 @@ impl State {
         self.order.free(stream);
     }
 
+    /// As `capture` and `restore` of the server have it.
+    fn restore(&mut self, mistake: Mistake) {
+        let streams = self.order.streams().map(|(id, stream)| {
+            let unbuilt = |item: &Item<Thing>| {
+                let mut item = item.clone();
+                item.work.is_built = false;
+                item
+            };
+            let stored = StoredStream {
+                non_blocking: stream.is_non_blocking(),
+                priority: stream.priority(),
+                is_destroyed: stream.is_destroyed(),
+                completed: stream.completed(),
+                queue: stream.queue().map(unbuilt).collect(),
+            };
+            (id, stored)
+        });
+        let waiters = match mistake {
+            Mistake::ForgetsWaiters => Vec::new(),
+            _ => self.order.waiters().to_vec(),
+        };
+        let done = self.order.host_functions_done();
+        self.order = Order::restored(streams, waiters, done, self.order.fault());
+        // Nobody builds or holds anything there.
+        self.building.clear();
+        if !self.taken.is_empty() {
+            self.broken = Some("a snapshot lacks what a thread has taken");
+        }
+    }
+
     /// A launch is told to stop by the device's own clock or by a pause.
     fn may_stop(&self, thing: &Thing) -> bool {
         thing.sort == Sort::Launch && self.is_told
@@ -323,7 +357,7 @@ impl Model for Application {
                     actions.push(Action::Cut);
                 }
             }
-            Phase::Paused if state.order.is_quiet() => actions.push(Action::GoOn),
+            Phase::Paused if state.order.is_quiet() => actions.extend([Action::GoOn, Action::Restore]),
             Phase::Cut if state.order.have_stopped() => actions.push(Action::GoOn),
             Phase::Cut if state.pauses_left > 0 => actions.push(Action::Pause),
             Phase::Paused | Phase::Cut => {}
@@ -374,6 +408,7 @@ impl Model for Application {
                 state.is_told = true;
                 state.pauses_left -= 1;
             }
+            Action::Restore => state.restore(self.mistake),
             Action::GoOn => {
                 state.is_told = false;
                 state.order.go_on(self.rebuilds);
@@ -508,12 +543,18 @@ fn a_failure_ends_everything_once() {
 }
 
 #[test]
-fn the_check_finds_what_counts_behind_a_stopped_launch() {
-    let application = Application {
-        mistake: Mistake::CountsBehindAStop,
-        ..application(ONE_STREAM)
-    };
-    let checker = application.checker().threads(2).spawn_bfs().join();
-    let path = checker.discovery("in order").unwrap();
-    eprintln!("{:?}", path.into_actions());
+fn the_check_finds_mistakes() {
+    let mistakes = [
+        (Mistake::CountsBehindAStop, "in order"),
+        (Mistake::ForgetsWaiters, "nothing is forgotten"),
+    ];
+    for (mistake, broken) in mistakes {
+        let application = Application {
+            mistake,
+            ..application(ONE_STREAM)
+        };
+        let checker = application.checker().threads(2).spawn_bfs().join();
+        let path = checker.discovery(broken).unwrap();
+        eprintln!("{mistake:?}: {:?}", path.into_actions());
+    }
 }

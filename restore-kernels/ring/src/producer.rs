@@ -19,8 +19,11 @@ use crate::pinned_table::PinnedTable;
 use crate::reply::Reply;
 use crate::shared_memory::SharedMemory;
 
-/// How often a waiting thread looks after the server.
-const LOOK_AFTER_SERVER: Duration = Duration::from_millis(150);
+/// A waiting thread looks after the server first after this time, then more and more seldom: a job that waits for a
+/// long kernel costs nothing.
+const FIRST_LOOK_AFTER_SERVER: Duration = Duration::from_millis(100);
+/// And at least this often.
+const LONGEST_BETWEEN_LOOKS: Duration = Duration::from_millis(1600);
 
 /// Tells whether the server is still there; must be cheap and must not block.
 pub type Liveness = Box<dyn Fn() -> bool + Send + Sync>;
@@ -337,6 +340,7 @@ impl Producer {
         if done() {
             return Ok(());
         }
+        let mut interval = FIRST_LOOK_AFTER_SERVER;
         loop {
             let seen = bell.load(Ordering::SeqCst);
             wanted.store(1, Ordering::SeqCst);
@@ -347,7 +351,8 @@ impl Producer {
             if !(self.is_alive)() {
                 return Err(RingError::ServerGone);
             }
-            futex::wait(bell, seen, Some(LOOK_AFTER_SERVER));
+            futex::wait(bell, seen, Some(interval));
+            interval = (interval * 2).min(LONGEST_BETWEEN_LOOKS);
         }
     }
 }
@@ -391,8 +396,10 @@ impl PendingReply<'_> {
         if !self.producer.patience.look(is_done) {
             let (taken, awaited) = (slot_state::TAKEN, slot_state::AWAITED);
             let _ = state.compare_exchange(taken, awaited, Ordering::SeqCst, Ordering::SeqCst);
+            let mut interval = FIRST_LOOK_AFTER_SERVER;
             while !is_done() {
-                futex::wait(state, awaited, Some(LOOK_AFTER_SERVER));
+                futex::wait(state, awaited, Some(interval));
+                interval = (interval * 2).min(LONGEST_BETWEEN_LOOKS);
                 if !is_done() && !(self.producer.is_alive)() && !is_done() {
                     return Err(RingError::ServerGone);
                 }

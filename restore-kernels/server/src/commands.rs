@@ -10,10 +10,12 @@ use hetckpt_ring::reply::{BuiltKernel, Reply};
 use hetckpt_state::allocation::Owner;
 use hetckpt_state::queue::Place;
 
+use crate::aside;
 use crate::counters::Activity;
 use crate::cuda_result as cu;
 use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
+use crate::kernels::KernelCode;
 use crate::launch::room_of;
 use crate::modules::LoadedModule;
 use crate::queues::{Awaiting, Event, LaunchSpec, Queues, What, Work};
@@ -360,25 +362,25 @@ fn module_data(session: &Session, module: u64, part: u32, data: &Payload) {
     }
 }
 
-fn module_load(session: &Session, reply: Option<SlotId>, module: u64) {
-    let mut modules = session.modules.lock();
-    let parts = modules.take_parts(module);
-    let mut memory = session.memory.lock();
-    let loaded = LoadedModule::from_parts(module, &parts, session.capability(), &session.builder, &mut memory);
-    drop(memory);
-    let (result, description_bytes, log) = match loaded {
-        Ok(loaded) => {
-            let length = loaded.description.len() as u64;
-            modules.insert(module, loaded);
-            (cu::SUCCESS, length, String::new())
-        }
-        Err(failure) => {
-            modules.tell(&failure);
-            (failure.result, 0, failure.log)
-        }
-    };
-    drop(modules);
-    session.answer(reply, result, &Reply::ModuleLoaded { description_bytes, log });
+fn module_load(session: &Arc<Session>, reply: Option<SlotId>, module: u64) {
+    let parts = session.modules.lock().take_parts(module);
+    aside::start(session, move |session| {
+        let loaded = LoadedModule::from_parts(module, &parts, session.capability(), &session.builder, &session.memory);
+        let mut modules = session.modules.lock();
+        let (result, description_bytes, log) = match loaded {
+            Ok(loaded) => {
+                let length = loaded.description.len() as u64;
+                modules.insert(module, loaded);
+                (cu::SUCCESS, length, String::new())
+            }
+            Err(failure) => {
+                modules.tell(&failure);
+                (failure.result, 0, failure.log)
+            }
+        };
+        drop(modules);
+        session.answer(reply, result, &Reply::ModuleLoaded { description_bytes, log });
+    });
 }
 
 fn module_describe(session: &Session, reply: Option<SlotId>, module: u64, offset: u64, chunk: Chunk) {
@@ -396,8 +398,16 @@ fn module_describe(session: &Session, reply: Option<SlotId>, module: u64, offset
     session.answer(reply, result, &Reply::Nothing);
 }
 
-fn kernel_attributes(session: &Session, reply: Option<SlotId>, module: u64, index: u32) {
+fn kernel_attributes(session: &Arc<Session>, reply: Option<SlotId>, module: u64, index: u32) {
     let kernel = session.modules.lock().kernel(module, index);
+    match kernel {
+        None => session.answer(reply, cu::INVALID_HANDLE, &Reply::Nothing),
+        Some(kernel) if kernel.knows_attributes() => answer_attributes(session, reply, &kernel),
+        Some(kernel) => aside::start(session, move |session| answer_attributes(session, reply, &kernel)),
+    }
+}
+
+fn answer_attributes(session: &Session, reply: Option<SlotId>, kernel: &KernelCode) {
     let is_running = || {
         session
             .queues
@@ -407,10 +417,9 @@ fn kernel_attributes(session: &Session, reply: Option<SlotId>, module: u64, inde
             .any(|(_, s)| s.flights().len() > 0)
     };
     let may_load = session.device.loads_while_running() || !is_running();
-    let (result, body) = match kernel.map(|k| k.attributes(may_load)) {
-        None => (cu::INVALID_HANDLE, Reply::Nothing),
-        Some(Err(_)) => (cu::NOT_SUPPORTED, Reply::Nothing),
-        Some(Ok(a)) => {
+    let (result, body) = match kernel.attributes(may_load) {
+        Err(_) => (cu::NOT_SUPPORTED, Reply::Nothing),
+        Ok(a) => {
             let body = BuiltKernel {
                 max_threads_per_block: a.max_threads_per_block,
                 num_registers: a.num_registers,

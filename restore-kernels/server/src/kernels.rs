@@ -335,6 +335,15 @@ impl KernelCode {
         }
     }
 
+    /// True if [`Self::attributes`] would return at once, whatever may be loaded.
+    #[must_use]
+    pub fn knows_attributes(&self) -> bool {
+        match &self.source {
+            Source::HetIr(_) if self.builder.device.has_registers() => self.original.get().is_some(),
+            _ => self.is_built(),
+        }
+    }
+
     /// What the kernel needs and allows, without what probes add: programs reckon with it. Where the original cannot be
     /// loaded now (`may_load`), because that would wait for a running kernel, which perhaps waits for the program, it
     /// is what the probed one needs, if that is loaded.

@@ -2,7 +2,7 @@
 //!
 //! Commands arrive through the ring ([`reader`], [`commands`], [`deferred_commands`]) and go into streams ([`queues`],
 //! [`worker`]), which give launches to the device ([`launch`], [`flights`]) and do the rest themselves
-//! ([`stream_operations`]).
+//! ([`stream_operations`]). What takes long and goes into no stream is done beside them ([`aside`]).
 //! Control connections ([`control`]) stop everything ([`pause`]), write it down ([`capture`]) and attach a restored
 //! application to a session that [`restore`] has rebuilt.
 
@@ -23,6 +23,7 @@ pub mod queues;
 pub mod start_points;
 pub mod counters;
 pub mod session;
+pub mod aside;
 pub mod reader;
 pub mod deferred_commands;
 pub mod commands;

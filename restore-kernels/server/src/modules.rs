@@ -15,6 +15,7 @@ use hetckpt_ring::command::DeviceIndex;
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
 use hetckpt_state::allocation::Owner;
 use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
+use parking_lot::Mutex;
 
 use crate::cuda_result;
 use crate::kernel_names;
@@ -238,7 +239,7 @@ impl LoadedModule {
         parts: &[Vec<u8>],
         capability: u32,
         builder: &Builder,
-        memory: &mut DeviceMemory,
+        memory: &Mutex<DeviceMemory>,
     ) -> Result<Self, LoadFailure> {
         let ptx = match choose_ptx(parts, |part| find_ptx(part, capability)) {
             Ok(ptx) => ptx,
@@ -259,6 +260,7 @@ impl LoadedModule {
         let mut addresses = BTreeMap::new();
         let mut globals = Vec::new();
         let defined = || modules.iter().flat_map(|m| &m.globals).filter(|g| !g.is_extern);
+        let mut memory = memory.lock();
         let placed = defined().try_for_each(|global| -> Result<(), DeviceError> {
             let addr = memory.allocate(global.size_bytes, Owner::Module(id))?;
             addresses.insert(global.name.clone(), addr);
@@ -276,6 +278,7 @@ impl LoadedModule {
             }
             return Err(error.into());
         }
+        drop(memory);
         Ok(Self::assemble(ptx, modules, globals, &addresses, builder))
     }
 

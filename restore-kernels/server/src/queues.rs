@@ -251,6 +251,8 @@ pub struct Queues {
     pub events: FxHashMap<u64, Event>,
     /// The reader of the ring.
     pub reading: Reading,
+    /// What is done beside the reader ([`crate::aside`]).
+    pub num_aside: usize,
     /// Who looks after what is on the device.
     pub lookout: Lookout,
     /// A launch went on although the one before it had stopped.
@@ -274,6 +276,7 @@ impl Queues {
             lanes: FxHashMap::default(),
             events: FxHashMap::default(),
             reading: Reading::On,
+            num_aside: 0,
             lookout: Lookout::Workers,
             overtaken: None,
             clock_start: Instant::now(),

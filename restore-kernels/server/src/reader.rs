@@ -154,6 +154,9 @@ impl Reader {
     fn stops_as_asked(&self) -> bool {
         let session = &self.session;
         let mut queues = session.queues.lock();
+        while queues.reading == Reading::Stop && queues.num_aside > 0 {
+            session.changed.wait(&mut queues);
+        }
         if queues.reading != Reading::Stop {
             return false;
         }
