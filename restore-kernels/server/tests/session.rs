@@ -484,6 +484,48 @@ fn attributes_are_told_while_a_kernel_runs() {
 }
 
 #[test]
+fn what_takes_long_holds_nothing_up() {
+    let (app, server) = start_with_registers_loading_alone(256, 1024);
+    app.load();
+    let out = app.malloc(64);
+    app.count(DEFAULT, out, 1, 5000);
+    server.wait_additions(1);
+    // Building its kernel waits for the one that runs.
+    let module = ModuleId(2);
+    app.try_load_as(module, support::PTX.as_bytes()).unwrap();
+    let kernel = KernelId { module, index: 0 };
+    let asked = app.producer.begin(Command::KernelAttributes { kernel }).unwrap();
+    let other = app.malloc(64);
+    app.fill(app.stream(65, true), other, 1, 7);
+    assert_eq!(app.words(StreamId(65), other, 1), [7]);
+    let so_far = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(so_far < 5000, "{so_far}");
+    assert_eq!(asked.wait().unwrap().result, 0);
+    assert_eq!(app.words(DEFAULT, out, 1), [5000]);
+}
+
+#[test]
+fn a_capture_waits_for_what_takes_long() {
+    let (app, server) = start();
+    app.load();
+    server.pause();
+    let driver = server.device.driver.lock();
+    let kernel = KernelId {
+        module: ModuleId(1),
+        index: 0,
+    };
+    let asked = app.producer.begin(Command::KernelAttributes { kernel }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        let captured = scope.spawn(|| server.capture(folder.path()));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!captured.is_finished(), "the program's answer is in no snapshot");
+        drop(driver);
+    });
+    assert_eq!(asked.wait().unwrap().result, 0);
+}
+
+#[test]
 fn what_the_original_could_not_be_launched_with_is_refused() {
     let (app, server) = start_with_registers(256, 512);
     app.load();

@@ -31,7 +31,7 @@ pub struct Shared {
     /// Additions since the last pause.
     spent: AtomicU64,
     /// Held while it waits for that: a pause cannot be requested then either.
-    driver: Mutex<()>,
+    pub driver: Mutex<()>,
     /// Threads that a block may have; 0: as many as anywhere.
     max_threads: u32,
     /// Threads that a block of a probed and of an original kernel may have for want of registers; 0: as many as

@@ -32,7 +32,7 @@ use hetckpt_state::process::ProcessState;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 const PID: u32 = 4242;
-const PTX: &str = include_str!("../data/count.ptx");
+pub const PTX: &str = include_str!("../data/count.ptx");
 
 pub struct App {
     pub producer: Producer,
@@ -218,7 +218,11 @@ impl App {
 
     /// Loads an image, or gives the result and the words with which it is refused.
     pub fn try_load(&self, image: &[u8]) -> Result<ModuleDescription, (u32, String)> {
-        let module = ModuleId(1);
+        self.try_load_as(ModuleId(1), image)
+    }
+
+    /// The same, as a module of another number.
+    pub fn try_load_as(&self, module: ModuleId, image: &[u8]) -> Result<ModuleDescription, (u32, String)> {
         let data = self.producer.payload(image).unwrap();
         self.send(Command::ModuleData { module, part: 0, data });
         let answer = self
