@@ -126,6 +126,13 @@ pub const DEVICE_PRINTF: Program = Program {
 /// Kernels that wait for a time to pass. What they print does not depend on its length.
 pub const CLOCKS: Program = program("clocks", "milliseconds", 10);
 
+/// Work recorded as graphs, with functions of the host and copies to it between kernels.
+pub const GRAPHS: Program = Program {
+    longest: u64::MAX,
+    lasts: 2,
+    ..program("graphs", "rounds", 1000)
+};
+
 /// A program with machine code but no PTX.
 pub const NO_PTX: Program = Program {
     longest: u64::MAX,

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
 /// A handle as the program holds it (`CUstream`, `CUmodule`, …); pointer-sized.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Handle(pub u64);
 
@@ -60,6 +60,11 @@ impl<T> Registry<T> {
     /// Takes the object out.
     pub fn remove(&self, handle: Handle) -> Option<Arc<T>> {
         self.objects.write().remove(&handle.0)
+    }
+
+    /// Looks at all objects.
+    pub fn for_each(&self, mut look: impl FnMut(&T)) {
+        self.objects.read().values().for_each(|object| look(object));
     }
 
     /// Takes out all objects that are not wanted any more.

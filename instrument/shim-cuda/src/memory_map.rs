@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub enum RangeKind {
     /// From `cuMemAlloc` and the like.
     Allocation,
+    /// A graph's own memory ([`crate::graph`]).
+    Graph,
     /// A module's variable.
     Variable,
     /// Host memory pinned by us: server and device know it at the same address.
@@ -38,7 +40,10 @@ pub struct Range {
 impl Range {
     /// True if the range is in device memory.
     pub fn is_device(&self) -> bool {
-        matches!(self.kind, RangeKind::Allocation | RangeKind::Variable)
+        matches!(
+            self.kind,
+            RangeKind::Allocation | RangeKind::Graph | RangeKind::Variable
+        )
     }
 
     /// True if the server knows the range at its address.

@@ -14,6 +14,9 @@ use crate::result::{CuResult, Outcome};
 pub struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
+    /// Nothing is wanted.
+    pub const NULL: Self = Self(std::ptr::null_mut());
+
     /// Stores `value`.
     pub fn set(self, value: T) -> Outcome {
         if self.0.is_null() {
@@ -22,6 +25,11 @@ impl<T: Copy> Out<T> {
         // SAFETY: not NULL, so the program promises room for a `T`; it may be unaligned.
         unsafe { self.0.write_unaligned(value) };
         Ok(())
+    }
+
+    /// What is there before.
+    pub fn get(self) -> Outcome<T> {
+        In(self.0.cast_const()).get()
     }
 
     /// Stores `value` unless the pointer is NULL.
@@ -78,9 +86,19 @@ impl<T: Copy> In<T> {
         Ok(unsafe { self.0.wrapping_add(index).read_unaligned() })
     }
 
+    /// The first `count` values; none need to be there for none.
+    pub fn list(self, count: u64) -> Outcome<Vec<T>> {
+        (0..count as usize).map(|index| self.nth(index)).collect()
+    }
+
     /// True if there is none.
     pub fn is_null(self) -> bool {
         self.0.is_null()
+    }
+
+    /// An array of our own, for the program to look at while it is there.
+    pub fn to(values: &[T]) -> Self {
+        Self(values.as_ptr())
     }
 
     /// Of our own.

@@ -20,6 +20,7 @@ impl CuResult {
     pub const INVALID_CONTEXT: Self = Self(201);
     pub const FILE_NOT_FOUND: Self = Self(301);
     pub const INVALID_HANDLE: Self = Self(400);
+    pub const ILLEGAL_STATE: Self = Self(401);
     pub const NOT_FOUND: Self = Self(500);
     pub const LAUNCH_OUT_OF_RESOURCES: Self = Self(701);
     pub const PEER_ACCESS_NOT_ENABLED: Self = Self(705);
@@ -29,6 +30,16 @@ impl CuResult {
     pub const LAUNCH_FAILED: Self = Self(719);
     pub const COOPERATIVE_LAUNCH_TOO_LARGE: Self = Self(720);
     pub const NOT_SUPPORTED: Self = Self(801);
+    pub const STREAM_CAPTURE_UNSUPPORTED: Self = Self(900);
+    pub const STREAM_CAPTURE_INVALIDATED: Self = Self(901);
+    pub const STREAM_CAPTURE_MERGE: Self = Self(902);
+    pub const STREAM_CAPTURE_UNMATCHED: Self = Self(903);
+    pub const STREAM_CAPTURE_UNJOINED: Self = Self(904);
+    pub const STREAM_CAPTURE_ISOLATION: Self = Self(905);
+    pub const STREAM_CAPTURE_IMPLICIT: Self = Self(906);
+    pub const CAPTURED_EVENT: Self = Self(907);
+    pub const STREAM_CAPTURE_WRONG_THREAD: Self = Self(908);
+    pub const GRAPH_EXEC_UPDATE_FAILURE: Self = Self(910);
     pub const UNKNOWN: Self = Self(999);
 
     /// Success or this.

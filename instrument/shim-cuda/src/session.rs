@@ -10,6 +10,9 @@ use hetckpt_ring::reply::Reply;
 use crate::device::Device;
 use crate::device_output;
 use crate::fork;
+use crate::graph::capture::Captures;
+use crate::graph::executable::Executable;
+use crate::graph::node::Graphs;
 use crate::handles::{Handle, Registry};
 use crate::host_functions::HostFunctions;
 use crate::library::{Kernel, Library};
@@ -42,6 +45,14 @@ pub struct Session {
     pub libraries: Registry<Library>,
     /// Kernels.
     pub kernels: Registry<Kernel>,
+    /// Graphs.
+    pub graphs: Graphs,
+    /// Graphs made ready to be launched.
+    pub executables: Registry<Mutex<Executable>>,
+    /// Held while a graph is given to a stream.
+    pub graph_launch: Mutex<()>,
+    /// Streams whose work becomes a graph.
+    pub captures: Captures,
     /// Values that the runtime keeps with contexts.
     pub storage: Storage,
     /// Functions of the program waiting for their turn in a stream.
@@ -117,6 +128,10 @@ impl Session {
             events: Registry::new(3),
             libraries: Registry::new(4),
             kernels: Registry::new(5),
+            graphs: Graphs::default(),
+            executables: Registry::new(8),
+            graph_launch: Mutex::default(),
+            captures: Captures::default(),
             storage: Storage::default(),
             host_functions: HostFunctions::default(),
             is_launch_blocking: std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value == "1"),
@@ -160,6 +175,8 @@ impl Session {
         self.device.forget_all();
         self.streams.retain(|_| false);
         self.events.retain(|_| false);
+        self.executables.retain(|_| false);
+        self.graphs.clear();
         result.map(|_| ())
     }
 

@@ -13,11 +13,14 @@ struct ThreadState {
     contexts: [Cell<u64>; MAX_DEPTH],
     /// Generation and id of the per-thread default stream; id 0 = none yet.
     stream: Cell<(u64, u64)>,
+    /// `CUstreamCaptureMode`, by number.
+    capture_mode: Cell<u32>,
 }
 
 thread_local! {
     static STATE: ThreadState = const {
-        ThreadState { depth: Cell::new(0), contexts: [const { Cell::new(0) }; MAX_DEPTH], stream: Cell::new((0, 0)) }
+        ThreadState { depth: Cell::new(0), contexts: [const { Cell::new(0) }; MAX_DEPTH], stream: Cell::new((0, 0)),
+            capture_mode: Cell::new(0) }
     };
 }
 
@@ -75,4 +78,9 @@ pub fn default_stream(generation: u64, make: impl FnOnce() -> Outcome<u64>) -> O
     let id = make()?;
     STATE.with(|state| state.stream.set((generation, id)));
     Ok(id)
+}
+
+/// Sets the thread's mode of capture by number; gives the one before.
+pub fn exchange_capture_mode(mode: u32) -> u32 {
+    STATE.with(|state| state.capture_mode.replace(mode))
 }

@@ -9,6 +9,7 @@ use hetckpt_ring::command::{Command, Rows, StreamId};
 use hetckpt_ring::layout::{CHUNK_BYTES, MAX_INLINE_BYTES};
 use hetckpt_ring::producer::{OwnedChunk, PendingReply};
 
+use crate::copy_params::{Side, Transfer};
 use crate::device_output;
 use crate::guard::Current;
 use crate::pointers::HostMemory;
@@ -19,28 +20,6 @@ use crate::session::Session;
 const WINDOW: usize = 8;
 /// Device and pinned addresses lie in here.
 const KNOWN_ADDRESSES: std::ops::Range<u64> = 0x2000_0000_0000..0x3f00_0000_0000;
-
-/// One side of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Side {
-    /// Address of the first row.
-    pub addr: u64,
-    /// From row to row, bytes.
-    pub pitch: u64,
-}
-
-/// A copy of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
-    /// Where to.
-    pub dst: Side,
-    /// Where from.
-    pub src: Side,
-    /// Length of a row, bytes.
-    pub width: u64,
-    /// Number of rows.
-    pub rows: u64,
-}
 
 /// Whether the caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,32 +35,6 @@ enum Place {
     Device,
     Pinned,
     Host,
-}
-
-impl Transfer {
-    /// A plain range.
-    pub fn range(dst: u64, src: u64, length: u64) -> Self {
-        Self {
-            dst: Side {
-                addr: dst,
-                pitch: length,
-            },
-            src: Side {
-                addr: src,
-                pitch: length,
-            },
-            width: length,
-            rows: 1,
-        }
-    }
-
-    /// The same copy with rows joined that lie one behind the other on both sides.
-    fn joined(self) -> Self {
-        if self.rows > 1 && self.dst.pitch == self.width && self.src.pitch == self.width {
-            return Self::range(self.dst.addr, self.src.addr, self.width * self.rows);
-        }
-        self
-    }
 }
 
 /// Does the copy in `stream`.
@@ -116,6 +69,15 @@ fn carry_out(session: &Session, transfer: Transfer, stream: StreamId, mode: Mode
             Ok(())
         }
     }
+}
+
+/// True if the copy is done in the stream's order, whenever that comes: the device, or the server, reaches both sides.
+pub fn is_queued(session: &Session, transfer: &Transfer) -> Outcome<bool> {
+    if transfer.width == 0 || transfer.rows == 0 {
+        return Ok(true);
+    }
+    let sides = [transfer.dst, transfer.src].map(|side| place(session, side, transfer));
+    Ok(sides[0]? != Place::Host && sides[1]? != Place::Host)
 }
 
 /// Where a side lies; an address of ours outside of what is allocated is refused.

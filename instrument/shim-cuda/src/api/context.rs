@@ -201,6 +201,7 @@ fn given_or_current(session: &Session, context: Handle) -> Outcome<Arc<Context>>
 }
 
 fn synchronize(current: Current) -> Outcome {
+    current.session.captures.refuse_all()?;
     current
         .session
         .call(Command::Synchronize {
@@ -211,6 +212,7 @@ fn synchronize(current: Current) -> Outcome {
 
 fn synchronize_of(session: &Session, context: Handle) -> Outcome {
     given_or_current(session, context)?;
+    session.captures.refuse_all()?;
     session
         .call(Command::Synchronize {
             device: DeviceIndex::FIRST,

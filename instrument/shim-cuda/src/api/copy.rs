@@ -1,9 +1,11 @@
 //! Copies of plain ranges.
 
+use crate::copy_params::{Copy3D, Transfer};
+use crate::graph::operation::Operation;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::result::Outcome;
-use crate::transfer::{self, Mode, Transfer};
+use crate::transfer::{self, Mode};
 
 entry_points! {
     context cuMemcpy "cuMemcpy" 4000 (dst: u64, src: u64, size: u64) => copy, cuMemcpy_ptds 7000;
@@ -26,12 +28,17 @@ entry_points! {
 
 fn copy(current: Current, dst: u64, src: u64, size: u64) -> Outcome {
     let stream = current.default_stream()?;
+    current.session.captures.refuse(stream)?;
     transfer::run(&current, Transfer::range(dst, src, size), stream, Mode::Sync)
 }
 
 fn copy_async(current: Current, dst: u64, src: u64, size: u64, stream: Handle) -> Outcome {
     let stream = current.stream(stream)?;
-    transfer::run(&current, Transfer::range(dst, src, size), stream, Mode::Async)
+    let transfer = Transfer::range(dst, src, size);
+    let captured = current.session.captures.record(&current.session.graphs, stream, || {
+        Ok(Operation::Copy(Box::new(Copy3D::of(&transfer))))
+    });
+    captured.unwrap_or_else(|| transfer::run(&current, transfer, stream, Mode::Async))
 }
 
 fn copy_peer(current: Current, dst: u64, _: Handle, src: u64, _: Handle, size: u64) -> Outcome {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hetckpt_ring::command::{Command, DeviceIndex, EventId};
 use hetckpt_ring::reply::Reply;
 
+use crate::graph::operation::Operation;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::objects::Event;
@@ -68,8 +69,26 @@ fn destroy(current: Current, event: Handle) -> Outcome {
 }
 
 fn record(current: Current, event: Handle, stream: Handle) -> Outcome {
+    record_with_flags(current, event, stream, 0)
+}
+
+/// External: a node of the graph, if the stream is captured.
+fn record_with_flags(current: Current, event: Handle, stream: Handle, flags: u32) -> Outcome {
+    const EXTERNAL: u32 = 1;
+    let session = current.session;
     let stream = current.stream(stream)?;
-    let event = find(current.session, event)?;
+    let handle = event;
+    let event = find(session, event)?;
+    let id = event.id;
+    if flags & EXTERNAL != 0 {
+        let node = || Ok(Operation::RecordEvent { event: handle, id });
+        if let Some(captured) = session.captures.record(&session.graphs, stream, node) {
+            event.is_recorded.store(true, Ordering::Relaxed);
+            return captured;
+        }
+    } else if session.captures.record_event(id, stream)? {
+        return Ok(());
+    }
     event.is_recorded.store(true, Ordering::Relaxed);
     current.session.device.send(Command::EventRecord {
         event: event.id,
@@ -77,12 +96,9 @@ fn record(current: Current, event: Handle, stream: Handle) -> Outcome {
     })
 }
 
-fn record_with_flags(current: Current, event: Handle, stream: Handle, _flags: u32) -> Outcome {
-    record(current, event, stream)
-}
-
 fn query(current: Current, event: Handle) -> Outcome {
     let event = find(current.session, event)?;
+    current.session.captures.check_event(event.id)?;
     if !event.is_recorded.load(Ordering::Relaxed) {
         return Ok(());
     }
@@ -94,6 +110,7 @@ fn query(current: Current, event: Handle) -> Outcome {
 
 fn synchronize(current: Current, event: Handle) -> Outcome {
     let event = find(current.session, event)?;
+    current.session.captures.check_event(event.id)?;
     if !event.is_recorded.load(Ordering::Relaxed) {
         return Ok(());
     }

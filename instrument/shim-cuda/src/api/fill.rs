@@ -2,9 +2,11 @@
 
 use hetckpt_ring::command::{Command, FillValue, Rows};
 
+use crate::graph::operation::Operation;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::result::{CuResult, Outcome};
+use crate::session::Session;
 
 entry_points! {
     context cuMemsetD8_v2 "cuMemsetD8" 3020 (dst: u64, value: u8, count: u64) => fill_u8, cuMemsetD8_v2_ptds 7000;
@@ -30,16 +32,14 @@ entry_points! {
         (dst: u64, pitch: u64, value: u32, width: u64, height: u64, stream: Handle) => fill_rows_u32_async, cuMemsetD2D32Async_ptsz 7000;
 }
 
-/// Fills `height` rows of `width` elements; returns at once, as a fill of device memory does.
-fn fill(
-    current: &Current,
+/// The rows of a fill of `height` rows of `width` elements; `None` if there is nothing to fill.
+pub fn rows(
+    session: &Session,
     dst: u64,
     pitch: u64,
     value: FillValue,
     (width, height): (u64, u64),
-    stream: Handle,
-) -> Outcome {
-    let stream = current.stream(stream)?;
+) -> Outcome<Option<Rows>> {
     let element = match value {
         FillValue::U8(_) => 1,
         FillValue::U16(_) => 2,
@@ -47,24 +47,36 @@ fn fill(
     };
     let bytes = width.checked_mul(element).ok_or(CuResult::INVALID_VALUE)?;
     if bytes == 0 || height == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let pitch = if height == 1 { bytes } else { pitch };
     let span = pitch
         .checked_mul(height - 1)
         .and_then(|n| n.checked_add(bytes))
         .ok_or(CuResult::INVALID_VALUE)?;
-    if pitch < bytes || !dst.is_multiple_of(element) || !current.session.device.memory().contains(dst, span) {
+    if pitch < bytes || !dst.is_multiple_of(element) || !session.device.memory().contains(dst, span) {
         return Err(CuResult::INVALID_VALUE);
     }
     let (width, rows) = if pitch == bytes { (span, 1) } else { (bytes, height) };
-    let dst = Rows {
+    Ok(Some(Rows {
         addr: dst,
         pitch: pitch.max(width),
         width,
         rows,
+    }))
+}
+
+/// Fills `height` rows of `width` elements; returns at once, as a fill of device memory does.
+fn fill(current: &Current, dst: u64, pitch: u64, value: FillValue, size: (u64, u64), stream: Handle) -> Outcome {
+    let stream = current.stream(stream)?;
+    let Some(dst) = rows(current.session, dst, pitch, value, size)? else {
+        return Ok(());
     };
-    current.session.device.send(Command::Fill { stream, dst, value })
+    let session = current.session;
+    let captured = session
+        .captures
+        .record(&session.graphs, stream, || Ok(Operation::Fill { dst, value }));
+    captured.unwrap_or_else(|| session.device.send(Command::Fill { stream, dst, value }))
 }
 
 fn fill_u8(current: Current, dst: u64, value: u8, count: u64) -> Outcome {

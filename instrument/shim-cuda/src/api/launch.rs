@@ -1,9 +1,9 @@
 //! Kernel launches.
 
 use hetckpt_abi::launch_shape::LaunchShape;
-use hetckpt_ring::command::{Command, LaunchCommand};
 use hetckpt_ring::reply::KernelParam;
 
+use crate::graph::operation::{Launch, Operation};
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::host_functions::{HostFn, HostFunction};
@@ -65,12 +65,17 @@ const EXTRA_SIZE: u64 = 2;
 
 /// A launch as asked for.
 #[derive(Clone, Copy, Debug)]
-struct Request {
-    kernel: Handle,
-    shape: LaunchShape,
-    stream: Handle,
-    params: In<u64>,
-    extra: In<u64>,
+pub struct Request {
+    /// The kernel.
+    pub kernel: Handle,
+    /// How many threads.
+    pub shape: LaunchShape,
+    /// Where; of no use to a graph's node.
+    pub stream: Handle,
+    /// Parameters, each by its address.
+    pub params: In<u64>,
+    /// Or all of them in a buffer (`CU_LAUNCH_PARAM_*`).
+    pub extra: In<u64>,
 }
 
 #[allow(clippy::too_many_arguments, reason = "the driver's signature")]
@@ -178,9 +183,8 @@ fn launch_with_config(
     )
 }
 
-fn run(current: &Current, request: &Request) -> Outcome {
-    let session = current.session;
-    let stream = current.stream(request.stream)?;
+/// What is asked for, if the kernel can be launched like that.
+pub fn prepare(session: &Session, request: &Request) -> Outcome<Launch> {
     let kernel = find(session, request.kernel)?;
     let resolved = kernel.resolve(&session.device)?;
     let description = resolved.description();
@@ -196,13 +200,25 @@ fn run(current: &Current, request: &Request) -> Outcome {
         description.static_shared_bytes,
     )
     .inspect_err(|result| note_refusal(&kernel.name, &request.shape, *result))?;
-    let params = pack(&description.params, request.params, request.extra)?.into();
-    let command = Command::Launch(LaunchCommand {
-        stream,
+    Ok(Launch {
+        function: request.kernel,
         kernel: resolved.id(),
         shape: request.shape,
-        params,
-    });
+        params: pack(&description.params, request.params, request.extra)?.into(),
+    })
+}
+
+fn run(current: &Current, request: &Request) -> Outcome {
+    let session = current.session;
+    let stream = current.stream(request.stream)?;
+    let launch = prepare(session, request)?;
+    let captured = session
+        .captures
+        .record(&session.graphs, stream, || Ok(Operation::Launch(launch.clone())));
+    if let Some(captured) = captured {
+        return captured;
+    }
+    let command = launch.command(stream);
     if session.is_launch_blocking {
         session.call(command).map(|_| ())
     } else {
@@ -316,11 +332,12 @@ fn extra_buffer<'a>(extra: In<u64>) -> Outcome<&'a [u8]> {
 fn launch_host_function(current: Current, stream: Handle, function: Option<HostFn>, argument: u64) -> Outcome {
     let stream = current.stream(stream)?;
     let function = function.ok_or(CuResult::INVALID_VALUE)?;
-    current.session.host_functions.enqueue(
-        &current.session.device,
-        stream,
-        HostFunction::Function(function, argument as usize),
-    )
+    let function = HostFunction::Function(function, argument as usize);
+    let session = current.session;
+    let captured = session
+        .captures
+        .record(&session.graphs, stream, || Ok(Operation::HostFunction(function)));
+    captured.unwrap_or_else(|| session.host_functions.enqueue(&session.device, stream, function))
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Device memory.
 
+use std::sync::Arc;
+
 use hetckpt_ring::command::{Command, DeviceIndex};
 use hetckpt_ring::reply::Reply;
 
+use crate::graph::node::GraphMemory;
+use crate::graph::operation::Operation;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::memory_map::RangeKind;
@@ -25,18 +29,26 @@ entry_points! {
 
 /// Allocates, and notes where.
 pub fn alloc(current: Current, addr: Out<u64>, size: u64) -> Outcome {
-    if size == 0 || addr.is_null() {
+    if addr.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let Reply::Address(got) = current.session.call(Command::Malloc {
-        size_bytes: size,
-        device: DeviceIndex::FIRST,
-    })?
-    else {
-        return Err(CuResult::UNKNOWN);
-    };
+    let got = request(&current, size)?;
     current.session.device.memory().insert(got, size, RangeKind::Allocation);
     addr.set(got)
+}
+
+fn request(current: &Current, size: u64) -> Outcome<u64> {
+    if size == 0 {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    let device = DeviceIndex::FIRST;
+    match current.session.call(Command::Malloc {
+        size_bytes: size,
+        device,
+    })? {
+        Reply::Address(addr) => Ok(addr),
+        _ => Err(CuResult::UNKNOWN),
+    }
 }
 
 fn alloc_pitch(current: Current, addr: Out<u64>, pitch: Out<u64>, width: u64, height: u64, element: u32) -> Outcome {
@@ -57,8 +69,17 @@ fn free(current: Current, addr: u64) -> Outcome {
     if addr == 0 {
         return Ok(());
     }
+    if is_of_graph(&current, addr) {
+        return Ok(());
+    }
     forget_allocation(&current, addr)?;
     current.session.call(Command::Free { addr }).map(|_| ())
+}
+
+/// True for a graph's own memory: the graph gives it back.
+fn is_of_graph(current: &Current, addr: u64) -> bool {
+    let range = current.session.device.memory().starting_at(addr);
+    range.is_some_and(|range| range.kind == RangeKind::Graph)
 }
 
 /// Forgets an allocation *before* the server hears of it: once freed, the address may be another thread's new
@@ -101,8 +122,32 @@ fn alloc_managed(_: Current, _addr: Out<u64>, _size: u64, _flags: u32) -> Outcom
 
 /// Memory is there at once: earlier than the stream's order demands, which no program can tell.
 pub fn alloc_async(current: Current, addr: Out<u64>, size: u64, stream: Handle) -> Outcome {
-    current.stream(stream)?;
-    alloc(current, addr, size)
+    let (session, stream) = (current.session, current.stream(stream)?);
+    let Some(capture) = session.captures.tell(stream)? else {
+        return alloc(current, addr, size);
+    };
+    let memory = alloc_for_graph(&current, size)?;
+    let got = memory.addr;
+    session.graphs.find(capture.graph)?.lock().memory.push(memory);
+    let node = || {
+        Ok(Operation::Allocate {
+            addr: got,
+            size_bytes: size,
+        })
+    };
+    session
+        .captures
+        .record(&session.graphs, stream, node)
+        .ok_or(CuResult::ILLEGAL_STATE)??;
+    addr.set(got)
+}
+
+/// Memory that a graph keeps for itself: its addresses are the same at each launch.
+pub fn alloc_for_graph(current: &Current, size: u64) -> Outcome<Arc<GraphMemory>> {
+    let device = &current.session.device;
+    let addr = request(current, size)?;
+    device.memory().insert(addr, size, RangeKind::Graph);
+    Ok(Arc::new(GraphMemory { device, addr }))
 }
 
 fn free_async(current: Current, addr: u64, stream: Handle) -> Outcome {
@@ -110,6 +155,15 @@ fn free_async(current: Current, addr: u64, stream: Handle) -> Outcome {
     if addr == 0 {
         return Ok(());
     }
+    let session = current.session;
+    let is_of_graph = is_of_graph(&current, addr);
+    if is_of_graph {
+        let captured = session
+            .captures
+            .record(&session.graphs, stream, || Ok(Operation::Free { addr }));
+        return captured.unwrap_or(Ok(()));
+    }
+    session.captures.refuse(stream)?;
     forget_allocation(&current, addr)?;
-    current.session.device.send(Command::FreeAsync { addr, stream })
+    session.device.send(Command::FreeAsync { addr, stream })
 }

@@ -68,6 +68,10 @@ pub mod occupancy;
 pub mod launch;
 pub mod stream;
 pub mod event;
+pub mod graph;
+pub mod graph_nodes;
+pub mod graph_launch;
+pub mod stream_capture;
 pub mod not_implemented_table;
 
 /// All entry points.
@@ -89,6 +93,11 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     launch::ENTRIES,
     stream::ENTRIES,
     event::ENTRIES,
+    graph::ENTRIES,
+    graph_nodes::ENTRIES,
+    graph_launch::ENTRIES,
+    graph_launch::ALIASES,
+    stream_capture::ENTRIES,
 ];
 
 /// What `cuGetProcAddress` looks in.

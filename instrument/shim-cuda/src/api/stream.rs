@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use hetckpt_ring::command::{Command, DeviceIndex, StreamFlags, StreamId};
 
+use crate::graph::capture::Named;
+use crate::graph::operation::Operation;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::host_functions::{HostFunction, StreamCallback};
@@ -33,9 +35,6 @@ entry_points! {
     context cuStreamGetDevice "cuStreamGetDevice" 12080
         (stream: Handle, device: Out<i32>) => get_device, cuStreamGetDevice_ptsz 12080;
     context cuStreamGetId "cuStreamGetId" 12000 (stream: Handle, id: Out<u64>) => get_id, cuStreamGetId_ptsz 12000;
-    context cuStreamIsCapturing "cuStreamIsCapturing" 10000
-        (stream: Handle, status: Out<u32>) => is_capturing, cuStreamIsCapturing_ptsz 10000;
-    context cuThreadExchangeStreamCaptureMode "cuThreadExchangeStreamCaptureMode" 10010 (mode: Out<u32>) => exchange_mode;
 }
 
 const FLAG_NON_BLOCKING: u32 = 1;
@@ -78,18 +77,41 @@ fn destroy(current: Current, stream: Handle) -> Outcome {
 
 fn synchronize(current: Current, stream: Handle) -> Outcome {
     let stream = current.stream(stream)?;
+    current.session.captures.refuse(stream)?;
     current.session.call(Command::StreamSynchronize { stream }).map(|_| ())
 }
 
 fn query(current: Current, stream: Handle) -> Outcome {
     let stream = current.stream(stream)?;
+    current.session.captures.refuse(stream)?;
     current.session.call(Command::StreamQuery { stream }).map(|_| ())
 }
 
-fn wait_event(current: Current, stream: Handle, event: Handle, _flags: u32) -> Outcome {
-    let stream = current.stream(stream)?;
-    let event = super::event::find(current.session, event)?.id;
-    current.session.device.send(Command::StreamWaitEvent { stream, event })
+/// External: a node of the graph, if the stream is captured.
+fn wait_event(current: Current, stream: Handle, event: Handle, flags: u32) -> Outcome {
+    const EXTERNAL: u32 = 1;
+    let session = current.session;
+    let named = named(&current, stream)?;
+    let id = super::event::find(session, event)?.id;
+    if flags & EXTERNAL != 0 {
+        let node = || Ok(Operation::WaitEvent { event, id });
+        if let Some(captured) = session.captures.record(&session.graphs, named.id, node) {
+            return captured;
+        }
+    } else if session.captures.wait_event(named, id)? {
+        return Ok(());
+    }
+    session.device.send(Command::StreamWaitEvent {
+        stream: named.id,
+        event: id,
+    })
+}
+
+/// A stream as captures know it.
+pub fn named(current: &Current, stream: Handle) -> Outcome<Named> {
+    let is_blocking = object(current, stream)?.is_none_or(|stream| stream.flags & FLAG_NON_BLOCKING == 0);
+    let id = current.stream(stream)?;
+    Ok(Named { id, is_blocking })
 }
 
 fn add_callback(
@@ -101,6 +123,7 @@ fn add_callback(
 ) -> Outcome {
     let id = current.stream(stream)?;
     let callback = callback.filter(|_| flags == 0).ok_or(CuResult::INVALID_VALUE)?;
+    current.session.captures.refuse(id)?;
     current.session.host_functions.enqueue(
         &current.session.device,
         id,
@@ -133,16 +156,4 @@ fn get_device(current: Current, stream: Handle, device: Out<i32>) -> Outcome {
 
 fn get_id(current: Current, stream: Handle, id: Out<u64>) -> Outcome {
     id.set(current.stream(stream)?.0)
-}
-
-fn is_capturing(current: Current, stream: Handle, status: Out<u32>) -> Outcome {
-    const NOT_CAPTURING: u32 = 0;
-    current.stream(stream)?;
-    status.set(NOT_CAPTURING)
-}
-
-/// There is no capture here; the mode is kept by nobody and reads as the default.
-fn exchange_mode(_: Current, mode: Out<u32>) -> Outcome {
-    const GLOBAL: u32 = 0;
-    mode.set(GLOBAL)
 }

@@ -11,10 +11,20 @@ pub const NOT_INITIALIZED: u32 = 3;
 pub const DEVICE_UNAVAILABLE: u32 = 46;
 pub const INVALID_CONTEXT: u32 = 201;
 pub const INVALID_HANDLE: u32 = 400;
+pub const ILLEGAL_STATE: u32 = 401;
 pub const NOT_FOUND: u32 = 500;
 pub const NOT_READY: u32 = 600;
 pub const ILLEGAL_ADDRESS: u32 = 700;
 pub const NOT_SUPPORTED: u32 = 801;
+pub const CAPTURE_UNSUPPORTED: u32 = 900;
+pub const CAPTURE_INVALIDATED: u32 = 901;
+pub const CAPTURE_MERGE: u32 = 902;
+pub const CAPTURE_UNMATCHED: u32 = 903;
+pub const CAPTURE_UNJOINED: u32 = 904;
+pub const CAPTURE_ISOLATION: u32 = 905;
+pub const CAPTURE_IMPLICIT: u32 = 906;
+pub const CAPTURED_EVENT: u32 = 907;
+pub const CAPTURE_WRONG_THREAD: u32 = 908;
 
 #[repr(C)]
 #[derive(Default)]
@@ -76,7 +86,25 @@ unsafe extern "C" {
     pub fn cuEventSynchronize(event: u64) -> u32;
     pub fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) -> u32;
     pub fn cuPointerGetAttribute(value: *mut c_void, attribute: u32, addr: u64) -> u32;
-    pub fn cuGraphCreate(graph: *mut u64, flags: u32) -> u32;
+    pub fn cuMemAllocAsync(addr: *mut u64, size: usize, stream: u64) -> u32;
+    pub fn cuMemFreeAsync(addr: u64, stream: u64) -> u32;
+    pub fn cuMemsetD32Async(dst: u64, value: u32, count: usize, stream: u64) -> u32;
+    pub fn cuStreamWaitEvent(stream: u64, event: u64, flags: u32) -> u32;
+    pub fn cuStreamBeginCapture_v2(stream: u64, mode: u32) -> u32;
+    pub fn cuStreamEndCapture(stream: u64, graph: *mut u64) -> u32;
+    pub fn cuStreamIsCapturing(stream: u64, status: *mut u32) -> u32;
+    pub fn cuStreamGetCaptureInfo(stream: u64, status: *mut u32, id: *mut u64) -> u32;
+    pub fn cuGraphAddEmptyNode(node: *mut u64, graph: u64, after: *const u64, count: u64) -> u32;
+    pub fn cuGraphAddDependencies(graph: u64, from: *const u64, to: *const u64, count: u64) -> u32;
+    pub fn cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut u64) -> u32;
+    pub fn cuGraphDestroyNode(node: u64) -> u32;
+    pub fn cuGraphClone(copy: *mut u64, graph: u64) -> u32;
+    pub fn cuGraphDestroy(graph: u64) -> u32;
+    pub fn cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, flags: u64) -> u32;
+    pub fn cuGraphExecUpdate_v2(executable: u64, graph: u64, info: *mut u64) -> u32;
+    pub fn cuGraphExecDestroy(executable: u64) -> u32;
+    pub fn cuGraphLaunch(executable: u64, stream: u64) -> u32;
+    pub fn cuGraphDebugDotPrint(graph: u64, path: *const c_char, flags: u32) -> u32;
 }
 
 /// Calls a driver function whose result must be `SUCCESS`, or the one named.

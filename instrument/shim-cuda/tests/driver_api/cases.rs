@@ -38,6 +38,13 @@ pub const ALL: &[Case] = &[
         "streams_and_events_have_handles_that_end",
         streams_and_events_have_handles_that_end,
     ),
+    ("captures_are_ended_as_they_began", captures_are_ended_as_they_began),
+    ("what_cannot_be_captured_spoils_it", what_cannot_be_captured_spoils_it),
+    (
+        "captured_work_is_done_at_each_launch",
+        captured_work_is_done_at_each_launch,
+    ),
+    ("graphs_give_their_memory_back", graphs_give_their_memory_back),
     (
         "a_fault_sticks_until_the_device_is_reset",
         a_fault_sticks_until_the_device_is_reset,
@@ -54,6 +61,7 @@ pub const ALL: &[Case] = &[
     ("what_is_missing_says_so", what_is_missing_says_so),
 ];
 
+const RELAXED: u32 = 2;
 const IMAGE: &[u8] = b".version 8.0\n.target sm_80\n\0";
 
 fn context() -> u64 {
@@ -84,9 +92,13 @@ fn load() -> (u64, u64) {
 }
 
 fn launch(function: u64, grid: u32, block: u32, addr: u64, n: u32) -> u32 {
+    launch_in(0, function, grid, block, addr, n)
+}
+
+fn launch_in(stream: u64, function: u64, grid: u32, block: u32, addr: u64, n: u32) -> u32 {
     let params = [(&raw const addr).cast::<c_void>(), (&raw const n).cast()];
     // SAFETY: the parameters are what the kernel's description says.
-    unsafe { cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, 0, params.as_ptr(), null()) }
+    unsafe { cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, params.as_ptr(), null()) }
 }
 
 fn describes_the_device_of_the_server() {
@@ -482,11 +494,168 @@ fn contexts_keep_the_runtimes_values() {
     cu!(get(&mut value, 0, 8) => INVALID_HANDLE);
 }
 
+fn new_stream() -> u64 {
+    const NON_BLOCKING: u32 = 1;
+    let mut stream = 0;
+    cu!(cuStreamCreate(&mut stream, NON_BLOCKING));
+    stream
+}
+
+fn new_event() -> u64 {
+    let mut event = 0;
+    cu!(cuEventCreate(&mut event, 0));
+    event
+}
+
+fn captures_are_ended_as_they_began() {
+    context();
+    let (first, second, event, addr) = (new_stream(), new_stream(), new_event(), alloc(64));
+    let mut graph = 1;
+    let (mut status, mut id) = (9, 0);
+    cu!(cuStreamBeginCapture_v2(0, RELAXED) => CAPTURE_UNSUPPORTED);
+    cu!(cuStreamEndCapture(first, &mut graph) => ILLEGAL_STATE);
+    cu!(cuStreamIsCapturing(first, &mut status));
+    assert_eq!(status, 0);
+    cu!(cuStreamBeginCapture_v2(first, 0));
+    cu!(cuStreamBeginCapture_v2(first, 0) => ILLEGAL_STATE);
+    cu!(cuStreamGetCaptureInfo(first, &mut status, &mut id));
+    assert_eq!((status, id), (1, 1));
+    // The second stream comes into it by an event, and only the first ends it.
+    cu!(cuEventRecord(event, first));
+    cu!(cuStreamWaitEvent(second, event, 0));
+    cu!(cuMemsetD32Async(addr, 7, 4, second));
+    cu!(cuStreamEndCapture(second, &mut graph) => CAPTURE_UNMATCHED);
+    cu!(cuStreamEndCapture(first, &mut graph) => CAPTURE_UNJOINED);
+    assert_eq!(graph, 0);
+    cu!(cuStreamIsCapturing(second, &mut status));
+    assert_eq!(status, 0, "it is over");
+    // Another thread may end only those that say so.
+    cu!(cuStreamBeginCapture_v2(first, 0));
+    let ended = std::thread::spawn(move || {
+        context();
+        let mut graph = 0;
+        // SAFETY: the place is there.
+        unsafe { cuStreamEndCapture(first, &mut graph) }
+    });
+    assert_eq!(ended.join().unwrap(), CAPTURE_WRONG_THREAD);
+    cu!(cuStreamEndCapture(first, &mut graph));
+    let mut count = 9;
+    cu!(cuGraphGetNodes(graph, null_mut(), &mut count));
+    assert_eq!(count, 0);
+    cu!(cuGraphDestroy(graph));
+    cu!(cuGraphDestroy(graph) => INVALID_VALUE);
+    assert_eq!(read_words(addr, 1), [0], "what was captured is not done");
+}
+
+fn what_cannot_be_captured_spoils_it() {
+    context();
+    let (stream, other, event, loose) = (new_stream(), new_stream(), new_event(), new_event());
+    let mut blocking = 0;
+    cu!(cuStreamCreate(&mut blocking, 0));
+    let addr = alloc(64);
+    let mut graph = 0;
+    let spoiled = |stream: u64, result: u32, by: &dyn Fn() -> u32| {
+        let mut graph = 1;
+        cu!(cuStreamBeginCapture_v2(stream, RELAXED));
+        assert_eq!(by(), result);
+        cu!(cuMemsetD32Async(addr, 7, 4, stream) => CAPTURE_INVALIDATED);
+        cu!(cuStreamEndCapture(stream, &mut graph) => CAPTURE_INVALIDATED);
+        assert_eq!(graph, 0);
+    };
+    // SAFETY: handles and addresses are good.
+    spoiled(stream, CAPTURE_UNSUPPORTED, &|| unsafe { cuStreamSynchronize(stream) });
+    // SAFETY: as above.
+    spoiled(stream, CAPTURE_UNSUPPORTED, &|| unsafe { cuCtxSynchronize() });
+    // SAFETY: as above.
+    spoiled(stream, CAPTURE_ISOLATION, &|| unsafe {
+        cuStreamWaitEvent(stream, loose, 0)
+    });
+    // SAFETY: as above.
+    spoiled(blocking, CAPTURE_IMPLICIT, &|| unsafe { cuMemsetD32_v2(addr, 7, 4) });
+    spoiled(stream, CAPTURED_EVENT, &|| {
+        cu!(cuEventRecord(event, stream));
+        // SAFETY: as above.
+        unsafe { cuEventQuery(event) }
+    });
+    // Two captures do not become one.
+    cu!(cuStreamBeginCapture_v2(stream, RELAXED));
+    cu!(cuStreamBeginCapture_v2(other, RELAXED));
+    cu!(cuEventRecord(event, other));
+    cu!(cuStreamWaitEvent(stream, event, 0) => CAPTURE_MERGE);
+    cu!(cuStreamEndCapture(stream, &mut graph) => CAPTURE_INVALIDATED);
+    cu!(cuStreamEndCapture(other, &mut graph) => CAPTURE_INVALIDATED);
+    // A stream that is not captured is not concerned.
+    cu!(cuStreamBeginCapture_v2(stream, RELAXED));
+    cu!(cuMemsetD32Async(addr, 5, 4, other));
+    cu!(cuStreamSynchronize(other));
+    cu!(cuStreamEndCapture(stream, &mut graph));
+    assert_eq!(read_words(addr, 1), [5]);
+}
+
+fn captured_work_is_done_at_each_launch() {
+    context();
+    let (_, function) = load();
+    let (stream, addr) = (new_stream(), alloc(64));
+    let (mut graph, mut ready, mut other) = (0, 0, 0);
+    cu!(cuMemsetD32_v2(addr, 0, 16));
+    cu!(cuStreamBeginCapture_v2(stream, RELAXED));
+    assert_eq!(launch_in(stream, function, 2, 1, addr, 3), SUCCESS);
+    cu!(cuMemcpyAsync(addr + 32, addr, 8, stream));
+    cu!(cuStreamEndCapture(stream, &mut graph));
+    cu!(cuGraphInstantiateWithFlags(&mut ready, graph, 0));
+    assert_eq!(read_words(addr, 1), [0]);
+    for times in 1..=3 {
+        cu!(cuGraphLaunch(ready, stream));
+        cu!(cuStreamSynchronize(stream));
+        assert_eq!(read_words(addr, 2), [3 * times; 2]);
+        assert_eq!(read_words(addr + 32, 2), [3 * times; 2]);
+    }
+    // Another graph of the same form takes its place; one of another form does not.
+    let (mut info, mut nodes, mut count) = ([9_u64; 3], [0; 3], 3);
+    cu!(cuGraphClone(&mut other, graph));
+    cu!(cuGraphExecUpdate_v2(ready, other, info.as_mut_ptr()));
+    assert_eq!(info[0] as u32, 0);
+    cu!(cuGraphGetNodes(other, nodes.as_mut_ptr(), &mut count));
+    assert_eq!((count, nodes[2]), (2, 0), "room that is left is cleared");
+    cu!(cuGraphDestroyNode(nodes[1]));
+    cu!(cuGraphExecUpdate_v2(ready, other, info.as_mut_ptr()) => 910);
+    assert_eq!(info[0] as u32, 2);
+    // A node that depends on itself, by another, cannot be launched.
+    let (mut first, mut second) = (0, 0);
+    cu!(cuGraphAddEmptyNode(&mut first, other, null(), 0));
+    cu!(cuGraphAddEmptyNode(&mut second, other, &first, 1));
+    cu!(cuGraphAddEmptyNode(&mut second, other, &nodes[1], 1) => INVALID_VALUE);
+    cu!(cuGraphAddDependencies(other, &second, &first, 1));
+    cu!(cuGraphInstantiateWithFlags(&mut ready, other, 0) => INVALID_VALUE);
+}
+
+fn graphs_give_their_memory_back() {
+    context();
+    let stream = new_stream();
+    let (mut graph, mut ready, mut addr) = (0, 0, 0);
+    cu!(cuStreamBeginCapture_v2(stream, RELAXED));
+    cu!(cuMemAllocAsync(&mut addr, 64, stream));
+    cu!(cuMemsetD32Async(addr, 9, 4, stream));
+    cu!(cuMemFreeAsync(addr, stream));
+    cu!(cuStreamEndCapture(stream, &mut graph));
+    cu!(cuGraphInstantiateWithFlags(&mut ready, graph, 0));
+    for _ in 0..2 {
+        cu!(cuGraphLaunch(ready, stream));
+    }
+    cu!(cuStreamSynchronize(stream));
+    assert_eq!(read_words(addr, 1), [9]);
+    cu!(cuGraphDestroy(graph));
+    assert_eq!(read_words(addr, 1), [9], "what can be launched keeps it");
+    cu!(cuGraphExecDestroy(ready));
+    let mut word = 0_u32;
+    cu!(cuMemcpyDtoH_v2((&raw mut word).cast(), addr, 4) => INVALID_VALUE);
+}
+
 fn what_is_missing_says_so() {
     context();
-    let (mut addr, mut graph, mut table) = (0, 0, null());
+    let (mut addr, mut table) = (0, null());
     cu!(cuMemAllocManaged(&mut addr, 4, 1) => NOT_SUPPORTED);
-    cu!(cuGraphCreate(&mut graph, 0) => NOT_SUPPORTED);
+    cu!(cuGraphDebugDotPrint(0, null(), 0) => NOT_SUPPORTED);
     cu!(cuGetExportTable(&mut table, &1) => INVALID_VALUE);
     cu!(cuMemAlloc_v2(&mut addr, 0) => INVALID_VALUE);
     cu!(cuMemAlloc_v2(&mut addr, 1 << 40) => 2);
