@@ -1,4 +1,5 @@
-//! Capture: what streams are given becomes nodes of a graph, in one or more streams that wait for one another by events.
+//! Capture: what streams are given becomes nodes of a graph. Streams that wait for a captured one by an event come into
+//! it.
 //!
 //! # Source
 //! CUDA driver API, `cuStreamBeginCapture`, `cuThreadExchangeStreamCaptureMode` and the results 900 to 908. Of the

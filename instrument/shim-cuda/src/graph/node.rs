@@ -22,7 +22,8 @@ pub struct Node {
     pub after: Vec<Handle>,
     /// Of which node it was made, if the graph is a copy.
     pub original: Option<Handle>,
-    /// Addresses of a launch's parameters, once the program has asked for them: it may look as long as the node is there.
+    /// Addresses of a launch's parameters, once the program has asked for them: it may look there as long as there is
+    /// the node.
     pub shown: Vec<u64>,
 }
 
