@@ -4,13 +4,10 @@
 // The kernels step linear congruential generators, so any number of steps has a closed form for the check.
 #include <utility>
 
+#include "affine.h"
 #include "program.h"
 
 constexpr uint32_t THREADS = 128;
-
-struct Affine {
-    uint32_t factor, summand;
-};
 
 __global__ void step(uint32_t *values, uint32_t n, Affine affine, uint64_t rounds)
 {
@@ -37,18 +34,6 @@ __global__ void add(uint32_t *values, const uint32_t *summands, uint32_t n, uint
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)
         values[i] += summands[i] * factor;
-}
-
-// `times` applications of an affine map as one.
-static Affine power(Affine affine, uint64_t times)
-{
-    Affine result{1, 0};
-    for (; times; times >>= 1) {
-        if (times & 1)
-            result = {result.factor * affine.factor, result.summand * affine.factor + affine.summand};
-        affine = {affine.factor * affine.factor, affine.summand * affine.factor + affine.summand};
-    }
-    return result;
 }
 
 // What functions of the host that the graphs call have seen, in order.

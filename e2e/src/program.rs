@@ -133,6 +133,13 @@ pub const GRAPHS: Program = Program {
     ..program("graphs", "rounds", 1000)
 };
 
+/// Virtual memory that the program manages, and a memory pool.
+pub const GROWING: Program = Program {
+    longest: u64::MAX,
+    lasts: 2,
+    ..program("growing", "rounds", 10)
+};
+
 /// A program with machine code but no PTX.
 pub const NO_PTX: Program = Program {
     longest: u64::MAX,

@@ -26,6 +26,8 @@ mod library;
 mod host_functions;
 mod copy_params;
 mod graph;
+mod virtual_memory;
+mod pools;
 mod session;
 mod guard;
 mod transfer;

@@ -10,6 +10,8 @@ pub enum RangeKind {
     Allocation,
     /// A graph's own memory ([`crate::graph`]).
     Graph,
+    /// Mapped by the program where it wants it: what lies side by side is one.
+    Mapped,
     /// A module's variable.
     Variable,
     /// Host memory pinned by us: server and device know it at the same address.
@@ -42,7 +44,7 @@ impl Range {
     pub fn is_device(&self) -> bool {
         matches!(
             self.kind,
-            RangeKind::Allocation | RangeKind::Graph | RangeKind::Variable
+            RangeKind::Allocation | RangeKind::Graph | RangeKind::Mapped | RangeKind::Variable
         )
     }
 
@@ -90,10 +92,21 @@ impl MemoryMap {
         (addr - range.addr < range.size_bytes).then_some(*range)
     }
 
-    /// True if `addr` and the `length` bytes from it on lie in one range.
+    /// True if `addr` and the `length` bytes from it on lie in one range, or in mapped ones side by side.
     pub fn contains(&self, addr: u64, length: u64) -> bool {
-        self.find(addr)
-            .is_some_and(|range| length <= range.size_bytes - (addr - range.addr))
+        let (mut at, mut left) = (addr, length);
+        while let Some(range) = self.find(at) {
+            let there = range.size_bytes - (at - range.addr);
+            if left <= there {
+                return true;
+            }
+            if range.kind != RangeKind::Mapped {
+                return false;
+            }
+            at += there;
+            left -= there;
+        }
+        false
     }
 
     /// True if some range overlaps `addr` and the `length` bytes from it on.
@@ -125,6 +138,11 @@ mod tests {
         assert_eq!(map.find(99), None);
         assert!(map.contains(110, 40) && !map.contains(110, 41));
         assert!(map.overlaps(140, 100) && map.overlaps(0, 101) && !map.overlaps(150, 50) && !map.overlaps(210, 9));
+        for addr in [300, 310] {
+            map.insert(addr, 10, RangeKind::Mapped);
+        }
+        map.insert(320, 10, RangeKind::Allocation);
+        assert!(map.contains(305, 15) && map.contains(305, 25) && !map.contains(325, 6));
         map.forget_device();
         assert_eq!(map.find(100), None);
         assert!(map.find(200).is_some());

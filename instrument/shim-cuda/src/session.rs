@@ -19,9 +19,11 @@ use crate::library::{Kernel, Library};
 use crate::log;
 use crate::objects::{Context, Event, Stream};
 use crate::pinned_pool::PinnedPool;
+use crate::pools::Pools;
 use crate::result::{CuResult, Outcome};
 use crate::server_process::SpawnError;
 use crate::storage::Storage;
+use crate::virtual_memory::{Physical, VirtualMemory};
 
 static SESSION: OnceLock<Result<Session, CuResult>> = OnceLock::new();
 
@@ -53,6 +55,12 @@ pub struct Session {
     pub graph_launch: Mutex<()>,
     /// Streams whose work becomes a graph.
     pub captures: Captures,
+    /// Memory pools.
+    pub pools: Mutex<Pools>,
+    /// Memory that the program has made for addresses of its own.
+    pub physical_memory: Registry<Physical>,
+    /// Addresses of its own.
+    pub virtual_memory: Mutex<VirtualMemory>,
     /// Values that the runtime keeps with contexts.
     pub storage: Storage,
     /// Functions of the program waiting for their turn in a stream.
@@ -132,6 +140,9 @@ impl Session {
             executables: Registry::new(8),
             graph_launch: Mutex::default(),
             captures: Captures::default(),
+            pools: Mutex::default(),
+            physical_memory: Registry::new(9),
+            virtual_memory: Mutex::default(),
             storage: Storage::default(),
             host_functions: HostFunctions::default(),
             is_launch_blocking: std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value == "1"),
@@ -177,6 +188,8 @@ impl Session {
         self.events.retain(|_| false);
         self.executables.retain(|_| false);
         self.graphs.clear();
+        self.virtual_memory.lock().clear_mappings();
+        self.pools.lock().clear();
         result.map(|_| ())
     }
 

@@ -154,6 +154,12 @@ pub struct LaunchCommand {
     pub params: Arc<[u8]>,
 }
 
+/// Addresses of device memory that the application places itself ([`Command::MallocAt`]); the server's own choice never
+/// falls in here.
+pub const PLACED_ADDRESSES: std::ops::Range<u64> = 0x2200_0000_0000..0x2400_0000_0000;
+/// They are multiples of this, and so are the sizes.
+pub const PLACED_GRANULARITY: u64 = 2 << 20;
+
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Command {
@@ -368,6 +374,16 @@ pub enum Command {
     },
     /// The application leaves in an orderly way; the server may exit when the socket closes. Reply when all is idle.
     Exit,
+    /// Allocates at an address in [`PLACED_ADDRESSES`] that the application has chosen; both are multiples
+    /// of [`PLACED_GRANULARITY`]. Reply: CUresult (1 if something is there). Freed like others.
+    MallocAt {
+        /// Where.
+        addr: u64,
+        /// Bytes.
+        size_bytes: u64,
+        /// On which device.
+        device: DeviceIndex,
+    },
 }
 
 impl Command {
@@ -377,6 +393,7 @@ impl Command {
         match self {
             Self::ModuleLoad { device, .. }
             | Self::Malloc { device, .. }
+            | Self::MallocAt { device, .. }
             | Self::StreamCreate { device, .. }
             | Self::EventCreate { device, .. }
             | Self::Synchronize { device }

@@ -60,6 +60,7 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
         Command::ModuleDescribe { module, offset, chunk } => module_describe(session, reply, module.0, offset, chunk),
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
         Command::Malloc { size_bytes, .. } => malloc(session, reply, size_bytes),
+        Command::MallocAt { addr, size_bytes, .. } => malloc_at(session, reply, addr, size_bytes),
         Command::RegisterHost { addr, size_bytes, fd } => {
             register_host(session, reply, PinnedArea { addr, size_bytes, fd });
         }
@@ -329,6 +330,21 @@ fn malloc(session: &Session, reply: Option<SlotId>, size_bytes: u64) {
     };
     session.counters().add(Activity::Allocate, size_bytes, began.elapsed());
     session.answer(reply, result, &body);
+}
+
+fn malloc_at(session: &Session, reply: Option<SlotId>, addr: u64, size_bytes: u64) {
+    let began = Instant::now();
+    let placed = session.memory.lock().allocate_at(addr, size_bytes, Owner::Program);
+    let result = match placed {
+        Ok(true) => cu::SUCCESS,
+        Ok(false) => cu::INVALID_VALUE,
+        Err(error) => {
+            tracing::warn!(%error, "allocation failed");
+            cu::of_device_error(&error)
+        }
+    };
+    session.counters().add(Activity::Allocate, size_bytes, began.elapsed());
+    session.answer(reply, result, &Reply::Nothing);
 }
 
 fn register_host(session: &Session, reply: Option<SlotId>, facts: PinnedArea) {

@@ -7,6 +7,9 @@
 //! program that allocates and frees in a loop does not map each time. For the program and for snapshots it is not
 //! there. There are so many at most; all go when the device or the limit has no more room.
 //!
+//! The application can also place allocations itself ([`PLACED_ADDRESSES`]). Those have mappings of their own, and
+//! never become spare.
+//!
 //! # Room
 //! Programs read a little before their first allocation or behind their last one, and are used to find something there,
 //! because NVIDIA's driver maps by [`GRANULARITY`]. So that much is mapped before all mappings and behind the last.
@@ -20,7 +23,7 @@ use std::sync::Arc;
 
 use hetckpt_devices::device::{DEVICE_BASE, Device, GRANULARITY};
 use hetckpt_devices::error::DeviceError;
-use hetckpt_ring::command::DeviceIndex;
+use hetckpt_ring::command::{DeviceIndex, PLACED_ADDRESSES, PLACED_GRANULARITY};
 use hetckpt_state::allocation::{Allocation, Mapping, Owner};
 
 /// Alignment of every allocation; also the pitch's.
@@ -153,6 +156,35 @@ impl DeviceMemory {
         Ok(addr)
     }
 
+    /// Allocates where the application wants it; false if that cannot be, or something is there.
+    ///
+    /// # Errors
+    /// As [`Self::allocate`].
+    pub fn allocate_at(&mut self, addr: u64, size_bytes: u64, owner: Owner) -> Result<bool, DeviceError> {
+        let is_aligned = addr.is_multiple_of(PLACED_GRANULARITY) && size_bytes.is_multiple_of(PLACED_GRANULARITY);
+        let end = addr.checked_add(size_bytes).filter(|&end| end <= PLACED_ADDRESSES.end);
+        let Some(end) = end.filter(|_| is_aligned && size_bytes > 0 && addr >= PLACED_ADDRESSES.start) else {
+            return Ok(false);
+        };
+        let before = self.mappings.range(..end).next_back();
+        if before.is_some_and(|(&start, range)| start + range.size_bytes > addr) {
+            return Ok(false);
+        }
+        self.make_spares_way(size_bytes, size_bytes)?;
+        self.map_at(addr, size_bytes, false)?;
+        if let Some(range) = self.mapping_of(addr) {
+            range.num_allocations = 1;
+            self.spare_bytes -= size_bytes;
+        }
+        let allocation = Allocation {
+            addr,
+            size_bytes,
+            owner,
+        };
+        self.allocations.insert(addr, allocation);
+        Ok(true)
+    }
+
     /// Frees the allocation that starts at `addr`; false if none does.
     ///
     /// # Errors
@@ -170,7 +202,9 @@ impl DeviceMemory {
         }
         let (size_bytes, is_shared) = (range.size_bytes, range.is_shared);
         self.spare_bytes += size_bytes;
-        if self.spare_bytes > MAX_SPARE_BYTES.min(self.limit_bytes / SPARE_SHARE).max(GRANULARITY) {
+        // What the application has placed, it may place elsewhere.
+        let is_placed = PLACED_ADDRESSES.contains(&start);
+        if is_placed || self.spare_bytes > MAX_SPARE_BYTES.min(self.limit_bytes / SPARE_SHARE).max(GRANULARITY) {
             return self.remove_spare(start).map(|()| true);
         }
         if !is_shared {
@@ -356,6 +390,18 @@ impl DeviceMemory {
 
     /// A new mapping without allocations; spare ones make room for it if need be.
     fn add_mapping(&mut self, size_bytes: u64, is_shared: bool, requested_bytes: u64) -> Result<u64, DeviceError> {
+        self.make_spares_way(size_bytes, requested_bytes)?;
+        match self.map_new(size_bytes, is_shared, requested_bytes) {
+            Err(_) if self.spare_bytes > 0 => {
+                self.remove_spares()?;
+                self.map_new(size_bytes, is_shared, requested_bytes)
+            }
+            mapped => mapped,
+        }
+    }
+
+    /// Has spare mappings make room for a new one within the limit.
+    fn make_spares_way(&mut self, size_bytes: u64, requested_bytes: u64) -> Result<(), DeviceError> {
         let free_bytes = self.free_bytes();
         if size_bytes > free_bytes {
             return Err(DeviceError::OutOfMemory {
@@ -366,13 +412,7 @@ impl DeviceMemory {
         if size_bytes > free_bytes - self.spare_bytes {
             self.remove_spares()?;
         }
-        match self.map_new(size_bytes, is_shared, requested_bytes) {
-            Err(_) if self.spare_bytes > 0 => {
-                self.remove_spares()?;
-                self.map_new(size_bytes, is_shared, requested_bytes)
-            }
-            mapped => mapped,
-        }
+        Ok(())
     }
 
     fn map_new(&mut self, size_bytes: u64, is_shared: bool, requested_bytes: u64) -> Result<u64, DeviceError> {
@@ -384,12 +424,18 @@ impl DeviceMemory {
             }
             addr = addr.max(start + range.size_bytes);
         }
-        if DEVICE_END - addr < size_bytes {
+        if PLACED_ADDRESSES.start.saturating_sub(addr) < size_bytes {
             return Err(DeviceError::OutOfMemory {
                 requested_bytes,
                 free_bytes,
             });
         }
+        self.map_at(addr, size_bytes, is_shared)?;
+        Ok(addr)
+    }
+
+    /// A new mapping without allocations at free addresses.
+    fn map_at(&mut self, addr: u64, size_bytes: u64, is_shared: bool) -> Result<(), DeviceError> {
         let begins_with_room = self.room_behind == Some(addr);
         if begins_with_room {
             self.device.zero(addr, GRANULARITY)?;
@@ -411,7 +457,7 @@ impl DeviceMemory {
         );
         self.spare_bytes += size_bytes;
         self.make_room();
-        Ok(addr)
+        Ok(())
     }
 
     /// Where the last mapping ends.

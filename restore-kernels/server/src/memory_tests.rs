@@ -308,3 +308,55 @@ fn contradicting_snapshots_are_refused() {
         );
     }
 }
+
+#[test]
+fn allocations_lie_where_they_are_placed() {
+    let maps = Arc::new(Maps::default());
+    let mut memory = DeviceMemory::new(maps.clone(), TOTAL_BYTES);
+    let size = 4 * GRANULARITY;
+    let place = PLACED_ADDRESSES.start + 3 * GRANULARITY;
+    let low = memory.allocate(100, Owner::Program).unwrap();
+    assert!(memory.allocate_at(place, size, Owner::Program).unwrap());
+    // Beside it, but not over it, askew, or elsewhere.
+    for (addr, size_bytes) in [
+        (place, size),
+        (place + size - GRANULARITY, 2 * GRANULARITY),
+        (place - GRANULARITY, 2 * GRANULARITY),
+        (place + size + 1, GRANULARITY),
+        (place + size, GRANULARITY - 1),
+        (place + size, 0),
+        (PLACED_ADDRESSES.start - GRANULARITY, GRANULARITY),
+        (PLACED_ADDRESSES.end - GRANULARITY, 2 * GRANULARITY),
+        (u64::MAX - GRANULARITY + 1, GRANULARITY),
+    ] {
+        assert!(
+            !memory.allocate_at(addr, size_bytes, Owner::Program).unwrap(),
+            "{addr:#x}"
+        );
+    }
+    assert!(memory.allocate_at(place + size, GRANULARITY, Owner::Program).unwrap());
+    assert!(memory.contains(place + 5, size));
+    assert!(
+        memory
+            .allocate_at(place - GRANULARITY, GRANULARITY, Owner::Program)
+            .unwrap()
+    );
+    // Others still lie below, and nothing takes what was placed and is free again.
+    assert!(memory.free(place).unwrap() && !memory.contains(place, 1));
+    assert!(!maps.has(place, size));
+    let other = memory.allocate(size, Owner::Program).unwrap();
+    assert!(low < other && other < PLACED_ADDRESSES.start);
+    assert!(memory.allocate_at(place, GRANULARITY, Owner::Program).unwrap());
+    assert!(
+        memory
+            .allocate_at(place + 8 * GRANULARITY, TOTAL_BYTES, Owner::Program)
+            .is_err()
+    );
+    let (mappings, allocations) = (memory.mappings(), memory.allocations());
+    memory.clear();
+    assert!(maps.0.lock().is_empty());
+    let mut restored = DeviceMemory::new(maps, TOTAL_BYTES);
+    restored.restore(&mappings, &allocations).unwrap();
+    assert_eq!((restored.mappings(), restored.allocations()), (mappings, allocations));
+    assert!(restored.free(place).unwrap() && !restored.contains(place, 1));
+}

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! The attributes of an H200 as its driver reports them, with 0 for what is not there: unified addressing tricks,
-//! memory pools, clusters, textures' host accesses and the like.
+//! clusters, textures' host accesses and the like.
 
 use hetckpt_devices::device::DeviceDescription;
 use hetckpt_ring::message::VirtualDevice;
@@ -87,8 +87,10 @@ const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (87, 2),
     (95, 1),       // cooperative launch
     (97, 232_448), // shared memory a block, with opt-in
+    (102, 1),      // virtual memory management
     (106, 32),     // blocks a multiprocessor
     (111, 1024),   // shared memory reserved
+    (115, 1),      // memory pools
     (131, -1),     // NUMA node
 ];
 const NUM_MULTIPROCESSORS: u32 = 16;

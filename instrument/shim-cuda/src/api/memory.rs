@@ -91,6 +91,7 @@ fn forget_allocation(current: &Current, addr: u64) -> Outcome {
         .filter(|range| range.kind == RangeKind::Allocation)
         .ok_or(CuResult::INVALID_VALUE)?;
     memory.remove(addr);
+    current.session.pools.lock().freed(addr);
     Ok(())
 }
 
@@ -121,12 +122,20 @@ fn alloc_managed(_: Current, _addr: Out<u64>, _size: u64, _flags: u32) -> Outcom
 }
 
 /// Memory is there at once: earlier than the stream's order demands, which no program can tell.
-pub fn alloc_async(current: Current, addr: Out<u64>, size: u64, stream: Handle) -> Outcome {
+fn alloc_async(current: Current, addr: Out<u64>, size: u64, stream: Handle) -> Outcome {
+    let pool = current.session.pools.lock().current();
+    alloc_from(&current, pool, addr, size, stream)
+}
+
+/// The same, from a pool.
+pub fn alloc_from(current: &Current, pool: Handle, addr: Out<u64>, size: u64, stream: Handle) -> Outcome {
     let (session, stream) = (current.session, current.stream(stream)?);
     let Some(capture) = session.captures.tell(stream)? else {
-        return alloc(current, addr, size);
+        alloc(*current, addr, size)?;
+        session.pools.lock().allocated(pool, addr.get()?, size);
+        return Ok(());
     };
-    let memory = alloc_for_graph(&current, size)?;
+    let memory = alloc_for_graph(current, size)?;
     let got = memory.addr;
     session.graphs.find(capture.graph)?.lock().memory.push(memory);
     let node = || {

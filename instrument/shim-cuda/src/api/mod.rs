@@ -56,6 +56,7 @@ pub mod device;
 pub mod context;
 pub mod memory;
 pub mod memory_pool;
+pub mod virtual_memory;
 pub mod host_memory;
 pub mod pointer;
 pub mod copy;
@@ -81,6 +82,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     context::ENTRIES,
     memory::ENTRIES,
     memory_pool::ENTRIES,
+    virtual_memory::ENTRIES,
     host_memory::ENTRIES,
     pointer::ENTRIES,
     copy::ENTRIES,

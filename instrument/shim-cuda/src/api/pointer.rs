@@ -77,7 +77,10 @@ fn answer(current: &Current, value: Out<u8>, attribute: u32, addr: u64, range: O
         attribute::RANGE_START => long.set(range.map_or(0, |range| range.addr)),
         attribute::RANGE_SIZE => long.set(range.map_or(0, |range| range.size_bytes)),
         attribute::MAPPED => value.set(u8::from(is_reachable)),
-        attribute::MEMPOOL_HANDLE => long.set(0),
+        attribute::MEMPOOL_HANDLE => {
+            let pool = range.and_then(|range| current.session.pools.lock().of(range.addr));
+            long.set(pool.map_or(0, |pool| pool.0))
+        }
         _ => Err(CuResult::NOT_SUPPORTED),
     }
 }
