@@ -163,6 +163,8 @@ pub enum Requirement {
     Gpu,
     /// Programs start on the CPU, not on a GPU.
     CpuOnly,
+    /// No program is on an OpenCL device: these have no virtual memory management.
+    VirtualMemory,
     /// File systems can be mounted; not everywhere where one is root.
     Mounting,
     /// Slurm's programs and munge's.
@@ -227,6 +229,11 @@ impl Requirement {
             Self::OpenclDevice => Some("there is no OpenCL device".to_owned()),
             Self::Gpu if starts_on_gpu() => None,
             Self::Gpu => Some("needs an NVIDIA GPU".to_owned()),
+            Self::VirtualMemory => {
+                let devices = [Installation::from_device(), Installation::to_device()];
+                let reason = "OpenCL devices have no virtual memory management";
+                Self::of_devices([&devices[0], &devices[1]]).map(|_| reason.to_owned())
+            }
             Self::CpuOnly if !starts_on_gpu() => None,
             Self::CpuOnly => Some("is about programs that start on the CPU".to_owned()),
             Self::Slurm => ["slurmctld", "slurmd", "sbatch", "munged"]

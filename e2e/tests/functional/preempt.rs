@@ -43,13 +43,14 @@ pub fn tests() -> Vec<Test> {
     };
     let cuda = TEN
         .into_iter()
-        .chain([GRID_BARRIER, GRAPHS, GROWING])
+        .chain([GRID_BARRIER, GRAPHS])
         .map(|program| test(program, count));
+    let growing = test(GROWING, count).also_needs(Requirement::VirtualMemory);
     // Most of what they do is to compile, and no kernel of theirs is of another sort.
     let opencl = OPENCL
         .into_iter()
         .map(|program| test(program, count.div_ceil(3)).also_needs(Requirement::OpenclPrograms));
-    cuda.chain(opencl).collect()
+    cuda.chain(opencl).chain([growing]).collect()
 }
 
 fn num_preemptions() -> u32 {

@@ -87,13 +87,14 @@ const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (87, 2),
     (95, 1),       // cooperative launch
     (97, 232_448), // shared memory a block, with opt-in
-    (102, 1),      // virtual memory management
-    (106, 32),     // blocks a multiprocessor
-    (111, 1024),   // shared memory reserved
-    (115, 1),      // memory pools
-    (131, -1),     // NUMA node
+    (VIRTUAL_MEMORY_MANAGEMENT, 1),
+    (106, 32),   // blocks a multiprocessor
+    (111, 1024), // shared memory reserved
+    (115, 1),    // memory pools
+    (131, -1),   // NUMA node
 ];
 const NUM_MULTIPROCESSORS: u32 = 16;
+const VIRTUAL_MEMORY_MANAGEMENT: u32 = 102;
 /// Multiprocessors of the emulated device; programs size persistent grids by it.
 const EMULATED_MULTIPROCESSORS: i32 = 16;
 
@@ -112,6 +113,10 @@ pub fn of_device(device: &DeviceDescription) -> VirtualDevice {
     }
     let mut attributes = EMULATED_ATTRIBUTES.to_vec();
     attributes.push((NUM_MULTIPROCESSORS, EMULATED_MULTIPROCESSORS));
+    if device.kind == "opencl" {
+        // It has only as many addresses as memory.
+        attributes.retain(|&(number, _)| number != VIRTUAL_MEMORY_MANAGEMENT);
+    }
     attributes.sort_unstable_by_key(|&(number, _)| number);
     VirtualDevice {
         name: format!("hetckpt virtual GPU ({})", device.name),
