@@ -1,6 +1,7 @@
 //! How long the image of a module is: programs pass only its address. The image is the program's own memory, so its
 //! headers are believed as far as the program could believe them itself.
 
+use crate::link;
 use crate::pointers::HostMemory;
 use crate::result::{CuResult, Outcome};
 
@@ -34,6 +35,7 @@ pub fn parts(addr: u64) -> Outcome<Vec<Part>> {
     match word(head, 0) {
         WRAPPER_MAGIC => wrapper(addr),
         FATBIN_MAGIC => Ok(vec![fatbin(addr)]),
+        link::MAGIC => linked(addr),
         _ if head == b"\x7fELF" => Ok(vec![elf(addr)?]),
         _ if head[0].is_ascii_graphic() || head[0].is_ascii_whitespace() => Ok(vec![text(addr)?]),
         _ => Err(CuResult::INVALID_IMAGE),
@@ -72,6 +74,20 @@ fn wrapper(addr: u64) -> Outcome<Vec<Part>> {
 
 fn has_entries(part: Part) -> bool {
     part.length > 16
+}
+
+/// What [`link`] has put together: each part is an image without a wrapper.
+fn linked(addr: u64) -> Outcome<Vec<Part>> {
+    let count = word(HostMemory::bytes(addr, 8), 4);
+    let mut at = addr + 8;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let place = HostMemory::bytes(at, 8);
+        let length = u64::from(word(place, 0)) | u64::from(word(place, 4)) << 32;
+        all.extend(parts(at + 8)?);
+        at += 8 + length;
+    }
+    Ok(all)
 }
 
 fn fatbin(addr: u64) -> Part {

@@ -17,6 +17,7 @@ mod thread_state;
 mod server_process;
 mod memory_map;
 mod pinned_pool;
+mod link;
 mod image;
 mod objects;
 mod fork;

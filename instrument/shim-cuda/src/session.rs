@@ -16,6 +16,7 @@ use crate::graph::node::Graphs;
 use crate::handles::{Handle, Registry};
 use crate::host_functions::HostFunctions;
 use crate::library::{Kernel, Library};
+use crate::link::Linking;
 use crate::log;
 use crate::objects::{Context, Event, Stream};
 use crate::pinned_pool::PinnedPool;
@@ -55,6 +56,8 @@ pub struct Session {
     pub graph_launch: Mutex<()>,
     /// Streams whose work becomes a graph.
     pub captures: Captures,
+    /// What is being linked.
+    pub linkings: Registry<Mutex<Linking>>,
     /// Memory pools.
     pub pools: Mutex<Pools>,
     /// Memory that the program has made for addresses of its own.
@@ -140,6 +143,7 @@ impl Session {
             executables: Registry::new(8),
             graph_launch: Mutex::default(),
             captures: Captures::default(),
+            linkings: Registry::new(11),
             pools: Mutex::default(),
             physical_memory: Registry::new(9),
             virtual_memory: Mutex::default(),

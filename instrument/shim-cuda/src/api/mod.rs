@@ -64,6 +64,7 @@ pub mod copy_rows;
 pub mod fill;
 pub mod library;
 pub mod module;
+pub mod link;
 pub mod kernel;
 pub mod occupancy;
 pub mod launch;
@@ -90,6 +91,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     fill::ENTRIES,
     library::ENTRIES,
     module::ENTRIES,
+    link::ENTRIES,
     kernel::ENTRIES,
     occupancy::ENTRIES,
     launch::ENTRIES,

@@ -51,10 +51,9 @@ not_implemented! {
     cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent cuImportExternalMemory
     cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle
     cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid
-    cuLaunchGridAsync cuLibraryGetManaged cuLibraryGetUnifiedFunction cuLinkAddData cuLinkAddData_v2
-    cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogsCurrent
-    cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAdvise
-    cuMemAdvise_v2 cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync
+    cuLaunchGridAsync cuLibraryGetManaged cuLibraryGetUnifiedFunction cuLinkAddData cuLinkAddFile cuLinkCreate
+    cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback
+    cuMemAdvise cuMemAdvise_v2 cuMemAlloc cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync
     cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz
     cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemExportToShareableHandle cuMemFree
     cuMemGetAddressRange cuMemGetHandleForAddressRange cuMemGetInfo cuMemHostGetDevicePointer cuMemHostRegister

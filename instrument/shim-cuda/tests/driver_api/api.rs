@@ -86,6 +86,11 @@ unsafe extern "C" {
     pub fn cuEventSynchronize(event: u64) -> u32;
     pub fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) -> u32;
     pub fn cuPointerGetAttribute(value: *mut c_void, attribute: u32, addr: u64) -> u32;
+    pub fn cuLinkCreate_v2(count: u32, options: *const u32, values: *const u64, linking: *mut u64) -> u32;
+    pub fn cuLinkAddData_v2(linking: u64, kind: u32, data: *const c_void, size: usize, name: *const c_char, count: u32,
+        options: *const u32, values: *const u64) -> u32;
+    pub fn cuLinkComplete(linking: u64, image: *mut *const c_void, size: *mut u64) -> u32;
+    pub fn cuLinkDestroy(linking: u64) -> u32;
     pub fn cuMemAllocAsync(addr: *mut u64, size: usize, stream: u64) -> u32;
     pub fn cuMemFreeAsync(addr: u64, stream: u64) -> u32;
     pub fn cuMemsetD32Async(dst: u64, value: u32, count: usize, stream: u64) -> u32;

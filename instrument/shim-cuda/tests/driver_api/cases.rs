@@ -38,6 +38,7 @@ pub const ALL: &[Case] = &[
         "streams_and_events_have_handles_that_end",
         streams_and_events_have_handles_that_end,
     ),
+    ("what_is_linked_can_be_loaded", what_is_linked_can_be_loaded),
     ("captures_are_ended_as_they_began", captures_are_ended_as_they_began),
     ("what_cannot_be_captured_spoils_it", what_cannot_be_captured_spoils_it),
     (
@@ -492,6 +493,31 @@ fn contexts_keep_the_runtimes_values() {
     cu!(cuDevicePrimaryCtxReset_v2(0));
     assert_eq!(DESTROYED.load(Ordering::SeqCst), 77);
     cu!(get(&mut value, 0, 8) => INVALID_HANDLE);
+}
+
+fn what_is_linked_can_be_loaded() {
+    const PTX: u32 = 1;
+    const LIBRARY: u32 = 4;
+    context();
+    let (mut linking, mut image, mut size, mut module) = (0, null(), 0, 0);
+    cu!(cuLinkCreate_v2(0, null(), null(), &mut linking));
+    cu!(cuLinkComplete(linking, &mut image, &mut size) => INVALID_VALUE);
+    let add = |kind, name: *const c_char| {
+        let image = IMAGE.as_ptr().cast();
+        // SAFETY: the image is there.
+        unsafe { cuLinkAddData_v2(linking, kind, image, IMAGE.len(), name, 0, null(), null()) }
+    };
+    assert_eq!(add(PTX, c"kernels".as_ptr()), SUCCESS);
+    assert_eq!(add(LIBRARY, null()), NOT_SUPPORTED);
+    cu!(cuLinkComplete(linking, &mut image, &mut size));
+    cu!(cuModuleLoadData(&mut module, image));
+    cu!(cuLinkDestroy(linking));
+    cu!(cuLinkDestroy(linking) => INVALID_HANDLE);
+    let mut function = 0;
+    cu!(cuModuleGetFunction(&mut function, module, c"add".as_ptr()));
+    let addr = alloc(4);
+    assert_eq!(launch(function, 1, 1, addr, 3), SUCCESS);
+    assert_eq!(read_words(addr, 1), [3]);
 }
 
 fn new_stream() -> u64 {
