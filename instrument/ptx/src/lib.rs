@@ -10,6 +10,7 @@ mod ast;
 mod parse;
 mod lower;
 mod device_functions;
+mod link;
 
 pub use error::{Error, Reason, SyntaxError};
 
@@ -22,6 +23,19 @@ pub const MAX_TEXT_BYTES: usize = 256 << 20;
 /// The text breaks PTX's grammar outside of function bodies, and it cannot be told what is declared there. What is
 /// wrong with a kernel, or with a variable or function, rejects that kernel only, or those that use it.
 pub fn lower_module(text: &str) -> Result<hetckpt_ir::module::Module, Error> {
+    lower_beside(text, &[])
+}
+
+/// Lowers texts that are linked with one another: what one of them only declares, others define.
+///
+/// # Errors
+/// As [`lower_module`], of the first that has one.
+pub fn lower_linked(texts: &[&str]) -> Result<Vec<hetckpt_ir::module::Module>, Error> {
+    let one = |at: usize| lower_beside(texts[at], &[&texts[..at], &texts[at + 1..]].concat());
+    (0..texts.len()).map(one).collect()
+}
+
+fn lower_beside(text: &str, others: &[&str]) -> Result<hetckpt_ir::module::Module, Error> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(Error::TooLarge { size_bytes: text.len() });
     }
@@ -29,6 +43,11 @@ pub fn lower_module(text: &str) -> Result<hetckpt_ir::module::Module, Error> {
     let mut module = parse::parse_module(text);
     if !module.errors.is_empty() {
         return Err(Error::Syntax { errors: module.errors });
+    }
+    if link::lacks_functions(&module) {
+        others
+            .iter()
+            .for_each(|other| link::take_functions(&mut module, parse::parse_module(other)));
     }
     (supplied, printf_bytes) = device_functions::supply(&module)
         .map(|supplied| (supplied.text, supplied.printf_bytes))

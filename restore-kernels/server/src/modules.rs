@@ -460,10 +460,9 @@ fn encoded(description: &ModuleDescription) -> Vec<u8> {
 }
 
 fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
-    let one = |text: &String| {
-        hetckpt_ptx::lower_module(text).map_err(|error| LoadFailure::new(cuda_result::INVALID_PTX, error))
-    };
-    let mut modules: Vec<IrModule> = ptx.iter().map(one).collect::<Result<_, _>>()?;
+    let texts: Vec<&str> = ptx.iter().map(String::as_str).collect();
+    let mut modules =
+        hetckpt_ptx::lower_linked(&texts).map_err(|error| LoadFailure::new(cuda_result::INVALID_PTX, error))?;
     if modules.len() > 1 {
         for (module, number) in modules.iter_mut().zip(0..) {
             module.name_strings_apart(&format!("@{number}"));
