@@ -155,7 +155,7 @@ pub fn write(
         let _ = writeln!(text, "  %{name}.at = getelementptr inbounds i8, ptr %ctx, i64 {offset}");
         let _ = writeln!(text, "  %{name} = load {ty}, ptr %{name}.at, !invariant.load !31");
     }
-    text.push_str("  %n64 = zext i32 %num.threads to i64\n");
+    text.push_str("  %num.threads64 = zext i32 %num.threads to i64\n");
     text.push_str(&f.prologue);
     text.push_str(LOOP_HEAD);
     text.push_str(&zeros);

@@ -41,7 +41,7 @@ impl Region<'_> {
             point,
         })?;
         let width = self.kernel.width(reg);
-        let start = self.f.def_once(format!("mul i64 %n64, {column}"));
+        let start = self.f.def_once(format!("mul i64 %num.threads64, {column}"));
         let base = self
             .f
             .def_once(format!("getelementptr inbounds i8, ptr %registers, i64 {start}"));

@@ -25,7 +25,7 @@ use super::super::context::BlockMemory;
 use super::super::launch::CpuLaunch;
 use super::super::warp::WARP_SIZE;
 use super::super::{CpuDevice, barrier, warp};
-use super::{ADDRESSES, device, device_with, load};
+use super::{ADDRESSES, device, device_with, linear, load, probe_ptx};
 use crate::device::{Blocks, Device, GRANULARITY, Launch, LoadedKernel, Outcome};
 
 /// A case's memory on the device.
@@ -218,6 +218,41 @@ fn launches_of_a_paused_device_are_not_started() {
         .unwrap();
     assert!(matches!(running.wait(), Outcome::Finished));
     _mapped.check(&case, "after the pause");
+}
+
+/// Names in the code are made of numbers of registers: none of them means something else, whatever its number.
+#[test]
+fn kernels_may_use_many_registers() {
+    let mut body = String::new();
+    for i in 1..200 {
+        body += &format!("@%p mov.b32 %f{i}, %r1;\n@!%p add.f32 %f{i}, %f0, %f0;\n");
+    }
+    for i in 1..200 {
+        body += &format!("st.global.f32 [%rd1+{}], %f{i};\n", 4 * i);
+    }
+    let ptx = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64
+.visible .entry many(.param .u64 out) {{
+    .reg .pred %p; .reg .b32 %r<2>; .reg .b64 %rd<2>; .reg .f32 %f<200>;
+    ld.param.u64 %rd1, [out];
+    ld.global.u32 %r1, [%rd1];
+    ld.global.f32 %f0, [%rd1];
+    setp.ne.u32 %p, %r1, 0;
+    {body}
+    ret;
+}}"
+    );
+    let device = device();
+    let kernel = load(&device, &Program::from_start(probe_ptx(&ptx, &Options::default())));
+    let mut out = vec![0x7f80_0001_u32; 200];
+    let params = [out.as_mut_ptr() as u64];
+    let running = device
+        .create_queue(0)
+        .unwrap()
+        .launch(linear(kernel, 1, 1, &params))
+        .unwrap();
+    assert!(matches!(running.wait(), Outcome::Finished));
+    assert_eq!(out, [0x7f80_0001; 200], "bits of a NaN stay as they are");
 }
 
 #[test]
