@@ -103,7 +103,8 @@ impl Executable {
             return Ok(Err(misfit));
         }
         replace(&mut self.steps, wanted);
-        self.memory.extend(memory);
+        // What it had is given back once all that was launched is done.
+        self.memory = memory;
         Ok(Ok(()))
     }
 
