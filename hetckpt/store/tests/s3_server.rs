@@ -265,7 +265,10 @@ fn look(server: &Server, told: Option<SnapshotId>, scratch: &Path) -> Result<(),
     if let Some(told) = &told
         && !listing.records.iter().any(|record| record.id() == told)
     {
-        return Err(format!("{told} was stored and is not listed"));
+        let unusable = &listing.unusable;
+        return Err(format!(
+            "{told} was stored and is not listed; what cannot be used: {unusable:?}"
+        ));
     }
     let verified = unwatched(|watch| store.verify(None, watch)).map_err(|e| e.to_string())?;
     for record in &listing.records {
