@@ -1,4 +1,5 @@
-//! What copies are: the driver's structures, and rows to be copied. Arrays are not supported.
+//! What copies are: the driver's structures, and rows to be copied. Arrays are refused
+//! with `CUDA_ERROR_NOT_SUPPORTED`.
 
 use crate::result::{CuResult, Outcome};
 

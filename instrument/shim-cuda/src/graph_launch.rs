@@ -52,14 +52,22 @@ fn give_operation(current: &Current, stream: StreamId, operation: &Operation) ->
     let session = current.session;
     match operation {
         // What another graph does stands behind it.
-        Operation::Empty | Operation::Allocate { .. } | Operation::Free { .. } | Operation::Graph(_) => Ok(()),
-        Operation::Launch(launch) => session.device.send(launch.command(stream)),
+        Operation::Empty | Operation::Graph(_) => Ok(()),
+        // The memory is always there; what changes is whether the program still has it when the graph is gone.
+        &Operation::Allocate { addr, .. } => mark(session, addr, true),
+        &Operation::Free { addr } => mark(session, addr, false),
+        Operation::Launch(launch) => session.device.send(launch.clone().into_command(stream)),
         Operation::Copy(copy) => give_copy(current, copy, stream),
         &Operation::Fill { dst, value } => session.device.send(Command::Fill { stream, dst, value }),
         &Operation::HostFunction(function) => session.host_functions.enqueue(&session.device, stream, function),
         &Operation::RecordEvent { id: event, .. } => session.device.send(Command::EventRecord { event, stream }),
         &Operation::WaitEvent { id: event, .. } => session.device.send(Command::StreamWaitEvent { stream, event }),
     }
+}
+
+fn mark(session: &Session, addr: u64, is_allocated: bool) -> Outcome {
+    session.device.memory().mark_graph(addr, is_allocated);
+    Ok(())
 }
 
 /// The program's own memory, which the device does not reach, is copied from or to in this call. What comes before in

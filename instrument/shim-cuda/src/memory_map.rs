@@ -9,7 +9,10 @@ pub enum RangeKind {
     /// From `cuMemAlloc` and the like.
     Allocation,
     /// A graph's own memory ([`crate::graph`]).
-    Graph,
+    Graph {
+        /// The graph has allocated it, and nobody has freed it since.
+        is_allocated: bool,
+    },
     /// Mapped by the program where it wants it: what lies side by side is one.
     Mapped,
     /// A module's variable.
@@ -44,7 +47,7 @@ impl Range {
     pub fn is_device(&self) -> bool {
         matches!(
             self.kind,
-            RangeKind::Allocation | RangeKind::Graph | RangeKind::Mapped | RangeKind::Variable
+            RangeKind::Allocation | RangeKind::Graph { .. } | RangeKind::Mapped | RangeKind::Variable
         )
     }
 
@@ -79,6 +82,32 @@ impl MemoryMap {
     /// Removes the range that starts at `addr`.
     pub fn remove(&mut self, addr: u64) -> Option<Range> {
         self.ranges.remove(&addr)
+    }
+
+    /// Notes that a graph's own memory has been allocated or freed.
+    pub fn mark_graph(&mut self, addr: u64, is_allocated: bool) {
+        if let Some(range) = self.ranges.get_mut(&addr)
+            && matches!(range.kind, RangeKind::Graph { .. })
+        {
+            range.kind = RangeKind::Graph { is_allocated };
+        }
+    }
+
+    /// The graph that has the memory at `addr` is gone. True if the memory is to be freed; what the graph has allocated
+    /// and nobody has freed is the program's from now on.
+    pub fn forget_graph(&mut self, addr: u64) -> bool {
+        match self.ranges.get_mut(&addr) {
+            Some(range) if range.kind == (RangeKind::Graph { is_allocated: true }) => {
+                range.kind = RangeKind::Allocation;
+                false
+            }
+            Some(range) if matches!(range.kind, RangeKind::Graph { .. }) => {
+                self.ranges.remove(&addr);
+                true
+            }
+            // After a reset it is gone already.
+            _ => false,
+        }
     }
 
     /// The range that starts at `addr`.

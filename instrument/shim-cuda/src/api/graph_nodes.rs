@@ -8,6 +8,7 @@ use crate::graph::operation::{Launch, Operation};
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::host_functions::{HostFn, HostFunction};
+use crate::log;
 use crate::pointers::{In, Out};
 use crate::result::{CuResult, Outcome};
 
@@ -183,7 +184,7 @@ impl KernelParams {
         }
     }
 
-    fn operation(self, current: &Current, cooperative: bool) -> Outcome<Operation> {
+    fn operation(self, current: &Current) -> Outcome<Operation> {
         let old = self.old;
         let kernel = if old.function == Handle::NULL {
             self.kernel
@@ -196,7 +197,7 @@ impl KernelParams {
                 grid: old.grid,
                 block: old.block,
                 dynamic_shared_bytes: old.shared_bytes,
-                cooperative,
+                cooperative: false,
             },
             stream: Handle::NULL,
             params: old.params,
@@ -260,7 +261,7 @@ fn operation(current: &Current, graph: Option<Handle>, params: Out<NodeParams>) 
     // Behind the kind and what is reserved.
     let of_kind = params.cast::<u64>().nth(2);
     match kind {
-        0 => of_kind.cast::<KernelParams>().get()?.operation(current, false),
+        0 => of_kind.cast::<KernelParams>().get()?.operation(current),
         1 => copy_operation(of_kind.cast::<CopyParams>().get()?.copy),
         2 => of_kind.cast::<FillParams>().get()?.operation(current),
         3 => of_kind.cast::<HostParams>().get()?.operation(),
@@ -308,10 +309,14 @@ fn get<T>(current: &Current, node: Handle, what: impl FnOnce(&Operation) -> Opti
     what(&graph.node(node)?.operation).ok_or(CuResult::INVALID_VALUE)
 }
 
-/// Puts `operation` in the place of another of its kind.
-fn put(place: &mut Operation, operation: Operation) -> Outcome {
+/// Puts `operation` in the place of another of its kind. Parameters do not say whether a launch is cooperative; it stays
+/// as it is.
+fn put(place: &mut Operation, mut operation: Operation) -> Outcome {
     if place.kind() != operation.kind() {
         return Err(CuResult::INVALID_VALUE);
+    }
+    if let (Operation::Launch(old), Operation::Launch(new)) = (&*place, &mut operation) {
+        new.shape.cooperative = old.shape.cooperative;
     }
     *place = operation;
     Ok(())
@@ -349,7 +354,7 @@ fn add_old_kernel(
     count: u64,
     params: In<OldKernelParams>,
 ) -> Outcome {
-    let operation = KernelParams::of_old(params.get()?).operation(&current, false)?;
+    let operation = KernelParams::of_old(params.get()?).operation(&current)?;
     add(&current, node, graph, (after, count), operation)
 }
 
@@ -361,7 +366,7 @@ fn add_kernel(
     count: u64,
     params: In<KernelParams>,
 ) -> Outcome {
-    let operation = params.get()?.operation(&current, false)?;
+    let operation = params.get()?.operation(&current)?;
     add(&current, node, graph, (after, count), operation)
 }
 
@@ -400,14 +405,12 @@ fn get_kernel(current: Current, node: Handle, params: Out<KernelParams>) -> Outc
 }
 
 fn set_old_kernel(current: Current, node: Handle, params: In<OldKernelParams>) -> Outcome {
-    let cooperative = is_cooperative(&current, node)?;
-    let operation = KernelParams::of_old(params.get()?).operation(&current, cooperative)?;
+    let operation = KernelParams::of_old(params.get()?).operation(&current)?;
     set(&current, node, operation)
 }
 
 fn set_kernel(current: Current, node: Handle, params: In<KernelParams>) -> Outcome {
-    let cooperative = is_cooperative(&current, node)?;
-    let operation = params.get()?.operation(&current, cooperative)?;
+    let operation = params.get()?.operation(&current)?;
     set(&current, node, operation)
 }
 
@@ -417,42 +420,50 @@ fn set_old_kernel_of_executable(
     node: Handle,
     params: In<OldKernelParams>,
 ) -> Outcome {
-    let cooperative = is_cooperative(&current, node)?;
-    let operation = KernelParams::of_old(params.get()?).operation(&current, cooperative)?;
+    let operation = KernelParams::of_old(params.get()?).operation(&current)?;
     set_of_executable(&current, executable, node, operation)
 }
 
 fn set_kernel_of_executable(current: Current, executable: Handle, node: Handle, params: In<KernelParams>) -> Outcome {
-    let cooperative = is_cooperative(&current, node)?;
-    let operation = params.get()?.operation(&current, cooperative)?;
+    let operation = params.get()?.operation(&current)?;
     set_of_executable(&current, executable, node, operation)
+}
+
+fn set_cooperative(current: &Current, node: Handle, cooperative: bool) -> Outcome {
+    let graph = current.session.graphs.graph_of(node)?;
+    match &mut graph.lock().node_mut(node)?.operation {
+        Operation::Launch(launch) => launch.shape.cooperative = cooperative,
+        _ => return Err(CuResult::INVALID_VALUE),
+    }
+    Ok(())
 }
 
 fn get_kernel_attribute(current: Current, node: Handle, attribute: u32, value: Out<u32>) -> Outcome {
     let cooperative = is_cooperative(&current, node)?;
-    value.set(u32::from(attribute == ATTRIBUTE_COOPERATIVE && cooperative))
+    match attribute {
+        ATTRIBUTE_COOPERATIVE => value.set(cooperative.into()),
+        _ => Err(CuResult::NOT_SUPPORTED),
+    }
 }
 
-/// The others are preferences, but for clusters, which are not supported.
+/// A cluster of more than one block is refused. The other attributes are preferences, and ignored.
 fn set_kernel_attribute(current: Current, node: Handle, attribute: u32, value: In<u32>) -> Outcome {
     const ATTRIBUTE_CLUSTER_DIMENSION: u32 = 4;
-    let launch = get(&current, node, |operation| launch_of(operation).cloned())?;
+    is_cooperative(&current, node)?;
     match attribute {
-        ATTRIBUTE_COOPERATIVE => {
-            let mut launch = launch;
-            launch.shape.cooperative = value.get()? != 0;
-            set(&current, node, Operation::Launch(launch))
-        }
+        ATTRIBUTE_COOPERATIVE => set_cooperative(&current, node, value.get()? != 0),
         ATTRIBUTE_CLUSTER_DIMENSION if value.list(3)?.iter().any(|&n| n > 1) => Err(CuResult::NOT_SUPPORTED),
-        _ => Ok(()),
+        ATTRIBUTE_CLUSTER_DIMENSION => Ok(()),
+        other => {
+            log::detail(&format!("launch attribute {other} is ignored"));
+            Ok(())
+        }
     }
 }
 
 fn copy_kernel_attributes(current: Current, dst: Handle, src: Handle) -> Outcome {
     let cooperative = is_cooperative(&current, src)?;
-    let mut launch = get(&current, dst, |operation| launch_of(operation).cloned())?;
-    launch.shape.cooperative = cooperative;
-    set(&current, dst, Operation::Launch(launch))
+    set_cooperative(&current, dst, cooperative)
 }
 
 fn add_copy(

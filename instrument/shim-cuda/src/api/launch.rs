@@ -218,7 +218,7 @@ fn run(current: &Current, request: &Request) -> Outcome {
     if let Some(captured) = captured {
         return captured;
     }
-    let command = launch.command(stream);
+    let command = launch.into_command(stream);
     if session.is_launch_blocking {
         session.call(command).map(|_| ())
     } else {

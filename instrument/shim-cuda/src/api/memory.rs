@@ -70,6 +70,7 @@ fn free(current: Current, addr: u64) -> Outcome {
         return Ok(());
     }
     if is_of_graph(&current, addr) {
+        current.session.device.memory().mark_graph(addr, false);
         return Ok(());
     }
     forget_allocation(&current, addr)?;
@@ -79,7 +80,7 @@ fn free(current: Current, addr: u64) -> Outcome {
 /// True for a graph's own memory: the graph gives it back.
 fn is_of_graph(current: &Current, addr: u64) -> bool {
     let range = current.session.device.memory().starting_at(addr);
-    range.is_some_and(|range| range.kind == RangeKind::Graph)
+    range.is_some_and(|range| matches!(range.kind, RangeKind::Graph { .. }))
 }
 
 /// Forgets an allocation *before* the server hears of it: once freed, the address may be another thread's new
@@ -155,7 +156,9 @@ pub fn alloc_from(current: &Current, pool: Handle, addr: Out<u64>, size: u64, st
 pub fn alloc_for_graph(current: &Current, size: u64) -> Outcome<Arc<GraphMemory>> {
     let device = &current.session.device;
     let addr = request(current, size)?;
-    device.memory().insert(addr, size, RangeKind::Graph);
+    device
+        .memory()
+        .insert(addr, size, RangeKind::Graph { is_allocated: false });
     Ok(Arc::new(GraphMemory { device, addr }))
 }
 
@@ -170,7 +173,10 @@ fn free_async(current: Current, addr: u64, stream: Handle) -> Outcome {
         let captured = session
             .captures
             .record(&session.graphs, stream, || Ok(Operation::Free { addr }));
-        return captured.unwrap_or(Ok(()));
+        return captured.unwrap_or_else(|| {
+            session.device.memory().mark_graph(addr, false);
+            Ok(())
+        });
     }
     session.captures.refuse(stream)?;
     forget_allocation(&current, addr)?;

@@ -54,8 +54,8 @@ pub struct GraphMemory {
 
 impl Drop for GraphMemory {
     fn drop(&mut self) {
-        // After a reset it is gone already.
-        if self.device.memory().remove(self.addr).is_some() {
+        let is_to_be_freed = self.device.memory().forget_graph(self.addr);
+        if is_to_be_freed {
             // A failure is the device's, and every call says so.
             let _ = self.device.call_raw(Command::Free { addr: self.addr });
         }

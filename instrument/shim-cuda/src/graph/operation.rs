@@ -24,12 +24,12 @@ pub struct Launch {
 
 impl Launch {
     /// The command for `stream`.
-    pub fn command(&self, stream: StreamId) -> Command {
+    pub fn into_command(self, stream: StreamId) -> Command {
         Command::Launch(LaunchCommand {
             stream,
             kernel: self.kernel,
             shape: self.shape,
-            params: Arc::clone(&self.params),
+            params: self.params,
         })
     }
 }

@@ -675,6 +675,19 @@ fn graphs_give_their_memory_back() {
     cu!(cuGraphExecDestroy(ready));
     let mut word = 0_u32;
     cu!(cuMemcpyDtoH_v2((&raw mut word).cast(), addr, 4) => INVALID_VALUE);
+    // What a graph has allocated and not freed outlives it.
+    cu!(cuStreamBeginCapture_v2(stream, RELAXED));
+    cu!(cuMemAllocAsync(&mut addr, 64, stream));
+    cu!(cuMemsetD32Async(addr, 8, 4, stream));
+    cu!(cuStreamEndCapture(stream, &mut graph));
+    cu!(cuGraphInstantiateWithFlags(&mut ready, graph, 0));
+    cu!(cuGraphLaunch(ready, stream));
+    cu!(cuStreamSynchronize(stream));
+    cu!(cuGraphDestroy(graph));
+    cu!(cuGraphExecDestroy(ready));
+    assert_eq!(read_words(addr, 1), [8]);
+    cu!(cuMemFree_v2(addr));
+    cu!(cuMemFree_v2(addr) => INVALID_VALUE);
 }
 
 fn what_is_missing_says_so() {
