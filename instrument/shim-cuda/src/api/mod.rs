@@ -71,7 +71,9 @@ pub mod launch;
 pub mod stream;
 pub mod event;
 pub mod graph;
+pub mod graph_node_access;
 pub mod graph_nodes;
+pub mod graph_kernel_nodes;
 pub mod graph_launch;
 pub mod stream_capture;
 pub mod not_implemented_table;
@@ -99,6 +101,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     event::ENTRIES,
     graph::ENTRIES,
     graph_nodes::ENTRIES,
+    graph_kernel_nodes::ENTRIES,
     graph_launch::ENTRIES,
     graph_launch::ALIASES,
     stream_capture::ENTRIES,
