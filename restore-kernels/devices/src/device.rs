@@ -223,6 +223,33 @@ pub trait PendingRead: Send + Sync {
     fn wait(&self, take: &mut dyn FnMut(&[u8])) -> Result<(), DeviceError>;
 }
 
+/// What a queue does beside launches. Each range is device memory, or host memory given to [`Device::register_host`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// Copies; the ranges do not overlap.
+    Copy {
+        /// To.
+        dst: u64,
+        /// From.
+        src: u64,
+        /// How much.
+        size_bytes: u64,
+    },
+    /// Fills, as [`Device::fill`].
+    Fill {
+        /// First element.
+        dst: u64,
+        /// From one row to the next, bytes.
+        pitch_bytes: u64,
+        /// Each element.
+        value: Fill,
+        /// Elements of a row.
+        width: u64,
+        /// Rows.
+        rows: u64,
+    },
+}
+
 /// Launches in order.
 pub trait Queue: Send + Sync {
     /// Starts `launch` behind all launches given before; returns at once.
@@ -248,6 +275,14 @@ pub trait Queue: Send + Sync {
         Err(no_followers("read"))
     }
 
+    /// Copies or fills behind all that was given before, where [`Device::works_through_queues`]. Pauses do not stop it.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; nothing was started then.
+    fn transfer(&self, _transfer: &Transfer) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        Err(no_followers("transfer"))
+    }
+
     /// Looks whether [`Queue::launch`] would refuse `launch` for its sizes, and starts nothing.
     ///
     /// # Errors
@@ -271,6 +306,18 @@ pub enum Fill {
     U16(u16),
     /// 32-bit words.
     U32(u32),
+}
+
+impl Fill {
+    /// Size of an element, bytes.
+    #[must_use]
+    pub fn element_bytes(self) -> u64 {
+        match self {
+            Self::U8(_) => 1,
+            Self::U16(_) => 2,
+            Self::U32(_) => 4,
+        }
+    }
 }
 
 /// A device.

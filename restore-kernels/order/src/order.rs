@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hetckpt_state::queue::Place;
 
-use crate::stream::{Flight, Flow, Front, Item, Kind, Landing, Life, StoredStream, Stream, Work};
+use crate::stream::{Flight, Flow, Front, InPause, Item, Kind, Landing, Life, StoredStream, Stream, Work};
 
 /// The legacy default stream, which always exists.
 pub const LEGACY: u64 = 0;
@@ -318,6 +318,13 @@ impl<W, F, P> Order<W, F, P> {
         }
     }
 
+    /// So much of a stream that a pause waits for may be on the device from now on, at least one thing.
+    pub fn set_window(&mut self, stream: u64, window: usize) {
+        if let Some(s) = self.streams.get_mut(&stream) {
+            s.window = window.clamp(1, MAX_IN_FLIGHT);
+        }
+    }
+
     /// What of a stream has not begun, in order, to change what its owner keeps with it.
     pub fn queued_mut(&mut self, stream: u64) -> impl Iterator<Item = &mut W> {
         let queue = self.streams.get_mut(&stream).map(|s| s.queue.iter_mut());
@@ -341,16 +348,18 @@ impl<W, F, P> Order<W, F, P> {
 
     /// What a thread gives to the device, in order.
     pub fn giving(&self, stream: u64) -> impl Iterator<Item = &W> {
-        self.streams.get(&stream).into_iter().flat_map(|s| &s.giving)
+        let giving = self.streams.get(&stream).into_iter().flat_map(|s| &s.giving);
+        giving.map(|(work, _)| work)
     }
 
     /// The first of what is being given to the device is there, which calls it `handle`. After the last,
     /// [`Self::free`].
     pub fn given(&mut self, stream: u64, handle: F) {
         if let Some(s) = self.streams.get_mut(&stream)
-            && let Some(work) = s.giving.pop_front()
+            && let Some((work, in_pause)) = s.giving.pop_front()
         {
-            s.flights.push_back(Flight { work, handle });
+            let flight = Flight { work, handle, in_pause };
+            s.flights.push_back(flight);
         }
     }
 
@@ -464,7 +473,7 @@ impl<W: Work, F, P> Order<W, F, P> {
         }
         match item.work.kind() {
             Kind::Launch { is_built: false, .. } if works && has_room(s) => Step::Build(0),
-            Kind::Launch { .. } | Kind::Follower if works => Step::Wait,
+            Kind::Launch { .. } | Kind::Transfer | Kind::Follower if works => Step::Wait,
             // All before it must be done.
             _ if s.num_on_device() > 0 => Step::Wait,
             Kind::HostFunction(id) if works && !self.host_functions_done.contains(&id) => Step::Wait,
@@ -475,7 +484,8 @@ impl<W: Work, F, P> Order<W, F, P> {
     /// True if the front item of a stream that nobody else is at may be given to the device.
     fn can_give(&self, s: &Stream<W, F>, item: &Item<W>) -> bool {
         let is_wanted = match item.work.kind() {
-            Kind::Launch { is_built, stops } => is_built && (stops || s.num_on_device() == 0) && self.may_launch(),
+            Kind::Launch { is_built, stops } => is_built && (stops || may_wait_for_more(s)) && self.may_launch(),
+            Kind::Transfer => may_wait_for_more(s),
             Kind::Follower => true,
             Kind::Task | Kind::HostFunction(_) => false,
         };
@@ -498,7 +508,11 @@ impl<W: Work, F, P> Order<W, F, P> {
             }
             if let Some(s) = self.streams.get_mut(&stream) {
                 s.front = Front::Giving;
-                s.giving.extend(s.queue.pop_front().map(|item| item.work));
+                let given = s.queue.pop_front().map(|item| item.work);
+                s.giving.extend(given.map(|work| {
+                    let in_pause = work.kind().in_pause();
+                    (work, in_pause)
+                }));
             }
         }
     }
@@ -512,6 +526,12 @@ impl<W: Work, F, P> Order<W, F, P> {
 /// True if the stream may have more on the device.
 fn has_room<W, F>(stream: &Stream<W, F>) -> bool {
     stream.flow == Flow::Open && stream.num_on_device() < MAX_IN_FLIGHT
+}
+
+/// True if the device may be given something of the stream that does not stop: nothing is there that could stop in
+/// front of it, and little that a pause has to wait for.
+fn may_wait_for_more<W, F>(stream: &Stream<W, F>) -> bool {
+    stream.num_in_pause(InPause::Stops) == 0 && stream.num_in_pause(InPause::Ends) < stream.window
 }
 
 /// Place of the first launch, among those that a pause can have held back, whose program is not built.

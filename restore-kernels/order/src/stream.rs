@@ -11,10 +11,14 @@ pub enum Kind {
     Launch {
         /// Its program is built, or known not to be buildable, which the launch then reports.
         is_built: bool,
-        /// It stops when asked, and turns itself away behind one that has stopped. One that does not is given to the
-        /// device only when nothing of its stream is there.
+        /// It stops when asked, and turns itself away behind one that has stopped. One that does not goes by the rule
+        /// of [`Kind::Transfer`].
         stops: bool,
     },
+    /// The device does it in order with launches, and nothing stops it: a copy, a fill. It is given to the device once
+    /// no launch of its stream is there that can stop, and few such are there at a time, since a pause waits for them
+    /// ([`crate::order::Order::set_window`]).
+    Transfer,
     /// The device does it in order with launches, and it has no effect that counts if a launch before it stops: the
     /// record of an event, a read of device memory.
     Follower,
@@ -51,6 +55,30 @@ pub struct Flight<W, F> {
     pub work: W,
     /// What the device calls it.
     pub handle: F,
+    /// What a pause does to it.
+    pub in_pause: InPause,
+}
+
+/// What a pause does to something on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InPause {
+    /// It stops.
+    Stops,
+    /// It is waited for.
+    Ends,
+    /// Nothing: it has no effect that counts behind a launch that stops.
+    Follows,
+}
+
+impl Kind {
+    /// What a pause does to it once it is on the device.
+    pub(crate) fn in_pause(self) -> InPause {
+        match self {
+            Self::Launch { stops: true, .. } => InPause::Stops,
+            Self::Follower => InPause::Follows,
+            Self::Launch { stops: false, .. } | Self::Transfer | Self::Task | Self::HostFunction(_) => InPause::Ends,
+        }
+    }
 }
 
 /// Who is at the front of the queue.
@@ -101,7 +129,7 @@ pub struct Stream<W, F> {
     /// What has not begun, in order.
     pub(crate) queue: VecDeque<Item<W>>,
     /// What a thread gives to the device, in order; before everything in `queue`.
-    pub(crate) giving: VecDeque<W>,
+    pub(crate) giving: VecDeque<(W, InPause)>,
     /// What is on the device, in order; before everything in `giving`.
     pub(crate) flights: VecDeque<Flight<W, F>>,
     /// What has landed without being done, until all flights have: before `flights`, in order.
@@ -110,6 +138,8 @@ pub struct Stream<W, F> {
     pub(crate) flow: Flow,
     pub(crate) landing: Landing,
     pub(crate) life: Life,
+    /// So much of what a pause waits for may be on the device.
+    pub(crate) window: usize,
     pub(crate) submitted: u64,
     pub(crate) completed: u64,
 }
@@ -144,6 +174,7 @@ impl<W, F> Stream<W, F> {
             flow: Flow::Open,
             landing: Landing::Unclaimed,
             life: Life::Open,
+            window: 1,
             submitted: 0,
             completed: 0,
         }
@@ -236,6 +267,14 @@ impl<W, F> Stream<W, F> {
     #[must_use]
     pub fn num_on_device(&self) -> usize {
         self.flights.len() + self.giving.len()
+    }
+
+    /// How much is on the device, or on its way there, to which a pause does this.
+    #[must_use]
+    pub fn num_in_pause(&self, what: InPause) -> usize {
+        let flights = self.flights.iter().map(|flight| flight.in_pause);
+        let all = flights.chain(self.giving.iter().map(|&(_, in_pause)| in_pause));
+        all.filter(|&in_pause| in_pause == what).count()
     }
 
     /// True if it can be forgotten.

@@ -26,8 +26,10 @@ enum Sort {
     Opaque,
     /// The record of an event.
     Record,
-    /// A copy, done by a thread.
+    /// A copy that the device does.
     Transfer,
+    /// A copy, done by a thread.
+    Task,
     /// A function of the application that is to be called.
     Call,
     /// One that has been called.
@@ -43,7 +45,8 @@ impl Work for Thing {
             Sort::Launch => Kind::Launch { is_built, stops: true },
             Sort::Opaque => Kind::Launch { is_built, stops: false },
             Sort::Record => Kind::Follower,
-            Sort::Transfer | Sort::Call | Sort::Ran => Kind::Task,
+            Sort::Transfer => Kind::Transfer,
+            Sort::Task | Sort::Call | Sort::Ran => Kind::Task,
             Sort::HostFunction => Kind::HostFunction(self.number as u64),
         }
     }
@@ -171,7 +174,10 @@ impl State {
 
     fn say(&mut self, say: Say) {
         match say {
-            Say::Create(stream, non_blocking) => self.order.create(stream, non_blocking, 0),
+            Say::Create(stream, non_blocking) => {
+                self.order.create(stream, non_blocking, 0);
+                self.order.set_window(stream, 2);
+            }
             Say::Do(stream, sort) => self.submit(stream, sort, Vec::new()),
             Say::DoAfter(stream, sort, other) => {
                 let after = self.order.latest_place(other).into_iter().collect();
@@ -287,6 +293,9 @@ impl State {
         let is_behind_a_stop = self.order.stream(stream).unwrap().has_stopped();
         if is_behind_a_stop && mistake == Mistake::CountsBehindAStop {
             self.effect(number);
+        }
+        if is_behind_a_stop && matches!(flight.work.sort, Sort::Opaque | Sort::Transfer) {
+            self.broken = Some("what cannot stop was done behind a stopped launch");
         }
         match self.order.land_done(stream, flight.work) {
             Landed::Held => {}
@@ -463,16 +472,10 @@ fn is_long() -> bool {
 }
 
 use Say::{Create, Destroy, Do, DoAfter, Synchronize};
-use Sort::{Call, Launch, Opaque, Record, Transfer};
+use Sort::{Call, Launch, Opaque, Record, Task, Transfer};
 
 /// Launches with a record between them, and a copy behind, in one stream.
-const ONE_STREAM: &[Say] = &[
-    Do(0, Launch),
-    Do(0, Record),
-    Do(0, Launch),
-    Do(0, Transfer),
-    Synchronize,
-];
+const ONE_STREAM: &[Say] = &[Do(0, Launch), Do(0, Record), Do(0, Launch), Do(0, Task), Synchronize];
 /// Two streams, one behind the other's event.
 const TWO_STREAMS: &[Say] = &[
     Create(1, true),
@@ -506,10 +509,22 @@ const JOINS: &[Say] = &[
 ];
 /// What cannot stop, and a function of the application.
 const OTHERS: &[Say] = &[Do(0, Opaque), Do(0, Call), Do(0, Launch), Do(0, Opaque), Synchronize];
+/// Copies and launches that cannot stop, several on the device at once, with launches that can.
+const MIXED: &[Say] = &[
+    Create(1, true),
+    Do(1, Transfer),
+    Do(1, Opaque),
+    Do(1, Transfer),
+    Do(1, Launch),
+    Do(1, Record),
+    Do(1, Transfer),
+    Do(1, Launch),
+    Synchronize,
+];
 
 #[test]
 fn everything_takes_effect_once_and_in_order() {
-    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MANY];
+    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, MANY];
     for says in all {
         check(application(says));
         let pauses = if is_long() { 4 } else { 2 };
@@ -534,7 +549,7 @@ fn a_device_that_stops_of_its_own_accord_keeps_the_order() {
 
 #[test]
 fn a_failure_ends_everything_once() {
-    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS] {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED] {
         check(Application {
             faults: true,
             ..application(says)

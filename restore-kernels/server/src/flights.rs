@@ -1,26 +1,27 @@
 //! What streams give to the device, and what becomes of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
-use hetckpt_devices::device::{Outcome, Queue};
+use hetckpt_devices::device::{Outcome, Queue, RunningLaunch};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Landed, Phase};
-use hetckpt_ring::command::Command;
+use hetckpt_ring::command::{Command, Envelope};
 use hetckpt_ring::reply::Reply;
 
 use crate::counters::Activity;
 use crate::cuda_result;
 use crate::kernels::ProbedKernel;
-use crate::launch::{launch, refused};
-use crate::queues::{Awaiting, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
+use crate::launch::{launch, refused, waited};
+use crate::queues::{Awaiting, By, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
-use crate::stream_operations::{answer_read, is_device_memory};
+use crate::stream_operations::{activity_of, answer_read, is_device_memory, is_known};
+use crate::transfers::{ranges, transfer_of};
 
 /// What is given to the device before others get at the queues again.
 const GIVEN_TOGETHER: usize = 16;
@@ -94,12 +95,33 @@ fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> On
             };
             queue.read(src.addr, size_bytes).map(OnDevice::Read)
         }
+        // A mark; what there is to do is done when it lands.
+        What::Command { by: By::Follower, .. } => queue.read(0, 0).map(OnDevice::Read),
+        What::Command { command, .. } => transfer(session, queue, command).map(waited),
         _ => {
             tracing::trace!(kernel = work.kernel_name(), "launched");
             return launch(queue, work);
         }
     };
     given.unwrap_or_else(refused)
+}
+
+fn transfer(session: &Session, queue: &dyn Queue, command: &Command) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+    let transfer = transfer_of(command).ok_or(DeviceError::NotBuilt("it is no transfer".to_owned()))?;
+    // The driver would take any memory of this process.
+    let foreign = |&(addr, size): &(u64, u64)| !is_known(session, addr, size);
+    match ranges(&transfer)
+        .unwrap_or_default()
+        .iter()
+        .find(|range| foreign(range))
+    {
+        Some((addr, size_bytes)) => Err(DeviceError::Fault {
+            kernel: "a copy or a fill".to_owned(),
+            reason: format!("{addr:#x}+{size_bytes:#x} is neither device memory nor pinned memory"),
+            cuda_result: cuda_result::INVALID_VALUE,
+        }),
+        None => queue.transfer(&transfer),
+    }
 }
 
 /// Takes in what has landed of a stream, as long as the reader of the ring looks after it. Returns whether anything
@@ -122,7 +144,7 @@ pub fn poll(session: &Session, queues: &mut Queues, stream: u64) -> (bool, Vec<A
 #[must_use]
 pub fn outcome(handle: &OnDevice) -> Option<Outcome> {
     match handle {
-        OnDevice::Launch { running, .. } => Some(running.wait()),
+        OnDevice::Launch { running, .. } | OnDevice::Waited { running, .. } => Some(running.wait()),
         OnDevice::Record(_) | OnDevice::Read(_) => None,
     }
 }
@@ -132,7 +154,20 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
     let Some(flight) = queues.order.landed(stream) else {
         return Vec::new();
     };
+    if let OnDevice::Waited { since, .. } = flight.handle {
+        let took = since.elapsed();
+        let window = &mut queues.lane(stream).window;
+        window.landed(took);
+        let most = window.most();
+        queues.order.set_window(stream, most);
+        count(session, &flight.work, took);
+    }
     match (outcome, flight.handle) {
+        (Some(Outcome::Paused(_)), OnDevice::Waited { .. }) => {
+            // None of it has begun.
+            queues.order.land_stopped(stream, flight.work);
+            Vec::new()
+        }
         (Some(Outcome::Paused(grid)), OnDevice::Launch { probed, .. }) => {
             land_stopped(session, queues, stream, flight.work, probed, grid);
             Vec::new()
@@ -160,13 +195,42 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
         }
         (_, OnDevice::Read(read)) => match queues.order.land_done(stream, flight.work) {
             Landed::Held => Vec::new(),
-            Landed::Done { work, released } => {
+            Landed::Done { work, mut released } => {
                 let result = answer_read(session, &work, queues.order.fault(), &*read);
                 session.answer(work.reply, result, &Reply::Nothing);
+                if let Some(free) = free_of(&work) {
+                    released.extend(queues.order.wait_for(free, Vec::new()));
+                }
                 released
             }
         },
-        (_, OnDevice::Launch { .. }) => land_done(session, queues, stream, flight.work),
+        (_, OnDevice::Launch { .. } | OnDevice::Waited { .. }) => land_done(session, queues, stream, flight.work),
+    }
+}
+
+/// What is left to do of a free in a stream's order whose turn has come.
+fn free_of(work: &Work) -> Option<Awaiting> {
+    match work.what {
+        What::Command {
+            command: Command::FreeAsync { addr, .. },
+            ..
+        } => Some(Awaiting {
+            envelope: Envelope {
+                reply: None,
+                command: Command::Free { addr },
+            },
+            since: Instant::now(),
+        }),
+        _ => None,
+    }
+}
+
+/// Counts a copy or a fill that the device has done.
+fn count(session: &Session, work: &Work, took: Duration) {
+    if let What::Command { command, .. } = &work.what
+        && let Some((activity, bytes)) = activity_of(command)
+    {
+        session.counters().add(activity, bytes, took);
     }
 }
 
@@ -225,7 +289,7 @@ fn land_stopped(
         }
     };
     let Some(probed) = probed else {
-        // Machine code, none of which was started.
+        // Refused, and not known yet why.
         let what = What::Start(spec);
         return queues.order.land_stopped(stream, Work { what, reply });
     };

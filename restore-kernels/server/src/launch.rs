@@ -1,6 +1,7 @@
 //! Launches: what they need, and giving them to the device.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_devices::device::{Blocks, Device, Launch, LoadedKernel, Outcome, Queue, Room, RunningLaunch};
@@ -117,9 +118,17 @@ pub fn check(queue: &dyn Queue, work: &Work) -> Result<(), DeviceError> {
 pub fn launch(queue: &dyn Queue, work: &Work) -> OnDevice {
     let launched = prepare(work).and_then(|(probed, launch)| Ok((probed, queue.launch(launch)?)));
     match launched {
+        Ok((_, running)) if work.is_opaque() => waited(running),
         Ok((probed, running)) => OnDevice::Launch { running, probed },
         Err(error) => refused(error),
     }
+}
+
+/// What a pause waits for, just given.
+#[must_use]
+pub fn waited(running: Arc<dyn RunningLaunch>) -> OnDevice {
+    let since = Instant::now();
+    OnDevice::Waited { running, since }
 }
 
 /// In the place of a launch that the device has refused.

@@ -19,6 +19,8 @@ pub mod generate;
 pub mod kernels;
 pub mod kernel_names;
 pub mod modules;
+pub mod window;
+pub mod transfers;
 pub mod queues;
 pub mod start_points;
 pub mod counters;

@@ -14,6 +14,8 @@ use rustc_hash::FxHashMap;
 
 use crate::kernels::{KernelCode, ProbedKernel};
 use crate::start_points::StartPoints;
+use crate::transfers::transfer_of;
+use crate::window::Window;
 
 /// A launch as the application asked for it.
 #[derive(Clone)]
@@ -46,6 +48,17 @@ pub struct Stopped {
     pub points: Option<StartPoints>,
 }
 
+/// Who carries out a command that is no launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A thread.
+    Thread,
+    /// The device's queue, and it counts for nothing behind a launch that has stopped.
+    Follower,
+    /// The device's queue, and nothing stops it.
+    Transfer,
+}
+
 /// What a stream has to do.
 #[derive(Clone)]
 pub enum What {
@@ -55,8 +68,8 @@ pub enum What {
         command: Command,
         /// Bytes taken out of its staging chunk, which has been given back.
         data: Option<Vec<u8>>,
-        /// The device's queues take it.
-        follows: bool,
+        /// Who carries it out.
+        by: By,
     },
     /// A launch from its start.
     Start(Arc<LaunchSpec>),
@@ -84,13 +97,14 @@ impl Work {
     /// A command, as `device` takes it.
     #[must_use]
     pub fn command(device: &dyn Device, command: Command, data: Option<Vec<u8>>) -> What {
-        let is_short = match &command {
-            Command::EventRecord { .. } => true,
-            Command::CopyOut { src, .. } => src.rows == 1 && (1..=MAX_QUEUED_READ).contains(&src.width),
-            _ => false,
+        let by = match &command {
+            _ if !device.works_through_queues() => By::Thread,
+            Command::EventRecord { .. } | Command::StreamWaitEvent { .. } | Command::FreeAsync { .. } => By::Follower,
+            Command::CopyOut { src, .. } if src.rows == 1 && (1..=MAX_QUEUED_READ).contains(&src.width) => By::Follower,
+            command if transfer_of(command).is_some() => By::Transfer,
+            _ => By::Thread,
         };
-        let follows = is_short && device.works_through_queues();
-        What::Command { command, data, follows }
+        What::Command { command, data, by }
     }
 
     /// True for a launch.
@@ -100,7 +114,8 @@ impl Work {
     }
 
     /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away.
-    fn is_opaque(&self) -> bool {
+    #[must_use]
+    pub fn is_opaque(&self) -> bool {
         matches!(&self.what, What::Start(spec) if spec.kernel.as_ref().is_some_and(|k| k.is_opaque()))
     }
 
@@ -134,8 +149,9 @@ impl stream::Work for Work {
                 is_built: self.is_built(),
                 stops: !self.is_opaque(),
             },
-            What::Command { follows: true, .. } => Kind::Follower,
-            What::Command { .. } | What::Ran => Kind::Task,
+            What::Command { by: By::Follower, .. } => Kind::Follower,
+            What::Command { by: By::Transfer, .. } => Kind::Transfer,
+            What::Command { by: By::Thread, .. } | What::Ran => Kind::Task,
             What::AwaitHostFunction(id) => Kind::HostFunction(*id),
         }
     }
@@ -158,8 +174,15 @@ pub enum OnDevice {
     Launch {
         /// To wait for it.
         running: Arc<dyn RunningLaunch>,
-        /// The probed kernel that runs; `None` for machine code.
+        /// The probed kernel that runs; `None` if the launch was refused.
         probed: Option<Arc<ProbedKernel>>,
+    },
+    /// What a pause waits for: machine code, a copy, a fill.
+    Waited {
+        /// To wait for it.
+        running: Arc<dyn RunningLaunch>,
+        /// When it was given.
+        since: Instant,
     },
     /// The record of an event.
     Record(Arc<dyn RecordedEvent>),
@@ -172,7 +195,7 @@ impl OnDevice {
     #[must_use]
     pub fn is_done(&self) -> bool {
         match self {
-            Self::Launch { running, .. } => running.is_done(),
+            Self::Launch { running, .. } | Self::Waited { running, .. } => running.is_done(),
             Self::Record(event) => event.is_done(),
             Self::Read(read) => read.is_done(),
         }
@@ -181,7 +204,7 @@ impl OnDevice {
     /// Waits until it is not on the device any more. Its failure is told when its outcome is looked at.
     pub fn wait_stopped(&self) {
         match self {
-            Self::Launch { running, .. } => running.wait_stopped(),
+            Self::Launch { running, .. } | Self::Waited { running, .. } => running.wait_stopped(),
             Self::Record(event) => drop(event.wait()),
             Self::Read(read) => drop(read.wait(&mut |_| {})),
         }
@@ -239,6 +262,8 @@ pub struct Lane {
     pub stopped_at: Option<Instant>,
     /// A thread serves the stream.
     pub has_worker: bool,
+    /// How much that a pause waits for may be on the device.
+    pub window: Window,
 }
 
 /// All queues of the application.

@@ -12,6 +12,7 @@ use crate::cuda_result;
 use crate::pinned::PinnedRange;
 use crate::queues::{Item, What, Work};
 use crate::session::Session;
+use crate::transfers::fill_value;
 
 /// Why a command of a stream failed.
 #[derive(Debug, thiserror::Error)]
@@ -79,8 +80,8 @@ pub fn execute(session: &Session, item: Item) -> Executed {
     let done = |result| Executed::Done {
         answer: reply.map(|slot| (slot, result)),
     };
-    let (command, data, follows) = match what {
-        What::Command { command, data, follows } => (command, data, follows),
+    let (command, data, by) = match what {
+        What::Command { command, data, by } => (command, data, by),
         What::AwaitHostFunction(id) => {
             session.queues.lock().order.forget_host_function(id);
             return Executed::Done { answer: None };
@@ -103,7 +104,7 @@ pub fn execute(session: &Session, item: Item) -> Executed {
         let (what, make): (_, fn(Item) -> Executed) = if is_told {
             (What::AwaitHostFunction(id), Executed::Waits)
         } else {
-            (What::Command { command, data, follows }, Executed::Again)
+            (What::Command { command, data, by }, Executed::Again)
         };
         return make(Item {
             work: Work { what, reply },
@@ -129,7 +130,7 @@ pub fn execute(session: &Session, item: Item) -> Executed {
 }
 
 /// What a command is counted as, and its bytes.
-fn activity_of(command: &Command) -> Option<(Activity, u64)> {
+pub fn activity_of(command: &Command) -> Option<(Activity, u64)> {
     let bytes = |rows: &Rows| rows.width.saturating_mul(rows.rows);
     match command {
         Command::CopyIn { dst, .. } => Some((Activity::CopyIn, bytes(dst))),
@@ -141,13 +142,20 @@ fn activity_of(command: &Command) -> Option<(Activity, u64)> {
     }
 }
 
+/// True if all of the range is memory that the application has, on the device or pinned.
+#[must_use]
+pub fn is_known(session: &Session, addr: u64, size_bytes: u64) -> bool {
+    locate(session, addr, size_bytes).is_ok()
+}
+
 /// True if all of the range is device memory.
 #[must_use]
 pub fn is_device_memory(session: &Session, addr: u64, size_bytes: u64) -> bool {
     session.memory.lock().contains(addr, size_bytes)
 }
 
-/// Puts what the device has read for a copy out of it where the application waits for it. Returns the result for it.
+/// Does what is left of a follower whose turn has come: puts what the device has read where the application waits for
+/// it. Returns the result for it.
 pub fn answer_read(session: &Session, work: &Work, fault: u32, read: &dyn PendingRead) -> u32 {
     let What::Command {
         command: command @ Command::CopyOut { chunk, .. },
@@ -400,11 +408,8 @@ fn copy_range(session: &Session, dst: u64, src: u64, length: u64) -> Result<(), 
 }
 
 fn fill(session: &Session, dst: &Rows, value: FillValue) -> Result<(), CommandError> {
-    let (value, element) = match value {
-        FillValue::U8(v) => (Fill::U8(v), 1),
-        FillValue::U16(v) => (Fill::U16(v), 2),
-        FillValue::U32(v) => (Fill::U32(v), 4),
-    };
+    let value = fill_value(value);
+    let element = value.element_bytes();
     let bad = || CommandError::BadRows {
         width: dst.width,
         pitch: dst.pitch,

@@ -119,6 +119,7 @@ driver_calls! {
     fn cuMemUnmap(addr: CUdeviceptr, size: usize) => cuMemUnmap;
     fn cuMemRelease(handle: u64) => cuMemRelease;
     fn cuMemFreeAsync(addr: CUdeviceptr, stream: CUstream) => cuMemFreeAsync;
+    fn cuMemcpyAsync(dst: CUdeviceptr, src: CUdeviceptr, size: usize, stream: CUstream) => cuMemcpyAsync;
     fn cuMemcpyDtoDAsync(dst: CUdeviceptr, src: CUdeviceptr, size: usize, stream: CUstream) => cuMemcpyDtoDAsync_v2;
     fn cuMemsetD8Async(dst: CUdeviceptr, value: u8, count: usize, stream: CUstream) => cuMemsetD8Async;
     fn cuMemsetD2D8Async(dst: CUdeviceptr, pitch: usize, value: u8, width: usize, rows: usize, stream: CUstream)

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmodule, CUstream};
 
 use super::driver::{self, DriverError, NOT_READY, Result};
+use crate::device::Fill;
 
 /// How long a wait looks before it sleeps: longer than a short copy takes, shorter than anybody minds.
 pub(super) const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(40);
@@ -73,6 +74,20 @@ unsafe impl Sync for Stream {}
 impl Stream {
     pub fn new(priority: i32) -> Result<Self> {
         driver::cuStreamCreateWithPriority(priority).map(Self)
+    }
+
+    /// Starts filling `rows` rows of `width` elements, `pitch_bytes` apart.
+    pub fn fill(&self, dst: CUdeviceptr, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<()> {
+        let pitch = match rows {
+            0 | 1 => width * value.element_bytes(),
+            _ => pitch_bytes,
+        };
+        let (pitch, width, rows) = (pitch as usize, width as usize, rows as usize);
+        match value {
+            Fill::U8(v) => driver::cuMemsetD2D8Async(dst, pitch, v, width, rows, self.0),
+            Fill::U16(v) => driver::cuMemsetD2D16Async(dst, pitch, v, width, rows, self.0),
+            Fill::U32(v) => driver::cuMemsetD2D32Async(dst, pitch, v, width, rows, self.0),
+        }
     }
 
     /// Waits for all that was given to the stream.

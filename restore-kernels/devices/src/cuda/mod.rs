@@ -18,6 +18,7 @@ mod recorded;
 mod register_budget;
 mod shared_base;
 mod transfer;
+mod unstoppable;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -305,14 +306,9 @@ impl Device for CudaDevice {
     }
 
     fn fill(&self, dst: u64, pitch_bytes: u64, value: Fill, width: u64, rows: u64) -> Result<(), DeviceError> {
-        let element = match value {
-            Fill::U8(_) => 1,
-            Fill::U16(_) => 2,
-            Fill::U32(_) => 4,
-        };
-        let size_bytes = width * element * rows;
-        let is_dense = rows <= 1 || pitch_bytes == width * element;
-        if is_dense && size_bytes <= MAX_COPIED_FILL && self.inner.is_running() {
+        let row_bytes = width * value.element_bytes();
+        let is_dense = rows <= 1 || pitch_bytes == row_bytes;
+        if is_dense && row_bytes * rows <= MAX_COPIED_FILL && self.inner.is_running() {
             let bytes: Vec<u8> = match value {
                 Fill::U8(v) => [v].repeat((width * rows) as usize),
                 Fill::U16(v) => v.to_le_bytes().repeat((width * rows) as usize),
@@ -320,17 +316,8 @@ impl Device for CudaDevice {
             };
             return self.write(dst, &bytes);
         }
-        let size = |n: u64| n as usize;
-        let pitch = if rows <= 1 { width * element } else { pitch_bytes };
-        let (pitch, width, rows) = (size(pitch), size(width), size(rows));
-        Ok(self
-            .inner
-            .transfers
-            .on_stream(&self.inner.context, |stream| match value {
-                Fill::U8(v) => driver::cuMemsetD2D8Async(dst, pitch, v, width, rows, stream.0),
-                Fill::U16(v) => driver::cuMemsetD2D16Async(dst, pitch, v, width, rows, stream.0),
-                Fill::U32(v) => driver::cuMemsetD2D32Async(dst, pitch, v, width, rows, stream.0),
-            })?)
+        let fill = |stream: &Stream| stream.fill(dst, pitch_bytes, value, width, rows);
+        Ok(self.inner.transfers.on_stream(&self.inner.context, fill)?)
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Arc<dyn LoadedKernel>, DeviceError> {

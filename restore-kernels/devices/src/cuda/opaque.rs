@@ -5,15 +5,13 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
-use hetckpt_abi::paused_block::PausedGrid;
-use parking_lot::Mutex;
 
 use super::CudaInner;
 use super::driver::{self, DriverError, Result, Shape, check};
-use super::flight::Held;
 use super::handles::{Module, Stream};
 use super::progress::Progress;
-use crate::device::{KernelAttributes, Launch, LoadedKernel, OpaqueKernel, OpaqueModule, Outcome, RunningLaunch};
+use super::unstoppable;
+use crate::device::{KernelAttributes, Launch, LoadedKernel, OpaqueKernel, OpaqueModule, RunningLaunch};
 use crate::error::DeviceError;
 
 /// First driver that lists a module's kernels and their parameters.
@@ -45,43 +43,6 @@ impl LoadedKernel for OpaqueCuda {
 
     fn as_any(&self) -> &dyn std::any::Any {
         self
-    }
-}
-
-/// A launch of machine code under way.
-struct OpaqueFlight {
-    device: Arc<CudaInner>,
-    name: String,
-    progress: Arc<Progress>,
-    number: u64,
-}
-
-impl OpaqueFlight {
-    fn wait_for_end(&self) -> Result<()> {
-        self.device.context.enter()?;
-        self.progress.wait(self.number)
-    }
-}
-
-impl RunningLaunch for OpaqueFlight {
-    fn is_done(&self) -> bool {
-        self.device.context.enter().is_err() || self.progress.is_done(self.number)
-    }
-
-    fn wait(&self) -> Outcome {
-        match self.wait_for_end() {
-            Ok(()) => Outcome::Finished,
-            Err(error) => Outcome::Failed(DeviceError::Fault {
-                kernel: self.name.clone(),
-                reason: error.to_string(),
-                cuda_result: error.code,
-            }),
-        }
-    }
-
-    fn wait_stopped(&self) {
-        // A failure is told by `wait`.
-        let _ = self.wait_for_end();
     }
 }
 
@@ -186,28 +147,10 @@ pub(super) fn launch(
     kernel: &OpaqueCuda,
     launch: &Launch,
 ) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
-    let refused = |e: DriverError| DeviceError::Launch {
-        kernel: kernel.name.clone(),
-        reason: e.to_string(),
-    };
-    device.context.enter().map_err(refused)?;
-    // Held until the launch is on its way, so that a pause comes before or after it.
-    let pausing = device.pausing.lock();
-    if pausing.is_paused {
-        let all = launch.shape.grid.iter().map(|&n| u64::from(n)).product();
-        let left = PausedGrid {
-            paused: vec![],
-            not_started: vec![(0, all)],
-        };
-        return Ok(Arc::new(Held(Mutex::new(Some(left)))));
-    }
-    let number = progress.give(|stream| start(stream, kernel, launch)).map_err(refused)?;
-    Ok(Arc::new(OpaqueFlight {
-        device: Arc::clone(device),
-        name: kernel.name.clone(),
-        progress: Arc::clone(progress),
-        number,
-    }))
+    let all = launch.shape.num_blocks();
+    unstoppable::give(device, progress, &kernel.name, all, |stream| {
+        start(stream, kernel, launch)
+    })
 }
 
 fn start(stream: &Stream, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {

@@ -18,8 +18,9 @@ use super::opaque::{self, OpaqueCuda};
 use super::progress::Progress;
 use super::read::CudaRead;
 use super::recorded::CudaEvent;
+use super::unstoppable;
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
-use crate::device::{Blocks, Launch, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, RunningLaunch};
+use crate::device::{Blocks, Launch, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, RunningLaunch, Transfer};
 use crate::error::DeviceError;
 
 /// A stream with the launches given to it.
@@ -113,6 +114,24 @@ impl Queue for CudaQueue {
         });
         pausing.add(self.id, flight.clone());
         Ok(flight)
+    }
+
+    fn transfer(&self, transfer: &Transfer) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        let give = |name: &str, start: &dyn Fn(&Stream) -> driver::Result<()>| {
+            unstoppable::give(&self.device, &self.progress, name, 1, start)
+        };
+        match *transfer {
+            Transfer::Copy { dst, src, size_bytes } => give("a copy", &|stream| {
+                driver::cuMemcpyAsync(dst, src, size_bytes as usize, stream.0)
+            }),
+            Transfer::Fill {
+                dst,
+                pitch_bytes,
+                value,
+                width,
+                rows,
+            } => give("a fill", &|stream| stream.fill(dst, pitch_bytes, value, width, rows)),
+        }
     }
 
     fn record(&self, has_time: bool) -> Result<Arc<dyn RecordedEvent>, DeviceError> {

@@ -1,0 +1,40 @@
+//! Launches, which do nothing.
+
+use std::ffi::c_void;
+
+use crate::module::Function;
+use crate::result::{INVALID_VALUE, SUCCESS};
+
+type Grid = u32;
+
+fn launch(function: Option<&'static Function>, params: *const *const c_void) -> u32 {
+    match function {
+        Some(function) if params.is_null() && !function.params.is_empty() => INVALID_VALUE,
+        Some(_) => SUCCESS,
+        None => INVALID_VALUE,
+    }
+}
+
+driver_api! {
+    fn cuLaunchKernel(
+        function: Option<&'static Function>,
+        _gx: Grid, _gy: Grid, _gz: Grid,
+        _bx: Grid, _by: Grid, _bz: Grid,
+        _shared: u32,
+        _stream: u64,
+        params: *const *const c_void,
+        _extra: *const c_void,
+    ) {
+        launch(function, params)
+    }
+    fn cuLaunchCooperativeKernel(
+        function: Option<&'static Function>,
+        _gx: Grid, _gy: Grid, _gz: Grid,
+        _bx: Grid, _by: Grid, _bz: Grid,
+        _shared: u32,
+        _stream: u64,
+        params: *const *const c_void,
+    ) {
+        launch(function, params)
+    }
+}
