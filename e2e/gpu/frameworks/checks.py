@@ -273,8 +273,7 @@ def digest(arrays):
     total = hashlib.sha256()
     for array in arrays:
         if hasattr(array, "detach"):
-            array = array.detach().cpu()
-            array = array.view(-1).contiguous()
+            array = array.detach().cpu().reshape(-1).contiguous()
             import torch
 
             data = array.view(torch.uint8).numpy().tobytes() if array.numel() else b""

@@ -27,6 +27,14 @@ driver_api! {
     ) {
         launch(function, params)
     }
+    fn cuLaunchKernelEx(
+        _config: usize,
+        function: Option<&'static Function>,
+        params: *const *const c_void,
+        _extra: *const c_void,
+    ) {
+        launch(function, params)
+    }
     fn cuLaunchCooperativeKernel(
         function: Option<&'static Function>,
         _gx: Grid, _gy: Grid, _gz: Grid,

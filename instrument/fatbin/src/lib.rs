@@ -9,5 +9,6 @@ pub mod limits;
 pub mod entry;
 pub mod decompress;
 pub mod locate;
+pub mod cubin;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::handles::Handle;
 use crate::integrity::Question;
+use crate::library_tables;
 use crate::pointers::Out;
 use crate::result::{CuResult, Outcome};
 use crate::session::{self, Session};
@@ -32,7 +33,15 @@ pub struct Address(pub *const c_void);
 
 const NOTHING: Slot = Slot(do_nothing as *const c_void);
 
-const fn size(bytes: usize) -> Slot {
+impl Slot {
+    /// A function's slot.
+    pub const fn function(function: *const c_void) -> Self {
+        Self(function)
+    }
+}
+
+/// A table's first slot.
+pub const fn size(bytes: usize) -> Slot {
     Slot(std::ptr::without_provenance(bytes))
 }
 
@@ -50,8 +59,7 @@ static TOOLS_CALLBACKS: [Slot; 7] = {
     table[6] = Slot(more_hooks as *const c_void);
     table
 };
-static TOOLS_TLS: [Slot; 3] = [size(24), NOTHING, NOTHING];
-static RESERVED: [Slot; 1] = [size(8)];
+static TOOLS_TLS: [Slot; 5] = [size(40), NOTHING, NOTHING, NOTHING, NOTHING];
 static STORAGE: [Slot; 8] = {
     let mut table = [NOTHING; 8];
     table[0] = Slot(storage_put as *const c_void);
@@ -72,13 +80,15 @@ static TABLES: &[(u128, &[Slot])] = &[
     (0x6bd5_fb6c_5bf4_e74a_8987_d939_12fd_9df9, &CUDART_INTERFACE),
     (0xa094_798c_2e74_2e74_93f2_0800_200c_0a66, &TOOLS_CALLBACKS),
     (0x42d8_5a81_23f6_cb47_8298_f6e7_8a3a_ecdc, &TOOLS_TLS),
-    (0x2131_8c60_9714_3248_8ca6_41ff_7324_c8f2, &RESERVED),
+    (0x2131_8c60_9714_3248_8ca6_41ff_7324_c8f2, &library_tables::CONTEXTS),
+    (0x6e16_3fbe_b958_444d_835c_e182_aff1_991e, &library_tables::MODULES),
+    (0x1734_dc26_800d_4745_8726_c0f1_e7dd_8bca, &library_tables::REFUSING),
     (0xc693_336e_1121_df11_a8c3_68f3_55d8_9593, &STORAGE),
     (0x263e_8860_7cd2_6143_92f6_bbd5_006d_fa7e, &CONTEXT_CHECKS),
     (0xd408_2055_bde6_704b_8d34_ba12_3c66_e1f2, &INTEGRITY),
 ];
 
-/// The table with this UUID.
+/// The table with this UUID, if it is known: tools and compilers ask for more, and do without.
 pub fn find(uuid: [u8; 16]) -> Option<Address> {
     let uuid = u128::from_be_bytes(uuid);
     TABLES
@@ -171,7 +181,8 @@ fn question(session: &Session, version: u32, unix_seconds: u64) -> Question {
     }
 }
 
-fn or_current(context: Handle) -> Outcome<Handle> {
+/// The context, or the calling thread's for NULL.
+pub fn or_current(context: Handle) -> Outcome<Handle> {
     match context {
         Handle::NULL => match thread_state::current_context() {
             Handle::NULL => Err(CuResult::INVALID_CONTEXT),
@@ -181,7 +192,8 @@ fn or_current(context: Handle) -> Outcome<Handle> {
     }
 }
 
-fn flat(body: impl FnOnce() -> Outcome) -> CuResult {
+/// What every function of a table goes through.
+pub fn flat(body: impl FnOnce() -> Outcome) -> CuResult {
     crate::guard::plain("an export table's function", |()| body())
 }
 

@@ -123,6 +123,7 @@ fn run(name: &'static str, body: impl FnOnce() -> Outcome) -> CuResult {
             if result == CuResult::NOT_SUPPORTED {
                 log::not_implemented(name);
             }
+            log::refused(name, result);
             result
         }
         Err(_) => {

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
+use crate::result::CuResult;
+
 static LEVEL: LazyLock<Level> = LazyLock::new(|| match std::env::var("HETCKPT_LOG").as_deref() {
     Ok("off" | "0" | "error") => Level::Quiet,
     Ok(text) if text.contains("debug") || text.contains("trace") => Level::Everything,
@@ -45,6 +47,13 @@ pub fn not_found(what: &str) {
 /// Says that the program used something that is not implemented, once for each.
 pub fn not_implemented(what: &str) {
     note(&format!("{what}: what the program asked for is not implemented"));
+}
+
+/// Says which result a call had, once for each, to who wants to hear everything.
+pub fn refused(call: &str, result: CuResult) {
+    if *LEVEL >= Level::Everything {
+        detail(&format!("{call}: result {}", result.0));
+    }
 }
 
 /// Says something worth knowing, once.

@@ -194,7 +194,7 @@ mod tests {
     fn only_the_runtime_gets_a_function_that_says_what_is_missing() {
         for name in [
             "cuMemAdvise",
-            "cuIpcGetMemHandle",
+            "cuMulticastCreate",
             "cuTexObjectCreate",
             "cuGraphDebugDotPrint",
         ] {

@@ -40,6 +40,7 @@ impl CuResult {
     pub const CAPTURED_EVENT: Self = Self(907);
     pub const STREAM_CAPTURE_WRONG_THREAD: Self = Self(908);
     pub const GRAPH_EXEC_UPDATE_FAILURE: Self = Self(910);
+    pub const INVALID_CLUSTER_SIZE: Self = Self(912);
     pub const UNKNOWN: Self = Self(999);
 
     /// Success or this.

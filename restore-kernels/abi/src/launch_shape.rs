@@ -3,6 +3,9 @@
 //! # Source
 //! CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": sizes of grids and blocks.
 
+use bincode::de::Decoder;
+use bincode::enc::Encoder;
+use bincode::error::{DecodeError, EncodeError};
 use bincode::{Decode, Encode};
 
 /// Most blocks of a grid, x first.
@@ -12,9 +15,15 @@ const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// Most threads of a block, all together.
 const MAX_THREADS_PER_BLOCK: u32 = 1024;
 
-/// How many threads a launch has, and what each block of them has for itself. A snapshot holds it with its fields in
-/// this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+/// In a snapshot: its blocks must be resident together.
+const COOPERATIVE: u8 = 1;
+/// In a snapshot: its blocks come in clusters, whose size follows.
+const HAS_CLUSTERS: u8 = 2;
+
+/// How many threads a launch has, and what each block of them has for itself.
+///
+/// A snapshot holds grid, block and shared memory, then a byte of flags, then the cluster's size if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchShape {
     /// Blocks of the grid, x first.
     pub grid: [u32; 3],
@@ -24,7 +33,45 @@ pub struct LaunchShape {
     pub dynamic_shared_bytes: u32,
     /// A cooperative launch: its blocks must be resident together.
     pub cooperative: bool,
+    /// Blocks of a cluster, x first; 0s if the launch names none. Of use to kernels that are run as they came: what
+    /// tells a cluster from its blocks is in none of those that are probed.
+    pub cluster: [u8; 3],
 }
+
+impl Encode for LaunchShape {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        (self.grid, self.block, self.dynamic_shared_bytes).encode(encoder)?;
+        let cooperative = if self.cooperative { COOPERATIVE } else { 0 };
+        if self.cluster == [0; 3] {
+            cooperative.encode(encoder)
+        } else {
+            (cooperative | HAS_CLUSTERS, self.cluster).encode(encoder)
+        }
+    }
+}
+
+impl<Context> Decode<Context> for LaunchShape {
+    fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<Self, DecodeError> {
+        let (grid, block, dynamic_shared_bytes) = Decode::decode(decoder)?;
+        let flags = u8::decode(decoder)?;
+        if flags & !(COOPERATIVE | HAS_CLUSTERS) != 0 {
+            return Err(DecodeError::Other("flags of a launch that are not known"));
+        }
+        let cluster = match flags & HAS_CLUSTERS {
+            0 => [0; 3],
+            _ => Decode::decode(decoder)?,
+        };
+        Ok(Self {
+            grid,
+            block,
+            dynamic_shared_bytes,
+            cooperative: flags & COOPERATIVE != 0,
+            cluster,
+        })
+    }
+}
+
+bincode::impl_borrow_decode!(LaunchShape);
 
 impl LaunchShape {
     /// An ordinary launch of `grid` blocks of `block` threads, without dynamic shared memory.
@@ -35,6 +82,7 @@ impl LaunchShape {
             block,
             dynamic_shared_bytes: 0,
             cooperative: false,
+            cluster: [0; 3],
         }
     }
 
@@ -68,6 +116,27 @@ impl LaunchShape {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshots_hold_clusters_only_where_there_are_some() {
+        let config = bincode::config::standard();
+        let plain = LaunchShape {
+            cooperative: true,
+            ..LaunchShape::new([9, 10, 11], [12, 13, 14])
+        };
+        let clusters = LaunchShape {
+            cluster: [2, 1, 4],
+            ..plain
+        };
+        let encoded = [plain, clusters].map(|shape| bincode::encode_to_vec(shape, config).unwrap_or_default());
+        assert_eq!(encoded[0], [9, 10, 11, 12, 13, 14, 0, 1]);
+        assert_eq!(encoded[1], [9, 10, 11, 12, 13, 14, 0, 3, 2, 1, 4]);
+        for (shape, bytes) in [plain, clusters].iter().zip(&encoded) {
+            let decoded = bincode::decode_from_slice::<LaunchShape, _>(bytes, config).map(|(shape, _)| shape);
+            assert_eq!(decoded.ok(), Some(*shape));
+        }
+        assert!(bincode::decode_from_slice::<LaunchShape, _>(&[1, 1, 1, 1, 1, 1, 0, 4], config).is_err());
+    }
 
     #[test]
     fn limits_are_cudas() {

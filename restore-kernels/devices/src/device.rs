@@ -424,11 +424,17 @@ pub trait Device: Send + Sync {
         self.load(request)
     }
 
-    /// Loads machine code made for this very kind of device (a fatbin or a cubin). The default has no use for any.
+    /// True if [`Device::load_opaque`] has use for images of the device's own kind.
+    fn takes_images(&self) -> bool {
+        false
+    }
+
+    /// Loads an image (a fatbin, a cubin or PTX) as it came, and finds those of the `variables` that it has. The default
+    /// has no use for any.
     ///
     /// # Errors
     /// [`DeviceError::Build`].
-    fn load_opaque(&self, image: &[u8]) -> Result<OpaqueModule, DeviceError> {
+    fn load_opaque(&self, image: &[u8], _variables: &[String]) -> Result<OpaqueModule, DeviceError> {
         Err(DeviceError::Build {
             kernel: format!("machine code of {} bytes", image.len()),
             device: self.describe().id,

@@ -3,7 +3,7 @@
 //! | offset | what |
 //! |---|---|
 //! | 0 | `u32` reply slot + 1, 0 = none |
-//! | 4 | `u32` flags: bit 0 = cooperative |
+//! | 4 | `u32` flags: bit 0 = cooperative; from bit 8 on a byte each: blocks of a cluster, x, y, z, 0 = none |
 //! | 8 | `u64` stream |
 //! | 16 | `u64` module |
 //! | 24 | `u32` index of the kernel |
@@ -20,13 +20,16 @@ use crate::error::RingError;
 /// Where the parameters begin.
 const PARAMS: usize = 56;
 const COOPERATIVE: u32 = 1;
+/// Bits of a cluster's size.
+const CLUSTER: u32 = 0xffff_ff00;
 
 /// Appends the record's body to `record`.
 pub fn encode(reply: Option<SlotId>, launch: &LaunchCommand, record: &mut Vec<u8>) {
     let mut fixed = [0; PARAMS];
     let mut put = |at: usize, bytes: &[u8]| fixed[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &reply.map_or(0, |slot| slot.0 + 1).to_le_bytes());
-    put(4, &if launch.shape.cooperative { COOPERATIVE } else { 0 }.to_le_bytes());
+    let [x, y, z] = launch.shape.cluster;
+    put(4, &[u8::from(launch.shape.cooperative), x, y, z]);
     put(8, &launch.stream.0.to_le_bytes());
     put(16, &launch.kernel.module.0.to_le_bytes());
     put(24, &launch.kernel.index.to_le_bytes());
@@ -53,7 +56,7 @@ pub fn decode(body: &[u8]) -> Result<Envelope, RingError> {
     let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
     let dim = |at: usize| [u32_at(at), u32_at(at + 4), u32_at(at + 8)];
     let flags = u32_at(4);
-    if flags & !COOPERATIVE != 0 {
+    if flags & !(COOPERATIVE | CLUSTER) != 0 {
         return Err(RingError::Decode {
             what: "launch",
             reason: format!("flags {flags:#x} are not known"),
@@ -70,6 +73,7 @@ pub fn decode(body: &[u8]) -> Result<Envelope, RingError> {
             block: dim(44),
             dynamic_shared_bytes: u32_at(28),
             cooperative: flags & COOPERATIVE != 0,
+            cluster: [fixed[5], fixed[6], fixed[7]],
         },
         params: params.into(),
     };
@@ -91,14 +95,14 @@ mod tests {
         #[test]
         fn launches_come_back(
             reply in proptest::option::of(0u32..256), stream: u64, module: u64, index: u32,
-            grid: [u32; 3], block: [u32; 3], dynamic_shared_bytes: u32, cooperative: bool,
+            grid: [u32; 3], block: [u32; 3], dynamic_shared_bytes: u32, cooperative: bool, cluster: [u8; 3],
             params in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let reply = reply.map(SlotId);
             let launch = LaunchCommand {
                 stream: StreamId(stream),
                 kernel: KernelId { module: ModuleId(module), index },
-                shape: LaunchShape { grid, block, dynamic_shared_bytes, cooperative },
+                shape: LaunchShape { grid, block, dynamic_shared_bytes, cooperative, cluster },
                 params: params.into(),
             };
             let mut record = Vec::new();

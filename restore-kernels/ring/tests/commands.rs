@@ -54,10 +54,9 @@ fn launch() -> impl Strategy<Value = LaunchCommand> {
                     index,
                 },
                 shape: LaunchShape {
-                    grid,
-                    block,
                     dynamic_shared_bytes,
                     cooperative,
+                    ..LaunchShape::new(grid, block)
                 },
                 params: params.into(),
             },

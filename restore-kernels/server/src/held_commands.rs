@@ -217,6 +217,7 @@ mod tests {
                 block: [12, 13, 14],
                 dynamic_shared_bytes: 15,
                 cooperative: true,
+                cluster: [2, 1, 1],
             },
             params: vec![16, 17],
         };

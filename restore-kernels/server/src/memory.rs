@@ -57,6 +57,8 @@ pub struct DeviceMemory {
     has_room_before: bool,
     /// Where the room behind the last mapping lies, if there is any.
     room_behind: Option<u64>,
+    /// First address of each variable of a module that the device has placed → its size, and its module.
+    placed_by_device: BTreeMap<u64, (u64, Owner)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +91,7 @@ impl DeviceMemory {
             spare_bytes: 0,
             has_room_before: false,
             room_behind: None,
+            placed_by_device: BTreeMap::new(),
         }
     }
 
@@ -233,11 +236,17 @@ impl DeviceMemory {
         result
     }
 
+    /// Enters a variable of a module of `owner`'s that the device has placed: copies may reach it.
+    pub fn note_placed(&mut self, addr: u64, size_bytes: u64, owner: Owner) {
+        self.placed_by_device.insert(addr, (size_bytes, owner));
+    }
+
     /// Frees all that `owner` owns.
     ///
     /// # Errors
     /// The first failure; everything is freed all the same.
     pub fn free_owned_by(&mut self, owner: Owner) -> Result<(), DeviceError> {
+        self.placed_by_device.retain(|_, (_, of)| *of != owner);
         let addrs: Vec<u64> = self
             .allocations
             .values()
@@ -254,6 +263,7 @@ impl DeviceMemory {
     /// Frees everything and unmaps it.
     pub fn clear(&mut self) {
         self.allocations.clear();
+        self.placed_by_device.clear();
         self.spares.clear();
         self.spare_bytes = 0;
         let mut result = Ok(());
@@ -269,10 +279,19 @@ impl DeviceMemory {
         }
     }
 
-    /// True if all of the range lies inside mapped memory that is not spare.
+    /// True if all of the range lies inside mapped memory that is not spare, or in a variable that the device has
+    /// placed.
     #[must_use]
     pub fn contains(&self, addr: u64, size_bytes: u64) -> bool {
-        self.lies_in(addr, size_bytes, |range| range.num_allocations > 0)
+        self.lies_in(addr, size_bytes, |range| range.num_allocations > 0) || self.is_placed(addr, size_bytes)
+    }
+
+    fn is_placed(&self, addr: u64, size_bytes: u64) -> bool {
+        let before = self.placed_by_device.range(..=addr).next_back();
+        before.is_some_and(|(start, (size, _))| {
+            let offset = addr - start;
+            offset.checked_add(size_bytes).is_some_and(|end| end <= *size)
+        })
     }
 
     fn lies_in(&self, addr: u64, size_bytes: u64, counts: impl Fn(&MappedRange) -> bool) -> bool {

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use hetckpt_devices::device::{Device, Fill};
+use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
-use hetckpt_fatbin::decompress::payload;
-use hetckpt_fatbin::entry::{Kind, entries};
+use hetckpt_fatbin::cubin;
 use hetckpt_fatbin::error::FatbinError;
-use hetckpt_fatbin::locate::{FoundPtx, ImageKind, find_newer_ptx, find_ptx, has_cubin, image_kind};
+use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
 use hetckpt_ring::command::DeviceIndex;
@@ -241,22 +240,40 @@ impl LoadedModule {
         builder: &Builder,
         memory: &Mutex<DeviceMemory>,
     ) -> Result<Self, LoadFailure> {
-        let ptx = match choose_ptx(parts, |part| find_ptx(part, capability)) {
-            Ok(ptx) => ptx,
+        let images: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let (ptx, modules) = match choose_ptx(parts, |part| find_ptx(part, capability)) {
+            Ok(ptx) => match lower(&ptx) {
+                Ok(modules) if is_all_modelled(&modules) || !builder.device.takes_images() => (ptx, modules),
+                // Variables are shared by all kernels of a module: all of it is the driver's then.
+                Ok(modules) if modules.iter().all(|module| module.globals.is_empty()) => {
+                    return Ok(Self::mixed(ptx, modules, &images, builder));
+                }
+                Ok(modules) => match Self::opaque(id, &images, &names_of(&modules), builder, memory) {
+                    Some(module) => return Ok(module),
+                    None => (ptx, modules),
+                },
+                Err(failure) => {
+                    let native = || Self::opaque(id, &images, &[], builder, memory);
+                    let native = builder.device.takes_images().then(native).flatten();
+                    return native.ok_or(failure);
+                }
+            },
             Err(lacking) if lacking.result == cuda_result::NO_BINARY_FOR_GPU => {
                 // As the driver would: machine code that fits rather than nothing.
                 let fits = |part: &&Vec<u8>| has_cubin(part, capability).unwrap_or(false);
                 let machine_code: Vec<&[u8]> = parts.iter().filter(fits).map(Vec::as_slice).collect();
-                if let Some(module) = Self::opaque(&machine_code, builder) {
+                if let Some(module) = Self::opaque(id, &machine_code, &[], builder, memory) {
                     return Ok(module);
                 }
                 // What a program has for newer GPUs only does the same on a device that is none of NVIDIA's, or whose
                 // driver does not take the machine code: our own generator writes its code. The driver would refuse.
-                choose_ptx(parts, |part| find_newer_ptx(part, capability)).map_err(|_| lacking.naming(parts))?
+                let ptx =
+                    choose_ptx(parts, |part| find_newer_ptx(part, capability)).map_err(|_| lacking.naming(parts))?;
+                let modules = lower(&ptx)?;
+                (ptx, modules)
             }
             Err(failure) => return Err(failure.naming(parts)),
         };
-        let modules = lower(&ptx)?;
         let mut addresses = BTreeMap::new();
         let mut globals = Vec::new();
         let defined = || modules.iter().flat_map(|m| &m.globals).filter(|g| !g.is_extern);
@@ -279,26 +296,70 @@ impl LoadedModule {
             return Err(error.into());
         }
         drop(memory);
-        Ok(Self::assemble(ptx, modules, globals, &addresses, builder))
+        Ok(Self::assemble(
+            ptx,
+            modules,
+            globals,
+            &addresses,
+            HashMap::new(),
+            builder,
+        ))
+    }
+
+    /// A module without variables, some of whose kernels are not modelled: these are run as they came, if they can be.
+    fn mixed(ptx: Vec<String>, modules: Vec<IrModule>, images: &[&[u8]], builder: &Builder) -> Self {
+        let loaded = images
+            .iter()
+            .filter_map(|image| match builder.device.load_opaque(image, &[]) {
+                Ok(loaded) => Some((image.to_vec(), loaded)),
+                Err(error) => {
+                    tracing::warn!(%error, "not loaded as it came");
+                    None
+                }
+            });
+        let (images, loaded): (Vec<Vec<u8>>, Vec<OpaqueModule>) = loaded.unzip();
+        let kernels = loaded.into_iter().flat_map(|module| module.kernels);
+        let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
+        let module = Self::assemble(ptx, modules, Vec::new(), &BTreeMap::new(), native, builder);
+        Self {
+            machine_code: images,
+            ..module
+        }
     }
 
     /// Rebuilds a module whose variables are in device memory already.
     ///
     /// # Errors
     /// [`LoadFailure`].
-    pub fn from_state(state: &ModuleState, builder: &Builder) -> Result<Self, LoadFailure> {
+    pub fn from_state(
+        state: &ModuleState,
+        builder: &Builder,
+        memory: &Mutex<DeviceMemory>,
+    ) -> Result<Self, LoadFailure> {
+        let machine_code: Vec<&[u8]> = state.machine_code.iter().map(Vec::as_slice).collect();
         if state.ptx.is_empty() {
             let refuse = || {
                 let log = "a module without PTX runs only on the kind of device that it was captured on";
                 LoadFailure::new(cuda_result::NO_BINARY_FOR_GPU, log)
             };
-            let machine_code: Vec<&[u8]> = state.machine_code.iter().map(Vec::as_slice).collect();
-            let module = Self::opaque(&machine_code, builder).ok_or_else(refuse)?;
+            let module = Self::opaque(state.id, &machine_code, &[], builder, memory).ok_or_else(refuse)?;
             return module.checked(state);
         }
         let modules = lower(&state.ptx)?;
+        if !machine_code.is_empty() {
+            let module = Self::mixed(state.ptx.clone(), modules, &machine_code, builder);
+            return module.checked(state);
+        }
         let addresses = state.globals.iter().map(|g| (g.name.clone(), g.addr)).collect();
-        let module = Self::assemble(state.ptx.clone(), modules, state.globals.clone(), &addresses, builder);
+        let native = HashMap::new();
+        let module = Self::assemble(
+            state.ptx.clone(),
+            modules,
+            state.globals.clone(),
+            &addresses,
+            native,
+            builder,
+        );
         module.checked(state)
     }
 
@@ -313,63 +374,54 @@ impl LoadedModule {
         ))
     }
 
-    /// The module from machine code, if the device takes any.
-    fn opaque(parts: &[&[u8]], builder: &Builder) -> Option<Self> {
+    /// The module from images as they came, if the device takes any; `more_variables` are names of some that it may
+    /// have beside those that machine code names.
+    fn opaque(
+        id: u64,
+        parts: &[&[u8]],
+        more_variables: &[String],
+        builder: &Builder,
+        memory: &Mutex<DeviceMemory>,
+    ) -> Option<Self> {
+        let mut module = Self {
+            ptx: Vec::new(),
+            machine_code: Vec::new(),
+            kernels: Vec::new(),
+            globals: Vec::new(),
+            has_opaque_variables: !more_variables.is_empty(),
+            description: Vec::new(),
+        };
         let mut description = ModuleDescription::default();
-        let mut kernels = Vec::new();
-        let mut globals = Vec::new();
-        let mut machine_code = Vec::new();
         for &part in parts {
-            let module = match builder.device.load_opaque(part) {
-                Ok(module) => module,
+            // What cannot be looked into counts as having some.
+            let variables = cubin::variables(part);
+            module.has_opaque_variables |= variables.as_ref().is_none_or(|variables| !variables.is_empty());
+            let names = variables.into_iter().flatten().map(|variable| variable.name);
+            let names: Vec<String> = names.chain(more_variables.iter().cloned()).collect();
+            let loaded = match builder.device.load_opaque(part, &names) {
+                Ok(loaded) => loaded,
                 Err(error) => {
                     tracing::warn!(%error, "machine code not loaded");
                     continue;
                 }
             };
-            machine_code.push(part.to_vec());
-            for kernel in module.kernels {
-                tracing::info!(kernel = %kernel.name, "has no PTX: it can be stopped only at its end");
-                let attributes = kernel.kernel.attributes();
-                description.kernels.push(KernelDescription {
-                    name: kernel.name.clone(),
-                    params: kernel
-                        .params
-                        .iter()
-                        .map(|&(offset, size)| KernelParam { offset, size })
-                        .collect(),
-                    static_shared_bytes: attributes.static_shared_bytes,
-                    local_bytes: attributes.local_bytes,
-                    max_threads_per_block: attributes.max_threads_per_block,
-                    num_registers: attributes.num_registers,
-                    ptx_version: kernel.ptx_version,
-                    refused: None,
-                });
-                kernels.push(Arc::new(KernelCode::new(
-                    kernel.name.clone(),
-                    Source::Opaque(kernel),
-                    builder.clone(),
-                )));
+            module.machine_code.push(part.to_vec());
+            for kernel in loaded.kernels {
+                description.kernels.push(describe_opaque(&kernel));
+                module.kernels.push(opaque_code(kernel, builder));
             }
-            for (name, addr, size_bytes) in module.globals {
+            for (name, addr, size_bytes) in loaded.globals {
+                memory.lock().note_placed(addr, size_bytes, Owner::Module(id));
                 description.globals.push(GlobalDescription {
                     name: name.clone(),
                     addr,
                     size_bytes,
                 });
-                globals.push(GlobalState { name, addr, size_bytes });
+                module.globals.push(GlobalState { name, addr, size_bytes });
             }
         }
-        let description = encoded(&description);
-        let has_opaque_variables = !globals.is_empty() || machine_code.iter().any(|part| has_variables(part));
-        (!machine_code.is_empty()).then_some(Self {
-            ptx: Vec::new(),
-            machine_code,
-            kernels,
-            globals,
-            has_opaque_variables,
-            description,
-        })
+        module.description = encoded(&description);
+        (!module.machine_code.is_empty()).then_some(module)
     }
 
     fn assemble(
@@ -377,6 +429,7 @@ impl LoadedModule {
         modules: Vec<IrModule>,
         globals: Vec<GlobalState>,
         addresses: &BTreeMap<String, u64>,
+        mut native: HashMap<String, OpaqueKernel>,
         builder: &Builder,
     ) -> Self {
         let mut kernels = Vec::new();
@@ -402,6 +455,11 @@ impl LoadedModule {
                 kernels.push(Arc::new(KernelCode::new(name, source, builder.clone())));
             }
             for rejected in module.rejected {
+                if let Some(kernel) = native.remove(&rejected.name) {
+                    description.kernels.push(describe_opaque(&kernel));
+                    kernels.push(opaque_code(kernel, builder));
+                    continue;
+                }
                 let refusal = Refusal::NotSupported {
                     reasons: rejected.reasons,
                 };
@@ -435,21 +493,36 @@ impl LoadedModule {
     }
 }
 
-/// Whether machine code has variables (`__device__` or `__constant__`): sections with these names. What cannot be
-/// looked into counts as having some.
-fn has_variables(image: &[u8]) -> bool {
-    let of_elf = |elf: &[u8]| {
-        let names = |window: &[u8]| window.starts_with(b".nv.global") || window.starts_with(b".nv.constant3");
-        elf.windows(b".nv.constant3".len()).any(names)
-    };
-    match image_kind(image) {
-        Ok(ImageKind::Cubin) => of_elf(image),
-        Ok(ImageKind::Fatbin) => entries(image).map_or(true, |entries| {
-            let mut cubins = entries.iter().filter(|e| e.kind == Kind::Cubin);
-            cubins.any(|entry| payload(entry).map_or(true, |elf| of_elf(&elf)))
-        }),
-        Ok(ImageKind::Ptx) | Err(_) => true,
+/// True if each kernel can be run in our own code.
+fn is_all_modelled(modules: &[IrModule]) -> bool {
+    modules.iter().all(|module| module.rejected.is_empty())
+}
+
+/// Names of all variables.
+fn names_of(modules: &[IrModule]) -> Vec<String> {
+    let globals = modules.iter().flat_map(|module| &module.globals);
+    globals.map(|global| global.name.clone()).collect()
+}
+
+fn describe_opaque(kernel: &OpaqueKernel) -> KernelDescription {
+    let attributes = kernel.kernel.attributes();
+    let params = kernel.params.iter();
+    KernelDescription {
+        name: kernel.name.clone(),
+        params: params.map(|&(offset, size)| KernelParam { offset, size }).collect(),
+        static_shared_bytes: attributes.static_shared_bytes,
+        local_bytes: attributes.local_bytes,
+        max_threads_per_block: attributes.max_threads_per_block,
+        num_registers: attributes.num_registers,
+        ptx_version: kernel.ptx_version,
+        refused: None,
     }
+}
+
+fn opaque_code(kernel: OpaqueKernel, builder: &Builder) -> Arc<KernelCode> {
+    tracing::info!(kernel = %kernel.name, "is run as it came: it can be stopped only at its end");
+    let name = kernel.name.clone();
+    Arc::new(KernelCode::new(name, Source::Opaque(kernel), builder.clone()))
 }
 
 fn encoded(description: &ModuleDescription) -> Vec<u8> {

@@ -89,7 +89,8 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     {
         let mut modules = session.modules.lock();
         for module in &state.modules {
-            let loaded = LoadedModule::from_state(module, &session.builder).map_err(|f| damaged(f.log))?;
+            let loaded =
+                LoadedModule::from_state(module, &session.builder, &session.memory).map_err(|f| damaged(f.log))?;
             modules.insert(module.id, loaded);
         }
         for part in &state.arriving {

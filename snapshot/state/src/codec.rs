@@ -239,6 +239,7 @@ mod tests {
                 block: [8, 1, 1],
                 dynamic_shared_bytes: 16,
                 cooperative: false,
+                cluster: [0; 3],
             },
             params: vec![1, 2, 3],
             stopped: vec![stopped],

@@ -99,7 +99,8 @@ fn fill_u16_async(current: Current, dst: u64, value: u16, count: u64, stream: Ha
     fill(&current, dst, 0, FillValue::U16(value), (count, 1), stream)
 }
 
-fn fill_u32_async(current: Current, dst: u64, value: u32, count: u64, stream: Handle) -> Outcome {
+/// Fills with `count` words in a stream's order.
+pub fn fill_u32_async(current: Current, dst: u64, value: u32, count: u64, stream: Handle) -> Outcome {
     fill(&current, dst, 0, FillValue::U32(value), (count, 1), stream)
 }
 

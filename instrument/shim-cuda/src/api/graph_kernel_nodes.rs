@@ -11,7 +11,7 @@ use crate::result::{CuResult, Outcome};
 
 use super::graph_node_access::{add, get, set, set_of_executable};
 use super::kernel;
-use super::launch::{self, Request};
+use super::launch::{self, Request, cluster_of, divides};
 
 entry_points! {
     context cuGraphAddKernelNode "cuGraphAddKernelNode" 10000
@@ -62,6 +62,7 @@ pub struct KernelParams {
 const _: () = assert!(size_of::<OldKernelParams>() == 56 && size_of::<KernelParams>() == 72);
 
 const ATTRIBUTE_COOPERATIVE: u32 = 2;
+const ATTRIBUTE_CLUSTER_DIMENSION: u32 = 4;
 
 impl KernelParams {
     /// Of the older structure.
@@ -84,10 +85,8 @@ impl KernelParams {
         let request = Request {
             kernel,
             shape: LaunchShape {
-                grid: old.grid,
-                block: old.block,
                 dynamic_shared_bytes: old.shared_bytes,
-                cooperative: false,
+                ..LaunchShape::new(old.grid, old.block)
             },
             stream: Handle::NULL,
             params: old.params,
@@ -102,10 +101,6 @@ fn launch_of(operation: &Operation) -> Option<&Launch> {
         Operation::Launch(launch) => Some(launch),
         _ => None,
     }
-}
-
-fn is_cooperative(current: &Current, node: Handle) -> Outcome<bool> {
-    get(current, node, |operation| Some(launch_of(operation)?.shape.cooperative))
 }
 
 fn add_old_kernel(
@@ -191,39 +186,51 @@ fn set_kernel_of_executable(current: Current, executable: Handle, node: Handle, 
     set_of_executable(&current, executable, node, operation)
 }
 
-fn set_cooperative(current: &Current, node: Handle, cooperative: bool) -> Outcome {
+/// Lets `change` look at, and change, the shape of a node's launch.
+fn with_shape<T>(current: &Current, node: Handle, change: impl FnOnce(&mut LaunchShape) -> Outcome<T>) -> Outcome<T> {
     let graph = current.session.graphs.graph_of(node)?;
-    match &mut graph.lock().node_mut(node)?.operation {
-        Operation::Launch(launch) => launch.shape.cooperative = cooperative,
-        _ => return Err(CuResult::INVALID_VALUE),
+    let mut graph = graph.lock();
+    match &mut graph.node_mut(node)?.operation {
+        Operation::Launch(launch) => change(&mut launch.shape),
+        _ => Err(CuResult::INVALID_VALUE),
     }
-    Ok(())
 }
 
 fn get_kernel_attribute(current: Current, node: Handle, attribute: u32, value: Out<u32>) -> Outcome {
-    let cooperative = is_cooperative(&current, node)?;
+    let shape = with_shape(&current, node, |shape| Ok(*shape))?;
     match attribute {
-        ATTRIBUTE_COOPERATIVE => value.set(cooperative.into()),
+        ATTRIBUTE_COOPERATIVE => value.set(shape.cooperative.into()),
+        ATTRIBUTE_CLUSTER_DIMENSION => {
+            let mut sizes = shape.cluster.iter().enumerate();
+            sizes.try_for_each(|(at, &size)| value.nth(at).set(size.into()))
+        }
         _ => Err(CuResult::NOT_SUPPORTED),
     }
 }
 
-/// A cluster of more than one block is refused. The other attributes are preferences, and ignored.
+/// Attributes that are preferences are ignored.
 fn set_kernel_attribute(current: Current, node: Handle, attribute: u32, value: In<u32>) -> Outcome {
-    const ATTRIBUTE_CLUSTER_DIMENSION: u32 = 4;
-    is_cooperative(&current, node)?;
-    match attribute {
-        ATTRIBUTE_COOPERATIVE => set_cooperative(&current, node, value.get()? != 0),
-        ATTRIBUTE_CLUSTER_DIMENSION if value.list(3)?.iter().any(|&n| n > 1) => Err(CuResult::NOT_SUPPORTED),
-        ATTRIBUTE_CLUSTER_DIMENSION => Ok(()),
-        other => {
-            log::detail(&format!("launch attribute {other} is ignored"));
-            Ok(())
+    with_shape(&current, node, |shape| {
+        match attribute {
+            ATTRIBUTE_COOPERATIVE => shape.cooperative = value.get()? != 0,
+            ATTRIBUTE_CLUSTER_DIMENSION => {
+                let size = [value.nth(0)?, value.nth(1)?, value.nth(2)?];
+                let cluster = cluster_of(size)?;
+                if !divides(cluster, shape.grid) {
+                    return Err(CuResult::INVALID_CLUSTER_SIZE);
+                }
+                shape.cluster = cluster;
+            }
+            other => log::detail(&format!("launch attribute {other} is ignored")),
         }
-    }
+        Ok(())
+    })
 }
 
 fn copy_kernel_attributes(current: Current, dst: Handle, src: Handle) -> Outcome {
-    let cooperative = is_cooperative(&current, src)?;
-    set_cooperative(&current, dst, cooperative)
+    let from = with_shape(&current, src, |shape| Ok(*shape))?;
+    with_shape(&current, dst, |shape| {
+        (shape.cooperative, shape.cluster) = (from.cooperative, from.cluster);
+        Ok(())
+    })
 }

@@ -50,6 +50,10 @@ mod attribute {
     pub const BINARY_VERSION: u32 = 6;
     pub const MAX_DYNAMIC_SHARED: u32 = 8;
     pub const CARVEOUT: u32 = 9;
+    pub const REQUIRED_CLUSTER_WIDTH: u32 = 11;
+    pub const REQUIRED_CLUSTER_DEPTH: u32 = 13;
+    pub const NON_PORTABLE_CLUSTERS: u32 = 14;
+    pub const CLUSTER_SCHEDULING: u32 = 15;
     pub const LAST: u32 = 15;
 }
 
@@ -132,6 +136,10 @@ fn set_kernel_attribute(session: &Session, attribute: u32, value: i32, kernel: H
             kernel.carveout.store(value.cast_unsigned(), Ordering::Relaxed);
             Ok(())
         }
+        // Launches name their clusters, and are given those that they name.
+        attribute::REQUIRED_CLUSTER_WIDTH..=attribute::REQUIRED_CLUSTER_DEPTH
+        | attribute::NON_PORTABLE_CLUSTERS
+        | attribute::CLUSTER_SCHEDULING => Ok(()),
         _ => Err(CuResult::INVALID_VALUE),
     }
 }

@@ -57,6 +57,7 @@ pub mod context;
 pub mod memory;
 pub mod memory_pool;
 pub mod virtual_memory;
+pub mod sharing;
 pub mod host_memory;
 pub mod pointer;
 pub mod copy;
@@ -76,6 +77,7 @@ pub mod graph_nodes;
 pub mod graph_kernel_nodes;
 pub mod graph_launch;
 pub mod stream_capture;
+pub mod stream_memory;
 pub mod not_implemented_table;
 
 /// All entry points.
@@ -86,6 +88,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     memory::ENTRIES,
     memory_pool::ENTRIES,
     virtual_memory::ENTRIES,
+    sharing::ENTRIES,
     host_memory::ENTRIES,
     pointer::ENTRIES,
     copy::ENTRIES,
@@ -105,6 +108,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     graph_launch::ENTRIES,
     graph_launch::ALIASES,
     stream_capture::ENTRIES,
+    stream_memory::ENTRIES,
 ];
 
 /// What `cuGetProcAddress` looks in.

@@ -8,6 +8,7 @@ use crate::result::{CuResult, Outcome};
 use crate::session::Session;
 
 use super::kernel::find;
+use super::launch::LaunchConfig;
 
 entry_points! {
     context cuOccupancyMaxActiveBlocksPerMultiprocessor "cuOccupancyMaxActiveBlocksPerMultiprocessor" 6050
@@ -23,9 +24,9 @@ entry_points! {
         (grid: Out<i32>, block: Out<i32>, kernel: Handle, shared_of: SharedOfThreads, dynamic_shared: u64, limit: i32,
          flags: u32) => potential_block;
     context cuOccupancyMaxActiveClusters "cuOccupancyMaxActiveClusters" 11070
-        (clusters: Out<i32>, kernel: Handle, config: In<u8>) => no_clusters;
+        (clusters: Out<i32>, kernel: Handle, config: In<LaunchConfig>) => active_clusters;
     context cuOccupancyMaxPotentialClusterSize "cuOccupancyMaxPotentialClusterSize" 11070
-        (size: Out<i32>, kernel: Handle, config: In<u8>) => no_clusters;
+        (size: Out<i32>, kernel: Handle, config: In<LaunchConfig>) => potential_cluster;
 }
 
 /// `CUoccupancyB2DSize`: dynamic shared memory as a function of the block's size.
@@ -194,8 +195,22 @@ fn call(function: unsafe extern "C" fn(i32) -> u64, threads: i32) -> u64 {
     unsafe { function(threads) }
 }
 
-fn no_clusters(_: Current, _number: Out<i32>, _kernel: Handle, _config: In<u8>) -> Outcome {
-    Err(CuResult::NOT_SUPPORTED)
+/// As many clusters as multiprocessors hold blocks for. The driver may say less, as a cluster lies within a part of the
+/// device.
+fn active_clusters(current: Current, clusters: Out<i32>, kernel: Handle, config: In<LaunchConfig>) -> Outcome {
+    let (session, config) = (current.session, config.get()?);
+    let shape = config.intended_shape()?;
+    let threads = u32::try_from(shape.threads_per_block()).map_err(|_| CuResult::INVALID_VALUE)?;
+    let blocks = blocks_per_multiprocessor(session, kernel, threads, shape.dynamic_shared_bytes.into())?;
+    let cluster: u32 = shape.cluster.iter().map(|&n| u32::from(n).max(1)).product();
+    clusters.set((blocks * session.device.attribute_u32(16) / cluster).cast_signed())
+}
+
+/// Every device that has clusters has them of this size.
+fn potential_cluster(current: Current, size: Out<i32>, kernel: Handle, _config: In<LaunchConfig>) -> Outcome {
+    const PORTABLE: i32 = 8;
+    find(current.session, kernel)?;
+    size.set(PORTABLE)
 }
 
 #[cfg(test)]

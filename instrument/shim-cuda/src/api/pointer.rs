@@ -4,11 +4,12 @@ use crate::guard::Current;
 use crate::memory_map::{Range, RangeKind};
 use crate::pointers::{In, Out};
 use crate::result::{CuResult, Outcome};
+use crate::session::Session;
 
 entry_points! {
-    context cuPointerGetAttribute "cuPointerGetAttribute" 4000
+    working cuPointerGetAttribute "cuPointerGetAttribute" 4000
         (value: Out<u8>, attribute: u32, addr: u64) => get_one;
-    context cuPointerGetAttributes "cuPointerGetAttributes" 7000
+    working cuPointerGetAttributes "cuPointerGetAttributes" 7000
         (count: u32, attributes: In<u32>, values: In<Out<u8>>, addr: u64) => get_many;
     context cuPointerSetAttribute "cuPointerSetAttribute" 6000
         (value: In<u8>, attribute: u32, addr: u64) => set;
@@ -36,32 +37,27 @@ const TYPE_DEVICE: u32 = 2;
 const NO_DEVICE: i32 = -2;
 
 /// One question, about memory that CUDA knows.
-fn get_one(current: Current, value: Out<u8>, attribute: u32, addr: u64) -> Outcome {
-    let range = current
-        .session
-        .device
-        .memory()
-        .find(addr)
-        .ok_or(CuResult::INVALID_VALUE)?;
-    answer(&current, value, attribute, addr, Some(range))
+fn get_one(session: &Session, value: Out<u8>, attribute: u32, addr: u64) -> Outcome {
+    let range = session.device.memory().find(addr).ok_or(CuResult::INVALID_VALUE)?;
+    answer(session, value, attribute, addr, Some(range))
 }
 
 /// Several questions; unknown memory is not an error, its answers are 0.
-fn get_many(current: Current, count: u32, attributes: In<u32>, values: In<Out<u8>>, addr: u64) -> Outcome {
-    let range = current.session.device.memory().find(addr);
+fn get_many(session: &Session, count: u32, attributes: In<u32>, values: In<Out<u8>>, addr: u64) -> Outcome {
+    let range = session.device.memory().find(addr);
     for index in 0..count as usize {
-        answer(&current, values.nth(index)?, attributes.nth(index)?, addr, range)?;
+        answer(session, values.nth(index)?, attributes.nth(index)?, addr, range)?;
     }
     Ok(())
 }
 
-fn answer(current: &Current, value: Out<u8>, attribute: u32, addr: u64, range: Option<Range>) -> Outcome {
+fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: Option<Range>) -> Outcome {
     let is_device = range.is_some_and(|range| range.is_device());
     let is_reachable = range.is_some_and(|range| range.is_shared_with_server());
     let word = value.cast::<u32>();
     let long = value.cast::<u64>();
     match attribute {
-        attribute::CONTEXT => long.set(if range.is_some() { current.session.primary.0 } else { 0 }),
+        attribute::CONTEXT => long.set(if range.is_some() { session.primary.0 } else { 0 }),
         attribute::MEMORY_TYPE => word.set(match range {
             None => 0,
             Some(_) if is_device => TYPE_DEVICE,
@@ -78,7 +74,7 @@ fn answer(current: &Current, value: Out<u8>, attribute: u32, addr: u64, range: O
         attribute::RANGE_SIZE => long.set(range.map_or(0, |range| range.size_bytes)),
         attribute::MAPPED => value.set(u8::from(is_reachable)),
         attribute::MEMPOOL_HANDLE => {
-            let pool = range.and_then(|range| current.session.pools.lock().of(range.addr));
+            let pool = range.and_then(|range| session.pools.lock().of(range.addr));
             long.set(pool.map_or(0, |pool| pool.0))
         }
         _ => Err(CuResult::NOT_SUPPORTED),

@@ -34,10 +34,17 @@ entry_points! {
         (stream: Handle, context: Out<Handle>) => get_context, cuStreamGetCtx_ptsz 9020;
     context cuStreamGetDevice "cuStreamGetDevice" 12080
         (stream: Handle, device: Out<i32>) => get_device, cuStreamGetDevice_ptsz 12080;
+    context cuStreamGetGreenCtx "cuStreamGetGreenCtx" 12040 (stream: Handle, context: Out<Handle>) => get_green_context;
     context cuStreamGetId "cuStreamGetId" 12000 (stream: Handle, id: Out<u64>) => get_id, cuStreamGetId_ptsz 12000;
 }
 
 const FLAG_NON_BLOCKING: u32 = 1;
+
+/// There are no green contexts here, so no stream is of one.
+fn get_green_context(current: Current, stream: Handle, context: Out<Handle>) -> Outcome {
+    current.stream(stream)?;
+    context.set(Handle::NULL)
+}
 
 fn create(current: Current, stream: Out<Handle>, flags: u32) -> Outcome {
     create_with_priority(current, stream, flags, 0)

@@ -156,10 +156,8 @@ pub fn launch_of(case: &Case, setup: &Setup, kernel: &Arc<dyn LoadedKernel>, blo
     Launch {
         kernel: kernel.clone(),
         shape: LaunchShape {
-            grid: case.grid,
-            block: case.block,
             dynamic_shared_bytes: case.dynamic_shared_bytes,
-            cooperative: false,
+            ..LaunchShape::new(case.grid, case.block)
         },
         params: setup.params.as_slice().into(),
         blocks,

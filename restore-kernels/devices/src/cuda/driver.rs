@@ -428,7 +428,9 @@ pub(super) fn cuModuleLoadDataEx(
 /// Loads machine code.
 pub(super) fn cuModuleLoadData(image: &[u8]) -> Result<CUmodule> {
     let mut module = std::ptr::null_mut();
-    // SAFETY: an ELF file or fatbin whose headers tell its size; the driver checks it.
+    // Text ends with 0.
+    let image = [image, &[0]].concat();
+    // SAFETY: an ELF file or fatbin whose headers tell its size, or text; the driver checks it.
     check("cuModuleLoadData", unsafe {
         sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast())
     })?;
@@ -454,6 +456,15 @@ pub(super) fn cuFuncGetAttribute(attribute: CUfunction_attribute, function: CUfu
     Ok(value)
 }
 
+/// Address and size of a module's variable.
+pub(super) fn cuModuleGetGlobal(module: CUmodule, name: &CStr) -> Result<(CUdeviceptr, u64)> {
+    let (mut addr, mut size) = (0, 0usize);
+    // SAFETY: places for an address and a size, and a C string.
+    let result = unsafe { sys::cuModuleGetGlobal_v2(&raw mut addr, &raw mut size, module, name.as_ptr()) };
+    check("cuModuleGetGlobal", result)?;
+    Ok((addr, size as u64))
+}
+
 /// Blocks of `threads` threads that a multiprocessor can hold.
 pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(f: CUfunction, threads: u32, shared: u32) -> Result<u32> {
     const CALL: &str = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
@@ -473,6 +484,8 @@ pub(super) struct Shape {
     pub block: [u32; 3],
     pub shared_bytes: u32,
     pub cooperative: bool,
+    /// Blocks of a cluster; 0s if there are none.
+    pub cluster: [u8; 3],
 }
 
 /// Starts a kernel.
@@ -494,6 +507,31 @@ pub(super) unsafe fn cuLaunchKernel(
         return check("cuLaunchCooperativeKernel", result);
     }
     let extra = std::ptr::null_mut();
+    if shape.cluster != [0; 3] {
+        let [x, y, z] = shape.cluster.map(u32::from);
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z },
+            },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: shared,
+            hStream: stream,
+            attrs: &raw mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: one attribute, and the caller's promise.
+        let result = unsafe { sys::cuLaunchKernelEx(&raw const config, function, params, extra) };
+        return check("cuLaunchKernelEx", result);
+    }
     // SAFETY: the caller's promise.
     let result = unsafe { sys::cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra) };
     check("cuLaunchKernel", result)

@@ -361,9 +361,13 @@ impl Device for CudaDevice {
         Ok(Arc::new(kernel))
     }
 
-    fn load_opaque(&self, image: &[u8]) -> Result<OpaqueModule, DeviceError> {
+    fn takes_images(&self) -> bool {
+        true
+    }
+
+    fn load_opaque(&self, image: &[u8], variables: &[String]) -> Result<OpaqueModule, DeviceError> {
         self.inner.context.enter()?;
-        opaque::load(image, &self.description.id)
+        opaque::load(image, variables, &self.description.id)
     }
 
     fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError> {

@@ -1,7 +1,7 @@
 //! Machine code that came without PTX: loaded as it is, launched as it is, waited for. A pause does not reach it.
 #![allow(unsafe_code, reason = "driver FFI")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
@@ -21,6 +21,8 @@ const MAX_KERNELS: u32 = 1 << 16;
 const MAX_PARAMS: usize = 4096;
 /// Blocks may have this much shared memory without being asked.
 const SHARED_WITHOUT_OPT_IN: u32 = 48 << 10;
+/// Clusters of more blocks must be asked for; the program has done so.
+const PORTABLE_CLUSTER: u32 = 8;
 
 /// A kernel of machine code.
 pub(super) struct OpaqueCuda {
@@ -46,21 +48,25 @@ impl LoadedKernel for OpaqueCuda {
     }
 }
 
-/// Loads an image; `device` is for messages.
-pub(super) fn load(image: &[u8], device: &str) -> std::result::Result<OpaqueModule, DeviceError> {
+/// Loads an image, and finds those of the `variables` that it has; `device` is for messages.
+pub(super) fn load(image: &[u8], variables: &[String], device: &str) -> std::result::Result<OpaqueModule, DeviceError> {
     let refused = |e: DriverError| DeviceError::Build {
         kernel: "machine code".to_owned(),
         device: device.to_owned(),
         log: e.to_string(),
     };
-    let kernels = kernels(image).map_err(refused)?;
+    let module = Arc::new(Module(driver::cuModuleLoadData(image).map_err(refused)?));
+    let globals = variables.iter().filter_map(|name| {
+        let (addr, size_bytes) = driver::cuModuleGetGlobal(module.0, &CString::new(name.as_str()).ok()?).ok()?;
+        Some((name.clone(), addr, size_bytes))
+    });
     Ok(OpaqueModule {
-        kernels,
-        globals: Vec::new(),
+        globals: globals.collect(),
+        kernels: kernels(&module).map_err(refused)?,
     })
 }
 
-fn kernels(image: &[u8]) -> Result<Vec<OpaqueKernel>> {
+fn kernels(module: &Arc<Module>) -> Result<Vec<OpaqueKernel>> {
     const LIST: &str = "cuModuleEnumerateFunctions";
     if driver::cuDriverGetVersion()? < FIRST_DRIVER {
         return Err(DriverError {
@@ -68,7 +74,6 @@ fn kernels(image: &[u8]) -> Result<Vec<OpaqueKernel>> {
             code: driver::UNKNOWN,
         });
     }
-    let module = Arc::new(Module(driver::cuModuleLoadData(image)?));
     let mut count = 0;
     // SAFETY: a place for a number, and a module that lives.
     check("cuModuleGetFunctionCount", unsafe {
@@ -80,7 +85,7 @@ fn kernels(image: &[u8]) -> Result<Vec<OpaqueKernel>> {
     check(LIST, unsafe {
         sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module.0)
     })?;
-    let kernels = functions.into_iter().map(|function| kernel(function, &module));
+    let kernels = functions.into_iter().map(|function| kernel(function, module));
     let mut kernels = kernels.collect::<Result<Vec<_>>>()?;
     // The driver promises no order, and a program restored elsewhere knows kernels by their place.
     kernels.sort_by(|a, b| a.name.cmp(&b.name));
@@ -176,7 +181,12 @@ fn start(stream: &Stream, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {
         block: launch.shape.block,
         shared_bytes: launch.shape.dynamic_shared_bytes,
         cooperative: launch.shape.cooperative,
+        cluster: launch.shape.cluster,
     };
+    if launch.shape.cluster.iter().map(|&n| u32::from(n)).product::<u32>() > PORTABLE_CLUSTER {
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        driver::cuFuncSetAttribute(kernel.function, attribute, 1)?;
+    }
     // SAFETY: one pointer for each parameter that the driver knows of, into a buffer that holds all of it; the driver
     // copies them before it returns.
     unsafe { driver::cuLaunchKernel(kernel.function, &shape, stream.0, &mut pointers) }

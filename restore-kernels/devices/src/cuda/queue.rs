@@ -292,6 +292,7 @@ fn start(stream: &Stream, kernel: &CudaKernel, launch: &Launch, plan: &Plan, con
         block,
         shared_bytes: plan.shape.shared_bytes,
         cooperative,
+        cluster: [0; 3],
     };
     // SAFETY: one pointer for each parameter, into a buffer that holds all of it, then one to the control block's
     // address; the driver copies them before it returns.

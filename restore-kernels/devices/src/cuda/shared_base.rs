@@ -47,6 +47,7 @@ pub(super) fn measure(
         block: [1; 3],
         shared_bytes: 16,
         cooperative: false,
+        cluster: [0; 3],
     };
     let mut params = [(&raw const addr).cast_mut().cast()];
     // SAFETY: one parameter of eight bytes.

@@ -402,7 +402,7 @@ impl Device for FakeDevice {
             ..*loaded
         }))
     }
-    fn load_opaque(&self, _: &[u8]) -> Result<OpaqueModule, DeviceError> {
+    fn load_opaque(&self, _: &[u8], _: &[String]) -> Result<OpaqueModule, DeviceError> {
         if self.0.needs_ptx {
             return Err(driver("no machine code here"));
         }

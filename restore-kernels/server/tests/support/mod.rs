@@ -289,10 +289,8 @@ impl App {
                 index: 0,
             },
             shape: LaunchShape {
-                grid: [blocks, 1, 1],
-                block: [threads, 1, 1],
-                dynamic_shared_bytes: 0,
                 cooperative,
+                ..LaunchShape::new([blocks, 1, 1], [threads, 1, 1])
             },
             params: params.into(),
         }));

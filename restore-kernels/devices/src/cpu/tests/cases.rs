@@ -93,10 +93,8 @@ fn launch(case: &Case, kernel: Arc<dyn LoadedKernel>, blocks: Blocks) -> Launch 
     Launch {
         kernel,
         shape: LaunchShape {
-            grid: array(case.grid),
-            block: array(case.block),
             dynamic_shared_bytes: case.dynamic_shared_bytes,
-            cooperative: false,
+            ..LaunchShape::new(array(case.grid), array(case.block))
         },
         params: case.params.as_slice().into(),
         blocks,
