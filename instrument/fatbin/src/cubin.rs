@@ -6,8 +6,8 @@ use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 use crate::decompress::payload;
-use crate::entry::{Kind, entries};
-use crate::locate::{ImageKind, image_kind};
+use crate::entry::entries;
+use crate::locate::{ImageKind, best_cubin, image_kind};
 
 /// A `__device__` or `__constant__` variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,17 +18,19 @@ pub struct Variable {
     pub is_writable: bool,
 }
 
-/// The variables of all cubins in an image, each once; `None` if one of them cannot be read.
+/// The variables of the cubin in an image that a GPU of compute capability `device` (times ten plus minor) takes, none if
+/// there is no such; `None` if it cannot be read.
 #[must_use]
-pub fn variables(image: &[u8]) -> Option<BTreeSet<Variable>> {
+pub fn variables(image: &[u8], device: u32) -> Option<BTreeSet<Variable>> {
     match image_kind(image).ok()? {
         ImageKind::Ptx => Some(BTreeSet::new()),
         ImageKind::Cubin => of_cubin(image),
         ImageKind::Fatbin => {
             let entries = entries(image).ok()?;
-            let cubins = entries.iter().filter(|entry| entry.kind == Kind::Cubin);
-            let variables = cubins.map(|entry| of_cubin(&payload(entry).ok()?));
-            Some(variables.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+            match best_cubin(&entries, device) {
+                Some(entry) => of_cubin(&payload(entry).ok()?),
+                None => Some(BTreeSet::new()),
+            }
         }
     }
 }

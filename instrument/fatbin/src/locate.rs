@@ -111,11 +111,33 @@ pub fn has_cubin(image: &[u8], device: u32) -> Result<bool, FatbinError> {
         ImageKind::Ptx => Ok(false),
         ImageKind::Cubin => Ok(true),
         ImageKind::Fatbin => {
-            let fits = |entry: &Entry<'_>| entry.arch / 10 == device / 10 && suits(entry, device);
             let all = entries(image)?;
-            Ok(all.iter().any(|entry| entry.kind == Kind::Cubin && fits(entry)))
+            Ok(best_cubin(&all, device).is_some())
         }
     }
+}
+
+/// Whether the image has machine code for a GPU of compute capability `device` that was compiled for a newer
+/// architecture than the PTX that [`find_ptx`] finds: it may be another program then, made from other source.
+///
+/// # Errors
+/// What is wrong with the image.
+pub fn has_cubin_newer_than_ptx(image: &[u8], device: u32) -> Result<bool, FatbinError> {
+    if image_kind(image)? != ImageKind::Fatbin {
+        return Ok(false);
+    }
+    let all = entries(image)?;
+    let ptx = all
+        .iter()
+        .filter(|entry| entry.kind == Kind::Ptx && suits(entry, device));
+    let ptx = ptx.map(rank).max();
+    Ok(best_cubin(&all, device).is_some_and(|cubin| ptx.is_none_or(|ptx| ptx < rank(cubin))))
+}
+
+/// The cubin that a GPU of compute capability `device` takes: made for the same major number.
+pub(crate) fn best_cubin<'a, 'b>(all: &'a [Entry<'b>], device: u32) -> Option<&'a Entry<'b>> {
+    let fits = |entry: &&Entry<'_>| entry.kind == Kind::Cubin && entry.arch / 10 == device / 10 && suits(entry, device);
+    all.iter().filter(fits).max_by_key(|entry| rank(entry))
 }
 
 fn found(entry: &Entry<'_>) -> Result<FoundPtx, FatbinError> {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::opencl_program::OpenClProgram;
 use hetckpt_abi::paused_block::PausedGrid;
+use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use hetckpt_abi::thread_state::ThreadStateLayout;
 
 use crate::error::DeviceError;
@@ -424,9 +425,10 @@ pub trait Device: Send + Sync {
         self.load(request)
     }
 
-    /// True if [`Device::load_opaque`] has use for images of the device's own kind.
-    fn takes_images(&self) -> bool {
-        false
+    /// The compute capability (times ten plus minor) for which [`Device::load_opaque`] takes images; `None` if it takes
+    /// none.
+    fn takes_images_for(&self) -> Option<u32> {
+        None
     }
 
     /// Loads an image (a fatbin, a cubin or PTX) as it came, and finds those of the `variables` that it has. The default
@@ -439,6 +441,19 @@ pub trait Device: Send + Sync {
             kernel: format!("machine code of {} bytes", image.len()),
             device: self.describe().id,
             log: "this device runs only what has PTX".to_owned(),
+        })
+    }
+
+    /// Makes a tensor map as kernels of this device's own code take it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Fault`] with what the driver says; the default has no such kernels.
+    fn encode_tensor_map(&self, _map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], DeviceError> {
+        const NOT_SUPPORTED: u32 = 801;
+        Err(DeviceError::Fault {
+            kernel: "a tensor map".to_owned(),
+            reason: "no kernel of this device takes any".to_owned(),
+            cuda_result: NOT_SUPPORTED,
         })
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bincode::{Decode, Encode};
 use hetckpt_abi::launch_shape::LaunchShape;
+use hetckpt_abi::tensor_map::TensorMap;
 
 use crate::error::RingError;
 use crate::layout;
@@ -384,6 +385,15 @@ pub enum Command {
         /// On which device.
         device: DeviceIndex,
     },
+    /// The application has got the address of a module's variable. No reply.
+    UseVariable {
+        /// Module.
+        module: ModuleId,
+        /// Place in [`crate::reply::ModuleDescription::globals`].
+        index: u32,
+    },
+    /// Makes a tensor map (`CUtensorMap`). Reply [`crate::reply::Reply::TensorMap`].
+    EncodeTensorMap(Box<TensorMap>),
 }
 
 impl Command {

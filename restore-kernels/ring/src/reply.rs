@@ -1,6 +1,7 @@
 //! Answers to commands.
 
 use bincode::{Decode, Encode};
+use hetckpt_abi::tensor_map::TENSOR_MAP_BYTES;
 
 use crate::command::{decode, encode};
 use crate::error::RingError;
@@ -32,6 +33,8 @@ pub enum Reply {
     },
     /// Time between events.
     Milliseconds(f32),
+    /// A tensor map as kernels take it.
+    TensorMap(Box<[u8; TENSOR_MAP_BYTES]>),
 }
 
 /// What a kernel needs and allows once it has been built for the device.

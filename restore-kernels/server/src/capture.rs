@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hetckpt_archive::chunk::{ChunkError, write_memory};
 use hetckpt_archive::packed_state;
+use hetckpt_devices::device::Device;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::DeviceIndex;
 use hetckpt_ring::server_side::ServerSide;
@@ -17,7 +18,8 @@ use hetckpt_state::allocation::PinnedMemory;
 use hetckpt_state::command::StreamCommand;
 use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
 use hetckpt_state::memory_index::MemoryIndex;
-use hetckpt_state::names::{FORMAT_VERSION, description_file, memory_file, state_file};
+use hetckpt_state::module::PlacedVariable;
+use hetckpt_state::names::{description_file, memory_file, state_file};
 use hetckpt_state::process::{CaptureDevice, DeviceState, ProcessState};
 use hetckpt_state::queue::{EventState, PendingCommand, StreamState, Work as StateWork, WorkItem};
 use hetckpt_state::summary::{Description, MemberFile, Summary};
@@ -26,6 +28,7 @@ use crate::error::ServerError;
 use crate::held_commands;
 use crate::kernels::ProbedKernel;
 use crate::memory_file;
+use crate::modules::Modules;
 use crate::pause::is_held;
 use crate::queues::{Item, Queues, Reading, Stopped, What};
 use crate::run_as;
@@ -84,7 +87,7 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
     create(&state_name)?.write_all(&compressed).map_err(in_file)?;
 
     let description = Description {
-        format_version: FORMAT_VERSION,
+        format_version: state.format_version(),
         summary: Summary::of(&state),
         members: vec![
             MemberFile {
@@ -165,8 +168,8 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     let modules = session.modules.lock();
     let memory = session.memory.lock();
     let queues = session.queues.lock();
-    if let Some(module) = modules.with_opaque_variables() {
-        return Err(ServerError::OpaqueVariables { module });
+    if let Some((module, name)) = modules.unreachable_variable() {
+        return Err(ServerError::OpaqueVariables { module, name });
     }
     let mut kernels = Kernels::default();
     let streams = queues
@@ -233,7 +236,25 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
         host_functions_done: queues.order.host_functions_done().collect(),
         events: events(&queues),
         memory: MemoryIndex::default(),
+        variables: placed_variables(&*session.device, &modules)?,
     })
+}
+
+/// Variables that the device has placed, read from it.
+fn placed_variables(device: &dyn Device, modules: &Modules) -> Result<Vec<PlacedVariable>, ServerError> {
+    let read = |(module, name, addr, size_bytes, is_asked_for): (u64, String, u64, u64, bool)| {
+        let size =
+            usize::try_from(size_bytes).map_err(|_| ServerError::WrongMoment("a variable is larger than memory"))?;
+        let mut bytes = vec![0; size];
+        device.read(addr, &mut bytes)?;
+        Ok(PlacedVariable {
+            module,
+            name,
+            is_asked_for,
+            bytes,
+        })
+    };
+    modules.placed_variables().map(read).collect()
 }
 
 fn nanoseconds(time: Duration) -> u64 {

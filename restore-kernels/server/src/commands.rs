@@ -59,6 +59,11 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
         Command::ModuleLoad { module, .. } => module_load(session, reply, module.0),
         Command::ModuleDescribe { module, offset, chunk } => module_describe(session, reply, module.0, offset, chunk),
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
+        Command::UseVariable { module, index } => session.modules.lock().note_asked_for(module.0, index),
+        Command::EncodeTensorMap(map) => match session.device.encode_tensor_map(&map) {
+            Ok(encoded) => session.answer(reply, cu::SUCCESS, &Reply::TensorMap(Box::new(encoded))),
+            Err(error) => session.answer(reply, cu::of_device_error(&error), &Reply::Nothing),
+        },
         Command::Malloc { size_bytes, .. } => malloc(session, reply, size_bytes),
         Command::MallocAt { addr, size_bytes, .. } => malloc_at(session, reply, addr, size_bytes),
         Command::RegisterHost { addr, size_bytes, fd } => {

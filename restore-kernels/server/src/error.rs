@@ -62,10 +62,27 @@ pub enum ServerError {
     #[error("{0}")]
     Daemon(Cause),
     /// Variables whose addresses are the driver's.
-    #[error("module {module} has variables but no PTX, and such variables cannot be captured")]
+    #[error(
+        "variable `{name}` of module {module}, which is machine code, cannot be captured: the driver does not say where it is"
+    )]
     OpaqueVariables {
         /// The application's number of the module.
         module: u64,
+        /// Mangled name.
+        name: String,
+    },
+    /// The driver has placed a variable elsewhere than where the program has its address from.
+    #[error(
+        "the driver has placed variable `{name}` at {now:#x}; the program has its address, {before:#x}, and would read and \
+         write something else there"
+    )]
+    VariableMoved {
+        /// Mangled name.
+        name: String,
+        /// Where the program has it.
+        before: u64,
+        /// Where it is now.
+        now: u64,
     },
     /// The request does not fit the moment: a capture without a pause, a second pause, …
     #[error("{0}")]
@@ -145,7 +162,7 @@ impl ServerError {
             Self::WrongMoment(_) | Self::InUse { .. } | Self::NotOfRoot { .. } | Self::NotItsUser { .. } => {
                 Code::WrongMoment
             }
-            Self::OpaqueVariables { .. } => Code::MachineCodeVariables,
+            Self::OpaqueVariables { .. } | Self::VariableMoved { .. } => Code::MachineCodeVariables,
             Self::Overtaken { .. } => Code::Overtaken,
             Self::NotPtx(_) => Code::Translation,
             Self::State(PackedStateError::Memory { .. }) => Code::CannotWrite,

@@ -7,7 +7,7 @@ use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::cubin;
 use hetckpt_fatbin::error::FatbinError;
-use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin};
+use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
 use hetckpt_ring::command::DeviceIndex;
@@ -71,8 +71,12 @@ pub struct LoadedModule {
     pub kernels: Vec<Arc<KernelCode>>,
     /// Variables.
     pub globals: Vec<GlobalState>,
-    /// There are variables in machine code, out of reach for a capture.
-    pub has_opaque_variables: bool,
+    /// The device has placed the variables.
+    pub is_placed_by_device: bool,
+    /// Names of those whose addresses the application has asked for.
+    pub asked_for: HashSet<String>,
+    /// A variable in machine code that is out of reach for a capture, if there is one.
+    pub unreachable: Option<String>,
     /// The description, encoded.
     pub description: Vec<u8>,
 }
@@ -166,6 +170,11 @@ impl Modules {
         self.loaded.get(&module)
     }
 
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, module: u64) -> Option<&mut LoadedModule> {
+        self.loaded.get_mut(&module)
+    }
+
     /// A kernel by its place in the description.
     #[must_use]
     pub fn kernel(&self, module: u64, index: u32) -> Option<Arc<KernelCode>> {
@@ -204,13 +213,33 @@ impl Modules {
         self.arriving.clear();
     }
 
-    /// A module with variables that a capture cannot reach; its number.
+    /// A variable that a capture cannot reach, and its module's number.
     #[must_use]
-    pub fn with_opaque_variables(&self) -> Option<u64> {
-        self.loaded
-            .iter()
-            .find(|(_, m)| m.has_opaque_variables)
-            .map(|(&id, _)| id)
+    pub fn unreachable_variable(&self) -> Option<(u64, String)> {
+        let mut loaded = self.loaded.iter();
+        loaded.find_map(|(&id, module)| Some((id, module.unreachable.clone()?)))
+    }
+
+    /// Variables that the device has placed: module, name, address, size, and whether the application has asked for the
+    /// address.
+    pub fn placed_variables(&self) -> impl Iterator<Item = (u64, String, u64, u64, bool)> + '_ {
+        let placed = self.loaded.iter().filter(|(_, module)| module.is_placed_by_device);
+        placed.flat_map(|(&id, module)| {
+            let variable = move |v: &GlobalState| {
+                let is_asked_for = module.asked_for.contains(&v.name);
+                (id, v.name.clone(), v.addr, v.size_bytes, is_asked_for)
+            };
+            module.globals.iter().map(variable)
+        })
+    }
+
+    /// The application has asked for the address of a variable, named by its place in the description.
+    pub fn note_asked_for(&mut self, module: u64, index: u32) {
+        let Some(module) = self.loaded.get_mut(&module) else {
+            return;
+        };
+        let variable = usize::try_from(index).ok().and_then(|at| module.globals.get(at));
+        module.asked_for.extend(variable.map(|v| v.name.clone()));
     }
 
     /// As the state keeps them.
@@ -241,9 +270,18 @@ impl LoadedModule {
         memory: &Mutex<DeviceMemory>,
     ) -> Result<Self, LoadFailure> {
         let images: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let is_newer = |image: &&[u8]| has_cubin_newer_than_ptx(image, capability).unwrap_or(false);
+        if builder.device.takes_images_for().is_some()
+            && images.iter().any(is_newer)
+            && let Some(module) = Self::opaque(id, &images, &[], builder, memory)
+        {
+            return Ok(module);
+        }
         let (ptx, modules) = match choose_ptx(parts, |part| find_ptx(part, capability)) {
             Ok(ptx) => match lower(&ptx) {
-                Ok(modules) if is_all_modelled(&modules) || !builder.device.takes_images() => (ptx, modules),
+                Ok(modules) if is_all_modelled(&modules) || !builder.device.takes_images_for().is_some() => {
+                    (ptx, modules)
+                }
                 // Variables are shared by all kernels of a module: all of it is the driver's then.
                 Ok(modules) if modules.iter().all(|module| module.globals.is_empty()) => {
                     return Ok(Self::mixed(ptx, modules, &images, builder));
@@ -254,7 +292,7 @@ impl LoadedModule {
                 },
                 Err(failure) => {
                     let native = || Self::opaque(id, &images, &[], builder, memory);
-                    let native = builder.device.takes_images().then(native).flatten();
+                    let native = builder.device.takes_images_for().is_some().then(native).flatten();
                     return native.ok_or(failure);
                 }
             },
@@ -388,15 +426,15 @@ impl LoadedModule {
             machine_code: Vec::new(),
             kernels: Vec::new(),
             globals: Vec::new(),
-            has_opaque_variables: !more_variables.is_empty(),
+            is_placed_by_device: true,
+            asked_for: HashSet::new(),
+            unreachable: None,
             description: Vec::new(),
         };
         let mut description = ModuleDescription::default();
         for &part in parts {
-            // What cannot be looked into counts as having some.
-            let variables = cubin::variables(part);
-            module.has_opaque_variables |= variables.as_ref().is_none_or(|variables| !variables.is_empty());
-            let names = variables.into_iter().flatten().map(|variable| variable.name);
+            let variables = cubin::variables(part, builder.device.takes_images_for().unwrap_or(0));
+            let names = variables.iter().flatten().map(|variable| variable.name.clone());
             let names: Vec<String> = names.chain(more_variables.iter().cloned()).collect();
             let loaded = match builder.device.load_opaque(part, &names) {
                 Ok(loaded) => loaded,
@@ -405,6 +443,16 @@ impl LoadedModule {
                     continue;
                 }
             };
+            // What cannot be looked into counts as having some.
+            let is_found = |name: &str| loaded.globals.iter().any(|(found, ..)| found == name);
+            let unreachable = match &variables {
+                None => Some("?".to_owned()),
+                Some(variables) => {
+                    let mut lost = variables.iter().filter(|v| v.is_writable && !is_found(&v.name));
+                    lost.next().map(|variable| variable.name.clone())
+                }
+            };
+            module.unreachable = module.unreachable.take().or(unreachable);
             module.machine_code.push(part.to_vec());
             for kernel in loaded.kernels {
                 description.kernels.push(describe_opaque(&kernel));
@@ -487,7 +535,9 @@ impl LoadedModule {
             machine_code: Vec::new(),
             kernels,
             globals,
-            has_opaque_variables: false,
+            is_placed_by_device: false,
+            asked_for: HashSet::new(),
+            unreachable: None,
             description,
         }
     }

@@ -25,7 +25,7 @@ use crate::error::{Cause, ServerError};
 use crate::held_commands;
 use crate::kernels::ProbedKernel;
 use crate::launch;
-use crate::modules::LoadedModule;
+use crate::modules::{LoadedModule, Modules};
 use crate::queues::{Awaiting, Event, Item, LaunchSpec, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
@@ -93,6 +93,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
                 LoadedModule::from_state(module, &session.builder, &session.memory).map_err(|f| damaged(f.log))?;
             modules.insert(module.id, loaded);
         }
+        fill_variables(&session, &mut modules, &state)?;
         for part in &state.arriving {
             modules.add_data(part.module, part.part, &part.bytes);
         }
@@ -103,6 +104,37 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     *session.queues.lock() = queues;
     tracing::info!(elapsed = ?started.elapsed(), memory = ?memory_at, device = %session.device.describe().id, "restored");
     Ok(Arc::new(session))
+}
+
+/// Fills variables that the device has placed. What the application has asked for must lie where it did.
+fn fill_variables(session: &Session, modules: &mut Modules, state: &ProcessState) -> Result<(), ServerError> {
+    for variable in &state.variables {
+        let lost = || damaged(format!("its module has no variable `{}`", variable.name));
+        let before = state.modules.iter().find(|module| module.id == variable.module);
+        let before = before.and_then(|module| module.globals.iter().find(|v| v.name == variable.name));
+        let before = before.ok_or_else(lost)?.addr;
+        let module = modules.get_mut(variable.module).ok_or_else(lost)?;
+        let now = module
+            .globals
+            .iter()
+            .find(|v| v.name == variable.name)
+            .ok_or_else(lost)?;
+        if now.size_bytes != variable.bytes.len() as u64 {
+            return Err(lost());
+        }
+        if variable.is_asked_for && now.addr != before {
+            return Err(ServerError::VariableMoved {
+                name: variable.name.clone(),
+                before,
+                now: now.addr,
+            });
+        }
+        session.device.write(now.addr, &variable.bytes)?;
+        if variable.is_asked_for {
+            module.asked_for.insert(variable.name.clone());
+        }
+    }
+    Ok(())
 }
 
 fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> Result<(), ServerError> {

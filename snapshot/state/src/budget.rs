@@ -9,6 +9,8 @@ use bincode::de::Decoder;
 use bincode::de::read::Reader;
 use bincode::error::DecodeError;
 
+use crate::names::FORMAT_VERSION;
+
 /// What an allocation takes beside its bytes.
 const ALLOCATION_BYTES: u64 = 32;
 /// Bytes that are read at once where none are kept.
@@ -22,6 +24,8 @@ pub(crate) struct Budget {
     most_bytes: u64,
     /// False if runs of bytes are only counted and left empty.
     keeps_bytes: bool,
+    /// Format version of what is decoded.
+    format_version: u32,
 }
 
 impl Budget {
@@ -31,7 +35,13 @@ impl Budget {
             left: memory_bytes,
             most_bytes: size_bytes,
             keeps_bytes: true,
+            format_version: FORMAT_VERSION,
         }
+    }
+
+    /// For what was written as this format version.
+    pub(crate) fn of_version(self, format_version: u32) -> Self {
+        Self { format_version, ..self }
     }
 
     /// As [`Budget::new`], to learn whether it suffices: runs of bytes are not kept.
@@ -86,6 +96,16 @@ pub(crate) fn boxed<T: Decode<Budget>, D: Decoder<Context = Budget>>(decoder: &m
 /// A list of structures.
 pub(crate) fn list<T: Decode<Budget>, D: Decoder<Context = Budget>>(decoder: &mut D) -> Result<Vec<T>, DecodeError> {
     list_of(decoder, T::decode)
+}
+
+/// A list of structures that format version 3 has added.
+pub(crate) fn list_since_3<T: Decode<Budget>, D: Decoder<Context = Budget>>(
+    decoder: &mut D,
+) -> Result<Vec<T>, DecodeError> {
+    match decoder.context().format_version {
+        ..3 => Ok(Vec::new()),
+        _ => list(decoder),
+    }
 }
 
 /// A list of texts.

@@ -4,7 +4,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `hetstate` |
-//! | 8 | 4 | [`FORMAT_VERSION`], little-endian: readable without decoding the rest |
+//! | 8 | 4 | [`ProcessState::format_version`], little-endian: readable without decoding the rest |
 //! | 12 | 4 | 0 |
 //! | 16 | … | [`ProcessState`], bincode 2, standard configuration |
 
@@ -13,7 +13,7 @@ use std::io::{self, BufReader, Read};
 use bincode::error::DecodeError;
 
 use crate::budget::Budget;
-use crate::names::FORMAT_VERSION;
+use crate::names::{FORMAT_VERSION, is_readable};
 use crate::process::ProcessState;
 use crate::queue::Work;
 
@@ -95,7 +95,7 @@ pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
     validate(state)?;
     let mut bytes = Vec::with_capacity(4096);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes.extend_from_slice(&state.format_version().to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bincode::encode_into_std_write(state, &mut bytes, bincode::config::standard()).map_err(CodecError::Encode)?;
     if bytes.len() > SURELY_WITHIN_BYTES {
@@ -103,7 +103,7 @@ pub fn encode(state: &ProcessState) -> Result<Vec<u8>, CodecError> {
         decode_within(
             &bytes[HEADER_BYTES..],
             size_bytes,
-            Budget::trial(memory_bytes(size_bytes), size_bytes),
+            Budget::trial(memory_bytes(size_bytes), size_bytes).of_version(state.format_version()),
         )?;
     }
     Ok(bytes)
@@ -129,14 +129,15 @@ pub fn decode_from(mut input: impl Read, size_bytes: u64) -> Result<ProcessState
     let mut version = [0; 4];
     version.copy_from_slice(&header[8..12]);
     let found = u32::from_le_bytes(version);
-    if found != FORMAT_VERSION {
+    if !is_readable(found) {
         return Err(CodecError::Version {
             found,
             known: FORMAT_VERSION,
         });
     }
     let body = BufReader::new(input.take(size_bytes.saturating_sub(HEADER_BYTES as u64)));
-    let state = decode_within(body, size_bytes, Budget::new(memory_bytes(size_bytes), size_bytes))?;
+    let budget = Budget::new(memory_bytes(size_bytes), size_bytes).of_version(found);
+    let state = decode_within(body, size_bytes, budget)?;
     validate(&state).map(|()| state)
 }
 
@@ -207,7 +208,7 @@ mod tests {
     use crate::command::{Data, Rows, StreamCommand};
     use crate::kernel_run::{KernelRun, ProbedKernel};
     use crate::memory_index::{ChunkRef, MemoryIndex, Piece};
-    use crate::module::ModuleState;
+    use crate::module::{ModuleState, PlacedVariable};
     use crate::process::{CaptureDevice, DeviceState};
     use crate::queue::{Place, StreamState, WorkItem};
     use crate::summary::Summary;
@@ -330,7 +331,25 @@ mod tests {
                     hash: [3; 32],
                 }],
             },
+            variables: vec![],
         }
+    }
+
+    #[test]
+    fn variables_that_a_device_has_placed_make_version_3() {
+        let mut state = example();
+        assert_eq!(encode(&state).unwrap()[8], 2);
+        state.variables.push(PlacedVariable {
+            module: 4,
+            name: "table".into(),
+            is_asked_for: true,
+            bytes: vec![5; 6],
+        });
+        let mut bytes = encode(&state).unwrap();
+        assert_eq!(bytes[8], 3);
+        assert_eq!(decode(&bytes).unwrap(), state);
+        bytes[8] = 2;
+        assert!(matches!(decode(&bytes), Err(CodecError::TrailingBytes { .. })));
     }
 
     #[test]
@@ -380,7 +399,7 @@ mod tests {
             run_of(&mut state, change);
             let mut bytes = vec![];
             bytes.extend(MAGIC);
-            bytes.extend(u64::from(FORMAT_VERSION).to_le_bytes());
+            bytes.extend(u64::from(state.format_version()).to_le_bytes());
             bytes.extend(bincode::encode_to_vec(&state, bincode::config::standard()).unwrap());
             assert!(
                 matches!(decode(&bytes), Err(CodecError::Launch { stream: 0, .. })),

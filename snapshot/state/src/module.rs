@@ -46,6 +46,26 @@ decode_fields!(GlobalState {
     size_bytes: value,
 });
 
+/// A module variable that the device has placed, in what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Encode)]
+pub struct PlacedVariable {
+    /// Handle of its module, whose [`ModuleState::globals`] have its address.
+    pub module: u64,
+    /// Mangled name.
+    pub name: String,
+    /// The process has asked for its address: it must lie there again.
+    pub is_asked_for: bool,
+    /// Content.
+    pub bytes: Vec<u8>,
+}
+
+decode_fields!(PlacedVariable {
+    module: value,
+    name: text,
+    is_asked_for: value,
+    bytes: bytes,
+});
+
 /// A part of a module that the process is still sending.
 #[derive(Clone, Debug, PartialEq, Eq, Encode)]
 pub struct ArrivingPart {

@@ -1,7 +1,17 @@
 //! Names of the files that hold a process's state, in the directory of CRIU's images.
 
-/// Version of the files and of the binary schema. A reader takes exactly the versions it knows; 1 was never released.
-pub const FORMAT_VERSION: u32 = 2;
+/// Newest version of the files and of the binary schema: 3 has the content of variables that a device has placed. What
+/// does not need it is written as [`OLDEST_FORMAT_VERSION`].
+pub const FORMAT_VERSION: u32 = 3;
+
+/// Oldest version that is read; 1 was never released.
+pub const OLDEST_FORMAT_VERSION: u32 = 2;
+
+/// True if this program reads `version`.
+#[must_use]
+pub fn is_readable(version: u32) -> bool {
+    (OLDEST_FORMAT_VERSION..=FORMAT_VERSION).contains(&version)
+}
 
 /// The readable description: [`crate::summary::Description`] as JSON.
 #[must_use]

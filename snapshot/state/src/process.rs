@@ -1,17 +1,20 @@
 //! All that is known of one process at the moment it was stopped.
 
 use bincode::Encode;
+use bincode::enc::Encoder;
+use bincode::error::EncodeError;
 
 use crate::allocation::{Allocation, Mapping, PinnedMemory};
 use crate::budget::decode_fields;
 use crate::kernel_run::ProbedKernel;
 use crate::memory_index::MemoryIndex;
-use crate::module::{ArrivingPart, ModuleState};
+use crate::module::{ArrivingPart, ModuleState, PlacedVariable};
+use crate::names::{FORMAT_VERSION, OLDEST_FORMAT_VERSION};
 use crate::queue::{EventState, PendingCommand, StreamState};
 use crate::virtual_device::VirtualDevice;
 
 /// State of one process.
-#[derive(Clone, Debug, PartialEq, Eq, Encode)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessState {
     /// Process id at capture.
     pub pid: u32,
@@ -45,6 +48,50 @@ pub struct ProcessState {
     pub events: Vec<EventState>,
     /// Where the content of device memory lies in the memory file.
     pub memory: MemoryIndex,
+    /// Variables that the device has placed.
+    pub variables: Vec<PlacedVariable>,
+}
+
+impl ProcessState {
+    /// Format version that it is written as.
+    #[must_use]
+    pub fn format_version(&self) -> u32 {
+        match self.variables.is_empty() {
+            true => OLDEST_FORMAT_VERSION,
+            false => FORMAT_VERSION,
+        }
+    }
+}
+
+impl Encode for ProcessState {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        let Self {
+            pid,
+            ring_version,
+            devices,
+            fault,
+            clock_ns,
+            mappings,
+            allocations,
+            pinned,
+            modules,
+            arriving,
+            probed_kernels,
+            streams,
+            pending,
+            host_functions_done,
+            events,
+            memory,
+            variables,
+        } = self;
+        (pid, ring_version, devices, fault, clock_ns).encode(encoder)?;
+        (mappings, allocations, pinned, modules, arriving).encode(encoder)?;
+        (probed_kernels, streams, pending, host_functions_done, events, memory).encode(encoder)?;
+        match variables.is_empty() {
+            true => Ok(()),
+            false => variables.encode(encoder),
+        }
+    }
 }
 
 decode_fields!(ProcessState {
@@ -64,6 +111,7 @@ decode_fields!(ProcessState {
     host_functions_done: list,
     events: list,
     memory: part,
+    variables: list_since_3,
 });
 
 /// A device of a process.

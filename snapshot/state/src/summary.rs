@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::allocation::Owner;
 use crate::bounded;
 use crate::kernel_run::{KernelRun, ProbedKernel};
-use crate::names::FORMAT_VERSION;
+use crate::names::{FORMAT_VERSION, is_readable};
 use crate::process::{DeviceState, ProcessState};
 use crate::queue::{StreamState, Work};
 
@@ -216,7 +216,7 @@ impl Description {
             why: bounded::message(&e),
         };
         let Head { format_version: found } = serde_json::from_slice(text).map_err(wrong)?;
-        if found != FORMAT_VERSION {
+        if !is_readable(found) {
             let known = FORMAT_VERSION;
             return Err(DescriptionError::Version { found, known });
         }

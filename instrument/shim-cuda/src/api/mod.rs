@@ -78,6 +78,7 @@ pub mod graph_kernel_nodes;
 pub mod graph_launch;
 pub mod stream_capture;
 pub mod stream_memory;
+pub mod tensor_map;
 pub mod not_implemented_table;
 
 /// All entry points.
@@ -109,6 +110,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     graph_launch::ALIASES,
     stream_capture::ENTRIES,
     stream_memory::ENTRIES,
+    tensor_map::ENTRIES,
 ];
 
 /// What `cuGetProcAddress` looks in.

@@ -8,6 +8,8 @@ use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUmodule, CUresult, CUstream,
 };
 
+use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
+
 use crate::error::DeviceError;
 
 /// A driver call that failed.
@@ -454,6 +456,62 @@ pub(super) fn cuFuncGetAttribute(attribute: CUfunction_attribute, function: CUfu
         sys::cuFuncGetAttribute(&raw mut value, attribute, function)
     })?;
     Ok(value)
+}
+
+/// A tensor map.
+pub(super) fn cuTensorMapEncodeTiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
+    type Encode = unsafe extern "C" fn(
+        *mut [u8; TENSOR_MAP_BYTES],
+        u32,
+        u32,
+        u64,
+        *const u64,
+        *const u64,
+        *const u32,
+        *const u32,
+        u32,
+        u32,
+        u32,
+        u32,
+    ) -> u32;
+    /// The driver writes it aligned.
+    #[repr(C, align(64))]
+    struct Place([u8; TENSOR_MAP_BYTES]);
+    const CALL: &str = "cuTensorMapEncodeTiled";
+    let rank = map.rank as usize;
+    if rank > map.sizes.len() {
+        return Err(DriverError {
+            call: CALL,
+            code: INVALID_VALUE,
+        });
+    }
+    // SAFETY: a device is open, so the library is loaded.
+    let library = unsafe { sys::culib() };
+    // SAFETY: the function's type is the driver's, with its enums as plain numbers.
+    let encode =
+        unsafe { library.get::<Encode>(CALL.as_bytes()) }.map_err(|_| DriverError { call: CALL, code: 801 })?;
+    let mut place = Place([0; TENSOR_MAP_BYTES]);
+    // SAFETY: a place for the map, and lists of at least `rank` elements.
+    let code = unsafe {
+        encode(
+            &raw mut place.0,
+            map.data_type,
+            map.rank,
+            map.address,
+            map.sizes.as_ptr(),
+            map.strides.as_ptr(),
+            map.tile.as_ptr(),
+            map.element_strides.as_ptr(),
+            map.interleave,
+            map.swizzle,
+            map.l2_promotion,
+            map.fill,
+        )
+    };
+    match code {
+        0 => Ok(place.0),
+        code => Err(DriverError { call: CALL, code }),
+    }
 }
 
 /// Address and size of a module's variable.

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
 
 use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, OpaqueModule, Queue, Room};
@@ -361,13 +362,22 @@ impl Device for CudaDevice {
         Ok(Arc::new(kernel))
     }
 
-    fn takes_images(&self) -> bool {
-        true
+    fn takes_images_for(&self) -> Option<u32> {
+        Some(self.sm)
     }
 
     fn load_opaque(&self, image: &[u8], variables: &[String]) -> Result<OpaqueModule, DeviceError> {
         self.inner.context.enter()?;
         opaque::load(image, variables, &self.description.id)
+    }
+
+    fn encode_tensor_map(&self, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], DeviceError> {
+        self.inner.context.enter()?;
+        driver::cuTensorMapEncodeTiled(map).map_err(|error| DeviceError::Fault {
+            kernel: "a tensor map".to_owned(),
+            reason: error.to_string(),
+            cuda_result: error.code,
+        })
     }
 
     fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError> {
