@@ -2,7 +2,7 @@
 //!
 //! A library outlives a device reset: its image is kept, or kept reachable, and sent again when it is next needed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -39,8 +39,6 @@ pub struct Loaded {
     /// What it holds.
     pub description: ModuleDescription,
     kernels_by_name: HashMap<String, u32>,
-    /// Variables of which the server knows that the program has their addresses.
-    told: Mutex<HashSet<u32>>,
 }
 
 /// A library.
@@ -154,7 +152,6 @@ impl Loaded {
             module,
             description,
             kernels_by_name,
-            told: Mutex::default(),
         }
     }
 
@@ -163,18 +160,12 @@ impl Loaded {
         self.kernels_by_name.contains_key(name)
     }
 
-    /// A variable's address and size. The server learns that the program has them.
-    pub fn variable(&self, device: &Device, name: &str) -> Outcome<(u64, u64)> {
-        let mut globals = (0_u32..).zip(&self.description.globals);
-        let found = globals.find(|(_, global)| global.name == name);
-        let (index, global) = found.ok_or(CuResult::NOT_FOUND)?;
-        if self.told.lock().insert(index) {
-            device.send(Command::UseVariable {
-                module: self.module,
-                index,
-            })?;
-        }
-        Ok((global.addr, global.size_bytes))
+    /// A variable's address and size.
+    pub fn variable(&self, name: &str) -> Outcome<(u64, u64)> {
+        let found = self.description.globals.iter().find(|global| global.name == name);
+        found
+            .map(|global| (global.addr, global.size_bytes))
+            .ok_or(CuResult::NOT_FOUND)
     }
 }
 

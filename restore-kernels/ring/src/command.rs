@@ -385,13 +385,6 @@ pub enum Command {
         /// On which device.
         device: DeviceIndex,
     },
-    /// The application has got the address of a module's variable. No reply.
-    UseVariable {
-        /// Module.
-        module: ModuleId,
-        /// Place in [`crate::reply::ModuleDescription::globals`].
-        index: u32,
-    },
     /// Makes a tensor map (`CUtensorMap`). Reply [`crate::reply::Reply::TensorMap`].
     EncodeTensorMap(Box<TensorMap>),
 }

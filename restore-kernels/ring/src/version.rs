@@ -15,7 +15,7 @@ pub struct Readable {
 
 impl Readable {
     /// What this server reads. 1 and 2 were never released; 4 has [`crate::command::Command::MallocAt`], 5
-    /// clusters of launches, [`crate::command::Command::UseVariable`] and tensor maps.
+    /// clusters of launches and tensor maps.
     pub const HERE: Self = Self {
         oldest: 3,
         newest: PROTOCOL_VERSION,

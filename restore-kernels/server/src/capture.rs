@@ -1,5 +1,6 @@
 //! From a stopped device and its queues to the files of a snapshot.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use hetckpt_archive::chunk::{ChunkError, write_memory};
 use hetckpt_archive::packed_state;
-use hetckpt_devices::device::Device;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::DeviceIndex;
 use hetckpt_ring::server_side::ServerSide;
@@ -18,17 +18,19 @@ use hetckpt_state::allocation::PinnedMemory;
 use hetckpt_state::command::StreamCommand;
 use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
 use hetckpt_state::memory_index::MemoryIndex;
-use hetckpt_state::module::PlacedVariable;
+use hetckpt_state::module::{GlobalState, PlacedVariable};
 use hetckpt_state::names::{description_file, memory_file, state_file};
 use hetckpt_state::process::{CaptureDevice, DeviceState, ProcessState};
 use hetckpt_state::queue::{EventState, PendingCommand, StreamState, Work as StateWork, WorkItem};
 use hetckpt_state::summary::{Description, MemberFile, Summary};
+use parking_lot::Mutex;
 
 use crate::error::ServerError;
 use crate::held_commands;
 use crate::kernels::ProbedKernel;
 use crate::memory_file;
 use crate::modules::Modules;
+use crate::moved_variables::Pointed;
 use crate::pause::is_held;
 use crate::queues::{Item, Queues, Reading, Stopped, What};
 use crate::run_as;
@@ -75,8 +77,31 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         source,
     })?;
     let device = &session.device;
-    state.memory = write_memory(&memory, &state.mappings, |addr, bytes| device.read(addr, bytes))
-        .map_err(|error| of_chunk_error(error, &memory_name))?;
+    let pointed = pointed(session, &state);
+    let found = Mutex::new(BTreeSet::new());
+    let look = |bytes: &[u8]| {
+        let mut numbers = pointed.find(bytes).peekable();
+        if numbers.peek().is_some() {
+            found.lock().extend(numbers);
+        }
+    };
+    let read = |addr, bytes: &mut [u8]| -> Result<(), DeviceError> {
+        device.read(addr, bytes)?;
+        look(bytes);
+        Ok(())
+    };
+    state.memory = write_memory(&memory, &state.mappings, read).map_err(|error| of_chunk_error(error, &memory_name))?;
+    state.variables.iter().for_each(|variable| look(&variable.bytes));
+    for stream in &state.streams {
+        for item in &stream.work {
+            if let StateWork::Resume(run) = &item.work {
+                look(&run.params);
+            }
+        }
+    }
+    for number in found.into_inner() {
+        state.variables[number].is_pointed_at = true;
+    }
     let memory_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
 
     let compressed = packed_state::pack(&state).map_err(|e| ServerError::Damaged(e.into()))?;
@@ -236,21 +261,32 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
         host_functions_done: queues.order.host_functions_done().collect(),
         events: events(&queues),
         memory: MemoryIndex::default(),
-        variables: placed_variables(&*session.device, &modules)?,
+        variables: placed_variables(session, &modules)?,
     })
 }
 
+/// The variables that the device has placed, to be looked for in memory.
+fn pointed(session: &Session, state: &ProcessState) -> Pointed {
+    let moved = session.moved.read();
+    let address = |variable: &PlacedVariable| {
+        let module = state.modules.iter().find(|module| module.id == variable.module);
+        let global = module.and_then(|module| module.globals.iter().find(|v| v.name == variable.name));
+        (global.map_or(0, |v| moved.actual(v.addr)), variable.bytes.len() as u64)
+    };
+    Pointed::new(state.variables.iter().map(address))
+}
+
 /// Variables that the device has placed, read from it.
-fn placed_variables(device: &dyn Device, modules: &Modules) -> Result<Vec<PlacedVariable>, ServerError> {
-    let read = |(module, name, addr, size_bytes, is_asked_for): (u64, String, u64, u64, bool)| {
-        let size =
-            usize::try_from(size_bytes).map_err(|_| ServerError::WrongMoment("a variable is larger than memory"))?;
-        let mut bytes = vec![0; size];
-        device.read(addr, &mut bytes)?;
+fn placed_variables(session: &Session, modules: &Modules) -> Result<Vec<PlacedVariable>, ServerError> {
+    let moved = session.moved.read();
+    let read = |(module, variable): (u64, &GlobalState)| {
+        let too_large = ServerError::WrongMoment("a variable is larger than memory");
+        let mut bytes = vec![0; usize::try_from(variable.size_bytes).map_err(|_| too_large)?];
+        session.device.read(moved.actual(variable.addr), &mut bytes)?;
         Ok(PlacedVariable {
             module,
-            name,
-            is_asked_for,
+            name: variable.name.clone(),
+            is_pointed_at: false,
             bytes,
         })
     };

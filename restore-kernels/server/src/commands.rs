@@ -59,7 +59,6 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
         Command::ModuleLoad { module, .. } => module_load(session, reply, module.0),
         Command::ModuleDescribe { module, offset, chunk } => module_describe(session, reply, module.0, offset, chunk),
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
-        Command::UseVariable { module, index } => session.modules.lock().note_asked_for(module.0, index),
         Command::EncodeTensorMap(map) => match session.device.encode_tensor_map(&map) {
             Ok(encoded) => session.answer(reply, cu::SUCCESS, &Reply::TensorMap(Box::new(encoded))),
             Err(error) => session.answer(reply, cu::of_device_error(&error), &Reply::Nothing),
@@ -161,7 +160,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     } else {
         session.modules.lock().unbuilt(id.module.0)
     };
-    let params = Arc::clone(params);
+    let params = session.moved.read().in_params(params);
     let room = room_of(&*session.device, &shape);
     let command = Some(Command::Launch(launch));
     let kernel = Some(kernel);

@@ -32,6 +32,7 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
         },
         Command::ModuleUnload { module } => {
             session.modules.lock().remove(module.0);
+            session.moved.write().forget(module.0);
             if let Err(error) = session.memory.lock().free_owned_by(Owner::Module(module.0)) {
                 tracing::error!(%error, "variables of a module cannot be freed");
             }

@@ -73,13 +73,13 @@ pub enum ServerError {
     },
     /// The driver has placed a variable elsewhere than where the program has its address from.
     #[error(
-        "the driver has placed variable `{name}` at {now:#x}; the program has its address, {before:#x}, and would read and \
-         write something else there"
+        "the driver has placed variable `{name}` at {now:#x}; device memory holds its address, {before:#x}, and kernels would \
+         read and write something else there"
     )]
     VariableMoved {
         /// Mangled name.
         name: String,
-        /// Where the program has it.
+        /// Where it was.
         before: u64,
         /// Where it is now.
         now: u64,

@@ -78,15 +78,14 @@ fn has_time(queues: &Queues, work: &Work) -> bool {
 }
 
 fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> OnDevice {
-    let given = match &work.what {
-        What::Command {
-            command: Command::EventRecord { .. },
-            ..
-        } => queue.record(has_time).map(OnDevice::Record),
-        What::Command {
-            command: Command::CopyOut { src, .. },
-            ..
-        } => {
+    let What::Command { command, by, .. } = &work.what else {
+        tracing::trace!(kernel = work.kernel_name(), "launched");
+        return launch(queue, work);
+    };
+    let elsewhere = session.moved.read().in_command(command);
+    let given = match elsewhere.as_ref().unwrap_or(command) {
+        Command::EventRecord { .. } => queue.record(has_time).map(OnDevice::Record),
+        Command::CopyOut { src, .. } => {
             let size_bytes = if is_device_memory(session, src.addr, src.width) {
                 src.width
             } else {
@@ -96,12 +95,8 @@ fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> On
             queue.read(src.addr, size_bytes).map(OnDevice::Read)
         }
         // A mark; what there is to do is done when it lands.
-        What::Command { by: By::Follower, .. } => queue.read(0, 0).map(OnDevice::Read),
-        What::Command { command, .. } => transfer(session, queue, command).map(waited),
-        _ => {
-            tracing::trace!(kernel = work.kernel_name(), "launched");
-            return launch(queue, work);
-        }
+        _ if *by == By::Follower => queue.read(0, 0).map(OnDevice::Read),
+        command => transfer(session, queue, command).map(waited),
     };
     given.unwrap_or_else(refused)
 }

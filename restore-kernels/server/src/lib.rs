@@ -20,6 +20,7 @@ pub mod kernels;
 pub mod kernel_names;
 pub mod modules;
 pub mod window;
+pub mod moved_variables;
 pub mod transfers;
 pub mod queues;
 pub mod start_points;

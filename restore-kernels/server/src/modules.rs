@@ -73,8 +73,6 @@ pub struct LoadedModule {
     pub globals: Vec<GlobalState>,
     /// The device has placed the variables.
     pub is_placed_by_device: bool,
-    /// Names of those whose addresses the application has asked for.
-    pub asked_for: HashSet<String>,
     /// A variable in machine code that is out of reach for a capture, if there is one.
     pub unreachable: Option<String>,
     /// The description, encoded.
@@ -220,26 +218,10 @@ impl Modules {
         loaded.find_map(|(&id, module)| Some((id, module.unreachable.clone()?)))
     }
 
-    /// Variables that the device has placed: module, name, address, size, and whether the application has asked for the
-    /// address.
-    pub fn placed_variables(&self) -> impl Iterator<Item = (u64, String, u64, u64, bool)> + '_ {
+    /// Variables that the device has placed, and their modules' numbers.
+    pub fn placed_variables(&self) -> impl Iterator<Item = (u64, &GlobalState)> {
         let placed = self.loaded.iter().filter(|(_, module)| module.is_placed_by_device);
-        placed.flat_map(|(&id, module)| {
-            let variable = move |v: &GlobalState| {
-                let is_asked_for = module.asked_for.contains(&v.name);
-                (id, v.name.clone(), v.addr, v.size_bytes, is_asked_for)
-            };
-            module.globals.iter().map(variable)
-        })
-    }
-
-    /// The application has asked for the address of a variable, named by its place in the description.
-    pub fn note_asked_for(&mut self, module: u64, index: u32) {
-        let Some(module) = self.loaded.get_mut(&module) else {
-            return;
-        };
-        let variable = usize::try_from(index).ok().and_then(|at| module.globals.get(at));
-        module.asked_for.extend(variable.map(|v| v.name.clone()));
+        placed.flat_map(|(&id, module)| module.globals.iter().map(move |variable| (id, variable)))
     }
 
     /// As the state keeps them.
@@ -279,7 +261,7 @@ impl LoadedModule {
         }
         let (ptx, modules) = match choose_ptx(parts, |part| find_ptx(part, capability)) {
             Ok(ptx) => match lower(&ptx) {
-                Ok(modules) if is_all_modelled(&modules) || !builder.device.takes_images_for().is_some() => {
+                Ok(modules) if is_all_modelled(&modules) || builder.device.takes_images_for().is_none() => {
                     (ptx, modules)
                 }
                 // Variables are shared by all kernels of a module: all of it is the driver's then.
@@ -427,7 +409,6 @@ impl LoadedModule {
             kernels: Vec::new(),
             globals: Vec::new(),
             is_placed_by_device: true,
-            asked_for: HashSet::new(),
             unreachable: None,
             description: Vec::new(),
         };
@@ -536,7 +517,6 @@ impl LoadedModule {
             kernels,
             globals,
             is_placed_by_device: false,
-            asked_for: HashSet::new(),
             unreachable: None,
             description,
         }

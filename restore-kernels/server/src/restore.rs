@@ -106,7 +106,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     Ok(Arc::new(session))
 }
 
-/// Fills variables that the device has placed. What the application has asked for must lie where it did.
+/// Fills variables that the device has placed. One whose address lies in device memory must lie where it did.
 fn fill_variables(session: &Session, modules: &mut Modules, state: &ProcessState) -> Result<(), ServerError> {
     for variable in &state.variables {
         let lost = || damaged(format!("its module has no variable `{}`", variable.name));
@@ -114,24 +114,24 @@ fn fill_variables(session: &Session, modules: &mut Modules, state: &ProcessState
         let before = before.and_then(|module| module.globals.iter().find(|v| v.name == variable.name));
         let before = before.ok_or_else(lost)?.addr;
         let module = modules.get_mut(variable.module).ok_or_else(lost)?;
-        let now = module
-            .globals
-            .iter()
-            .find(|v| v.name == variable.name)
-            .ok_or_else(lost)?;
-        if now.size_bytes != variable.bytes.len() as u64 {
-            return Err(lost());
-        }
-        if variable.is_asked_for && now.addr != before {
+        let placed = module.globals.iter_mut().find(|v| v.name == variable.name);
+        let placed = placed.filter(|v| v.size_bytes == variable.bytes.len() as u64);
+        let placed = placed.ok_or_else(lost)?;
+        let now = placed.addr;
+        if variable.is_pointed_at && now != before {
             return Err(ServerError::VariableMoved {
                 name: variable.name.clone(),
                 before,
-                now: now.addr,
+                now,
             });
         }
-        session.device.write(now.addr, &variable.bytes)?;
-        if variable.is_asked_for {
-            module.asked_for.insert(variable.name.clone());
+        session.device.write(now, &variable.bytes)?;
+        if now != before {
+            tracing::debug!(variable = %variable.name, before, now, "moved");
+            let mut moved = session.moved.write();
+            moved.insert(variable.module, before, placed.size_bytes, now);
+            // Everything else goes by the program's address.
+            placed.addr = before;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use hetckpt_devices::device::Device;
 use hetckpt_ring::command::SlotId;
@@ -19,6 +19,7 @@ use crate::generate::Generator;
 use crate::kernels::Builder;
 use crate::memory::DeviceMemory;
 use crate::modules::Modules;
+use crate::moved_variables::MovedVariables;
 use crate::pinned::Pinned;
 use crate::queues::Queues;
 
@@ -43,6 +44,8 @@ pub struct Session {
     pub pinned_chunks: OnceLock<()>,
     /// Modules.
     pub modules: Mutex<Modules>,
+    /// Variables that lie elsewhere than where the application has their addresses from.
+    pub moved: RwLock<MovedVariables>,
     /// Device memory.
     pub memory: Mutex<DeviceMemory>,
     /// Pinned host memory.
@@ -89,6 +92,7 @@ impl Session {
             readable_rings: Readable::HERE,
             side: OnceLock::new(),
             pinned_chunks: OnceLock::new(),
+            moved: RwLock::default(),
             modules: Mutex::default(),
             memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
             pinned: Pinned::new(Arc::clone(&device)),

@@ -209,7 +209,8 @@ fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
 }
 
 fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<(), CommandError> {
-    match command {
+    let elsewhere = session.moved.read().in_command(command);
+    match elsewhere.as_ref().unwrap_or(command) {
         Command::CopyIn { dst, data: payload, .. } => {
             let copied = copy_in(session, dst, payload, data.as_deref());
             give_chunk_back(session, command, data.is_some());

@@ -342,7 +342,7 @@ mod tests {
         state.variables.push(PlacedVariable {
             module: 4,
             name: "table".into(),
-            is_asked_for: true,
+            is_pointed_at: true,
             bytes: vec![5; 6],
         });
         let mut bytes = encode(&state).unwrap();

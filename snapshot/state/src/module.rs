@@ -53,8 +53,8 @@ pub struct PlacedVariable {
     pub module: u64,
     /// Mangled name.
     pub name: String,
-    /// The process has asked for its address: it must lie there again.
-    pub is_asked_for: bool,
+    /// Device memory seems to hold its address, or one inside of it: it must lie there again.
+    pub is_pointed_at: bool,
     /// Content.
     pub bytes: Vec<u8>,
 }
@@ -62,7 +62,7 @@ pub struct PlacedVariable {
 decode_fields!(PlacedVariable {
     module: value,
     name: text,
-    is_asked_for: value,
+    is_pointed_at: value,
     bytes: bytes,
 });
 

@@ -114,7 +114,7 @@ fn get_module(current: Current, module: Out<Handle>, library: Handle) -> Outcome
 fn get_global(current: Current, addr: Out<u64>, size: Out<u64>, library: Handle, name: Text) -> Outcome {
     let (at, bytes) = find(current.session, library)?
         .loaded(&current.session.device)?
-        .variable(&current.session.device, name.get()?)?;
+        .variable(name.get()?)?;
     addr.set_if_wanted(at);
     size.set_if_wanted(bytes);
     Ok(())

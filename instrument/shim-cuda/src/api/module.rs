@@ -101,7 +101,7 @@ fn enumerate_functions(current: Current, functions: Out<Handle>, room: u32, modu
 fn get_global(current: Current, addr: Out<u64>, size: Out<u64>, module: Handle, name: Text) -> Outcome {
     let (at, bytes) = find(current.session, module)?
         .loaded(&current.session.device)?
-        .variable(&current.session.device, name.get()?)?;
+        .variable(name.get()?)?;
     addr.set_if_wanted(at);
     size.set_if_wanted(bytes);
     Ok(())
