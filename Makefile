@@ -72,7 +72,7 @@ STAGED := \
 ICD_FILE := instrument/shim-opencl/etc/hetckpt.icd
 STAGED_ICD := lib/hetckpt/OpenCL/vendors/hetckpt.icd
 
-# Test programs carry PTX only, compressed as nvcc does by default; no_ptx carries machine code only.
+# Test programs carry PTX only, compressed as nvcc does by default; no_ptx and machine_code carry machine code only.
 NVCC_FLAGS := -std=c++17 -O3
 PTX_ONLY := -gencode arch=compute_80,code=compute_80
 MACHINE_CODE_ONLY := -gencode arch=compute_90,code=sm_90
@@ -84,7 +84,7 @@ PROGRAMS := $(addprefix $(HETCKPT_PROGRAMS)/,$(PROGRAM_NAMES))
 # OpenCL test programs, where there are the headers to compile them with.
 OPENCL_HEADERS := $(wildcard /usr/include/CL/cl.h /usr/local/include/CL/cl.h)
 OPENCL_PROGRAMS := $(if $(OPENCL_HEADERS),$(patsubst e2e/opencl-programs/%.c,$(HETCKPT_PROGRAMS)/%,$(wildcard e2e/opencl-programs/*.c)))
-PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx,$(PROGRAM_NAMES)))
+PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx machine_code,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null) $(wildcard migrate-scripts/lsf/*.hetckpt)
 
@@ -139,7 +139,7 @@ $(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c $(wildcard e2
 	$(CC) -std=gnu11 -O2 -Wall -Wextra $< -o $@ -lOpenCL -lm
 
 $(PROGRAMS): TARGET_CODE = $(PTX_ONLY)
-$(HETCKPT_PROGRAMS)/no_ptx: TARGET_CODE = $(MACHINE_CODE_ONLY)
+$(HETCKPT_PROGRAMS)/no_ptx $(HETCKPT_PROGRAMS)/machine_code: TARGET_CODE = $(MACHINE_CODE_ONLY)
 $(PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/programs/%.cu $(PROGRAM_HEADERS)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(TARGET_CODE) $< -o $@

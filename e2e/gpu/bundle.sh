@@ -48,6 +48,7 @@ cp -r "$criu" "$bundle/criu"
 cp "$root"/e2e/gpu/{accept,boundary,programs}.sh "$root"/e2e/gpu/*.c "$bundle/"
 cp -r "$root/e2e/slurm" "$bundle/slurm"
 cp "$root/e2e/demo.sh" "$bundle/"
+install -s "$built/libstand_in_driver.so" "$bundle/"
 (cd "$root" && cargo test --profile "$profile" --locked -p hetckpt-e2e --test e2e --no-run --message-format json 2>/dev/null) |
 	sed -n 's/.*"executable":"\([^"]*\/\(e2e\)-[0-9a-f]*\)".*/\1 \2/p' |
 	while read -r file name; do install -s "$file" "$bundle/tests/$name"; done

@@ -1,6 +1,7 @@
 //! Memory at chosen addresses.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -8,8 +9,11 @@ use parking_lot::Mutex;
 use crate::device::TOTAL_BYTES;
 use crate::result::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, put};
 
-/// Where ranges lie that nobody has asked an address for.
-static NEXT: AtomicU64 = AtomicU64::new(0x3000_0000_0000);
+/// Where ranges lie that nobody has asked an address for: elsewhere in each process.
+static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
+    let process = u64::from(std::process::id()) % (1 << 10);
+    AtomicU64::new(0x3000_0000_0000 + (process << 32))
+});
 const ALIGNMENT: u64 = 2 << 20;
 static NEXT_HANDLE: AtomicU64 = AtomicU64::new(1);
 /// What the driver has placed: address and size.

@@ -13,6 +13,7 @@ mod ordinary_programs;
 mod plain_criu;
 mod rpc;
 mod criu_options;
+mod stand_in_driver;
 mod two_forms;
 mod plugin_option;
 mod other_plugins;
@@ -48,6 +49,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(rpc::tests());
     tests.extend(criu_options::tests());
     tests.extend(ordinary_programs::tests());
+    tests.extend(stand_in_driver::tests());
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
     tests.extend(other_plugins::tests());

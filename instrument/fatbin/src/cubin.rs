@@ -18,8 +18,8 @@ pub struct Variable {
     pub is_writable: bool,
 }
 
-/// The variables of the cubin in an image that a GPU of compute capability `device` (times ten plus minor) takes, none if
-/// there is no such; `None` if it cannot be read.
+/// The variables of the cubin in an image that a GPU of compute capability `device` (times ten plus minor) takes, none
+/// if there is no such; `None` if it cannot be read.
 #[must_use]
 pub fn variables(image: &[u8], device: u32) -> Option<BTreeSet<Variable>> {
     match image_kind(image).ok()? {

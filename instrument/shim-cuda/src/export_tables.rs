@@ -12,38 +12,13 @@ use crate::handles::Handle;
 use crate::integrity::Question;
 use crate::library_tables;
 use crate::pointers::Out;
-use crate::result::{CuResult, Outcome};
+use crate::result::CuResult;
 use crate::session::{self, Session};
 use crate::storage::Destructor;
-use crate::thread_state;
+use crate::table_slots::{Address, Slot, flat, or_current, size};
 use crate::version::DRIVER_VERSION;
 
-/// A slot: a function, or the table's size.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Slot(*const c_void);
-
-// SAFETY: a slot is never written and points to code, or holds a number.
-unsafe impl Sync for Slot {}
-
-/// Address of a table, or of anything else the runtime gets from here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Address(pub *const c_void);
-
 const NOTHING: Slot = Slot(do_nothing as *const c_void);
-
-impl Slot {
-    /// A function's slot.
-    pub const fn function(function: *const c_void) -> Self {
-        Self(function)
-    }
-}
-
-/// A table's first slot.
-pub const fn size(bytes: usize) -> Slot {
-    Slot(std::ptr::without_provenance(bytes))
-}
 
 static ERROR_LOG: [Slot; 3] = [size(24), NOTHING, NOTHING];
 static CUDART_INTERFACE: [Slot; 13] = {
@@ -179,22 +154,6 @@ fn question(session: &Session, version: u32, unix_seconds: u64) -> Question {
             [50, 33, 34].map(|number| session.device.attribute_u32(number)),
         )],
     }
-}
-
-/// The context, or the calling thread's for NULL.
-pub fn or_current(context: Handle) -> Outcome<Handle> {
-    match context {
-        Handle::NULL => match thread_state::current_context() {
-            Handle::NULL => Err(CuResult::INVALID_CONTEXT),
-            current => Ok(current),
-        },
-        given => Ok(given),
-    }
-}
-
-/// What every function of a table goes through.
-pub fn flat(body: impl FnOnce() -> Outcome) -> CuResult {
-    crate::guard::plain("an export table's function", |()| body())
 }
 
 #[cfg(test)]

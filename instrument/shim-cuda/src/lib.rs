@@ -36,6 +36,7 @@ mod graph_launch;
 mod md2;
 mod integrity;
 mod storage;
+mod table_slots;
 mod library_tables;
 mod export_tables;
 mod proc_address;

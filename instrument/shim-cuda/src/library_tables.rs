@@ -4,12 +4,12 @@
 
 use std::ffi::c_void;
 
-use crate::export_tables::{Address, Slot, flat, or_current, size};
 use crate::handles::Handle;
 use crate::log;
 use crate::pointers::Out;
 use crate::result::CuResult;
 use crate::session;
+use crate::table_slots::{Address, Slot, flat, or_current, size};
 
 /// Slots of a table that is larger than what is known of it.
 const MANY: usize = 128;
@@ -38,8 +38,8 @@ pub static MODULES: [Slot; MANY] = {
 /// A table of which nothing is known. cuBLASLt does not look whether it gets it, and lives with refusals.
 pub static REFUSING: [Slot; MANY] = refusing();
 
-/// Called for each function of a module: with what the caller has given, the function, and what it belongs to. Returns 0
-/// if it has seen enough.
+/// Called for each function of a module: with what the caller has given, the function, and what it belongs to. Returns
+/// 0 if it has seen enough.
 type EachFunction = Option<unsafe extern "C" fn(opaque: *mut c_void, function: Handle, owner: Handle) -> u32>;
 
 /// Any function of which nothing is known.

@@ -431,8 +431,8 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Loads an image (a fatbin, a cubin or PTX) as it came, and finds those of the `variables` that it has. The default
-    /// has no use for any.
+    /// Loads an image (a fatbin, a cubin or PTX) as it came, and finds those of the `variables` that it has. The
+    /// default has no use for any.
     ///
     /// # Errors
     /// [`DeviceError::Build`].

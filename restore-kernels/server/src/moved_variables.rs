@@ -1,8 +1,8 @@
 //! Variables of machine code after a restore: the driver places them, and may do so elsewhere than before.
 //!
-//! What the program does with the address that it was told is carried out where the variable lies now: copies and fills,
-//! and launches that are given the address as a parameter, or one inside of the variable. Addresses that lie in device
-//! memory cannot be changed for it; [`Pointed`] finds them at a capture, and such a variable must not move.
+//! What the program does with the address that it was told is carried out where the variable lies now: copies and
+//! fills, and launches that are given the address as a parameter, or one inside of the variable. Addresses that lie in
+//! device memory cannot be changed for it; [`Pointed`] finds them at a capture, and such a variable must not move.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

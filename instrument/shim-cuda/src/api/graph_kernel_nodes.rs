@@ -11,7 +11,8 @@ use crate::result::{CuResult, Outcome};
 
 use super::graph_node_access::{add, get, set, set_of_executable};
 use super::kernel;
-use super::launch::{self, Request, cluster_of, divides};
+use super::launch::{self, Request};
+use super::launch_config::{cluster_of, divides};
 
 entry_points! {
     context cuGraphAddKernelNode "cuGraphAddKernelNode" 10000

@@ -2,13 +2,14 @@
 
 use std::ffi::CStr;
 
-use crate::export_tables::{self, Address};
+use crate::export_tables;
 use crate::log;
 use crate::pointers::{In, Out, Text};
 use crate::proc_address::{Asker, Found};
 use crate::result::{CuResult, Outcome};
 use crate::result_table;
 use crate::session;
+use crate::table_slots::Address;
 use crate::version::DRIVER_VERSION;
 
 use super::TABLE;

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::export_tables::Address;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::library::Kernel;
 use crate::pointers::Out;
 use crate::result::{CuResult, Outcome};
 use crate::session::Session;
+use crate::table_slots::Address;
 
 use super::device::check;
 

@@ -15,6 +15,7 @@ use crate::result_table;
 use crate::session::Session;
 
 use super::kernel::find;
+use super::launch_config::LaunchConfig;
 use super::occupancy::blocks_per_multiprocessor;
 
 entry_points! {
@@ -29,73 +30,6 @@ entry_points! {
     context cuLaunchHostFunc "cuLaunchHostFunc" 10000
         (stream: Handle, function: Option<HostFn>, argument: u64) => launch_host_function, cuLaunchHostFunc_ptsz 10000;
 }
-
-/// `CUlaunchConfig`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct LaunchConfig {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
-    stream: Handle,
-    attributes: In<LaunchAttribute>,
-    num_attributes: u32,
-}
-
-/// `CUlaunchAttribute`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct LaunchAttribute {
-    id: u32,
-    reserved: u32,
-    value: [u32; 16],
-}
-
-impl LaunchAttribute {
-    fn first_words(&self) -> [u32; 3] {
-        let [x, y, z, ..] = self.value;
-        [x, y, z]
-    }
-}
-
-const _: () = assert!(size_of::<LaunchConfig>() == 56 && size_of::<LaunchAttribute>() == 72);
-
-impl LaunchConfig {
-    /// The shape of the launch. Attributes that are preferences are ignored.
-    pub fn shape(&self) -> Outcome<LaunchShape> {
-        let shape = self.intended_shape()?;
-        match divides(shape.cluster, shape.grid) {
-            true => Ok(shape),
-            false => Err(CuResult::INVALID_CLUSTER_SIZE),
-        }
-    }
-
-    /// The same of a launch that is only asked about: its grid need not be one.
-    pub fn intended_shape(&self) -> Outcome<LaunchShape> {
-        let (mut cooperative, mut cluster) = (false, [0; 3]);
-        for index in 0..self.num_attributes as usize {
-            let attribute = self.attributes.nth(index)?;
-            match attribute.id {
-                ATTRIBUTE_COOPERATIVE => cooperative = attribute.value[0] != 0,
-                ATTRIBUTE_CLUSTER_DIMENSION => cluster = cluster_of(attribute.first_words())?,
-                other => log::detail(&format!("launch attribute {other} is ignored")),
-            }
-        }
-        Ok(LaunchShape {
-            grid: self.grid,
-            block: self.block,
-            dynamic_shared_bytes: self.shared_bytes,
-            cooperative,
-            cluster,
-        })
-    }
-}
-
-const ATTRIBUTE_COOPERATIVE: u32 = 2;
-const ATTRIBUTE_CLUSTER_DIMENSION: u32 = 4;
-
-/// Most blocks of a cluster.
-const MAX_CLUSTER: u32 = 16;
 
 /// Largest packed parameters that CUDA allows.
 const MAX_PARAM_BYTES: usize = 32_764;
@@ -202,23 +136,6 @@ fn launch_with_config(
             extra,
         },
     )
-}
-
-/// A cluster's size from a launch attribute; 0s for one block, which is no cluster.
-pub fn cluster_of(size: [u32; 3]) -> Outcome<[u8; 3]> {
-    let size = size.map(|n| u8::try_from(n).unwrap_or(u8::MAX).max(1));
-    let blocks: u32 = size.iter().map(|&n| u32::from(n)).product();
-    match blocks {
-        1 => Ok([0; 3]),
-        2..=MAX_CLUSTER => Ok(size),
-        _ => Err(CuResult::INVALID_CLUSTER_SIZE),
-    }
-}
-
-/// True if the grid is whole clusters.
-pub fn divides(cluster: [u8; 3], grid: [u32; 3]) -> bool {
-    let mut sizes = grid.iter().zip(cluster);
-    sizes.all(|(blocks, size)| blocks.is_multiple_of(size.max(1).into()))
 }
 
 /// What is asked for, if the kernel can be launched like that.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::export_tables::Address;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::link::{Input, Linking};
 use crate::pointers::{HostMemory, In, Out, Text};
 use crate::result::{CuResult, Outcome};
 use crate::session::Session;
+use crate::table_slots::Address;
 
 entry_points! {
     context cuLinkCreate_v2 "cuLinkCreate" 6050

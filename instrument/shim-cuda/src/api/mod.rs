@@ -68,6 +68,7 @@ pub mod module;
 pub mod link;
 pub mod kernel;
 pub mod occupancy;
+pub mod launch_config;
 pub mod launch;
 pub mod stream;
 pub mod event;

@@ -8,7 +8,7 @@ use crate::result::{CuResult, Outcome};
 use crate::session::Session;
 
 use super::kernel::find;
-use super::launch::LaunchConfig;
+use super::launch_config::LaunchConfig;
 
 entry_points! {
     context cuOccupancyMaxActiveBlocksPerMultiprocessor "cuOccupancyMaxActiveBlocksPerMultiprocessor" 6050

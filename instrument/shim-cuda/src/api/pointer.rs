@@ -28,9 +28,15 @@ mod attribute {
     pub const RANGE_START: u32 = 11;
     pub const RANGE_SIZE: u32 = 12;
     pub const MAPPED: u32 = 13;
+    pub const LEGACY_IPC: u32 = 10;
+    pub const HANDLE_TYPES: u32 = 14;
+    pub const GPU_DIRECT_RDMA: u32 = 15;
+    pub const ACCESS_FLAGS: u32 = 16;
     pub const MEMPOOL_HANDLE: u32 = 17;
 }
 
+/// `CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE`.
+const READ_WRITE: u32 = 3;
 const TYPE_HOST: u32 = 1;
 const TYPE_DEVICE: u32 = 2;
 /// Device ordinal of memory that no device knows.
@@ -72,6 +78,10 @@ fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: O
         attribute::DEVICE_ORDINAL => value.cast::<i32>().set(if range.is_some() { 0 } else { NO_DEVICE }),
         attribute::RANGE_START => long.set(range.map_or(0, |range| range.addr)),
         attribute::RANGE_SIZE => long.set(range.map_or(0, |range| range.size_bytes)),
+        // Nothing is shared with other processes or devices.
+        attribute::LEGACY_IPC | attribute::GPU_DIRECT_RDMA => value.set(0),
+        attribute::HANDLE_TYPES => long.set(0),
+        attribute::ACCESS_FLAGS => word.set(if is_reachable || is_device { READ_WRITE } else { 0 }),
         attribute::MAPPED => value.set(u8::from(is_reachable)),
         attribute::MEMPOOL_HANDLE => {
             let pool = range.and_then(|range| session.pools.lock().of(range.addr));

@@ -2,12 +2,12 @@
 
 use std::ffi::c_void;
 
-use crate::export_tables::Address;
 use crate::graph::capture::Mode;
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::pointers::{In, Out};
 use crate::result::{CuResult, Outcome};
+use crate::table_slots::Address;
 use crate::thread_state;
 
 use super::graph::{EdgeKind, check_kinds};

@@ -17,6 +17,7 @@ pub const NOT_READY: u32 = 600;
 pub const ILLEGAL_ADDRESS: u32 = 700;
 pub const NOT_SUPPORTED: u32 = 801;
 pub const CAPTURE_UNSUPPORTED: u32 = 900;
+pub const INVALID_CLUSTER_SIZE: u32 = 912;
 pub const CAPTURE_INVALIDATED: u32 = 901;
 pub const CAPTURE_MERGE: u32 = 902;
 pub const CAPTURE_UNMATCHED: u32 = 903;
@@ -45,6 +46,23 @@ pub struct Side2D {
     pub device: u64,
     pub array: u64,
     pub pitch: u64,
+}
+
+#[repr(C)]
+pub struct LaunchConfig {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub stream: u64,
+    pub attributes: *const LaunchAttribute,
+    pub num_attributes: u32,
+}
+
+#[repr(C)]
+pub struct LaunchAttribute {
+    pub id: u32,
+    pub reserved: u32,
+    pub value: [u32; 16],
 }
 
 #[rustfmt::skip]
@@ -109,6 +127,17 @@ unsafe extern "C" {
     pub fn cuGraphExecUpdate_v2(executable: u64, graph: u64, info: *mut u64) -> u32;
     pub fn cuGraphExecDestroy(executable: u64) -> u32;
     pub fn cuGraphLaunch(executable: u64, stream: u64) -> u32;
+    pub fn cuMemExportToShareableHandle(shareable: *mut c_void, handle: u64, kind: u32, flags: u64) -> u32;
+    pub fn cuStreamWriteValue32(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
+    pub fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
+    pub fn cuStreamGetGreenCtx(stream: u64, context: *mut u64) -> u32;
+    pub fn cuPointerGetAttributes(count: u32, attributes: *const u32, values: *const *mut c_void, addr: u64) -> u32;
+    pub fn cuLaunchKernelEx(config: *const LaunchConfig, function: u64, params: *const *const c_void,
+        extra: *const *const c_void) -> u32;
+    pub fn cuOccupancyMaxActiveClusters(clusters: *mut i32, function: u64, config: *const LaunchConfig) -> u32;
+    pub fn cuTensorMapEncodeTiled(map: *mut [u8; 128], data_type: u32, rank: u32, addr: u64, sizes: *const u64,
+        strides: *const u64, tile: *const u32, element_strides: *const u32, interleave: u32, swizzle: u32,
+        promotion: u32, fill: u32) -> u32;
     pub fn cuGraphDebugDotPrint(graph: u64, path: *const c_char, flags: u32) -> u32;
 }
 

@@ -9,7 +9,7 @@ use crate::cu;
 use crate::server::{DEADLY_GRID, FAULTING_GRID};
 
 /// A case: its name, and what it does.
-type Case = (&'static str, fn());
+pub type Case = (&'static str, fn());
 
 /// All cases.
 pub const ALL: &[Case] = &[
@@ -65,7 +65,7 @@ pub const ALL: &[Case] = &[
 const RELAXED: u32 = 2;
 const IMAGE: &[u8] = b".version 8.0\n.target sm_80\n\0";
 
-fn context() -> u64 {
+pub fn context() -> u64 {
     cu!(cuInit(0));
     let mut context = 0;
     cu!(cuDevicePrimaryCtxRetain(&mut context, 0));
@@ -73,19 +73,19 @@ fn context() -> u64 {
     context
 }
 
-fn alloc(size: usize) -> u64 {
+pub fn alloc(size: usize) -> u64 {
     let mut addr = 0;
     cu!(cuMemAlloc_v2(&mut addr, size));
     addr
 }
 
-fn read_words(addr: u64, count: usize) -> Vec<u32> {
+pub fn read_words(addr: u64, count: usize) -> Vec<u32> {
     let mut words = vec![0_u32; count];
     cu!(cuMemcpyDtoH_v2(words.as_mut_ptr().cast(), addr, count * 4));
     words
 }
 
-fn load() -> (u64, u64) {
+pub fn load() -> (u64, u64) {
     let (mut module, mut function) = (0, 0);
     cu!(cuModuleLoadData(&mut module, IMAGE.as_ptr().cast()));
     cu!(cuModuleGetFunction(&mut function, module, c"add".as_ptr()));

@@ -17,6 +17,7 @@
 
 mod api;
 mod cases;
+mod library_cases;
 mod server;
 
 use std::os::unix::fs::PermissionsExt;
@@ -37,12 +38,12 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(name) = value_of("--case") {
-        let (_, case) = cases::ALL.iter().find(|(known, _)| *known == name).unwrap();
+        let (_, case) = all().find(|(known, _)| *known == name).unwrap();
         case();
         return ExitCode::SUCCESS;
     }
     if arguments.iter().any(|argument| argument == "--list") {
-        cases::ALL.iter().for_each(|(name, _)| println!("{name}: test"));
+        all().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
     run_all(
@@ -53,15 +54,16 @@ fn main() -> ExitCode {
     )
 }
 
+fn all() -> impl Iterator<Item = &'static cases::Case> {
+    cases::ALL.iter().chain(library_cases::ALL)
+}
+
 fn run_all(filter: Option<&str>) -> ExitCode {
     let own = std::env::current_exe().unwrap();
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut num_failed = 0;
-    for (name, _) in cases::ALL
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|part| name.contains(part)))
-    {
+    for (name, _) in all().filter(|(name, _)| filter.is_none_or(|part| name.contains(part))) {
         let mut program = Command::new(&own)
             .args(["--case", name])
             .env("HETCKPT_SERVER", &own)

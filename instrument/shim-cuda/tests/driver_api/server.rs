@@ -25,6 +25,8 @@ const MEMORY_BYTES: usize = 16 << 20;
 pub const FAULTING_GRID: u32 = 13;
 /// A launch with this many blocks kills the server.
 pub const DEADLY_GRID: u32 = 66;
+/// What a launch with this as its number adds is the blocks of its clusters in x, 0 if there are none.
+pub const CLUSTER_SAYS_ITS_SIZE: u32 = 77;
 
 /// Serves one program to its end.
 pub fn serve(pid: u32) {
@@ -229,6 +231,22 @@ impl Device {
                     .insert(addr, File::options().read(true).write(true).open(path).unwrap());
                 Reply::Nothing
             }
+            Command::EncodeTensorMap(map) => {
+                let mut encoded = [0; 128];
+                encoded[..8].copy_from_slice(&map.address.to_le_bytes());
+                let (sizes, tile) = (map.sizes, map.tile);
+                encoded[8..16].copy_from_slice(&[
+                    map.data_type as u8,
+                    map.rank as u8,
+                    sizes[0] as u8,
+                    sizes[1] as u8,
+                    map.strides[0] as u8,
+                    tile[0] as u8,
+                    tile[1] as u8,
+                    map.swizzle as u8,
+                ]);
+                Reply::TensorMap(Box::new(encoded))
+            }
             Command::EventElapsed { .. } => Reply::Milliseconds(1.5),
             Command::EventQuery { .. } => return (600, Reply::Nothing),
             Command::Reset { .. } => {
@@ -249,7 +267,10 @@ impl Device {
             _ => {}
         }
         let addr = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
-        let n = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
+        let n = match u32::from_le_bytes(launch.params[8..12].try_into().unwrap()) {
+            CLUSTER_SAYS_ITS_SIZE => launch.shape.cluster[0].into(),
+            n => n,
+        };
         for i in 0..u64::from(launch.shape.grid[0] * launch.shape.block[0]) {
             let word = self.gather(Rows::range(addr + 4 * i, 4));
             let sum = u32::from_le_bytes(word.try_into().unwrap()).wrapping_add(n);

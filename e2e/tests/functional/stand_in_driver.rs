@@ -1,0 +1,82 @@
+//! Machine code on a CUDA device, where there is none: a stand-in takes the driver's place. It has memory and does
+//! copies, and places variables elsewhere each time, but runs no kernels.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::{Installation, Requirement};
+use hetckpt_e2e::process::{Outcome, Running};
+use hetckpt_e2e::runner::{Context, Test};
+use hetckpt_e2e::sandbox::Sandbox;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new(
+            "variables_of_machine_code_are_restored_where_they_are_moved_to",
+            moved_variables,
+        )
+        .also_needs(Requirement::Programs),
+    ]
+}
+
+/// The library, which cargo builds beside this program.
+fn driver() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folders = own.ancestors().skip(1).take(2);
+    let mut candidates = folders.map(|folder| folder.join("libstand_in_driver.so"));
+    let found = candidates.find(|path| path.exists());
+    found.context("libstand_in_driver.so is not beside the tests: `cargo build -p hetckpt-stand-in-driver`")
+}
+
+fn command(sandbox: &Sandbox, words: &[&str]) -> Result<Command> {
+    let mut command = hetckpt::command(sandbox, words);
+    command.env("HETCKPT_CUDA_DRIVER", driver()?);
+    Ok(command)
+}
+
+/// Runs `program`, dumps it after a while, and restores it.
+fn dump_and_restore(context: &Context, program: &[OsString]) -> Result<Outcome> {
+    let sandbox = &context.sandbox;
+    let (pid_file, archive) = (sandbox.path("pid"), sandbox.path("x.hetsnap"));
+    let mut run = command(sandbox, &["run", "--device", "cuda", "--pid-file"])?;
+    run.arg(&pid_file).arg("--").args(program);
+    let supervisor = Running::start(run)?;
+    let pid = wait_for_line(&pid_file)?;
+    std::thread::sleep(Duration::from_millis(700));
+    let mut dump = command(sandbox, &["dump", "--pid", &pid, "-o"])?;
+    dump.arg(&archive);
+    Running::run(dump, PATIENCE)?.success("dump")?;
+    supervisor.wait(PATIENCE)?;
+    let mut restore = command(sandbox, &["restore", "--own-stdio", "--device", "cuda"])?;
+    restore.arg(&archive);
+    Running::run(restore, PATIENCE)
+}
+
+fn wait_for_line(file: &Path) -> Result<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        if let Some(line) = text.strip_suffix('\n') {
+            return Ok(line.to_owned());
+        }
+        ensure!(Instant::now() < deadline, "the program does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn moved_variables(context: &mut Context) -> Result<()> {
+    let program = Installation::get().programs.join("machine_code");
+    let outcome = dump_and_restore(context, &[program.into()])?;
+    ensure!(
+        outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
+        "the restored program: {}",
+        outcome.text()
+    );
+    Ok(())
+}
