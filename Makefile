@@ -20,7 +20,7 @@ CARGO ?= cargo
 export CARGO_INCREMENTAL ?= $(if $(CI),0,1)
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # What users get is built by the profile `release`, what is only tested by `dev`: `make test` builds everything once.
-RELEASE_GOALS := build demo soak gpu-test bundle install install-criu-wrapper
+RELEASE_GOALS := build demo soak frameworks-test gpu-test bundle install install-criu-wrapper
 export PROFILE ?= $(if $(filter $(RELEASE_GOALS),$(MAKECMDGOALS)),release,dev)
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 PREFIX ?= /usr/local
@@ -269,6 +269,9 @@ fuzz: ## fuzz parsers of bytes from outside, FUZZ_SECONDS=N each (600); what cra
 		$(FUZZ_BUILT)/fuzz_$(t) -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=3000 -verbosity=0 \
 			-print_final_stats=1 -artifact_prefix=e2e/fuzz/corpus/$(t)/ \
 			$(TARGET)/fuzz/corpus/$(t) e2e/fuzz/corpus/$(t) $(FUZZ_SEEDS_$(t)) &&) true
+
+frameworks-test: staged ## PyTorch and CuPy from PyPI (several GB) on a stand-in for NVIDIA's driver: that all calls are answered
+	e2e/frameworks-test.sh
 
 gpu-test: staged programs ptx-files ## acceptance run and measurements on a machine with an NVIDIA GPU
 	$(CARGO) build --release -p hetckpt-devices --examples --locked
