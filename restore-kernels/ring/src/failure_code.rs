@@ -137,8 +137,9 @@ codes! {
             "A kernel that was queued behind a stopped one ran on. This is a bug in hetckpt. Nothing was archived; the program runs on.",
             "Try again, and report it.";
         MachineCodeVariables = "HK0605", FAILED,
-            "The program uses variables of machine code without PTX. These cannot be captured.",
-            "Build the program with PTX.";
+            "The program uses a variable of machine code that the driver does not say the place of; or, at a restore, the driver has placed \
+             one elsewhere than before although device memory holds its address. The message names the variable.",
+            "Build the program with PTX. At a restore, try again: the driver may choose another place.";
         StateFile = "HK0606", FAILED,
             "A file of the device's state cannot be written or read.",
             "The message names the file and the reason.";

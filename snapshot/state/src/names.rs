@@ -1,7 +1,7 @@
 //! Names of the files that hold a process's state, in the directory of CRIU's images.
 
-/// Newest version of the files and of the binary schema: 3 has the content of variables that a device has placed. What
-/// does not need it is written as [`OLDEST_FORMAT_VERSION`].
+/// Newest version of the files and of the binary schema: 3 has the content of variables that a device has placed, and
+/// clusters of launches. What has neither is written as [`OLDEST_FORMAT_VERSION`].
 pub const FORMAT_VERSION: u32 = 3;
 
 /// Oldest version that is read; 1 was never released.

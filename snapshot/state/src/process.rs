@@ -6,11 +6,12 @@ use bincode::error::EncodeError;
 
 use crate::allocation::{Allocation, Mapping, PinnedMemory};
 use crate::budget::decode_fields;
+use crate::command::StreamCommand;
 use crate::kernel_run::ProbedKernel;
 use crate::memory_index::MemoryIndex;
 use crate::module::{ArrivingPart, ModuleState, PlacedVariable};
 use crate::names::{FORMAT_VERSION, OLDEST_FORMAT_VERSION};
-use crate::queue::{EventState, PendingCommand, StreamState};
+use crate::queue::{EventState, PendingCommand, StreamState, Work};
 use crate::virtual_device::VirtualDevice;
 
 /// State of one process.
@@ -56,10 +57,21 @@ impl ProcessState {
     /// Format version that it is written as.
     #[must_use]
     pub fn format_version(&self) -> u32 {
-        match self.variables.is_empty() {
+        match self.variables.is_empty() && !self.has_clusters() {
             true => OLDEST_FORMAT_VERSION,
             false => FORMAT_VERSION,
         }
+    }
+
+    /// A launch that is held back comes in clusters.
+    fn has_clusters(&self) -> bool {
+        let work = self.streams.iter().flat_map(|stream| &stream.work);
+        let shapes = work.filter_map(|item| match &item.work {
+            Work::Command(StreamCommand::Launch(launch)) => Some(launch.shape),
+            Work::Resume(run) => Some(run.shape),
+            Work::Command(_) | Work::AwaitHostFunction(_) => None,
+        });
+        shapes.into_iter().any(|shape| shape.cluster != [0; 3])
     }
 }
 
@@ -87,9 +99,9 @@ impl Encode for ProcessState {
         (pid, ring_version, devices, fault, clock_ns).encode(encoder)?;
         (mappings, allocations, pinned, modules, arriving).encode(encoder)?;
         (probed_kernels, streams, pending, host_functions_done, events, memory).encode(encoder)?;
-        match variables.is_empty() {
-            true => Ok(()),
-            false => variables.encode(encoder),
+        match self.format_version() {
+            OLDEST_FORMAT_VERSION => Ok(()),
+            _ => variables.encode(encoder),
         }
     }
 }
