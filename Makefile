@@ -65,6 +65,7 @@ STAGED := \
 	hetckpt-tracer:bin/hetckpt-tracer \
 	libcuda_shim.so:lib/hetckpt/libcuda.so.1 \
 	libhetckpt_opencl.so:lib/hetckpt/libhetckpt_opencl.so \
+	libnvml_shim.so:lib/hetckpt/libnvidia-ml.so.1 \
 	libhetckpt_cpu_codegen.so:lib/hetckpt/libhetckpt_cpu_codegen.so \
 	libhetgpu_plugin.so:lib/criu/hetgpu_plugin.so
 

@@ -37,8 +37,7 @@ export HETCKPT_RUNTIME_DIR=$work/run
 mkdir -m 700 "$HETCKPT_RUNTIME_DIR"
 
 say "what libraries ask for"
-# Expandable segments want NVML, which is not there without a driver.
-mapfile -t checks < <("$python" "$frameworks/checks.py" --list | grep -E '^(torch|triton|cupy)\.' | grep -v expandable)
+mapfile -t checks < <("$python" "$frameworks/checks.py" --list | grep -E '^(torch|triton|cupy)\.')
 "$hetckpt" run --device cuda -- "$python" "$frameworks/checks.py" --jobs 2 "${checks[@]}"
 
 say "a training program is dumped and restored"

@@ -215,6 +215,16 @@ def pinned_loader():
     return [sum(x.cuda(non_blocking=True).sum() for (x,) in loader)]
 
 
+@check("torch", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", RANK="0", WORLD_SIZE="1")
+def nccl_one_rank():
+    torch = torch_seeded()
+    torch.distributed.init_process_group("nccl", device_id=torch.device("cuda:0"))
+    x = torch.arange(8.0, device="cuda")
+    torch.distributed.all_reduce(x)
+    torch.distributed.destroy_process_group()
+    return [x]
+
+
 @check("triton")
 def kernel():
     import torch

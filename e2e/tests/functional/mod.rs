@@ -14,6 +14,7 @@ mod plain_criu;
 mod rpc;
 mod criu_options;
 mod stand_in_driver;
+mod management_library;
 mod two_forms;
 mod plugin_option;
 mod other_plugins;
@@ -50,6 +51,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(criu_options::tests());
     tests.extend(ordinary_programs::tests());
     tests.extend(stand_in_driver::tests());
+    tests.extend(management_library::tests());
     tests.extend(two_forms::tests());
     tests.extend(plugin_option::tests());
     tests.extend(other_plugins::tests());

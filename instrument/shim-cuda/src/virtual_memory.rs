@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use hetckpt_ring::command::{PLACED_ADDRESSES, PLACED_GRANULARITY};
 
@@ -17,6 +18,8 @@ pub struct Physical {
     pub size_bytes: u64,
     /// `CUmemAllocationProp`.
     pub properties: [u64; 4],
+    /// How often it must be released.
+    pub references: AtomicU64,
 }
 
 /// A piece of mapped memory.
@@ -182,6 +185,7 @@ mod tests {
         Arc::new(Physical {
             size_bytes: units * UNIT,
             properties: [0; 4],
+            references: AtomicU64::new(1),
         })
     }
 

@@ -1,6 +1,7 @@
 //! Virtual memory management.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hetckpt_ring::command::{Command, DeviceIndex, PLACED_GRANULARITY};
 use hetckpt_ring::reply::Reply;
@@ -92,6 +93,7 @@ fn create(current: Current, memory: Out<Handle>, size: u64, properties: In<Prope
     let made = Physical {
         size_bytes: size,
         properties,
+        references: AtomicU64::new(1),
     };
     memory.set(session.physical_memory.insert(Arc::new(made)))
 }
@@ -102,9 +104,11 @@ fn find(session: &Session, memory: Handle) -> Outcome<Arc<Physical>> {
 
 /// What is mapped stays.
 fn release(current: Current, memory: Handle) -> Outcome {
-    let gone = current.session.physical_memory.remove(memory);
-    drop(gone.ok_or(CuResult::INVALID_VALUE)?);
-    current.session.virtual_memory.lock().forget_released();
+    let session = current.session;
+    if find(session, memory)?.references.fetch_sub(1, Ordering::AcqRel) == 1 {
+        session.physical_memory.remove(memory);
+        session.virtual_memory.lock().forget_released();
+    }
     Ok(())
 }
 
@@ -173,11 +177,14 @@ fn get_properties(current: Current, properties: Out<Properties>, memory: Handle)
     properties.set(find(current.session, memory)?.properties)
 }
 
-/// Each handle is released by itself.
+/// The handle is released as often as it was created and retained.
 fn retain(current: Current, memory: Out<Handle>, addr: u64) -> Outcome {
     if memory.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
     let found = current.session.virtual_memory.lock().memory(addr)?;
-    memory.set(current.session.physical_memory.insert(found))
+    let session = current.session;
+    found.references.fetch_add(1, Ordering::AcqRel);
+    let known = session.physical_memory.find(&found);
+    memory.set(known.unwrap_or_else(|| session.physical_memory.insert(found)))
 }
