@@ -58,6 +58,7 @@ static TABLES: &[(u128, &[Slot])] = &[
     (0x2131_8c60_9714_3248_8ca6_41ff_7324_c8f2, &library_tables::CONTEXTS),
     (0x6e16_3fbe_b958_444d_835c_e182_aff1_991e, &library_tables::MODULES),
     (0x1734_dc26_800d_4745_8726_c0f1_e7dd_8bca, &library_tables::REFUSING),
+    (0x7cb6_3f9b_9ca4_8e42_a484_beb6_6e6a_ed7f, &library_tables::PROFILING),
     (0xc693_336e_1121_df11_a8c3_68f3_55d8_9593, &STORAGE),
     (0x263e_8860_7cd2_6143_92f6_bbd5_006d_fa7e, &CONTEXT_CHECKS),
     (0xd408_2055_bde6_704b_8d34_ba12_3c66_e1f2, &INTEGRITY),

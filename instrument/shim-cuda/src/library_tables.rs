@@ -38,6 +38,14 @@ pub static MODULES: [Slot; MANY] = {
 /// A table of which nothing is known. cuBLASLt does not look whether it gets it, and lives with refusals.
 pub static REFUSING: [Slot; MANY] = refusing();
 
+/// Profiling: CUPTI, which XLA loads. It is refused, but for where CUPTI looks up functions of its own: without that
+/// function it takes its own table, while a refusal there is a failure whose text it looks up the same way, for ever.
+pub static PROFILING: [Slot; MANY] = {
+    let mut table = refusing();
+    table[67] = Slot::function(std::ptr::null());
+    table
+};
+
 /// Called for each function of a module: with what the caller has given, the function, and what it belongs to. Returns
 /// 0 if it has seen enough.
 type EachFunction = Option<unsafe extern "C" fn(opaque: *mut c_void, function: Handle, owner: Handle) -> u32>;
