@@ -115,6 +115,10 @@ driver_api! {
             _ => 0,
         })
     }
+    fn cuTensorMapEncodeTiled(map: Option<&mut [u64; 16]>) {
+        // What it says is for kernels alone.
+        put(map, [0; 16])
+    }
     fn cuFuncSetAttribute(_function: Option<&'static Function>, _attribute: u32, _value: i32) {
         SUCCESS
     }

@@ -99,12 +99,24 @@ fn list_kinds(kinds: Out<EdgeKind>, count: Out<u64>) -> Outcome {
     (0..count.get()? as usize).try_for_each(|index| kinds.nth(index).set(0))
 }
 
-/// That all edges are ordinary ones.
+/// That all edges are of kinds that there are. A programmatic one lets a kernel begin early, and says nothing of when
+/// what is before must have ended: an ordinary one in its place is always right.
 pub fn check_kinds(kinds: In<EdgeKind>, count: u64) -> Outcome {
-    if kinds.is_null() || kinds.list(count)?.iter().all(|&kind| kind == 0) {
+    /// `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+    const PROGRAMMATIC: u8 = 1;
+    if kinds.is_null() {
         return Ok(());
     }
-    Err(CuResult::NOT_SUPPORTED)
+    // Ports, then the kind.
+    let all_known = kinds
+        .list(count)?
+        .iter()
+        .all(|edge| edge.to_le_bytes()[2] <= PROGRAMMATIC);
+    if all_known {
+        Ok(())
+    } else {
+        Err(CuResult::NOT_SUPPORTED)
+    }
 }
 
 fn get_nodes(current: Current, graph: Handle, nodes: Out<Handle>, count: Out<u64>) -> Outcome {

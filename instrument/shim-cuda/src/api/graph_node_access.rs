@@ -27,13 +27,14 @@ pub fn get<T>(current: &Current, node: Handle, what: impl FnOnce(&Operation) -> 
     what(&graph.node(node)?.operation).ok_or(CuResult::INVALID_VALUE)
 }
 
-/// Puts `operation` in the place of another of its kind. A launch stays cooperative, or not: its parameters do not say.
+/// Puts `operation` in the place of another of its kind. A launch stays cooperative, and in clusters, or not: its
+/// parameters do not say.
 fn put(place: &mut Operation, mut operation: Operation) -> Outcome {
     if place.kind() != operation.kind() {
         return Err(CuResult::INVALID_VALUE);
     }
     if let (Operation::Launch(old), Operation::Launch(new)) = (&*place, &mut operation) {
-        new.shape.cooperative = old.shape.cooperative;
+        (new.shape.cooperative, new.shape.cluster) = (old.shape.cooperative, old.shape.cluster);
     }
     *place = operation;
     Ok(())
