@@ -166,7 +166,9 @@ mod tests {
     fn tables_say_their_size_and_have_no_empty_slot() {
         for (uuid, table) in TABLES {
             let first = table[0].0.addr();
-            assert!(table.iter().all(|slot| !slot.0.is_null()));
+            // Only CUPTI looks whether there is a function.
+            let is_profiling = std::ptr::eq(*table, &raw const library_tables::PROFILING);
+            assert!(is_profiling || table.iter().all(|slot| !slot.0.is_null()));
             let is_storage = *uuid == 0xc693_336e_1121_df11_a8c3_68f3_55d8_9593;
             assert_eq!(first == table.len() * 8, !is_storage, "{uuid:032x}");
         }
