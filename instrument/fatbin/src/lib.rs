@@ -9,6 +9,6 @@ pub mod limits;
 pub mod entry;
 pub mod decompress;
 pub mod locate;
-pub mod cubin;
+pub mod image_contents;
 #[cfg(test)]
 mod tests;

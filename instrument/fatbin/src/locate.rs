@@ -69,10 +69,7 @@ pub fn find_ptx(image: &[u8], device: u32) -> Result<FoundPtx, FatbinError> {
         ImageKind::Cubin => Err(none(Vec::new(), Vec::new())),
         ImageKind::Fatbin => {
             let all = entries(image)?;
-            let best = all
-                .iter()
-                .filter(|entry| entry.kind == Kind::Ptx && suits(entry, device))
-                .max_by_key(|e| rank(e));
+            let best = best_ptx(&all, device);
             let archs = |kind| all.iter().filter(|e| e.kind == kind).map(|e| e.arch).collect();
             found(best.ok_or_else(|| none(archs(Kind::Ptx), archs(Kind::Cubin)))?)
         }
@@ -127,11 +124,14 @@ pub fn has_cubin_newer_than_ptx(image: &[u8], device: u32) -> Result<bool, Fatbi
         return Ok(false);
     }
     let all = entries(image)?;
-    let ptx = all
-        .iter()
-        .filter(|entry| entry.kind == Kind::Ptx && suits(entry, device));
-    let ptx = ptx.map(rank).max();
+    let ptx = best_ptx(&all, device).map(rank);
     Ok(best_cubin(&all, device).is_some_and(|cubin| ptx.is_none_or(|ptx| ptx < rank(cubin))))
+}
+
+/// The PTX that a GPU of compute capability `device` takes: for the highest architecture that it has.
+pub(crate) fn best_ptx<'a, 'b>(all: &'a [Entry<'b>], device: u32) -> Option<&'a Entry<'b>> {
+    let fits = |entry: &&Entry<'_>| entry.kind == Kind::Ptx && suits(entry, device);
+    all.iter().filter(fits).max_by_key(|entry| rank(entry))
 }
 
 /// The cubin that a GPU of compute capability `device` takes: made for the same major number.

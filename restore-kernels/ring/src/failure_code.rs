@@ -137,8 +137,9 @@ codes! {
             "A kernel that was queued behind a stopped one ran on. This is a bug in hetckpt. Nothing was archived; the program runs on.",
             "Try again, and report it.";
         MachineCodeVariables = "HK0605", FAILED,
-            "The program uses a variable of machine code that the driver does not say the place of; or, at a restore, the driver has placed \
-             one elsewhere than before although device memory holds its address. The message names the variable.",
+            "The program's machine code has state that only the driver knows: a heap of its own, addresses of functions, a variable whose \
+             place the driver does not say. Or, at a restore, the driver has placed a variable elsewhere than before although device memory \
+             holds its address. The message names it.",
             "Build the program with PTX. At a restore, try again: the driver may choose another place.";
         StateFile = "HK0606", FAILED,
             "A file of the device's state cannot be written or read.",

@@ -193,8 +193,8 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     let modules = session.modules.lock();
     let memory = session.memory.lock();
     let queues = session.queues.lock();
-    if let Some((module, name)) = modules.unreachable_variable() {
-        return Err(ServerError::OpaqueVariables { module, name });
+    if let Some((module, what)) = modules.unreachable() {
+        return Err(ServerError::OutOfReach { module, what });
     }
     let mut kernels = Kernels::default();
     let streams = queues

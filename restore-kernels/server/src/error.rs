@@ -61,15 +61,13 @@ pub enum ServerError {
     /// The restoring daemon did not become ready.
     #[error("{0}")]
     Daemon(Cause),
-    /// Variables whose addresses are the driver's.
-    #[error(
-        "variable `{name}` of module {module}, which is machine code, cannot be captured: the driver does not say where it is"
-    )]
-    OpaqueVariables {
+    /// State of images that are run as they came, which only the driver knows.
+    #[error("module {module}, which is run as it came, has {what}: that cannot be captured")]
+    OutOfReach {
         /// The application's number of the module.
         module: u64,
-        /// Mangled name.
-        name: String,
+        /// What it is.
+        what: String,
     },
     /// The driver has placed a variable elsewhere than where the program has its address from.
     #[error(
@@ -162,7 +160,7 @@ impl ServerError {
             Self::WrongMoment(_) | Self::InUse { .. } | Self::NotOfRoot { .. } | Self::NotItsUser { .. } => {
                 Code::WrongMoment
             }
-            Self::OpaqueVariables { .. } | Self::VariableMoved { .. } => Code::MachineCodeVariables,
+            Self::OutOfReach { .. } | Self::VariableMoved { .. } => Code::MachineCodeVariables,
             Self::Overtaken { .. } => Code::Overtaken,
             Self::NotPtx(_) => Code::Translation,
             Self::State(PackedStateError::Memory { .. }) => Code::CannotWrite,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
-use hetckpt_fatbin::cubin;
 use hetckpt_fatbin::error::FatbinError;
+use hetckpt_fatbin::image_contents::contents;
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
@@ -73,7 +73,7 @@ pub struct LoadedModule {
     pub globals: Vec<GlobalState>,
     /// The device has placed the variables.
     pub is_placed_by_device: bool,
-    /// A variable in machine code that is out of reach for a capture, if there is one.
+    /// What a capture cannot reach of images that are run as they came, in words, if there is something.
     pub unreachable: Option<String>,
     /// The description, encoded.
     pub description: Vec<u8>,
@@ -211,9 +211,9 @@ impl Modules {
         self.arriving.clear();
     }
 
-    /// A variable that a capture cannot reach, and its module's number.
+    /// What a capture cannot reach, and its module's number.
     #[must_use]
-    pub fn unreachable_variable(&self) -> Option<(u64, String)> {
+    pub fn unreachable(&self) -> Option<(u64, String)> {
         let mut loaded = self.loaded.iter();
         loaded.find_map(|(&id, module)| Some((id, module.unreachable.clone()?)))
     }
@@ -338,11 +338,14 @@ impl LoadedModule {
                 }
             });
         let (images, loaded): (Vec<Vec<u8>>, Vec<OpaqueModule>) = loaded.unzip();
+        let capability = builder.device.takes_images_for().unwrap_or(0);
+        let unreachable = images.iter().find_map(|image| contents(image, capability, &[]).hidden);
         let kernels = loaded.into_iter().flat_map(|module| module.kernels);
         let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
         let module = Self::assemble(ptx, modules, Vec::new(), &BTreeMap::new(), native, builder);
         Self {
             machine_code: images,
+            unreachable,
             ..module
         }
     }
@@ -358,11 +361,12 @@ impl LoadedModule {
     ) -> Result<Self, LoadFailure> {
         let machine_code: Vec<&[u8]> = state.machine_code.iter().map(Vec::as_slice).collect();
         if state.ptx.is_empty() {
+            let names: Vec<String> = state.globals.iter().map(|v| v.name.clone()).collect();
             let refuse = || {
                 let log = "a module without PTX runs only on the kind of device that it was captured on";
                 LoadFailure::new(cuda_result::NO_BINARY_FOR_GPU, log)
             };
-            let module = Self::opaque(state.id, &machine_code, &[], builder, memory).ok_or_else(refuse)?;
+            let module = Self::opaque(state.id, &machine_code, &names, builder, memory).ok_or_else(refuse)?;
             return module.checked(state);
         }
         let modules = lower(&state.ptx)?;
@@ -413,10 +417,10 @@ impl LoadedModule {
             description: Vec::new(),
         };
         let mut description = ModuleDescription::default();
+        let capability = builder.device.takes_images_for().unwrap_or(0);
         for &part in parts {
-            let variables = cubin::variables(part, builder.device.takes_images_for().unwrap_or(0));
-            let names = variables.iter().flatten().map(|variable| variable.name.clone());
-            let names: Vec<String> = names.chain(more_variables.iter().cloned()).collect();
+            let contents = contents(part, capability, more_variables);
+            let names: Vec<String> = contents.variables.iter().map(|v| v.name.clone()).collect();
             let loaded = match builder.device.load_opaque(part, &names) {
                 Ok(loaded) => loaded,
                 Err(error) => {
@@ -424,16 +428,15 @@ impl LoadedModule {
                     continue;
                 }
             };
-            // What cannot be looked into counts as having some.
             let is_found = |name: &str| loaded.globals.iter().any(|(found, ..)| found == name);
-            let unreachable = match &variables {
-                None => Some("?".to_owned()),
-                Some(variables) => {
-                    let mut lost = variables.iter().filter(|v| v.is_writable && !is_found(&v.name));
-                    lost.next().map(|variable| variable.name.clone())
-                }
-            };
-            module.unreachable = module.unreachable.take().or(unreachable);
+            let mut lost = contents
+                .variables
+                .iter()
+                .filter(|v| v.is_writable && !is_found(&v.name));
+            let lost = lost
+                .next()
+                .map(|v| format!("variable `{}`, of which the driver does not say where it is", v.name));
+            module.unreachable = module.unreachable.take().or(contents.hidden).or(lost);
             module.machine_code.push(part.to_vec());
             for kernel in loaded.kernels {
                 description.kernels.push(describe_opaque(&kernel));
