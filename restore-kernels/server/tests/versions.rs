@@ -19,7 +19,7 @@ use hetckpt_state::allocation::Owner;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use support::fake_device::Shared;
-use support::{App, Server, start};
+use support::{App, Server, start, start_with_variables_at};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
 /// As in the support's snapshots.
@@ -101,20 +101,21 @@ fn a_device_that_is_not_there_is_refused() {
     assert_eq!(answer.result, 101);
 }
 
-/// A snapshot as version 2 was when it was fixed: the state's files, and the ring.
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/state-version-2")
+/// A snapshot as a version was when it was fixed: the state's files, and the ring.
+fn fixture(version: u32) -> PathBuf {
+    let folder = format!("tests/fixtures/state-version-{version}");
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)
 }
 
 const RING: &str = "ring.zst";
 
-/// Never run again for version 2: the fixture stays as it is.
+/// Never run again for versions 2 and 3: their fixtures stay as they are.
 #[test]
 #[ignore = "writes the fixture of a new version"]
 fn write_fixture() {
-    let dir = fixture();
+    let dir = fixture(3);
     fs::create_dir_all(&dir).unwrap();
-    let (app, _server, _) = stopped(&dir);
+    let (app, _server, _) = with_variables(&dir);
     let ring = fs::read(format!("/proc/self/fd/{}", app.ring.as_raw_fd())).unwrap();
     fs::write(dir.join(RING), zstd::encode_all(&ring[..], 19).unwrap()).unwrap();
 }
@@ -135,7 +136,7 @@ fn ring_of(dir: &Path) -> OwnedFd {
 
 #[test]
 fn the_fixture_of_version_2_goes_on() {
-    let dir = fixture();
+    let dir = fixture(2);
     let files = StateFiles::open(&dir, PID).unwrap();
     let state = read_state(&files, Readable::HERE).unwrap();
     let of_program = state.allocations.iter().find(|a| a.owner == Owner::Program);
@@ -159,6 +160,112 @@ fn the_fixture_of_version_2_goes_on() {
     while expected.iter().any(|&(offset, value)| word(out + offset) != value) {
         let found: Vec<u32> = expected.iter().map(|&(offset, _)| word(out + offset)).collect();
         assert!(since.elapsed() < Duration::from_secs(20), "{found:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Made by `nvcc -cubin -arch=sm_90` of `variables.cu`.
+const VARIABLES: &[u8] = include_bytes!("data/variables.cubin");
+/// Where a device places its variables before a capture, and another one after it.
+const BEFORE: u64 = 0x7000_0000_0000;
+const AFTER: u64 = 0x7100_0000_0000;
+
+/// An application with a variable of machine code that has been filled, with another fill of it held back; the
+/// variable's address.
+fn with_variables(dir: &Path) -> (App, Server, u64) {
+    let (app, server) = start_with_variables_at(BEFORE);
+    let module = app.load_image(VARIABLES);
+    let table = module
+        .globals
+        .iter()
+        .find(|global| global.name == "table")
+        .unwrap()
+        .addr;
+    app.fill(DEFAULT, table, 3, 77);
+    assert_eq!(app.words(DEFAULT, table, 4), [77, 77, 77, 0]);
+    server.pause();
+    app.fill(DEFAULT, table + 16, 2, 88);
+    server.capture(dir);
+    (app, server, table)
+}
+
+/// What the application finds in the variable once the held-back fill is done.
+const FOUND: [u32; 7] = [77, 77, 77, 0, 88, 88, 0];
+
+#[test]
+fn variables_of_machine_code_are_led_to_where_they_have_moved() {
+    let dir = tempfile::tempdir().unwrap();
+    let (app, server, table) = with_variables(dir.path());
+    drop(server);
+    let moved = Server::rebuild(dir.path(), Shared::with_variables_at(AFTER)).unwrap();
+    let moved = moved.go_on(&app.ring);
+    assert_eq!(app.words(DEFAULT, table, 7), FOUND);
+    let mut bytes = [0; 4];
+    moved.session.device.read(table - BEFORE + AFTER, &mut bytes).unwrap();
+    assert_eq!(bytes, 77_u32.to_le_bytes());
+    // The second time it is where it was at first.
+    moved.pause();
+    let again = tempfile::tempdir().unwrap();
+    moved.capture(again.path());
+    drop(moved);
+    let back = Server::rebuild(again.path(), Shared::with_variables_at(BEFORE)).unwrap();
+    let _back = back.go_on(&app.ring);
+    assert_eq!(app.words(DEFAULT, table, 7), FOUND);
+}
+
+#[test]
+fn a_variable_that_device_memory_points_to_must_not_move() {
+    let dir = tempfile::tempdir().unwrap();
+    let (app, server) = start_with_variables_at(BEFORE);
+    let module = app.load_image(VARIABLES);
+    let table = module
+        .globals
+        .iter()
+        .find(|global| global.name == "table")
+        .unwrap()
+        .addr;
+    let out = app.malloc(4096);
+    let inside = table + 12;
+    app.fill(DEFAULT, out + 8, 1, inside as u32);
+    app.fill(DEFAULT, out + 12, 1, (inside >> 32) as u32);
+    assert_eq!(app.words(DEFAULT, out, 1), [0]);
+    server.pause();
+    server.capture(dir.path());
+    drop(server);
+    let moved = Server::rebuild(dir.path(), Shared::with_variables_at(AFTER));
+    let error = moved.err().unwrap();
+    assert!(
+        matches!(&error, ServerError::VariableMoved { name, .. } if name == "table"),
+        "{error}"
+    );
+    Server::rebuild(dir.path(), Shared::with_variables_at(BEFORE)).unwrap();
+}
+
+#[test]
+fn the_fixture_of_version_3_goes_on() {
+    let dir = fixture(3);
+    let files = StateFiles::open(&dir, PID).unwrap();
+    let state = read_state(&files, Readable::HERE).unwrap();
+    let table = state.modules[0]
+        .globals
+        .iter()
+        .find(|v| v.name == "table")
+        .unwrap()
+        .addr;
+    let server = Server::rebuild(&dir, Shared::with_variables_at(AFTER)).unwrap();
+    let server = server.go_on(&ring_of(&dir));
+    let word = |at: u64| {
+        let mut bytes = [0; 4];
+        server
+            .session
+            .device
+            .read(table - BEFORE + AFTER + 4 * at, &mut bytes)
+            .unwrap();
+        u32::from_le_bytes(bytes)
+    };
+    let since = Instant::now();
+    while (0..7).map(word).ne(FOUND) {
+        assert!(since.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(10));
     }
 }

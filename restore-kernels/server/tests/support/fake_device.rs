@@ -41,9 +41,14 @@ pub struct Shared {
     pub tight_programs: AtomicU64,
     /// It takes no machine code.
     needs_ptx: bool,
+    /// Where it places variables of machine code.
+    variables_at: u64,
     /// Additions made, for tests that wait for progress.
     pub additions: AtomicU64,
 }
+
+/// Size of each variable of machine code.
+const VARIABLE_BYTES: usize = 64;
 
 pub struct FakeDevice(pub Arc<Shared>);
 
@@ -91,6 +96,14 @@ impl Shared {
         Self {
             loads_alone: true,
             ..Self::with_registers(probed, original)
+        }
+    }
+
+    /// One that places variables of machine code from `addr` on.
+    pub fn with_variables_at(addr: u64) -> Self {
+        Self {
+            variables_at: addr,
+            ..Self::default()
         }
     }
 
@@ -402,7 +415,7 @@ impl Device for FakeDevice {
             ..*loaded
         }))
     }
-    fn load_opaque(&self, _: &[u8], _: &[String]) -> Result<OpaqueModule, DeviceError> {
+    fn load_opaque(&self, _: &[u8], variables: &[String]) -> Result<OpaqueModule, DeviceError> {
         if self.0.needs_ptx {
             return Err(driver("no machine code here"));
         }
@@ -420,9 +433,14 @@ impl Device for FakeDevice {
             ptx_version: 90,
             kernel: Arc::new(kernel),
         };
+        let placed = (self.0.variables_at..).step_by(4096).zip(variables);
+        let placed = placed.map(|(addr, name)| {
+            self.0.memory.lock().insert(addr, vec![0; VARIABLE_BYTES]);
+            (name.clone(), addr, VARIABLE_BYTES as u64)
+        });
         Ok(OpaqueModule {
             kernels: vec![kernel],
-            globals: vec![],
+            globals: placed.collect(),
         })
     }
     fn create_queue(&self, _: i32) -> Result<Box<dyn Queue>, DeviceError> {

@@ -148,6 +148,11 @@ pub fn start_blind(slice: u64) -> (App, Server) {
     start_on(Shared::blind(slice), Duration::from_secs(60))
 }
 
+/// A server whose device places variables of machine code from `addr` on.
+pub fn start_with_variables_at(addr: u64) -> (App, Server) {
+    start_on(Shared::with_variables_at(addr), Duration::from_secs(60))
+}
+
 /// A server whose kernels have so long to stop.
 pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
     start_on(Shared::new(false), pause_deadline)
