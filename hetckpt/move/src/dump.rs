@@ -62,9 +62,10 @@ pub fn dump(pid: i32, options: &Options<'_>, then: Option<Then<'_>>) -> Result<D
     let _lock = DumpLock::take(&target.tree())?;
     let cannot_begin = |failure: Failure| namespaces::with_user(failure).state(runs_on(&target));
     let parts = Parts::find().map_err(cannot_begin)?;
-    let images = image_folder(options.output).map_err(cannot_begin)?;
-    // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on.
+    // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on. From before the
+    // folder is made, so that none leaves it behind.
     let signals = HeldSignals::hold()?;
+    let images = image_folder(options.output).map_err(cannot_begin)?;
     dump_stopped(options, then, &target, &parts, &name, images.path(), &signals)
         .map_err(|failure| after_failure(&target, failure))
 }
