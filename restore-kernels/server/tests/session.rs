@@ -1,6 +1,7 @@
 //! Order, pause, capture and restore, with a device that is a few lines long.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+#[allow(dead_code, reason = "other tests use it")]
 mod support;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
