@@ -1,5 +1,5 @@
-// Variables, copies and fills of a program that is built as machine code only. Its kernel leaves everything as it is, so the
-// results are right on a stand-in for the driver, which runs no kernels, too.
+// Variables, copies and fills of a program that is built as machine code only. Its kernel leaves everything as it is,
+// so the results are right on a stand-in for the driver, which runs no kernels, too.
 #include "program.h"
 
 #include <unistd.h>

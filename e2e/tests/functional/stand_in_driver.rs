@@ -22,6 +22,7 @@ pub fn tests() -> Vec<Test> {
             moved_variables,
         )
         .also_needs(Requirement::Programs),
+        Test::new("kernels_that_bind_a_snapshot_to_gpus_are_named", bound_kernels).also_needs(Requirement::Programs),
     ]
 }
 
@@ -40,9 +41,8 @@ fn command(sandbox: &Sandbox, words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs `program`, dumps it after a while, and restores it.
-fn dump_and_restore(context: &Context, program: &[OsString]) -> Result<Outcome> {
-    let sandbox = &context.sandbox;
+/// Runs `program`, and dumps it after a while.
+fn dump(sandbox: &Sandbox, program: &[OsString]) -> Result<PathBuf> {
     let (pid_file, archive) = (sandbox.path("pid"), sandbox.path("x.hetsnap"));
     let mut run = command(sandbox, &["run", "--device", "cuda", "--pid-file"])?;
     run.arg(&pid_file).arg("--").args(program);
@@ -53,8 +53,13 @@ fn dump_and_restore(context: &Context, program: &[OsString]) -> Result<Outcome> 
     dump.arg(&archive);
     Running::run(dump, PATIENCE)?.success("dump")?;
     supervisor.wait(PATIENCE)?;
+    Ok(archive)
+}
+
+/// Restores a program on the stand-in.
+fn restore(sandbox: &Sandbox, archive: &Path) -> Result<Outcome> {
     let mut restore = command(sandbox, &["restore", "--own-stdio", "--device", "cuda"])?;
-    restore.arg(&archive);
+    restore.arg(archive);
     Running::run(restore, PATIENCE)
 }
 
@@ -72,11 +77,33 @@ fn wait_for_line(file: &Path) -> Result<String> {
 
 fn moved_variables(context: &mut Context) -> Result<()> {
     let program = Installation::get().programs.join("machine_code");
-    let outcome = dump_and_restore(context, &[program.into()])?;
+    let archive = dump(&context.sandbox, &[program.into()])?;
+    let outcome = restore(&context.sandbox, &archive)?;
     ensure!(
         outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
         "the restored program: {}",
         outcome.text()
+    );
+    Ok(())
+}
+
+fn bound_kernels(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let program = Installation::get().programs.join("machine_code");
+    let archive = dump(sandbox, &[program.into()])?;
+    let ask = |words: &[&str]| -> Result<Outcome> {
+        let mut command = command(sandbox, words)?;
+        command.arg(&archive);
+        Running::run(command, PATIENCE)
+    };
+    let inspected = ask(&["inspect"])?.success("inspect")?.stdout;
+    let is_bound = |line: &str| line.contains("native code   sm_") && line.contains("keep");
+    ensure!(inspected.lines().any(is_bound), "inspect: {inspected}");
+    let elsewhere = ask(&["check", "--device", "cpu"])?;
+    ensure!(
+        elsewhere.code == 1 && elsewhere.text().contains("kernels only for some GPUs (sm_"),
+        "check: {}",
+        elsewhere.text()
     );
     Ok(())
 }

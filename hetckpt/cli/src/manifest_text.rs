@@ -1,6 +1,7 @@
 //! A manifest for people.
 
 use hetckpt_archive::manifest::{Manifest, MemberEntry};
+use hetckpt_move::native_code;
 use hetckpt_report::quantity;
 use hetckpt_state::summary::{KernelSummary, Summary};
 
@@ -63,6 +64,9 @@ fn print_process(summary: &Summary) {
         output::line(format!("  sees          {}", device.virtual_device));
     }
     output::line(format!("  restorable on {}", summary.restorable_on.join(", ")));
+    for code in &summary.native_code {
+        output::line(format!("  native code   {}", native_code::words(code)));
+    }
     output::line(format!(
         "  device memory {} in {}, {} stored",
         quantity::bytes(summary.allocated_bytes),

@@ -98,11 +98,17 @@ pub fn refusal(findings: &[Finding]) -> Option<Failure> {
 
 /// The first few of `names`, and how many there are beside.
 pub fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let count = names.len() as u64;
+    listed_of(names, count)
+}
+
+/// As [`listed`], where `names` are only some of `count`.
+pub fn listed_of(names: impl Iterator<Item = String>, count: u64) -> String {
     const MAX_NAMED: usize = 5;
-    let num_more = names.len().saturating_sub(MAX_NAMED);
-    let mut text = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    let mut parts: Vec<String> = names.take(MAX_NAMED).collect();
+    let num_more = count.saturating_sub(parts.len() as u64);
     if num_more > 0 {
-        text.push_str(&format!(", and {num_more} more"));
+        parts.push(format!("and {num_more} more"));
     }
-    text
+    parts.join(", ")
 }

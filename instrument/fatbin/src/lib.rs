@@ -10,5 +10,6 @@ pub mod entry;
 pub mod decompress;
 pub mod locate;
 pub mod image_contents;
+pub mod targets;
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,21 @@ pub struct DeviceDescription {
     pub uuid: [u8; 16],
 }
 
+impl DeviceDescription {
+    /// Compute capability of a CUDA device: major, minor; `None` for other devices.
+    #[must_use]
+    pub fn compute_capability(&self) -> Option<[u32; 2]> {
+        const MAJOR: u32 = 75;
+        const MINOR: u32 = 76;
+
+        let get = |wanted| {
+            let attribute = self.cuda_attributes.iter().find(|(number, _)| *number == wanted);
+            attribute.and_then(|&(_, value)| u32::try_from(value).ok())
+        };
+        Some([get(MAJOR)?, get(MINOR).unwrap_or(0)])
+    }
+}
+
 /// Generated code for one program.
 #[derive(Clone, Debug)]
 pub enum Code {

@@ -179,6 +179,9 @@ pub struct DeviceSummary {
     /// Shared memory that a block may have, static and dynamic, in bytes.
     #[serde(default)]
     pub max_shared_bytes_per_block: u32,
+    /// Compute capability of a CUDA device: major, minor; `None` for other devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<[u32; 2]>,
     /// What an OpenCL device has beyond OpenCL C 1.2's core; `None` for other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opencl: Option<OpenClSummary>,

@@ -113,7 +113,10 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
 
     let description = Description {
         format_version: state.format_version(),
-        summary: Summary::of(&state),
+        summary: Summary {
+            native_code: session.modules.lock().native_code(),
+            ..Summary::of(&state)
+        },
         members: vec![
             MemberFile {
                 name: state_name.clone(),

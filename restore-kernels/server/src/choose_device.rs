@@ -276,6 +276,7 @@ fn summary(device: &DeviceDescription) -> DeviceSummary {
         num_multiprocessors: device.num_multiprocessors,
         max_threads_per_block: device.max_threads_per_block,
         max_shared_bytes_per_block: device.max_shared_bytes,
+        compute_capability: device.compute_capability(),
         opencl: None,
     }
 }

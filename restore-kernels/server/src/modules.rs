@@ -1,6 +1,6 @@
 //! Modules: from the images that the application hands over to bound hetIR kernels and variables in device memory.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
@@ -8,12 +8,15 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::error::FatbinError;
 use hetckpt_fatbin::image_contents::contents;
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
+use hetckpt_fatbin::targets::targets;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
 use hetckpt_ring::command::DeviceIndex;
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
 use hetckpt_state::allocation::Owner;
 use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
+use hetckpt_state::native_code::{MAX_KERNEL_NAME_BYTES, MAX_NAMED_KERNELS, NativeCode};
+use hetckpt_state::summary::MAX_NATIVE_CODES;
 use parking_lot::Mutex;
 
 use crate::cuda_result;
@@ -222,6 +225,29 @@ impl Modules {
     pub fn placed_variables(&self) -> impl Iterator<Item = (u64, &GlobalState)> {
         let placed = self.loaded.iter().filter(|(_, module)| module.is_placed_by_device);
         placed.flat_map(|(&id, module)| module.globals.iter().map(move |variable| (id, variable)))
+    }
+
+    /// Kernels that are run as they came, together where they were compiled for the same.
+    #[must_use]
+    pub fn native_code(&self) -> Vec<NativeCode> {
+        let mut by_target: BTreeMap<BTreeSet<String>, BTreeSet<&str>> = BTreeMap::new();
+        for module in self.loaded.values().filter(|m| !m.machine_code.is_empty()) {
+            let compiled_for = module.machine_code.iter().flat_map(|image| targets(image)).collect();
+            let native = module.kernels.iter().filter(|kernel| kernel.is_opaque());
+            let kernels = by_target.entry(compiled_for).or_default();
+            kernels.extend(native.map(|kernel| kernel.name.as_str()));
+        }
+        let code = |(compiled_for, kernels): (BTreeSet<String>, BTreeSet<&str>)| NativeCode {
+            compiled_for: compiled_for.into_iter().collect(),
+            num_kernels: kernels.len() as u64,
+            kernels: kernels
+                .into_iter()
+                .filter(|name| name.len() <= MAX_KERNEL_NAME_BYTES)
+                .take(MAX_NAMED_KERNELS)
+                .map(str::to_owned)
+                .collect(),
+        };
+        by_target.into_iter().map(code).take(MAX_NATIVE_CODES).collect()
     }
 
     /// As the state keeps them.

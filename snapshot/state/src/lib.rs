@@ -13,6 +13,7 @@ pub mod kernel_run;
 pub mod memory_index;
 pub mod module;
 pub mod names;
+pub mod native_code;
 pub mod process;
 pub mod queue;
 pub mod summary;

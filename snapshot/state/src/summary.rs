@@ -7,6 +7,7 @@ use crate::allocation::Owner;
 use crate::bounded;
 use crate::kernel_run::{KernelRun, ProbedKernel};
 use crate::names::{FORMAT_VERSION, is_readable};
+use crate::native_code::NativeCode;
 use crate::process::{DeviceState, ProcessState};
 use crate::queue::{StreamState, Work};
 
@@ -26,6 +27,8 @@ const MAX_ALLOCATIONS: usize = 1 << 20;
 const MAX_KERNELS: usize = 1 << 16;
 /// Most resume points of a kernel at which threads stand.
 const MAX_RESUME_POINTS: usize = 1 << 16;
+/// Most groups of kernels that are run as they came.
+pub const MAX_NATIVE_CODES: usize = 16;
 /// Longest mangled name of a kernel, bytes.
 const MAX_KERNEL_NAME_BYTES: usize = 1 << 20;
 
@@ -125,6 +128,13 @@ pub struct Summary {
     /// Device kinds that it can be restored on.
     #[serde(deserialize_with = "bounded::texts::<_, MAX_KINDS, MAX_NAME_BYTES>")]
     pub restorable_on: Vec<String>,
+    /// Kernels that bind it to NVIDIA GPUs which run them as they came; missing in what older versions wrote.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, MAX_NATIVE_CODES>"
+    )]
+    pub native_code: Vec<NativeCode>,
     /// What a device must offer.
     pub requires: Requirements,
 }
@@ -225,7 +235,7 @@ impl Description {
 }
 
 impl Summary {
-    /// The facts about `state`.
+    /// The facts about `state`; [`Self::native_code`] is left empty, as the state does not tell what it is.
     #[must_use]
     pub fn of(state: &ProcessState) -> Self {
         let allocations: Vec<AllocationSummary> = state
@@ -274,6 +284,7 @@ impl Summary {
                 cooperative_blocks: runs().map(|(_, run)| cooperative_blocks(run)).max().unwrap_or(0),
             },
             kernels_in_flight,
+            native_code: Vec::new(),
             restorable_on: if state.modules.iter().any(|m| !m.machine_code.is_empty()) {
                 state
                     .devices
@@ -375,6 +386,8 @@ mod tests {
         for hostile in [
             replaced("allocations", "[0,0]", "[", "]"),
             replaced("restorable_on", "\"\"", "[", "]"),
+            replaced("native_code", "[[],[],0]", "[", "]"),
+            replaced("compiled_for", "\"\"", "[", "]"),
             replaced(
                 "kernels_in_flight",
                 "[\"\",0,0,[0,0,0],[0,0,0],0,0,0,{\"1\":1},0]",
@@ -434,6 +447,11 @@ mod tests {
                 num_held_commands: u64::MAX,
                 kernels_in_flight: vec![kernel; num_kernels],
                 restorable_on: ["cpu", "cuda", "opencl"].map(str::to_owned).to_vec(),
+                native_code: vec![NativeCode {
+                    compiled_for: vec!["compute_100".to_owned(), "sm_90a".to_owned()],
+                    kernels: vec!["k".to_owned()],
+                    num_kernels: u64::MAX,
+                }],
                 requires: Requirements {
                     memory_bytes: u64::MAX,
                     threads_per_block: u64::MAX,

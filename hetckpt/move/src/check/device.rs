@@ -6,10 +6,12 @@ use hetckpt_report::quantity;
 use hetckpt_ring::failure_code::Code;
 use hetckpt_ring::message::DeviceSummary;
 use hetckpt_ring::question::Lacking;
+use hetckpt_state::native_code::NativeCode;
 use hetckpt_state::summary::{Requirements, Summary};
 
 use crate::check::kernels;
 use crate::devices;
+use crate::native_code;
 use crate::snapshot::Snapshot;
 
 const CHECK: &str = "device";
@@ -87,12 +89,26 @@ fn with_device(
 fn judge(summaries: &[&Summary], device: &DeviceSummary) -> Finding {
     let name = format!("{} ({})", device.id, device.name);
     if let Some(summary) = summaries.iter().find(|s| !s.restorable_on.contains(&device.kind)) {
+        let kernels = match &summary.native_code[..] {
+            [] => String::new(),
+            codes => format!(", as it has kernels only for some GPUs ({})", listed(codes.iter())),
+        };
         return problem(
-            format!("process {} cannot go on with {name}", summary.pid),
+            format!("process {} cannot go on with {name}{kernels}", summary.pid),
             format!(
                 "name one of these kinds of devices: {}",
                 summary.restorable_on.join(", ")
             ),
+        );
+    }
+    if let Some((pid, kernels)) = summaries
+        .iter()
+        .copied()
+        .find_map(|s| Some((s.pid, not_run(s, device)?)))
+    {
+        return problem(
+            format!("process {pid} has kernels that {name} does not run ({kernels})"),
+            "name a GPU that they were compiled for (--device); `hetckpt devices --json` tells compute capabilities",
         );
     }
     let too_large = |summary: &Summary| Some((summary.pid, exceeded(&summary.requires, device)?));
@@ -104,6 +120,22 @@ fn judge(summaries: &[&Summary], device: &DeviceSummary) -> Finding {
     }
     let sizes: Vec<u64> = summaries.iter().map(|s| s.mapped_bytes).collect();
     judge_room(&sizes, device)
+}
+
+/// Kernels that are run as they came and that a CUDA device does not run, in words.
+fn not_run(summary: &Summary, device: &DeviceSummary) -> Option<String> {
+    let capability = device.compute_capability?;
+    let mut codes = summary
+        .native_code
+        .iter()
+        .filter(|code| !code.runs_on(capability))
+        .peekable();
+    codes.peek()?;
+    Some(listed(codes))
+}
+
+fn listed<'a>(codes: impl Iterator<Item = &'a NativeCode>) -> String {
+    codes.map(native_code::words).collect::<Vec<_>>().join("; ")
 }
 
 /// What of the blocks in flight is more than the device takes. What single kernels may have less than that, a restore
@@ -163,8 +195,10 @@ fn problem(found: String, help: impl Into<String>) -> Finding {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use hetckpt_ring::message::OpenClSummary;
+    use serde_json::json;
 
     use super::*;
 
@@ -208,6 +242,42 @@ mod tests {
         assert_eq!(
             together.as_deref(),
             Some("4 blocks that wait for one another (a cooperative launch), where 3 are possible")
+        );
+    }
+
+    #[test]
+    fn kernels_for_other_gpus_are_named() {
+        let gpu = |compute_capability| DeviceSummary {
+            id: "cuda:0".to_owned(),
+            kind: "cuda".to_owned(),
+            name: "GPU".to_owned(),
+            compute_capability: Some(compute_capability),
+            ..DeviceSummary::default()
+        };
+        let summary: Summary = serde_json::from_value(json!({
+            "pid": 7, "devices": [], "allocations": [], "allocated_bytes": 0, "mapped_bytes": 0, "stored_bytes": 0,
+            "pinned_bytes": 0, "num_modules": 1, "num_streams": 0, "num_events": 0, "num_held_commands": 0,
+            "kernels_in_flight": [], "restorable_on": ["cuda"],
+            "native_code": [{"compiled_for": ["sm_90"], "kernels": ["gemm", "scan"], "num_kernels": 7}],
+            "requires": {"memory_bytes": 0, "threads_per_block": 0},
+        }))
+        .unwrap();
+        let found = |device: &DeviceSummary| judge(&[&summary], device).found;
+        assert_eq!(found(&gpu([9, 0])), "cuda:0 (GPU): 0 B needed, 0 B free");
+        assert_eq!(
+            found(&gpu([8, 6])),
+            "process 7 has kernels that cuda:0 (GPU) does not run (sm_90: gemm, scan, and 5 more)"
+        );
+        let cpu = DeviceSummary {
+            id: "cpu".to_owned(),
+            kind: "cpu".to_owned(),
+            name: "CPU".to_owned(),
+            ..DeviceSummary::default()
+        };
+        assert_eq!(
+            found(&cpu),
+            "process 7 cannot go on with cpu (CPU), as it has kernels only for some GPUs (sm_90: gemm, scan, and 5 \
+             more)"
         );
     }
 }

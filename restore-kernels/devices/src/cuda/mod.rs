@@ -50,8 +50,6 @@ mod attribute {
     pub const MAX_THREADS_PER_MULTIPROCESSOR: u32 = 39;
     pub const MAX_REGISTERS_PER_MULTIPROCESSOR: u32 = 82;
     pub const NUM_MULTIPROCESSORS: u32 = 16;
-    pub const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
-    pub const COMPUTE_CAPABILITY_MINOR: u32 = 76;
     pub const MAX_SHARED_OPT_IN: u32 = 97;
     /// Numbers beyond those known today are asked for too.
     pub const LAST: u32 = 200;
@@ -177,8 +175,9 @@ impl CudaDevice {
                 .find(|(n, _)| *n == number)
                 .map_or(0, |(_, v)| *v)
         };
-        let sm = get(attribute::COMPUTE_CAPABILITY_MAJOR) * 10 + get(attribute::COMPUTE_CAPABILITY_MINOR);
-        let sm = sm.cast_unsigned();
+        let sm = description
+            .compute_capability()
+            .map_or(0, |[major, minor]| major * 10 + minor);
         let context = Context::retain(driver::cuDeviceGet(number)?)?;
         let priorities = driver::cuCtxGetStreamPriorityRange()?;
         let urgent = priorities.1;

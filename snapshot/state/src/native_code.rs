@@ -1,0 +1,81 @@
+//! Kernels that are run as they came, and so only on the GPUs that they were compiled for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bounded;
+
+/// Most names of kernels that are kept; [`NativeCode::num_kernels`] counts all.
+pub const MAX_NAMED_KERNELS: usize = 64;
+/// Longest mangled name of a kernel, bytes. Longer ones are not kept.
+pub const MAX_KERNEL_NAME_BYTES: usize = 4096;
+/// Most targets of an image.
+const MAX_TARGETS: usize = 256;
+/// Longest name of a target, bytes.
+const MAX_TARGET_BYTES: usize = 64;
+
+/// Kernels of a process that are run as they came, with what they were compiled for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NativeCode {
+    /// Targets as nvcc's `-gencode` names them (`sm_90`, `compute_80`); empty if nothing tells.
+    #[serde(deserialize_with = "bounded::texts::<_, MAX_TARGETS, MAX_TARGET_BYTES>")]
+    pub compiled_for: Vec<String>,
+    /// Mangled names, the first [`MAX_NAMED_KERNELS`] of them.
+    #[serde(deserialize_with = "bounded::texts::<_, MAX_NAMED_KERNELS, MAX_KERNEL_NAME_BYTES>")]
+    pub kernels: Vec<String>,
+    /// How many kernels there are.
+    pub num_kernels: u64,
+}
+
+impl NativeCode {
+    /// Whether a GPU of compute capability `major`.`minor` runs it, by the rules of the CUDA programming guide ("GPU
+    /// Compilation"). What nothing is known of is left to the driver.
+    #[must_use]
+    pub fn runs_on(&self, [major, minor]: [u32; 2]) -> bool {
+        let runs = |target: &String| target_runs_on(target, major, minor).unwrap_or(true);
+        self.compiled_for.is_empty() || self.compiled_for.iter().any(runs)
+    }
+}
+
+/// `None` if the target is none that is known.
+fn target_runs_on(target: &str, major: u32, minor: u32) -> Option<bool> {
+    let (kind, arch) = target.split_once('_')?;
+    let digits = arch.trim_end_matches(['a', 'f']);
+    let number: u32 = digits.parse().ok()?;
+    let (of_major, of_minor) = (number / 10, number % 10);
+    let is_same_family = of_major == major && of_minor <= minor;
+    match (kind, &arch[digits.len()..]) {
+        (_, "a") => Some((of_major, of_minor) == (major, minor)),
+        (_, "f") | ("sm", "") => Some(is_same_family),
+        ("compute", "") => Some((of_major, of_minor) <= (major, minor)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_runs_where_its_target_says() {
+        let code = |targets: &[&str]| NativeCode {
+            compiled_for: targets.iter().map(|&target| target.to_owned()).collect(),
+            ..NativeCode::default()
+        };
+        for (targets, capability, runs) in [
+            (&["sm_80"][..], [8, 6], true),
+            (&["sm_86"], [8, 0], false),
+            (&["sm_80"], [9, 0], false),
+            (&["sm_80", "compute_80"], [9, 0], true),
+            (&["compute_90"], [8, 9], false),
+            (&["sm_90a"], [9, 0], true),
+            (&["compute_90a"], [10, 0], false),
+            (&["sm_100f"], [10, 3], true),
+            (&["sm_100f"], [12, 0], false),
+            (&["sm_120"], [12, 1], true),
+            (&["lto_80"], [9, 0], true),
+            (&[], [9, 0], true),
+        ] {
+            assert_eq!(code(targets).runs_on(capability), runs, "{targets:?} on {capability:?}");
+        }
+    }
+}
