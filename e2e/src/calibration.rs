@@ -8,7 +8,7 @@ use crate::baseline::Baseline;
 use crate::baseline_file;
 use crate::hetckpt::PATIENCE;
 use crate::installation::Installation;
-use crate::job::Job;
+use crate::job::{Job, POLL_INTERVAL};
 use crate::once_per_key::OncePerKey;
 use crate::process::Outcome;
 use crate::program::Program;
@@ -16,6 +16,9 @@ use crate::sandbox::Sandbox;
 
 /// Most steps of a program whose kernels sleep: devices that do not sleep would take no end of them.
 const MOST_STEPS: u64 = 10_000_000;
+
+/// Kernels in flight for so much longer are seen to be, looked for as seldom as they are.
+const MEASURABLE: Duration = POLL_INTERVAL.saturating_mul(8);
 
 /// For how long kernels of `program` are to be in flight in an uninterrupted run: `HETCKPT_E2E_MILLISECONDS`, else 0.6
 /// s, times what it says itself.
@@ -163,9 +166,14 @@ fn hurried(device: &str, program: &Program, length: u64, kernels: Duration) -> R
 /// do not get longer with it: what more steps add is in proportion.
 fn in_proportion(device: &str, program: &Program, wanted: Duration, first: &Baseline) -> Result<Baseline> {
     const TIMES: u64 = 8;
-    let longer = || uninterrupted_on(device, program, first.length * TIMES);
+    let run = |length| uninterrupted_on(device, program, length);
+    let mut second = run(first.length * TIMES)?;
+    // A GPU's threads all sleep at the same time.
+    while second.kernels < first.kernels + MEASURABLE && second.length <= MOST_STEPS / TIMES {
+        second = run(second.length * TIMES)?;
+    }
     // Beside other work a run is seen to take longer than it does, never shorter.
-    let (second, third) = (longer()?, longer()?);
+    let third = run(second.length)?;
     let added = second.kernels.min(third.kernels).saturating_sub(first.kernels);
     let steps = (second.length - first.length) as f64 * wanted.as_secs_f64() / added.as_secs_f64().max(1e-3);
     let length = (steps as u64).clamp(program.shortest, program.longest.min(MOST_STEPS));
