@@ -76,7 +76,7 @@ not_implemented! {
     cuStreamBatchMemOp_v2_ptsz cuStreamCopyAttributes cuStreamCopyAttributes_ptsz cuStreamDestroy
     cuStreamGetAttribute cuStreamGetAttribute_ptsz cuStreamGetCtx_v2 cuStreamGetCtx_v2_ptsz cuStreamSetAttribute
     cuStreamSetAttribute_ptsz cuStreamWaitValue32 cuStreamWaitValue32_ptsz cuStreamWaitValue64
-    cuStreamWaitValue64_ptsz cuStreamWriteValue64 cuStreamWriteValue64_ptsz cuSurfObjectCreate cuSurfObjectDestroy
+    cuStreamWaitValue64_ptsz cuSurfObjectCreate cuSurfObjectDestroy
     cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTensorMapEncodeIm2col
     cuTensorMapEncodeIm2colWide cuTensorMapReplaceAddress cuTexObjectCreate cuTexObjectDestroy
     cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate

@@ -129,6 +129,7 @@ unsafe extern "C" {
     pub fn cuGraphLaunch(executable: u64, stream: u64) -> u32;
     pub fn cuMemExportToShareableHandle(shareable: *mut c_void, handle: u64, kind: u32, flags: u64) -> u32;
     pub fn cuStreamWriteValue32(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
+    pub fn cuStreamWriteValue64_v2(stream: u64, addr: u64, value: u64, flags: u32) -> u32;
     pub fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
     pub fn cuStreamGetGreenCtx(stream: u64, context: *mut u64) -> u32;
     pub fn cuPointerGetAttributes(count: u32, attributes: *const u32, values: *const *mut c_void, addr: u64) -> u32;

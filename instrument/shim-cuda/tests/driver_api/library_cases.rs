@@ -132,10 +132,13 @@ fn tensor_maps_are_the_servers() {
 
 fn words_are_written_in_a_streams_order() {
     context();
-    let addr = alloc(8);
-    cu!(cuMemsetD32_v2(addr, 1, 2));
+    let addr = alloc(16);
+    cu!(cuMemsetD32_v2(addr, 1, 4));
     cu!(cuStreamWriteValue32(0, addr + 4, 7, 0));
-    assert_eq!(read_words(addr, 2), [1, 7]);
+    cu!(cuStreamWriteValue64_v2(0, addr + 8, (5 << 32) | 3, 0));
+    assert_eq!(read_words(addr, 4), [1, 7, 3, 5]);
+    cu!(cuStreamWriteValue64_v2(0, addr + 4, 0, 0) => INVALID_VALUE);
+    cu!(cuStreamWriteValue64_v2(0, (&raw const addr).addr() as u64, 0, 0) => INVALID_VALUE);
     cu!(cuStreamWaitValue32_v2(0, addr, 1, 0) => NOT_SUPPORTED);
     cu!(cuMemExportToShareableHandle(null_mut(), 0, 1, 0) => NOT_SUPPORTED);
     let mut context = 1;
