@@ -89,7 +89,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx machine_code,$(PROG
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null) $(wildcard migrate-scripts/lsf/*.hetckpt)
 
-.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc machete scripts unit e2e-test user-test scripts-test opencl-test opencl-instructions opencl-preemptions soak fuzz gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc machete scripts unit e2e-test user-test scripts-test opencl-test opencl-instructions opencl-preemptions soak fuzz frameworks-test gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20

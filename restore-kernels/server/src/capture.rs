@@ -100,6 +100,17 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         }
     }
     for number in found.into_inner() {
+        let variable = &state.variables[number];
+        let addr = state.address_of(variable).unwrap_or(0);
+        if session.moved.read().actual(addr) != addr {
+            return Err(ServerError::OutOfReach {
+                module: variable.module,
+                what: format!(
+                    "variable `{}`, which a restore has moved and whose new address device memory holds",
+                    variable.name
+                ),
+            });
+        }
         state.variables[number].is_pointed_at = true;
     }
     let memory_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
@@ -272,9 +283,8 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
 fn pointed(session: &Session, state: &ProcessState) -> Pointed {
     let moved = session.moved.read();
     let address = |variable: &PlacedVariable| {
-        let module = state.modules.iter().find(|module| module.id == variable.module);
-        let global = module.and_then(|module| module.globals.iter().find(|v| v.name == variable.name));
-        (global.map_or(0, |v| moved.actual(v.addr)), variable.bytes.len() as u64)
+        let addr = state.address_of(variable).unwrap_or(0);
+        (moved.actual(addr), variable.bytes.len() as u64)
     };
     Pointed::new(state.variables.iter().map(address))
 }

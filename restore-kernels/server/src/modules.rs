@@ -68,7 +68,7 @@ impl From<DeviceError> for LoadFailure {
 pub struct LoadedModule {
     /// The PTX texts.
     pub ptx: Vec<String>,
-    /// Machine code, where there is no PTX.
+    /// Images of kernels that are run as they came.
     pub machine_code: Vec<Vec<u8>>,
     /// Kernels, in the order of the description.
     pub kernels: Vec<Arc<KernelCode>>,

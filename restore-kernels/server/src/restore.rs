@@ -110,9 +110,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
 fn fill_variables(session: &Session, modules: &mut Modules, state: &ProcessState) -> Result<(), ServerError> {
     for variable in &state.variables {
         let lost = || damaged(format!("its module has no variable `{}`", variable.name));
-        let before = state.modules.iter().find(|module| module.id == variable.module);
-        let before = before.and_then(|module| module.globals.iter().find(|v| v.name == variable.name));
-        let before = before.ok_or_else(lost)?.addr;
+        let before = state.address_of(variable).ok_or_else(lost)?;
         let module = modules.get_mut(variable.module).ok_or_else(lost)?;
         let placed = module.globals.iter_mut().find(|v| v.name == variable.name);
         let placed = placed.filter(|v| v.size_bytes == variable.bytes.len() as u64);

@@ -170,17 +170,24 @@ const VARIABLES: &[u8] = include_bytes!("data/variables.cubin");
 const BEFORE: u64 = 0x7000_0000_0000;
 const AFTER: u64 = 0x7100_0000_0000;
 
+/// Loads the module with the variables; the address of `table`.
+fn table(app: &App) -> u64 {
+    let globals = app.load_image(VARIABLES).globals;
+    globals.iter().find(|global| global.name == "table").unwrap().addr
+}
+
+/// Lets the memory at `place` hold `address`.
+fn store_address(app: &App, place: u64, address: u64) {
+    app.fill(DEFAULT, place, 1, address as u32);
+    app.fill(DEFAULT, place + 4, 1, (address >> 32) as u32);
+    assert_eq!(app.words(DEFAULT, place, 1), [address as u32]);
+}
+
 /// An application with a variable of machine code that has been filled, with another fill of it held back; the
 /// variable's address.
 fn with_variables(dir: &Path) -> (App, Server, u64) {
     let (app, server) = start_with_variables_at(BEFORE);
-    let module = app.load_image(VARIABLES);
-    let table = module
-        .globals
-        .iter()
-        .find(|global| global.name == "table")
-        .unwrap()
-        .addr;
+    let table = table(&app);
     app.fill(DEFAULT, table, 3, 77);
     assert_eq!(app.words(DEFAULT, table, 4), [77, 77, 77, 0]);
     server.pause();
@@ -217,18 +224,9 @@ fn variables_of_machine_code_are_led_to_where_they_have_moved() {
 fn a_variable_that_device_memory_points_to_must_not_move() {
     let dir = tempfile::tempdir().unwrap();
     let (app, server) = start_with_variables_at(BEFORE);
-    let module = app.load_image(VARIABLES);
-    let table = module
-        .globals
-        .iter()
-        .find(|global| global.name == "table")
-        .unwrap()
-        .addr;
+    let table = table(&app);
     let out = app.malloc(4096);
-    let inside = table + 12;
-    app.fill(DEFAULT, out + 8, 1, inside as u32);
-    app.fill(DEFAULT, out + 12, 1, (inside >> 32) as u32);
-    assert_eq!(app.words(DEFAULT, out, 1), [0]);
+    store_address(&app, out + 8, table + 12);
     server.pause();
     server.capture(dir.path());
     drop(server);
@@ -239,6 +237,25 @@ fn a_variable_that_device_memory_points_to_must_not_move() {
         "{error}"
     );
     Server::rebuild(dir.path(), Shared::with_variables_at(BEFORE)).unwrap();
+}
+
+/// A restore could not tell then whether the address is the program's or the one after the move.
+#[test]
+fn a_variable_that_has_moved_must_not_be_pointed_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (app, server) = start_with_variables_at(BEFORE);
+    let table = table(&app);
+    let out = app.malloc(4096);
+    server.pause();
+    server.capture(dir.path());
+    drop(server);
+    let moved = Server::restore_on(dir.path(), &app, Shared::with_variables_at(AFTER));
+    store_address(&app, out, table - BEFORE + AFTER);
+    moved.pause();
+    let error = moved.try_capture(tempfile::tempdir().unwrap().path()).err().unwrap();
+    assert!(matches!(error, ServerError::OutOfReach { .. }), "{error}");
+    moved.release();
+    assert_eq!(app.words(DEFAULT, table, 1), [0]);
 }
 
 #[test]

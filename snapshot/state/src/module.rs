@@ -12,7 +12,7 @@ pub struct ModuleState {
     pub device: u32,
     /// The PTX texts chosen from the program; several for a device-linked one.
     pub ptx: Vec<String>,
-    /// Where there is no PTX: the machine code; the module can be restored only where that runs.
+    /// Images of kernels that are run as they came; the module can be restored only where they run.
     pub machine_code: Vec<Vec<u8>>,
     /// Its variables.
     pub globals: Vec<GlobalState>,

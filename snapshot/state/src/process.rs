@@ -63,6 +63,14 @@ impl ProcessState {
         }
     }
 
+    /// The address that the process has of a variable; `None` if its module has none of that name.
+    #[must_use]
+    pub fn address_of(&self, variable: &PlacedVariable) -> Option<u64> {
+        let module = self.modules.iter().find(|module| module.id == variable.module)?;
+        let global = module.globals.iter().find(|global| global.name == variable.name)?;
+        Some(global.addr)
+    }
+
     /// A launch that is held back comes in clusters.
     fn has_clusters(&self) -> bool {
         let work = self.streams.iter().flat_map(|stream| &stream.work);

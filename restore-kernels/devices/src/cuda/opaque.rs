@@ -1,4 +1,4 @@
-//! Machine code that came without PTX: loaded as it is, launched as it is, waited for. A pause does not reach it.
+//! Images that are run as they came, machine code or PTX: loaded, launched and waited for. A pause does not reach them.
 #![allow(unsafe_code, reason = "driver FFI")]
 
 use std::ffi::{CStr, CString, c_void};

@@ -80,8 +80,12 @@ impl Server {
     }
 
     pub fn capture(&self, dir: &Path) {
+        self.try_capture(dir).unwrap();
+    }
+
+    pub fn try_capture(&self, dir: &Path) -> Result<(), ServerError> {
         let fd = OwnedFd::from(std::fs::File::open(dir).unwrap());
-        capture::capture(&self.session, fd).unwrap();
+        capture::capture(&self.session, fd).map(drop)
     }
 
     /// A new server from the files in `dir`, attached to the application.
