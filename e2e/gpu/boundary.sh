@@ -30,27 +30,12 @@ done
 [ ${#parts[@]} != 0 ] || parts=(calls driver pauses idle)
 [ -z "$dry_run" ] || { echo "would run: ${parts[*]}, $turns turns"; exit; }
 
-here=$(dirname "$(realpath "$0")")
-if [ -d "$here/stage" ]; then
-	: "${HETCKPT_STAGE:=$here/stage}" "${HETCKPT_PROGRAMS:=$here/programs}" "${HETCKPT_CRIU:=$here/criu/bin/criu}"
-else
-	target=${CARGO_TARGET_DIR:-$(dirname "$(dirname "$here")")/target}
-	: "${HETCKPT_STAGE:=$target/stage}" "${HETCKPT_PROGRAMS:=$target/e2e/programs}"
-	: "${HETCKPT_CRIU:=$HOME/.cache/hetckpt/criu/bin/criu}"
-fi
-export HETCKPT_STAGE HETCKPT_PROGRAMS HETCKPT_CRIU
-hetckpt=$HETCKPT_STAGE/bin/hetckpt
-"$hetckpt" devices --json | grep -q '"cuda:0"' || die "no NVIDIA GPU here"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HETCKPT_RUNTIME_DIR=$work/run
+# shellcheck source=e2e/gpu/measuring.sh
+. "$(dirname "$(realpath "$0")")/measuring.sh"
 results=${OUT:+$OUT/boundary.jsonl}
 failed=()
 
 record() { echo "$1" >>"${results:-/dev/null}"; } # one line of JSON
-
-# Prints the median of the numbers on standard input.
-median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
 
 calls() {
 	say "calls, medians of $turns turns"
@@ -90,14 +75,8 @@ calls() {
 }
 
 driver() {
-	local library what
-	library=$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*x86-64.*=> //p' | head -n 1)
-	[ -n "$library" ] || die "where is libcuda.so.1?"
-	mkdir -p "$work/times"
-	gcc -shared -x c /dev/null -Wl,-soname,"$library" -o "$work/stub.so"
-	gcc -O2 -shared -fPIC -DDRIVER="\"$library\"" "$here/driver_times.c" -Wl,-soname,libcuda.so.1 -Wl,--no-as-needed \
-		"$work/stub.so" -o "$work/times/libcuda.so.1" -ldl
-	ln -s libcuda.so.1 "$work/times/libcuda.so"
+	local what
+	wrap_driver driver_times.c
 	for what in launch sync readback event malloc; do
 		say "driver calls of the server for \`boundary $what\`: calls, microseconds each"
 		LD_LIBRARY_PATH=$work/times HETCKPT_DRIVER_TIMES=$work/times/$what HETCKPT_CUDA_DRIVER=$work/times/libcuda.so.1 \

@@ -45,7 +45,7 @@ cp -r "$stage" "$bundle/stage"
 cp -r "$programs" "$bundle/programs"
 find "$bundle/stage" "$bundle/programs" -type f -exec strip --strip-unneeded {} + 2>/dev/null || true
 cp -r "$criu" "$bundle/criu"
-cp "$root"/e2e/gpu/{accept,boundary,programs}.sh "$root"/e2e/gpu/*.c "$bundle/"
+cp "$root"/e2e/gpu/{accept,boundary,measuring,programs}.sh "$root"/e2e/gpu/*.c "$bundle/"
 cp -r "$root/e2e/slurm" "$bundle/slurm"
 cp "$root/e2e/demo.sh" "$bundle/"
 install -s "$built/libstand_in_driver.so" "$bundle/"

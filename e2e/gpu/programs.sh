@@ -34,27 +34,13 @@ done
 [ -r "$list" ] || die "$list cannot be read (see --help)"
 [ -z "$dry_run" ] || { echo "would run: ${parts[*]} of the programs of $list, $turns turns"; exit; }
 
-here=$(dirname "$(realpath "$0")")
+# shellcheck source=e2e/gpu/measuring.sh
+. "$(dirname "$(realpath "$0")")/measuring.sh"
 folder=$(dirname "$(realpath "$list")")
-if [ -d "$here/stage" ]; then
-	: "${HETCKPT_STAGE:=$here/stage}" "${HETCKPT_CRIU:=$here/criu/bin/criu}"
-else
-	: "${HETCKPT_STAGE:=${CARGO_TARGET_DIR:-$(dirname "$(dirname "$here")")/target}/stage}"
-	: "${HETCKPT_CRIU:=$HOME/.cache/hetckpt/criu/bin/criu}"
-fi
-export HETCKPT_STAGE HETCKPT_CRIU
-hetckpt=$HETCKPT_STAGE/bin/hetckpt
-"$hetckpt" devices --json | grep -q '"cuda:0"' || die "no NVIDIA GPU here"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HETCKPT_RUNTIME_DIR=$work/run
 results=${OUT:+$OUT/programs.jsonl}
 failed=()
 
 record() { echo "$1" >>"${results:-/dev/null}"; } # one line of JSON
-
-# Prints the median of the numbers on standard input.
-median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
 
 # Calls FUNCTION NAME PASSES ARGUMENTS... for each program that was asked for.
 each() { # SIZE FUNCTION
@@ -142,14 +128,7 @@ shortest() { # WAY
 }
 
 kernels() {
-	local library
-	library=$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*x86-64.*=> //p' | head -n 1)
-	[ -n "$library" ] || die "where is libcuda.so.1?"
-	mkdir -p "$work/times"
-	gcc -shared -x c /dev/null -Wl,-soname,"$library" -o "$work/stub.so"
-	gcc -O2 -shared -fPIC -DDRIVER="\"$library\"" "$here/kernel_times.c" -Wl,-soname,libcuda.so.1 -Wl,--no-as-needed \
-		"$work/stub.so" -o "$work/times/libcuda.so.1" -ldl -lpthread
-	ln -sf libcuda.so.1 "$work/times/libcuda.so" # by that name the server looks for it
+	wrap_driver kernel_times.c
 	say "kernels: shortest time of a launch, microseconds"
 	each small one_kernels
 	shortest native >"$work/n"

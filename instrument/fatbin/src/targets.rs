@@ -49,13 +49,18 @@ fn of_cubin(cubin: &[u8]) -> Option<String> {
     (arch > 0).then(|| format!("sm_{arch}{}", if is_arch_specific { "a" } else { "" }))
 }
 
-/// What stands behind `.target sm_`.
 fn of_ptx(image: &[u8]) -> Option<String> {
     let text = text(image.to_vec()).ok()?;
+    target_of_ptx(&text).map(|target| format!("compute_{target}"))
+}
+
+/// The target of a PTX text: what stands behind `.target sm_`, as `90a`.
+#[must_use]
+pub fn target_of_ptx(text: &str) -> Option<&str> {
     let (_, behind) = text.split_once(".target")?;
     let name = behind.trim_start().strip_prefix("sm_")?;
-    let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
-    Some(format!("compute_{}", &name[..end]))
+    let end = name.find(|c: char| !c.is_ascii_alphanumeric());
+    Some(end.map_or(name, |end| &name[..end]))
 }
 
 #[cfg(test)]

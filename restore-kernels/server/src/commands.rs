@@ -17,7 +17,7 @@ use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
 use crate::kernels::KernelCode;
 use crate::launch::room_of;
-use crate::modules::LoadedModule;
+use crate::loaded_module::LoadedModule;
 use crate::queues::{Awaiting, Event, LaunchSpec, Queues, What, Work};
 use crate::session::Session;
 

@@ -105,11 +105,7 @@ fn transfer(session: &Session, queue: &dyn Queue, command: &Command) -> Result<A
     let transfer = transfer_of(command).ok_or(DeviceError::NotBuilt("it is no transfer".to_owned()))?;
     // The driver would take any memory of this process.
     let foreign = |&(addr, size): &(u64, u64)| !is_known(session, addr, size);
-    match ranges(&transfer)
-        .unwrap_or_default()
-        .iter()
-        .find(|range| foreign(range))
-    {
+    match ranges(&transfer).into_iter().flatten().find(foreign) {
         Some((addr, size_bytes)) => Err(DeviceError::Fault {
             kernel: "a copy or a fill".to_owned(),
             reason: format!("{addr:#x}+{size_bytes:#x} is neither device memory nor pinned memory"),

@@ -18,6 +18,7 @@ pub mod pinned;
 pub mod generate;
 pub mod kernels;
 pub mod kernel_names;
+pub mod loaded_module;
 pub mod modules;
 pub mod window;
 pub mod moved_variables;

@@ -1,0 +1,492 @@
+//! One module: from the images that the application hands over to bound hetIR kernels and variables in device memory,
+//! or to what the device runs as it came.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
+use hetckpt_devices::error::DeviceError;
+use hetckpt_fatbin::error::FatbinError;
+use hetckpt_fatbin::image_contents::contents;
+use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
+use hetckpt_fatbin::targets::target_of_ptx;
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
+use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
+use hetckpt_state::allocation::Owner;
+use hetckpt_state::module::{GlobalState, ModuleState};
+use parking_lot::Mutex;
+
+use crate::cuda_result;
+use crate::kernel_names;
+use crate::kernels::{Builder, KernelCode, Refusal, Source};
+use crate::memory::DeviceMemory;
+
+/// A module that could not be loaded.
+#[derive(Debug)]
+pub struct LoadFailure {
+    /// CUresult.
+    pub result: u32,
+    /// Why, for the program's log buffer.
+    pub log: String,
+}
+
+impl LoadFailure {
+    fn new(result: u32, log: impl ToString) -> Self {
+        Self {
+            result,
+            log: log.to_string(),
+        }
+    }
+
+    /// With names of kernels that cannot be had therefore.
+    fn naming(mut self, parts: &[Vec<u8>]) -> Self {
+        let kernels = kernel_names::describe(parts);
+        if !kernels.is_empty() {
+            self.log = format!("{}; {kernels}", self.log);
+        }
+        self
+    }
+}
+
+impl From<DeviceError> for LoadFailure {
+    fn from(error: DeviceError) -> Self {
+        Self::new(cuda_result::of_device_error(&error), error)
+    }
+}
+
+/// A loaded module.
+pub struct LoadedModule {
+    /// The PTX texts.
+    pub ptx: Vec<String>,
+    /// Images of kernels that are run as they came.
+    pub machine_code: Vec<Vec<u8>>,
+    /// Kernels, in the order of the description.
+    pub kernels: Vec<Arc<KernelCode>>,
+    /// Variables.
+    pub globals: Vec<GlobalState>,
+    /// The device has placed the variables.
+    pub is_placed_by_device: bool,
+    /// What a capture cannot reach of images that are run as they came, in words, if there is something.
+    pub unreachable: Option<String>,
+    /// The description, encoded.
+    pub description: Vec<u8>,
+}
+
+/// The PTX texts of a module's parts, each found by `find`; or, if there is none, why.
+fn choose_ptx(
+    parts: &[Vec<u8>],
+    find: impl Fn(&[u8]) -> Result<FoundPtx, FatbinError>,
+) -> Result<Vec<String>, LoadFailure> {
+    let mut texts = Vec::new();
+    let mut lacking = LoadFailure::new(cuda_result::INVALID_IMAGE, "the module is empty");
+    for part in parts {
+        match find(part) {
+            Ok(found) => texts.push(found.text),
+            // Device-linked programs bring libraries along that they do not use.
+            Err(error @ FatbinError::NoPtx { .. }) => {
+                lacking = LoadFailure::new(cuda_result::NO_BINARY_FOR_GPU, error);
+            }
+            Err(error) => return Err(LoadFailure::new(cuda_result::INVALID_IMAGE, error)),
+        }
+    }
+    if texts.is_empty() { Err(lacking) } else { Ok(texts) }
+}
+
+/// `.target` of a PTX text, times ten plus minor.
+fn target_of(ptx: &str) -> u32 {
+    let name = target_of_ptx(ptx).unwrap_or_default();
+    name.trim_end_matches(['a', 'f']).parse().unwrap_or(0)
+}
+
+impl LoadedModule {
+    /// Loads a module from its parts; its variables are allocated and filled.
+    ///
+    /// # Errors
+    /// [`LoadFailure`].
+    pub fn from_parts(
+        id: u64,
+        parts: &[Vec<u8>],
+        capability: u32,
+        builder: &Builder,
+        memory: &Mutex<DeviceMemory>,
+    ) -> Result<Self, LoadFailure> {
+        let images: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let is_newer = |image: &&[u8]| has_cubin_newer_than_ptx(image, capability).unwrap_or(false);
+        if builder.device.takes_images_for().is_some()
+            && images.iter().any(is_newer)
+            && let Some(module) = Self::opaque(id, &images, &[], builder, memory)
+        {
+            return Ok(module);
+        }
+        let (ptx, modules) = match choose_ptx(parts, |part| find_ptx(part, capability)) {
+            Ok(ptx) => match lower(&ptx) {
+                Ok(modules) if is_all_modelled(&modules) || builder.device.takes_images_for().is_none() => {
+                    (ptx, modules)
+                }
+                // Variables are shared by all kernels of a module: all of it is the driver's then.
+                Ok(modules) if modules.iter().all(|module| module.globals.is_empty()) => {
+                    return Ok(Self::mixed(ptx, modules, &images, builder));
+                }
+                Ok(modules) => match Self::opaque(id, &images, &names_of(&modules), builder, memory) {
+                    Some(module) => return Ok(module),
+                    None => (ptx, modules),
+                },
+                Err(failure) => {
+                    let native = || Self::opaque(id, &images, &[], builder, memory);
+                    let native = builder.device.takes_images_for().is_some().then(native).flatten();
+                    return native.ok_or(failure);
+                }
+            },
+            Err(lacking) if lacking.result == cuda_result::NO_BINARY_FOR_GPU => {
+                // As the driver would: machine code that fits rather than nothing.
+                let fits = |part: &&Vec<u8>| has_cubin(part, capability).unwrap_or(false);
+                let machine_code: Vec<&[u8]> = parts.iter().filter(fits).map(Vec::as_slice).collect();
+                if let Some(module) = Self::opaque(id, &machine_code, &[], builder, memory) {
+                    return Ok(module);
+                }
+                // What a program has for newer GPUs only does the same on a device that is none of NVIDIA's, or whose
+                // driver does not take the machine code: our own generator writes its code. The driver would refuse.
+                let ptx =
+                    choose_ptx(parts, |part| find_newer_ptx(part, capability)).map_err(|_| lacking.naming(parts))?;
+                let modules = lower(&ptx)?;
+                (ptx, modules)
+            }
+            Err(failure) => return Err(failure.naming(parts)),
+        };
+        let mut addresses = BTreeMap::new();
+        let mut globals = Vec::new();
+        let defined = || modules.iter().flat_map(|m| &m.globals).filter(|g| !g.is_extern);
+        let mut memory = memory.lock();
+        let placed = defined().try_for_each(|global| -> Result<(), DeviceError> {
+            let addr = memory.allocate(global.size_bytes, Owner::Module(id))?;
+            addresses.insert(global.name.clone(), addr);
+            globals.push(GlobalState {
+                name: global.name.clone(),
+                addr,
+                size_bytes: global.size_bytes,
+            });
+            Ok(())
+        });
+        let filled = placed.and_then(|()| defined().try_for_each(|g| fill(g, &addresses, &*builder.device)));
+        if let Err(error) = filled {
+            if let Err(second) = memory.free_owned_by(Owner::Module(id)) {
+                tracing::warn!(error = %second, "variables of a failed module cannot be freed");
+            }
+            return Err(error.into());
+        }
+        drop(memory);
+        Ok(Self::assemble(
+            ptx,
+            modules,
+            globals,
+            &addresses,
+            HashMap::new(),
+            builder,
+        ))
+    }
+
+    /// A module without variables, some of whose kernels are not modelled: these are run as they came, if they can be.
+    fn mixed(ptx: Vec<String>, modules: Vec<IrModule>, images: &[&[u8]], builder: &Builder) -> Self {
+        let loaded = images
+            .iter()
+            .filter_map(|image| match builder.device.load_opaque(image, &[]) {
+                Ok(loaded) => Some((image.to_vec(), loaded)),
+                Err(error) => {
+                    tracing::warn!(%error, "not loaded as it came");
+                    None
+                }
+            });
+        let (images, loaded): (Vec<Vec<u8>>, Vec<OpaqueModule>) = loaded.unzip();
+        let capability = builder.device.takes_images_for().unwrap_or(0);
+        let unreachable = images.iter().find_map(|image| contents(image, capability, &[]).hidden);
+        let kernels = loaded.into_iter().flat_map(|module| module.kernels);
+        let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
+        let module = Self::assemble(ptx, modules, Vec::new(), &BTreeMap::new(), native, builder);
+        Self {
+            machine_code: images,
+            unreachable,
+            ..module
+        }
+    }
+
+    /// Rebuilds a module whose variables are in device memory already.
+    ///
+    /// # Errors
+    /// [`LoadFailure`].
+    pub fn from_state(
+        state: &ModuleState,
+        builder: &Builder,
+        memory: &Mutex<DeviceMemory>,
+    ) -> Result<Self, LoadFailure> {
+        let machine_code: Vec<&[u8]> = state.machine_code.iter().map(Vec::as_slice).collect();
+        if state.ptx.is_empty() {
+            let names: Vec<String> = state.globals.iter().map(|v| v.name.clone()).collect();
+            let refuse = || {
+                let log = "a module without PTX runs only on the kind of device that it was captured on";
+                LoadFailure::new(cuda_result::NO_BINARY_FOR_GPU, log)
+            };
+            let module = Self::opaque(state.id, &machine_code, &names, builder, memory).ok_or_else(refuse)?;
+            return module.checked(state);
+        }
+        let modules = lower(&state.ptx)?;
+        if !machine_code.is_empty() {
+            let module = Self::mixed(state.ptx.clone(), modules, &machine_code, builder);
+            return module.checked(state);
+        }
+        let addresses = state.globals.iter().map(|g| (g.name.clone(), g.addr)).collect();
+        let native = HashMap::new();
+        let module = Self::assemble(
+            state.ptx.clone(),
+            modules,
+            state.globals.clone(),
+            &addresses,
+            native,
+            builder,
+        );
+        module.checked(state)
+    }
+
+    /// The process knows kernels by their place in the list.
+    fn checked(self, state: &ModuleState) -> Result<Self, LoadFailure> {
+        if self.kernels.iter().map(|k| &k.name).eq(state.kernels.iter()) {
+            return Ok(self);
+        }
+        Err(LoadFailure::new(
+            cuda_result::INVALID_IMAGE,
+            "the module's kernels are not those of the snapshot",
+        ))
+    }
+
+    /// The module from images as they came, if the device takes any; `more_variables` are names of some that it may
+    /// have beside those that machine code names.
+    fn opaque(
+        id: u64,
+        parts: &[&[u8]],
+        more_variables: &[String],
+        builder: &Builder,
+        memory: &Mutex<DeviceMemory>,
+    ) -> Option<Self> {
+        let mut module = Self {
+            ptx: Vec::new(),
+            machine_code: Vec::new(),
+            kernels: Vec::new(),
+            globals: Vec::new(),
+            is_placed_by_device: true,
+            unreachable: None,
+            description: Vec::new(),
+        };
+        let mut description = ModuleDescription::default();
+        let capability = builder.device.takes_images_for().unwrap_or(0);
+        for &part in parts {
+            let contents = contents(part, capability, more_variables);
+            let names: Vec<String> = contents.variables.iter().map(|v| v.name.clone()).collect();
+            let loaded = match builder.device.load_opaque(part, &names) {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    tracing::warn!(%error, "machine code not loaded");
+                    continue;
+                }
+            };
+            let is_found = |name: &str| loaded.globals.iter().any(|(found, ..)| found == name);
+            let mut lost = contents
+                .variables
+                .iter()
+                .filter(|v| v.is_writable && !is_found(&v.name));
+            let lost = lost
+                .next()
+                .map(|v| format!("variable `{}`, of which the driver does not say where it is", v.name));
+            module.unreachable = module.unreachable.take().or(contents.hidden).or(lost);
+            module.machine_code.push(part.to_vec());
+            for kernel in loaded.kernels {
+                description.kernels.push(describe_opaque(&kernel));
+                module.kernels.push(opaque_code(kernel, builder));
+            }
+            for (name, addr, size_bytes) in loaded.globals {
+                memory.lock().note_placed(addr, size_bytes, Owner::Module(id));
+                description.globals.push(GlobalDescription {
+                    name: name.clone(),
+                    addr,
+                    size_bytes,
+                });
+                module.globals.push(GlobalState { name, addr, size_bytes });
+            }
+        }
+        module.description = encoded(&description);
+        (!module.machine_code.is_empty()).then_some(module)
+    }
+
+    fn assemble(
+        ptx: Vec<String>,
+        modules: Vec<IrModule>,
+        globals: Vec<GlobalState>,
+        addresses: &BTreeMap<String, u64>,
+        mut native: HashMap<String, OpaqueKernel>,
+        builder: &Builder,
+    ) -> Self {
+        let mut kernels = Vec::new();
+        let mut description = ModuleDescription {
+            globals: globals
+                .iter()
+                .map(|g| GlobalDescription {
+                    name: g.name.clone(),
+                    addr: g.addr,
+                    size_bytes: g.size_bytes,
+                })
+                .collect(),
+            ..ModuleDescription::default()
+        };
+        for (module, text) in modules.into_iter().zip(&ptx) {
+            let target = target_of(text);
+            for mut kernel in module.kernels {
+                let bound = bind_globals(&mut kernel, addresses);
+                let refused = bound.err().map(Refusal::Undefined);
+                description.kernels.push(describe(&kernel, target, refused.as_ref()));
+                let name = kernel.name.clone();
+                let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
+                kernels.push(Arc::new(KernelCode::new(name, source, builder.clone())));
+            }
+            for rejected in module.rejected {
+                if let Some(kernel) = native.remove(&rejected.name) {
+                    description.kernels.push(describe_opaque(&kernel));
+                    kernels.push(opaque_code(kernel, builder));
+                    continue;
+                }
+                let refusal = Refusal::NotSupported {
+                    reasons: rejected.reasons,
+                };
+                tracing::warn!(kernel = %rejected.name, reason = %refusal, "kernel is not supported; launching it fails");
+                description.kernels.push(KernelDescription {
+                    name: rejected.name.clone(),
+                    params: Vec::new(),
+                    static_shared_bytes: 0,
+                    local_bytes: 0,
+                    max_threads_per_block: 1024,
+                    num_registers: 0,
+                    ptx_version: target,
+                    refused: Some(refusal.to_string()),
+                });
+                kernels.push(Arc::new(KernelCode::new(
+                    rejected.name,
+                    Source::Refused(refusal),
+                    builder.clone(),
+                )));
+            }
+        }
+        let description = encoded(&description);
+        Self {
+            ptx,
+            machine_code: Vec::new(),
+            kernels,
+            globals,
+            is_placed_by_device: false,
+            unreachable: None,
+            description,
+        }
+    }
+}
+
+/// True if each kernel can be run in our own code.
+fn is_all_modelled(modules: &[IrModule]) -> bool {
+    modules.iter().all(|module| module.rejected.is_empty())
+}
+
+/// Names of all variables.
+fn names_of(modules: &[IrModule]) -> Vec<String> {
+    let globals = modules.iter().flat_map(|module| &module.globals);
+    globals.map(|global| global.name.clone()).collect()
+}
+
+fn describe_opaque(kernel: &OpaqueKernel) -> KernelDescription {
+    let attributes = kernel.kernel.attributes();
+    let params = kernel.params.iter();
+    KernelDescription {
+        name: kernel.name.clone(),
+        params: params.map(|&(offset, size)| KernelParam { offset, size }).collect(),
+        static_shared_bytes: attributes.static_shared_bytes,
+        local_bytes: attributes.local_bytes,
+        max_threads_per_block: attributes.max_threads_per_block,
+        num_registers: attributes.num_registers,
+        ptx_version: kernel.ptx_version,
+        refused: None,
+    }
+}
+
+fn opaque_code(kernel: OpaqueKernel, builder: &Builder) -> Arc<KernelCode> {
+    tracing::info!(kernel = %kernel.name, "is run as it came: it can be stopped only at its end");
+    let name = kernel.name.clone();
+    Arc::new(KernelCode::new(name, Source::Opaque(kernel), builder.clone()))
+}
+
+fn encoded(description: &ModuleDescription) -> Vec<u8> {
+    description.encode().unwrap_or_else(|error| {
+        tracing::error!(%error, "a module's description cannot be encoded");
+        Vec::new()
+    })
+}
+
+fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
+    let texts: Vec<&str> = ptx.iter().map(String::as_str).collect();
+    let mut modules =
+        hetckpt_ptx::lower_linked(&texts).map_err(|error| LoadFailure::new(cuda_result::INVALID_PTX, error))?;
+    if modules.len() > 1 {
+        for (module, number) in modules.iter_mut().zip(0..) {
+            module.name_strings_apart(&format!("@{number}"));
+        }
+    }
+    Ok(modules)
+}
+
+fn describe(kernel: &Kernel, target: u32, refused: Option<&Refusal>) -> KernelDescription {
+    let bounds = &kernel.bounds;
+    let max_threads = bounds
+        .req_ntid
+        .or(bounds.max_ntid)
+        .map_or(1024, |n| n.iter().product::<u32>().min(1024));
+    KernelDescription {
+        name: kernel.name.clone(),
+        params: kernel
+            .params
+            .iter()
+            .map(|p| KernelParam {
+                offset: p.offset,
+                size: p.size_bytes,
+            })
+            .collect(),
+        static_shared_bytes: kernel.shared.static_bytes,
+        local_bytes: kernel.local.size_bytes,
+        max_threads_per_block: max_threads,
+        num_registers: bounds.max_registers.unwrap_or(32),
+        ptx_version: target,
+        refused: refused.map(ToString::to_string),
+    }
+}
+
+/// Writes a variable's initial value.
+fn fill(global: &Global, addresses: &BTreeMap<String, u64>, device: &dyn Device) -> Result<(), DeviceError> {
+    let addr = addresses.get(&global.name).copied().unwrap_or_default();
+    if global.init.is_empty() {
+        return device.fill(addr, global.size_bytes, Fill::U8(0), global.size_bytes, 1);
+    }
+    let mut bytes = global.init.clone();
+    let size = usize::try_from(global.size_bytes).map_err(|_| DeviceError::OutOfMemory {
+        requested_bytes: global.size_bytes,
+        free_bytes: device.describe().free_bytes,
+    })?;
+    bytes.resize(size.max(bytes.len()), 0);
+    for (offset, name, addend) in &global.relocations {
+        let value = addresses
+            .get(name)
+            .copied()
+            .unwrap_or_default()
+            .wrapping_add_signed(*addend);
+        let place = usize::try_from(*offset)
+            .ok()
+            .and_then(|at| bytes.get_mut(at..)?.first_chunk_mut::<8>());
+        match place {
+            Some(place) => *place = value.to_le_bytes(),
+            None => tracing::warn!(variable = %global.name, offset, "an address in a variable lies outside of it"),
+        }
+    }
+    device.write(addr, &bytes)
+}
