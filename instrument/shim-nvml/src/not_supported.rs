@@ -1,5 +1,5 @@
-//! What only the hardware knows, or would change it: not supported here, as on GPUs that lack it. Programs call these
-//! without looking whether they are there.
+//! Functions that ask for what only the hardware knows, or that would change it. They answer `NVML_ERROR_NOT_SUPPORTED`,
+//! as on GPUs that lack such a thing, because programs call them without looking whether they are there.
 
 use crate::result::NvmlReturn;
 
