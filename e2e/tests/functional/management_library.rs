@@ -12,8 +12,8 @@ use hetckpt_e2e::runner::{Context, Test};
 use super::opencl_refusals::compile;
 
 const PROGRAM: &str = include_str!("management_library.c");
-/// One GPU, with a UUID and compute capability 9.0, that is the same however it is asked for; sizes of memory that can be
-/// true; two refusals, for too little room (7) and for what only the hardware knows (3); no processes.
+/// One GPU, with a UUID and compute capability 9.0, that is the same however it is asked for; sizes of memory that can
+/// be true; two refusals, for too little room (7) and for what only the hardware knows (3); no processes.
 const ANSWER: &str = "1 uuid 9.0 same 1 7 3 0\n";
 
 /// The tests.

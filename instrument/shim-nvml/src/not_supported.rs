@@ -1,4 +1,4 @@
-//! Functions that ask for what only the hardware knows, or that would change it. They answer `NVML_ERROR_NOT_SUPPORTED`,
+//! Functions that ask for what only the hardware knows, or that would change it. They answer "not supported",
 //! as on GPUs that lack such a thing, because programs call them without looking whether they are there.
 
 use crate::result::NvmlReturn;
