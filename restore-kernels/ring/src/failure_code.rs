@@ -139,7 +139,7 @@ codes! {
         MachineCodeVariables = "HK0605", FAILED,
             "The program's machine code has state that only the driver knows: a heap of its own, addresses of functions, a variable whose \
              place the driver does not say. Or, at a restore, the driver has placed a variable elsewhere than before although device memory \
-             holds its address. The message names it.",
+             holds its address. Or, at a dump, device memory holds the address that such a variable got by a restore. The message names it.",
             "Build the program with PTX. At a restore, try again: the driver may choose another place.";
         StateFile = "HK0606", FAILED,
             "A file of the device's state cannot be written or read.",
