@@ -198,18 +198,13 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// If the dump fails although the program did not end by itself, or a kernel in flight was not caught part-way.
-    pub fn try_dump_in_mid_kernel(mut self) -> Result<Option<Dumped<'a>>> {
-        if let Err(error) = self.wait_for_kernel() {
-            if !self.has_ended()? {
-                return Err(error);
-            }
-            let outcome = self.finish()?;
-            ensure!(outcome.code == 0, "{}", outcome.text());
-            return Ok(None);
-        }
-        let dumped = match self.try_dump()? {
+    pub fn try_dump_in_mid_kernel(self) -> Result<Option<Dumped<'a>>> {
+        let dumped = match self.try_dump_at_kernel()? {
             Attempt::Dumped(dumped) => dumped,
-            Attempt::Ended(_) => return Ok(None),
+            Attempt::Ended(outcome) => {
+                ensure!(outcome.code == 0, "{}", outcome.text());
+                return Ok(None);
+            }
         };
         let kernels = kernels_in_flight(&dumped.inspect()?);
         if kernels.is_empty() {
@@ -220,6 +215,19 @@ impl<'a> Job<'a> {
             "no kernel was caught part-way: {kernels:?}"
         );
         Ok(Some(dumped))
+    }
+
+    /// As [`Job::try_dump`], once a kernel is in flight. Where kernels are too short to be seen, the program may end
+    /// first.
+    ///
+    /// # Errors
+    /// As there, and if no kernel is seen although the program runs on.
+    pub fn try_dump_at_kernel(mut self) -> Result<Attempt<'a>> {
+        match self.wait_for_kernel() {
+            Ok(()) => self.try_dump(),
+            Err(error) if !self.has_ended()? => Err(error),
+            Err(_) => self.finish().map(Attempt::Ended),
+        }
     }
 
     /// As [`Job::dump`], for a program that may end meanwhile.

@@ -40,14 +40,14 @@ fn cut_and_restore(program: &Program, baseline: &Baseline) -> Result<Option<Stri
     let whole = Job::start_with(&sandbox, &program.command(baseline.length), DEVICE, |_| ())?.finish()?;
     check(program, &baseline.outcome, &whole)?;
 
-    let mut job = Job::start_with(&sandbox, &program.command(baseline.length), DEVICE, |_| ())?;
-    job.wait_for_kernel()?;
     let logs = sandbox.logs();
     ensure!(
         logs.contains("launches are of bounded length"),
         "the server takes the device for an ordinary one:\n{logs}"
     );
-    let dumped = match job.try_dump()? {
+
+    let job = Job::start_with(&sandbox, &program.command(baseline.length), DEVICE, |_| ())?;
+    let dumped = match job.try_dump_at_kernel()? {
         Attempt::Dumped(dumped) => dumped,
         Attempt::Ended(outcome) => {
             check(program, &baseline.outcome, &outcome)?;

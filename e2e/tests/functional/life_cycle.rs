@@ -122,7 +122,7 @@ fn four_archives(sandbox: &Sandbox, program: &Program, baseline: &Baseline) -> R
     let mut job = Job::start(sandbox, &program.command(baseline.length))?;
     for round in 0..4 {
         let begin = Instant::now();
-        job.wait_for_kernel().with_context(|| {
+        let attempt = job.try_dump_at_kernel().with_context(|| {
             format!(
                 "{} of length {}, {:?} after restore {round}; kernels in flight for {:?} when uninterrupted",
                 program.name,
@@ -131,7 +131,7 @@ fn four_archives(sandbox: &Sandbox, program: &Program, baseline: &Baseline) -> R
                 baseline.kernels
             )
         })?;
-        let dumped = match job.try_dump()? {
+        let dumped = match attempt {
             Attempt::Dumped(dumped) => dumped,
             Attempt::Ended(outcome) => {
                 check(program, &baseline.outcome, &outcome)?;

@@ -1,7 +1,6 @@
 //! A manifest for people.
 
 use hetckpt_archive::manifest::{Manifest, MemberEntry};
-use hetckpt_move::native_code;
 use hetckpt_report::quantity;
 use hetckpt_state::summary::{KernelSummary, Summary};
 
@@ -65,7 +64,7 @@ fn print_process(summary: &Summary) {
     }
     output::line(format!("  restorable on {}", summary.restorable_on.join(", ")));
     for code in &summary.native_code {
-        output::line(format!("  native code   {}", native_code::words(code)));
+        output::line(format!("  native code   {}", code));
     }
     output::line(format!(
         "  device memory {} in {}, {} stored",

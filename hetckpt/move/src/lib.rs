@@ -16,7 +16,6 @@ pub mod dump;
 pub mod folder_error;
 pub mod inner_connections;
 pub mod migration;
-pub mod native_code;
 mod not_kept;
 pub mod obstacles;
 pub mod pack;

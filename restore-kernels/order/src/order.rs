@@ -11,13 +11,22 @@ pub const LEGACY: u64 = 0;
 /// What one stream gives to the device ahead of its completion. So much has to land at a pause.
 pub const MAX_IN_FLIGHT: usize = 64;
 
+/// When the device can load the code of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loading {
+    /// Whatever it does.
+    WhileRunning,
+    /// Only while nothing is on it: until then whoever loads waits, and so does whoever wants a pause.
+    Alone,
+}
+
 /// Whether anything may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Yes.
     Running,
-    /// A pause is over, on a device that loads no code while anything runs: launches begin once all that the pause can
-    /// have held back are built, since the next pause would have to wait for that.
+    /// A pause is over, on a device that is to be empty when it loads code: launches begin once all that the pause can
+    /// have held back are built, so that none has to wait for all others later.
     Rebuilding,
     /// A launch has stopped though nobody has asked; nothing begins until all have.
     Cut,
@@ -32,6 +41,8 @@ pub enum Step {
     Wait,
     /// Give its front items to the device: [`Order::begin_give`].
     Give,
+    /// Have the device emptied, so that it can build: [`Order::begin_emptying`].
+    Empty,
     /// Build the program of the item at this place in its queue: [`Order::begin_build`].
     Build(usize),
     /// Take its front item and do it: [`Order::take`].
@@ -57,28 +68,34 @@ pub struct Order<W, F, P> {
     waiters: Vec<Waiter<P>>,
     host_functions_done: BTreeSet<u64>,
     phase: Phase,
+    loading: Loading,
+    /// Streams for which the device is kept empty while they have something to build. Some may have nothing any more.
+    emptying: Vec<u64>,
     /// Waiters whose places were reached and that are being seen to.
     num_released: u64,
     fault: u32,
 }
 
-impl<W, F, P> Default for Order<W, F, P> {
-    fn default() -> Self {
+impl<W, F, P> Order<W, F, P> {
+    /// Nothing to do, for a device that loads code as `loading` says.
+    #[must_use]
+    pub fn new(loading: Loading) -> Self {
         Self {
             streams: BTreeMap::from([(LEGACY, Stream::new(false, 0))]),
             waiters: Vec::new(),
             host_functions_done: BTreeSet::new(),
             phase: Phase::Running,
+            loading,
+            emptying: Vec::new(),
             num_released: 0,
             fault: 0,
         }
     }
-}
 
-impl<W, F, P> Order<W, F, P> {
     /// What a snapshot says; a pause is held.
     #[must_use]
     pub fn restored(
+        loading: Loading,
         streams: impl IntoIterator<Item = (u64, StoredStream<W>)>,
         waiters: Vec<Waiter<P>>,
         host_functions_done: impl IntoIterator<Item = u64>,
@@ -89,7 +106,7 @@ impl<W, F, P> Order<W, F, P> {
             host_functions_done: host_functions_done.into_iter().collect(),
             phase: Phase::Paused,
             fault,
-            ..Self::default()
+            ..Self::new(loading)
         };
         let streams = streams.into_iter().map(|(id, stored)| (id, Stream::restored(stored)));
         order.streams.extend(streams);
@@ -213,6 +230,7 @@ impl<W, F, P> Order<W, F, P> {
     /// Forgets everything but streams with work, and the failure: the device is reset.
     pub fn reset(&mut self) {
         self.host_functions_done.clear();
+        self.emptying.clear();
         self.streams.retain(|&id, s| id == LEGACY || !s.is_idle());
         self.fault = 0;
     }
@@ -289,9 +307,12 @@ impl<W, F, P> Order<W, F, P> {
         }
     }
 
-    /// The pause or cut is over. `rebuilds`: all launches that it can have held back are built before one begins.
-    pub fn go_on(&mut self, rebuilds: bool) {
-        self.phase = if rebuilds { Phase::Rebuilding } else { Phase::Running };
+    /// The pause or cut is over.
+    pub fn go_on(&mut self) {
+        self.phase = match self.loading {
+            Loading::WhileRunning => Phase::Running,
+            Loading::Alone => Phase::Rebuilding,
+        };
     }
 
     /// Takes the front item of a stream, for a thread that does it. Then [`Self::done`] or [`Self::put_back`], and
@@ -331,8 +352,18 @@ impl<W, F, P> Order<W, F, P> {
         queue.into_iter().flatten().map(|item| &mut item.work)
     }
 
+    /// Nothing is given to the device any more, until it is empty and `stream` has built what it has to.
+    pub fn begin_emptying(&mut self, stream: u64) {
+        if !self.emptying.contains(&stream) {
+            self.emptying.push(stream);
+        }
+    }
+
     /// A thread begins to build the program of the item at `at`. Then [`Self::free`].
     pub fn begin_build(&mut self, stream: u64, at: usize) -> Option<&Item<W>> {
+        if self.loading == Loading::Alone {
+            self.begin_emptying(stream);
+        }
         let s = self.streams.get_mut(&stream).filter(|s| s.front == Front::Free)?;
         let item = s.queue.get(at)?;
         s.front = Front::Building;
@@ -342,6 +373,9 @@ impl<W, F, P> Order<W, F, P> {
     /// The thread at the front of a stream has gone.
     pub fn free(&mut self, stream: u64) {
         if let Some(s) = self.streams.get_mut(&stream) {
+            if s.front == Front::Building {
+                self.emptying.retain(|&other| other != stream);
+            }
             s.front = Front::Free;
         }
     }
@@ -394,6 +428,10 @@ impl<W, F, P> Order<W, F, P> {
             });
             s.put_stopped_back();
         }
+    }
+
+    fn is_device_empty(&self) -> bool {
+        self.streams.values().all(|s| s.num_on_device() == 0)
     }
 
     /// True if no launch is on the device, and what has stopped is back in its stream.
@@ -460,7 +498,7 @@ impl<W: Work, F, P> Order<W, F, P> {
             && self.phase == Phase::Rebuilding
             && let Some(at) = unbuilt(s)
         {
-            return Step::Build(at);
+            return self.build(stream, at);
         }
         let Some(item) = s.queue.front() else {
             return if s.is_over() { Step::Forget } else { Step::Wait };
@@ -468,11 +506,11 @@ impl<W: Work, F, P> Order<W, F, P> {
         if !self.are_reached(&item.after) {
             return Step::Wait;
         }
-        if self.can_give(s, item) {
+        if self.can_give(stream, s, item) {
             return Step::Give;
         }
         match item.work.kind() {
-            Kind::Launch { is_built: false, .. } if works && has_room(s) => Step::Build(0),
+            Kind::Launch { is_built: false, .. } if works && has_room(s) => self.build(stream, 0),
             Kind::Launch { .. } | Kind::Transfer | Kind::Follower if works => Step::Wait,
             // All before it must be done.
             _ if s.num_on_device() > 0 => Step::Wait,
@@ -481,15 +519,46 @@ impl<W: Work, F, P> Order<W, F, P> {
         }
     }
 
+    /// What a stream that has something to build should do.
+    fn build(&self, stream: u64, at: usize) -> Step {
+        if self.loading == Loading::WhileRunning || self.is_device_empty() {
+            Step::Build(at)
+        } else if self.emptying.contains(&stream) {
+            Step::Wait
+        } else {
+            Step::Empty
+        }
+    }
+
+    /// True if the device is to be empty for another stream.
+    fn is_kept_from(&self, stream: u64) -> bool {
+        self.emptying.iter().any(|&other| other != stream && self.builds(other))
+    }
+
+    /// True if a stream builds something, or will once the device is empty.
+    fn builds(&self, stream: u64) -> bool {
+        let Some(s) = self.streams.get(&stream) else {
+            return false;
+        };
+        match (s.front, s.queue.front()) {
+            (Front::Building, _) => true,
+            (Front::Free, Some(_)) if self.phase == Phase::Rebuilding => unbuilt(s).is_some(),
+            (Front::Free, Some(item)) => {
+                matches!(item.work.kind(), Kind::Launch { is_built: false, .. }) && self.are_reached(&item.after)
+            }
+            _ => false,
+        }
+    }
+
     /// True if the front item of a stream that nobody else is at may be given to the device.
-    fn can_give(&self, s: &Stream<W, F>, item: &Item<W>) -> bool {
+    fn can_give(&self, stream: u64, s: &Stream<W, F>, item: &Item<W>) -> bool {
         let is_wanted = match item.work.kind() {
             Kind::Launch { is_built, stops } => is_built && (stops || may_wait_for_more(s)) && self.may_launch(),
             Kind::Transfer => may_wait_for_more(s),
             Kind::Follower => true,
             Kind::Task | Kind::HostFunction(_) => false,
         };
-        is_wanted && self.fault == 0 && has_room(s) && self.are_reached(&item.after)
+        is_wanted && self.fault == 0 && has_room(s) && self.are_reached(&item.after) && !self.is_kept_from(stream)
     }
 
     /// A thread begins to give the front items of a stream to the device, so many at most. What they are says
@@ -501,9 +570,11 @@ impl<W: Work, F, P> Order<W, F, P> {
         if self.phase == Phase::Rebuilding {
             self.phase = Phase::Running;
         }
+        // Somebody else has built what it launches.
+        self.emptying.retain(|&other| other != stream);
         for _ in 0..most {
             let front = self.streams.get(&stream).and_then(|s| Some((s, s.queue.front()?)));
-            if !front.is_some_and(|(s, item)| self.can_give(s, item)) {
+            if !front.is_some_and(|(s, item)| self.can_give(stream, s, item)) {
                 break;
             }
             if let Some(s) = self.streams.get_mut(&stream) {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hetckpt_order::order::{LEGACY, Landed, Order, Phase, Step};
+use hetckpt_order::order::{LEGACY, Landed, Loading, Order, Phase, Step};
 use hetckpt_order::stream::{Item, Kind, StoredStream, Work};
 use hetckpt_state::queue::Place;
 use stateright::{Checker, Model, Property};
@@ -88,8 +88,10 @@ struct Application {
     pauses: u8,
     /// The device stops of its own accord.
     cuts: bool,
-    /// It loads no code while anything runs.
-    rebuilds: bool,
+    /// When it can load code.
+    loading: Loading,
+    /// All launches are of one kernel.
+    one_kernel: bool,
     faults: bool,
     mistake: Mistake,
 }
@@ -213,10 +215,18 @@ impl State {
         }
     }
 
-    fn step(&mut self, stream: u64) {
+    fn is_device_empty(&self) -> bool {
+        self.order.streams().all(|(_, s)| s.num_on_device() == 0)
+    }
+
+    fn step(&mut self, stream: u64, loading: Loading) {
         match self.order.next(stream) {
             Step::Wait => {}
+            Step::Empty => self.order.begin_emptying(stream),
             Step::Give => {
+                if loading == Loading::Alone && !self.building.is_empty() {
+                    self.broken = Some("something was given to the device while it loaded code");
+                }
                 let number = self.order.stream(stream).unwrap().front().unwrap().work.number;
                 let before = &self.things[number].1;
                 if before.iter().any(|n| !self.effects.contains(n)) {
@@ -225,6 +235,9 @@ impl State {
                 self.order.begin_give(stream, 2);
             }
             Step::Build(at) => {
+                if loading == Loading::Alone && !self.is_device_empty() {
+                    self.broken = Some("code was loaded while something was on the device");
+                }
                 self.order.begin_build(stream, at).unwrap();
                 self.building.insert(stream, at);
             }
@@ -253,7 +266,7 @@ impl State {
     }
 
     /// As `capture` and `restore` of the server have it.
-    fn restore(&mut self, mistake: Mistake) {
+    fn restore(&mut self, loading: Loading, mistake: Mistake) {
         let streams = self.order.streams().map(|(id, stream)| {
             let unbuilt = |item: &Item<Thing>| {
                 let mut item = item.clone();
@@ -274,11 +287,18 @@ impl State {
             _ => self.order.waiters().to_vec(),
         };
         let done = self.order.host_functions_done();
-        self.order = Order::restored(streams, waiters, done, self.order.fault());
+        self.order = Order::restored(loading, streams, waiters, done, self.order.fault());
         // Nobody builds or holds anything there.
         self.building.clear();
         if !self.taken.is_empty() {
             self.broken = Some("a snapshot lacks what a thread has taken");
+        }
+    }
+
+    fn build_all(&mut self) {
+        let streams: Vec<u64> = self.order.streams().map(|(id, _)| id).collect();
+        for stream in streams {
+            self.order.queued_mut(stream).for_each(|thing| thing.is_built = true);
         }
     }
 
@@ -313,7 +333,7 @@ impl Model for Application {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            order: Order::default(),
+            order: Order::new(self.loading),
             said: 0,
             things: Vec::new(),
             effects: Vec::new(),
@@ -377,12 +397,15 @@ impl Model for Application {
         let mut state = last.clone();
         match action {
             Action::Say => state.say(self.says[state.said]),
-            Action::Step(id) => state.step(id),
+            Action::Step(id) => state.step(id, self.loading),
             Action::Finish(id) => state.finish(id),
             Action::Built(id) => {
                 let at = state.building.remove(&id).unwrap();
                 if let Some(thing) = state.order.queued_mut(id).nth(at) {
                     thing.is_built = true;
+                }
+                if self.one_kernel {
+                    state.build_all();
                 }
                 state.order.free(id);
             }
@@ -417,10 +440,10 @@ impl Model for Application {
                 state.is_told = true;
                 state.pauses_left -= 1;
             }
-            Action::Restore => state.restore(self.mistake),
+            Action::Restore => state.restore(self.loading, self.mistake),
             Action::GoOn => {
                 state.is_told = false;
-                state.order.go_on(self.rebuilds);
+                state.order.go_on();
             }
         }
         let begins = matches!(action, Action::Step(_));
@@ -453,7 +476,8 @@ fn application(says: &[Say]) -> Application {
         says: says.to_vec(),
         pauses: 1,
         cuts: false,
-        rebuilds: false,
+        loading: Loading::WhileRunning,
+        one_kernel: false,
         faults: false,
         mistake: Mistake::None,
     }
@@ -528,11 +552,14 @@ fn everything_takes_effect_once_and_in_order() {
     for says in all {
         check(application(says));
         let pauses = if is_long() { 4 } else { 2 };
-        check(Application {
-            pauses,
-            rebuilds: true,
-            ..application(says)
-        });
+        for one_kernel in [false, true] {
+            check(Application {
+                pauses,
+                loading: Loading::Alone,
+                one_kernel,
+                ..application(says)
+            });
+        }
     }
 }
 

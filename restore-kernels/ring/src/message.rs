@@ -146,6 +146,10 @@ pub struct ServerStatus {
     pub kernels: Vec<String>,
     /// Commands queued behind them.
     pub num_queued: u64,
+    /// Kernels that are run as they came, in words: what they were compiled for and some of their names
+    /// (`sm_90: reduce, scan`). A snapshot is restored only where they run.
+    #[serde(default)]
+    pub native_code: Vec<String>,
     /// Microseconds from the last `Pause` until no kernel ran any more; 0 before the first.
     #[serde(default)]
     pub last_pause_us: u64,

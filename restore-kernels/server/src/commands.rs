@@ -155,10 +155,10 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     if (params.len() as u64) < u64::from(param_bytes) || !shape.is_possible() {
         return Err(cu::INVALID_VALUE);
     }
-    let build_before = if session.device.loads_while_running() || kernel.is_built() {
-        Vec::new()
-    } else {
+    let build_before = if session.loads_eagerly && !kernel.is_built() {
         session.modules.lock().unbuilt(id.module.0)
+    } else {
+        Vec::new()
     };
     let params = session.moved.read().in_params(params);
     let room = room_of(&*session.device, &shape);

@@ -267,6 +267,7 @@ impl Control {
             let allocated = memory.allocated_bytes();
             (memory.mapped_bytes(), allocated)
         };
+        let native_code = session.modules.lock().native_code();
         let is_paused = pause::is_held(session);
         let queues = session.queues.lock();
         let streams = || queues.order.streams().map(|(_, s)| s);
@@ -287,6 +288,7 @@ impl Control {
             is_paused,
             kernels,
             num_queued: queues.order.num_queued(),
+            native_code: native_code.iter().map(ToString::to_string).collect(),
             last_pause_us: session.last_pause_us.load(Ordering::Relaxed),
             last_capture_us: session.last_capture_us.load(Ordering::Relaxed),
         }

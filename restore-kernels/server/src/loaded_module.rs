@@ -1,7 +1,7 @@
 //! One module: from the images that the application hands over to bound hetIR kernels and variables in device memory,
 //! or to what the device runs as it came.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
@@ -9,7 +9,7 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::error::FatbinError;
 use hetckpt_fatbin::image_contents::contents;
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
-use hetckpt_fatbin::targets::target_of_ptx;
+use hetckpt_fatbin::targets::{target_of_ptx, targets};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
@@ -61,6 +61,8 @@ pub struct LoadedModule {
     pub ptx: Vec<String>,
     /// Images of kernels that are run as they came.
     pub machine_code: Vec<Vec<u8>>,
+    /// What these were compiled for.
+    pub compiled_for: BTreeSet<String>,
     /// Kernels, in the order of the description.
     pub kernels: Vec<Arc<KernelCode>>,
     /// Variables.
@@ -204,6 +206,7 @@ impl LoadedModule {
         let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
         let module = Self::assemble(ptx, modules, Vec::new(), &BTreeMap::new(), native, builder);
         Self {
+            compiled_for: images.iter().flat_map(|image| targets(image)).collect(),
             machine_code: images,
             unreachable,
             ..module
@@ -270,6 +273,7 @@ impl LoadedModule {
         let mut module = Self {
             ptx: Vec::new(),
             machine_code: Vec::new(),
+            compiled_for: BTreeSet::new(),
             kernels: Vec::new(),
             globals: Vec::new(),
             is_placed_by_device: true,
@@ -298,6 +302,7 @@ impl LoadedModule {
                 .map(|v| format!("variable `{}`, of which the driver does not say where it is", v.name));
             module.unreachable = module.unreachable.take().or(contents.hidden).or(lost);
             module.machine_code.push(part.to_vec());
+            module.compiled_for.extend(targets(part));
             for kernel in loaded.kernels {
                 description.kernels.push(describe_opaque(&kernel));
                 module.kernels.push(opaque_code(kernel, builder));
@@ -377,6 +382,7 @@ impl LoadedModule {
         Self {
             ptx,
             machine_code: Vec::new(),
+            compiled_for: BTreeSet::new(),
             kernels,
             globals,
             is_placed_by_device: false,

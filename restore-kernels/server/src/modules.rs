@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use hetckpt_fatbin::targets::targets;
 use hetckpt_ring::command::DeviceIndex;
 use hetckpt_state::module::{ArrivingPart, GlobalState, ModuleState};
 use hetckpt_state::native_code::{MAX_KERNEL_NAME_BYTES, MAX_NAMED_KERNELS, NativeCode};
@@ -14,8 +13,6 @@ use crate::loaded_module::{LoadFailure, LoadedModule};
 
 /// Most different refusals that are logged.
 const MAX_TOLD: usize = 1000;
-/// Most kernels of a module that are built when the first of them is launched.
-const MAX_BUILT_TOGETHER: usize = 32;
 
 /// All modules of the application.
 #[derive(Default)]
@@ -91,14 +88,10 @@ impl Modules {
             .cloned()
     }
 
-    /// Kernels of a module that are not built yet; none for a module with so many that building them all would be a
-    /// wait of its own.
+    /// Kernels of a module that are not built yet.
     #[must_use]
     pub fn unbuilt(&self, module: u64) -> Vec<Arc<KernelCode>> {
         let kernels = self.loaded.get(&module).map_or(&[][..], |m| &m.kernels);
-        if kernels.len() > MAX_BUILT_TOGETHER {
-            return Vec::new();
-        }
         kernels.iter().filter(|k| !k.is_built()).cloned().collect()
     }
 
@@ -135,15 +128,14 @@ impl Modules {
     /// Kernels that are run as they came, together where they were compiled for the same.
     #[must_use]
     pub fn native_code(&self) -> Vec<NativeCode> {
-        let mut by_target: BTreeMap<BTreeSet<String>, BTreeSet<&str>> = BTreeMap::new();
+        let mut by_target: BTreeMap<&BTreeSet<String>, BTreeSet<&str>> = BTreeMap::new();
         for module in self.loaded.values().filter(|m| !m.machine_code.is_empty()) {
-            let compiled_for = module.machine_code.iter().flat_map(|image| targets(image)).collect();
             let native = module.kernels.iter().filter(|kernel| kernel.is_opaque());
-            let kernels = by_target.entry(compiled_for).or_default();
+            let kernels = by_target.entry(&module.compiled_for).or_default();
             kernels.extend(native.map(|kernel| kernel.name.as_str()));
         }
-        let code = |(compiled_for, kernels): (BTreeSet<String>, BTreeSet<&str>)| NativeCode {
-            compiled_for: compiled_for.into_iter().collect(),
+        let code = |(compiled_for, kernels): (&BTreeSet<String>, BTreeSet<&str>)| NativeCode {
+            compiled_for: compiled_for.iter().cloned().collect(),
             num_kernels: kernels.len() as u64,
             kernels: kernels
                 .into_iter()

@@ -120,7 +120,7 @@ fn start_again(session: &Arc<Session>) {
     }
     {
         let mut queues = session.queues.lock();
-        queues.order.go_on(!session.device.loads_while_running());
+        queues.order.go_on();
         queues.reading = Reading::On;
     }
     session.changed.notify_all();

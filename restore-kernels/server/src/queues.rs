@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_devices::device::{Device, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
-use hetckpt_order::order::Order;
+use hetckpt_order::order::{Loading, Order};
 use hetckpt_order::stream::{self, Kind};
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_state::queue::Place;
@@ -22,8 +22,7 @@ use crate::window::Window;
 pub struct LaunchSpec {
     /// Kernel; `None` if it was restored from a snapshot, which keeps the probed kernel only.
     pub kernel: Option<Arc<KernelCode>>,
-    /// Other kernels that are to be built before this one runs: a driver may load code only while nothing runs, and a
-    /// pause would have to wait for that.
+    /// Other kernels that are to be built before this one runs ([`crate::session::Session::loads_eagerly`]).
     pub build_before: Vec<Arc<KernelCode>>,
     /// How many threads.
     pub shape: LaunchShape,
@@ -286,9 +285,13 @@ pub struct Queues {
     clock_offset: Duration,
 }
 
-impl Default for Queues {
-    fn default() -> Self {
-        Self::new(Order::default(), Duration::ZERO)
+/// When `device` loads code.
+#[must_use]
+pub fn loading(device: &dyn Device) -> Loading {
+    if device.loads_while_running() {
+        Loading::WhileRunning
+    } else {
+        Loading::Alone
     }
 }
 

@@ -27,7 +27,7 @@ use crate::kernels::ProbedKernel;
 use crate::launch;
 use crate::loaded_module::LoadedModule;
 use crate::modules::Modules;
-use crate::queues::{Awaiting, Event, Item, LaunchSpec, Queues, Stopped, What, Work};
+use crate::queues::{Awaiting, Event, Item, LaunchSpec, Queues, Stopped, What, Work, loading};
 use crate::session::Session;
 use crate::start_points::StartPoints;
 use crate::state_files::StateFiles;
@@ -239,7 +239,7 @@ fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues,
         });
     }
     let done = state.host_functions_done.iter().copied();
-    let order = Order::restored(streams, waiters, done, state.fault);
+    let order = Order::restored(loading(&*session.device), streams, waiters, done, state.fault);
     let mut queues = Queues::new(order, Duration::from_nanos(state.clock_ns));
     for e in &state.events {
         let event = Event {

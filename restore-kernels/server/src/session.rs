@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use hetckpt_devices::device::Device;
+use hetckpt_order::order::Order;
 use hetckpt_ring::command::SlotId;
 use hetckpt_ring::message::VirtualDevice;
 use hetckpt_ring::reply::Reply;
@@ -21,7 +22,7 @@ use crate::memory::DeviceMemory;
 use crate::modules::Modules;
 use crate::moved_variables::MovedVariables;
 use crate::pinned::Pinned;
-use crate::queues::Queues;
+use crate::queues::{Queues, loading};
 
 /// How long kernels have to stop, unless the request or `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
 const PAUSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -52,6 +53,9 @@ pub struct Session {
     pub pinned: Pinned,
     /// Streams and all that is queued.
     pub queues: Mutex<Queues>,
+    /// The program wants all kernels of a module to be there once one of them is launched: they may wait for one
+    /// another on the device, which one that is loaded only when nothing runs could not.
+    pub loads_eagerly: bool,
     /// Notified whenever something of `queues` has ended.
     pub changed: Condvar,
     /// Notified when streams' threads may have something to do.
@@ -96,7 +100,8 @@ impl Session {
             modules: Mutex::default(),
             memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
             pinned: Pinned::new(Arc::clone(&device)),
-            queues: Mutex::default(),
+            queues: Mutex::new(Queues::new(Order::new(loading(&*device)), Duration::ZERO)),
+            loads_eagerly: loads_eagerly() && !device.loads_while_running(),
             changed: Condvar::new(),
             work: Condvar::new(),
             pause_deadline: pause_deadline(),
@@ -170,6 +175,11 @@ impl Session {
         let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         word.store(us, Ordering::Relaxed);
     }
+}
+
+/// Whether the user has chosen that, in the words of NVIDIA's driver.
+fn loads_eagerly() -> bool {
+    std::env::var("CUDA_MODULE_LOADING").is_ok_and(|value| value.eq_ignore_ascii_case("EAGER"))
 }
 
 /// How long kernels have to stop where a request sets no limit.

@@ -55,6 +55,7 @@ fn advance(session: &Arc<Session>, stream: u64) -> bool {
     loop {
         match queues.order.next(stream) {
             Step::Give => queues = give_front(session, queues, stream),
+            Step::Empty => queues.order.begin_emptying(stream),
             Step::Take if is_front_quick(&queues, stream) => {
                 queues = take_front(session, queues, stream);
                 has_ended = true;
@@ -88,7 +89,7 @@ fn call_worker(session: &Arc<Session>, queues: &mut Queues, stream: u64, step: S
     let is_wanted = match step {
         Step::Build(_) | Step::Take => true,
         Step::Wait => workers_look_out(queues) && queues.order.first_flight(stream).is_some(),
-        Step::Give | Step::Forget => false,
+        Step::Give | Step::Empty | Step::Forget => false,
     };
     if !is_wanted {
         return;
@@ -203,6 +204,7 @@ fn run(session: &Arc<Session>, stream: u64) {
     loop {
         match queues.order.next(stream) {
             Step::Give => queues = give_front(session, queues, stream),
+            Step::Empty => queues.order.begin_emptying(stream),
             Step::Build(at) => {
                 let item = queues.order.begin_build(stream, at).map(|item| item.work.clone());
                 let Some(work) = item else { continue };
@@ -212,7 +214,7 @@ fn run(session: &Arc<Session>, stream: u64) {
                 queues.order.free(stream);
                 session.changed.notify_all();
                 drop(queues);
-                // After a pause other streams' launches wait for this one's program.
+                // Other streams' launches may have waited for this one's program.
                 kick_all(session);
                 queues = session.queues.lock();
             }

@@ -506,6 +506,27 @@ fn what_takes_long_holds_nothing_up() {
 }
 
 #[test]
+fn a_pause_does_not_wait_for_a_program_that_is_to_be_loaded() {
+    let (app, server) = start_with_registers_loading_alone(1024, 1024);
+    app.load();
+    let (out, other) = (app.malloc(64), app.malloc(64));
+    app.count(DEFAULT, out, 1, 5000);
+    server.wait_additions(1);
+    let module = ModuleId(2);
+    app.try_load_as(module, support::PTX.as_bytes()).unwrap();
+    let stream = app.stream(65, true);
+    app.count_by(module, stream, other, [1, 2], 10, false);
+    // Until the first kernel has ended, or stopped, the second cannot be loaded.
+    std::thread::sleep(Duration::from_millis(20));
+    server.pause();
+    let so_far = server.device.additions.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(so_far < 5000, "{so_far}");
+    server.release();
+    assert_eq!(app.words(DEFAULT, out, 1), [5000]);
+    assert_eq!(app.words(stream, other, 1), [10]);
+}
+
+#[test]
 fn a_capture_waits_for_what_takes_long() {
     let (app, server) = start();
     app.load();

@@ -1,5 +1,7 @@
 //! Kernels that are run as they came, and so only on the GPUs that they were compiled for.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bounded;
@@ -12,6 +14,8 @@ pub const MAX_KERNEL_NAME_BYTES: usize = 4096;
 const MAX_TARGETS: usize = 256;
 /// Longest name of a target, bytes.
 const MAX_TARGET_BYTES: usize = 64;
+/// Names of kernels that are written out in words.
+const MAX_WRITTEN_KERNELS: usize = 5;
 
 /// Kernels of a process that are run as they came, with what they were compiled for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +40,22 @@ impl NativeCode {
     }
 }
 
+/// What the kernels were compiled for and some of their names: `sm_90: reduce, scan, and 3 more`.
+impl fmt::Display for NativeCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.compiled_for.is_empty() {
+            true => f.write_str("unknown GPUs: ")?,
+            false => write!(f, "{}: ", self.compiled_for.join(", "))?,
+        }
+        let written = &self.kernels[..self.kernels.len().min(MAX_WRITTEN_KERNELS)];
+        f.write_str(&written.join(", "))?;
+        match self.num_kernels.saturating_sub(written.len() as u64) {
+            0 => Ok(()),
+            num_more => write!(f, ", and {num_more} more"),
+        }
+    }
+}
+
 /// `None` if the target is none that is known.
 fn target_runs_on(target: &str, major: u32, minor: u32) -> Option<bool> {
     let (kind, arch) = target.split_once('_')?;
@@ -54,6 +74,19 @@ fn target_runs_on(target: &str, major: u32, minor: u32) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_kernels_are_named_and_all_are_counted() {
+        let code = |names: &[&str], num_kernels| NativeCode {
+            compiled_for: vec!["sm_90".to_owned(), "compute_80".to_owned()],
+            kernels: names.iter().map(|&name| name.to_owned()).collect(),
+            num_kernels,
+        };
+        assert_eq!(code(&["a", "b"], 2).to_string(), "sm_90, compute_80: a, b");
+        let many = code(&["a", "b", "c", "d", "e", "f"], 9).to_string();
+        assert_eq!(many, "sm_90, compute_80: a, b, c, d, e, and 4 more");
+        assert_eq!(NativeCode::default().to_string(), "unknown GPUs: ");
+    }
 
     #[test]
     fn code_runs_where_its_target_says() {

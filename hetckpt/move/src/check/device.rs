@@ -11,7 +11,6 @@ use hetckpt_state::summary::{Requirements, Summary};
 
 use crate::check::kernels;
 use crate::devices;
-use crate::native_code;
 use crate::snapshot::Snapshot;
 
 const CHECK: &str = "device";
@@ -135,7 +134,7 @@ fn not_run(summary: &Summary, device: &DeviceSummary) -> Option<String> {
 }
 
 fn listed<'a>(codes: impl Iterator<Item = &'a NativeCode>) -> String {
-    codes.map(native_code::words).collect::<Vec<_>>().join("; ")
+    codes.map(NativeCode::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// What of the blocks in flight is more than the device takes. What single kernels may have less than that, a restore

@@ -288,15 +288,25 @@ impl App {
     }
 
     /// Launches a grid of blocks and threads a block.
-    pub fn count_in(&self, stream: StreamId, out: u64, [blocks, threads]: [u32; 2], times: u32, cooperative: bool) {
+    pub fn count_in(&self, stream: StreamId, out: u64, grid: [u32; 2], times: u32, cooperative: bool) {
+        self.count_by(ModuleId(1), stream, out, grid, times, cooperative);
+    }
+
+    /// Launches the kernel of another module.
+    pub fn count_by(
+        &self,
+        module: ModuleId,
+        stream: StreamId,
+        out: u64,
+        [blocks, threads]: [u32; 2],
+        times: u32,
+        cooperative: bool,
+    ) {
         let mut params = out.to_le_bytes().to_vec();
         params.extend_from_slice(&times.to_le_bytes());
         self.send(Command::Launch(LaunchCommand {
             stream,
-            kernel: KernelId {
-                module: ModuleId(1),
-                index: 0,
-            },
+            kernel: KernelId { module, index: 0 },
             shape: LaunchShape {
                 cooperative,
                 ..LaunchShape::new([blocks, 1, 1], [threads, 1, 1])
