@@ -124,6 +124,12 @@ fn int_to_bf16(f: &mut FunctionText<'_>, from: Type, rounding: Option<Rounding>,
 }
 
 fn round_to_integral(f: &mut FunctionText<'_>, ty: Type, rounding: Rounding, value: &str) -> Value {
+    if ty == Type::Bf16 {
+        // Exact in both directions: what has a fraction has fewer bits before the point than `bf16` keeps.
+        let single = half::widen_bf16(f, value);
+        let rounded = round_to_integral(f, Type::F32, rounding, &single);
+        return half::narrow_bf16(f, &rounded, None);
+    }
     let name = match rounding {
         Rounding::Rz | Rounding::Rzi => "trunc",
         Rounding::Rm | Rounding::Rmi => "floor",
