@@ -140,6 +140,13 @@ pub const GROWING: Program = Program {
     ..program("growing", "rounds", 10)
 };
 
+/// Managed memory, which host and kernels use by turns.
+pub const MANAGED: Program = Program {
+    longest: u64::MAX,
+    lasts: 2,
+    ..small(program("managed", "rounds", 100), &["--n", "4096"])
+};
+
 /// A program with machine code but no PTX.
 pub const NO_PTX: Program = Program {
     longest: u64::MAX,

@@ -190,9 +190,8 @@ impl Device {
     }
 }
 
-/// Attributes that stand for what this library does not offer, whatever the device can do: managed and pageable memory,
-/// shareable handles, host pointers of registered memory, clusters, sparse arrays,
-/// multicast, RDMA.
+/// Attributes that stand for what this library does not offer, whatever the device can do: pageable memory, shareable
+/// handles, host pointers of registered memory, clusters, sparse arrays, multicast, RDMA.
 const NOT_OFFERED: &[u32] = &[
-    83, 88, 89, 91, 100, 101, 103, 104, 110, 112, 116, 117, 119, 120, 124, 127, 128, 132,
+    88, 91, 100, 101, 103, 104, 110, 112, 116, 117, 119, 120, 124, 127, 128, 132,
 ];

@@ -11,6 +11,7 @@ mod version;
 mod result;
 mod result_table;
 mod pointers;
+mod advice;
 mod log;
 mod handles;
 mod thread_state;

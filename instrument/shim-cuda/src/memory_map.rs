@@ -22,6 +22,8 @@ pub enum RangeKind {
         /// Flags given at allocation.
         flags: u32,
     },
+    /// Pinned host memory that the program has as managed memory.
+    Managed,
     /// The program's own memory, registered; copies treat it as ordinary memory.
     Registered {
         /// Flags given at registration.
@@ -147,9 +149,10 @@ impl MemoryMap {
             .is_some_and(|(_, range)| range.addr + range.size_bytes > addr)
     }
 
-    /// Forgets all that is in device memory.
+    /// Forgets all that goes with the device: what the program has registered of its own stays.
     pub fn forget_device(&mut self) {
-        self.ranges.retain(|_, range| !range.is_device());
+        self.ranges
+            .retain(|_, range| matches!(range.kind, RangeKind::Registered { .. }));
     }
 }
 
@@ -161,7 +164,7 @@ mod tests {
     fn finds_ranges_by_any_of_their_addresses() {
         let mut map = MemoryMap::default();
         map.insert(100, 50, RangeKind::Allocation);
-        map.insert(200, 10, RangeKind::Pinned { flags: 0 });
+        map.insert(200, 10, RangeKind::Registered { flags: 0 });
         assert_eq!(map.find(149).map(|r| r.addr), Some(100));
         assert_eq!(map.find(150), None);
         assert_eq!(map.find(99), None);

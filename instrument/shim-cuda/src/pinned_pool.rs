@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "maps memory at chosen addresses")]
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use hetckpt_ring::app_memory::close_to_others;
@@ -11,10 +12,6 @@ use hetckpt_ring::pinned_table::PinnedArea;
 use crate::result::{CuResult, Outcome};
 use crate::server_process::move_out_of_the_way;
 
-/// First address of pinned memory.
-const PINNED_BASE: u64 = 0x2f00_0000_0000;
-/// End of the range.
-const PINNED_END: u64 = 0x3f00_0000_0000;
 const PAGE: u64 = 4096;
 /// Size of a shared area.
 const SHARED_AREA_BYTES: u64 = 16 << 20;
@@ -37,14 +34,22 @@ pub struct Released {
     pub empty_area: Option<u64>,
 }
 
-/// All pinned memory of the program.
-#[derive(Default)]
+/// All pinned memory of the program that lies in a range of addresses.
 pub struct PinnedPool {
     areas: BTreeMap<u64, Area>,
-    next: u64,
+    /// Addresses that have not been used.
+    left: Range<u64>,
 }
 
 impl PinnedPool {
+    /// None yet.
+    pub fn new(addresses: Range<u64>) -> Self {
+        Self {
+            areas: BTreeMap::new(),
+            left: addresses,
+        }
+    }
+
     /// Takes `size_bytes` from an existing area.
     pub fn take(&mut self, size_bytes: u64) -> Option<u64> {
         let size = size_bytes.next_multiple_of(256);
@@ -72,9 +77,9 @@ impl PinnedPool {
             size_bytes.next_multiple_of(PAGE)
         };
         let fd = memfd(size)?;
-        let mut addr = self.next.max(PINNED_BASE);
+        let mut addr = self.left.start;
         loop {
-            if addr + size > PINNED_END {
+            if size > self.left.end.saturating_sub(addr) {
                 return Err(CuResult::OUT_OF_MEMORY);
             }
             match map_at(addr, size, &fd) {
@@ -83,7 +88,7 @@ impl PinnedPool {
                 Err(_) => return Err(CuResult::OUT_OF_MEMORY),
             }
         }
-        self.next = (addr + size).next_multiple_of(AREA_ALIGNMENT);
+        self.left.start = (addr + size).next_multiple_of(AREA_ALIGNMENT);
         let known = PinnedArea {
             addr,
             size_bytes: size,
@@ -128,6 +133,11 @@ impl PinnedPool {
         }
         area.free.insert(offset, size);
         Released { empty_area: None }
+    }
+
+    /// Forgets all areas, which stay mapped; gives their addresses.
+    pub fn abandon(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.areas).into_keys().collect()
     }
 
     /// Unmaps and forgets an area.
@@ -180,10 +190,11 @@ fn map_at(addr: u64, size_bytes: u64, fd: &OwnedFd) -> Result<(), i32> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
+    use hetckpt_ring::pinned_table::PINNED_ADDRESSES;
 
     #[test]
     fn small_requests_share_an_area_and_come_back() {
-        let mut pool = PinnedPool::default();
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
         assert_eq!(pool.take(1000), None);
         let area = pool.add_area(1000).unwrap();
         let (a, b) = (pool.take(1000).unwrap(), pool.take(5000).unwrap());
@@ -201,7 +212,7 @@ mod tests {
 
     #[test]
     fn nobody_else_can_open_an_area() {
-        let mut pool = PinnedPool::default();
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
         let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
         let stat = nix::sys::stat::fstat(&pool.areas[&area.addr]._memfd).unwrap();
         assert_eq!(stat.st_mode & 0o777, 0o600);
@@ -210,7 +221,7 @@ mod tests {
 
     #[test]
     fn big_requests_have_their_own_area() {
-        let mut pool = PinnedPool::default();
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
         let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
         assert_eq!(pool.take(1), None);
         assert_eq!(

@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn only_the_runtime_gets_a_function_that_says_what_is_missing() {
         for name in [
-            "cuMemAdvise",
+            "cuMemPrefetchBatchAsync",
             "cuMulticastCreate",
             "cuTexObjectCreate",
             "cuGraphDebugDotPrint",

@@ -5,8 +5,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 
 use hetckpt_ring::command::{Command, DeviceIndex};
+use hetckpt_ring::pinned_table::{MANAGED_ADDRESSES, PINNED_ADDRESSES};
 use hetckpt_ring::reply::Reply;
 
+use crate::advice::AdviceTable;
 use crate::device::Device;
 use crate::device_output;
 use crate::fork;
@@ -34,6 +36,9 @@ pub struct Session {
     /// The device the program sees.
     pub device: Device,
     pinned: Mutex<PinnedPool>,
+    managed: Mutex<PinnedPool>,
+    /// What the program has said of its managed memory.
+    pub advice: Mutex<AdviceTable>,
     /// Contexts made by the program, and the primary one.
     pub contexts: Registry<Context>,
     /// The device's primary context.
@@ -131,7 +136,9 @@ impl Session {
         }));
         Self {
             device,
-            pinned: Mutex::default(),
+            pinned: Mutex::new(PinnedPool::new(PINNED_ADDRESSES)),
+            managed: Mutex::new(PinnedPool::new(MANAGED_ADDRESSES)),
+            advice: Mutex::default(),
             contexts,
             primary,
             primary_count: Mutex::new(0),
@@ -157,6 +164,11 @@ impl Session {
     /// Pinned memory.
     pub fn pinned(&self) -> MutexGuard<'_, PinnedPool> {
         self.pinned.lock()
+    }
+
+    /// Managed memory.
+    pub fn managed(&self) -> MutexGuard<'_, PinnedPool> {
+        self.managed.lock()
     }
 
     /// The error that has broken the device for good, if so.
@@ -188,6 +200,13 @@ impl Session {
             device: DeviceIndex::FIRST,
         });
         self.device.forget_all();
+        let table = self.device.producer().pinned_table();
+        for pool in [&self.pinned, &self.managed] {
+            pool.lock().abandon().into_iter().for_each(|area| {
+                let _ = table.remove(area);
+            });
+        }
+        self.advice.lock().clear();
         self.streams.retain(|_| false);
         self.events.retain(|_| false);
         self.executables.retain(|_| false);

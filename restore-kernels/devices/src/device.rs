@@ -353,6 +353,11 @@ pub trait Device: Send + Sync {
     /// [`DeviceError::Map`].
     fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError>;
 
+    /// True if kernels reach memory given to [`Device::register_host`]; otherwise only copies do.
+    fn reaches_host_memory(&self) -> bool {
+        true
+    }
+
     /// Makes host memory that is mapped in this process at `addr` (page-aligned) usable by kernels at that address.
     ///
     /// # Errors

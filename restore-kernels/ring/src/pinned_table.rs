@@ -1,10 +1,16 @@
 //! The table of pinned host memory, kept in the ring so that a restorer finds each area's memfd by number.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::error::RingError;
 use crate::layout;
 use crate::shared_memory::SharedMemory;
+
+/// Addresses of pinned memory.
+pub const PINNED_ADDRESSES: Range<u64> = 0x2f00_0000_0000..0x3700_0000_0000;
+/// Addresses of managed memory, which is pinned memory that kernels are known to reach.
+pub const MANAGED_ADDRESSES: Range<u64> = 0x3700_0000_0000..0x3f00_0000_0000;
 
 /// One area of pinned memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

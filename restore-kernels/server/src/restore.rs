@@ -12,6 +12,7 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Order, Waiter};
 use hetckpt_order::stream::StoredStream;
 use hetckpt_ring::command::{Envelope, SlotId};
+use hetckpt_ring::pinned_table::MANAGED_ADDRESSES;
 use hetckpt_ring::version::Readable;
 use hetckpt_state::codec::CodecError;
 use hetckpt_state::names::{memory_file, state_file};
@@ -85,6 +86,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     };
     let virtual_device = crate::virtual_device::from_state(&device.virtual_device);
     let session = Session::new(files.pid(), chosen.device, chosen.generator, virtual_device);
+    check_managed_memory(&session, &state)?;
     fill_memory(files, &session, &state)?;
     let memory_at = started.elapsed();
     {
@@ -105,6 +107,19 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     *session.queues.lock() = queues;
     tracing::info!(elapsed = ?started.elapsed(), memory = ?memory_at, device = %session.device.describe().id, "restored");
     Ok(Arc::new(session))
+}
+
+/// Kernels must reach managed memory, which lies in the host's.
+fn check_managed_memory(session: &Session, state: &ProcessState) -> Result<(), ServerError> {
+    let mut pinned = state.pinned.iter();
+    match pinned.find(|area| MANAGED_ADDRESSES.contains(&area.addr)) {
+        Some(area) if !session.device.reaches_host_memory() => Err(ServerError::Device(DeviceError::Map {
+            addr: area.addr,
+            size_bytes: area.size_bytes,
+            reason: "it is managed memory, and kernels of this device do not reach the host's memory".to_owned(),
+        })),
+        _ => Ok(()),
+    }
 }
 
 /// Fills variables that the device has placed. One whose address lies in device memory must lie where it did.

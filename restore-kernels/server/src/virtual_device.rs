@@ -84,7 +84,9 @@ const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (80, 1),
     (81, 233_472), // shared memory a multiprocessor
     (82, 65_536),  // registers a multiprocessor
+    (MANAGED_MEMORY, 1),
     (87, 2),
+    (CONCURRENT_MANAGED_ACCESS, 1),
     (95, 1),       // cooperative launch
     (97, 232_448), // shared memory a block, with opt-in
     (VIRTUAL_MEMORY_MANAGEMENT, 1),
@@ -94,15 +96,19 @@ const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (131, -1),   // NUMA node
 ];
 const NUM_MULTIPROCESSORS: u32 = 16;
+const MANAGED_MEMORY: u32 = 83;
+const CONCURRENT_MANAGED_ACCESS: u32 = 89;
 const VIRTUAL_MEMORY_MANAGEMENT: u32 = 102;
 /// Multiprocessors of the emulated device; programs size persistent grids by it.
 const EMULATED_MULTIPROCESSORS: i32 = 16;
 
-/// The virtual device of an application that starts on `device`.
+/// The virtual device of an application that starts on `device`, whose kernels reach the host's memory or do not.
 #[must_use]
-pub fn of_device(device: &DeviceDescription) -> VirtualDevice {
+pub fn of_device(device: &DeviceDescription, reaches_host_memory: bool) -> VirtualDevice {
     if !device.cuda_attributes.is_empty() {
         let mut attributes = device.cuda_attributes.clone();
+        // The host's atomics need not be atomic for a GPU that reaches the memory over a bus.
+        attributes.retain(|&(number, _)| number != CONCURRENT_MANAGED_ACCESS);
         attributes.sort_unstable_by_key(|&(number, _)| number);
         return VirtualDevice {
             name: device.name.clone(),
@@ -116,6 +122,9 @@ pub fn of_device(device: &DeviceDescription) -> VirtualDevice {
     if device.kind == "opencl" {
         // It has only as many addresses as memory.
         attributes.retain(|&(number, _)| number != VIRTUAL_MEMORY_MANAGEMENT);
+    }
+    if !reaches_host_memory {
+        attributes.retain(|&(number, _)| !matches!(number, MANAGED_MEMORY | CONCURRENT_MANAGED_ACCESS));
     }
     attributes.sort_unstable_by_key(|&(number, _)| number);
     VirtualDevice {

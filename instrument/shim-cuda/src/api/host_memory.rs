@@ -32,27 +32,9 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
     if size == 0 || addr.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let session = current.session;
-    // Held throughout, so that two threads do not both make an area that one would do for.
-    let mut pool = session.pinned();
-    let got = match pool.take(size).filter(|_| !PinnedPool::needs_own_area(size)) {
-        Some(got) => got,
-        None => {
-            let area = pool.add_area(size)?;
-            if let Err(error) = announce(session, area) {
-                pool.drop_area(area.addr);
-                return Err(error);
-            }
-            if PinnedPool::needs_own_area(size) {
-                area.addr
-            } else {
-                pool.take(size).ok_or(CuResult::OUT_OF_MEMORY)?
-            }
-        }
-    };
-    drop(pool);
+    let got = take(current.session, &mut current.session.pinned(), size)?;
     // With unified addresses all pinned memory is mapped and portable.
-    session.device.memory().insert(
+    current.session.device.memory().insert(
         got,
         size,
         RangeKind::Pinned {
@@ -60,6 +42,36 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
         },
     );
     addr.set(got)
+}
+
+/// Takes memory from a pool, which its owner holds throughout, so that two threads do not both make an area that one
+/// would do for.
+pub(super) fn take(session: &Session, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
+    if !PinnedPool::needs_own_area(size)
+        && let Some(got) = pool.take(size)
+    {
+        return Ok(got);
+    }
+    let area = pool.add_area(size)?;
+    if let Err(error) = announce(session, area) {
+        pool.drop_area(area.addr);
+        return Err(error);
+    }
+    if PinnedPool::needs_own_area(size) {
+        Ok(area.addr)
+    } else {
+        pool.take(size).ok_or(CuResult::OUT_OF_MEMORY)
+    }
+}
+
+/// Gives memory back to its pool, once nothing that is queued uses it.
+pub(super) fn give_back(session: &Session, pool: &mut PinnedPool, addr: u64, size: u64) -> Outcome {
+    if let Some(area) = pool.release(addr, size).empty_area {
+        session.call(Command::UnregisterHost { addr: area })?;
+        let _ = session.device.producer().pinned_table().remove(area);
+        pool.drop_area(area);
+    }
+    Ok(())
 }
 
 fn announce(session: &Session, area: PinnedArea) -> Outcome {
@@ -87,13 +99,7 @@ fn free(current: Current, addr: u64) -> Outcome {
         device: DeviceIndex::FIRST,
     })?;
     session.device.memory().remove(addr);
-    let mut pool = session.pinned();
-    if let Some(area) = pool.release(addr, range.size_bytes).empty_area {
-        session.call(Command::UnregisterHost { addr: area })?;
-        let _ = session.device.producer().pinned_table().remove(area);
-        pool.drop_area(area);
-    }
-    Ok(())
+    give_back(session, &mut session.pinned(), addr, range.size_bytes)
 }
 
 fn device_pointer(current: Current, device_addr: Out<u64>, addr: u64, flags: u32) -> Outcome {
@@ -107,7 +113,7 @@ fn device_pointer(current: Current, device_addr: Out<u64>, addr: u64, flags: u32
         .find(addr)
         .ok_or(CuResult::INVALID_VALUE)?;
     match found.kind {
-        RangeKind::Pinned { .. } => device_addr.set(addr),
+        RangeKind::Pinned { .. } | RangeKind::Managed => device_addr.set(addr),
         RangeKind::Registered { .. } => Err(CuResult::NOT_SUPPORTED),
         _ => Err(CuResult::INVALID_VALUE),
     }

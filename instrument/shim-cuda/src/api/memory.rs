@@ -13,6 +13,8 @@ use crate::memory_map::RangeKind;
 use crate::pointers::Out;
 use crate::result::{CuResult, Outcome};
 
+use super::managed_memory;
+
 entry_points! {
     context cuMemAlloc_v2 "cuMemAlloc" 3020 (addr: Out<u64>, size: u64) => alloc;
     context cuMemAllocPitch_v2 "cuMemAllocPitch" 3020
@@ -21,7 +23,6 @@ entry_points! {
     context cuMemGetInfo_v2 "cuMemGetInfo" 3020 (free: Out<u64>, total: Out<u64>) => info;
     context cuMemGetAddressRange_v2 "cuMemGetAddressRange" 3020
         (base: Out<u64>, size: Out<u64>, addr: u64) => address_range;
-    context cuMemAllocManaged "cuMemAllocManaged" 6000 (addr: Out<u64>, size: u64, flags: u32) => alloc_managed;
     context cuMemAllocAsync "cuMemAllocAsync" 11020
         (addr: Out<u64>, size: u64, stream: Handle) => alloc_async, cuMemAllocAsync_ptsz 11020;
     context cuMemFreeAsync "cuMemFreeAsync" 11020 (addr: u64, stream: Handle) => free_async, cuMemFreeAsync_ptsz 11020;
@@ -73,6 +74,9 @@ fn free(current: Current, addr: u64) -> Outcome {
         current.session.device.memory().mark_graph(addr, false);
         return Ok(());
     }
+    if managed_memory::is_managed(&current, addr) {
+        return managed_memory::free(&current, addr);
+    }
     forget_allocation(&current, addr)?;
     current.session.call(Command::Free { addr }).map(|_| ())
 }
@@ -116,10 +120,6 @@ fn address_range(current: Current, base: Out<u64>, size: Out<u64>, addr: u64) ->
     base.set_if_wanted(range.addr);
     size.set_if_wanted(range.size_bytes);
     Ok(())
-}
-
-fn alloc_managed(_: Current, _addr: Out<u64>, _size: u64, _flags: u32) -> Outcome {
-    Err(CuResult::NOT_SUPPORTED)
 }
 
 /// Memory is there at once: earlier than the stream's order demands, which no program can tell.

@@ -55,6 +55,7 @@ pub mod init;
 pub mod device;
 pub mod context;
 pub mod memory;
+pub mod managed_memory;
 pub mod memory_pool;
 pub mod virtual_memory;
 pub mod sharing;
@@ -88,6 +89,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     device::ENTRIES,
     context::ENTRIES,
     memory::ENTRIES,
+    managed_memory::ENTRIES,
     memory_pool::ENTRIES,
     virtual_memory::ENTRIES,
     sharing::ENTRIES,

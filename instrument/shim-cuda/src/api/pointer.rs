@@ -58,6 +58,7 @@ fn get_many(session: &Session, count: u32, attributes: In<u32>, values: In<Out<u
 }
 
 fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: Option<Range>) -> Outcome {
+    let is_managed = range.is_some_and(|range| range.kind == RangeKind::Managed);
     let is_device = range.is_some_and(|range| range.is_device());
     let is_reachable = range.is_some_and(|range| range.is_shared_with_server());
     let word = value.cast::<u32>();
@@ -66,7 +67,7 @@ fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: O
         attribute::CONTEXT => long.set(if range.is_some() { session.primary.0 } else { 0 }),
         attribute::MEMORY_TYPE => word.set(match range {
             None => 0,
-            Some(_) if is_device => TYPE_DEVICE,
+            Some(_) if is_device || is_managed => TYPE_DEVICE,
             Some(_) => TYPE_HOST,
         }),
         attribute::DEVICE_POINTER => long.set(if is_reachable { addr } else { 0 }),
@@ -74,7 +75,7 @@ fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: O
         attribute::SYNC_MEMOPS => word.set(0),
         attribute::BUFFER_ID => long.set(range.map_or(0, |range| range.id)),
         // One byte (`bool`) in the driver's interface, but the runtime passes an `int`.
-        attribute::IS_MANAGED => word.set(0),
+        attribute::IS_MANAGED => word.set(u32::from(is_managed)),
         attribute::DEVICE_ORDINAL => value.cast::<i32>().set(if range.is_some() { 0 } else { NO_DEVICE }),
         attribute::RANGE_START => long.set(range.map_or(0, |range| range.addr)),
         attribute::RANGE_SIZE => long.set(range.map_or(0, |range| range.size_bytes)),

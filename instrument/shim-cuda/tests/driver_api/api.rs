@@ -80,6 +80,10 @@ unsafe extern "C" {
     pub fn cuMemAlloc_v2(addr: *mut u64, size: usize) -> u32;
     pub fn cuMemFree_v2(addr: u64) -> u32;
     pub fn cuMemAllocManaged(addr: *mut u64, size: usize, flags: u32) -> u32;
+    pub fn cuMemAdvise(addr: u64, size: usize, advice: u32, device: i32) -> u32;
+    pub fn cuMemPrefetchAsync(addr: u64, size: usize, device: i32, stream: u64) -> u32;
+    pub fn cuMemRangeGetAttribute(value: *mut c_void, bytes: usize, attribute: u32, addr: u64, size: usize) -> u32;
+    pub fn cuStreamAttachMemAsync(stream: u64, addr: u64, size: usize, flags: u32) -> u32;
     pub fn cuMemHostAlloc(addr: *mut *mut u8, size: usize, flags: u32) -> u32;
     pub fn cuMemFreeHost(addr: *mut u8) -> u32;
     pub fn cuMemcpyHtoD_v2(dst: u64, src: *const c_void, size: usize) -> u32;

@@ -30,6 +30,10 @@ pub const ALL: &[Case] = &[
         launches_that_cannot_run_are_refused,
     ),
     (
+        "managed_memory_is_shared_with_the_server",
+        managed_memory_is_shared_with_the_server,
+    ),
+    (
         "pinned_memory_is_shared_with_the_server",
         pinned_memory_is_shared_with_the_server,
     ),
@@ -117,9 +121,9 @@ fn describes_the_device_of_the_server() {
     };
     assert_eq!((attribute(75), attribute(8), attribute(76)), (9, 49152, 0));
     assert_eq!(
-        attribute(83),
+        attribute(88),
         0,
-        "managed memory is not offered, whatever the device can do"
+        "pageable memory is not offered, whatever the device can do"
     );
     cu!(cuDeviceGetAttribute(&mut count, 148, 0) => INVALID_VALUE);
 }
@@ -273,6 +277,51 @@ fn pinned_memory_is_shared_with_the_server() {
         cu!(cuMemFreeHost(host));
         cu!(cuMemFreeHost(host) => INVALID_VALUE);
     }
+}
+
+fn managed_memory_is_shared_with_the_server() {
+    const SIZES: [usize; 2] = [1000, 5 << 20];
+    context();
+    let mut addrs = [0; 2];
+    cu!(cuMemAllocManaged(&mut addrs[0], SIZES[0], 0) => INVALID_VALUE);
+    for (addr, size) in addrs.iter_mut().zip(SIZES) {
+        cu!(cuMemAllocManaged(addr, size, 1));
+    }
+    let other = alloc(SIZES[1]);
+    for (addr, size) in addrs.into_iter().zip(SIZES) {
+        // SAFETY: just allocated, and nobody else uses it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, size) };
+        assert_eq!(bytes[size - 1], 0);
+        bytes.fill(3);
+        cu!(cuMemPrefetchAsync(addr, size, 0, 0));
+        cu!(cuMemcpyAsync(other, addr, size, 0));
+        cu!(cuMemsetD32_v2(addr, u32::MAX, 1));
+        cu!(cuCtxSynchronize());
+        assert_eq!((bytes[3], bytes[4]), (255, 3));
+        assert_eq!(read_words(other, 1), [0x0303_0303]);
+        let word = |attribute| {
+            let mut word = 0_i32;
+            cu!(cuPointerGetAttribute((&raw mut word).cast(), attribute, addr + 1));
+            word
+        };
+        assert_eq!((word(2), word(8)), (2, 1));
+
+        let told = |attribute| {
+            let mut word = 0_i32;
+            cu!(cuMemRangeGetAttribute((&raw mut word).cast(), 4, attribute, addr, size));
+            word
+        };
+        assert_eq!((told(1), told(2), told(4)), (0, -2, 0));
+        cu!(cuMemAdvise(addr, size, 3, -1));
+        assert_eq!(told(2), -1);
+        cu!(cuMemAdvise(addr, size, 3, 7) => 101);
+        cu!(cuMemPrefetchAsync(addr, size + 1, 0, 0) => INVALID_VALUE);
+        cu!(cuStreamAttachMemAsync(0, addr, 0, 4));
+        cu!(cuMemFree_v2(addr));
+        cu!(cuMemFree_v2(addr) => INVALID_VALUE);
+    }
+    cu!(cuMemAdvise(other, 64, 1, 0) => INVALID_VALUE);
+    cu!(cuMemFree_v2(other));
 }
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -693,7 +742,6 @@ fn graphs_give_their_memory_back() {
 fn what_is_missing_says_so() {
     context();
     let (mut addr, mut table) = (0, null());
-    cu!(cuMemAllocManaged(&mut addr, 4, 1) => NOT_SUPPORTED);
     cu!(cuGraphDebugDotPrint(0, null(), 0) => NOT_SUPPORTED);
     cu!(cuGetExportTable(&mut table, &1) => INVALID_VALUE);
     cu!(cuMemAlloc_v2(&mut addr, 0) => INVALID_VALUE);

@@ -293,6 +293,10 @@ impl Device for OpenClDevice {
 
     /// Where memory is shared, kernels reach pinned memory as it is. Elsewhere only copies do, which go through the
     /// host: a kernel has nothing but the arena's buffer to reach memory by.
+    fn reaches_host_memory(&self) -> bool {
+        self.shares_memory()
+    }
+
     fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         self.inner.arena.register_host(addr, size_bytes);
         Ok(())

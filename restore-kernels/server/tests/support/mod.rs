@@ -183,7 +183,7 @@ fn start_on(shared: Shared, pause_deadline: Duration) -> (App, Server) {
     let producer = Producer::new(memory, Box::new(|| true));
     let (chosen, device) = chosen(shared);
     let description = chosen.device.describe();
-    let virtual_device = virtual_device::of_device(&description);
+    let virtual_device = virtual_device::of_device(&description, true);
     let session = Session::new(PID, chosen.device, chosen.generator, virtual_device);
     let session = Arc::new(Session {
         pause_deadline,
