@@ -5,6 +5,7 @@
 //! `HETCKPT_E2E_CRIU_PLUGINS` is the folder of CRIU's own plugins, which else are looked for where CRIU was installed.
 
 mod preempt;
+mod suspend;
 mod mid_kernel;
 mod life_cycle;
 mod command_line;
@@ -75,5 +76,6 @@ pub fn tests() -> Vec<Test> {
     tests.extend(opencl_check::tests());
     tests.extend(bounded_launches::tests());
     tests.extend(preempt::tests());
+    tests.extend(suspend::tests());
     tests
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 /// Blocks that wait for one another at a barrier of the whole grid: all of them must stop, the one that spins too. Two,
 /// since a processor with few cores lets more take turns.
-const GRID_BARRIER: Program = Program {
+pub const GRID_BARRIER: Program = Program {
     name: "grid_barrier",
     arguments: &["--blocks", "2"],
     small: &["--blocks", "2"],
@@ -53,7 +53,8 @@ pub fn tests() -> Vec<Test> {
     cuda.chain(opencl).chain([growing]).collect()
 }
 
-fn num_preemptions() -> u32 {
+/// How often each program is to be preempted.
+pub fn num_preemptions() -> u32 {
     std::env::var("HETCKPT_PREEMPTIONS")
         .ok()
         .and_then(|text| text.parse().ok())

@@ -198,6 +198,20 @@ pub enum Command {
     /// The device is free of the program's kernels from the moment they have stopped until they are let go. The
     /// program's own threads run on until they wait for the device.
     Pause(Pause),
+    /// Take a program off its device, and leave it where it is.
+    ///
+    /// Kernels stop where they are. Device memory and all that is queued go to host memory, or to a file (--to). The
+    /// device is then free: no memory of it, and nothing of its driver, is held. The program itself stays as it is, and
+    /// runs on until it needs the device: such calls wait. `hetckpt resume` lets it go on. Meanwhile it can be dumped,
+    /// migrated and ended like any other.
+    ///
+    /// If anything fails, the program runs on as if nothing had happened.
+    Suspend(Suspend),
+    /// Let a suspended program go on, on whatever device of this node.
+    ///
+    /// Device memory goes back to a device, kernels are built for it and go on where they stopped. If that fails,
+    /// because the device is in use or has too little memory, the program stays suspended.
+    Resume(Resume),
     /// Say what a program's device server does: launches, copies, waits, allocations, and how long they take.
     ///
     /// Counts are from the server's start on; of a restored program, from the restore on. With --watch, those of the
@@ -302,6 +316,8 @@ impl Command {
             Self::Pack(options) => options.json,
             Self::Unpack(options) => options.json,
             Self::Pause(options) => options.json,
+            Self::Suspend(options) => options.json,
+            Self::Resume(options) => options.json,
             Self::Stats(options) => options.json,
             Self::Trace(options) => options.json,
             Self::Inspect(options) => options.json,
@@ -605,6 +621,43 @@ pub struct Pause {
     /// Longest time to wait for kernels to stop.
     #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
     pub pause_timeout: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt suspend`.
+#[derive(Debug, Args)]
+pub struct Suspend {
+    /// Process to suspend, with its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: i32,
+
+    /// What takes the content of device memory: `ram`, or a file that does not exist yet. It is removed when the
+    /// program goes on or ends. If several processes have devices, the others' files are called FILE.PID.
+    #[arg(long, value_name = "ram|FILE", default_value = "ram")]
+    pub to: PathBuf,
+
+    /// Longest time to wait for kernels to stop.
+    #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
+    pub pause_timeout: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hetckpt resume`.
+#[derive(Debug, Args)]
+pub struct Resume {
+    /// Process to let go on, with its children.
+    #[arg(value_parser = number::process_id, long, value_name = "PID")]
+    pub pid: i32,
+
+    /// Device to go on with, as in `run`; default: what the program was started or restored with.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
 
     /// Print JSON.
     #[arg(long)]

@@ -23,4 +23,5 @@ pub mod server_list;
 pub mod signals;
 pub mod stand_in;
 pub mod stopped_tree;
+pub mod suspend_and_resume;
 pub mod target;

@@ -1,7 +1,9 @@
 //! Talking to the device servers of a process tree: what they do, holding their kernels.
 
 use hetckpt_ring::failure_code::Code;
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::getsockopt;
@@ -14,6 +16,7 @@ use hetckpt_ring::message::{Request, Response, ServerStatus};
 use hetckpt_ring::runtime_dir::{runtime_dir, socket_path};
 use hetckpt_ring::server_start::{has_let_go, wait_until_started};
 use hetckpt_ring::server_stats::ServerStats;
+use hetckpt_ring::signs_of_life::{Silence, WaitError};
 
 /// How much longer than the kernels a server has to answer that they did not stop.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
@@ -108,6 +111,15 @@ impl Hold {
     pub fn app(&self) -> Option<u32> {
         u32::try_from(self.pid).ok()
     }
+}
+
+/// What was taken off a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Suspended {
+    /// From the request until no kernel ran any more.
+    pub pause: Duration,
+    /// Device memory, bytes.
+    pub memory_bytes: u64,
 }
 
 /// Connections to the device servers of `pids`, those that have one.
@@ -215,6 +227,67 @@ impl Hold {
             Ok(Response::Stats(stats)) => Ok(stats),
             Ok(_) => Err(no_answer(self.pid, &RingError::ServerGone)),
             Err(error) => Err(no_answer(self.pid, &error)),
+        }
+    }
+
+    /// Takes everything off the device and gives the device back, whose memory's content `file` takes, if it is given,
+    /// else the server. Kernels have `timeout_s` seconds to stop (0: as long as the server gives them).
+    pub fn suspend(&mut self, timeout_s: u32, file: Option<(&Path, &File)>) -> Result<Suspended, Failure> {
+        let request = Request::Suspend {
+            limit_ms: u64::from(timeout_s) * 1000,
+            file: file.map(|(path, _)| path.to_owned()),
+        };
+        let fds: Vec<BorrowedFd<'_>> = file.iter().map(|(_, file)| file.as_fd()).collect();
+        match self.ask_for_long(&request, &fds) {
+            Ok(Response::Suspended { pause_us, memory_bytes }) => Ok(Suspended {
+                pause: Duration::from_micros(pause_us),
+                memory_bytes,
+            }),
+            Ok(_) => Err(no_answer(self.pid, &RingError::ServerGone)),
+            Err(RingError::Refused { code, message }) if code.parse() == Ok(Code::NotStopped) => {
+                Err(did_not_stop(message))
+            }
+            Err(error) => Err(self.refusal("suspended", error)),
+        }
+    }
+
+    /// Lets go on what was suspended, on `device`; without one, on that which the program was started for.
+    pub fn resume_on(&mut self, device: Option<&str>) -> Result<(), Failure> {
+        let device = device.map(str::to_owned);
+        match self.ask_for_long(&Request::Resume { device }, &[]) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refusal("resumed", error)),
+        }
+    }
+
+    /// Asks, and waits for as long as the server shows that it is at work.
+    fn ask_for_long(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Response, RingError> {
+        self.socket.set_timeout(None)?;
+        self.socket.send(request, fds)?;
+        let mut silence = Silence::of(self.server.and_then(|pid| u32::try_from(pid).ok()));
+        loop {
+            match silence.wait_to_read(self.socket.as_stream()) {
+                // Who wants to end this has to wait: what was asked for is done anyway.
+                Err(WaitError::Signal) => {}
+                Err(error) => {
+                    return Err(RingError::Os {
+                        call: "waiting for the answer",
+                        source: std::io::Error::other(error),
+                    });
+                }
+                Ok(()) => return self.socket.answer(),
+            }
+        }
+    }
+
+    fn refusal(&self, what: &str, error: RingError) -> Failure {
+        match error {
+            RingError::Refused { code, message } => Failure::new(
+                code.parse().unwrap_or(Code::NoAnswer),
+                format!("process {} cannot be {what}", self.pid),
+            )
+            .note(message),
+            error => no_answer(self.pid, &error),
         }
     }
 

@@ -33,9 +33,9 @@ pub struct Row {
     pub pid: u32,
     /// Its device server's.
     pub server_pid: u32,
-    /// `cpu`, `cuda:0`.
+    /// `cpu`, `cuda:0`. While it is suspended, what it would go on with: `auto` too.
     pub device: String,
-    /// `running` or `paused`.
+    /// `running`, `paused` or `suspended`.
     pub state: &'static str,
     /// Device memory that the program has asked for.
     pub allocated_bytes: u64,
@@ -143,7 +143,11 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
             pid: status.app_pid,
             server_pid: status.server_pid,
             device: status.device,
-            state: if status.is_paused { "paused" } else { "running" },
+            state: match status {
+                _ if status.is_suspended => "suspended",
+                _ if status.is_paused => "paused",
+                _ => "running",
+            },
             allocated_bytes: status.allocated_bytes,
             memory_bytes: status.memory_bytes,
             running_kernels: status.kernels.len(),

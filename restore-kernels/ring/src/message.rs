@@ -1,9 +1,11 @@
 //! Control messages: JSON, each answered by one [`Response`].
 //!
 //! Who sends what: the shim `Hello` (once, then its connection is silent and only shows that both live); the plugin
-//! `Pause`, `Capture`, `AddPinned`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`. A connection
-//! that sent `Pause` or `Attach` holds the pause: when it closes without `Release { app_is_gone: true }`, the server
-//! resumes the kernels.
+//! `Pause`, `Capture`, `AddPinned`, `Attach`, `Release`; the command line `Status`, `Pause`, `Release`, `Suspend`,
+//! `Resume`. A connection that sent `Pause` or `Attach` holds the pause: when it closes without
+//! `Release { app_is_gone: true }`, the server resumes the kernels. A pause by `Lock` lasts until `Unlock`.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +59,28 @@ pub enum Request {
         /// Areas of pinned memory that have been added.
         num_pinned: u64,
     },
+    /// Take everything off the device, and give the device back. With it travels, if there is a `file`, that file, new
+    /// and open for writing. Nobody else may hold the pause. Answer: [`Response::Suspended`] once the device is free.
+    Suspend {
+        /// As in `Pause`.
+        limit_ms: u64,
+        /// The path of the file that is to keep device memory, to be removed when it is needed no more; without one
+        /// the server keeps it.
+        file: Option<PathBuf>,
+    },
+    /// Go on with what was suspended. Answer: [`Response::Done`] once it runs, or is locked as it was. After an error
+    /// it is suspended as before.
+    Resume {
+        /// The device to go on with, as `--device` takes it; none: the one that the server was started for.
+        device: Option<String>,
+    },
+    /// As `Pause`, but no connection holds the pause: it lasts until `Unlock`. Answer: [`Response::Done`].
+    Lock {
+        /// As in `Pause`.
+        limit_ms: u64,
+    },
+    /// Ends a pause by `Lock`. Answer: [`Response::Done`].
+    Unlock,
     /// Ends the pause this connection holds. Answer: [`Response::Done`].
     Release {
         /// The application has been dumped and killed: do not resume, exit.
@@ -85,6 +109,13 @@ pub enum Response {
         /// Files written, in the given directory.
         files: Vec<String>,
         /// Device memory written, bytes.
+        memory_bytes: u64,
+    },
+    /// To `Suspend`.
+    Suspended {
+        /// Microseconds from the request until no kernel ran any more.
+        pause_us: u64,
+        /// Device memory that was taken off the device, bytes.
         memory_bytes: u64,
     },
     /// To `Status`.
@@ -142,6 +173,12 @@ pub struct ServerStatus {
     pub allocated_bytes: u64,
     /// True while kernels are held.
     pub is_paused: bool,
+    /// True after `Lock`, until `Unlock`.
+    #[serde(default)]
+    pub is_locked: bool,
+    /// True while everything is off the device. `device` is then what it would go on with.
+    #[serde(default)]
+    pub is_suspended: bool,
     /// Kernels in flight.
     pub kernels: Vec<String>,
     /// Commands queued behind them.

@@ -1,11 +1,10 @@
 //! From a stopped device and its queues to the files of a snapshot.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hetckpt_archive::chunk::{ChunkError, write_memory};
@@ -19,7 +18,6 @@ use hetckpt_state::command::StreamCommand;
 use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
 use hetckpt_state::memory_index::MemoryIndex;
 use hetckpt_state::module::{GlobalState, PlacedVariable};
-use hetckpt_state::names::{description_file, memory_file, state_file};
 use hetckpt_state::process::{CaptureDevice, DeviceState, ProcessState};
 use hetckpt_state::queue::{EventState, PendingCommand, StreamState, Work as StateWork, WorkItem};
 use hetckpt_state::summary::{Description, MemberFile, Summary};
@@ -28,13 +26,13 @@ use parking_lot::Mutex;
 use crate::error::ServerError;
 use crate::held_commands;
 use crate::kernels::ProbedKernel;
-use crate::memory_file;
 use crate::modules::Modules;
 use crate::moved_variables::Pointed;
 use crate::pause::is_held;
 use crate::queues::{Item, Queues, Reading, Stopped, What};
 use crate::run_as;
 use crate::session::Session;
+use crate::state_output::{Part, StateOutput};
 use crate::thread_state::{resume_point_registers, to_state};
 
 /// How long the reader of the ring has to empty it.
@@ -48,34 +46,23 @@ pub struct Captured {
     pub memory_bytes: u64,
 }
 
-/// Writes the state of the frozen application into the directory `dir`. The pause must be held.
+/// Writes the state of the application to `output`. The pause must be held.
 ///
 /// # Errors
 /// [`ServerError`]; files may be left behind, the application can go on.
-pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerError> {
+pub fn capture(session: &Arc<Session>, output: &impl StateOutput, commands: Commands) -> Result<Captured, ServerError> {
     if !is_held(session) {
         return Err(ServerError::WrongMoment("capture without a pause"));
     }
     let started = Instant::now();
-    stop_reading(session)?;
+    stop_reading(session, commands)?;
     let mut state = collect(session)?;
-    // Names relative to a descriptor: the directory may have no path that this process can use.
-    let dir_path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-    let create = |name: &str| {
-        let path = dir_path.join(name);
-        File::create(&path).map_err(|source| ServerError::File {
-            path: PathBuf::from(name),
-            source,
-        })
-    };
     let pid = session.app_pid;
-    let names = [description_file(pid), state_file(pid), memory_file(pid)];
-    let [description_name, state_name, memory_name] = names.clone();
+    let create = |part: Part| output.create(part, pid).map_err(of_part(part, pid));
+    let [description_name, state_name, memory_name] =
+        [Part::Description, Part::State, Part::Memory].map(|part| part.name(pid));
 
-    let memory = memory_file::create(&dir_path.join(&memory_name)).map_err(|source| ServerError::File {
-        path: PathBuf::from(&memory_name),
-        source,
-    })?;
+    let memory = create(Part::Memory)?;
     let device = &session.device;
     let pointed = pointed(session, &state);
     let found = Mutex::new(BTreeSet::new());
@@ -116,11 +103,8 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
     let memory_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
 
     let compressed = packed_state::pack(&state).map_err(|e| ServerError::Damaged(e.into()))?;
-    let in_file = |source| ServerError::File {
-        path: PathBuf::from(&state_name),
-        source,
-    };
-    create(&state_name)?.write_all(&compressed).map_err(in_file)?;
+    let mut file = create(Part::State)?;
+    file.write_all(&compressed).map_err(of_part(Part::State, pid))?;
 
     let description = Description {
         format_version: state.format_version(),
@@ -135,7 +119,7 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
                 blake3: blake3::hash(&compressed).to_hex().to_string(),
             },
             MemberFile {
-                name: memory_name,
+                name: memory_name.clone(),
                 size_bytes: state.memory.stored_bytes(),
                 blake3: String::new(),
             },
@@ -143,11 +127,8 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         server_user: Some(run_as::own_user()),
     };
     let json = serde_json::to_vec_pretty(&description).map_err(|e| ServerError::Damaged(e.into()))?;
-    let in_file = |source| ServerError::File {
-        path: PathBuf::from(&description_name),
-        source,
-    };
-    create(&description_name)?.write_all(&json).map_err(in_file)?;
+    let mut file = create(Part::Description)?;
+    file.write_all(&json).map_err(of_part(Part::Description, pid))?;
     tracing::info!(
         elapsed = ?started.elapsed(),
         memory_bytes,
@@ -156,9 +137,17 @@ pub fn capture(session: &Arc<Session>, dir: OwnedFd) -> Result<Captured, ServerE
         "captured"
     );
     Ok(Captured {
-        files: names.into(),
+        files: vec![description_name, state_name, memory_name],
         memory_bytes,
     })
+}
+
+/// The error for a file of the state.
+pub fn of_part(part: Part, pid: u32) -> impl FnOnce(std::io::Error) -> ServerError {
+    move |source| ServerError::File {
+        path: PathBuf::from(part.name(pid)),
+        source,
+    }
 }
 
 /// What a chunk's failure is to the server.
@@ -177,14 +166,26 @@ pub fn of_chunk_error(error: ChunkError<DeviceError>, name: &str) -> ServerError
     }
 }
 
-/// Lets the reader take in all commands that the application has given, then stops it.
-fn stop_reading(session: &Session) -> Result<(), ServerError> {
+/// What becomes of commands that the application has given and that have not been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commands {
+    /// They are taken in. The application gives no more: it is frozen.
+    TakenIn,
+    /// They stay in the ring.
+    Left,
+}
+
+/// Stops the reader of the ring.
+fn stop_reading(session: &Session, commands: Commands) -> Result<(), ServerError> {
     let side = session
         .side
         .get()
         .ok_or(ServerError::WrongMoment("no application is connected"))?;
     let started = Instant::now();
     let mut queues = session.queues.lock();
+    session
+        .stops_at_once
+        .store(commands == Commands::Left, Ordering::Relaxed);
     if queues.reading == Reading::On {
         queues.reading = Reading::Stop;
     }

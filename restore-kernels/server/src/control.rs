@@ -1,10 +1,9 @@
 //! Connections to the control socket: one thread each.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::consumer::Consumer;
@@ -14,9 +13,11 @@ use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::server_stats::ServerStats;
 use hetckpt_ring::version::PROTOCOL_VERSION;
 
-use crate::capture::capture;
+use crate::capture::{Commands, capture};
+use crate::choose_device::DeviceChoice;
+use crate::connections::{Connections, Peer};
 use crate::error::ServerError;
-use crate::own_files::{SocketFile, remove_empty_log};
+use crate::own_files::OwnFiles;
 use crate::pause;
 use crate::peer;
 use crate::process;
@@ -24,24 +25,52 @@ use crate::queues::What;
 use crate::reader;
 use crate::run_as;
 use crate::session::Session;
+use crate::state_output::Folder;
+use crate::suspend::{Leaving, suspend};
 
 /// Everything a connection's thread needs.
 pub struct Control {
     /// The session.
     pub session: Arc<Session>,
-    /// The socket's file, removed at the end.
-    pub socket: SocketFile,
-    /// The log, removed at the end if it is empty.
-    pub log: PathBuf,
+    /// The device that was asked for.
+    pub device: DeviceChoice,
+    /// Where connections come in.
+    pub listener: UnixListener,
+    /// Those that are there.
+    pub connections: Connections,
+    /// The memory of the ring, once the application is connected.
+    pub ring: OnceLock<OwnedFd>,
+    /// Removed at the end.
+    pub files: OwnFiles,
     /// True if the application is to be attached by the plugin, not by its own hello.
     pub is_restored: bool,
 }
 
 impl Control {
+    /// Of a session whose application is not connected yet, as far as it can be told; files are those of `listener`'s
+    /// socket.
+    #[must_use]
+    pub fn new(
+        session: Arc<Session>,
+        device: DeviceChoice,
+        listener: UnixListener,
+        files: OwnFiles,
+        is_restored: bool,
+    ) -> Self {
+        Self {
+            session,
+            device,
+            listener,
+            connections: Connections::default(),
+            ring: OnceLock::new(),
+            files,
+            is_restored,
+        }
+    }
+
     /// Accepts connections for ever.
-    pub fn serve(self: &Arc<Self>, listener: &UnixListener) {
-        let next = AtomicU64::new(1);
-        for stream in listener.incoming() {
+    pub fn serve(self: &Arc<Self>) {
+        for stream in self.listener.incoming() {
             let stream = match stream {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -54,30 +83,32 @@ impl Control {
                 tracing::warn!("another user has tried to connect");
                 continue;
             }
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let control = Arc::clone(self);
-            let spawned = std::thread::Builder::new()
-                .name(format!("connection {number}"))
-                .spawn(move || control.connection(number, stream));
-            if let Err(error) = spawned {
-                tracing::error!(%error, "no thread for a connection");
-            }
+            self.adopt(Peer::Asker, ControlSocket::new(stream));
+        }
+    }
+
+    /// Listens to a connection from now on.
+    pub fn adopt(self: &Arc<Self>, peer: Peer, socket: ControlSocket) {
+        let number = self.connections.add(peer, &socket);
+        let control = Arc::clone(self);
+        let spawned = std::thread::Builder::new()
+            .name(format!("connection {number}"))
+            .spawn(move || control.connection(number, socket));
+        if let Err(error) = spawned {
+            tracing::error!(%error, "no thread for a connection");
+            self.connections.remove(number);
         }
     }
 
     /// Ends the process.
     pub fn end(&self, why: &str) -> ! {
         tracing::info!(why, "ends");
-        // While the socket is there, nobody takes the log for a server of their own.
-        remove_empty_log(&self.log);
-        self.socket.remove();
+        self.files.remove();
         process::end_at_once()
     }
 
-    fn connection(self: &Arc<Self>, number: u64, stream: UnixStream) {
+    fn connection(self: &Arc<Self>, number: u64, mut socket: ControlSocket) {
         let session = &self.session;
-        let mut socket = ControlSocket::new(stream);
-        let mut is_app = false;
         let mut is_final = false;
         loop {
             let (request, fds) = match socket.receive::<Request>() {
@@ -89,14 +120,13 @@ impl Control {
                 }
             };
             tracing::debug!(number, ?request, "request");
-            is_app |= matches!(request, Request::Hello { .. });
             is_final |= matches!(request, Request::Release { app_is_gone: true });
+            let suspends = matches!(request, Request::Suspend { .. });
+            // Those that are answered are answered whole.
+            let _answering = (!suspends).then(|| self.connections.answering());
             let response = self.answer(number, request, fds).unwrap_or_else(|error| {
                 tracing::warn!(%error, "request failed");
-                Response::Error {
-                    code: error.code().to_string(),
-                    message: error.to_string(),
-                }
+                error.response()
             });
             if let Err(error) = socket.send(&response, &[]) {
                 tracing::warn!(%error, "answer not sent");
@@ -106,7 +136,7 @@ impl Control {
                 self.end("the application was dumped and is gone");
             }
         }
-        if is_app {
+        if self.connections.remove(number) == Some(Peer::Application) {
             self.end("the application has closed its connection");
         }
         pause::release(session, number);
@@ -128,7 +158,8 @@ impl Control {
                     .into_iter()
                     .next()
                     .ok_or(ServerError::WrongMoment("hello without a ring"))?;
-                self.connect_ring(&ring)?;
+                self.connect_ring(ring)?;
+                self.connections.is_of_application(number);
                 self.watch_app(None);
                 Ok(Response::Welcome {
                     protocol: PROTOCOL_VERSION,
@@ -138,8 +169,7 @@ impl Control {
             Request::Status => Ok(Response::Status(self.status())),
             Request::Stats => Ok(Response::Stats(self.stats())),
             Request::Pause { limit_ms } => {
-                let limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
-                let elapsed_us = pause::pause(session, number, limit)?;
+                let elapsed_us = pause::pause(session, number, limit_of(limit_ms))?;
                 Ok(Response::Done { elapsed_us })
             }
             Request::Capture => {
@@ -148,7 +178,7 @@ impl Control {
                     .into_iter()
                     .next()
                     .ok_or(ServerError::WrongMoment("capture without a directory"))?;
-                let captured = capture(session, dir)?;
+                let captured = capture(session, &Folder::new(dir), Commands::TakenIn)?;
                 Session::note_duration(&session.last_capture_us, started);
                 Ok(Response::Captured {
                     files: captured.files,
@@ -165,6 +195,26 @@ impl Control {
                 let elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
                 Ok(Response::Done { elapsed_us })
             }
+            Request::Suspend { limit_ms, file } => {
+                let file = file.map(|path| (path, fds.into_iter().next()));
+                let leaving = Leaving {
+                    session,
+                    device: self.device,
+                    listener: &self.listener,
+                    connections: &self.connections,
+                    ring: self.ring.get(),
+                };
+                match suspend(&leaving, number, limit_of(limit_ms), file)? {}
+            }
+            Request::Resume { .. } => Err(ServerError::WrongMoment("the program is not suspended")),
+            Request::Lock { limit_ms } => {
+                let elapsed_us = pause::pause(session, pause::LOCK, limit_of(limit_ms))?;
+                Ok(Response::Done { elapsed_us })
+            }
+            Request::Unlock => {
+                pause::release(session, pause::LOCK);
+                Ok(Response::Done { elapsed_us: 0 })
+            }
             Request::Release { app_is_gone } => {
                 if !app_is_gone {
                     pause::release(session, number);
@@ -174,7 +224,11 @@ impl Control {
         }
     }
 
-    fn connect_ring(self: &Arc<Self>, ring: &OwnedFd) -> Result<(), ServerError> {
+    /// Reads the ring from now on.
+    ///
+    /// # Errors
+    /// [`ServerError`]; nothing of it has been read then.
+    pub fn connect_ring(self: &Arc<Self>, ring: OwnedFd) -> Result<(), ServerError> {
         let session = &self.session;
         let (consumer, side) = Consumer::open(ring.as_fd(), session.readable_rings)?;
         session
@@ -182,6 +236,11 @@ impl Control {
             .set(side)
             .map_err(|_| ServerError::WrongMoment("the application is connected already"))?;
         pause::watch_cuts(session)?;
+        let _ = self.ring.set(ring);
+        let fault = session.queues.lock().order.fault();
+        if let Some(side) = session.side.get().filter(|_| fault != 0) {
+            side.set_fault(fault);
+        }
         reader::start(session, consumer)
     }
 
@@ -217,20 +276,14 @@ impl Control {
             return Err(ServerError::WrongMoment("some of the pinned memory is missing"));
         }
         tracing::info!(pid, "attached");
-        self.connect_ring(&ring)?;
-        if let Some(side) = self.session.side.get() {
-            let fault = self.session.queues.lock().order.fault();
-            if fault != 0 {
-                side.set_fault(fault);
-            }
-        }
+        self.connect_ring(ring)?;
         self.watch_app(Some(pidfd));
         pause::go_on(&self.session);
         Ok(())
     }
 
     /// Ends the server when the application ends.
-    fn watch_app(self: &Arc<Self>, pidfd: Option<OwnedFd>) {
+    pub fn watch_app(self: &Arc<Self>, pidfd: Option<OwnedFd>) {
         let Some(pidfd) = pidfd.or_else(|| crate::process::open_pidfd(self.session.app_pid)) else {
             tracing::warn!("no pidfd of the application; its connection tells when it ends");
             return;
@@ -286,6 +339,8 @@ impl Control {
             memory_bytes,
             allocated_bytes,
             is_paused,
+            is_locked: pause::is_locked(session),
+            is_suspended: false,
             kernels,
             num_queued: queues.order.num_queued(),
             native_code: native_code.iter().map(ToString::to_string).collect(),
@@ -293,4 +348,9 @@ impl Control {
             last_capture_us: session.last_capture_us.load(Ordering::Relaxed),
         }
     }
+}
+
+/// A time limit as requests have it.
+pub fn limit_of(limit_ms: u64) -> Option<Duration> {
+    (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
 }

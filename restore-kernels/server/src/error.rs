@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use hetckpt_archive::packed_state::PackedStateError;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::error::RingError;
+use hetckpt_ring::message::Response;
 use hetckpt_ring::version::Readable;
 
 use crate::kernels::BuildError;
@@ -147,6 +148,15 @@ pub enum ServerError {
 }
 
 impl ServerError {
+    /// As it is told to whoever has asked.
+    #[must_use]
+    pub fn response(&self) -> Response {
+        Response::Error {
+            code: self.code().to_string(),
+            message: self.to_string(),
+        }
+    }
+
     /// The stable code for a message.
     #[must_use]
     pub fn code(&self) -> Code {

@@ -17,6 +17,8 @@ pub enum Task {
     Restore(PathBuf),
     /// Be that daemon.
     RestoreHere(PathBuf),
+    /// Keep what was suspended: this descriptor lists what the program before has taken along.
+    Suspended(RawFd),
     /// List the devices.
     ListDevices {
         /// Try out what drivers do not say.
@@ -58,6 +60,7 @@ pub struct Options {
 /// Usage.
 pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--device DEVICE]
        hetckpt-server --restore DIR --pid PID --restorer PID [--device DEVICE]
+       hetckpt-server --suspended N
        hetckpt-server --list-devices|--try-devices [--json]
        hetckpt-server --translate ir|probed|ptx|llvm|opencl|spirv [--name NAME]
        hetckpt-server --lacking|--lacking-stopped FEATURE,...
@@ -93,6 +96,10 @@ impl Options {
                 "--ready-fd" => {
                     let text = value()?;
                     options.ready_fd = Some(text.parse().map_err(|_| usage(format!("descriptor `{text}`")))?);
+                }
+                "--suspended" => {
+                    let text = value()?;
+                    options.task = Task::Suspended(text.parse().map_err(|_| usage(format!("descriptor `{text}`")))?);
                 }
                 "--device" => device = value()?,
                 "--restore" => options.task = Task::Restore(value()?.into()),

@@ -41,6 +41,23 @@ impl SocketFile {
     }
 }
 
+/// Both.
+pub struct OwnFiles {
+    /// The socket's file.
+    pub socket: SocketFile,
+    /// The log.
+    pub log: PathBuf,
+}
+
+impl OwnFiles {
+    /// Removes the socket's file, and the log if it is empty.
+    pub fn remove(&self) {
+        // While the socket is there, nobody takes the log for a server of their own.
+        remove_empty_log(&self.log);
+        self.socket.remove();
+    }
+}
+
 /// Removes the log at `path` if this process writes it and has written nothing: each process id would leave one.
 pub fn remove_empty_log(path: &Path) {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());

@@ -8,6 +8,7 @@
 //! stopped, and everything goes on unless somebody holds a pause by then.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::ServerError;
@@ -16,6 +17,9 @@ use hetckpt_order::order::Phase;
 use crate::queues::{Queues, Reading};
 use crate::session::Session;
 use crate::worker::kick_all;
+
+/// Who holds a pause that lasts although the connection that has asked for it has closed. Connections count from 1.
+pub const LOCK: u64 = 0;
 
 /// Stops everything on behalf of connection `holder`, within `limit` if it sets one, else within the session's. Returns
 /// the microseconds until nothing ran any more (0 if nothing ran).
@@ -30,7 +34,7 @@ pub fn pause(session: &Arc<Session>, holder: u64, limit: Option<Duration>) -> Re
     if !holds.holders.contains(&holder) {
         holds.holders.push(holder);
     }
-    Ok(session.last_pause_us.load(std::sync::atomic::Ordering::Relaxed))
+    Ok(session.last_pause_us.load(Ordering::Relaxed))
 }
 
 /// Ends the hold of connection `holder`, if it has one. With the last one everything goes on.
@@ -47,6 +51,19 @@ pub fn release(session: &Arc<Session>, holder: u64) {
 #[must_use]
 pub fn is_held(session: &Session) -> bool {
     !session.holds.lock().holders.is_empty()
+}
+
+/// True while the pause is held whatever connections do.
+#[must_use]
+pub fn is_locked(session: &Session) -> bool {
+    session.holds.lock().holders.contains(&LOCK)
+}
+
+/// True if connection `holder`, and perhaps [`LOCK`], holds the pause, and nobody else.
+#[must_use]
+pub fn is_held_by(session: &Session, holder: u64) -> bool {
+    let holders = &session.holds.lock().holders;
+    holders.contains(&holder) && holders.iter().all(|&other| other == holder || other == LOCK)
 }
 
 fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
@@ -79,7 +96,7 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
     let latency = last_stop.map_or(Duration::ZERO, |at| at.saturating_duration_since(started));
     drop(queues);
     let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-    session.last_pause_us.store(us, std::sync::atomic::Ordering::Relaxed);
+    session.last_pause_us.store(us, Ordering::Relaxed);
     tracing::info!(latency_us = us, quiet_us = started.elapsed().as_micros(), "paused");
     Ok(())
 }
@@ -122,6 +139,7 @@ fn start_again(session: &Arc<Session>) {
         let mut queues = session.queues.lock();
         queues.order.go_on();
         queues.reading = Reading::On;
+        session.stops_at_once.store(false, Ordering::Relaxed);
     }
     session.changed.notify_all();
     kick_all(session);

@@ -1,15 +1,21 @@
 //! Processes: watching the application, becoming a daemon.
 #![allow(unsafe_code, reason = "pidfds and descriptor ranges have no safe wrappers here")]
 
+use std::convert::Infallible;
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, execv};
 use procfs::ProcResult;
 use procfs::process::Process;
 
@@ -114,6 +120,54 @@ pub fn detach() {
 pub fn close_all_but_standard() {
     // SAFETY: closes descriptors, and touches no memory.
     unsafe { libc::close_range(3, u32::MAX, 0) };
+}
+
+/// Becomes this program anew, in the same process, with `arguments`. Of the descriptors it has the standard ones and
+/// `kept`.
+///
+/// # Errors
+/// What the system says. Then nothing has changed, but that programs started by this one get none of the descriptors.
+pub fn become_anew(arguments: &[&str], kept: &[RawFd]) -> io::Result<Infallible> {
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::other);
+    let program = own_program()?;
+    let program = text(program.as_os_str().as_bytes())?;
+    let mut all = vec![program.clone()];
+    for argument in arguments {
+        all.push(text(argument.as_bytes())?);
+    }
+    for entry in std::fs::read_dir("/proc/self/fd")?.flatten() {
+        let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(fd) = fd.filter(|&fd| fd > 2) {
+            // What the list itself was read from is closed by now.
+            let _ = close_on_exec(fd, true);
+        }
+    }
+    let became = kept
+        .iter()
+        .try_for_each(|&fd| close_on_exec(fd, false))
+        .and_then(|()| execv(&program, &all).map_err(Into::into));
+    for &fd in kept {
+        let _ = close_on_exec(fd, true);
+    }
+    became
+}
+
+/// The file of this program: by its name where that is still its, so that the process is called as before.
+fn own_program() -> io::Result<PathBuf> {
+    let same = Path::new("/proc/self/exe");
+    let identity = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let named = std::env::current_exe()?;
+    let is_named_so = identity(&named).ok().is_some_and(|it| identity(same).ok() == Some(it));
+    Ok(if is_named_so { named } else { same.to_owned() })
+}
+
+fn close_on_exec(fd: RawFd, closes: bool) -> io::Result<()> {
+    let flag = if closes { libc::FD_CLOEXEC } else { 0 };
+    // SAFETY: sets a flag of a descriptor, and touches no memory.
+    match unsafe { libc::fcntl(fd, libc::F_SETFD, flag) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Makes descriptor `fd` (0 or 1) `/dev/null`.

@@ -237,7 +237,7 @@ pub struct Event {
 pub enum Reading {
     /// It reads.
     On,
-    /// It is to empty the ring and then stop.
+    /// It is to empty the ring and then stop; at once if [`crate::session::Session::stops_at_once`] says so.
     Stop,
     /// It has stopped.
     Stopped,

@@ -5,6 +5,7 @@
 //! while, it leaves that to the threads of the streams, and sleeps.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::consumer::Consumer;
@@ -73,6 +74,9 @@ impl Reader {
     fn read(mut self) {
         self.look_out();
         loop {
+            if self.session.stops_at_once.load(Ordering::Relaxed) {
+                self.stops_as_asked();
+            }
             let taken = self.take_some();
             self.kicker.kick(&mut self.touched);
             match taken {

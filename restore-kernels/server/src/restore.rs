@@ -24,6 +24,7 @@ use crate::choose_device::Chosen;
 use crate::commands::work_of;
 use crate::error::{Cause, ServerError};
 use crate::held_commands;
+use crate::host_memory::available_memory;
 use crate::kernels::ProbedKernel;
 use crate::launch;
 use crate::loaded_module::LoadedModule;
@@ -178,18 +179,6 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
         device.write(addr, bytes)
     })
     .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))
-}
-
-/// Memory that can be had without taking it from others.
-fn available_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim_end_matches("kB").trim().parse::<u64>().ok()
-    };
-    // Where the system does not tell, it is tried.
-    let available = kib("MemAvailable:").map(|n| n.saturating_add(kib("SwapFree:").unwrap_or(0)));
-    available.map_or(u64::MAX, |n| n.saturating_mul(1024))
 }
 
 /// Makes sure that what the blocks of stopped launches grow to has room, before any of them does.

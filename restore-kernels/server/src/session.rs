@@ -1,6 +1,6 @@
 //! One application's server: everything its threads share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,8 @@ pub struct Session {
     /// The program wants all kernels of a module to be there once one of them is launched: they may wait for one
     /// another on the device, which one that is loaded only when nothing runs could not.
     pub loads_eagerly: bool,
+    /// The reader of the ring is to stop between two commands, not only when it has read all.
+    pub stops_at_once: AtomicBool,
     /// Notified whenever something of `queues` has ended.
     pub changed: Condvar,
     /// Notified when streams' threads may have something to do.
@@ -102,6 +104,7 @@ impl Session {
             pinned: Pinned::new(Arc::clone(&device)),
             queues: Mutex::new(Queues::new(Order::new(loading(&*device)), Duration::ZERO)),
             loads_eagerly: loads_eagerly() && !device.loads_while_running(),
+            stops_at_once: AtomicBool::new(false),
             changed: Condvar::new(),
             work: Condvar::new(),
             pause_deadline: pause_deadline(),

@@ -17,16 +17,17 @@ use hetckpt_ring::signs_of_life::{Silence, WaitError};
 use hetckpt_ring::version::Readable;
 
 use crate::answer;
-use crate::choose_device::choose;
+use crate::choose_device::{DeviceChoice, choose};
 use crate::control::Control;
 use crate::error::ServerError;
 use crate::options::{Options, Task};
-use crate::own_files::SocketFile;
+use crate::own_files::{OwnFiles, SocketFile};
 use crate::restore::{read_state, restore};
 use crate::rights;
 use crate::run_as;
 use crate::session::Session;
 use crate::state_files::StateFiles;
+use crate::suspended::Suspended;
 
 /// How long the application may take to connect.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
@@ -47,13 +48,18 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
             answer::version();
             Ok(())
         }
+        Task::Suspended(fd) => {
+            rights::reduce(false)?;
+            Suspended::unpack(*fd)?.serve()?.serve();
+            Ok(())
+        }
         Task::Restore(dir) => start_daemon(dir, options),
         Task::Serve => {
             let ready = Ready(options.ready_fd);
             crate::process::raise_descriptor_limit();
             crate::process::outlive_signals();
             let prepared = rights::reduce(false).and_then(|()| prepare_fresh(options));
-            serve(ready, prepared, Expected::Hello)
+            serve(ready, prepared, options.device, Expected::Hello)
         }
         Task::RestoreHere(dir) => {
             crate::process::detach();
@@ -66,7 +72,7 @@ pub fn run(options: &Options) -> Result<(), ServerError> {
             crate::process::raise_descriptor_limit();
             crate::process::outlive_signals();
             let prepared = rights::reduce(true).and_then(|()| prepare_restored(dir, options));
-            serve(ready, prepared, Expected::Attach { restorer })
+            serve(ready, prepared, options.device, Expected::Attach { restorer })
         }
     }
 }
@@ -117,7 +123,12 @@ fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerErr
     Ok((rebuild()?, listener, socket))
 }
 
-fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, expected: Expected) -> Result<(), ServerError> {
+fn serve(
+    ready: Ready,
+    prepared: Result<Prepared, ServerError>,
+    device: DeviceChoice,
+    expected: Expected,
+) -> Result<(), ServerError> {
     let (session, listener, socket) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -125,12 +136,10 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, expected: Expect
             return Err(error);
         }
     };
-    let control = Arc::new(Control {
-        log: log_path(socket.folder(), session.app_pid),
-        session,
-        socket,
-        is_restored: matches!(expected, Expected::Attach { .. }),
-    });
+    let log = log_path(socket.folder(), session.app_pid);
+    let files = OwnFiles { socket, log };
+    let is_restored = matches!(expected, Expected::Attach { .. });
+    let control = Arc::new(Control::new(session, device, listener, files, is_restored));
     match expected {
         Expected::Hello => {
             end_without_application(&control, "nobody has connected", || {
@@ -158,7 +167,7 @@ fn serve(ready: Ready, prepared: Result<Prepared, ServerError>, expected: Expect
         }
     }
     ready.succeeded();
-    control.serve(&listener);
+    control.serve();
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use hetckpt_state::summary::{Description, DescriptionError, MAX_DESCRIPTION_BYTE
 use nix::unistd::geteuid;
 
 use crate::error::ServerError;
+use crate::state_output::{KeptState, Part};
 
 struct StateFile {
     path: PathBuf,
@@ -93,6 +94,26 @@ impl StateFiles {
             state: open(state_file(pid))?,
             memory: open(memory_file(pid))?,
             user: StateFile::find(dir.join(user_file(pid)))?,
+        })
+    }
+
+    /// Those that this process keeps.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn of_kept(state: &KeptState, pid: u32) -> std::io::Result<Self> {
+        let of = |file: &File, part: Part| {
+            Ok::<_, std::io::Error>(StateFile {
+                path: part.name(pid).into(),
+                file: file.try_clone()?,
+            })
+        };
+        Ok(Self {
+            pid,
+            description: of(&state.description, Part::Description)?,
+            state: of(&state.state, Part::State)?,
+            memory: of(&state.memory, Part::Memory)?,
+            user: None,
         })
     }
 

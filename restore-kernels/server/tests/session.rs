@@ -16,8 +16,9 @@ use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::runtime_dir::socket_path;
 use hetckpt_ring::version::Readable;
+use hetckpt_server::choose_device::DeviceChoice;
 use hetckpt_server::control::Control;
-use hetckpt_server::own_files::SocketFile;
+use hetckpt_server::own_files::{OwnFiles, SocketFile};
 use hetckpt_state::names::description_file;
 use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::Work;
@@ -716,13 +717,13 @@ fn limit_of_a_pause_request_replaces_the_servers_own() {
     let dir = tempfile::tempdir().unwrap();
     let path = socket_path(dir.path(), 4242);
     let listener = listen(&path).unwrap();
-    let control = Arc::new(Control {
-        session: Arc::clone(&server.session),
+    let files = OwnFiles {
         socket: SocketFile::new(path.clone()),
         log: path.with_extension("log"),
-        is_restored: false,
-    });
-    std::thread::spawn(move || control.serve(&listener));
+    };
+    let session = Arc::clone(&server.session);
+    let control = Arc::new(Control::new(session, DeviceChoice::Auto, listener, files, false));
+    std::thread::spawn(move || control.serve());
     let mut client = ControlSocket::connect(&path).unwrap();
     app.count(DEFAULT, out, 1, 3000);
     server.wait_additions(5);

@@ -10,6 +10,8 @@ mod pack;
 mod unpack;
 mod criu;
 mod pause;
+mod suspend;
+mod resume;
 mod stats;
 mod trace;
 mod inspect;
@@ -59,6 +61,8 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Unpack(options) => unpack::run(&options),
         Command::Criu(options) => criu::run(&options),
         Command::Pause(options) => pause::run(&options),
+        Command::Suspend(options) => suspend::run(&options),
+        Command::Resume(options) => resume::run(&options),
         Command::Stats(options) => stats::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Inspect(options) => inspect::run(&options),

@@ -28,7 +28,7 @@ pub fn run(options: &Ps) -> anyhow::Result<ExitCode> {
         }
     };
     output::line(format!(
-        "{:>8} {}{:<10} {:<8} {:>10} {:>8}  {}",
+        "{:>8} {}{:<10} {:<9} {:>10} {:>8}  {}",
         "PID",
         user("USER".to_owned()),
         "DEVICE",
@@ -39,7 +39,7 @@ pub fn run(options: &Ps) -> anyhow::Result<ExitCode> {
     ));
     for row in &rows {
         output::line(format!(
-            "{:>8} {}{:<10} {:<8} {:>10} {:>8}  {}",
+            "{:>8} {}{:<10} {:<9} {:>10} {:>8}  {}",
             row.pid,
             user(row.user.map_or_else(|| "?".to_owned(), |user| user.to_string())),
             row.device,

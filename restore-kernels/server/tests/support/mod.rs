@@ -20,13 +20,15 @@ use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::producer::Producer;
 use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_ring::version::Readable;
-use hetckpt_server::choose_device::Chosen;
+use hetckpt_server::capture::Commands;
+use hetckpt_server::choose_device::{Chosen, DeviceChoice};
 use hetckpt_server::control::Control;
 use hetckpt_server::error::ServerError;
 use hetckpt_server::generate::Generator;
-use hetckpt_server::own_files::SocketFile;
+use hetckpt_server::own_files::{OwnFiles, SocketFile};
 use hetckpt_server::session::Session;
 use hetckpt_server::state_files::StateFiles;
+use hetckpt_server::state_output::Folder;
 use hetckpt_server::{capture, pause, reader, restore, virtual_device};
 use hetckpt_state::process::ProcessState;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -85,7 +87,7 @@ impl Server {
 
     pub fn try_capture(&self, dir: &Path) -> Result<(), ServerError> {
         let fd = OwnedFd::from(std::fs::File::open(dir).unwrap());
-        capture::capture(&self.session, fd).map(drop)
+        capture::capture(&self.session, &Folder::new(fd), Commands::TakenIn).map(drop)
     }
 
     /// A new server from the files in `dir`, attached to the application.
@@ -97,13 +99,13 @@ impl Server {
     pub fn serve(self, dir: &Path) -> ControlSocket {
         let path = dir.join("socket");
         let listener = listen(&path).unwrap();
-        let control = Arc::new(Control {
-            session: self.session,
-            log: dir.join("log"),
+        let files = OwnFiles {
             socket: SocketFile::new(path.clone()),
-            is_restored: true,
-        });
-        std::thread::spawn(move || control.serve(&listener));
+            log: dir.join("log"),
+        };
+        let session = self.session;
+        let control = Arc::new(Control::new(session, DeviceChoice::Auto, listener, files, true));
+        std::thread::spawn(move || control.serve());
         ControlSocket::connect(&path).unwrap()
     }
 

@@ -1,0 +1,127 @@
+//! Where the files of a process's state go: a folder, or this process.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use hetckpt_state::names::{description_file, memory_file, state_file};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::memory_file;
+
+/// A file of the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What people and scripts want to know.
+    Description,
+    /// All but the memory's content.
+    State,
+    /// The memory's content.
+    Memory,
+}
+
+impl Part {
+    /// Its name for process `pid`.
+    #[must_use]
+    pub fn name(self, pid: u32) -> String {
+        match self {
+            Self::Description => description_file(pid),
+            Self::State => state_file(pid),
+            Self::Memory => memory_file(pid),
+        }
+    }
+}
+
+/// What takes the files.
+pub trait StateOutput {
+    /// The file for a part of the state of process `pid`, to be written from its start.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create(&self, part: Part, pid: u32) -> io::Result<File>;
+}
+
+/// A folder.
+pub struct Folder(OwnedFd);
+
+impl Folder {
+    /// An open one.
+    #[must_use]
+    pub fn new(folder: OwnedFd) -> Self {
+        Self(folder)
+    }
+}
+
+impl StateOutput for Folder {
+    fn create(&self, part: Part, pid: u32) -> io::Result<File> {
+        // By its descriptor: it may have no path that this process can use.
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()));
+        let path = folder.join(part.name(pid));
+        match part {
+            Part::Memory => memory_file::create(&path),
+            Part::Description | Part::State => File::create(path),
+        }
+    }
+}
+
+/// A state that this process keeps.
+#[derive(Debug)]
+pub struct KeptState {
+    /// The description.
+    pub description: File,
+    /// The state.
+    pub state: File,
+    /// The memory's content.
+    pub memory: File,
+}
+
+impl KeptState {
+    /// An empty one. `memory` takes the memory's content, if it is given.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(memory: Option<File>) -> io::Result<Self> {
+        Ok(Self {
+            description: in_memory("hetckpt-description")?,
+            state: in_memory("hetckpt-state")?,
+            memory: memory.map_or_else(|| in_memory("hetckpt-memory"), Ok)?,
+        })
+    }
+
+    fn part(&self, part: Part) -> &File {
+        match part {
+            Part::Description => &self.description,
+            Part::State => &self.state,
+            Part::Memory => &self.memory,
+        }
+    }
+
+    /// Copies it to `output`; gives the names.
+    ///
+    /// # Errors
+    /// What the system says, of which part.
+    pub fn copy_to(&self, output: &impl StateOutput, pid: u32) -> Result<Vec<String>, (Part, io::Error)> {
+        // The description last: what it describes is there.
+        let parts = [Part::Memory, Part::State, Part::Description];
+        for part in parts {
+            let copied = output.create(part, pid).and_then(|mut to| {
+                // A descriptor of its own has a position of its own.
+                let mut from = File::open(Path::new(&format!("/proc/self/fd/{}", self.part(part).as_raw_fd())))?;
+                io::copy(&mut from, &mut to)
+            });
+            copied.map_err(|error| (part, error))?;
+        }
+        Ok(parts.map(|part| part.name(pid)).into())
+    }
+}
+
+impl StateOutput for KeptState {
+    fn create(&self, part: Part, _: u32) -> io::Result<File> {
+        self.part(part).try_clone()
+    }
+}
+
+fn in_memory(name: &str) -> io::Result<File> {
+    Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC)?.into())
+}
