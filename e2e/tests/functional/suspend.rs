@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -18,7 +19,10 @@ use hetckpt_e2e::sandbox::{Sandbox, is_gone};
 use hetckpt_e2e::statistics::Durations;
 use serde_json::Value;
 
+use super::opencl_refusals::compile;
 use super::preempt::{GRID_BARRIER, check, num_preemptions};
+
+const CLIENT: &str = include_str!("checkpoint_client.c");
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -37,6 +41,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("keeps_what_cannot_be_resumed", cannot_be_resumed),
         Test::new("suspends_to_a_file", to_a_file),
         Test::new("ends_what_is_suspended", ended_while_suspended),
+        Test::new("answers_cudas_checkpoint_functions", by_cudas_functions),
     ];
     random.chain(others).collect()
 }
@@ -132,7 +137,7 @@ fn resume(sandbox: &Sandbox, pid: i32, device: &str) -> Result<Outcome> {
 
 /// A program with a kernel in flight, suspended; and what an uninterrupted run comes to.
 fn in_mid_kernel<'a>(sandbox: &'a Sandbox, to: Option<&Path>) -> Result<(Job<'a>, Baseline)> {
-    let baseline = calibration::lasting(&SPIN, 2)?;
+    let baseline = calibration::lasting(&SPIN, 1)?;
     let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
     job.wait_for_kernel()?;
     let mut command = hetckpt::command(sandbox, ["suspend", "--pid", &job.pid().to_string()]);
@@ -208,4 +213,24 @@ fn ended_while_suspended(context: &mut Context) -> Result<()> {
     ensure!(is_gone(pid), "the program is still there");
     ensure!(!file.exists(), "the file is left behind");
     Ok(())
+}
+
+/// A program that loads our driver library controls another, and needs no device for it.
+fn by_cudas_functions(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let client = compile(sandbox, "checkpoint_client", CLIENT, &["-ldl"])?;
+    let baseline = calibration::lasting(&SPIN, 2)?;
+    let mut job = Job::start(sandbox, &SPIN.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let mut command = Command::new(client);
+    sandbox.equip(&mut command);
+    command
+        .arg(Installation::get().shim_folder().join("libcuda.so.1"))
+        .arg(job.pid().to_string());
+    Running::run(command, PATIENCE)?.success("the client")?;
+    ensure!(
+        hetckpt::ps(sandbox)?.len() == 1,
+        "the client had a device server of its own"
+    );
+    check(&SPIN, &baseline.outcome, &job.finish()?)
 }

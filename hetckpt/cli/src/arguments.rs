@@ -19,6 +19,7 @@ use hetckpt_ring::question;
 use hetckpt_supervise::hidden_verbs;
 use hetckpt_supervise::namespaces::Choice;
 use hetckpt_supervise::namespaces::init::Init;
+use hetckpt_supervise::process_control::ProcessControl;
 use hetckpt_supervise::stopped_tree::Guard;
 
 use crate::store_arguments::{KeyFile, StoreVerb};
@@ -301,6 +302,9 @@ pub enum Command {
     /// Pass a scheduler's signal on to a job (used by `job`).
     #[command(name = hidden_verbs::SENTINEL, hide = true)]
     Sentinel(hetckpt_job::options::Sentinel),
+    /// Control one process (used by the driver library).
+    #[command(name = hidden_verbs::PROCESS, hide = true)]
+    Process(ProcessControl),
     /// Remove carried files when nobody maps them any more (used by `restore`).
     #[command(name = hidden_verbs::KEEP, hide = true)]
     Keep(Keep),

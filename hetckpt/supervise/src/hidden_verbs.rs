@@ -14,3 +14,6 @@ pub const GUARD: &str = "__guard";
 
 /// First argument with which this program passes a scheduler's signal on to a job.
 pub const SENTINEL: &str = "__sentinel";
+
+/// First argument with which our driver library has this program control a process.
+pub const PROCESS: &str = "__process";

@@ -14,6 +14,7 @@ pub mod mapped_files;
 pub mod namespaces;
 pub mod outcome;
 pub mod pause_and_resume;
+pub mod process_control;
 pub mod process_tree;
 pub mod relay;
 pub mod result_file;

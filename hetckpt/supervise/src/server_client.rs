@@ -260,6 +260,26 @@ impl Hold {
         }
     }
 
+    /// Stops the kernels, and keeps them stopped until [`Hold::unlock`]. They have `limit_ms` milliseconds (0: as long
+    /// as the server gives them).
+    pub fn lock(&mut self, limit_ms: u64) -> Result<(), Failure> {
+        match self.ask_for_long(&Request::Lock { limit_ms }, &[]) {
+            Ok(_) => Ok(()),
+            Err(RingError::Refused { code, message }) if code.parse() == Ok(Code::NotStopped) => {
+                Err(did_not_stop(message))
+            }
+            Err(error) => Err(self.refusal("locked", error)),
+        }
+    }
+
+    /// Lets kernels run that [`Hold::lock`] has stopped.
+    pub fn unlock(&mut self) -> Result<(), Failure> {
+        match self.ask_for_long(&Request::Unlock, &[]) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refusal("unlocked", error)),
+        }
+    }
+
     /// Asks, and waits for as long as the server shows that it is at work.
     fn ask_for_long(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Response, RingError> {
         self.socket.set_timeout(None)?;

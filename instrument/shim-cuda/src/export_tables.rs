@@ -8,6 +8,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::checkpoint_tool;
 use crate::handles::Handle;
 use crate::integrity::Question;
 use crate::library_tables;
@@ -48,6 +49,13 @@ static CONTEXT_CHECKS: [Slot; 15] = {
     table[2] = Slot(context_flags as *const c_void);
     table
 };
+/// Of NVIDIA's `cuda-checkpoint`, which does nothing but to call it.
+static CHECKPOINT: [Slot; 8] = {
+    let mut table = [NOTHING; 8];
+    table[0] = size(64);
+    table[7] = Slot(checkpoint_tool::main as *const c_void);
+    table
+};
 static INTEGRITY: [Slot; 3] = [size(24), Slot(integrity_answer as *const c_void), NOTHING];
 
 static TABLES: &[(u128, &[Slot])] = &[
@@ -61,6 +69,7 @@ static TABLES: &[(u128, &[Slot])] = &[
     (0x7cb6_3f9b_9ca4_8e42_a484_beb6_6e6a_ed7f, &library_tables::PROFILING),
     (0xc693_336e_1121_df11_a8c3_68f3_55d8_9593, &STORAGE),
     (0x263e_8860_7cd2_6143_92f6_bbd5_006d_fa7e, &CONTEXT_CHECKS),
+    (0x69a2_8e9f_2449_8b47_b030_c5da_330e_a4e9, &CHECKPOINT),
     (0xd408_2055_bde6_704b_8d34_ba12_3c66_e1f2, &INTEGRITY),
 ];
 

@@ -37,6 +37,8 @@ mod graph_launch;
 mod md2;
 mod integrity;
 mod storage;
+mod checkpoint;
+mod checkpoint_tool;
 mod table_slots;
 mod library_tables;
 mod export_tables;

@@ -22,6 +22,7 @@ impl CuResult {
     pub const INVALID_HANDLE: Self = Self(400);
     pub const ILLEGAL_STATE: Self = Self(401);
     pub const NOT_FOUND: Self = Self(500);
+    pub const NOT_READY: Self = Self(600);
     pub const LAUNCH_OUT_OF_RESOURCES: Self = Self(701);
     pub const PEER_ACCESS_NOT_ENABLED: Self = Self(705);
     pub const ASSERT: Self = Self(710);

@@ -118,7 +118,7 @@ impl ExecPlan {
 
 /// The environment without what would load the shim into the server: its directory in `LD_LIBRARY_PATH`, itself in
 /// `LD_PRELOAD`, and the folder of our OpenCL ICD; the user's own folder of ICDs, kept under another name, comes back.
-fn clean_environment(variables: impl Iterator<Item = (OsString, OsString)>, own: Option<&Path>) -> Vec<OsString> {
+pub fn clean_environment(variables: impl Iterator<Item = (OsString, OsString)>, own: Option<&Path>) -> Vec<OsString> {
     let own_dir = own.and_then(Path::parent);
     let is_own = |entry: &OsStr| {
         let path = Path::new(entry).canonicalize().unwrap_or_else(|_| PathBuf::from(entry));
@@ -170,21 +170,28 @@ fn find_server() -> Result<PathBuf, SpawnError> {
         };
     }
     let name = "hetckpt-server";
-    let installed = own_path().and_then(|own| Some(own.parent()?.parent()?.parent()?.join("bin").join(name)));
-    if let Some(path) = installed.clone().filter(|path| path.is_file()) {
-        return Ok(path);
+    find_program(name).ok_or_else(|| SpawnError::NotInstalled {
+        tried: installed(name).unwrap_or_else(|| PathBuf::from(name)),
+    })
+}
+
+fn installed(name: &str) -> Option<PathBuf> {
+    Some(own_path()?.parent()?.parent()?.parent()?.join("bin").join(name))
+}
+
+/// A program of hetckpt's: beside this library in the installation, or on `PATH`.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if let Some(path) = installed(name).filter(|path| path.is_file()) {
+        return Some(path);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .map(|dir| absolute(dir.join(name)))
+        .filter_map(|dir| std::path::absolute(dir.join(name)).ok())
         .find(|path| path.is_file())
-        .ok_or_else(|| SpawnError::NotInstalled {
-            tried: installed.unwrap_or_else(|| PathBuf::from(name)),
-        })
 }
 
 /// This library's own file, without links.
-fn own_path() -> Option<PathBuf> {
+pub fn own_path() -> Option<PathBuf> {
     // SAFETY: an all-zero Dl_info is a valid value: pointers and numbers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let here = own_path as *const c_void;

@@ -12,6 +12,7 @@ mod criu;
 mod pause;
 mod suspend;
 mod resume;
+mod process_control;
 mod stats;
 mod trace;
 mod inspect;
@@ -47,6 +48,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
             sentinel::stand_guard(&options)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Process(options) => process_control::run(&options),
         Command::Job(options) => Ok(hetckpt_job::run(&options)?),
         Command::Keep(options) => {
             keeper::keep(&options);

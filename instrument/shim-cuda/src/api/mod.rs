@@ -59,6 +59,7 @@ pub mod managed_memory;
 pub mod memory_pool;
 pub mod virtual_memory;
 pub mod sharing;
+pub mod checkpoint;
 pub mod host_memory;
 pub mod pointer;
 pub mod copy;
@@ -93,6 +94,7 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     memory_pool::ENTRIES,
     virtual_memory::ENTRIES,
     sharing::ENTRIES,
+    checkpoint::ENTRIES,
     host_memory::ENTRIES,
     pointer::ENTRIES,
     copy::ENTRIES,
