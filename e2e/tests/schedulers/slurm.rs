@@ -103,6 +103,7 @@ pub fn tests() -> Vec<Test> {
         }
         let arrays = move |context: &mut Context| (0..rounds).try_for_each(|_| array(context));
         tests.push(Test::new("slurm_array_of_four_tasks", arrays).times(rounds));
+        tests.push(Test::new("slurm_suspended_job_goes_on", suspended));
         tests.push(Test::new("slurm_node_killed", node_killed));
         tests.push(Test::new("slurm_job_that_cannot_be_dumped_is_queued_again", undumpable));
     }
@@ -263,6 +264,40 @@ fn clear(context: &Context) -> Result<()> {
         if path.exists() {
             std::fs::remove_dir_all(path)?;
         }
+    }
+    Ok(())
+}
+
+/// Slurm sends TSTP to all processes, two seconds later STOP, and at the end CONT.
+fn suspended(context: &mut Context) -> Result<()> {
+    let expected = digest(context)?;
+    let site = Site {
+        grace: 0,
+        sends_signals: false,
+        accounting: Accounting::None,
+    };
+    let cluster = Cluster::up(&context.sandbox, site, true)?;
+    let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, "--suspendable"))?;
+    wait_at_work(context, &cluster, &job, 0)?;
+    for round in 1..=2 {
+        cluster.client("scontrol", &["suspend", &job.id])?;
+        cluster.wait_printed(&job, "the device is free")?;
+        std::thread::sleep(Duration::from_secs(4));
+        cluster.client("scontrol", &["resume", &job.id])?;
+        for _ in 0..600 {
+            if cluster.printed(&job).matches("hetckpt: goes on after").count() == round {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    cluster.hurry()?;
+    let (state, code) = cluster.wait_ended(&job)?;
+    let printed = cluster.printed(&job);
+    ensure!((&*state, &*code) == ("COMPLETED", "0:0"), "{state} {code}: {printed}");
+    ensure!(printed.contains(&expected), "`{expected}` is not in: {printed}");
+    for what in ["the device is free", "goes on after"] {
+        ensure!(printed.matches(what).count() == 2, "not twice `{what}`: {printed}");
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use hetckpt_e2e::runner::{Context, Test};
 pub fn tests() -> Vec<Test> {
     vec![
         Test::new("job_goes_on_and_ends_once", goes_on),
+        Test::new("job_is_suspended_resumed_and_stored", suspended),
         Test::new("job_whose_server_is_killed_goes_on", server_killed),
         Test::new("job_that_is_killed_goes_on", job_killed),
         Test::new("job_without_time_for_a_dump_keeps_the_last_snapshot", no_time),
@@ -138,6 +139,44 @@ fn goes_on(context: &mut Context) -> Result<()> {
         again.text()
     );
     Ok(())
+}
+
+/// Off the device at TSTP, on it at CONT, and stored off it.
+fn suspended(context: &mut Context) -> Result<()> {
+    let options = ["--suspendable", "--every", "500ms"];
+    let job = start(context, &options)?;
+    wait_at_work(context)?;
+    for (by, state) in [
+        (Signal::SIGTSTP, "suspended"),
+        (Signal::SIGCONT, "running"),
+        (Signal::SIGTSTP, "suspended"),
+    ] {
+        std::thread::sleep(context.random.moment(Duration::from_millis(500)));
+        signal(&job, by)?;
+        wait_for_state(context, state)?;
+    }
+    signal(&job, Signal::SIGUSR1)?;
+    let stored = job.wait(PATIENCE)?;
+    ensure!(stored.code == 75, "{}", stored.text());
+    let job = start(context, &options)?;
+    wait_at_work(context).with_context(|| job.said())?;
+    let ended = finish(job)?;
+    ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    Ok(())
+}
+
+/// Waits until the program is listed so.
+fn wait_for_state(context: &Context, state: &str) -> Result<()> {
+    let mut last = None;
+    for _ in 0..600 {
+        last = hetckpt::ps(&context.sandbox)?.pop();
+        // A periodic snapshot pauses it.
+        if last.as_ref().is_some_and(|row| row["state"] == state) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    anyhow::bail!("it does not come to be {state}: {last:?}")
 }
 
 fn server_killed(context: &mut Context) -> Result<()> {

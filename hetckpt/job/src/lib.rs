@@ -14,6 +14,7 @@ mod grace;
 mod kept_environment;
 mod program;
 mod dumping;
+mod changing;
 mod devices;
 mod supervisor;
 
@@ -94,7 +95,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         return Ok(code.into());
     }
     // Before the thread that renews the claim: it would take signals that it does not hold back.
-    let signals = Signals::take(&options.on)?;
+    let signals = Signals::take(&options.on, options.suspendable)?;
     snapshots.claim(scheduler.num_earlier_runs())?;
     Supervisor::new(options, &*scheduler, snapshots, signals).run()
 }

@@ -42,6 +42,11 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub every: Option<Duration>,
 
+    /// Take the program off its device at TSTP, and let it go on at CONT, as schedulers send them that suspend jobs
+    /// (Slurm: PreemptMode=SUSPEND, `scontrol suspend`). The program starts with TSTP ignored.
+    #[arg(long)]
+    pub suspendable: bool,
+
     /// How many snapshots are kept.
     #[arg(long, value_name = "N", value_parser = number::count, default_value_t = 2)]
     pub keep: u32,

@@ -9,7 +9,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use hetckpt_report::failure::Failure;
 use hetckpt_ring::failure_code::Code;
-use hetckpt_supervise::signals::{PASSED_ON, ignore_in_children};
+use hetckpt_supervise::signals::{PASSED_ON, SUSPENDING, ignore_in_children};
 
 /// Signals that this process takes one by one: those that `hetckpt run` passes on. What is started here lets the same
 /// ones through for the program, and no others may be held back from it.
@@ -17,10 +17,14 @@ pub struct Signals(SignalFd);
 
 impl Signals {
     /// Takes them from now on. What is started from now on starts with `on` ignored: a scheduler may signal each
-    /// process of a job, and the program is to be dumped, not ended.
-    pub fn take(on: &[Signal]) -> Result<Self, Failure> {
+    /// process of a job, and the program is to be dumped, not ended. If it `is_suspendable`, so with those for that.
+    pub fn take(on: &[Signal], is_suspendable: bool) -> Result<Self, Failure> {
         let cannot = |e: nix::Error| Failure::new(Code::StandIn, "cannot take signals").note(e.to_string());
-        let all: SigSet = PASSED_ON.into_iter().collect();
+        let mut all: SigSet = PASSED_ON.into_iter().collect();
+        if is_suspendable {
+            all.extend(SUSPENDING);
+            ignore_in_children(&[Signal::SIGTSTP]).map_err(cannot)?;
+        }
         all.thread_block().map_err(cannot)?;
         ignore_in_children(on).map_err(cannot)?;
         let taken = SignalFd::with_flags(&all, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);

@@ -16,6 +16,7 @@ use hetckpt_store::failure::failure;
 use hetckpt_store::record::{Device, Draft, Occasion, Record};
 use hetckpt_supervise::hidden_verbs::SENTINEL;
 
+use crate::changing::{Change, Wanted};
 use crate::devices;
 use crate::dumping::{Dump, DumpError, Dumped};
 use crate::grace::{MARGIN, Promise};
@@ -99,6 +100,8 @@ enum Work {
         attempt: u32,
         at: Instant,
     },
+    /// The program is taken off its device, or put back.
+    Changing(Change),
     /// The program is being ended.
     Terminating,
 }
@@ -115,6 +118,10 @@ pub struct Supervisor<'a> {
     num_lost: u32,
     failed_devices: Vec<String>,
     sentinel: Option<Child>,
+    /// Whether the program is on its device, whether it is to be, and when the next attempt is due.
+    now: Wanted,
+    wanted: Wanted,
+    change_at: Option<Instant>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -131,6 +138,9 @@ impl<'a> Supervisor<'a> {
             num_lost: 0,
             failed_devices: vec![],
             sentinel: None,
+            now: Wanted::Running,
+            wanted: Wanted::Running,
+            change_at: None,
         }
     }
 
@@ -151,6 +161,7 @@ impl<'a> Supervisor<'a> {
             let Some(mut program) = self.start()? else {
                 return Ok(self.queue_again(Reason::Unknown));
             };
+            self.now = Wanted::Running;
             match self.attend(&mut program)? {
                 End::Ended(code) => {
                     if let Err(failure) = self.snapshots.set_ended(code) {
@@ -303,10 +314,11 @@ impl<'a> Supervisor<'a> {
             let mut come = std::mem::take(&mut self.waiting);
             come.extend(self.signals.wait(TICK));
             for signal in come {
-                if self.options.on.contains(&signal) {
-                    work = self.wanted(program, work, signal);
-                } else {
-                    program.pass_on(signal);
+                match signal {
+                    Signal::SIGTSTP => self.wanted = Wanted::Suspended,
+                    Signal::SIGCONT => self.wanted = Wanted::Running,
+                    _ if self.options.on.contains(&signal) => work = self.store(program, work, signal),
+                    _ => program.pass_on(signal),
                 }
             }
             // Before the program: that one ends with its last dump.
@@ -327,7 +339,17 @@ impl<'a> Supervisor<'a> {
                 program.kill();
                 return Err(taken(who));
             }
-            if !matches!(work, Work::Nothing) {
+            if self.wanted == Wanted::Suspended
+                && let Work::Periodic(mut dump, _) = work
+            {
+                dump.give_up();
+                wait_for(&mut dump, GIVING_UP);
+                work = Work::Nothing;
+            }
+            if matches!(work, Work::Nothing) && self.now != self.wanted {
+                work = self.begin_change(program);
+            }
+            if !matches!(work, Work::Nothing) || self.now == Wanted::Suspended {
                 continue;
             }
             if checked.is_none_or(|checked| checked.elapsed() > PROMISE_CHECK) && !program.device().is_empty() {
@@ -345,17 +367,54 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Takes the program off its device, or puts it back, if that is due.
+    fn begin_change(&mut self, program: &mut Program) -> Work {
+        let is_due = self.change_at.is_none_or(|at| at <= Instant::now());
+        let Some(pid) = program.pid().filter(|_| is_due) else {
+            return Work::Nothing;
+        };
+        self.change_at = Some(Instant::now() + AFTER_FAILED);
+        match Change::start(self.options, pid, self.wanted) {
+            Ok(change) => Work::Changing(change),
+            Err(e) => {
+                remark::note(format!("the program is neither suspended nor resumed: {e}"));
+                Work::Nothing
+            }
+        }
+    }
+
+    /// What a change has come to. One that has failed is tried again, as long as it is wanted.
+    fn end_change(&mut self, to: Wanted, result: Result<Duration, String>) {
+        match (result, to) {
+            (Ok(took), Wanted::Suspended) => {
+                remark::note(format!("suspended in {}: the device is free", quantity::duration(took)));
+            }
+            (Ok(took), Wanted::Running) => remark::note(format!("goes on after {}", quantity::duration(took))),
+            (Err(why), _) => return remark::note(why),
+        }
+        (self.now, self.change_at) = (to, None);
+    }
+
     /// A signal has come on which the program is to be stored.
-    fn wanted(&mut self, program: &mut Program, work: Work, signal: Signal) -> Work {
+    fn store(&mut self, program: &mut Program, work: Work, signal: Signal) -> Work {
         if matches!(work, Work::Final { .. } | Work::Again { .. } | Work::Terminating) {
             return work;
         }
         let come = Instant::now();
         let reason = self.scheduler.reason();
         remark::note(format!("{signal}: {reason}"));
-        if let Work::Periodic(mut dump, _) = work {
-            dump.give_up();
-            wait_for(&mut dump, GIVING_UP);
+        match work {
+            Work::Periodic(mut dump, _) => {
+                dump.give_up();
+                wait_for(&mut dump, GIVING_UP);
+            }
+            // It is stored as well in either state.
+            Work::Changing(mut change) => {
+                if let Some(result) = change.wait(GIVING_UP) {
+                    self.end_change(change.to, result);
+                }
+            }
+            _ => {}
         }
         if reason == Reason::Cancelled {
             program.terminate();
@@ -475,6 +534,13 @@ impl<'a> Supervisor<'a> {
                     }),
                 }
             }
+            Work::Changing(mut change) => match change.result() {
+                None => Ok(Work::Changing(change)),
+                Some(result) => {
+                    self.end_change(change.to, result);
+                    Ok(Work::Nothing)
+                }
+            },
             Work::Again {
                 reason,
                 deadline,
@@ -564,7 +630,7 @@ impl<'a> Supervisor<'a> {
                 // It finds no program.
                 wait_for(dump, GIVING_UP);
             }
-            Work::Nothing | Work::Again { .. } => {}
+            Work::Nothing | Work::Changing(_) | Work::Again { .. } => {}
         }
         // Those of `run` for a program that cannot be started. One that ends with them by itself is run again.
         if matches!(code, exit::OWN_FAILURE | exit::NOT_RUN | exit::NOT_FOUND) {

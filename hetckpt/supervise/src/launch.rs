@@ -12,7 +12,7 @@ use hetckpt_report::failure::Failure;
 use hetckpt_report::{exit, file_size};
 
 use crate::namespaces::{descriptors, privileges};
-use crate::signals::PASSED_ON;
+use crate::signals::{PASSED_ON, SUSPENDING};
 
 /// Environment variable that tells a process, and `dump`, that it was started under hetckpt: the shim's path.
 pub const MARK: &str = "HETCKPT_SHIM";
@@ -24,8 +24,8 @@ pub fn launch(command: &[OsString], is_inside: bool) -> Failure {
         return Failure::new(Code::StandIn, "no program given");
     };
     // The supervisor holds these back for itself; the program starts with them as any other program does.
-    let passed_on: SigSet = PASSED_ON.into_iter().collect();
-    if let Err(e) = passed_on.thread_unblock() {
+    let held: SigSet = PASSED_ON.into_iter().chain(SUSPENDING).collect();
+    if let Err(e) = held.thread_unblock() {
         return Failure::new(Code::StandIn, "cannot let signals through").note(e.to_string());
     }
     file_size::end_past_the_limit();

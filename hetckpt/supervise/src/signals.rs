@@ -27,6 +27,9 @@ pub const PASSED_ON: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
+/// Signals that take a job's program off its device, and have it go on.
+pub const SUSPENDING: [Signal; 2] = [Signal::SIGTSTP, Signal::SIGCONT];
+
 /// Has what this process starts begin with `signals` ignored. This process itself can go on to take them.
 #[allow(unsafe_code, reason = "how a signal is taken")]
 pub fn ignore_in_children(signals: &[Signal]) -> nix::Result<()> {
