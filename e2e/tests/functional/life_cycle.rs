@@ -16,6 +16,7 @@ use hetckpt_e2e::program::{self, PACED, Program};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
+use super::opencl_refusals::compile;
 use super::preempt::check;
 
 /// The tests.
@@ -36,6 +37,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("dumps_before_the_first_cuda_call", dumps_before_the_first_cuda_call),
         Test::new("a_server_with_nothing_to_do_sleeps", a_server_with_nothing_to_do_sleeps)
             .needs(&[Requirement::Programs]),
+        Test::new("dumps_again_what_holds_all_signals_back", holds_all_signals_back),
         Test::new("restores_detached", restores_detached),
         Test::new("dumps_a_shell_around_the_program", dumps_a_shell_around_the_program),
         Test::new("file_locks_are_held_after_a_restore", file_locks),
@@ -305,5 +307,35 @@ fn file_locks(context: &mut Context) -> Result<()> {
     let outcome = restored.finish()?;
     ensure!(outcome == baseline.outcome, "{}", outcome.text());
     ensure!(!is_locked()?, "the lock is held after the program's end");
+    Ok(())
+}
+
+/// What lets it go on after a dump waits for it, and would be restored by the next one's archive.
+fn holds_all_signals_back(context: &mut Context) -> Result<()> {
+    const SOURCE: &str = "
+        #include <signal.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(int argc, char **argv)
+        {
+            sigset_t all;
+            sigfillset(&all);
+            sigprocmask(SIG_BLOCK, &all, NULL);
+            fprintf(stderr, \"at work\\n\");
+            while (argc == 2 && access(argv[1], F_OK))
+                usleep(10000);
+            puts(\"done\");
+            return 0;
+        }";
+    let sandbox = &context.sandbox;
+    let program = compile(sandbox, "holds_back", SOURCE, &[])?;
+    let go = sandbox.path("go");
+    let mut job = Job::start(sandbox, &[program.into(), go.clone().into()])?;
+    job.wait_for_stderr("at work")?;
+    job.dump_and_leave_running()?;
+    let restored = job.dump()?.restore()?;
+    fs::write(&go, "")?;
+    let outcome = restored.finish()?;
+    ensure!(outcome.code == 0 && outcome.stdout == "done\n", "{}", outcome.text());
     Ok(())
 }

@@ -17,6 +17,7 @@ pub mod needs;
 pub mod page_protocol;
 pub mod page_server;
 pub mod parsers;
+pub mod pending_signals;
 pub mod plugin_option;
 pub mod rewrite;
 pub mod run;

@@ -12,7 +12,7 @@ use hetckpt_archive::writer::Source;
 use hetckpt_criu::device_streams::{DeviceStreams, Sizes};
 use hetckpt_criu::locate::Criu;
 use hetckpt_criu::memory_sink::MemorySink;
-use hetckpt_criu::{eventfds, needs, page_server, rewrite, run};
+use hetckpt_criu::{eventfds, needs, page_server, pending_signals, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{quantity, remark};
@@ -182,6 +182,8 @@ pub fn capture<'a>(
         })?;
     }
     eventfds::keep_semaphores(images, &target.tree())
+        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
+    pending_signals::forget_continue(images)
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     finish_packing(packing, request)?;
     let sources = snapshot_files::sources(images)
