@@ -404,6 +404,11 @@ pub struct Dump {
     #[arg(long)]
     pub leave_running: bool,
 
+    /// Read the archive back from the disk, against its hashes, before the program is ended. Without this, it is the
+    /// system's word that all has been written that counts (docs/reliability.md).
+    #[arg(long)]
+    pub verify: bool,
+
     /// Longest time to wait for kernels to stop.
     #[arg(value_parser = number::whole, long, value_name = "SECONDS", default_value_t = 10)]
     pub pause_timeout: u32,
@@ -432,6 +437,7 @@ impl Dump {
             pause_timeout: self.pause_timeout,
             bundle: self.bundle,
             outside: self.outside,
+            reads_back: self.verify,
         }
     }
 }
@@ -573,6 +579,10 @@ pub struct Pack {
     /// Replace a file that has the archive's name. Nothing but a regular file is replaced.
     #[arg(long)]
     pub force: bool,
+
+    /// Read the archive back from the disk, against its hashes.
+    #[arg(long)]
+    pub verify: bool,
 
     /// Print what was done as JSON.
     #[arg(long)]

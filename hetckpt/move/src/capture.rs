@@ -123,11 +123,11 @@ pub struct Captured<'a> {
 
 /// Stops the program and captures it. After a failure it runs on.
 ///
-/// Its memory and its devices' go to `taker`, if there is one, else to the folder of images.
+/// Its memory and its devices' go to `taker`, all else to the folder of images.
 pub fn capture<'a>(
     request: &Request<'a>,
     signals: &HeldSignals,
-    taker: Option<&mut dyn MemorySink>,
+    taker: &mut dyn MemorySink,
 ) -> Result<Captured<'a>, Failure> {
     let (target, images) = (request.target, request.images);
     ensure_may_take_connections(request.outside)?;
@@ -152,19 +152,9 @@ pub fn capture<'a>(
     remark::progress("dumping processes");
     let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
-    let streamed = match taker {
-        None => {
-            server_access::grant(images, &holds)?;
-            run_criu(request, None).map(|()| Sizes::new())?
-        }
-        Some(taker) => {
-            let devices = device_streams(images, &mut holds)?;
-            server_access::grant(images, &holds)?;
-            page_server::while_serving(images, devices, taker, |socket| {
-                run_criu(request, Some(socket.as_raw_fd()))
-            })?
-        }
-    };
+    let devices = device_streams(images, &mut holds)?;
+    server_access::grant(images, &holds)?;
+    let streamed = page_server::while_serving(images, devices, taker, |socket| run_criu(request, socket.as_raw_fd()))?;
     times.criu = dumping.elapsed();
     // A tracer may have come since it was looked at.
     uprobes::ensure_none(&target.tree())?;
@@ -265,7 +255,8 @@ fn finish_packing(packing: Packing<'_>, request: &Request<'_>) -> Result<(), Fai
 }
 
 /// Has CRIU dump the program; its processes' memory goes to the socket `pages`, if there is one.
-fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
+/// `pages` is the socket that takes memory.
+fn run_criu(request: &Request<'_>, pages: i32) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
     let plugin_folder = request.parts.installation.plugin_folder.clone();
     arguments.extend(["--libdir".into(), plugin_folder.into_os_string()]);
@@ -294,9 +285,7 @@ fn run_criu(request: &Request<'_>, pages: Option<i32>) -> Result<(), Failure> {
     if uprobes::have_been_in(&request.target.tree()) {
         arguments.push("--allow-uprobes".into());
     }
-    if let Some(socket) = pages {
-        arguments.extend(["--page-server", "--ps-socket", &socket.to_string()].map(OsString::from));
-    }
+    arguments.extend(["--page-server", "--ps-socket", &pages.to_string()].map(OsString::from));
     // Its log tells what it calls itself, by which its network lock is undone (`tcp_lock`).
     arguments.push("-v4".into());
     // For a device server that turns up only now.

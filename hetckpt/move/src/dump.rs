@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use hetckpt_archive::manifest::Manifest;
-use hetckpt_archive::writer::{self, ArchiveName};
+use hetckpt_archive::writer::{self, ArchiveName, NamelessArchive};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
 use hetckpt_supervise::dump_lock::DumpLock;
@@ -19,9 +19,11 @@ use hetckpt_supervise::target::Target;
 use hetckpt_supervise::{process_tree, stopped_tree};
 
 use crate::adaptation::Outside;
+use crate::archive_file::FileSink;
 use crate::capture::{self, Parts, Request, Times};
 use crate::carried::choice::Bundle;
-use crate::{archive_name, check, inner_connections, private_folder, snapshot_files};
+use crate::outgoing::Outgoing;
+use crate::{archive_name, check, inner_connections, private_folder};
 
 /// How to dump.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ pub struct Options<'a> {
     pub bundle: Bundle,
     /// Connections to take along.
     pub outside: Outside,
+    /// The archive is read back from the disk before the program is ended.
+    pub reads_back: bool,
 }
 
 /// An archive that is complete, of a program that still stands still.
@@ -65,8 +69,8 @@ pub fn dump(pid: i32, options: &Options<'_>, then: Option<Then<'_>>) -> Result<D
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on. From before the
     // folder is made, so that none leaves it behind.
     let signals = HeldSignals::hold()?;
-    let images = image_folder(options.output).map_err(cannot_begin)?;
-    dump_stopped(options, then, &target, &parts, &name, images.path(), &signals)
+    let scratch = scratch_folder(options.output).map_err(cannot_begin)?;
+    dump_stopped(options, then, &target, &parts, &name, scratch.path(), &signals)
         .map_err(|failure| after_failure(&target, failure))
 }
 
@@ -87,8 +91,9 @@ fn after_failure(target: &Target, failure: Failure) -> Failure {
     .state("no archive was written")
 }
 
-/// A folder for CRIU's images beside the archive, on the same file system, which also proves that one can write there.
-fn image_folder(archive: &Path) -> Result<TempDir, Failure> {
+/// A folder beside the archive, for what is unfinished of it and for CRIU's images: on the same file system, which also
+/// proves that one can write there.
+fn scratch_folder(archive: &Path) -> Result<TempDir, Failure> {
     let parent = archive
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -127,16 +132,20 @@ fn dump_stopped(
     target: &Target,
     parts: &Parts,
     name: &ArchiveName,
-    images: &Path,
+    scratch: &Path,
     signals: &HeldSignals,
 ) -> Result<Dumped, Failure> {
+    let images = &scratch.join("images");
+    fs::create_dir(images).map_err(|e| {
+        Failure::new(Code::CannotWrite, format!("cannot make {}", images.display())).note(e.to_string())
+    })?;
     let outside = inner_connections::allowed(options.outside, &target.tree());
     let request = Request {
         target,
         parts,
         images,
         guarded: stopped_tree::Output {
-            images,
+            images: scratch,
             // What is only on its way elsewhere is not there yet.
             archive: (!options.leave_running && then.is_none()).then_some(options.output),
             handover: None,
@@ -147,26 +156,25 @@ fn dump_stopped(
         outside,
         asked: options.outside,
     };
+    let interrupting = Interrupting::new(signals);
+    let failed = |error| interrupting.failure(error, "the dump");
+    // Beside the images, so that none of them is taken for one.
+    let mut archive = NamelessArchive::create(name, Some(scratch)).map_err(failed)?;
     let stopping = Instant::now();
-    let mut captured = capture::capture(&request, signals, None)?;
+    let mut outgoing = Outgoing::new(&request, name.path(), FileSink::new(archive.file(), &interrupting));
+    let mut captured = capture::capture(&request, signals, &mut outgoing)?;
     check::require_way_back(images, &captured.manifest, options.outside)?;
     let archiving = Instant::now();
-    let mut progress = remark::byte_progress("archiving", snapshot_files::total_bytes(&captured.sources));
-    let interrupting = Interrupting::new(signals);
-    let size = writer::write(
-        name,
-        captured.manifest.clone(),
-        &captured.sources,
-        writer::Options {
-            scratch: Some(images),
-            is_interrupted: Some(&|| interrupting.has_come()),
-            id_file: Some(&stopped_tree::id_file(images)),
-            ..writer::Options::default()
-        },
-        &mut progress,
-    )
-    .map_err(|error| interrupting.failure(error, "the dump"))?;
-    let archive = archiving.elapsed();
+    let written = outgoing.finish(&captured)?.written;
+    let publishing = writer::Options {
+        is_interrupted: Some(&|| interrupting.has_come()),
+        reads_back: options.reads_back,
+        id_file: Some(&stopped_tree::id_file(scratch)),
+        ..writer::Options::default()
+    };
+    remark::progress("flushing");
+    archive.publish(&written, publishing).map_err(failed)?;
+    let archived = archiving.elapsed();
     remark::progress_done();
     if let Some(then) = then {
         then(&Archived {
@@ -180,9 +188,9 @@ fn dump_stopped(
     }
     Ok(Dumped {
         pid: target.called(),
-        size,
+        size: written.size_bytes,
         times: captured.times,
-        archive,
+        archive: archived,
         not_kept: std::mem::take(&mut captured.not_kept),
     })
 }

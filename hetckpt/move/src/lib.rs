@@ -18,6 +18,8 @@ pub mod inner_connections;
 pub mod migration;
 mod not_kept;
 pub mod obstacles;
+mod archive_file;
+mod outgoing;
 pub mod pack;
 pub mod private_folder;
 pub mod restore;

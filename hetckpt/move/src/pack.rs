@@ -22,7 +22,9 @@ pub struct Packed {
 }
 
 /// Packs the folder `images` into the archive `output`; a regular file that has its name is replaced only if `force`.
-pub fn pack(images: &Path, output: &Path, force: bool) -> Result<Packed, Failure> {
+///
+/// It is read back from the disk if `reads_back`.
+pub fn pack(images: &Path, output: &Path, force: bool, reads_back: bool) -> Result<Packed, Failure> {
     let name = archive_name::find(output, force)?;
     let (folder, manifest) = snapshot::of_images(images)?;
     let sources = snapshot_files::sources(&folder).map_err(|why| snapshot::no_dump(images, &why))?;
@@ -38,6 +40,7 @@ pub fn pack(images: &Path, output: &Path, force: bool) -> Result<Packed, Failure
         &sources,
         writer::Options {
             is_interrupted: Some(&|| interrupting.has_come()),
+            reads_back,
             ..writer::Options::default()
         },
         &mut progress,

@@ -31,12 +31,14 @@ impl<'a> Interrupting<'a> {
         self.signal.get().is_some() || self.held.ending().is_some_and(|signal| self.signal.set(signal).is_ok())
     }
 
+    /// The failure if a signal has ended `what`.
+    pub fn interrupted(&self, what: &str) -> Option<Failure> {
+        self.signal.get().map(|signal| interrupted(what, *signal))
+    }
+
     /// The failure for an archive that was not written: `what` is what the signal has ended, if it was one.
     pub fn failure(&self, error: ArchiveError, what: &str) -> Failure {
-        match self.signal.get() {
-            Some(signal) => interrupted(what, *signal),
-            None => archive_error::failure(error),
-        }
+        self.interrupted(what).unwrap_or_else(|| archive_error::failure(error))
     }
 }
 

@@ -1,11 +1,12 @@
-//! Writes an archive of files: temporary name, header, members, index, fsync, verify, rename. [`write_to`] does without
-//! the names and the disk.
+//! Writes an archive of files: temporary name, header, members, index, fsync, check, rename. [`write_to`] does without
+//! the names and the disk, [`NamelessArchive`] without the files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use tempfile::NamedTempFile;
 
 use crate::error::ArchiveError;
@@ -34,6 +35,8 @@ pub struct Options<'a> {
     pub scratch: Option<&'a Path>,
     /// Asked again and again; once it says true, the work ends with [`ArchiveError::Interrupted`].
     pub is_interrupted: Option<&'a dyn Fn() -> bool>,
+    /// What was written is read back from the disk, against its hashes, before the archive gets its name.
+    pub reads_back: bool,
     /// File that is to hold the archive's [`FileId`], as text, before the archive gets its name.
     pub id_file: Option<&'a Path>,
 }
@@ -73,6 +76,21 @@ impl ArchiveName {
         &self.path
     }
 
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    fn io_error(&self, action: &'static str, source: io::Error) -> ArchiveError {
+        ArchiveError::Io {
+            action,
+            path: self.path.clone(),
+            source,
+        }
+    }
+
     fn give_to(&self, file: NamedTempFile) -> Result<(), ArchiveError> {
         let taken = || ArchiveError::NameTaken {
             path: self.path.clone(),
@@ -102,7 +120,7 @@ impl ArchiveName {
 
 /// Writes `sources` and `manifest` (its `members` are filled in) to `target` and returns the archive's size in bytes.
 ///
-/// Until it is durable and verified, nothing is seen under `target`; an older file of that name is replaced at once.
+/// Until it is durable and checked, nothing is seen under `target`; an older file of that name is replaced at once.
 /// `progress` is called with the number of raw bytes taken in so far.
 ///
 /// # Errors
@@ -115,37 +133,73 @@ pub fn write(
     options: Options<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, ArchiveError> {
-    let target = name.path();
-    let folder = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let io_error = |action, source| ArchiveError::Io {
-        action,
-        path: target.to_owned(),
-        source,
-    };
-    let mut temporary = tempfile::Builder::new()
-        .prefix(".hetsnap-")
-        .tempfile_in(options.scratch.unwrap_or(folder))
-        .map_err(|e| io_error("create", e))?;
-
-    let written = write_to(temporary.as_file_mut(), target, manifest, sources, options, progress)?;
-    temporary.as_file().sync_all().map_err(|e| io_error("write", e))?;
-    options.go_on(target)?;
-    Archive::open(temporary.path())?.verify_stored()?;
-    if let Some(path) = options.id_file {
-        let noted = FileId::of(temporary.as_file()).and_then(|id| fs::write(path, id.to_string()));
-        noted.map_err(|e| io_error("write", e))?;
-    }
-    options.go_on(target)?;
-    name.give_to(temporary)?;
-    File::open(folder).and_then(|d| d.sync_all()).map_err(|e| {
-        // What may be gone after a power failure is not to be taken for written.
-        let _ = fs::remove_file(target);
-        io_error("write", e)
-    })?;
+    let mut archive = NamelessArchive::create(name, options.scratch)?;
+    let written = write_to(archive.file(), name.path(), manifest, sources, options, progress)?;
+    archive.publish(&written, options)?;
     Ok(written.size_bytes)
+}
+
+/// A file for an archive that is being written. It is gone when this is dropped without having got its name.
+pub struct NamelessArchive<'a> {
+    name: &'a ArchiveName,
+    temporary: NamedTempFile,
+}
+
+impl<'a> NamelessArchive<'a> {
+    /// Makes the file, in `scratch` on the target's file system, or beside the target.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Io`].
+    pub fn create(name: &'a ArchiveName, scratch: Option<&Path>) -> Result<Self, ArchiveError> {
+        let temporary = tempfile::Builder::new()
+            .prefix(".hetsnap-")
+            .tempfile_in(scratch.unwrap_or(name.folder()));
+        let temporary = temporary.map_err(|e| name.io_error("create", e))?;
+        Ok(Self { name, temporary })
+    }
+
+    /// What is to be written to.
+    pub fn file(&mut self) -> &mut File {
+        self.temporary.as_file_mut()
+    }
+
+    /// Makes what was `written` durable, checks it, and gives it its name.
+    ///
+    /// What the system has taken is what has the hashes in the index, as these were made of the same bytes in memory. So
+    /// it is enough to heed what the system says of writing them, and to see that index and lengths are right. If
+    /// `options` want it, the file is read back from the disk besides.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Io`], [`ArchiveError::Damaged`], [`ArchiveError::Interrupted`] and [`ArchiveError::NameTaken`].
+    pub fn publish(self, written: &Written, options: Options<'_>) -> Result<(), ArchiveError> {
+        let (name, file) = (self.name, self.temporary.as_file());
+        let io_error = |action, source| name.io_error(action, source);
+        file.sync_all().map_err(|e| io_error("write", e))?;
+        options.go_on(name.path())?;
+        let size = file.metadata().map_err(|e| io_error("read", e))?.len();
+        if size != written.size_bytes {
+            return Err(io_error("write", io::ErrorKind::WriteZero.into()));
+        }
+        if options.reads_back {
+            // Else it would come from memory. Where that cannot be, it still is read.
+            let _ = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        }
+        let archive = Archive::open(self.temporary.path())?;
+        if options.reads_back {
+            archive.verify_stored()?;
+        }
+        if let Some(path) = options.id_file {
+            let noted = FileId::of(file).and_then(|id| fs::write(path, id.to_string()));
+            noted.map_err(|e| io_error("write", e))?;
+        }
+        options.go_on(name.path())?;
+        name.give_to(self.temporary)?;
+        File::open(name.folder()).and_then(|d| d.sync_all()).map_err(|e| {
+            // What may be gone after a power failure is not to be taken for written.
+            let _ = fs::remove_file(name.path());
+            io_error("write", e)
+        })
+    }
 }
 
 /// Writes `sources` and `manifest` (its `members` are filled in) to `sink`. Nothing is flushed to a disk or verified;

@@ -12,7 +12,7 @@ use crate::output;
 
 /// Packs the images.
 pub fn run(options: &Pack) -> anyhow::Result<ExitCode> {
-    let packed = pack::pack(&options.images, &options.output, options.force)?;
+    let packed = pack::pack(&options.images, &options.output, options.force, options.verify)?;
     if options.json {
         let archive = options.output.to_string_lossy();
         output::json(&json!({ "pid": packed.root_pid, "archive": archive, "archive_bytes": packed.size }));

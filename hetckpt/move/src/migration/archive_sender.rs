@@ -10,6 +10,7 @@ use hetckpt_supervise::signals::HeldSignals;
 
 use crate::migration::channel::Shared;
 use crate::migration::message::MAX_DATA_BYTES;
+use crate::outgoing::ArchiveSink;
 
 /// How often signals are looked for.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
@@ -23,10 +24,9 @@ pub struct ChannelSink<'a, 'c> {
     pending: Vec<u8>,
     /// What the target takes at most.
     limit_bytes: u64,
-    sent_bytes: u64,
     last_look: Instant,
     /// Why writing failed.
-    pub failure: Option<Failure>,
+    failure: Option<Failure>,
 }
 
 impl<'a, 'c> ChannelSink<'a, 'c> {
@@ -38,15 +38,9 @@ impl<'a, 'c> ChannelSink<'a, 'c> {
             position: 0,
             pending: Vec::with_capacity(MAX_DATA_BYTES),
             limit_bytes,
-            sent_bytes: 0,
             last_look: Instant::now(),
             failure: None,
         }
-    }
-
-    /// Bytes sent so far.
-    pub fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
     }
 
     fn send_pending(&mut self) -> io::Result<()> {
@@ -71,7 +65,6 @@ impl<'a, 'c> ChannelSink<'a, 'c> {
         }
         let size = self.pending.len() as u64;
         self.channel.lock().send_data(self.position - size, &self.pending)?;
-        self.sent_bytes += size;
         self.pending.clear();
         Ok(())
     }
@@ -84,6 +77,14 @@ pub fn too_large(target: &str, limit_bytes: u64) -> Failure {
         format!("the snapshot is larger than the {limit_bytes} bytes that {target} takes"),
     )
     .help("make room in the target's folder, or raise the --max-size of `hetckpt serve`")
+}
+
+impl ArchiveSink for ChannelSink<'_, '_> {
+    const DOING: &'static str = "sending";
+
+    fn failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
 }
 
 impl Write for ChannelSink<'_, '_> {

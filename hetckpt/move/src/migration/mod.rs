@@ -11,7 +11,6 @@ pub mod deadline;
 pub mod message;
 pub mod channel;
 pub mod archive_sender;
-pub mod sending;
 pub mod commit;
 pub mod source;
 pub mod handover;

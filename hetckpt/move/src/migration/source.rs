@@ -2,7 +2,7 @@
 
 use hetckpt_ring::failure_code::Code;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use procfs::process::Process;
@@ -20,12 +20,13 @@ use crate::adaptation::Outside;
 use crate::capture::{self, Parts, Request, Times};
 use crate::carried::choice::Bundle;
 use crate::inner_connections;
+use crate::migration::archive_sender::ChannelSink;
 use crate::migration::channel::Channel;
 use crate::migration::commit::commit;
 use crate::migration::handover::{Address, Handover, Outcome};
 use crate::migration::message::{self, Message, Offer};
-use crate::migration::sending::{Sending, Sent};
 use crate::migration::tls;
+use crate::outgoing::{Outgoing, Sent};
 use crate::private_folder::private_folder;
 
 /// How to move a program.
@@ -159,9 +160,11 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
     let stopping = Instant::now();
     let sent = channel
         .while_sending(|channel| {
-            let mut sending = Sending::new(&request, channel, signals, limit_bytes);
-            let captured = capture::capture(&request, signals, Some(&mut sending))?;
-            let sent = sending.finish(&captured)?;
+            let peer = PathBuf::from(channel.lock().peer());
+            let sink = ChannelSink::new(channel, signals, limit_bytes);
+            let mut outgoing = Outgoing::new(&request, &peer, sink);
+            let captured = capture::capture(&request, signals, &mut outgoing)?;
+            let sent = outgoing.finish(&captured)?;
             Ok((captured, sent))
         })
         .and_then(|(captured, sent)| {

@@ -1,9 +1,9 @@
-//! An archive on its way to the target: first the memory of the program's devices and its own, as it is dumped, then
-//! all other members.
+//! An archive on its way, to a file or to another node: first the memory of the program's devices and its own, as it is
+//! dumped, then all other members.
 
 use hetckpt_ring::failure_code::Code;
-use std::io::Read;
-use std::path::Path;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hetckpt_archive::error::ArchiveError;
@@ -12,20 +12,27 @@ use hetckpt_archive::writer;
 use hetckpt_criu::memory_sink::MemorySink;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::{archive_error, quantity, remark};
-use hetckpt_supervise::signals::HeldSignals;
 
 use crate::capture::{Captured, Request};
-use crate::migration::archive_sender::ChannelSink;
-use crate::migration::channel::Shared;
 use crate::snapshot_files;
 
+/// What takes the archive's bytes.
+pub trait ArchiveSink: Write {
+    /// What is being done with them, for the person who waits.
+    const DOING: &'static str;
+
+    /// Why writing has failed, if that is more than the error tells.
+    fn failure(&mut self) -> Option<Failure>;
+}
+
 /// The archive.
-pub struct Sending<'a, 'c> {
+pub struct Outgoing<'a, S> {
     request: &'a Request<'a>,
-    peer: String,
+    /// What errors call the sink.
+    target: PathBuf,
     /// Until the first member.
-    sink: Option<ChannelSink<'a, 'c>>,
-    begun: Option<(Instant, ArchiveStream<ChannelSink<'a, 'c>>)>,
+    sink: Option<S>,
+    begun: Option<(Instant, ArchiveStream<S>)>,
 }
 
 /// What came of it.
@@ -36,18 +43,18 @@ pub struct Sent {
     pub duration: Duration,
 }
 
-impl<'a, 'c> Sending<'a, 'c> {
-    /// Of the program in `request`, which still runs.
-    pub fn new(request: &'a Request<'a>, channel: &'a Shared<'c>, signals: &'a HeldSignals, limit_bytes: u64) -> Self {
+impl<'a, S: ArchiveSink> Outgoing<'a, S> {
+    /// Of the program in `request`, which still runs. `target` is what errors call the sink.
+    pub fn new(request: &'a Request<'a>, target: &Path, sink: S) -> Self {
         Self {
             request,
-            peer: channel.lock().peer().to_owned(),
-            sink: Some(ChannelSink::new(channel, signals, limit_bytes)),
+            target: target.to_owned(),
+            sink: Some(sink),
             begun: None,
         }
     }
 
-    /// Sends what is still to be sent, and the index.
+    /// Takes the rest, and the index.
     pub fn finish(mut self, captured: &Captured<'_>) -> Result<Sent, Failure> {
         self.begin()?;
         let Some((begun, mut archive)) = self.begun.take() else {
@@ -56,33 +63,32 @@ impl<'a, 'c> Sending<'a, 'c> {
         let sent = captured
             .sources
             .iter()
-            .try_for_each(|source| writer::add_file(&mut archive, source, &mut |done| report(begun, done)))
+            .try_for_each(|source| writer::add_file(&mut archive, source, &mut |done| report::<S>(begun, done)))
             .and_then(|()| archive.finish(captured.manifest.index.clone()));
         let written = sent.map_err(|error| reason(&mut archive, error))?;
-        remark::detail(format!("{} sent", quantity::bytes(archive.sink().sent_bytes())));
         Ok(Sent {
             written,
             duration: begun.elapsed(),
         })
     }
 
-    /// Sends the header, if that has not been done.
+    /// Begins with the header, if that has not been done.
     fn begin(&mut self) -> Result<(), Failure> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
-        let (header, peer) = (self.request.header(), Path::new(&self.peer));
-        let archive = ArchiveStream::new(sink, peer, &header, Compression::default());
+        let header = self.request.header();
+        let archive = ArchiveStream::new(sink, &self.target, &header, Compression::default());
         self.begun = Some((Instant::now(), archive.map_err(archive_error::failure)?));
         Ok(())
     }
 }
 
-impl MemorySink for Sending<'_, '_> {
+impl<S: ArchiveSink> MemorySink for Outgoing<'_, S> {
     fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
         self.begin()?;
         let (begun, archive) = self.begun.as_mut().ok_or_else(not_begun)?;
         let begun = *begun;
         let (member, encoding) = snapshot_files::member(name);
-        let added = archive.add(&member, encoding, content, &mut |done| report(begun, done));
+        let added = archive.add(&member, encoding, content, &mut |done| report::<S>(begun, done));
         added.map_err(|error| reason(archive, error))
     }
 }
@@ -91,13 +97,14 @@ fn not_begun() -> Failure {
     Failure::new(Code::StandIn, "the archive was not begun (a bug in hetckpt)")
 }
 
-fn report(begun: Instant, done: u64) {
+fn report<S: ArchiveSink>(begun: Instant, done: u64) {
     let rate = done as f64 / begun.elapsed().as_secs_f64().max(0.001);
-    remark::progress(format!("sending {} ({:.0} MB/s)", quantity::bytes(done), rate / 1e6));
+    let (what, size) = (S::DOING, quantity::bytes(done));
+    remark::progress(format!("{what} {size} ({:.0} MB/s)", rate / 1e6));
 }
 
-/// Why writing has failed: as the connection has it, if it was that.
-fn reason(archive: &mut ArchiveStream<ChannelSink<'_, '_>>, error: ArchiveError) -> Failure {
-    let of_connection = archive.sink().failure.take();
-    of_connection.unwrap_or_else(|| archive_error::failure(error))
+/// Why writing has failed: as the sink has it, if it was that.
+fn reason<S: ArchiveSink>(archive: &mut ArchiveStream<S>, error: ArchiveError) -> Failure {
+    let of_sink = archive.sink().failure();
+    of_sink.unwrap_or_else(|| archive_error::failure(error))
 }
