@@ -87,7 +87,7 @@ fn one_cannot_be_captured(context: &mut Context) -> Result<()> {
     let (job, rows, expected) = start(sandbox)?;
     for row in &rows {
         // Something is in the way of a file that its server is to write.
-        let before = format!("mkdir \"$D/hetgpu-{}.mem\"", number(row, "pid")?);
+        let before = format!("mkdir \"$D/hetgpu-{}.state.zst\"", number(row, "pid")?);
         let criu = criu(sandbox, "dump", &before, "")?;
         let outcome = failed_dump(sandbox, &job, "HK0903", |command| {
             command.env("HETCKPT_CRIU", criu);

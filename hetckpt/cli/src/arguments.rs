@@ -92,8 +92,8 @@ pub enum Command {
     /// Stop a program, wherever its kernels are, and store it in an archive.
     ///
     /// Kernels in flight stop at their next probe, well within a millisecond or so. The program stays stopped until the
-    /// archive is written, flushed to disk and verified. Only then is it ended. If anything fails before that, the
-    /// program runs on as if nothing had happened.
+    /// archive is written, flushed to disk and checked. Only then is it ended. If anything fails before that, the
+    /// program runs on as if nothing had happened. It needs no room but for the archive.
     ///
     /// The archive also carries the program's file and the libraries it has loaded (--bundle), so that it can go on
     /// where they are missing or different. Other files, open or not yet opened, are not carried.
@@ -166,7 +166,7 @@ pub enum Command {
     ///
     /// IMAGE_DIR is the folder that `criu dump -D IMAGE_DIR --libdir …/lib/criu` has filled: CRIU's images and the
     /// plugin's files. The archive is the one that `dump` would have written: `restore`, `inspect` and `unpack` take
-    /// it. It is flushed to disk and verified before it gets its name. The folder stays as it was.
+    /// it. It is flushed to disk and checked before it gets its name. The folder stays as it was.
     ///
     /// A folder without a whole dump is refused, and so are links and folders inside it: no other file is read. CRIU's
     /// logs (*.log) and statistics (stats-*) are left out. Images that rest on an earlier dump (`--prev-images-dir`)

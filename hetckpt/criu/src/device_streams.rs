@@ -6,7 +6,6 @@
 //! reads. If we are killed it fails, so does the dump, and the program runs on.
 
 use hetckpt_ring::failure_code::Code;
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,13 +21,10 @@ use nix::unistd::mkfifo;
 use hetckpt_report::failure::Failure;
 use hetckpt_state::names::memory_file;
 
-use crate::memory_sink::{Broken, MemorySink, hand_over};
+use crate::memory_sink::{Broken, MemorySink, Sizes, hand_over};
 
 /// Bytes that a pipe holds if it may: most that users may ask for where nothing else is set.
 const PIPE_BYTES: i32 = 1 << 20;
-
-/// Sizes of memory files that were taken, by name.
-pub type Sizes = BTreeMap<String, u64>;
 
 /// The pipes that nobody has written to yet.
 #[derive(Default)]

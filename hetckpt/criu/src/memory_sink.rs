@@ -1,6 +1,9 @@
 //! Where a dump's memory goes if not into the folder of images, and why it may come to an end early.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use hetckpt_report::failure::Failure;
 
@@ -8,7 +11,21 @@ use hetckpt_report::failure::Failure;
 pub trait MemorySink {
     /// Takes the content of the file that would be called `name` in the folder of images, all that `content` gives.
     fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure>;
+
+    /// A file to whose end devices' servers may write memory by themselves, while nothing else is taken.
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, Failure> {
+        Ok(None)
+    }
+
+    /// All servers have captured, into the folder `images`. Gives the sizes of memory files that stand in that file
+    /// instead, by name.
+    fn devices_done(&mut self, _images: &Path) -> Result<Sizes, Failure> {
+        Ok(Sizes::new())
+    }
 }
+
+/// Sizes of memory files that were taken, by name.
+pub type Sizes = BTreeMap<String, u64>;
 
 /// Why there is no more to come.
 pub enum Broken {

@@ -25,10 +25,10 @@ use prost::Message;
 
 use hetckpt_report::failure::Failure;
 
-use crate::device_streams::{DeviceStreams, Sizes};
+use crate::device_streams::DeviceStreams;
 use crate::image_messages::{PagemapEntry, PagemapHead};
 use crate::images::{COMMON_MAGIC, PAGEMAP_MAGIC};
-use crate::memory_sink::{Broken, MemorySink, hand_over};
+use crate::memory_sink::{Broken, MemorySink, Sizes, hand_over};
 use crate::page_protocol::{self, Command, Form, Image, Row};
 
 /// Bytes that are read ahead: commands and single pages come together then.
@@ -57,6 +57,10 @@ pub fn while_serving(
         });
         let served = devices
             .take_all(ours.as_fd(), taker)
+            .and_then(|mut sizes| {
+                sizes.extend(taker.devices_done(images).map_err(Broken::Failed)?);
+                Ok(sizes)
+            })
             .and_then(|sizes| serve(ours, images, taker).map(|()| sizes));
         if served.is_err() {
             let _ = ours.shutdown(Shutdown::Both);

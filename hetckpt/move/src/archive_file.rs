@@ -1,7 +1,8 @@
 //! An archive's way into a file.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use hetckpt_report::failure::Failure;
 use hetckpt_supervise::interrupting::Interrupting;
@@ -26,6 +27,15 @@ impl ArchiveSink for FileSink<'_> {
 
     fn failure(&mut self) -> Option<Failure> {
         self.interrupting.interrupted("the dump")
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
+    fn go_on_at(&mut self, position: u64) -> io::Result<()> {
+        let mut file = self.file;
+        file.seek(SeekFrom::Start(position)).map(drop)
     }
 }
 

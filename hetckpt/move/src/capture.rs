@@ -9,13 +9,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hetckpt_archive::manifest::{Clocks, Header, Manifest};
 use hetckpt_archive::writer::Source;
-use hetckpt_criu::device_streams::{DeviceStreams, Sizes};
+use hetckpt_criu::device_streams::DeviceStreams;
 use hetckpt_criu::locate::Criu;
-use hetckpt_criu::memory_sink::MemorySink;
+use hetckpt_criu::memory_sink::{MemorySink, Sizes};
 use hetckpt_criu::{eventfds, needs, page_server, pending_signals, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{quantity, remark};
+use hetckpt_state::names::memory_file;
 use hetckpt_supervise::interrupting::ensure_not_interrupted;
 use hetckpt_supervise::namespaces::{self, clocks};
 use hetckpt_supervise::server_client::{self, Hold};
@@ -152,7 +153,7 @@ pub fn capture<'a>(
     remark::progress("dumping processes");
     let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
-    let devices = device_streams(images, &mut holds)?;
+    let devices = device_streams(images, &mut holds, taker)?;
     server_access::grant(images, &holds)?;
     let streamed = page_server::while_serving(images, devices, taker, |socket| run_criu(request, socket.as_raw_fd()))?;
     times.criu = dumping.elapsed();
@@ -203,11 +204,24 @@ fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
     }
 }
 
-/// Pipes for the memory of the devices that are held. Of a server that does not answer, because its process has ended,
-/// nothing will come.
-fn device_streams(images: &Path, holds: &mut [Hold]) -> Result<DeviceStreams, Failure> {
-    let statuses = holds.iter_mut().filter_map(|hold| hold.status().ok());
-    DeviceStreams::create(images, statuses.map(|status| status.app_pid))
+/// Has device servers write memory to the taker's file, if it has one and all of them can; else gives pipes for it. Of
+/// a server that does not answer, because its process has ended, nothing will come.
+fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn MemorySink) -> Result<DeviceStreams, Failure> {
+    let mut served = vec![];
+    for hold in holds {
+        if let Ok(status) = hold.status() {
+            served.push((hold, status));
+        }
+    }
+    let can_all = served.iter().all(|(_, status)| status.writes_archives);
+    let Some(file) = taker.file()?.filter(|_| can_all) else {
+        return DeviceStreams::create(images, served.iter().map(|(_, status)| status.app_pid));
+    };
+    for (hold, status) in served {
+        let (member, _) = snapshot_files::member(&memory_file(status.app_pid));
+        hold.write_memory_to(file, &member)?;
+    }
+    Ok(DeviceStreams::default())
 }
 
 /// What the program's clocks show, where CRIU does not note that: this process is where the program is.

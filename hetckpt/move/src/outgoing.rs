@@ -2,16 +2,21 @@
 //! dumped, then all other members.
 
 use hetckpt_ring::failure_code::Code;
-use std::io::{Read, Write};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::limits::MAX_TEXT_MEMBER_BYTES;
+use hetckpt_archive::part_appender::WrittenParts;
 use hetckpt_archive::stream_writer::{ArchiveStream, Compression, Written};
 use hetckpt_archive::writer;
-use hetckpt_criu::memory_sink::MemorySink;
+use hetckpt_criu::memory_sink::{MemorySink, Sizes};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::{archive_error, quantity, remark};
+use hetckpt_state::names::{memory_file, pid_of_parts};
 
 use crate::capture::{Captured, Request};
 use crate::snapshot_files;
@@ -23,6 +28,16 @@ pub trait ArchiveSink: Write {
 
     /// Why writing has failed, if that is more than the error tells.
     fn failure(&mut self) -> Option<Failure>;
+
+    /// The file that it is, if others may write to its end.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Goes on at `position` of that file, where others have written up to there.
+    fn go_on_at(&mut self, _position: u64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The archive.
@@ -91,6 +106,69 @@ impl<S: ArchiveSink> MemorySink for Outgoing<'_, S> {
         let added = archive.add(&member, encoding, content, &mut |done| report::<S>(begun, done));
         added.map_err(|error| reason(archive, error))
     }
+
+    fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, Failure> {
+        self.begin()?;
+        let (_, archive) = self.begun.as_mut().ok_or_else(not_begun)?;
+        Ok(archive.sink().file())
+    }
+
+    fn devices_done(&mut self, images: &Path) -> Result<Sizes, Failure> {
+        let mut sizes = Sizes::new();
+        if self.file()?.is_none() {
+            return Ok(sizes);
+        }
+        let (_, archive) = self.begun.as_mut().ok_or_else(not_begun)?;
+        for (pid, written) in written_by_devices(images)? {
+            // One after the other, from where the archive ended.
+            if written.position != archive.position() {
+                return Err(not_understood(pid).note("it has written elsewhere"));
+            }
+            let name = memory_file(pid);
+            let size = written.parts.iter().map(|part| part.stored_bytes);
+            sizes.insert(name.clone(), size.fold(0, u64::saturating_add));
+            let (member, _) = snapshot_files::member(&name);
+            archive.adopt(&member, written.parts).map_err(archive_error::failure)?;
+        }
+        let position = archive.position();
+        let gone = archive.sink().go_on_at(position);
+        gone.map_err(|e| Failure::new(Code::CannotWrite, "cannot go on with the archive").note(e.to_string()))?;
+        Ok(sizes)
+    }
+}
+
+/// What device servers have written to the archive, in its order, by process. Their notes of it, among the images, are
+/// gone then.
+fn written_by_devices(images: &Path) -> Result<Vec<(u32, WrittenParts)>, Failure> {
+    let unreadable = |e: io::Error| Failure::new(Code::CriuDump, "the images cannot be read").note(e.to_string());
+    let mut all = vec![];
+    for entry in fs::read_dir(images).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let Some(pid) = entry.file_name().to_str().and_then(pid_of_parts) else {
+            continue;
+        };
+        let size = entry.metadata().map_err(unreadable)?;
+        if !size.is_file() || size.len() > MAX_TEXT_MEMBER_BYTES {
+            return Err(not_understood(pid));
+        }
+        let text = fs::read(entry.path()).map_err(unreadable)?;
+        if text.is_empty() {
+            // Made for a server of another user, whose process has ended.
+            fs::remove_file(entry.path()).map_err(unreadable)?;
+            continue;
+        }
+        let written =
+            serde_json::from_slice::<WrittenParts>(&text).map_err(|e| not_understood(pid).note(e.to_string()))?;
+        fs::remove_file(entry.path()).map_err(unreadable)?;
+        all.push((pid, written));
+    }
+    all.sort_by_key(|(_, written)| written.position);
+    Ok(all)
+}
+
+fn not_understood(pid: u32) -> Failure {
+    let what = format!("what the device server of process {pid} has written to the archive is not understood");
+    Failure::new(Code::CriuDump, what)
 }
 
 fn not_begun() -> Failure {

@@ -14,7 +14,7 @@ use nix::unistd::geteuid;
 use rustix::fs::{XattrFlags, setxattr};
 
 use hetckpt_report::failure::Failure;
-use hetckpt_state::names::{description_file, memory_file, state_file};
+use hetckpt_state::names::{description_file, memory_file, parts_file, state_file};
 use hetckpt_supervise::server_client::Hold;
 
 /// Opens the folder `images` to the servers of `holds`; what is there already under their files' names, a pipe perhaps,
@@ -47,7 +47,12 @@ pub fn grant(images: &Path, holds: &[Hold]) -> Result<(), Failure> {
 }
 
 fn give_files(images: &Path, user: u32, app: u32) -> io::Result<()> {
-    for name in [description_file(app), state_file(app), memory_file(app)] {
+    // Memory goes through a pipe, which is there then, or into the archive.
+    let memory = match images.join(memory_file(app)).exists() {
+        true => memory_file(app),
+        false => parts_file(app),
+    };
+    for name in [description_file(app), state_file(app), memory] {
         let path = images.join(name);
         let mut options = OpenOptions::new();
         match options.write(true).create_new(true).mode(0o600).open(&path) {

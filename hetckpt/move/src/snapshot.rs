@@ -9,9 +9,9 @@ use std::time::UNIX_EPOCH;
 
 use hetckpt_archive::manifest::Manifest;
 use hetckpt_archive::reader::Archive;
-use hetckpt_criu::device_streams::Sizes;
 use hetckpt_criu::image_error::ImageError;
 use hetckpt_criu::images;
+use hetckpt_criu::memory_sink::Sizes;
 use hetckpt_criu::needs::{self, Needs};
 use hetckpt_criu::rewrite::{self, Change};
 use hetckpt_report::archive_error;

@@ -260,6 +260,16 @@ impl Hold {
         }
     }
 
+    /// Has the server's next capture write device memory to the end of the archive `file`, as its member `member`;
+    /// until this is dropped.
+    pub fn write_memory_to(&mut self, file: BorrowedFd<'_>, member: &str) -> Result<(), Failure> {
+        let member = member.to_owned();
+        match self.socket.ask(&Request::MemoryTo { member }, &[file]) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(no_answer(self.pid, &error)),
+        }
+    }
+
     /// Stops the kernels, and keeps them stopped until [`Hold::unlock`]. They have `limit_ms` milliseconds (0: as long
     /// as the server gives them).
     pub fn lock(&mut self, limit_ms: u64) -> Result<(), Failure> {

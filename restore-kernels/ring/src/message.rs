@@ -41,6 +41,13 @@ pub enum Request {
         #[serde(default)]
         limit_ms: u64,
     },
+    /// Where the next `Capture` is to write device memory: behind what the file that travels with it has, as parts of a
+    /// member of an archive. It leaves a list of them among the files of the state. Forgotten when this connection
+    /// closes or sends `Release`. Answer: [`Response::Done`].
+    MemoryTo {
+        /// The member's name.
+        member: String,
+    },
     /// Write the device state of the frozen application. With it travels the directory's descriptor. Answer:
     /// [`Response::Captured`].
     Capture,
@@ -173,6 +180,9 @@ pub struct ServerStatus {
     pub allocated_bytes: u64,
     /// True while kernels are held.
     pub is_paused: bool,
+    /// It takes `MemoryTo`.
+    #[serde(default)]
+    pub writes_archives: bool,
     /// True after `Lock`, until `Unlock`.
     #[serde(default)]
     pub is_locked: bool,

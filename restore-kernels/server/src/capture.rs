@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hetckpt_archive::chunk::{ChunkError, write_memory};
+use hetckpt_archive::memory_file::MemoryFile;
 use hetckpt_archive::packed_state;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::DeviceIndex;
@@ -62,7 +63,17 @@ pub fn capture(session: &Arc<Session>, output: &impl StateOutput, commands: Comm
     let [description_name, state_name, memory_name] =
         [Part::Description, Part::State, Part::Memory].map(|part| part.name(pid));
 
-    let memory = create(Part::Memory)?;
+    let archive = session.archive.lock().take();
+    let memory = match &archive {
+        Some(_) => None,
+        None => Some(create(Part::Memory)?),
+    };
+    let memory_file = match (&archive, &memory) {
+        (Some(archive), _) => MemoryFile::in_archive(&archive.file, &archive.member),
+        (None, Some(file)) => MemoryFile::new(file),
+        (None, None) => Err(std::io::ErrorKind::NotFound.into()),
+    };
+    let memory_file = memory_file.map_err(of_part(Part::Memory, pid))?;
     let device = &session.device;
     let pointed = pointed(session, &state);
     let found = Mutex::new(BTreeSet::new());
@@ -77,7 +88,13 @@ pub fn capture(session: &Arc<Session>, output: &impl StateOutput, commands: Comm
         look(bytes);
         Ok(())
     };
-    state.memory = write_memory(&memory, &state.mappings, read).map_err(|error| of_chunk_error(error, &memory_name))?;
+    state.memory =
+        write_memory(&memory_file, &state.mappings, read).map_err(|error| of_chunk_error(error, &memory_name))?;
+    if let Some(parts) = memory_file.finish().map_err(of_part(Part::Memory, pid))? {
+        let json = serde_json::to_vec(&parts).map_err(|e| ServerError::Damaged(e.into()))?;
+        let mut file = create(Part::MemoryParts)?;
+        file.write_all(&json).map_err(of_part(Part::MemoryParts, pid))?;
+    }
     state.variables.iter().for_each(|variable| look(&variable.bytes));
     for stream in &state.streams {
         for item in &stream.work {

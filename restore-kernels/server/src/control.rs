@@ -24,7 +24,7 @@ use crate::process;
 use crate::queues::What;
 use crate::reader;
 use crate::run_as;
-use crate::session::Session;
+use crate::session::{ArchiveEnd, Session};
 use crate::state_output::Folder;
 use crate::suspend::{Leaving, suspend};
 
@@ -139,6 +139,7 @@ impl Control {
         if self.connections.remove(number) == Some(Peer::Application) {
             self.end("the application has closed its connection");
         }
+        session.forget_archive(number);
         pause::release(session, number);
     }
 
@@ -171,6 +172,16 @@ impl Control {
             Request::Pause { limit_ms } => {
                 let elapsed_us = pause::pause(session, number, limit_of(limit_ms))?;
                 Ok(Response::Done { elapsed_us })
+            }
+            Request::MemoryTo { member } => {
+                let file = fds.into_iter().next();
+                let file = file.ok_or(ServerError::WrongMoment("an archive without its file"))?;
+                *session.archive.lock() = Some(ArchiveEnd {
+                    of: number,
+                    file: file.into(),
+                    member,
+                });
+                Ok(Response::Done { elapsed_us: 0 })
             }
             Request::Capture => {
                 let started = Instant::now();
@@ -216,6 +227,7 @@ impl Control {
                 Ok(Response::Done { elapsed_us: 0 })
             }
             Request::Release { app_is_gone } => {
+                session.forget_archive(number);
                 if !app_is_gone {
                     pause::release(session, number);
                 }
@@ -339,6 +351,7 @@ impl Control {
             memory_bytes,
             allocated_bytes,
             is_paused,
+            writes_archives: true,
             is_locked: pause::is_locked(session),
             is_suspended: false,
             kernels,

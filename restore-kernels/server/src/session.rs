@@ -1,5 +1,6 @@
 //! One application's server: everything its threads share.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -64,12 +65,24 @@ pub struct Session {
     pub work: Condvar,
     /// How long kernels have to stop where a request sets no limit.
     pub pause_deadline: Duration,
+    /// Where the next capture is to write device memory, if that is an archive.
+    pub archive: Mutex<Option<ArchiveEnd>>,
     /// Connections that hold the pause.
     pub holds: Mutex<Holds>,
     /// Duration of the last pause's request until nothing ran, in microseconds.
     pub last_pause_us: AtomicU64,
     /// Duration of the last capture in microseconds.
     pub last_capture_us: AtomicU64,
+}
+
+/// An archive that takes device memory behind what it has so far.
+pub struct ArchiveEnd {
+    /// The connection that has named it.
+    pub of: u64,
+    /// Its file.
+    pub file: File,
+    /// The member that the memory is to be.
+    pub member: String,
 }
 
 /// Who holds the pause.
@@ -108,10 +121,19 @@ impl Session {
             changed: Condvar::new(),
             work: Condvar::new(),
             pause_deadline: pause_deadline(),
+            archive: Mutex::default(),
             holds: Mutex::default(),
             last_pause_us: AtomicU64::new(0),
             last_capture_us: AtomicU64::new(0),
             device,
+        }
+    }
+
+    /// Forgets the archive that connection `number` has named, if it has.
+    pub fn forget_archive(&self, number: u64) {
+        let mut archive = self.archive.lock();
+        if archive.as_ref().is_some_and(|archive| archive.of == number) {
+            *archive = None;
         }
     }
 

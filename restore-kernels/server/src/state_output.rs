@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use hetckpt_state::names::{description_file, memory_file, state_file};
+use hetckpt_state::names::{description_file, memory_file, parts_file, state_file};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::memory_file;
@@ -19,6 +19,8 @@ pub enum Part {
     State,
     /// The memory's content.
     Memory,
+    /// The parts of an archive that the memory's content has become, in its stead.
+    MemoryParts,
 }
 
 impl Part {
@@ -29,6 +31,7 @@ impl Part {
             Self::Description => description_file(pid),
             Self::State => state_file(pid),
             Self::Memory => memory_file(pid),
+            Self::MemoryParts => parts_file(pid),
         }
     }
 }
@@ -60,7 +63,7 @@ impl StateOutput for Folder {
         let path = folder.join(part.name(pid));
         match part {
             Part::Memory => memory_file::create(&path),
-            Part::Description | Part::State => File::create(path),
+            Part::Description | Part::State | Part::MemoryParts => File::create(path),
         }
     }
 }
@@ -93,7 +96,7 @@ impl KeptState {
         match part {
             Part::Description => &self.description,
             Part::State => &self.state,
-            Part::Memory => &self.memory,
+            Part::Memory | Part::MemoryParts => &self.memory,
         }
     }
 

@@ -226,6 +226,7 @@ impl Suspended {
             Request::Suspend { .. } => Err(ServerError::WrongMoment("the program is suspended already")),
             Request::Stats
             | Request::Hello { .. }
+            | Request::MemoryTo { .. }
             | Request::AddPinned { .. }
             | Request::Attach { .. }
             | Request::Resume { .. } => Err(ServerError::WrongMoment("the program is suspended")),
@@ -242,6 +243,7 @@ impl Suspended {
             memory_bytes: summary.mapped_bytes,
             allocated_bytes: summary.allocated_bytes,
             is_paused: true,
+            writes_archives: false,
             is_locked: self.is_locked,
             is_suspended: true,
             kernels: summary

@@ -117,13 +117,13 @@ fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     zstd::bulk::compress(raw, LEVEL).ok().filter(|c| c.len() < raw.len())
 }
 
-/// Writes the content of `mappings` to `file` (from its start; it may be a pipe) and returns the index. `read` fills a
+/// Writes the content of `mappings` to `file`, to which nothing has been written, and returns the index. `read` fills a
 /// buffer from a device address; several threads call it at once.
 ///
 /// # Errors
 /// [`ChunkError::Device`], [`ChunkError::File`], [`ChunkError::TooMany`].
 pub fn write_memory<E: std::error::Error + Send + 'static>(
-    file: &File,
+    file: &MemoryFile<'_>,
     mappings: &[Mapping],
     read: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
 ) -> Result<MemoryIndex, ChunkError<E>> {
@@ -131,7 +131,6 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
     if u32::try_from(ranges.len()).is_err() {
         return Err(ChunkError::TooMany { count: ranges.len() });
     }
-    let memory_file = MemoryFile::new(file).map_err(ChunkError::File)?;
     let index = Mutex::new((MemoryIndex::default(), HashMap::<[u8; 32], u32>::new()));
     in_parallel(ranges.len(), |at, buffer| {
         let (addr, len) = ranges[at];
@@ -140,7 +139,8 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
         if is_zero(buffer) {
             return Ok(());
         }
-        let hash = *blake3::hash(buffer).as_bytes();
+        let raw_hash = blake3::hash(buffer);
+        let hash = *raw_hash.as_bytes();
         let piece = {
             let mut guard = index.lock();
             let (index, known) = &mut *guard;
@@ -161,7 +161,8 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
         };
         let compressed = compress(buffer);
         let stored = compressed.as_deref().unwrap_or(buffer);
-        let offset_bytes = memory_file.add(stored).map_err(ChunkError::File)?;
+        let known = compressed.is_none().then_some(raw_hash);
+        let offset_bytes = file.add(stored, known).map_err(ChunkError::File)?;
         if let Some(entry) = index.lock().0.pieces.get_mut(piece) {
             entry.offset_bytes = offset_bytes;
             // No more than the chunk has: what compression makes longer is stored as it is.
@@ -296,7 +297,8 @@ mod tests {
             size_bytes: memory.len() as u64,
             device: 0,
         }];
-        let index = write_memory(file, &mappings, |addr, buffer| {
+        let file = MemoryFile::new(file).unwrap();
+        let index = write_memory(&file, &mappings, |addr, buffer| {
             let at = usize::try_from(addr - BASE).unwrap();
             buffer.copy_from_slice(&memory[at..at + buffer.len()]);
             Ok(())

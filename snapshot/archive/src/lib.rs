@@ -13,6 +13,7 @@ mod unpack;
 mod room;
 pub mod chunk;
 pub mod memory_file;
+pub mod part_appender;
 pub mod packed_state;
 pub mod carried;
 pub mod limits;

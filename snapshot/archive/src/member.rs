@@ -37,7 +37,7 @@ pub fn tar_header(name: &str, size: u64) -> io::Result<tar::Header> {
 /// Bytes that pad `size` to a whole number of tar blocks.
 #[must_use]
 pub fn tar_padding(size: u64) -> usize {
-    usize::try_from(size.next_multiple_of(TAR_BLOCK) - size).unwrap_or(0)
+    usize::try_from((TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK).unwrap_or(0)
 }
 
 /// Passes bytes on, counting and hashing them.

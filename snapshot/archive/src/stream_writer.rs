@@ -138,6 +138,37 @@ impl<S: Write> ArchiveStream<S> {
         Ok(())
     }
 
+    /// Lists a member that others have written to the sink's end ([`crate::part_appender`]), behind which it goes on.
+    ///
+    /// # Errors
+    /// [`ArchiveError::BadMemberName`], also if there are too many.
+    pub fn adopt(&mut self, name: &str, parts: Vec<Part>) -> Result<(), ArchiveError> {
+        let is_safe = |number| is_safe_name(&part_name(name, number));
+        let num_parts = self.num_parts + parts.len();
+        if self.entries.len() >= MAX_MEMBERS || num_parts > MAX_PARTS || !is_safe(0) || !is_safe(parts.len()) {
+            return Err(ArchiveError::BadMemberName { name: name.to_owned() });
+        }
+        for part in &parts {
+            // A sum that no number holds is found out by the file's length.
+            let size = part.stored_bytes.saturating_add(tar_padding(part.stored_bytes) as u64);
+            self.position = self.position.saturating_add(TAR_BLOCK).saturating_add(size);
+            self.raw_bytes = self.raw_bytes.saturating_add(part.raw_bytes);
+        }
+        self.num_parts = num_parts;
+        self.entries.push(MemberEntry {
+            name: name.to_owned(),
+            encoding: Encoding::Stored,
+            parts,
+        });
+        Ok(())
+    }
+
+    /// Bytes written so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     fn write_part(&mut self, name: &str, encoding: Encoding) -> io::Result<Part> {
         let stored = match encoding {
             Encoding::Stored => &self.part[..],

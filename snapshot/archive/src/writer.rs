@@ -165,9 +165,9 @@ impl<'a> NamelessArchive<'a> {
 
     /// Makes what was `written` durable, checks it, and gives it its name.
     ///
-    /// What the system has taken is what has the hashes in the index, as these were made of the same bytes in memory. So
-    /// it is enough to heed what the system says of writing them, and to see that index and lengths are right. If
-    /// `options` want it, the file is read back from the disk besides.
+    /// What the system has taken has the hashes in the index, as these were made of the same bytes in memory. So it is
+    /// enough to heed what the system says of writing them, and to see that index and lengths are right. If `options`
+    /// want it, the file is read back from the disk besides.
     ///
     /// # Errors
     /// [`ArchiveError::Io`], [`ArchiveError::Damaged`], [`ArchiveError::Interrupted`] and [`ArchiveError::NameTaken`].

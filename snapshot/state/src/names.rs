@@ -31,6 +31,19 @@ pub fn memory_file(pid: u32) -> String {
     format!("hetgpu-{pid}.mem")
 }
 
+/// What device memory has become where its server has written it into an archive: a list of parts as JSON. It does not
+/// go into the archive.
+#[must_use]
+pub fn parts_file(pid: u32) -> String {
+    format!("hetgpu-{pid}.parts")
+}
+
+/// The process id in the name of such a list; `None` for other names.
+#[must_use]
+pub fn pid_of_parts(name: &str) -> Option<u32> {
+    name.strip_prefix("hetgpu-")?.strip_suffix(".parts")?.parse().ok()
+}
+
 /// As whom the process's device server ran: [`crate::summary::ServerUser`] as JSON, written by whoever dumped.
 #[must_use]
 pub fn user_file(pid: u32) -> String {
