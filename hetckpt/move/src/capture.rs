@@ -15,7 +15,7 @@ use hetckpt_criu::memory_sink::{MemorySink, Sizes};
 use hetckpt_criu::{eventfds, needs, page_server, pending_signals, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
-use hetckpt_report::{quantity, remark};
+use hetckpt_report::{file_size, quantity, remark};
 use hetckpt_state::names::memory_file;
 use hetckpt_supervise::interrupting::ensure_not_interrupted;
 use hetckpt_supervise::namespaces::{self, clocks};
@@ -262,14 +262,17 @@ fn finish_packing(packing: Packing<'_>, request: &Request<'_>) -> Result<(), Fai
         .help("dump it again, or take its TCP connections along: --tcp-established"));
     }
     packing.finish(&needs).map_err(|(path, e)| {
+        let help = match file_size::is_reached(&e) {
+            true => file_size::HELP,
+            false => "make room in its folder, or carry nothing: --bundle none",
+        };
         Failure::new(Code::CannotWrite, format!("cannot carry {}", path.display()))
             .note(e.to_string())
-            .help("make room in its folder, or carry nothing: --bundle none")
+            .help(help)
     })
 }
 
-/// Has CRIU dump the program; its processes' memory goes to the socket `pages`, if there is one.
-/// `pages` is the socket that takes memory.
+/// Has CRIU dump the program; its processes' memory goes to the socket `pages`.
 fn run_criu(request: &Request<'_>, pages: i32) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
     let plugin_folder = request.parts.installation.plugin_folder.clone();
