@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::{compile, list, named, trace_command, traced};
 
-/// Test programs that work on any OpenCL device for CPUs. Not those with vectors of 16: PoCL 3.1 does not build these for
-/// processors without AVX-512.
+/// Test programs that work on any OpenCL device for CPUs. Not those with vectors of 16: PoCL 3.1 does not build these
+/// for processors without AVX-512.
 const PROGRAMS: [&str; 3] = ["cl_matmul", "cl_histogram", "cl_api"];
 
 /// The tests.
