@@ -41,6 +41,15 @@ struct Round {
     site: Site,
 }
 
+/// A site that leaves so many seconds, and does no more.
+const fn plain_site(grace: u32) -> Site {
+    Site {
+        grace,
+        sends_signals: false,
+        accounting: Accounting::None,
+    }
+}
+
 const fn round(name: &'static str, is_root: bool, form: Form, grace: u32, sends_signals: bool) -> Round {
     Round {
         name,
@@ -271,12 +280,7 @@ fn clear(context: &Context) -> Result<()> {
 /// Slurm sends TSTP to all processes, two seconds later STOP, and at the end CONT.
 fn suspended(context: &mut Context) -> Result<()> {
     let expected = digest(context)?;
-    let site = Site {
-        grace: 0,
-        sends_signals: false,
-        accounting: Accounting::None,
-    };
-    let cluster = Cluster::up(&context.sandbox, site, true)?;
+    let cluster = Cluster::up(&context.sandbox, plain_site(0), true)?;
     let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, "--suspendable"))?;
     wait_at_work(context, &cluster, &job, 0)?;
     for round in 1..=2 {
@@ -303,12 +307,7 @@ fn suspended(context: &mut Context) -> Result<()> {
 }
 
 fn cancelled(context: &mut Context) -> Result<()> {
-    let site = Site {
-        grace: 20,
-        sends_signals: false,
-        accounting: Accounting::None,
-    };
-    let cluster = Cluster::up(&context.sandbox, site, true)?;
+    let cluster = Cluster::up(&context.sandbox, plain_site(20), true)?;
     let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, ""))?;
     wait_at_work(context, &cluster, &job, 0)?;
     cluster.client("scancel", &[&job.id])?;
@@ -322,12 +321,7 @@ fn cancelled(context: &mut Context) -> Result<()> {
 
 fn array(context: &mut Context) -> Result<()> {
     let expected = digest(context)?;
-    let site = Site {
-        grace: 0,
-        sends_signals: false,
-        accounting: Accounting::None,
-    };
-    let cluster = Cluster::up(&context.sandbox, site, true)?;
+    let cluster = Cluster::up(&context.sandbox, plain_site(0), true)?;
     let all = cluster.submit(
         &["--array=0-3", "--cpus-per-task=1", "--mem=0"],
         &lines(Form::Batch, ""),
@@ -369,12 +363,7 @@ fn array(context: &mut Context) -> Result<()> {
 
 fn node_killed(context: &mut Context) -> Result<()> {
     let expected = digest(context)?;
-    let site = Site {
-        grace: 20,
-        sends_signals: false,
-        accounting: Accounting::None,
-    };
-    let cluster = Cluster::up(&context.sandbox, site, true)?;
+    let cluster = Cluster::up(&context.sandbox, plain_site(20), true)?;
     let job = cluster.submit(&["--exclusive"], &lines(Form::Batch, "--every 1s"))?;
     let node = cluster.wait_running(&job, 0)?;
     cluster.wait_printed(&job, "hetckpt: snapshot ")?;
@@ -393,12 +382,7 @@ fn node_killed(context: &mut Context) -> Result<()> {
 }
 
 fn undumpable(context: &mut Context) -> Result<()> {
-    let site = Site {
-        grace: 20,
-        sends_signals: false,
-        accounting: Accounting::None,
-    };
-    let cluster = Cluster::up(&context.sandbox, site, true)?;
+    let cluster = Cluster::up(&context.sandbox, plain_site(20), true)?;
     // A connection to outside is not dumped unless that is asked for.
     let command = "exec hetckpt job --store store --device cpu -- bash -c 'exec 7<>/dev/tcp/127.0.0.1/'$PORT'; exec $PROGRAMS/paced --iterations 600000'";
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

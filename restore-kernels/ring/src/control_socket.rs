@@ -115,6 +115,21 @@ impl ControlSocket {
         Ok(())
     }
 
+    /// Waits until there is something to receive.
+    ///
+    /// # Errors
+    /// [`RingError::Os`].
+    pub fn wait(&self) -> Result<(), RingError> {
+        let mut polled = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+        loop {
+            match nix::poll::poll(&mut polled, PollTimeout::NONE) {
+                Ok(_) => return Ok(()),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(RingError::nix("poll", error)),
+            }
+        }
+    }
+
     /// Receives a message with its descriptors; `None` if the other side has closed.
     ///
     /// # Errors

@@ -63,15 +63,13 @@ pub fn capture(session: &Arc<Session>, output: &impl StateOutput, commands: Comm
     let [description_name, state_name, memory_name] =
         [Part::Description, Part::State, Part::Memory].map(|part| part.name(pid));
 
-    let archive = session.archive.lock().take();
-    let memory = match &archive {
-        Some(_) => None,
-        None => Some(create(Part::Memory)?),
-    };
-    let memory_file = match (&archive, &memory) {
-        (Some(archive), _) => MemoryFile::in_archive(&archive.file, &archive.member),
-        (None, Some(file)) => MemoryFile::new(file),
-        (None, None) => Err(std::io::ErrorKind::NotFound.into()),
+    let file;
+    let memory_file = match output.archive() {
+        Some(archive) => MemoryFile::in_archive(&archive.file, &archive.member),
+        None => {
+            file = create(Part::Memory)?;
+            MemoryFile::new(&file)
+        }
     };
     let memory_file = memory_file.map_err(of_part(Part::Memory, pid))?;
     let device = &session.device;

@@ -24,8 +24,8 @@ use crate::process;
 use crate::queues::What;
 use crate::reader;
 use crate::run_as;
-use crate::session::{ArchiveEnd, Session};
-use crate::state_output::Folder;
+use crate::session::Session;
+use crate::state_output::{ArchiveEnd, Folder};
 use crate::suspend::{Leaving, suspend};
 
 /// Everything a connection's thread needs.
@@ -111,9 +111,12 @@ impl Control {
         let session = &self.session;
         let mut is_final = false;
         loop {
-            let (request, fds) = match socket.receive::<Request>() {
-                Ok(Some(message)) => message,
-                Ok(None) => break,
+            // What has been taken from a connection is answered before this program starts anew.
+            let answering = socket.wait().map(|()| self.connections.answering());
+            let received = answering.and_then(|answering| Ok((socket.receive::<Request>()?, answering)));
+            let ((request, fds), answering) = match received {
+                Ok((Some(message), answering)) => (message, answering),
+                Ok((None, _)) => break,
                 Err(error) => {
                     tracing::warn!(%error, "connection broken");
                     break;
@@ -122,8 +125,7 @@ impl Control {
             tracing::debug!(number, ?request, "request");
             is_final |= matches!(request, Request::Release { app_is_gone: true });
             let suspends = matches!(request, Request::Suspend { .. });
-            // Those that are answered are answered whole.
-            let _answering = (!suspends).then(|| self.connections.answering());
+            let _answering = (!suspends).then_some(answering);
             let response = self.answer(number, request, fds).unwrap_or_else(|error| {
                 tracing::warn!(%error, "request failed");
                 error.response()
@@ -189,7 +191,8 @@ impl Control {
                     .into_iter()
                     .next()
                     .ok_or(ServerError::WrongMoment("capture without a directory"))?;
-                let captured = capture(session, &Folder::new(dir), Commands::TakenIn)?;
+                let output = Folder::new(dir, session.archive.lock().take());
+                let captured = capture(session, &output, Commands::TakenIn)?;
                 Session::note_duration(&session.last_capture_us, started);
                 Ok(Response::Captured {
                     files: captured.files,

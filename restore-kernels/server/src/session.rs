@@ -1,6 +1,5 @@
 //! One application's server: everything its threads share.
 
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use crate::modules::Modules;
 use crate::moved_variables::MovedVariables;
 use crate::pinned::Pinned;
 use crate::queues::{Queues, loading};
+use crate::state_output::ArchiveEnd;
 
 /// How long kernels have to stop, unless the request or `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
 const PAUSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -73,16 +73,6 @@ pub struct Session {
     pub last_pause_us: AtomicU64,
     /// Duration of the last capture in microseconds.
     pub last_capture_us: AtomicU64,
-}
-
-/// An archive that takes device memory behind what it has so far.
-pub struct ArchiveEnd {
-    /// The connection that has named it.
-    pub of: u64,
-    /// Its file.
-    pub file: File,
-    /// The member that the memory is to be.
-    pub member: String,
 }
 
 /// Who holds the pause.

@@ -43,28 +43,50 @@ pub trait StateOutput {
     /// # Errors
     /// What the system says.
     fn create(&self, part: Part, pid: u32) -> io::Result<File>;
+
+    /// The archive that is to take the memory's content instead, if there is one.
+    fn archive(&self) -> Option<&ArchiveEnd> {
+        None
+    }
 }
 
-/// A folder.
-pub struct Folder(OwnedFd);
+/// An archive that takes device memory behind what it has so far.
+pub struct ArchiveEnd {
+    /// The connection that has named it.
+    pub of: u64,
+    /// Its file.
+    pub file: File,
+    /// The member that the memory is to be.
+    pub member: String,
+}
+
+/// A folder, and the archive that takes what would be its largest file.
+pub struct Folder {
+    folder: OwnedFd,
+    archive: Option<ArchiveEnd>,
+}
 
 impl Folder {
     /// An open one.
     #[must_use]
-    pub fn new(folder: OwnedFd) -> Self {
-        Self(folder)
+    pub fn new(folder: OwnedFd, archive: Option<ArchiveEnd>) -> Self {
+        Self { folder, archive }
     }
 }
 
 impl StateOutput for Folder {
     fn create(&self, part: Part, pid: u32) -> io::Result<File> {
         // By its descriptor: it may have no path that this process can use.
-        let folder = PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()));
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
         let path = folder.join(part.name(pid));
         match part {
             Part::Memory => memory_file::create(&path),
             Part::Description | Part::State | Part::MemoryParts => File::create(path),
         }
+    }
+
+    fn archive(&self) -> Option<&ArchiveEnd> {
+        self.archive.as_ref()
     }
 }
 
@@ -92,11 +114,13 @@ impl KeptState {
         })
     }
 
-    fn part(&self, part: Part) -> &File {
+    /// It has no parts of an archive.
+    fn part(&self, part: Part) -> io::Result<&File> {
         match part {
-            Part::Description => &self.description,
-            Part::State => &self.state,
-            Part::Memory | Part::MemoryParts => &self.memory,
+            Part::Description => Ok(&self.description),
+            Part::State => Ok(&self.state),
+            Part::Memory => Ok(&self.memory),
+            Part::MemoryParts => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -110,7 +134,7 @@ impl KeptState {
         for part in parts {
             let copied = output.create(part, pid).and_then(|mut to| {
                 // A descriptor of its own has a position of its own.
-                let mut from = File::open(Path::new(&format!("/proc/self/fd/{}", self.part(part).as_raw_fd())))?;
+                let mut from = File::open(Path::new(&format!("/proc/self/fd/{}", self.part(part)?.as_raw_fd())))?;
                 io::copy(&mut from, &mut to)
             });
             copied.map_err(|error| (part, error))?;
@@ -121,7 +145,7 @@ impl KeptState {
 
 impl StateOutput for KeptState {
     fn create(&self, part: Part, _: u32) -> io::Result<File> {
-        self.part(part).try_clone()
+        self.part(part)?.try_clone()
     }
 }
 

@@ -65,14 +65,12 @@ pub fn suspend(
     let pause_us = pause::pause(session, number, limit)?;
     let suspended = || {
         let pid = session.app_pid;
+        ensure_held_by(session, number)?;
         let state = KeptState::new(memory).map_err(of_part(Part::Memory, pid))?;
         let captured = capture(session, &state, Commands::Left)?;
         let _silent = connections.silent();
-        if !pause::is_held_by(session, number) {
-            return Err(ServerError::WrongMoment(
-                "somebody else holds the kernels: they are being dumped, or paused",
-            ));
-        }
+        // Somebody may have come meanwhile.
+        ensure_held_by(session, number)?;
         let passengers = connections.all().into_iter().map(|(other, open)| Passenger {
             fd: open.fd,
             peer: open.peer,
@@ -97,6 +95,15 @@ pub fn suspend(
     let failed = suspended();
     pause::release(session, number);
     failed
+}
+
+fn ensure_held_by(session: &Session, number: u64) -> Result<(), ServerError> {
+    match pause::is_held_by(session, number) {
+        true => Ok(()),
+        false => Err(ServerError::WrongMoment(
+            "somebody else holds the kernels: they are being dumped, or paused",
+        )),
+    }
 }
 
 /// Makes sure that device memory has room in the host's.

@@ -1,13 +1,12 @@
 //! A server whose application is suspended: it has no device, keeps the state, and goes on from it when it is told to.
 
-use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hetckpt_archive::file_id::FileId;
 use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
 use hetckpt_ring::pinned_table::PinnedArea;
@@ -217,7 +216,7 @@ impl Suspended {
             Request::Capture => {
                 let folder = fds.into_iter().next();
                 let folder = folder.ok_or(ServerError::WrongMoment("capture without a directory"))?;
-                let copied = self.state.copy_to(&Folder::new(folder), self.pid);
+                let copied = self.state.copy_to(&Folder::new(folder, None), self.pid);
                 Ok(Response::Captured {
                     files: copied.map_err(|(part, error)| of_part(part, self.pid)(error))?,
                     memory_bytes: self.description.summary.mapped_bytes,
@@ -335,7 +334,7 @@ impl Suspended {
     /// Removes the file with the memory's content, unless something else has its name by now.
     fn remove_memory_file(&self) {
         let Some(path) = &self.memory_path else { return };
-        if is_at(&self.state.memory, path)
+        if FileId::of(&self.state.memory).ok() == FileId::at(path)
             && let Err(error) = std::fs::remove_file(path)
         {
             tracing::warn!(%error, path = %path.display(), "the file with device memory cannot be removed");
@@ -392,11 +391,4 @@ fn own_files(pid: u32) -> Result<OwnFiles, ServerError> {
 
 fn state_files(state: &KeptState, pid: u32) -> Result<StateFiles, ServerError> {
     StateFiles::of_kept(state, pid).map_err(|source| ServerError::Os { call: "dup", source })
-}
-
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::symlink_metadata(path)) {
-        (Ok(ours), Ok(named)) => (ours.dev(), ours.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
 }

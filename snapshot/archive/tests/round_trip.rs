@@ -5,6 +5,7 @@ mod forged;
 
 use std::cell::Cell;
 use std::fs;
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +13,7 @@ use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::file_id::FileId;
 use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT_VERSION};
 use hetckpt_archive::member::tar_header;
+use hetckpt_archive::part_appender::PartAppender;
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::stream_writer::{ArchiveStream, Compression, PART_BYTES};
 use hetckpt_archive::verify::verify;
@@ -367,4 +369,46 @@ fn a_member_that_claims_all_bytes_there_can_be_is_refused() {
         Err(ArchiveError::Damaged { what, .. }) => assert!(what.starts_with("it ends inside member"), "{what}"),
         other => panic!("{:?}", other.map(drop)),
     }
+}
+
+/// Several threads append pieces while whoever writes the archive waits; another member has none.
+#[test]
+fn what_others_append_comes_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.hetsnap");
+    let mut file = &fs::File::create_new(&path).unwrap();
+    let header = manifest().header;
+    let mut stream = ArchiveStream::new(file, &path, &header, Compression::default()).unwrap();
+    let pieces: Vec<Vec<u8>> = (0..40u8).map(|n| vec![n; usize::from(n) * 100 + 1]).collect();
+    let appender = PartAppender::new(file, "device/mem").unwrap();
+    let places: Vec<(u64, &[u8])> = std::thread::scope(|scope| {
+        let add = |piece: &[u8]| appender.add(piece, blake3::hash(piece)).unwrap();
+        let threads: Vec<_> = pieces
+            .iter()
+            .map(|piece| scope.spawn(move || (add(piece), &piece[..])))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let first = appender.finish().unwrap();
+    assert_eq!(first.position, stream.position());
+    stream.adopt("device/mem", first.parts).unwrap();
+    let second = PartAppender::new(file, "device/none").unwrap().finish().unwrap();
+    assert_eq!(second.position, stream.position());
+    stream.adopt("device/none", second.parts).unwrap();
+    file.seek(SeekFrom::Start(stream.position())).unwrap();
+    stream
+        .add("criu/e", Encoding::Zstd, &b"after"[..], &mut |_| {})
+        .unwrap();
+    let written = stream.finish(manifest().index).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), written.size_bytes);
+
+    let archive = verify(&path).unwrap();
+    let out = folder.path().join("out");
+    archive.extract_all("device/", &out).unwrap();
+    let memory = fs::read(out.join("mem")).unwrap();
+    for (offset, piece) in places {
+        let at = usize::try_from(offset).unwrap();
+        assert_eq!(&memory[at..at + piece.len()], piece);
+    }
+    assert!(fs::read(out.join("none")).unwrap().is_empty());
 }

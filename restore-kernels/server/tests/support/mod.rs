@@ -87,7 +87,7 @@ impl Server {
 
     pub fn try_capture(&self, dir: &Path) -> Result<(), ServerError> {
         let fd = OwnedFd::from(std::fs::File::open(dir).unwrap());
-        capture::capture(&self.session, &Folder::new(fd), Commands::TakenIn).map(drop)
+        capture::capture(&self.session, &Folder::new(fd, None), Commands::TakenIn).map(drop)
     }
 
     /// A new server from the files in `dir`, attached to the application.
