@@ -14,10 +14,10 @@ use hetckpt_e2e::program::PACED;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::is_gone;
 
-/// Says twice that it lives, with a second or two between, and has no children.
+/// Says twice that it lives, with a few seconds between, and has no children.
 const COUNTING: [&str; 2] = [
     "awk",
-    "BEGIN { print \"begins\"; fflush(); while (n < 2e7) n++; print \"ends\" }",
+    "BEGIN { print \"begins\"; fflush(); while (n < 6e7) n++; print \"ends\" }",
 ];
 
 /// The tests.

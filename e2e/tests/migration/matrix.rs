@@ -29,7 +29,7 @@ const HANG: Duration = Duration::from_millis(1500);
 /// For how long the network, or a killed `serve`, is away.
 const AWAY: Duration = Duration::from_millis(700);
 /// Tries for each repeat: some moments come when nobody is left to break.
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS: u32 = 12;
 /// How often the time is halved within which the moment of the next try lies.
 const MOST_HALVINGS: u32 = 8;
 /// At work long enough to be found so, and no longer.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
-use hetckpt_e2e::job::Job;
+use hetckpt_e2e::job::{Attempt, Job};
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -226,7 +226,9 @@ fn two_restores(context: &mut Context, count: u32) -> Result<()> {
 fn two_restores_once(sandbox: &Sandbox, baseline: &Baseline, delay: Duration) -> Result<bool> {
     let job = Job::start(sandbox, &WORKERS.command(sandbox, baseline.length)?)?;
     wait_for_kernels(sandbox, WORKERS.num_servers)?;
-    let dumped = job.dump()?;
+    let Attempt::Dumped(dumped) = job.try_dump()? else {
+        return Ok(false);
+    };
     let pid_files = ["first", "second"].map(|name| sandbox.path(name));
     let start = |pid_file: &Path| {
         let mut command = hetckpt::command(sandbox, ["restore", "--device", &Installation::to_device()]);

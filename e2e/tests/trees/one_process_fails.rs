@@ -34,7 +34,8 @@ pub fn tests() -> Vec<Test> {
 
 /// The tree with all its kernels in flight, and the rows of `hetckpt ps`.
 fn start<'a>(sandbox: &'a Sandbox) -> Result<(Job<'a>, Vec<Value>, hetckpt_e2e::process::Outcome)> {
-    let baseline = WORKERS.baseline()?;
+    // For several dumps, one after the other.
+    let baseline = WORKERS.longer_baseline(4)?;
     let job = WORKERS.start(sandbox, baseline.length)?;
     let rows = wait_for_kernels(sandbox, WORKERS.num_servers)?;
     Ok((job, rows, baseline.outcome))
