@@ -84,14 +84,18 @@ impl Consumer {
         self.body = body;
         let envelope = envelope?;
         self.head += record_bytes;
-        self.memory
-            .u64_at(layout::COMMAND_HEAD)
-            .store(self.head, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        futex::ring(
-            self.memory.u32_at(layout::ROOM_BELL),
-            self.memory.u32_at(layout::ROOM_WANTED),
-        );
+        let head = self.memory.u64_at(layout::COMMAND_HEAD);
+        let left = available - record_bytes;
+        if available > layout::FILLED_AGAIN_BELOW && left <= layout::FILLED_AGAIN_BELOW {
+            head.store(self.head, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            futex::ring(
+                self.memory.u32_at(layout::ROOM_BELL),
+                self.memory.u32_at(layout::ROOM_WANTED),
+            );
+        } else {
+            head.store(self.head, Ordering::Release);
+        }
         Ok(Some(envelope))
     }
 

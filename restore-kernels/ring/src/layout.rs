@@ -85,6 +85,9 @@ pub const REPLY_PAYLOAD_BYTES: usize = REPLY_SLOT_BYTES - 16;
 pub const COMMANDS: usize = 0x10_0000;
 /// Its size, a power of two.
 pub const COMMAND_BYTES: usize = 1 << 20;
+/// An application that has found the FIFO full writes on once no more than so much of it is filled: to be woken for
+/// each record would cost more than the record.
+pub const FILLED_AGAIN_BELOW: u64 = COMMAND_BYTES as u64 / 2;
 /// Largest record. It begins with `u32` length of its body and `u32` kind ([`record_kind`]), and ends at a multiple of
 /// 8.
 pub const MAX_RECORD_BYTES: usize = 64 << 10;

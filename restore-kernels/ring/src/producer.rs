@@ -276,17 +276,21 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits until a record fits behind `end`. `known_head` is how far the server had read when that was last looked
-    /// at: as long as it suffices, the word stays in the server's cache.
+    /// Waits until a record fits behind `end`, and much more if none does now. `known_head` is how far the server had
+    /// read when that was last looked at: as long as it suffices, the word stays in the server's cache.
     fn wait_for_room(&self, end: u64, known_head: &mut u64, record_bytes: usize) -> Result<(), RingError> {
         let fits = |head: u64| end.wrapping_sub(head) + record_bytes as u64 <= layout::COMMAND_BYTES as u64;
         if fits(*known_head) {
             return Ok(());
         }
         let head = self.memory.u64_at(layout::COMMAND_HEAD);
+        *known_head = head.load(Ordering::SeqCst);
+        if fits(*known_head) {
+            return Ok(());
+        }
         let has_room = || {
             *known_head = head.load(Ordering::SeqCst);
-            fits(*known_head)
+            end.wrapping_sub(*known_head) <= layout::FILLED_AGAIN_BELOW
         };
         self.wait_until(
             self.memory.u32_at(layout::ROOM_BELL),

@@ -7,6 +7,10 @@ use hetckpt_server::options::Options;
 use nix::sys::signal::{SigSet, Signal};
 use tracing_subscriber::EnvFilter;
 
+/// A launch allocates a few times, and is the faster for this.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // A file that is to become larger than it may (`ulimit -f`) is an error to be told, not this program's end.
     let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
