@@ -77,11 +77,12 @@ impl Patience {
         }
         let (start, limit) = (Instant::now(), self.limit());
         while start.elapsed() < limit {
+            // The clock is dearer than a look, and the processor's pause may take as long as both.
             for _ in 0..16 {
                 std::hint::spin_loop();
-            }
-            if done() {
-                return true;
+                if done() {
+                    return true;
+                }
             }
         }
         false

@@ -57,6 +57,12 @@ impl RunningLaunch for Flight {
             return Outcome::Finished;
         }
         let stopped = self.wait_for_end();
+        if let Some(error) = self.progress.take_refusal(self.number) {
+            return Outcome::Failed(DeviceError::Launch {
+                kernel: self.kernel.request.name.clone(),
+                reason: error.to_string(),
+            });
+        }
         let left = stopped.and_then(|()| self.capture());
         match left {
             Ok(left) if left.is_finished() => Outcome::Finished,

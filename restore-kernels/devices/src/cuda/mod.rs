@@ -6,6 +6,7 @@ mod driver;
 mod events;
 mod flight;
 mod handles;
+mod launcher;
 mod library;
 mod memory;
 mod module;
@@ -33,6 +34,7 @@ use arena::{Arenas, Scratch};
 use driver::DriverError;
 use events::Pool;
 use handles::{Context, Stream};
+use launcher::Launcher;
 use memory::Memory;
 use module::{Builder, LoadedCuda};
 use pausing::Pausing;
@@ -87,8 +89,9 @@ struct CudaInner {
     events: Arc<Pool>,
     read_buffers: ReadBuffers,
     memory_stream: Arc<Stream>,
+    launcher: Option<Launcher>,
     /// Dropped last: all above belongs to it.
-    context: Context,
+    context: Arc<Context>,
 }
 
 /// One NVIDIA GPU.
@@ -178,7 +181,7 @@ impl CudaDevice {
         let sm = description
             .compute_capability()
             .map_or(0, |[major, minor]| major * 10 + minor);
-        let context = Context::retain(driver::cuDeviceGet(number)?)?;
+        let context = Arc::new(Context::retain(driver::cuDeviceGet(number)?)?);
         let priorities = driver::cuCtxGetStreamPriorityRange()?;
         let urgent = priorities.1;
         let transfers = Transfers::new(urgent);
@@ -211,6 +214,7 @@ impl CudaDevice {
             events: Arc::default(),
             read_buffers: ReadBuffers::default(),
             memory_stream,
+            launcher: Launcher::start(&context)?,
             context,
         };
         let inner = Arc::new(inner);
@@ -329,7 +333,7 @@ impl Device for CudaDevice {
             });
         };
         self.inner.context.enter()?;
-        Ok(Arc::new(LoadedCuda(Arc::new(self.builder.load(request, ptx)?))))
+        Ok(Arc::new(LoadedCuda(Arc::new(self.builder.load(request, ptx, None)?))))
     }
 
     fn has_registers(&self) -> bool {
@@ -353,7 +357,7 @@ impl Device for CudaDevice {
         };
         self.inner.context.enter()?;
         let most = self.inner.limits.multiprocessor.most(room);
-        let kernel = LoadedCuda(Arc::new(self.builder.load_with(request, ptx, most)?));
+        let kernel = LoadedCuda(Arc::new(self.builder.load(request, ptx, Some(most))?));
         if !self.leaves_room(&kernel, room) {
             let taken = kernel.attributes().num_registers;
             return Err(fault(format!("it takes {taken} registers where there are {most}")));

@@ -81,24 +81,15 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub fn load(&self, request: &LoadRequest, ptx: &str) -> Result<CudaKernel, DeviceError> {
-        let mut built = self.build(request, ptx, None)?;
-        if let Some(fewer) = fewer_registers(built.2.num_registers)
-            && let Ok(tight) = self.build(request, ptx, Some(fewer))
-            && tight.2.local_bytes <= built.2.local_bytes
-        {
-            built = tight;
-        }
-        Ok(CudaKernel::new(request, ptx, built))
-    }
-
-    /// As [`Self::load`], with `registers` at most.
-    pub fn load_with(&self, request: &LoadRequest, ptx: &str, registers: u32) -> Result<CudaKernel, DeviceError> {
-        Ok(CudaKernel::new(
-            request,
-            ptx,
-            self.build(request, ptx, Some(registers))?,
-        ))
+    /// With `max_registers` registers at most, if that is bounded. (A second build with just so few that one more block
+    /// fits a multiprocessor was tried: kernels were no faster, and cold starts took twice as long.)
+    pub fn load(
+        &self,
+        request: &LoadRequest,
+        ptx: &str,
+        max_registers: Option<u32>,
+    ) -> Result<CudaKernel, DeviceError> {
+        Ok(CudaKernel::new(request, ptx, self.build(request, ptx, max_registers)?))
     }
 
     fn build(&self, request: &LoadRequest, ptx: &str, max_registers: Option<u32>) -> Result<BuiltModule, DeviceError> {
@@ -144,29 +135,4 @@ fn attributes(function: CUfunction, request: &LoadRequest) -> Result<KernelAttri
         static_shared_bytes: request.static_shared_bytes,
         local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
     })
-}
-
-/// The next lower number of registers with which more blocks fit a multiprocessor. What probes need beside the
-/// program's own registers can push a kernel just over such a step; where it fits without spilling, it is better kept
-/// below.
-fn fewer_registers(registers: u32) -> Option<u32> {
-    const STEPS: [u32; 7] = [32, 40, 48, 56, 64, 80, 96];
-    STEPS
-        .into_iter()
-        .rev()
-        .find(|&step| step < registers && registers - step <= 8)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tries_the_step_below_only_if_it_is_near() {
-        assert_eq!(fewer_registers(38), Some(32));
-        assert_eq!(fewer_registers(40), Some(32));
-        assert_eq!(fewer_registers(41), Some(40));
-        assert_eq!(fewer_registers(32), None);
-        assert_eq!(fewer_registers(128), None);
-    }
 }

@@ -149,20 +149,24 @@ fn kernel(function: CUfunction, module: &Arc<Module>) -> Result<OpaqueKernel> {
 pub(super) fn launch(
     device: &Arc<CudaInner>,
     progress: &Arc<Progress>,
-    kernel: &OpaqueCuda,
-    launch: &Launch,
+    launch: Launch,
 ) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
-    let all = launch.shape.num_blocks();
-    unstoppable::give(device, progress, &kernel.name, all, |stream| {
-        start(stream, kernel, launch)
+    let kernel = launch.kernel.as_any().downcast_ref::<OpaqueCuda>();
+    let (name, all) = (
+        kernel.map_or(String::new(), |k| k.name.clone()),
+        launch.shape.num_blocks(),
+    );
+    unstoppable::give(device, progress, &name, all, |progress| {
+        Progress::give_launch(progress, device.launcher.as_ref(), move |stream| start(stream, &launch))
     })
 }
 
-fn start(stream: &Stream, kernel: &OpaqueCuda, launch: &Launch) -> Result<()> {
+fn start(stream: &Stream, launch: &Launch) -> Result<()> {
     let invalid = DriverError {
         call: "cuLaunchKernel",
         code: driver::INVALID_VALUE,
     };
+    let kernel = launch.kernel.as_any().downcast_ref::<OpaqueCuda>().ok_or(invalid)?;
     let mut pointers: Vec<*mut c_void> = Vec::with_capacity(kernel.params.len());
     for &(offset, size) in &kernel.params {
         let range = offset as usize..(offset as usize).saturating_add(size as usize);

@@ -52,8 +52,8 @@ impl Queue for CudaQueue {
     }
 
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
-        if let Some(kernel) = launch.kernel.as_any().downcast_ref::<OpaqueCuda>() {
-            return opaque::launch(&self.device, &self.progress, kernel, &launch);
+        if launch.kernel.as_any().is::<OpaqueCuda>() {
+            return opaque::launch(&self.device, &self.progress, launch);
         }
         let kernel = own_kernel(&launch)?;
         let name = kernel.request.name.clone();
@@ -87,9 +87,12 @@ impl Queue for CudaQueue {
             let written = arenas.write(&[(control, words)]).and_then(|()| arenas.stream.wait());
             written.map_err(refused)?;
         }
-        let given = self
-            .progress
-            .give(|stream| start(stream, &kernel, &launch, &plan, control));
+        let call = {
+            let (kernel, shape) = (kernel.clone(), shape_of(&launch, &plan));
+            let params = Arc::clone(&launch.params);
+            move |stream: &Stream| start(stream, &kernel, &shape, &params, control)
+        };
+        let given = Progress::give_launch(&self.progress, self.device.launcher.as_ref(), call);
         let number = match given {
             Ok(number) => number,
             Err(error) => {
@@ -118,7 +121,7 @@ impl Queue for CudaQueue {
 
     fn transfer(&self, transfer: &Transfer) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         let give = |name: &str, start: &dyn Fn(&Stream) -> driver::Result<()>| {
-            unstoppable::give(&self.device, &self.progress, name, 1, start)
+            unstoppable::give(&self.device, &self.progress, name, 1, |progress| progress.give(start))
         };
         match *transfer {
             Transfer::Copy { dst, src, size_bytes } => give("a copy", &|stream| {
@@ -263,8 +266,18 @@ impl CudaQueue {
     }
 }
 
-fn start(stream: &Stream, kernel: &CudaKernel, launch: &Launch, plan: &Plan, control: u64) -> Result<(), DriverError> {
-    let params: &[u8] = &launch.params;
+/// As the driver takes it.
+fn shape_of(launch: &Launch, plan: &Plan) -> Shape {
+    Shape {
+        grid: plan.grid,
+        block: launch.shape.block,
+        shared_bytes: plan.shape.shared_bytes,
+        cooperative: launch.shape.cooperative,
+        cluster: [0; 3],
+    }
+}
+
+fn start(stream: &Stream, kernel: &CudaKernel, shape: &Shape, params: &[u8], control: u64) -> Result<(), DriverError> {
     let end = kernel
         .request
         .params
@@ -286,17 +299,9 @@ fn start(stream: &Stream, kernel: &CudaKernel, launch: &Launch, plan: &Plan, con
     if !kernel.request.layout.live.is_empty() {
         pointers.push((&raw const control).cast_mut().cast());
     }
-    let (block, cooperative) = (launch.shape.block, launch.shape.cooperative);
-    let shape = Shape {
-        grid: plan.grid,
-        block,
-        shared_bytes: plan.shape.shared_bytes,
-        cooperative,
-        cluster: [0; 3],
-    };
     // SAFETY: one pointer for each parameter, into a buffer that holds all of it, then one to the control block's
     // address; the driver copies them before it returns.
-    unsafe { driver::cuLaunchKernel(kernel.function(), &shape, stream.0, &mut pointers) }
+    unsafe { driver::cuLaunchKernel(kernel.function(), shape, stream.0, &mut pointers) }
 }
 
 /// A launch is to go on with some blocks, and its program starts all of the grid (a bug in the caller).

@@ -39,7 +39,7 @@ pub(super) fn measure(
         static_shared_bytes: 0,
         local_bytes: 0,
     };
-    let kernel = builder.load(&request, &ptx)?;
+    let kernel = builder.load(&request, &ptx, None)?;
     let result = DeviceBuffer::new(4, memory)?;
     let addr = result.addr;
     let shape = Shape {

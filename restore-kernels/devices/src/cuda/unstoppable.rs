@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use super::CudaInner;
 use super::driver::Result;
 use super::flight::Held;
-use super::handles::Stream;
 use super::progress::Progress;
 use crate::device::{Outcome, RunningLaunch};
 use crate::error::DeviceError;
@@ -35,7 +34,13 @@ impl RunningLaunch for Unstoppable {
 
     fn wait(&self) -> Outcome {
         match self.wait_for_end() {
-            Ok(()) => Outcome::Finished,
+            Ok(()) => match self.progress.take_refusal(self.number) {
+                None => Outcome::Finished,
+                Some(error) => Outcome::Failed(DeviceError::Launch {
+                    kernel: self.name.clone(),
+                    reason: error.to_string(),
+                }),
+            },
             Err(error) => Outcome::Failed(DeviceError::Fault {
                 kernel: self.name.clone(),
                 reason: error.to_string(),
@@ -50,14 +55,14 @@ impl RunningLaunch for Unstoppable {
     }
 }
 
-/// Has `start` give something to the stream, unless the device is paused: then nothing of its `num_blocks` blocks has
-/// begun. `name` is for messages.
+/// Has `start` give something to the stream and return its number, unless the device is paused: then nothing of its
+/// `num_blocks` blocks has begun. `name` is for messages.
 pub(super) fn give(
     device: &Arc<CudaInner>,
     progress: &Arc<Progress>,
     name: &str,
     num_blocks: u64,
-    start: impl FnOnce(&Stream) -> Result<()>,
+    start: impl FnOnce(&Arc<Progress>) -> Result<u64>,
 ) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
     let refused = |reason: String| DeviceError::Launch {
         kernel: name.to_owned(),
@@ -73,7 +78,7 @@ pub(super) fn give(
         };
         return Ok(Arc::new(Held(Mutex::new(Some(left)))));
     }
-    let number = progress.give(start).map_err(|e| refused(e.to_string()))?;
+    let number = start(progress).map_err(|e| refused(e.to_string()))?;
     Ok(Arc::new(Unstoppable {
         device: Arc::clone(device),
         name: name.to_owned(),
