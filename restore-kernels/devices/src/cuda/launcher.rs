@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::handles::Context;
 use crate::error::DeviceError;
 
 /// How long it looks for more before it sleeps.
@@ -45,28 +44,33 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    /// Starts it, for streams of `context`; not where it would have to share a processor with those that it is to
-    /// relieve.
-    pub fn start(context: &Arc<Context>) -> Result<Option<Self>, DeviceError> {
-        if std::thread::available_parallelism().is_ok_and(|n| n.get() < ENOUGH_PROCESSORS) {
-            return Ok(None);
+    /// Starts it, unless it would have to share a processor with those that it is to relieve. Before jobs it calls
+    /// `prepare`.
+    pub fn start_if_useful(prepare: impl Fn() + Send + 'static) -> Result<Option<Self>, DeviceError> {
+        if std::thread::available_parallelism().is_ok_and(|n| n.get() >= ENOUGH_PROCESSORS) {
+            Self::start(prepare).map(Some)
+        } else {
+            Ok(None)
         }
+    }
+
+    fn start(prepare: impl Fn() + Send + 'static) -> Result<Self, DeviceError> {
         let shared = Arc::<Shared>::default();
-        let (own, context) = (Arc::clone(&shared), Arc::clone(context));
+        let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("launcher".to_owned())
-            .spawn(move || own.work(&context));
+            .spawn(move || own.work(&prepare));
         let thread = thread.map_err(|error| DeviceError::Driver {
             call: "thread creation",
             reason: error.to_string(),
         })?;
-        Ok(Some(Self {
+        Ok(Self {
             shared,
             thread: Some(thread),
-        }))
+        })
     }
 
-    /// Has the thread do a job behind all that it was given before, with the context entered.
+    /// Has the thread do a job behind all that it was given before.
     pub fn give(&self, job: Job) {
         let mut jobs = self.shared.jobs.lock();
         jobs.waiting.push(job);
@@ -79,7 +83,7 @@ impl Launcher {
 }
 
 impl Shared {
-    fn work(&self, context: &Context) {
+    fn work(&self, prepare: &dyn Fn()) {
         let mut batch = Vec::new();
         loop {
             let began = Instant::now();
@@ -97,8 +101,7 @@ impl Shared {
             std::mem::swap(&mut batch, &mut jobs.waiting);
             self.has_jobs.store(false, Ordering::Release);
             drop(jobs);
-            // Without it the driver refuses what it is given.
-            let _ = context.enter();
+            prepare();
             for job in batch.drain(..) {
                 job();
             }
@@ -117,5 +120,34 @@ impl Drop for Launcher {
             // It has nothing to tell.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn jobs_are_done_in_their_order_and_before_it_ends() {
+        let done = Arc::<Mutex<Vec<usize>>>::default();
+        let prepared = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&prepared);
+        let launcher = Launcher::start(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+        for number in 0..10_000 {
+            let done = Arc::clone(&done);
+            launcher.give(Box::new(move || done.lock().push(number)));
+            if number % 1000 == 0 {
+                // It falls asleep.
+                std::thread::sleep(LOOK * 4);
+            }
+        }
+        drop(launcher);
+        assert_eq!(*done.lock(), (0..10_000).collect::<Vec<_>>());
+        assert!(prepared.load(Ordering::Relaxed) > 0);
     }
 }

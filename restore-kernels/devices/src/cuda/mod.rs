@@ -214,7 +214,13 @@ impl CudaDevice {
             events: Arc::default(),
             read_buffers: ReadBuffers::default(),
             memory_stream,
-            launcher: Launcher::start(&context)?,
+            launcher: Launcher::start_if_useful({
+                let context = Arc::clone(&context);
+                // If it fails, the driver refuses what it is given.
+                move || {
+                    let _ = context.enter();
+                }
+            })?,
             context,
         };
         let inner = Arc::new(inner);
