@@ -168,7 +168,10 @@ pub fn of_part(part: Part, pid: u32) -> impl FnOnce(std::io::Error) -> ServerErr
 /// What a chunk's failure is to the server.
 pub fn of_chunk_error(error: ChunkError<DeviceError>, name: &str) -> ServerError {
     match error {
-        ChunkError::Device { source, .. } => ServerError::Device(source),
+        ChunkError::Device { addr, source } => ServerError::Transfer {
+            what: format!("device memory at {addr:#x}"),
+            source,
+        },
         ChunkError::File(source) => ServerError::File {
             path: PathBuf::from(name),
             source,
@@ -311,7 +314,15 @@ fn placed_variables(session: &Session, modules: &Modules) -> Result<Vec<PlacedVa
     let read = |(module, variable): (u64, &GlobalState)| {
         let too_large = ServerError::WrongMoment("a variable is larger than memory");
         let mut bytes = vec![0; usize::try_from(variable.size_bytes).map_err(|_| too_large)?];
-        session.device.read(moved.actual(variable.addr), &mut bytes)?;
+        let addr = moved.actual(variable.addr);
+        let read = session.device.read(addr, &mut bytes);
+        read.map_err(|source| ServerError::Transfer {
+            what: format!(
+                "variable `{}` of module {module}, {} bytes at {addr:#x}",
+                variable.name, variable.size_bytes
+            ),
+            source,
+        })?;
         Ok(PlacedVariable {
             module,
             name: variable.name.clone(),

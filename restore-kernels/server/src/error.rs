@@ -24,6 +24,14 @@ pub enum ServerError {
     /// The device.
     #[error("{0}")]
     Device(#[from] DeviceError),
+    /// The device does not give or take what a snapshot has of it.
+    #[error("{what}: {source}")]
+    Transfer {
+        /// What it is.
+        what: String,
+        /// The device's words.
+        source: DeviceError,
+    },
     /// The connection or the ring.
     #[error("{0}")]
     Ring(#[from] RingError),
@@ -163,7 +171,7 @@ impl ServerError {
         match self {
             Self::Usage(_) | Self::Daemon(_) => Code::ServerStart,
             Self::Device(DeviceError::NotPresent { .. }) => Code::NoSuchDevice,
-            Self::Device(_) => Code::DeviceFailed,
+            Self::Device(_) | Self::Transfer { .. } => Code::DeviceFailed,
             Self::Ring(_) | Self::Os { .. } => Code::ServerSystem,
             Self::File { .. } => Code::StateFile,
             Self::NotStopped { .. } => Code::NotStopped,
