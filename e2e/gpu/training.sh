@@ -33,7 +33,7 @@ done
 . "$(dirname "$(realpath "$0")")/measuring.sh"
 train=$here/frameworks/train.py
 results=${OUT:+$OUT/training.jsonl}
-mkdir -p -m 700 "$HETCKPT_RUNTIME_DIR"
+mkdir -m 700 "$HETCKPT_RUNTIME_DIR"
 : "${HETCKPT_SEED:=$RANDOM$RANDOM}"
 RANDOM=$((HETCKPT_SEED % 32768))
 say "HETCKPT_SEED=$HETCKPT_SEED"
