@@ -24,6 +24,7 @@ mod objects;
 mod fork;
 mod device;
 mod device_output;
+mod driver_addresses;
 mod library;
 mod host_functions;
 mod copy_params;

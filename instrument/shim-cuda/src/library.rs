@@ -14,6 +14,7 @@ use hetckpt_ring::reply::{BuiltKernel, KernelDescription, ModuleDescription, Rep
 
 use crate::device::Device;
 use crate::device_output;
+use crate::driver_addresses;
 use crate::handles::Handle;
 use crate::image::{self, Part};
 use crate::log;
@@ -38,6 +39,8 @@ pub struct Loaded {
     pub module: ModuleId,
     /// What it holds.
     pub description: ModuleDescription,
+    /// Variables that lie where the program has something of its own.
+    hidden: Vec<String>,
     kernels_by_name: HashMap<String, u32>,
 }
 
@@ -118,8 +121,8 @@ impl Library {
             return Err(CuResult(answer.result));
         }
         let description = fetch_description(device, module, description_bytes)?;
-        let loaded = Arc::new(Loaded::new(generation, module, description));
-        note_variables(device, &loaded.description);
+        let hidden = note_variables(device, &description);
+        let loaded = Arc::new(Loaded::new(generation, module, description, hidden));
         *place = Some(Arc::clone(&loaded));
         Ok(loaded)
     }
@@ -144,13 +147,14 @@ impl Library {
 }
 
 impl Loaded {
-    fn new(generation: u64, module: ModuleId, description: ModuleDescription) -> Self {
+    fn new(generation: u64, module: ModuleId, description: ModuleDescription, hidden: Vec<String>) -> Self {
         let names = description.kernels.iter().map(|kernel| kernel.name.clone());
         let kernels_by_name = names.zip(0_u32..).collect();
         Self {
             generation,
             module,
             description,
+            hidden,
             kernels_by_name,
         }
     }
@@ -162,6 +166,12 @@ impl Loaded {
 
     /// A variable's address and size.
     pub fn variable(&self, name: &str) -> Outcome<(u64, u64)> {
+        if self.hidden.iter().any(|hidden| hidden == name) {
+            log::note(&format!(
+                "variable `{name}` lies at an address at which the program has memory of its own"
+            ));
+            return Err(CuResult::NOT_SUPPORTED);
+        }
         let found = self.description.globals.iter().find(|global| global.name == name);
         found
             .map(|global| (global.addr, global.size_bytes))
@@ -169,14 +179,20 @@ impl Loaded {
     }
 }
 
-/// Notes where a module's variables lie.
-fn note_variables(device: &Device, description: &ModuleDescription) {
+/// Notes where a module's variables lie. Returns the names of those that cannot be told from the program's own memory.
+fn note_variables(device: &Device, description: &ModuleDescription) -> Vec<String> {
+    let mut hidden = Vec::new();
     let mut memory = device.memory();
     for global in description.globals.iter().filter(|global| global.size_bytes > 0) {
-        memory.insert(global.addr, global.size_bytes, RangeKind::Variable);
+        if driver_addresses::reserve(global.addr, global.size_bytes) {
+            memory.insert(global.addr, global.size_bytes, RangeKind::Variable);
+        } else {
+            hidden.push(global.name.clone());
+        }
     }
     drop(memory);
     device_output::note(device, description);
+    hidden
 }
 
 /// Forgets them.

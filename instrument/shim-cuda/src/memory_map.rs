@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+/// Device and pinned addresses that we choose lie in here; variables that NVIDIA's driver has placed do not.
+pub const OUR_ADDRESSES: std::ops::Range<u64> = 0x2000_0000_0000..0x3f00_0000_0000;
+
 /// What a range of addresses is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeKind {

@@ -12,14 +12,13 @@ use hetckpt_ring::producer::{OwnedChunk, PendingReply};
 use crate::copy_params::{Side, Transfer};
 use crate::device_output;
 use crate::guard::Current;
+use crate::memory_map::OUR_ADDRESSES;
 use crate::pointers::HostMemory;
 use crate::result::{CuResult, Outcome};
 use crate::session::Session;
 
 /// Chunks one copy may have under way.
 const WINDOW: usize = 8;
-/// Device and pinned addresses lie in here.
-const KNOWN_ADDRESSES: std::ops::Range<u64> = 0x2000_0000_0000..0x3f00_0000_0000;
 
 /// Whether the caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +89,13 @@ fn place(session: &Session, side: Side, transfer: &Transfer) -> Outcome<Place> {
     if transfer.rows > 1 && side.pitch < transfer.width {
         return Err(CuResult::INVALID_VALUE);
     }
-    if !KNOWN_ADDRESSES.contains(&side.addr) {
-        return if side.addr == 0 {
-            Err(CuResult::INVALID_VALUE)
-        } else {
-            Ok(Place::Host)
-        };
-    }
     let memory = session.device.memory();
-    let range = memory
-        .find(side.addr)
+    let found = memory.find(side.addr);
+    let is_ours = OUR_ADDRESSES.contains(&side.addr) || found.is_some_and(|range| range.is_device());
+    if !is_ours && side.addr != 0 {
+        return Ok(Place::Host);
+    }
+    let range = found
         .filter(|_| memory.contains(side.addr, span))
         .ok_or(CuResult::INVALID_VALUE)?;
     Ok(match (range.is_device(), range.is_shared_with_server()) {

@@ -9,6 +9,7 @@
 //! was stopped is started anew by the server as a continuation, on this device or another. Some devices also stop of
 //! their own accord ([`Device::cuts_launches`]).
 
+use std::any::Any;
 use std::sync::Arc;
 
 use hetckpt_abi::launch_shape::LaunchShape;
@@ -160,6 +161,8 @@ pub struct OpaqueModule {
     pub kernels: Vec<OpaqueKernel>,
     /// Variables: name, address (the driver's choice), size.
     pub globals: Vec<(String, u64, u64)>,
+    /// What keeps it loaded, kernels or none: its variables are there as long as this is.
+    pub loaded: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Which blocks a launch runs.

@@ -1,6 +1,7 @@
 //! One module: from the images that the application hands over to bound hetIR kernels and variables in device memory,
 //! or to what the device runs as it came.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ pub struct LoadedModule {
     pub globals: Vec<GlobalState>,
     /// The device has placed the variables.
     pub is_placed_by_device: bool,
+    /// What keeps images loaded that are run as they came.
+    pub keeps: Vec<Arc<dyn Any + Send + Sync>>,
     /// What a capture cannot reach of images that are run as they came, in words, if there is something.
     pub unreachable: Option<String>,
     /// The description, encoded.
@@ -202,12 +205,14 @@ impl LoadedModule {
         let (images, loaded): (Vec<Vec<u8>>, Vec<OpaqueModule>) = loaded.unzip();
         let capability = builder.device.takes_images_for().unwrap_or(0);
         let unreachable = images.iter().find_map(|image| contents(image, capability, &[]).hidden);
+        let keeps = loaded.iter().filter_map(|module| module.loaded.clone()).collect();
         let kernels = loaded.into_iter().flat_map(|module| module.kernels);
         let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
         let module = Self::assemble(ptx, modules, Vec::new(), &BTreeMap::new(), native, builder);
         Self {
             compiled_for: images.iter().flat_map(|image| targets(image)).collect(),
             machine_code: images,
+            keeps,
             unreachable,
             ..module
         }
@@ -277,6 +282,7 @@ impl LoadedModule {
             kernels: Vec::new(),
             globals: Vec::new(),
             is_placed_by_device: true,
+            keeps: Vec::new(),
             unreachable: None,
             description: Vec::new(),
         };
@@ -301,6 +307,7 @@ impl LoadedModule {
                 .next()
                 .map(|v| format!("variable `{}`, of which the driver does not say where it is", v.name));
             module.unreachable = module.unreachable.take().or(contents.hidden).or(lost);
+            module.keeps.extend(loaded.loaded);
             module.machine_code.push(part.to_vec());
             module.compiled_for.extend(targets(part));
             for kernel in loaded.kernels {
@@ -386,6 +393,7 @@ impl LoadedModule {
             kernels,
             globals,
             is_placed_by_device: false,
+            keeps: Vec::new(),
             unreachable: None,
             description,
         }

@@ -63,6 +63,7 @@ pub(super) fn load(image: &[u8], variables: &[String], device: &str) -> std::res
     Ok(OpaqueModule {
         globals: globals.collect(),
         kernels: kernels(&module).map_err(refused)?,
+        loaded: Some(module),
     })
 }
 

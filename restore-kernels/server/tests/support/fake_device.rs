@@ -441,6 +441,7 @@ impl Device for FakeDevice {
         Ok(OpaqueModule {
             kernels: vec![kernel],
             globals: placed.collect(),
+            loaded: None,
         })
     }
     fn create_queue(&self, _: i32) -> Result<Box<dyn Queue>, DeviceError> {
