@@ -4,10 +4,10 @@
 #
 #   training.sh [--dry-run] [--moments N] [--steps N] [--cuda-checkpoint FILE] [KIND...]
 #
-# KIND: transformer cnn transformer-graph cnn-graph (all of them, side by side), each N times (5). With NVIDIA's
-# `cuda-checkpoint` and the path of its program it does the same by that and CRIU, one program after another, once a kind.
-# A dump begins with the files that it carries, which takes seconds with PyTorch's libraries: moments are in the first third
-# of a run. Times go to standard output and, where OUT names a folder, as JSON lines to $OUT/training.jsonl. HETCKPT_SEED repeats
+# KIND: transformer cnn transformer-graph cnn-graph (all of them, side by side), each N times (5). With the path of
+# NVIDIA's `cuda-checkpoint` it does the same by that and CRIU, one program after another, once a kind. A dump begins
+# with the files that it carries, which takes seconds with PyTorch's libraries: moments are in the first third of a run.
+# Times go to standard output and, where OUT names a folder, as JSON lines to $OUT/training.jsonl. HETCKPT_SEED repeats
 # moments. Works in the source tree after `make build`, or from a bundle; needs root and PyTorch.
 set -euo pipefail
 

@@ -1,7 +1,7 @@
 //! Lets streams do what commands have given them, and takes in what has landed, for the reader of the ring.
 //!
-//! A second thread that did this while the reader takes in commands was tried: launches were no faster, and it took
-//! another processor.
+//! A second thread that did all of this while the reader takes in commands was tried: launches were no faster. What a
+//! device may do beside the reader is to call its driver.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
