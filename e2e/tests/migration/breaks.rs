@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::actors::strike;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::process::Running;
-use hetckpt_e2e::program::PACED;
+use hetckpt_e2e::program::{PACED, Program};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::user;
 use nix::sys::signal::Signal;
@@ -17,6 +17,9 @@ use serde_json::Value;
 use super::ends::{End, ends_once};
 use super::node::{DEPOT, Node};
 use super::source::Source;
+
+/// It outlasts what comes before it is stopped on slow machines too.
+const LASTING: Program = Program { lasts: 16, ..PACED };
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -53,7 +56,7 @@ fn wait_for_scratch(context: &Context, name: &str, migration: &mut Running) -> R
 fn behind_decision(context: &mut Context) -> Result<()> {
     let node = Node::new(&context.sandbox)?;
     let _serve = node.serve(&SERVE)?;
-    let source = Source::start(&context.sandbox, &PACED, "cpu")?;
+    let source = Source::start(&context.sandbox, &LASTING, "cpu")?;
     let mut migration = Running::start(source.migrate(&node)?)?;
     let decision = wait_for_scratch(context, "released", &mut migration)?;
     ensure!(decision.is_some(), "{}", migration.said());
@@ -67,7 +70,7 @@ fn behind_decision(context: &mut Context) -> Result<()> {
 fn before_decision(context: &mut Context) -> Result<()> {
     let node = Node::new(&context.sandbox)?;
     let serve = node.serve(&SERVE)?;
-    let source = Source::start(&context.sandbox, &PACED, "cpu")?;
+    let source = Source::start(&context.sandbox, &LASTING, "cpu")?;
     let mut migration = Running::start(source.migrate(&node)?)?;
     let images = wait_for_scratch(context, "images/inventory.img", &mut migration)?;
     ensure!(images.is_some(), "{}", migration.said());
@@ -81,7 +84,7 @@ fn before_decision(context: &mut Context) -> Result<()> {
 fn serve_killed(context: &mut Context) -> Result<()> {
     let node = Node::new(&context.sandbox)?;
     let serve = node.serve(&SERVE)?;
-    let source = Source::start(&context.sandbox, &PACED, "cpu")?;
+    let source = Source::start(&context.sandbox, &LASTING, "cpu")?;
     let migration = Running::start(source.migrate(&node)?)?;
     serve.wait_for(": released")?;
     // Before it has noted which process the restore is, nobody could tell later whether that began.
@@ -103,7 +106,7 @@ fn serve_killed(context: &mut Context) -> Result<()> {
 fn restore_killed(context: &mut Context) -> Result<()> {
     let node = Node::new(&context.sandbox)?;
     let serve = node.serve(&SERVE)?;
-    let source = Source::start(&context.sandbox, &PACED, "cpu")?;
+    let source = Source::start(&context.sandbox, &LASTING, "cpu")?;
     Running::run(source.migrate(&node)?, PATIENCE)?.success("migrate")?;
     let restore = node.restore().context("there is no restore")?;
     ensure!(strike(&[restore], None), "it has ended already");
@@ -132,7 +135,7 @@ fn disk_full(context: &mut Context) -> Result<()> {
     let node = Node::new(&context.sandbox)?;
     let disk = node.mount_depot()?;
     let serve = node.serve(&SERVE)?;
-    let source = Source::start(&context.sandbox, &PACED, "cpu")?;
+    let source = Source::start(&context.sandbox, &LASTING, "cpu")?;
     let migration = Running::start(source.migrate(&node)?)?;
     serve.wait_for(": released")?;
     // From when on the restore has all the room that it needs there.
@@ -160,7 +163,7 @@ fn serve_away(context: &mut Context) -> Result<()> {
         let _ = fs::remove_dir_all(context.sandbox.path("node"));
         let node = Node::new(&context.sandbox)?;
         let serve = node.serve(&SERVE)?;
-        let source = Source::start(&context.sandbox, &PACED, "cpu")?;
+        let source = Source::start(&context.sandbox, &LASTING, "cpu")?;
         let mut migrate = source.migrate(&node)?;
         migrate.args(["--patience", patience]);
         let mut migration = Running::start(migrate)?;

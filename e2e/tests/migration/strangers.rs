@@ -35,7 +35,7 @@ fn strangers(context: &mut Context) -> Result<()> {
     let node = Node::new(sandbox)?;
     let other = Authority::new(sandbox, "other")?;
     // Many attempts: each is to find it at work.
-    let source = Source::start_again(sandbox, &PACED, "cpu", calibration::lasting_on("cpu", &PACED, 3)?)?;
+    let source = Source::start_again(sandbox, &PACED, "cpu", calibration::lasting_on("cpu", &PACED, 8)?)?;
     let good = node.authority.sign("source")?;
     let serve = node.serve(&["--device", "cpu"])?;
 
