@@ -35,7 +35,7 @@ fn strangers(context: &mut Context) -> Result<()> {
     let node = Node::new(sandbox)?;
     let other = Authority::new(sandbox, "other")?;
     // Many attempts: each is to find it at work.
-    let source = Source::start_again(sandbox, &PACED, "cpu", calibration::lasting_on("cpu", &PACED, 8)?)?;
+    let source = Source::start_again(sandbox, &PACED, "cpu", calibration::lasting_on("cpu", &PACED, 3)?)?;
     let good = node.authority.sign("source")?;
     let serve = node.serve(&["--device", "cpu"])?;
 
@@ -184,7 +184,7 @@ fn nonsense(context: &mut Context) -> Result<()> {
     stream.read_to_end(&mut vec![]).ok();
     node.ensure_has_nothing()?;
 
-    let source = Source::start(sandbox, &PACED, "cpu")?;
+    let source = Source::start_again(sandbox, &PACED, "cpu", calibration::lasting_on("cpu", &PACED, 3)?)?;
     Running::run(source.migrate(&node)?, PATIENCE)?.success("migrate, after all that")?;
     let records = node.wait_for(&["ended"])?;
     ensure!(records.len() == 1 && records[0].0["status"] == 0, "{records:?}");
