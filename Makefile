@@ -69,13 +69,18 @@ STAGED := \
 	libhetckpt_cpu_codegen.so:lib/hetckpt/libhetckpt_cpu_codegen.so \
 	libhetgpu_plugin.so:lib/criu/hetgpu_plugin.so
 
-# Where the OpenCL loader finds our ICD's name.
-ICD_FILE := instrument/shim-opencl/etc/hetckpt.icd
-STAGED_ICD := lib/hetckpt/OpenCL/vendors/hetckpt.icd
+# Files as they are, and their names in the stage: where the OpenCL loader finds our ICD's name, and what programs ask us
+# for checkpoints with.
+STAGED_FILES := \
+	instrument/shim-opencl/etc/hetckpt.icd:lib/hetckpt/OpenCL/vendors/hetckpt.icd \
+	instrument/api/hetckpt.h:include/hetckpt.h \
+	instrument/api/python/hetckpt.py:lib/hetckpt/python/hetckpt.py
 
 # Test programs carry PTX only, compressed as nvcc does by default; no_ptx and machine_code carry machine code only.
+# Clusters and bulk copies are there from compute capability 9.0 on.
 NVCC_FLAGS := -std=c++17 -O3
 PTX_ONLY := -gencode arch=compute_80,code=compute_80
+NEWER_PTX_ONLY := -gencode arch=compute_90,code=compute_90
 MACHINE_CODE_ONLY := -gencode arch=compute_90,code=sm_90
 PROGRAM_NAMES := $(filter-out mpi_%,$(basename $(notdir $(wildcard e2e/programs/*.cu))))
 # MPI test programs, where there is an MPI to compile them with.
@@ -85,7 +90,7 @@ PROGRAMS := $(addprefix $(HETCKPT_PROGRAMS)/,$(PROGRAM_NAMES))
 # OpenCL test programs, where there are the headers to compile them with.
 OPENCL_HEADERS := $(wildcard /usr/include/CL/cl.h /usr/local/include/CL/cl.h)
 OPENCL_PROGRAMS := $(if $(OPENCL_HEADERS),$(patsubst e2e/opencl-programs/%.c,$(HETCKPT_PROGRAMS)/%,$(wildcard e2e/opencl-programs/*.c)))
-PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx machine_code,$(PROGRAM_NAMES)))
+PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx machine_code unmodelled,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null) $(wildcard migrate-scripts/lsf/*.hetckpt)
 
@@ -123,7 +128,9 @@ stage:
 		built=$(BUILT)/$${pair%%:*} staged=$(HETCKPT_STAGE)/$${pair#*:}; \
 		cmp -s "$$built" "$$staged" || install -D "$$built" "$$staged"; \
 	done
-	@install -D -m 644 $(ICD_FILE) $(HETCKPT_STAGE)/$(STAGED_ICD)
+	@for pair in $(STAGED_FILES); do \
+		install -D -m 644 "$${pair%%:*}" "$(HETCKPT_STAGE)/$${pair#*:}"; \
+	done
 
 programs: setup ## compile the CUDA and OpenCL test programs
 	@$(MAKE) --no-print-directory program-files
@@ -140,6 +147,7 @@ $(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c $(wildcard e2
 	$(CC) -std=gnu11 -O2 -Wall -Wextra $< -o $@ -lOpenCL -lm
 
 $(PROGRAMS): TARGET_CODE = $(PTX_ONLY)
+$(HETCKPT_PROGRAMS)/unmodelled: TARGET_CODE = $(NEWER_PTX_ONLY)
 $(HETCKPT_PROGRAMS)/no_ptx $(HETCKPT_PROGRAMS)/machine_code: TARGET_CODE = $(MACHINE_CODE_ONLY)
 $(PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/programs/%.cu $(PROGRAM_HEADERS)
 	@mkdir -p $(@D)
@@ -292,7 +300,9 @@ install: staged ## copy the stage, and the private CRIU if there is one, to PREF
 	@for pair in $(STAGED); do \
 		install -D -s "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
 	done
-	@install -D -m 644 "$(HETCKPT_STAGE)/$(STAGED_ICD)" "$(DESTDIR)$(PREFIX)/$(STAGED_ICD)"
+	@for pair in $(STAGED_FILES); do \
+		install -D -m 644 "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
+	done
 	@# That of `setup` lies in a folder of who builds, which others may not read.
 	@if [ -x "$(HETCKPT_CACHE)/criu/bin/criu" ]; then \
 		install -d "$(DESTDIR)$(PREFIX)/lib/hetckpt/criu"; \

@@ -1,9 +1,10 @@
 #!/bin/bash
 # The acceptance run on a machine with an NVIDIA GPU.
 #
-#   accept.sh [--dry-run] [PART...]        PART: moves nodes opencl instructions faults pause probes memory limits trace slurm (all of them)
+#   accept.sh [--dry-run] [PART...]        PART: moves native nodes opencl instructions faults pause probes memory limits trace slurm (all of them)
 #
 #   moves         each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
+#   native        programs with kernels that are not modelled, and with arrays, GPU -> GPU
 #   nodes         each of them GPU -> CPU and back, onto another node (mount, network and UTS namespaces of its own)
 #   opencl        each of them between every OpenCL device and CUDA, the CPU, and the OpenCL devices
 #   instructions  single instructions on the GPU and on every OpenCL device against the reference interpreter
@@ -27,11 +28,11 @@ for argument in "$@"; do
 	case $argument in
 	--dry-run) dry_run=1 ;;
 	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
-	moves | nodes | opencl | instructions | faults | pause | probes | memory | limits | trace | slurm) parts+=("$argument") ;;
+	moves | native | nodes | opencl | instructions | faults | pause | probes | memory | limits | trace | slurm) parts+=("$argument") ;;
 	*) die "unknown argument $argument (see --help)" ;;
 	esac
 done
-[ ${#parts[@]} != 0 ] || parts=(moves nodes opencl instructions faults pause probes memory limits trace slurm)
+[ ${#parts[@]} != 0 ] || parts=(moves native nodes opencl instructions faults pause probes memory limits trace slurm)
 if [ -n "$dry_run" ]; then
 	echo "would run: ${parts[*]}"
 	exit
@@ -106,6 +107,11 @@ moves() {
 	move cpu cuda 2 1000
 	# What a whole GPU does in a moment takes a CPU long: there, few blocks.
 	HETCKPT_E2E_SMALL=1 HETCKPT_E2E_STATE=$work/small move cuda cpu 2 700
+}
+
+native() {
+	say "kernels that run as they came, and arrays, GPU -> GPU, 5 preemptions"
+	HETCKPT_E2E_FROM=cuda HETCKPT_E2E_TO=cuda HETCKPT_PREEMPTIONS=5 run_tests e2e native_ || failed+=("native")
 }
 
 nodes() {

@@ -1,5 +1,5 @@
 // Host and kernels take turns on managed memory: each steps every element of an array. Threads of all kernels, and the
-// host where it is told to, count in one word while kernels run.
+// host where it is told to, count in a managed variable while kernels run.
 //
 // Both step linear congruential generators, so any number of turns has a closed form for the check.
 #include "affine.h"
@@ -8,7 +8,10 @@
 constexpr uint32_t THREADS = 256;
 constexpr Affine KERNELS = {1664525, 1013904223}, HOST = {22695477, 1};
 
-__global__ void step(uint32_t *values, uint64_t n, uint64_t rounds, unsigned long long *counter)
+constexpr unsigned long long BEGIN = 7;
+__managed__ unsigned long long counter = BEGIN;
+
+__global__ void step(uint32_t *values, uint64_t n, uint64_t rounds)
 {
     const uint64_t i = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x;
     if (i >= n)
@@ -17,20 +20,17 @@ __global__ void step(uint32_t *values, uint64_t n, uint64_t rounds, unsigned lon
     for (uint64_t round = 0; round < rounds; ++round)
         value = value * KERNELS.factor + KERNELS.summand;
     values[i] = value;
-    atomicAdd_system(counter, 1ull);
+    atomicAdd_system(&counter, 1ull);
 }
 
-template <typename T> static T *managed(size_t count)
+static void check_managed(const void *data)
 {
-    T *data = nullptr;
-    CHECK_CUDA(cudaMallocManaged(&data, count * sizeof(T)));
     cudaPointerAttributes attributes;
     CHECK_CUDA(cudaPointerGetAttributes(&attributes, data));
     if (attributes.type != cudaMemoryTypeManaged || attributes.hostPointer != data || attributes.devicePointer != data) {
         fprintf(stderr, "the memory is not known as managed\n");
         exit(EXIT_ERROR);
     }
-    return data;
 }
 
 int main(int argc, char **argv)
@@ -41,8 +41,10 @@ int main(int argc, char **argv)
                                {"rounds", 100, 1, UINT64_MAX, "steps of each element in a turn of the kernels"},
                                {"beside", 0, 0, 1u << 30, "times that the host counts while each kernel runs"}});
     const uint64_t n = arguments["n"], turns = arguments["turns"], rounds = arguments["rounds"];
-    uint32_t *const values = managed<uint32_t>(n);
-    unsigned long long *const counter = managed<unsigned long long>(1);
+    uint32_t *values;
+    CHECK_CUDA(cudaMallocManaged(&values, n * sizeof(uint32_t)));
+    check_managed(values);
+    check_managed(&counter);
     int device;
     CHECK_CUDA(cudaGetDevice(&device));
     cudaStream_t stream;
@@ -57,21 +59,24 @@ int main(int argc, char **argv)
 #endif
     for (uint64_t i = 0; i < n; ++i)
         values[i] = uint32_t(i * 2654435761u);
-    *counter = 0;
+    if (counter != BEGIN) {
+        fprintf(stderr, "a managed variable does not have its initial value\n");
+        return EXIT_ERROR;
+    }
 
     for (uint64_t turn = 1; turn <= turns; ++turn) {
-        step<<<(n + THREADS - 1) / THREADS, THREADS, 0, stream>>>(values, n, rounds, counter);
+        step<<<(n + THREADS - 1) / THREADS, THREADS, 0, stream>>>(values, n, rounds);
         CHECK_LAUNCH();
         for (uint64_t count = 0; count < arguments["beside"]; ++count)
-            __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
         CHECK_CUDA(cudaStreamSynchronize(stream));
         for (uint64_t i = 0; i < n; ++i)
             values[i] = values[i] * HOST.factor + HOST.summand;
         arguments.progress("turn", turn);
     }
 
-    const unsigned long long expected_count = turns * (n + arguments["beside"]);
-    bool correct = *counter == expected_count || mismatch("counter", 0, *counter, expected_count);
+    const unsigned long long expected_count = BEGIN + turns * (n + arguments["beside"]);
+    bool correct = counter == expected_count || mismatch("counter", 0, counter, expected_count);
     const Affine all = power(after(power(KERNELS, rounds), HOST), turns);
     for (uint64_t i = 0; i < n && correct; ++i) {
         const uint32_t expected = uint32_t(i * 2654435761u) * all.factor + all.summand;
@@ -80,9 +85,8 @@ int main(int argc, char **argv)
     }
     Digest digest;
     digest.add(values, n * sizeof(uint32_t));
-    digest.add(counter, sizeof *counter);
+    digest.add(&counter, sizeof counter);
     CHECK_CUDA(cudaStreamDestroy(stream));
     CHECK_CUDA(cudaFree(values));
-    CHECK_CUDA(cudaFree(counter));
     return finish(arguments, digest, correct);
 }

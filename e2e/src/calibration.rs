@@ -55,8 +55,8 @@ pub fn lasting_on(device: &str, program: &Program, times: u64) -> Result<Baselin
 }
 
 /// Calls `attempt` with an uninterrupted run on `device`, `times` as long as [`baseline_on`] has it, and with others,
-/// each twice as long as the one before, for as long as it gives nothing because the program has come to its end too
-/// early: a length that was found beside other work is short when there is none.
+/// each four times as long as the one before, for as long as it gives nothing because the program has come to its end
+/// too early: a length that was found beside other work is short when there is none.
 ///
 /// # Errors
 /// As [`baseline`], those of `attempt`, and if even the longest run ends too early.
@@ -66,8 +66,8 @@ pub fn until_long_enough<T>(
     times: u64,
     mut attempt: impl FnMut(&Baseline) -> Result<Option<T>>,
 ) -> Result<T> {
-    for doublings in 0..4 {
-        let baseline = lasting_on(device, program, times << doublings)?;
+    for longer in [1, 4, 16, 64] {
+        let baseline = lasting_on(device, program, times * longer)?;
         if let Some(result) = attempt(&baseline)? {
             return Ok(result);
         }

@@ -177,6 +177,8 @@ pub enum Requirement {
     Tracing,
     /// The program `clinfo`.
     Clinfo,
+    /// The program `python3`.
+    Python,
 }
 
 impl Requirement {
@@ -249,6 +251,8 @@ impl Requirement {
             Self::Tracing => cannot_trace().map(|why| format!("cannot trace driver calls: {why}")),
             Self::Clinfo if Command::new("clinfo").arg("-v").output().is_ok() => None,
             Self::Clinfo => Some("there is no clinfo".to_owned()),
+            Self::Python if is_on_path("python3") => None,
+            Self::Python => Some("there is no python3 on PATH".to_owned()),
         }
     }
 }

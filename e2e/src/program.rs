@@ -100,7 +100,7 @@ pub const SPIN: Program = Program {
 /// processor to that. For tests that want a kernel in flight, and do not care what it computes.
 pub const PACED: Program = Program {
     longest: u64::MAX,
-    lasts: 8,
+    lasts: 20,
     sleeps: true,
     ..program("paced", "iterations", 20)
 };
@@ -109,7 +109,7 @@ pub const PACED: Program = Program {
 pub const MEMORY_HOG: Program = with(
     Program {
         longest: u64::MAX,
-        lasts: 8,
+        lasts: 20,
         sleeps: true,
         ..program("memory_hog", "iterations", 20)
     },
@@ -146,6 +146,15 @@ pub const MANAGED: Program = Program {
     lasts: 2,
     ..small(program("managed", "rounds", 100), &["--n", "4096"])
 };
+
+/// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
+pub const TEXTURES: Program = program("textures", "rounds", 20);
+
+/// A kernel of what is not modelled, which `arguments` choose.
+#[must_use]
+pub const fn unmodelled(arguments: &'static [&'static str]) -> Program {
+    with(program("unmodelled", "rounds", 20), arguments)
+}
 
 /// A program with machine code but no PTX.
 pub const NO_PTX: Program = Program {

@@ -10,11 +10,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
+use parking_lot::Mutex;
 
 use crate::installation::Requirement;
 use crate::random::{Random, seed};
@@ -25,6 +27,8 @@ use crate::user;
 const LIMIT: Duration = Duration::from_secs(300);
 /// Tests at a time for each processor: programs sleep or wait for CRIU's system calls more than they compute.
 const SLOTS_PER_PROCESSOR: usize = 3;
+/// Lines of each failure that are printed again at the end.
+const REPEATED_LINES: usize = 40;
 
 /// What a test does.
 type Body = dyn Fn(&mut Context) -> Result<()> + Send;
@@ -79,12 +83,18 @@ impl Test {
         self
     }
 
-    fn into_trial(self, seed: u64) -> Trial {
+    fn into_trial(self, seed: u64, failures: Arc<Mutex<Vec<String>>>) -> Trial {
         Trial::ignorable_test(self.name.clone(), move || {
             if let Some(reason) = self.needs.iter().find_map(|need| need.missing()) {
                 return Ok(Completion::ignored_with(reason));
             }
-            run(&self, seed).map(|()| Completion::Completed)
+            match run(&self, seed) {
+                Ok(()) => Ok(Completion::Completed),
+                Err(report) => {
+                    failures.lock().push(format!("{}:\n{report}", self.name));
+                    Err(report.into())
+                }
+            }
         })
     }
 }
@@ -170,6 +180,7 @@ pub fn main(suites: Vec<(&str, Vec<Test>)>) -> ExitCode {
     }
     let seed = seed();
     println!("HETCKPT_SEED={seed}");
+    let failures = Arc::default();
     let mut has_failed = false;
     for (tests, slots) in [(together, selection.slots()), (alone, 1)] {
         if tests.is_empty() {
@@ -180,9 +191,12 @@ pub fn main(suites: Vec<(&str, Vec<Test>)>) -> ExitCode {
             test_threads: Some(slots),
             ..Arguments::default()
         };
-        let trials = tests.into_iter().map(|test| test.into_trial(seed)).collect();
-        has_failed |= libtest_mimic::run(&arguments, trials).has_failed();
+        let trials = tests
+            .into_iter()
+            .map(|test| test.into_trial(seed, Arc::clone(&failures)));
+        has_failed |= libtest_mimic::run(&arguments, trials.collect()).has_failed();
     }
+    repeat(&failures.lock());
     if has_failed {
         ExitCode::FAILURE
     } else {
@@ -190,10 +204,19 @@ pub fn main(suites: Vec<(&str, Vec<Test>)>) -> ExitCode {
     }
 }
 
+/// Prints how tests failed once more: the end is what is kept of a long output, and the tests that run alone come after
+/// the first reports.
+fn repeat(failures: &[String]) {
+    for failure in failures {
+        let lines: Vec<&str> = failure.lines().take(REPEATED_LINES).collect();
+        eprintln!("\nfailed: {}", lines.join("\n"));
+    }
+}
+
 /// Runs one test; what it left running is killed, also when its time is up.
-fn run(test: &Test, seed: u64) -> Result<(), Failed> {
+fn run(test: &Test, seed: u64) -> Result<(), String> {
     let started = Instant::now();
-    let sandbox = Sandbox::new().map_err(|error| Failed::from(format!("{error:#}")))?;
+    let sandbox = Sandbox::new().map_err(|error| format!("{error:#}"))?;
     let random = Random::for_test(seed, &test.name);
     let mut context = Context {
         sandbox,
@@ -228,9 +251,9 @@ fn run(test: &Test, seed: u64) -> Result<(), Failed> {
             .join("\n"),
         Err(_) => "it panicked (see above)".to_owned(),
     };
-    Err(Failed::from(format!(
+    Err(format!(
         "{report}\nafter {:.1} s; repeat with HETCKPT_SEED={seed}\n{}",
         started.elapsed().as_secs_f64(),
         context.sandbox.logs()
-    )))
+    ))
 }

@@ -16,6 +16,7 @@ use std::time::Instant;
 use hetckpt_archive::chunk::read_memory;
 use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, Index, MemberEntry, Part, part_name};
 use hetckpt_archive::member::{tar_header, tar_padding};
+use hetckpt_archive::memory_source::MemorySource;
 use hetckpt_archive::packed_state;
 use hetckpt_archive::reader::Archive;
 use hetckpt_criu::parsers;
@@ -114,6 +115,7 @@ pub fn forged_archive(data: &[u8]) {
                 name: last,
                 encoding: kind,
                 parts,
+                ..
             }) if *last == name && *kind == encoding => {
                 parts.push(part);
                 parts.len() - 1
@@ -123,6 +125,7 @@ pub fn forged_archive(data: &[u8]) {
                     name: name.to_owned(),
                     encoding,
                     parts: vec![part],
+                    borrowed: vec![],
                 });
                 0
             }
@@ -227,6 +230,7 @@ pub fn device_memory(data: &[u8]) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(data.0).unwrap();
     let written = AtomicU64::new(0);
+    let file = MemorySource::File(file);
     let _ = read_memory(&file, &[MAPPING], &index, |addr, bytes| {
         let end = addr + bytes.len() as u64;
         assert!(addr >= BASE && end <= BASE + MAPPING.size_bytes);

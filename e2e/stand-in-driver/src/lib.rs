@@ -21,6 +21,7 @@ mod result;
 mod device;
 mod memory;
 mod copies;
+mod arrays;
 mod image;
 mod module;
 mod launch;

@@ -5,7 +5,10 @@
 //! `HETCKPT_E2E_CRIU_PLUGINS` is the folder of CRIU's own plugins, which else are looked for where CRIU was installed.
 
 mod preempt;
+mod streamed;
+mod incremental;
 mod suspend;
+mod unmodelled;
 mod mid_kernel;
 mod life_cycle;
 mod command_line;
@@ -31,6 +34,7 @@ mod clocks;
 mod connections;
 mod way_back;
 mod pinned_memory;
+mod program_api;
 mod unwritable_results;
 mod other_users;
 mod opencl_language;
@@ -44,6 +48,7 @@ use hetckpt_e2e::runner::Test;
 /// The tests.
 pub fn tests() -> Vec<Test> {
     let mut tests = mid_kernel::tests();
+    tests.extend(incremental::tests());
     tests.extend(life_cycle::tests());
     tests.extend(command_line::tests());
     tests.extend(migrate_script::tests());
@@ -68,6 +73,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(connections::tests());
     tests.extend(way_back::tests());
     tests.extend(pinned_memory::tests());
+    tests.extend(program_api::tests());
     tests.extend(unwritable_results::tests());
     tests.extend(other_users::tests());
     tests.extend(opencl_language::tests());
@@ -76,6 +82,8 @@ pub fn tests() -> Vec<Test> {
     tests.extend(opencl_check::tests());
     tests.extend(bounded_launches::tests());
     tests.extend(preempt::tests());
+    tests.extend(streamed::tests());
     tests.extend(suspend::tests());
+    tests.extend(unmodelled::tests());
     tests
 }

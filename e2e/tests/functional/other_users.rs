@@ -258,6 +258,20 @@ fn wait_for_pid(job: &mut Running, pid_file: &Path, is_meant: impl Fn(&i32) -> b
     }
 }
 
+/// Pauses process `pid`, once it has made its first CUDA call.
+fn wait_until_paused(sandbox: &Sandbox, pid: i32) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let paused = hetckpt::run(sandbox, ["pause", "--pid", &pid.to_string()])?;
+        if paused.code == 0 && paused.stderr.is_empty() {
+            return Ok(());
+        }
+        let is_early = paused.stderr.contains("HK0802") && started.elapsed() < PATIENCE;
+        ensure!(is_early, "{}", paused.text());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// Root stops the kernels of another user's job in namespaces of its own: what it runs there, which is in that user's
 /// hands, has nothing of root's.
 fn in_another_users_namespaces(context: &mut Context) -> Result<()> {
@@ -266,14 +280,7 @@ fn in_another_users_namespaces(context: &mut Context) -> Result<()> {
     let _end = End(open.path().join("own/run"));
     let (mut job, pid_file) = start_as_nobody(sandbox, &open, "always")?;
     let pid = wait_for_pid(&mut job, &pid_file, |_| true)?;
-    let started = Instant::now();
-    while !hetckpt::run(sandbox, ["pause", "--pid", &pid.to_string()])?
-        .stderr
-        .is_empty()
-    {
-        ensure!(started.elapsed() < PATIENCE, "it makes no CUDA call");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until_paused(sandbox, pid)?;
 
     let mut pause = hetckpt::command(
         sandbox,
@@ -335,8 +342,7 @@ fn of_another_user(context: &mut Context) -> Result<()> {
     let pid = wait_for_pid(&mut job, &pid_file, |pid| {
         own.join(format!("run/app-{pid}.sock")).exists()
     })?;
-    let paused = hetckpt::run(sandbox, ["pause", "--pid", &pid.to_string(), "--json"])?;
-    paused.success("pause")?;
+    wait_until_paused(sandbox, pid)?;
     let archive = sandbox.path("first.hetsnap");
     let dumped = hetckpt::dump(sandbox, pid, &archive, false)?;
     if !has_capability(SYS_RESOURCE)? {

@@ -67,11 +67,13 @@ const MANY: u32 = 5;
 const FEW_EARLY_ENDS: u32 = 4;
 
 /// True if its kernels run for nearly all of the time: those of `stencil` are many and short, on GPUs those of
-/// `neural_layer` too. How it is on OpenCL devices depends on the driver.
+/// `neural_layer` too, and some programs pause between theirs. How it is on OpenCL devices depends on the driver.
 fn is_mostly_in_kernels(program: &Program) -> bool {
     let is_on_opencl = Installation::from_device().starts_with("opencl");
     let is_on_cpu = Requirement::CpuOnly.missing().is_none();
-    !is_on_opencl && program.name != "stencil" && (program.name != "neural_layer" || is_on_cpu)
+    !is_on_opencl
+        && !["stencil", "unmodelled", "textures"].contains(&program.name)
+        && (program.name != "neural_layer" || is_on_cpu)
 }
 
 /// True if `HETCKPT_E2E_IN_KERNEL` is set: then all moments lie between the first kernel's start and the last one's
@@ -91,9 +93,12 @@ struct Tally {
     restore: Durations,
 }
 
-/// All preemptions of `program`. A length that was found beside other work is short when there is none, so it is made
-/// longer where the program keeps ending before it can be dumped.
-fn preempt(context: &mut Context, program: &Program, count: u32) -> Result<()> {
+/// All `count` preemptions of `program`. A length that was found beside other work is short when there is none, so it
+/// is made longer where the program keeps ending before it can be dumped.
+///
+/// # Errors
+/// If it does not go on as if nothing had happened.
+pub fn preempt(context: &mut Context, program: &Program, count: u32) -> Result<()> {
     let mut tally = Tally::default();
     calibration::until_long_enough(&Installation::from_device(), program, 1, |baseline| {
         preempt_within(context, program, baseline, count, &mut tally)

@@ -32,6 +32,8 @@ const AWAY: Duration = Duration::from_millis(700);
 const ATTEMPTS: u32 = 12;
 /// How often the time is halved within which the moment of the next try lies.
 const MOST_HALVINGS: u32 = 8;
+/// How often the program is made longer after it was over before it could be stopped.
+const MOST_DOUBLINGS: u32 = 5;
 /// At work long enough to be found so, and no longer.
 const SHORT: TestProgram = TestProgram { lasts: 5, ..PACED };
 /// Exit code of a test program that has met a CUDA error.
@@ -294,45 +296,53 @@ fn left_over(context: &Context, node: &Node<'_>, fault: Fault) -> Vec<PathBuf> {
 }
 
 /// How long a migration takes that nothing breaks: found once.
-fn whole(context: &Context, baseline: &Baseline) -> Result<Duration> {
+fn whole(context: &Context) -> Result<Duration> {
     static FOUND: OnceLock<Duration> = OnceLock::new();
     if let Some(&found) = FOUND.get() {
         return Ok(found);
     }
-    let mut migration = Migration::start(context, baseline, NetworkCut)?;
-    let started = Instant::now();
-    while !migration.migrate.has_ended()? {
-        ensure!(started.elapsed() < PATIENCE, "a migration does not end");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let took = started.elapsed();
-    migration.conclude(context, NetworkCut)?;
+    let took = calibration::until_long_enough("cpu", &SHORT, 1, |baseline| {
+        let mut migration = Migration::start(context, baseline, NetworkCut)?;
+        let started = Instant::now();
+        while !migration.migrate.has_ended()? {
+            ensure!(started.elapsed() < PATIENCE, "a migration does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let took = started.elapsed();
+        Ok(migration.conclude(context, NetworkCut)?.map(|_| took))
+    })?;
     Ok(*FOUND.get_or_init(|| took))
 }
 
 fn broken(context: &mut Context, fault: Fault, percent: u32, repeats: u32) -> Result<()> {
-    let baseline = calibration::baseline_on("cpu", &SHORT)?;
-    let span = whole(context, &baseline)? * percent / 100;
+    let mut baseline = calibration::baseline_on("cpu", &SHORT)?;
+    let span = whole(context)? * percent / 100;
     let mut random = context.random.clone();
     let mut ends = vec![];
-    let mut misses = 0;
+    let (mut misses, mut doublings) = (0, 0);
     for round in 0..repeats * ATTEMPTS {
         if ends.len() >= repeats as usize {
             break;
         }
         let delay = random.moment(span / (1 << misses));
-        let mut one = || -> Result<bool> {
+        let one = || -> Result<(bool, Option<End>)> {
             let mut migration = Migration::start(context, &baseline, fault)?;
             let has_hit = migration.break_after(fault, delay)?;
-            let end = migration.conclude(context, fault)?;
-            ends.extend(end.filter(|_| has_hit));
-            Ok(has_hit)
+            Ok((has_hit, migration.conclude(context, fault)?))
         };
-        // Each time that nobody is left to break, the next moment comes earlier.
-        misses = match one().with_context(|| format!("round {round}, after {delay:?}"))? {
-            true => 0,
-            false => (misses + 1).min(MOST_HALVINGS),
-        };
+        match one().with_context(|| format!("round {round}, after {delay:?}"))? {
+            (true, Some(end)) => {
+                ends.push(end);
+                misses = 0;
+            }
+            // Each time that nobody is left to break, the next moment comes earlier.
+            (false, Some(_)) => misses = (misses + 1).min(MOST_HALVINGS),
+            (_, None) if doublings < MOST_DOUBLINGS => {
+                doublings += 1;
+                baseline = calibration::lasting_on("cpu", &SHORT, 1 << doublings)?;
+            }
+            (_, None) => {}
+        }
     }
     let (hits, tries) = (ends.len(), repeats * ATTEMPTS);
     ensure!(

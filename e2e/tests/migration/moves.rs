@@ -81,7 +81,7 @@ fn several(context: &mut Context) -> Result<()> {
     let serve = node.serve(&["--device", "cpu", "--keep"])?;
     // Long enough for all of them to run at a time.
     let mut baseline = calibration::baseline_on("cpu", &PACED)?;
-    baseline.length *= 5;
+    baseline.length *= 2;
     let start = || Source::start_again(sandbox, &PACED, "cpu", baseline.clone());
     let sources = [start()?, start()?, start()?];
     let migrations = sources

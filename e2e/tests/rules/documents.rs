@@ -162,6 +162,13 @@ fn files(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
+fn the_python_module_has_the_version_of_the_rest() {
+    let line = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+    let project = read("instrument/api/python/pyproject.toml");
+    assert!(project.lines().any(|found| found == line), "{line}: {project}");
+}
+
+#[test]
 fn lines_of_prose_are_not_too_long() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut documents, mut sources) = (vec![], vec![]);

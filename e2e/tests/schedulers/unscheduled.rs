@@ -21,6 +21,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("job_is_suspended_resumed_and_stored", suspended),
         Test::new("job_whose_server_is_killed_goes_on", server_killed),
         Test::new("job_that_is_killed_goes_on", job_killed),
+        Test::new("job_stores_only_what_has_changed", borrowing),
         Test::new("job_without_time_for_a_dump_keeps_the_last_snapshot", no_time),
         Test::new("job_is_run_once_at_a_time", two_starts),
         Test::new("job_that_cannot_be_started_has_not_ended", not_started),
@@ -32,6 +33,11 @@ const ITERATIONS: &str = "300000";
 
 /// Starts the job of this test.
 fn start(context: &Context, more: &[&str]) -> Result<Running> {
+    start_program(context, more, "paced", &["--iterations", ITERATIONS])
+}
+
+/// Starts one that runs `program`.
+fn start_program(context: &Context, more: &[&str], program: &str, arguments: &[&str]) -> Result<Running> {
     let store = context.sandbox.path("store").display().to_string();
     let mut command = hetckpt::command(
         &context.sandbox,
@@ -50,8 +56,8 @@ fn start(context: &Context, more: &[&str]) -> Result<Running> {
     command
         .args(more)
         .arg("--")
-        .arg(Installation::get().programs.join("paced"))
-        .args(["--iterations", ITERATIONS]);
+        .arg(Installation::get().programs.join(program))
+        .args(arguments);
     Running::start(command)
 }
 
@@ -189,6 +195,56 @@ fn server_killed(context: &mut Context) -> Result<()> {
         .context("no server")?;
     kill(Pid::from_raw(server), Signal::SIGKILL)?;
     job.wait_for_stderr("retry 1 of 3", PATIENCE)?;
+    job.wait_for_stderr("goes on from the snapshot", PATIENCE)?;
+    wait_at_work(context)?;
+    let ended = finish(job)?;
+    ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
+    Ok(())
+}
+
+/// Periodic snapshots borrow from those before, which stay as long as they are needed, and the job goes on from one.
+fn borrowing(context: &mut Context) -> Result<()> {
+    // Memory that does not compress, and outweighs all else.
+    let memory = ["--mib", "64", "--sleeps", "1", "--iterations", ITERATIONS];
+    let options = ["--every", "500ms", "--keep", "2"];
+    let job = start_program(context, &options, "memory_hog", &memory)?;
+    let row = wait_at_work(context)?;
+    let store = context.sandbox.path("store").display().to_string();
+    let list = || {
+        let listed =
+            hetckpt::run(&context.sandbox, ["store", "ls", "--json", "--store", &store])?.success("store ls")?;
+        let listed: serde_json::Value = serde_json::from_str(&listed.stdout)?;
+        Ok::<_, anyhow::Error>(listed["snapshots"].as_array().cloned().unwrap_or_default())
+    };
+    let mut newest = serde_json::Value::Null;
+    let mut whole = serde_json::Value::Null;
+    for _ in 0..600 {
+        let records = list()?;
+        // The whole one stays beside the two that are kept.
+        if let [first, second, .., last] = &records[..]
+            && first["needs"].is_array()
+            && second["needs"].is_array()
+        {
+            (newest, whole) = (first.clone(), last.clone());
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let size = |record: &serde_json::Value| record["stored_bytes"].as_u64().unwrap_or(0);
+    ensure!(
+        size(&newest) > 0 && size(&newest) < size(&whole) / 16,
+        "{newest} beside {whole}"
+    );
+    let name = format!("a/{}", whole["id"].as_str().context("a record without its name")?);
+    let refused = hetckpt::run(&context.sandbox, ["store", "rm", "--store", &store, &name])?;
+    ensure!(
+        refused.code != 0 && refused.stderr.contains("is needed by"),
+        "{}",
+        refused.text()
+    );
+
+    let server = row["server_pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    kill(Pid::from_raw(server.context("no server")?), Signal::SIGKILL)?;
     job.wait_for_stderr("goes on from the snapshot", PATIENCE)?;
     wait_at_work(context)?;
     let ended = finish(job)?;

@@ -55,7 +55,10 @@ impl Resources {
             names,
             runtime_dir: names_in(&sandbox.runtime_dir())?
                 .iter()
-                .map(|name| name.replace(&app.to_string(), "PID"))
+                .map(|name| {
+                    name.replace(&app.to_string(), "PID")
+                        .replace(&supervisor.to_string(), "SUPERVISOR")
+                })
                 .collect(),
             archive_bytes,
         })

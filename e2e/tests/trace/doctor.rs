@@ -83,7 +83,7 @@ fn unanswered(context: &mut Context) -> Result<()> {
     }
     let (verdict, _, words) = finding(&report, "driver-calls")?;
     ensure!(
-        verdict == "warning" && words.ends_with("to: cuArrayCreate_v2"),
+        verdict == "warning" && words.ends_with("to: cuTexRefCreate"),
         "a function that the shim lacks was to be named: {report}"
     );
     job.kill()

@@ -84,8 +84,8 @@ int main(int argc, char **argv)
         return 1;
     }
     int device = 0;
-    void *context, *module, *kernel, *entry, *array;
-    char descriptor[64] = {0}, bytes[4096] = {0};
+    void *context, *module, *kernel, *entry, *reference;
+    char bytes[4096] = {0};
     pointer memory[3];
     CALL(cuInit, 0ul);
     CALL(cuDeviceGet, &device, 0ul);
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
         for (;;) {
             launch(kernel, &memory[0]);
             CALL(cuCtxSynchronize);
-            CALL_EXPECTING(NOT_SUPPORTED, cuArrayCreate_v2, &array, descriptor);
+            CALL_EXPECTING(NOT_SUPPORTED, cuTexRefCreate, &reference);
             usleep(10000);
         }
     }
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; ++i)
         CALL(cuMemFree_v2, memory[i]);
     for (int i = 0; i < 5; ++i)
-        CALL_EXPECTING(NOT_SUPPORTED, cuArrayCreate_v2, &array, descriptor);
+        CALL_EXPECTING(NOT_SUPPORTED, cuTexRefCreate, &reference);
     int status;
     CALL(cuGetProcAddress_v2, "cuMemAlloc", &entry, 12000ul, 0ul, &status);
     // It succeeds, with no address.

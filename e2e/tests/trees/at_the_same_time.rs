@@ -115,19 +115,33 @@ fn read_pid(file: &Path) -> Result<i32> {
     }
 }
 
+/// What became of the second of two dumps.
+enum Second {
+    /// The first was under way.
+    Refused,
+    /// The first had ended, and the program with it.
+    CameTooLate,
+    /// Both dumps did: the program had come to its end.
+    BothCameTooLate,
+}
+
 /// The second begins a random moment after the first.
 fn two_dumps(context: &mut Context, count: u32) -> Result<()> {
-    let baseline = WORKERS.baseline()?;
-    let (mut refused, mut too_late) = (0, 0);
-    for round in 0..2 * count {
+    let (mut refused, mut too_late, mut times) = (0, 0, 1);
+    let mut baseline = WORKERS.baseline()?;
+    while refused + too_late < 2 * count {
         let delay = context.random.moment(Duration::from_millis(250));
         let sandbox = Sandbox::new()?;
-        let was_refused = two_dumps_once(&sandbox, &baseline, delay)
-            .with_context(|| format!("round {round}: the second began after {delay:?}\n{}", sandbox.logs()))?;
-        if was_refused {
-            refused += 1;
-        } else {
-            too_late += 1;
+        let second = two_dumps_once(&sandbox, &baseline, delay)
+            .with_context(|| format!("the second began after {delay:?}\n{}", sandbox.logs()))?;
+        match second {
+            Second::Refused => refused += 1,
+            Second::CameTooLate => too_late += 1,
+            Second::BothCameTooLate => {
+                times *= 4;
+                ensure!(times <= 64, "the program ends before it is dumped, however long it is");
+                baseline = WORKERS.longer_baseline(times)?;
+            }
         }
     }
     context.note(format!(
@@ -136,9 +150,13 @@ fn two_dumps(context: &mut Context, count: u32) -> Result<()> {
     Ok(())
 }
 
-fn two_dumps_once(sandbox: &Sandbox, baseline: &Baseline, delay: Duration) -> Result<bool> {
-    let job = WORKERS.start(sandbox, baseline.length)?;
-    wait_for_kernels(sandbox, WORKERS.num_servers)?;
+fn two_dumps_once(sandbox: &Sandbox, baseline: &Baseline, delay: Duration) -> Result<Second> {
+    let mut job = WORKERS.start(sandbox, baseline.length)?;
+    if let Err(error) = wait_for_kernels(sandbox, WORKERS.num_servers) {
+        ensure!(job.has_ended()?, error);
+        ensure!(job.finish()? == baseline.outcome, "it ended otherwise than by itself");
+        return Ok(Second::BothCameTooLate);
+    }
     let start = |archive: &Path| {
         let mut command = hetckpt::command(sandbox, ["dump", "--pid", &job.pid().to_string(), "-o"]);
         command.arg(archive);
@@ -152,6 +170,9 @@ fn two_dumps_once(sandbox: &Sandbox, baseline: &Baseline, delay: Duration) -> Re
     let ended = job.finish()?;
     let texts = || format!("{}\n{}\n{}", dumps[0].text(), dumps[1].text(), ended.text());
     let winners: Vec<usize> = (0..2).filter(|&which| dumps[which].code == 0).collect();
+    if winners.is_empty() && ended == baseline.outcome && archives.iter().all(|archive| !archive.exists()) {
+        return Ok(Second::BothCameTooLate);
+    }
     let [winner] = winners[..] else {
         anyhow::bail!("one dump was to win: {}", texts());
     };
@@ -171,12 +192,16 @@ fn two_dumps_once(sandbox: &Sandbox, baseline: &Baseline, delay: Duration) -> Re
         texts(),
         restored.text()
     );
-    Ok(was_refused)
+    Ok(if was_refused {
+        Second::Refused
+    } else {
+        Second::CameTooLate
+    })
 }
 
 /// `hetckpt ps` connects to each server: also to one whose program is being rebuilt.
 fn restore_beside_ps(context: &mut Context) -> Result<()> {
-    let baseline = WORKERS.baseline()?;
+    let baseline = WORKERS.longer_baseline(3)?;
     let sandbox = &context.sandbox;
     let job = WORKERS.start(sandbox, baseline.length)?;
     wait_for_kernels(sandbox, WORKERS.num_servers)?;

@@ -1,10 +1,12 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use hetckpt_move::adaptation::{Adaptation, Outside};
 use hetckpt_move::carried::choice::Bundle;
@@ -16,6 +18,7 @@ use hetckpt_move::migration::tls::Files;
 use hetckpt_move::{dump, restore};
 use hetckpt_report::number;
 use hetckpt_ring::question;
+use hetckpt_store::location::is_url;
 use hetckpt_supervise::hidden_verbs;
 use hetckpt_supervise::namespaces::Choice;
 use hetckpt_supervise::namespaces::init::Init;
@@ -172,6 +175,13 @@ pub enum Command {
     /// logs (*.log) and statistics (stats-*) are left out. Images that rest on an earlier dump (`--prev-images-dir`)
     /// cannot be packed.
     Pack(Pack),
+
+    /// Make an archive that needs no other of one that borrows from earlier ones.
+    ///
+    /// `dump --parent` writes an archive that has only what has changed. The one that this command writes has all: the
+    /// earlier ones may be removed then, and it can be stored, sent to another node and migrated from. Nothing of the
+    /// old archives is changed, and every byte that is copied must have its hash.
+    Merge(Merge),
     /// Unpack an archive into a folder that plain `criu restore` takes.
     ///
     /// The folder gets CRIU's images and the plugin's files: `criu restore -D IMAGE_DIR --libdir …/lib/criu` continues
@@ -317,7 +327,7 @@ impl Command {
             Self::Ps(options) => options.json,
             Self::Dump(options) => options.json,
             Self::Migrate(options) => options.json,
-            Self::Pack(options) => options.json,
+            Self::Pack(Pack { new, .. }) | Self::Merge(Merge { new, .. }) => new.json,
             Self::Unpack(options) => options.json,
             Self::Pause(options) => options.json,
             Self::Suspend(options) => options.json,
@@ -366,6 +376,10 @@ pub struct Run {
     #[arg(long, hide = true)]
     pub end_with_starter: bool,
 
+    /// Socket of the job that makes the checkpoints for which the program asks itself.
+    #[arg(long, hide = true, value_name = "SOCKET")]
+    pub job: Option<PathBuf>,
+
     /// The program and its arguments. All that follows the program is its own.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1.., value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -387,10 +401,17 @@ pub struct Dump {
     pub pid: i32,
 
     /// Archive to write; it appears under this name only when it is complete. URL is URL/KEY for a new snapshot of a
-    /// job in a store (`hetckpt store`), or names an object that ends in .hetsnap. The archive is then written to
-    /// TMPDIR, sent and read back, and only then the program is ended.
-    #[arg(short, long, value_name = "FILE|URL")]
+    /// job in a store (`hetckpt store`), or names an object that ends in .hetsnap. To an object store the archive is
+    /// sent as it is written, and read back, and only then the program is ended. - is standard output, such as a pipe
+    /// to a node where it is kept or restored: nothing lies on this node's disk but CRIU's small images, and nobody
+    /// tells hetckpt whether the archive arrived. So this needs --leave-running or --end-unverified.
+    #[arg(short, long, value_name = "FILE|URL|-")]
     pub output: PathBuf,
+
+    /// End the program once standard output has taken the archive, wherever that goes. If it is lost on the way, so is
+    /// the program.
+    #[arg(long, conflicts_with = "leave_running")]
+    pub end_unverified: bool,
 
     /// The key, where the archive goes to a store.
     #[command(flatten)]
@@ -400,12 +421,19 @@ pub struct Dump {
     #[arg(long)]
     pub force: bool,
 
+    /// Store only what is not in FILE, an earlier archive of the program: of device memory the chunks of 4 MiB that
+    /// have changed, the program's own memory, and the files that go along if they are others. The new archive borrows
+    /// the rest from that one, and from those that it borrows from itself. All of them must stay where they are, or
+    /// move together if they lie in one folder, until `hetckpt merge` makes one of them.
+    #[arg(long, value_name = "FILE")]
+    pub parent: Option<PathBuf>,
+
     /// Let the program run on after the dump.
     #[arg(long)]
     pub leave_running: bool,
 
-    /// Read the archive back from the disk, against its hashes, before the program is ended. Without this, it is the
-    /// system's word that all has been written that counts (docs/reliability.md).
+    /// Read the archive back from the disk, against its hashes, before the program is ended, and those that it borrows
+    /// from. Without this, it is the system's word that all has been written that counts (docs/reliability.md).
     #[arg(long)]
     pub verify: bool,
 
@@ -428,16 +456,81 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// What the dump is told, which is to write the archive `output`.
-    pub fn how<'a>(&self, output: &'a Path) -> dump::Options<'a> {
+    /// True if the archive goes to standard output.
+    pub fn is_streamed(&self) -> bool {
+        self.output.as_os_str() == "-"
+    }
+
+    /// What does not go together with standard output, or only with it.
+    fn check(&self) -> Result<(), &'static str> {
+        let is_stored = self.output.to_str().is_some_and(is_url);
+        let refused = match self.is_streamed() {
+            false => vec![
+                (
+                    self.end_unverified,
+                    "'--end-unverified' is for an archive on standard output ('-o -')",
+                ),
+                (
+                    self.parent.is_some() && is_stored,
+                    "'--parent' is for an archive in a file, not in a store",
+                ),
+            ],
+            true => vec![
+                (
+                    self.parent.is_some(),
+                    "'--parent' is for an archive in a file, not on standard output",
+                ),
+                (self.json, "'--json' prints to standard output, where the archive goes"),
+                (self.verify, "'--verify' reads a file back, not standard output"),
+                (self.force, "'--force' replaces a file, not standard output"),
+                (
+                    !self.leave_running && !self.end_unverified,
+                    "nobody tells whether an archive on standard output arrives: let the program run on \
+                     ('--leave-running'), or take the risk ('--end-unverified')",
+                ),
+                (
+                    std::io::stdout().is_terminal(),
+                    "an archive is not for a terminal: 'hetckpt dump -o - ... | ...'",
+                ),
+            ],
+        };
+        refused
+            .into_iter()
+            .find(|(is_refused, _)| *is_refused)
+            .map_or(Ok(()), |(_, why)| Err(why))
+    }
+
+    /// What the dump is told, which is to write the file `path`.
+    pub fn to_file<'a>(&'a self, path: &'a Path) -> dump::Options<'a> {
+        self.to(dump::Output::File {
+            path,
+            force: self.force,
+            reads_back: self.verify,
+            parent: self.parent.as_deref(),
+        })
+    }
+
+    /// What the dump is told, of which `output` is the place to write to.
+    pub fn to<'a>(&self, output: dump::Output<'a>) -> dump::Options<'a> {
         dump::Options {
             output,
-            force: self.force,
             leave_running: self.leave_running,
             pause_timeout: self.pause_timeout,
             bundle: self.bundle,
             outside: self.outside,
-            reads_back: self.verify,
+        }
+    }
+}
+
+impl Cli {
+    /// The command line, if its arguments go together.
+    pub fn checked(self) -> Result<Self, clap::Error> {
+        let Command::Dump(options) = &self.command else {
+            return Ok(self);
+        };
+        match options.check() {
+            Ok(()) => Ok(self),
+            Err(why) => Err(Self::command().error(ErrorKind::ArgumentConflict, why)),
         }
     }
 }
@@ -470,6 +563,10 @@ pub struct Restore {
     #[arg(long, hide = true)]
     pub end_with_starter: bool,
 
+    /// Socket of the job that makes the checkpoints for which the program asks itself.
+    #[arg(long, hide = true, value_name = "SOCKET")]
+    pub job: Option<PathBuf>,
+
     /// Where this machine differs.
     #[command(flatten)]
     pub adaptation: Adaptation,
@@ -497,6 +594,7 @@ impl Restore {
             device: &self.device,
             detach: self.detach,
             pid_file: self.pid_file.as_deref(),
+            job: self.job.as_deref(),
             adaptation: &self.adaptation,
             outside: self.outside,
             any_processor: self.any_processor,
@@ -565,13 +663,9 @@ impl Migrate {
     }
 }
 
-/// `hetckpt pack`.
+/// An archive that is made of what lies on this machine.
 #[derive(Debug, Args)]
-pub struct Pack {
-    /// Folder of CRIU's images.
-    #[arg(value_name = "IMAGE_DIR")]
-    pub images: PathBuf,
-
+pub struct NewArchive {
     /// Archive to write; it appears under this name only when it is complete.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -587,6 +681,30 @@ pub struct Pack {
     /// Print what was done as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `hetckpt pack`.
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// Folder of CRIU's images.
+    #[arg(value_name = "IMAGE_DIR")]
+    pub images: PathBuf,
+
+    /// What becomes of it.
+    #[command(flatten)]
+    pub new: NewArchive,
+}
+
+/// `hetckpt merge`.
+#[derive(Debug, Args)]
+pub struct Merge {
+    /// The archive that borrows from others.
+    #[arg(value_name = "FILE")]
+    pub archive: PathBuf,
+
+    /// What becomes of it.
+    #[command(flatten)]
+    pub new: NewArchive,
 }
 
 /// `hetckpt unpack`.

@@ -24,7 +24,7 @@ use crate::arguments::Cli;
 
 fn main() -> ExitCode {
     file_size::fail_past_the_limit();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse().and_then(Cli::checked) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version go to stdout with 0, wrong usage to stderr with 2: clap knows which.

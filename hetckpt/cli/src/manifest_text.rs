@@ -30,6 +30,13 @@ pub fn print(manifest: &Manifest) {
         quantity::bytes(stored),
         quantity::bytes(raw)
     ));
+    let borrowed: u64 = manifest.index.members.iter().map(MemberEntry::borrowed_bytes).sum();
+    if !manifest.index.parents.is_empty() {
+        output::line(format!("borrowed     {}, from", quantity::bytes(borrowed)));
+    }
+    for parent in &manifest.index.parents {
+        output::line(format!("  {}", parent.file));
+    }
     let carried: u64 = manifest.index.files.iter().map(|file| file.size_bytes).sum();
     match manifest.index.files.len() {
         0 => output::line("files        none carried"),
@@ -57,6 +64,9 @@ pub fn print(manifest: &Manifest) {
 fn print_process(summary: &Summary) {
     output::line("");
     output::line(format!("process {}", summary.pid));
+    if !summary.label.is_empty() {
+        output::line(format!("  label         {}", summary.label));
+    }
     for device in &summary.devices {
         let (name, kind) = (&device.captured_on, &device.captured_on_kind);
         output::line(format!("  captured on   {name} ({kind})"));
@@ -72,6 +82,15 @@ fn print_process(summary: &Summary) {
         quantity::counted(summary.allocations.len(), "allocation"),
         quantity::bytes(summary.stored_bytes)
     ));
+    if summary.num_arrays > 0 || summary.num_image_objects > 0 {
+        let count = |count, one| quantity::counted(usize::try_from(count).unwrap_or(usize::MAX), one);
+        output::line(format!(
+            "  arrays        {} in {}, {}",
+            quantity::bytes(summary.array_bytes),
+            count(summary.num_arrays, "array"),
+            count(summary.num_image_objects, "texture or surface object")
+        ));
+    }
     output::line(format!(
         "  streams {}, events {}, commands held back {}",
         summary.num_streams, summary.num_events, summary.num_held_commands

@@ -13,7 +13,7 @@ mod snapshots;
 mod grace;
 mod kept_environment;
 mod program;
-mod dumping;
+mod asked;
 mod changing;
 mod devices;
 mod supervisor;

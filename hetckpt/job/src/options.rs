@@ -38,7 +38,9 @@ pub struct Options {
     #[arg(long, value_name = "SIGNAL", value_parser = signal, value_delimiter = ',', default_values = ["TERM", "USR1"])]
     pub on: Vec<Signal>,
 
-    /// Also take a snapshot that often, while the program runs on: `10m`, `1h 30m`.
+    /// Also take a snapshot that often, while the program runs on: `10m`, `1h 30m`. In a folder without encryption each
+    /// has only the device memory and the files that have changed since those before, which stay as long as they are
+    /// needed.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub every: Option<Duration>,
 
@@ -47,7 +49,7 @@ pub struct Options {
     #[arg(long)]
     pub suspendable: bool,
 
-    /// How many snapshots are kept.
+    /// How many snapshots are kept, besides what these need.
     #[arg(long, value_name = "N", value_parser = number::count, default_value_t = 2)]
     pub keep: u32,
 

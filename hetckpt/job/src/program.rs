@@ -18,12 +18,13 @@ use procfs::process::Process;
 use rustix::process::{PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
-use hetckpt_report::exit;
 use hetckpt_report::failure::Failure;
+use hetckpt_report::{exit, remark};
 use hetckpt_ring::failure_code::Code;
 use hetckpt_supervise::namespaces::Choice;
 use hetckpt_supervise::{process_tree, server_list};
 
+use crate::asked::{Asked, Requests};
 use crate::options::Options;
 
 /// How often device servers are looked for: until there is one, and afterwards.
@@ -47,8 +48,10 @@ struct Server {
 pub struct Program {
     /// `hetckpt run` or `restore`.
     child: Child,
-    /// With the file that gets the process id.
+    /// With the file that gets the process id, and the socket of `requests`.
     scratch: TempDir,
+    /// Where the program asks for checkpoints, if it can.
+    requests: Option<Requests>,
     pid: Option<i32>,
     servers: Vec<Server>,
     looked: Option<Instant>,
@@ -89,15 +92,21 @@ impl Program {
             "--namespaces",
             namespaces(options.namespaces),
         ]);
-        command
-            .arg("--pid-file")
-            .arg(scratch.path().join("pid"))
-            .args(arguments);
+        command.arg("--pid-file").arg(scratch.path().join("pid"));
+        let socket = scratch.path().join("job.sock");
+        let requests = Requests::listen(&socket)
+            .inspect_err(|e| remark::note(format!("the program cannot ask for checkpoints: {e}")))
+            .ok();
+        if requests.is_some() {
+            command.arg("--job").arg(socket);
+        }
+        command.args(arguments);
         // What is sent to our whole group is passed on once.
         let child = command.process_group(0).spawn().map_err(cannot)?;
         Ok(Self {
             child,
             scratch,
+            requests,
             pid: None,
             servers: vec![],
             looked: None,
@@ -112,6 +121,11 @@ impl Program {
             self.pid = text.ok().and_then(|text| text.trim().parse().ok());
         }
         self.pid
+    }
+
+    /// A checkpoint that the program asks for, if it has asked.
+    pub fn asked(&self) -> Option<Asked> {
+        self.requests.as_ref()?.next()
     }
 
     /// The exit code of the command that stands in for it, if it has ended.

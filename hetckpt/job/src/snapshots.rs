@@ -13,6 +13,7 @@ use hetckpt_store::error::StoreError;
 use hetckpt_store::failure::failure;
 use hetckpt_store::keep::Keep;
 use hetckpt_store::name::{Key, SnapshotId};
+use hetckpt_store::prune::with_needs;
 use hetckpt_store::record::{Draft, Occasion, Record};
 use hetckpt_store::store::Store;
 use hetckpt_store::watch::Watch;
@@ -21,6 +22,12 @@ use crate::renewing::Renewing;
 
 /// What is left of an earlier run is looked for as if it were that much later: nobody else writes for the job now.
 const LONG_AGO: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// All that a snapshot needs, itself included, is at most so many times as large as the largest of them, which is
+/// whole: much of what is borrowed from has changed since, and takes room only.
+const MOST_TIMES: u64 = 3;
+/// Most snapshots that one needs: each is opened at a restore.
+const MOST_NEEDED: usize = 200;
 
 /// A job's stores: the same place twice.
 #[derive(Clone, Copy)]
@@ -41,6 +48,8 @@ pub struct Snapshots {
     records: Vec<Record>,
     /// Where archives wait to be sent, and lie when they were fetched.
     scratch: Option<TempDir>,
+    /// The next one borrows from none.
+    is_next_whole: bool,
 }
 
 /// An archive that can be restored, as long as this lives.
@@ -75,6 +84,7 @@ impl Snapshots {
             claim: None,
             records: vec![],
             scratch: None,
+            is_next_whole: false,
         }
     }
 
@@ -161,6 +171,33 @@ impl Snapshots {
         Ok((id, place))
     }
 
+    /// The archive that the new snapshot `id` is to borrow from: the last one, if both lie in a folder, where they can
+    /// be read in their place, and unless it is time for a whole one again.
+    pub fn parent(&self, id: &SnapshotId) -> Option<PathBuf> {
+        // What is sent, or encrypted, lies elsewhere.
+        self.store.local_place(&self.job, id).ok().flatten()?;
+        let last = self.records.first().filter(|_| !self.is_next_whole)?;
+        let needed = last
+            .needs()
+            .iter()
+            .map(|id| self.records.iter().find(|record| record.id() == id));
+        let sizes: Vec<u64> = needed
+            .chain([Some(last)])
+            .map(|record| Some(record?.stored_bytes))
+            .collect::<Option<_>>()?;
+        let (total, whole) = (sizes.iter().sum::<u64>(), sizes.iter().max().copied().unwrap_or(0));
+        if sizes.len() > MOST_NEEDED || total > whole.saturating_mul(MOST_TIMES) {
+            return None;
+        }
+        // What is in the way of that is in nobody else's.
+        self.hasty.local_path(&self.job, last.id()).ok().flatten()
+    }
+
+    /// Has the next snapshot be a whole one: what the last one was to borrow from may be of no use.
+    pub fn borrow_no_more(&mut self) {
+        self.is_next_whole = true;
+    }
+
     fn scratch(&mut self) -> Result<PathBuf, StoreError> {
         let made = match self.scratch.take() {
             Some(made) => Ok(made),
@@ -174,8 +211,8 @@ impl Snapshots {
         Ok(self.scratch.insert(made).path().to_owned())
     }
 
-    /// Makes the archive `place` a snapshot, and removes the oldest beyond `keep`. It is given up when
-    /// `is_interrupted`, or if the job is another run's.
+    /// Makes the archive `place` a snapshot, and removes the oldest beyond `keep` that no other needs. It is given up
+    /// when `is_interrupted`, or if the job is another run's.
     pub fn publish(
         &mut self,
         draft: Draft,
@@ -198,9 +235,13 @@ impl Snapshots {
                 sent
             }
         };
+        self.is_next_whole = false;
         self.records.insert(0, record.clone());
-        let kept = self.records.len().min(keep as usize);
-        for old in self.records.drain(kept..) {
+        let newest = (0..self.records.len()).map(|number| number < keep as usize).collect();
+        let kept = with_needs(&self.records, newest);
+        let (kept, old): (Vec<_>, Vec<_>) = self.records.drain(..).zip(kept).partition(|(_, is_kept)| *is_kept);
+        self.records = kept.into_iter().map(|(record, _)| record).collect();
+        for (old, _) in old {
             // What stays takes room only.
             let _ = self.hasty.remove(&self.job, old.id());
         }

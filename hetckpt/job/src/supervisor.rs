@@ -9,16 +9,19 @@ use nix::sys::signal::Signal;
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::{exit, quantity, remark};
+use hetckpt_ring::checkpoint::{Answer, Outcome};
 use hetckpt_ring::failure_code::Code;
 use hetckpt_scheduler::{Reason, Requeue, Scheduler};
 use hetckpt_store::error::StoreError;
 use hetckpt_store::failure::failure;
+use hetckpt_store::name::SnapshotId;
 use hetckpt_store::record::{Device, Draft, Occasion, Record};
+use hetckpt_supervise::dump_command::{self, Dump, DumpError, Dumped};
 use hetckpt_supervise::hidden_verbs::SENTINEL;
 
+use crate::asked::Asked;
 use crate::changing::{Change, Wanted};
 use crate::devices;
-use crate::dumping::{Dump, DumpError, Dumped};
 use crate::grace::{MARGIN, Promise};
 use crate::kept_environment;
 use crate::options::Options;
@@ -80,11 +83,21 @@ struct Taken {
     place: PathBuf,
 }
 
+/// What a dump is for after which the program runs on.
+enum Beside {
+    /// Its time has come.
+    Periodic(Taken),
+    /// The program has asked for a snapshot.
+    Asked(Taken),
+    /// The program has asked for an archive in a file of its own.
+    AskedFile,
+}
+
 /// What is done beside the program's running.
 enum Work {
     Nothing,
-    /// A snapshot is taken and the program runs on.
-    Periodic(Dump, Taken),
+    /// A dump is made and the program runs on.
+    Beside(Dump, Beside),
     /// The last snapshot of this run is taken.
     Final {
         dump: Dump,
@@ -115,6 +128,8 @@ pub struct Supervisor<'a> {
     /// Signals that came while the program was not yet there.
     waiting: Vec<Signal>,
     promise: Promise,
+    /// What the program asks for and has not got yet.
+    asked: Option<Asked>,
     num_lost: u32,
     failed_devices: Vec<String>,
     sentinel: Option<Child>,
@@ -135,6 +150,7 @@ impl<'a> Supervisor<'a> {
             signals,
             waiting: vec![],
             promise: Promise::new(grace),
+            asked: None,
             num_lost: 0,
             failed_devices: vec![],
             sentinel: None,
@@ -310,7 +326,10 @@ impl<'a> Supervisor<'a> {
         let mut work = Work::Nothing;
         let mut snapshot_at = self.options.every.map(|every| Instant::now() + every);
         let mut checked = None::<Instant>;
+        self.asked = None;
         loop {
+            // It asks for one at a time: whoever has asked before is gone.
+            self.asked = program.asked().or_else(|| self.asked.take());
             let mut come = std::mem::take(&mut self.waiting);
             come.extend(self.signals.wait(TICK));
             for signal in come {
@@ -333,14 +352,14 @@ impl<'a> Supervisor<'a> {
             }
             program.look_after_servers();
             if let Owner::Another(who) = self.snapshots.owner() {
-                if let Work::Periodic(dump, _) | Work::Final { dump, .. } = &work {
+                if let Work::Beside(dump, _) | Work::Final { dump, .. } = &work {
                     dump.give_up();
                 }
                 program.kill();
                 return Err(taken(who));
             }
             if self.wanted == Wanted::Suspended
-                && let Work::Periodic(mut dump, _) = work
+                && let Work::Beside(mut dump, _) = work
             {
                 dump.give_up();
                 wait_for(&mut dump, GIVING_UP);
@@ -350,6 +369,10 @@ impl<'a> Supervisor<'a> {
                 work = self.begin_change(program);
             }
             if !matches!(work, Work::Nothing) || self.now == Wanted::Suspended {
+                continue;
+            }
+            if self.asked.is_some() {
+                work = self.begin_asked(program);
                 continue;
             }
             if checked.is_none_or(|checked| checked.elapsed() > PROMISE_CHECK) && !program.device().is_empty() {
@@ -404,7 +427,8 @@ impl<'a> Supervisor<'a> {
         let reason = self.scheduler.reason();
         remark::note(format!("{signal}: {reason}"));
         match work {
-            Work::Periodic(mut dump, _) => {
+            // What the program has asked for is still due should it run on.
+            Work::Beside(mut dump, _) => {
                 dump.give_up();
                 wait_for(&mut dump, GIVING_UP);
             }
@@ -426,7 +450,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn begin_final(&mut self, program: &mut Program, reason: Reason, deadline: Option<Instant>, attempt: u32) -> Work {
-        match self.begin(program, false) {
+        match self.begin(program, Occasion::Final) {
             Ok((dump, taken)) => Work::Final {
                 dump,
                 taken,
@@ -444,8 +468,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn begin_periodic(&mut self, program: &mut Program) -> Work {
-        match self.begin(program, true) {
-            Ok((dump, taken)) => Work::Periodic(dump, taken),
+        match self.begin(program, Occasion::Periodic) {
+            Ok((dump, taken)) => Work::Beside(dump, Beside::Periodic(taken)),
             Err(e) => {
                 if let Some(e) = e {
                     remark::note(format!("no snapshot this time: {e}"));
@@ -455,8 +479,62 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Begins what the program has asked for.
+    fn begin_asked(&mut self, program: &mut Program) -> Work {
+        let file = self.asked.as_ref().and_then(|asked| asked.file.clone());
+        let begun = match (file, program.pid()) {
+            (Some(file), Some(pid)) => match self.dump(pid, &file, Occasion::Asked, None, true) {
+                Ok(dump) => Ok((dump, Beside::AskedFile)),
+                Err(e) => Err(Some(e.into())),
+            },
+            (None, Some(_)) => self
+                .begin(program, Occasion::Asked)
+                .map(|(dump, taken)| (dump, Beside::Asked(taken))),
+            (_, None) => Err(None),
+        };
+        match begun {
+            Ok((dump, beside)) => Work::Beside(dump, beside),
+            Err(e) => {
+                if let Some(e) = e {
+                    self.answer(Err(e));
+                }
+                Work::Nothing
+            }
+        }
+    }
+
+    /// Tells the program what came of what it has asked for. While somebody else has the program it is tried again.
+    fn answer(&mut self, result: Result<(), NoSnapshot>) {
+        if matches!(&result, Err(NoSnapshot::Dump(error)) if error.is_busy()) {
+            return;
+        }
+        let Some(asked) = self.asked.take() else { return };
+        asked.answer(&match result {
+            Ok(()) => Answer::done(),
+            Err(why) => Answer::new(Outcome::Failed, why.to_string()),
+        });
+    }
+
+    /// Starts a dump to the file `place`; one that has its name is replaced if `force`.
+    fn dump(
+        &self,
+        pid: i32,
+        place: &Path,
+        occasion: Occasion,
+        parent: Option<&Path>,
+        force: bool,
+    ) -> Result<Dump, DumpError> {
+        let how = dump_command::Options {
+            parent,
+            leave_running: occasion != Occasion::Final,
+            force,
+            pause_timeout: self.options.pause_timeout,
+        };
+        Dump::start(pid, place, how)
+    }
+
     /// Begins a dump. `Err(None)` if the program has not begun yet.
-    fn begin(&mut self, program: &mut Program, is_periodic: bool) -> Result<(Dump, Taken), Option<NoSnapshot>> {
+    fn begin(&mut self, program: &mut Program, occasion: Occasion) -> Result<(Dump, Taken), Option<NoSnapshot>> {
         let pid = program.pid().ok_or(None)?;
         let (id, place) = self.snapshots.new_place().map_err(|e| Some(e.into()))?;
         let memory_bytes = program.memory_bytes();
@@ -468,33 +546,34 @@ impl<'a> Supervisor<'a> {
                 name: device.to_owned(),
             },
             host: host(),
-            occasion: if is_periodic {
-                Occasion::Periodic
-            } else {
-                Occasion::Final
-            },
+            occasion,
             dump_seconds: 0.0,
             memory_bytes,
+            label: String::new(),
             command: self
                 .options
                 .command
                 .iter()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
+            needs: vec![],
         };
-        let dump = Dump::start(self.options, pid, &place, is_periodic).map_err(|e| Some(e.into()))?;
+        // The last one of a run is all that is left of the program: it rests on no other.
+        let parent = (occasion != Occasion::Final)
+            .then(|| self.snapshots.parent(&draft.id))
+            .flatten();
+        let dump = self.dump(pid, &place, occasion, parent.as_deref(), false);
+        let dump = dump.map_err(|e| Some(e.into()))?;
         Ok((dump, Taken { draft, place }))
     }
 
     /// Goes on with what is done beside. `Err` with the run's end.
     fn advance(&mut self, program: &mut Program, work: Work) -> Result<Work, End> {
         match work {
-            Work::Periodic(mut dump, taken) => match dump.result() {
-                None => Ok(Work::Periodic(dump, taken)),
+            Work::Beside(mut dump, beside) => match dump.result() {
+                None => Ok(Work::Beside(dump, beside)),
                 Some(result) => {
-                    if let Err(why) = self.publish(taken, result, None) {
-                        remark::note(format!("no snapshot this time: {why}"));
-                    }
+                    self.end_beside(beside, result);
                     Ok(Work::Nothing)
                 }
             },
@@ -551,6 +630,23 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// What a dump has come to after which the program runs on.
+    fn end_beside(&mut self, beside: Beside, result: Result<Dumped, DumpError>) {
+        match beside {
+            Beside::Periodic(taken) => {
+                if let Err(why) = self.publish(taken, result, None) {
+                    remark::note(format!("no snapshot this time: {why}"));
+                }
+            }
+            Beside::Asked(taken) => match self.publish(taken, result, None) {
+                // A signal has come: the program is stored now.
+                Err(NoSnapshot::Store(StoreError::Interrupted)) => {}
+                published => self.answer(published),
+            },
+            Beside::AskedFile => self.answer(result.map(drop).map_err(NoSnapshot::from)),
+        }
+    }
+
     fn out_of_time(&mut self, program: &mut Program, reason: Reason, deadline: Option<Instant>) -> Result<Work, End> {
         remark::note("no snapshot: the grace time is over");
         self.without_snapshot(program, reason, deadline, ATTEMPTS)
@@ -586,22 +682,28 @@ impl<'a> Supervisor<'a> {
         Ok(Work::Nothing)
     }
 
-    /// Makes a snapshot of what a dump has left. A periodic one, which has no deadline, is given up for a signal.
+    /// Makes a snapshot of what a dump has left. One after which the program runs on is given up for a signal.
     fn publish(
         &mut self,
         taken: Taken,
         result: Result<Dumped, DumpError>,
         deadline: Option<Instant>,
     ) -> Result<(), NoSnapshot> {
-        let dumped = result?;
-        let is_periodic = taken.draft.occasion == Occasion::Periodic;
+        let dumped = result.inspect_err(|_| self.snapshots.borrow_no_more())?;
+        let runs_on = taken.draft.occasion != Occasion::Final;
         let signals = &self.signals;
-        let is_interrupted = || match is_periodic {
+        let is_interrupted = || match runs_on {
             true => signals.have_come(),
             false => deadline.is_some_and(|deadline| deadline <= Instant::now()),
         };
         let draft = Draft {
             dump_seconds: dumped.time.as_secs_f64(),
+            label: dumped.label,
+            needs: dumped
+                .borrows_from
+                .iter()
+                .filter_map(|file| SnapshotId::of_archive(file))
+                .collect(),
             ..taken.draft
         };
         let record = self
@@ -626,7 +728,7 @@ impl<'a> Supervisor<'a> {
                     return None;
                 }
             }
-            Work::Periodic(dump, _) | Work::Final { dump, .. } => {
+            Work::Beside(dump, _) | Work::Final { dump, .. } => {
                 // It finds no program.
                 wait_for(dump, GIVING_UP);
             }

@@ -28,6 +28,7 @@ use crate::adaptation::Outside;
 use crate::carried::choice::Bundle;
 use crate::carried::pack::Packing;
 use crate::folder_error::FolderError;
+use crate::parent::Parent;
 use crate::snapshot_files::{self, Origin};
 use crate::{not_kept, obstacles, server_access, uprobes};
 
@@ -63,6 +64,8 @@ pub struct Request<'a> {
     pub pause_timeout: u32,
     /// Files to carry.
     pub bundle: Bundle,
+    /// The archive that the new one borrows from, if it is to be kept beside it.
+    pub parent: Option<&'a Parent>,
     /// Connections to take along.
     pub outside: Outside,
     /// Those that it was asked to take, without what [`crate::inner_connections`] adds.
@@ -89,6 +92,7 @@ impl Request<'_> {
             created_unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             clocks: clocks_to_keep(),
             streamed,
+            borrows: self.parent.is_some(),
         }
     }
 }
@@ -135,7 +139,7 @@ pub fn capture<'a>(
     obstacles::look(&target.tree())?;
     let mut times = Times::default();
     // While the program still runs: this takes a while.
-    let mut packing = Packing::new(images, request.bundle, target.pid);
+    let mut packing = Packing::new(images, request.bundle, target.pid, request.parent);
     packing.take_mapped_by(&target.tree());
     // Our own hold keeps the device paused after the plugin has left, until the snapshot is safe.
     remark::progress("pausing kernels");
@@ -153,7 +157,7 @@ pub fn capture<'a>(
     remark::progress("dumping processes");
     let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
-    let devices = device_streams(images, &mut holds, taker)?;
+    let devices = device_streams(images, &mut holds, request.parent, taker)?;
     server_access::grant(images, &holds)?;
     let streamed = page_server::while_serving(images, devices, taker, |socket| run_criu(request, socket.as_raw_fd()))?;
     times.criu = dumping.elapsed();
@@ -206,7 +210,12 @@ fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
 
 /// Has device servers write memory to the taker's file, if it has one and all of them can; else gives pipes for it. Of
 /// a server that does not answer, because its process has ended, nothing will come.
-fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn MemorySink) -> Result<DeviceStreams, Failure> {
+fn device_streams(
+    images: &Path,
+    holds: &mut [Hold],
+    parent: Option<&Parent>,
+    taker: &mut dyn MemorySink,
+) -> Result<DeviceStreams, Failure> {
     let mut served = vec![];
     for hold in holds {
         if let Ok(status) = hold.status() {
@@ -219,7 +228,8 @@ fn device_streams(images: &Path, holds: &mut [Hold], taker: &mut dyn MemorySink)
     };
     for (hold, status) in served {
         let (member, _) = snapshot_files::member(&memory_file(status.app_pid));
-        hold.write_memory_to(file, &member)?;
+        let known = parent.filter(|_| status.borrows_pieces).map(Parent::known);
+        hold.write_memory_to(file, &member, known)?;
     }
     Ok(DeviceStreams::default())
 }

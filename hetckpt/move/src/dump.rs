@@ -2,12 +2,14 @@
 
 use hetckpt_ring::failure_code::Code;
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::stream_writer;
 use hetckpt_archive::writer::{self, ArchiveName, NamelessArchive};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
@@ -20,18 +22,41 @@ use hetckpt_supervise::{process_tree, stopped_tree};
 
 use crate::adaptation::Outside;
 use crate::archive_file::FileSink;
-use crate::capture::{self, Parts, Request, Times};
+use crate::capture::{self, Captured, Parts, Request, Times};
 use crate::carried::choice::Bundle;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{ArchiveSink, Outgoing};
+use crate::parent::Parent;
+use crate::stream_sink::StreamSink;
 use crate::{archive_name, check, inner_connections, private_folder};
+
+/// Where an archive goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Output<'a> {
+    /// Into a file.
+    File {
+        /// Its name.
+        path: &'a Path,
+        /// A regular file that has this name is replaced.
+        force: bool,
+        /// It is read back from the disk before the program is ended.
+        reads_back: bool,
+        /// The archive that it borrows from.
+        parent: Option<&'a Path>,
+    },
+    /// Into what is open for writing, such as a pipe. What becomes of it there is for the caller to know.
+    Stream {
+        /// Where to.
+        to: BorrowedFd<'a>,
+        /// What errors call it.
+        called: &'a str,
+    },
+}
 
 /// How to dump.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// The archive to write.
-    pub output: &'a Path,
-    /// A regular file that has its name is replaced.
-    pub force: bool,
+    /// Where the archive goes.
+    pub output: Output<'a>,
     /// The program runs on after the dump.
     pub leave_running: bool,
     /// Longest time to wait for kernels to stop, in seconds.
@@ -40,8 +65,6 @@ pub struct Options<'a> {
     pub bundle: Bundle,
     /// Connections to take along.
     pub outside: Outside,
-    /// The archive is read back from the disk before the program is ended.
-    pub reads_back: bool,
 }
 
 /// An archive that is complete, of a program that still stands still.
@@ -60,8 +83,8 @@ pub type Then<'a> = &'a dyn Fn(&Archived<'_>) -> Result<(), Failure>;
 
 /// Dumps the tree of process `pid`. After a failure it runs on.
 pub fn dump(pid: i32, options: &Options<'_>, then: Option<Then<'_>>) -> Result<Dumped, Failure> {
-    let name = archive_name::find(options.output, options.force)
-        .map_err(|failure| failure.state("the program runs on; no archive was written"))?;
+    let place =
+        Place::find(options.output).map_err(|failure| failure.state("the program runs on; no archive was written"))?;
     let target = Target::find(pid)?;
     let _lock = DumpLock::take(&target.tree())?;
     let cannot_begin = |failure: Failure| namespaces::with_user(failure).state(runs_on(&target));
@@ -69,8 +92,8 @@ pub fn dump(pid: i32, options: &Options<'_>, then: Option<Then<'_>>) -> Result<D
     // A signal must not end us while the tree is stopped: it ends the dump, and then the tree runs on. From before the
     // folder is made, so that none leaves it behind.
     let signals = HeldSignals::hold()?;
-    let scratch = scratch_folder(options.output).map_err(cannot_begin)?;
-    dump_stopped(options, then, &target, &parts, &name, scratch.path(), &signals)
+    let scratch = place.scratch_folder().map_err(cannot_begin)?;
+    dump_stopped(options, then, &target, &parts, &place, scratch.path(), &signals)
         .map_err(|failure| after_failure(&target, failure))
 }
 
@@ -91,9 +114,74 @@ fn after_failure(target: &Target, failure: Failure) -> Failure {
     .state("no archive was written")
 }
 
-/// A folder beside the archive, for what is unfinished of it and for CRIU's images: on the same file system, which also
-/// proves that one can write there.
-fn scratch_folder(archive: &Path) -> Result<TempDir, Failure> {
+/// Where an archive goes, once it has been looked at.
+enum Place<'a> {
+    /// Into a file.
+    File {
+        /// The name that it gets.
+        name: ArchiveName,
+        /// It is read back.
+        reads_back: bool,
+        /// What it borrows from.
+        parent: Option<Box<Parent>>,
+    },
+    /// As [`Output::Stream`].
+    Stream { to: BorrowedFd<'a>, called: &'a str },
+}
+
+impl<'a> Place<'a> {
+    fn find(output: Output<'a>) -> Result<Self, Failure> {
+        Ok(match output {
+            Output::Stream { to, called } => Self::Stream { to, called },
+            Output::File {
+                path,
+                force,
+                reads_back,
+                parent,
+            } => Self::File {
+                name: archive_name::find(path, force)?,
+                reads_back,
+                parent: parent
+                    .map(|parent| Parent::open(parent, path).map(Box::new))
+                    .transpose()?,
+            },
+        })
+    }
+
+    /// The file, if it is one.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File { name, .. } => Some(name.path()),
+            Self::Stream { .. } => None,
+        }
+    }
+
+    /// What it borrows from.
+    fn parent(&self) -> Option<&Parent> {
+        match self {
+            Self::File { parent, .. } => parent.as_deref(),
+            Self::Stream { .. } => None,
+        }
+    }
+
+    /// A folder for CRIU's images and for what is unfinished of the archive.
+    fn scratch_folder(&self) -> Result<TempDir, Failure> {
+        match self.file() {
+            Some(path) => folder_beside(path),
+            None => private_folder::private_folder(&std::env::temp_dir(), SCRATCH).map_err(|error| {
+                Failure::new(Code::CannotWrite, "cannot make a folder for CRIU's images")
+                    .note(error.to_string())
+                    .help("set TMPDIR to a folder where you may write")
+            }),
+        }
+    }
+}
+
+/// How such folders' names begin.
+const SCRATCH: &str = ".hetckpt-dump-";
+
+/// A folder beside the archive: on the same file system, which also proves that one can write there.
+fn folder_beside(archive: &Path) -> Result<TempDir, Failure> {
     let parent = archive
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -107,7 +195,7 @@ fn scratch_folder(archive: &Path) -> Result<TempDir, Failure> {
         return Err(cannot("it is a folder".to_owned()));
     }
     let parent = fs::canonicalize(parent).map_err(|e| cannot(format!("{}: {e}", parent.display())))?;
-    private_folder::private_folder(&parent, ".hetckpt-dump-").map_err(|e| cannot(e.to_string()))
+    private_folder::private_folder(&parent, SCRATCH).map_err(|e| cannot(e.to_string()))
 }
 
 /// What came of a dump.
@@ -121,6 +209,10 @@ pub struct Dumped {
     pub times: Times,
     /// How long the archive took.
     pub archive: Duration,
+    /// What the program called its state; empty if it said nothing.
+    pub label: String,
+    /// The files of the archives that it borrows from, as it has them.
+    pub parents: Vec<String>,
     /// What a restore will not give back, a sentence each.
     pub not_kept: Vec<String>,
 }
@@ -131,7 +223,7 @@ fn dump_stopped(
     then: Option<Then<'_>>,
     target: &Target,
     parts: &Parts,
-    name: &ArchiveName,
+    place: &Place<'_>,
     scratch: &Path,
     signals: &HeldSignals,
 ) -> Result<Dumped, Failure> {
@@ -147,34 +239,28 @@ fn dump_stopped(
         guarded: stopped_tree::Output {
             images: scratch,
             // What is only on its way elsewhere is not there yet.
-            archive: (!options.leave_running && then.is_none()).then_some(options.output),
+            archive: place.file().filter(|_| !options.leave_running && then.is_none()),
             handover: None,
             tcp_in: outside.tcp_established.then_some(images),
         },
         pause_timeout: options.pause_timeout,
         bundle: options.bundle,
+        parent: place.parent(),
         outside,
         asked: options.outside,
     };
     let interrupting = Interrupting::new(signals);
-    let failed = |error| interrupting.failure(error, "the dump");
-    // Beside the images, so that none of them is taken for one.
-    let mut archive = NamelessArchive::create(name, Some(scratch)).map_err(failed)?;
     let stopping = Instant::now();
-    let mut outgoing = Outgoing::new(&request, name.path(), FileSink::new(archive.file(), &interrupting));
-    let mut captured = capture::capture(&request, signals, &mut outgoing)?;
-    check::require_way_back(images, &captured.manifest, options.outside)?;
-    let archiving = Instant::now();
-    let written = outgoing.finish(&captured)?.written;
-    let publishing = writer::Options {
-        is_interrupted: Some(&|| interrupting.has_come()),
-        reads_back: options.reads_back,
-        id_file: Some(&stopped_tree::id_file(scratch)),
-        ..writer::Options::default()
+    let (mut captured, written, archived) = match *place {
+        Place::Stream { to, called } => {
+            let sink = StreamSink::new(to, &interrupting);
+            let (captured, written, archiving) = write(&request, Path::new(called), sink, signals)?;
+            (captured, written, archiving.elapsed())
+        }
+        Place::File {
+            ref name, reads_back, ..
+        } => write_file(&request, name, reads_back, scratch, signals, &interrupting)?,
     };
-    remark::progress("flushing");
-    archive.publish(&written, publishing).map_err(failed)?;
-    let archived = archiving.elapsed();
     remark::progress_done();
     if let Some(then) = then {
         then(&Archived {
@@ -191,6 +277,54 @@ fn dump_stopped(
         size: written.size_bytes,
         times: captured.times,
         archive: archived,
+        label: captured.manifest.label().to_owned(),
+        parents: written.parents,
         not_kept: std::mem::take(&mut captured.not_kept),
     })
+}
+
+/// A program that stands still, its archive, and how long the last of that took.
+type Written<'a> = (Captured<'a>, stream_writer::Written, Duration);
+
+/// Captures the program into a file, which gets its name once all of it is on the disk.
+fn write_file<'a>(
+    request: &Request<'a>,
+    name: &ArchiveName,
+    reads_back: bool,
+    scratch: &Path,
+    signals: &HeldSignals,
+    interrupting: &Interrupting<'_>,
+) -> Result<Written<'a>, Failure> {
+    let failed = |error| interrupting.failure(error, "the dump");
+    // Beside the images, so that none of them is taken for one.
+    let mut archive = NamelessArchive::create(name, Some(scratch)).map_err(failed)?;
+    let sink = FileSink::new(archive.file(), interrupting);
+    let (captured, written, archiving) = write(request, name.path(), sink, signals)?;
+    let publishing = writer::Options {
+        is_interrupted: Some(&|| interrupting.has_come()),
+        reads_back,
+        id_file: Some(&stopped_tree::id_file(scratch)),
+        ..writer::Options::default()
+    };
+    remark::progress("flushing");
+    if let Some(parent) = request.parent {
+        parent.ensure_there(reads_back)?;
+    }
+    archive.publish(&written, publishing).map_err(failed)?;
+    Ok((captured, written, archiving.elapsed()))
+}
+
+/// Captures the program into `sink`, which errors call `target`; when the last part of that began.
+fn write<'a, S: ArchiveSink>(
+    request: &Request<'a>,
+    target: &Path,
+    sink: S,
+    signals: &HeldSignals,
+) -> Result<(Captured<'a>, stream_writer::Written, Instant), Failure> {
+    let mut outgoing = Outgoing::new(request, target, sink);
+    let captured = capture::capture(request, signals, &mut outgoing)?;
+    check::require_way_back(request.images, &captured.manifest, request.asked)?;
+    let archiving = Instant::now();
+    let written = outgoing.finish(&captured)?.written;
+    Ok((captured, written, archiving))
 }

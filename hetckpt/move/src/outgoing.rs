@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::limits::MAX_TEXT_MEMBER_BYTES;
+use hetckpt_archive::manifest::{CarriedFile, Index};
 use hetckpt_archive::part_appender::WrittenParts;
 use hetckpt_archive::stream_writer::{ArchiveStream, Compression, Written};
 use hetckpt_archive::writer;
@@ -19,6 +20,7 @@ use hetckpt_report::{archive_error, quantity, remark};
 use hetckpt_state::names::{memory_file, pid_of_parts};
 
 use crate::capture::{Captured, Request};
+use crate::parent::Parent;
 use crate::snapshot_files;
 
 /// What takes the archive's bytes.
@@ -79,7 +81,16 @@ impl<'a, S: ArchiveSink> Outgoing<'a, S> {
             .sources
             .iter()
             .try_for_each(|source| writer::add_file(&mut archive, source, &mut |done| report::<S>(begun, done)))
-            .and_then(|()| archive.finish(captured.manifest.index.clone()));
+            .and_then(|()| {
+                if let Some(parent) = self.request.parent {
+                    lend_files(&mut archive, parent, &captured.manifest.index.files);
+                }
+                let parents = self.request.parent.map(Parent::listed);
+                archive.finish(Index {
+                    parents: parents.unwrap_or_default(),
+                    ..captured.manifest.index.clone()
+                })
+            });
         let written = sent.map_err(|error| reason(&mut archive, error))?;
         Ok(Sent {
             written,
@@ -125,15 +136,31 @@ impl<S: ArchiveSink> MemorySink for Outgoing<'_, S> {
                 return Err(not_understood(pid).note("it has written elsewhere"));
             }
             let name = memory_file(pid);
-            let size = written.parts.iter().map(|part| part.stored_bytes);
-            sizes.insert(name.clone(), size.fold(0, u64::saturating_add));
+            let borrowed = match self.request.parent {
+                Some(parent) => parent.borrowed(&written.borrowed),
+                None => written.borrowed.is_empty().then(Vec::new),
+            };
+            let borrowed = borrowed.ok_or_else(|| not_understood(pid).note("it borrows what nobody has"))?;
+            let sizes_of_own = written.parts.iter().map(|part| part.stored_bytes);
+            let all = sizes_of_own.chain(borrowed.iter().map(|borrowed| borrowed.size_bytes));
+            sizes.insert(name.clone(), all.fold(0, u64::saturating_add));
             let (member, _) = snapshot_files::member(&name);
-            archive.adopt(&member, written.parts).map_err(archive_error::failure)?;
+            let adopted = archive.adopt(&member, written.parts, borrowed);
+            adopted.map_err(archive_error::failure)?;
         }
         let position = archive.position();
         let gone = archive.sink().go_on_at(position);
         gone.map_err(|e| Failure::new(Code::CannotWrite, "cannot go on with the archive").note(e.to_string()))?;
         Ok(sizes)
+    }
+}
+
+/// Has members that are empty, because `parent` has what they are to be, borrow that.
+fn lend_files<S: Write>(archive: &mut ArchiveStream<S>, parent: &Parent, files: &[CarriedFile]) {
+    for file in files {
+        if let Some(places) = parent.file(file) {
+            archive.lend(&file.member, places.to_vec());
+        }
     }
 }
 

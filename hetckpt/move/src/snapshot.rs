@@ -90,12 +90,22 @@ impl Snapshot {
         }
     }
 
-    /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave: then it holds all images.
+    /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave: then a restore finds all images there,
+    /// and where the archive, which must stay, has device memory.
     pub fn complete(&self, descriptions: &Path) -> Result<(), Failure> {
         match self {
-            Self::Archive(archive) => snapshot_files::unpack_rest(archive, descriptions)
-                .map(drop)
-                .map_err(archive_error::failure),
+            Self::Archive(archive) => {
+                snapshot_files::unpack_rest(archive, descriptions).map_err(archive_error::failure)
+            }
+            Self::Images(..) => Ok(()),
+        }
+    }
+
+    /// Makes sure that what [`Snapshot::complete`] has left in archives has its hashes: a server that reads it finds
+    /// damage, but does not know an archive.
+    pub fn verify_left(&self) -> Result<(), Failure> {
+        match self {
+            Self::Archive(archive) => snapshot_files::verify_memory(archive).map_err(archive_error::failure),
             Self::Images(..) => Ok(()),
         }
     }
@@ -171,6 +181,7 @@ pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
             .map_or(0, |time| time.as_secs()),
         clocks: None,
         streamed: Sizes::new(),
+        borrows: false,
     };
     let manifest = snapshot_files::manifest(&folder, origin).map_err(bad)?;
     if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.index.processes.is_empty() {

@@ -1,17 +1,21 @@
 //! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file
 //! becomes which member, and back.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use hetckpt_archive::error::ArchiveError;
-use hetckpt_archive::manifest::{Clocks, Encoding, FORMAT, FORMAT_VERSION, Header, Index, Manifest, MemberEntry};
+use hetckpt_archive::manifest::{
+    Clocks, Encoding, FORMAT, FORMAT_VERSION, Header, INCREMENTAL_VERSION, Index, Manifest, MemberEntry,
+};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::writer::Source;
 use hetckpt_criu::images::MAX_IMAGE_BYTES;
 use hetckpt_criu::memory_sink::Sizes;
 use hetckpt_report::remark;
-use hetckpt_state::names::state_file;
+use hetckpt_state::names::{lender_file, pid_of_memory, place_file, state_file};
 use hetckpt_state::summary::Description;
 
 use crate::carried;
@@ -49,6 +53,8 @@ pub struct Origin {
     pub clocks: Option<Clocks>,
     /// Files of device memory that are on their way already.
     pub streamed: Sizes,
+    /// The archive borrows from another.
+    pub borrows: bool,
 }
 
 /// The files in the image folder, each with its place in the archive. CRIU's logs and statistics stay behind.
@@ -131,6 +137,7 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, FolderError> 
         processes: processes.collect::<Result<_, _>>()?,
         files: carried::read_index(images)?,
         members: vec![],
+        parents: vec![],
     };
     let header = header(origin);
     Ok(Manifest { header, index })
@@ -140,7 +147,10 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, FolderError> 
 pub fn header(origin: Origin) -> Header {
     Header {
         format: FORMAT.to_owned(),
-        format_version: FORMAT_VERSION,
+        format_version: match origin.borrows {
+            true => INCREMENTAL_VERSION,
+            false => FORMAT_VERSION,
+        },
         written_by: env!("CARGO_PKG_VERSION").to_owned(),
         criu_version: origin.criu_version,
         created_unix: origin.created_unix,
@@ -218,12 +228,49 @@ pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), Archi
     archive.extract_where(folder, description_name, &mut |_| ()).map(drop)
 }
 
-/// Unpacks what [`unpack_descriptions`] has left out into the same `folder`.
-pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<u64, ArchiveError> {
+/// Makes `folder`, into which [`unpack_descriptions`] has unpacked, one that CRIU and the device servers restore from:
+/// unpacks what that has left out, but device memory, which the servers read where the archive has it.
+pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
+    let archives = archive.parents()?.iter();
+    // Whoever has put another file in the place of one has not put it in ours.
+    let path_of = |archive: &Archive| archive.path().canonicalize().ok().filter(|path| archive.is_at(path));
+    let paths: Option<Vec<PathBuf>> = [archive].into_iter().chain(archives).map(path_of).collect();
+    let mut in_place = BTreeSet::new();
+    for member in archive.members() {
+        let (Some(pid), Some(paths)) = (memory_of(member.entry), &paths) else {
+            continue;
+        };
+        let place = archive.place(member)?;
+        let cannot_write = |name: String, source| ArchiveError::Io {
+            action: "write",
+            path: folder.join(name),
+            source,
+        };
+        let text = serde_json::to_vec(&place).map_err(|e| cannot_write(place_file(pid), e.into()))?;
+        fs::write(folder.join(place_file(pid)), text).map_err(|e| cannot_write(place_file(pid), e))?;
+        for (number, path) in (0..).zip(paths) {
+            let name = lender_file(pid, number);
+            symlink(path, folder.join(&name)).map_err(|e| cannot_write(name, e))?;
+        }
+        in_place.insert(pid);
+    }
     unpack_where(archive, folder, |member| match description_name(member) {
         Some(_) => None,
+        None if memory_of(member).is_some_and(|pid| in_place.contains(&pid)) => None,
         None => image_name(member),
     })
+    .map(drop)
+}
+
+/// Makes sure that device memory has its hashes.
+pub fn verify_memory(archive: &Archive) -> Result<(), ArchiveError> {
+    let mut members = archive.members().filter(|member| memory_of(member.entry).is_some());
+    members.try_for_each(|member| archive.extract(member, &mut io::sink()))
+}
+
+/// The process whose device memory a member is.
+pub fn memory_of(member: &MemberEntry) -> Option<u32> {
+    pid_of_memory(member.name.strip_prefix(DEVICE_PREFIX)?)
 }
 
 /// The state of process `pid` on its device, as it is packed in an archive.
@@ -250,4 +297,97 @@ fn unpack_where(
         .map(|member| member.entry.raw_bytes())
         .fold(0, u64::saturating_add);
     archive.extract_where(folder, place, &mut remark::byte_progress("unpacking", total))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+pub(crate) mod tests {
+    use std::fs::File;
+
+    use hetckpt_archive::memory_source::{MemberPlace, MemorySource};
+    use hetckpt_archive::writer;
+
+    use super::*;
+
+    /// More than one part.
+    const MEMORY_BYTES: usize = (32 << 20) + 5;
+
+    /// An archive in `folder`, of a folder of images that is made there.
+    pub(crate) fn archive(folder: &Path) -> Archive {
+        let images = folder.join("images");
+        fs::create_dir(&images).unwrap();
+        let memory: Vec<u8> = (0..MEMORY_BYTES).map(|at| (at % 251) as u8).collect();
+        fs::write(images.join("hetgpu-7.mem"), memory).unwrap();
+        fs::write(images.join("hetgpu-7.user"), "user").unwrap();
+        fs::write(images.join("inventory.img"), "inventory").unwrap();
+        fs::write(images.join("pages-1.img"), "pages").unwrap();
+        let header = header(Origin {
+            root_pid: 7,
+            command: vec![],
+            stdio: vec![],
+            criu_version: String::new(),
+            created_unix: 0,
+            clocks: None,
+            streamed: Sizes::new(),
+            borrows: false,
+        });
+        let manifest = Manifest {
+            header,
+            index: Index::default(),
+        };
+        let path = folder.join("x.hetsnap");
+        let mut file = File::create(&path).unwrap();
+        let sources = sources(&images).unwrap();
+        writer::write_to(
+            &mut file,
+            &path,
+            manifest,
+            &sources,
+            writer::Options::default(),
+            &mut |_| (),
+        )
+        .unwrap();
+        Archive::open(&path).unwrap()
+    }
+
+    fn restored(archive: &Archive, folder: &Path) -> PathBuf {
+        let images = folder.join("restored");
+        unpack_descriptions(archive, &images).unwrap();
+        assert_eq!(fs::read_dir(&images).unwrap().count(), 1);
+        unpack_rest(archive, &images).unwrap();
+        for (name, text) in [
+            ("hetgpu-7.user", "user"),
+            ("inventory.img", "inventory"),
+            ("pages-1.img", "pages"),
+        ] {
+            assert_eq!(fs::read_to_string(images.join(name)).unwrap(), text);
+        }
+        images
+    }
+
+    #[test]
+    fn a_restore_leaves_device_memory_where_the_archive_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = archive(folder.path());
+        let images = restored(&archive, folder.path());
+        let memory = images.join("hetgpu-7.mem");
+        assert!(fs::symlink_metadata(&memory).unwrap().is_symlink());
+        let place: MemberPlace = serde_json::from_slice(&fs::read(images.join("hetgpu-7.place")).unwrap()).unwrap();
+        assert!(place.parts.len() > 1);
+        let mut bytes = vec![0; MEMORY_BYTES];
+        let source = MemorySource::member(vec![File::open(memory).unwrap()], &place);
+        source.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == fs::read(folder.path().join("images/hetgpu-7.mem")).unwrap());
+    }
+
+    #[test]
+    fn what_another_file_has_come_in_place_of_is_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = archive(folder.path());
+        fs::rename(archive.path(), folder.path().join("elsewhere")).unwrap();
+        fs::write(archive.path(), "another").unwrap();
+        let images = restored(&archive, folder.path());
+        assert!(fs::symlink_metadata(images.join("hetgpu-7.mem")).unwrap().is_file());
+        assert!(!images.join("hetgpu-7.place").exists());
+    }
 }

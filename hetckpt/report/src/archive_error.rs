@@ -6,6 +6,8 @@ use hetckpt_ring::failure_code::Code;
 use crate::failure::Failure;
 use crate::file_size;
 
+const PARENT_HELP: &str = "bring that archive back to where it was: without it this one cannot be restored";
+
 /// The failure for `error`.
 pub fn failure(error: ArchiveError) -> Failure {
     let text = error.to_string();
@@ -29,6 +31,13 @@ pub fn failure(error: ArchiveError) -> Failure {
         ArchiveError::Version { .. } => {
             Failure::new(Code::NewerVersion, text).help("restore it with the version of hetckpt that wrote it")
         }
+        ArchiveError::NoParent { source, .. } => {
+            let cause = failure(*source);
+            let failure = Failure::new(Code::ParentMissing, text).note(cause.message);
+            let failure = cause.notes.into_iter().fold(failure, Failure::note);
+            failure.help(PARENT_HELP)
+        }
+        ArchiveError::OtherParent { .. } => Failure::new(Code::ParentMissing, text).help(PARENT_HELP),
         ArchiveError::Interrupted { .. } => Failure::new(Code::Interrupted, text),
         ArchiveError::NameTaken { .. } => {
             Failure::new(Code::CannotWrite, text).help("name another file, or remove that one if it is of no use")

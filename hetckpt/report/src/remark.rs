@@ -28,7 +28,7 @@ pub fn progress(text: impl AsRef<str>) {
 }
 
 /// Progress through `total` bytes, for whoever counts those that are done.
-pub fn byte_progress(what: &'static str, total: u64) -> impl FnMut(u64) {
+pub fn byte_progress(what: &'static str, total: u64) -> impl FnMut(u64) + Send {
     move |done| progress(format!("{what} {} of {}", bytes(done), bytes(total)))
 }
 

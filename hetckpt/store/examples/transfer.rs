@@ -39,7 +39,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         occasion: Occasion::Asked,
         dump_seconds: 0.0,
         memory_bytes: 0,
+        label: String::new(),
         command: vec![],
+        needs: vec![],
     };
     let told = |what: &str, start: Instant| {
         let rate = bytes as f64 / start.elapsed().as_secs_f64() / 1e6;

@@ -2,6 +2,7 @@
 //! ends in `.hetsnap`.
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
@@ -12,7 +13,8 @@ use crate::location::{BadUrl, shown};
 use crate::name::{ARCHIVE, Key, SnapshotId, object};
 use crate::objects::{Objects, locate};
 use crate::record::{Draft, Record};
-use crate::store::Store;
+use crate::store::{Source, Store};
+use crate::transfer::Stored;
 use crate::watch::Watch;
 
 /// What every age file begins with.
@@ -276,19 +278,35 @@ impl Destination {
         }
     }
 
-    /// Stores `archive`, and reads it back. `describe` completes what is known of it.
+    /// Stores the archive that `archive` gives, of which it need not be known how long it is. No local file is made,
+    /// and at most 320 MiB are in memory. Nothing knows of the archive until [`Destination::complete`].
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn send(&self, archive: impl Read + Send, watch: &mut Watch<'_>) -> Result<Stored, StoreError> {
+        self.send_source(&mut Source::stream(archive), watch)
+    }
+
+    fn send_source(&self, archive: &mut Source<'_>, watch: &mut Watch<'_>) -> Result<Stored, StoreError> {
+        match &self.place {
+            Place::Snapshot(job, id) => self.store.put_archive(job, id, archive, watch),
+            Place::Archive(name) => self.store.send(name, archive, watch, |_| Ok(())),
+        }
+    }
+
+    /// Reads back what was `stored`, and completes what is known of it by `describe`.
     ///
     /// # Errors
     /// As [`Store::put`] and [`Store::verify_one`].
-    pub fn put(
+    pub fn complete(
         &self,
-        archive: &Path,
+        stored: Stored,
         describe: impl FnOnce(SnapshotId) -> Draft,
         watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
         match &self.place {
             Place::Snapshot(job, id) => {
-                let record = self.store.put(job, describe(id.clone()), archive, watch)?;
+                let record = self.store.put_record(job, describe(id.clone()), stored)?;
                 let verified = self.store.verify_one(&record, watch);
                 if verified.is_err() {
                     // What is damaged is not to be the latest.
@@ -297,7 +315,6 @@ impl Destination {
                 verified
             }
             Place::Archive(name) => {
-                let stored = self.store.send(name, archive, watch, |_| Ok(()))?;
                 let read = self.store.objects.read(name, stored.stored_bytes, watch, |bytes| {
                     crate::transfer::hash(bytes, Path::new(name))
                 })?;

@@ -29,7 +29,7 @@ pub mod record;
 pub mod redact;
 pub mod remote;
 pub mod store;
-mod transfer;
+pub mod transfer;
 pub mod verify;
 pub mod watch;
 

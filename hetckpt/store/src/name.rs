@@ -83,6 +83,12 @@ impl SnapshotId {
         &self.0
     }
 
+    /// That of the snapshot whose archive is called `file`.
+    #[must_use]
+    pub fn of_archive(file: &str) -> Option<Self> {
+        file.strip_suffix(ARCHIVE)?.parse().ok()
+    }
+
     /// When it was made.
     #[must_use]
     pub fn time(&self) -> SystemTime {

@@ -90,12 +90,12 @@ impl Objects {
         }
     }
 
-    /// Writes what `produce` writes, about `bytes`, as the object `name`; it has the name when it is complete. `note`
-    /// is told the id of an upload in parts before the first part.
+    /// Writes what `produce` writes, about `bytes` if that is known, as the object `name`; it has the name when it is
+    /// complete. `note` is told the id of an upload in parts before the first part.
     pub(crate) fn write<T: Send>(
         &self,
         name: &str,
-        bytes: u64,
+        bytes: Option<u64>,
         watch: &mut Watch<'_>,
         note: impl FnOnce(&str) -> Result<(), StoreError>,
         produce: impl FnOnce(&mut dyn Write) -> Result<T, StoreError> + Send,

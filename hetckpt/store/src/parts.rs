@@ -28,8 +28,9 @@ impl Sizes {
     /// Bytes of all parts at a time, but for the two that there must be.
     const MEMORY: u64 = Self::LEAST * Self::AT_A_TIME as u64;
 
-    /// For an object of about `bytes`.
-    pub(crate) fn for_upload(bytes: u64) -> Self {
+    /// For an object of about `bytes`, or of a size that nobody knows yet: that may come to 562 GiB.
+    pub(crate) fn for_upload(bytes: Option<u64>) -> Self {
+        let bytes = bytes.unwrap_or(Self::MAX_PARTS * 64 * MIB);
         let part = bytes.div_ceil(Self::MAX_PARTS).next_multiple_of(MIB).max(Self::LEAST);
         let at_a_time = usize::try_from(Self::MEMORY / part).unwrap_or(0).max(2);
         Self {
@@ -137,11 +138,11 @@ mod tests {
     #[test]
     fn parts_are_few_and_fit_into_memory() {
         for bytes in [0, 1, 4 << 30, 160 << 30, 1 << 40, 5 << 40] {
-            let sizes = Sizes::for_upload(bytes);
+            let sizes = Sizes::for_upload(Some(bytes));
             assert!(bytes.div_ceil(sizes.part as u64) <= 10000, "{bytes}");
             assert!((2..=8).contains(&sizes.at_a_time));
         }
-        let sizes = Sizes::for_upload(64 << 30);
+        let sizes = Sizes::for_upload(Some(64 << 30));
         assert!(sizes.part * (sizes.at_a_time + 3) <= 160 << 20, "{sizes:?}");
     }
 

@@ -1,5 +1,6 @@
 //! Removes what is not to be kept, and what was left unfinished.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use crate::error::StoreError;
@@ -68,13 +69,24 @@ enum Step {
     Upload(SnapshotId, bool),
 }
 
+/// Which of the snapshots are kept, if `kept` are and what they need.
+#[must_use]
+pub fn with_needs(records: &[Record], kept: Vec<bool>) -> Vec<bool> {
+    // Each names all that it needs, not only the one before it.
+    let needy = records.iter().zip(&kept).filter(|(_, is_kept)| **is_kept);
+    let needed: BTreeSet<&SnapshotId> = needy.flat_map(|(record, _)| record.needs()).collect();
+    let each = records.iter().zip(&kept);
+    each.map(|(record, &is_kept)| is_kept || needed.contains(record.id()))
+        .collect()
+}
+
 impl Store {
     /// Removes the snapshots of `job`, or of all jobs, that `keep` does not keep, and, if it is a day old, what is left
     /// of uploads and dumps that were cut short: archives without a record, records without their archive, uploads in
     /// parts that this store has begun, unfinished files. With `is_dry` it only says what it would remove.
     ///
-    /// Rules count only snapshots that can be used, and keep at least the newest of these. Damaged records stay,
-    /// because a newer version may have written them.
+    /// Rules count only snapshots that can be used, and keep at least the newest of these. What a kept one needs stays,
+    /// too. Damaged records stay, because a newer version may have written them.
     ///
     /// # Errors
     /// What the store gives. What was removed until then is gone.
@@ -132,12 +144,13 @@ impl Store {
         self.list_job(job, contents, &mut listing)?;
         listing.records.sort_by(|a, b| b.id().cmp(a.id()));
         let times: Vec<SystemTime> = listing.records.iter().map(|record| record.id().time()).collect();
+        let kept = with_needs(&listing.records, keep.apply(&times));
         let mut steps = vec![];
         let mut remove = |name: String, why, bytes, step| {
             pruned.removed.push(Removal { name, why, bytes });
             steps.push(step);
         };
-        for (record, is_kept) in listing.records.into_iter().zip(keep.apply(&times)) {
+        for (record, is_kept) in listing.records.into_iter().zip(kept) {
             match is_kept {
                 true => pruned.kept.push(record),
                 false => {

@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::{Key, SnapshotId};
 
-/// Version of records that this program writes, and the newest that it reads.
+/// Version of notes, and of records of snapshots that need no others.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// Version of records of snapshots that need others, and the newest that is read.
+pub const WITH_NEEDS: u32 = 2;
 
 /// The largest record that is read, bytes.
 pub const MAX_RECORD_BYTES: u64 = 1 << 20;
@@ -62,9 +65,15 @@ pub struct Draft {
     /// What the program had in memory, its devices' included, bytes; 0 if nobody has looked.
     #[serde(default)]
     pub memory_bytes: u64,
+    /// What the program called its state; missing if it said nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// The program's command line; may be empty.
     #[serde(default)]
     pub command: Vec<String>,
+    /// Other snapshots of the job, which its archive borrows from; missing if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<SnapshotId>,
 }
 
 /// What is known of a snapshot. It is written last: a snapshot without a record does not exist.
@@ -94,6 +103,12 @@ impl Record {
     #[must_use]
     pub fn id(&self) -> &SnapshotId {
         &self.draft.id
+    }
+
+    /// The snapshots that it needs.
+    #[must_use]
+    pub fn needs(&self) -> &[SnapshotId] {
+        &self.draft.needs
     }
 
     /// `KEY/ID`.
@@ -128,7 +143,7 @@ pub enum BadRecord {
     #[error("its record cannot be understood")]
     NotUnderstood,
     /// It is of another version.
-    #[error("its record has version {found}, and this version of hetckpt reads up to {FORMAT_VERSION}")]
+    #[error("its record has version {found}, and this version of hetckpt reads up to {WITH_NEEDS}")]
     Newer {
         /// The version.
         found: u64,
@@ -149,7 +164,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, BadRecord> {
     }
 
     let head: Head = serde_json::from_slice(text).map_err(|_| BadRecord::NotUnderstood)?;
-    if head.format_version > u64::from(FORMAT_VERSION) {
+    if head.format_version > u64::from(WITH_NEEDS) {
         return Err(BadRecord::Newer {
             found: head.format_version,
         });
@@ -201,7 +216,9 @@ pub(crate) mod tests {
             occasion: Occasion::Periodic,
             dump_seconds: 0.25,
             memory_bytes: 1 << 20,
+            label: "step 7".to_owned(),
             command: vec!["./program".to_owned()],
+            needs: vec![],
         }
     }
 

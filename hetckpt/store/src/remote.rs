@@ -392,12 +392,12 @@ impl Remote {
         }
     }
 
-    /// Writes what `produce` writes, about `bytes`, as the object `name`. `note` is told the upload's id before its
-    /// first part.
+    /// Writes what `produce` writes, about `bytes` if that is known, as the object `name`. `note` is told the upload's
+    /// id before its first part.
     pub(crate) fn write<T: Send>(
         &self,
         name: &str,
-        bytes: u64,
+        bytes: Option<u64>,
         watch: &mut Watch<'_>,
         note: impl FnOnce(&str) -> Result<(), StoreError>,
         produce: impl FnOnce(&mut PartWriter) -> Result<T, StoreError> + Send,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{ErrorKind, Seek};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,7 +15,8 @@ use crate::folder::{Found, is_unfinished};
 use crate::name::{ARCHIVE, Key, RECORD, SnapshotId, UPLOAD, object};
 use crate::objects::{Objects, locate};
 use crate::record::{
-    self, BadRecord, Draft, Ended, FORMAT_VERSION, FailedRestores, MAX_RECORD_BYTES, Record, moment, parse_record,
+    self, BadRecord, Draft, Ended, FORMAT_VERSION, FailedRestores, MAX_RECORD_BYTES, Record, WITH_NEEDS, moment,
+    parse_record,
 };
 use crate::remote::Patience;
 use crate::transfer::{self, Stored, Target};
@@ -120,8 +121,20 @@ impl Store {
     /// # Errors
     /// [`StoreError::Local`] if the archive cannot be read, [`StoreError::Interrupted`], and what the store gives.
     pub fn put(&self, job: &Key, draft: Draft, archive: &Path, watch: &mut Watch<'_>) -> Result<Record, StoreError> {
-        let name = object(job, &draft.id, ARCHIVE);
-        let note = object(job, &draft.id, UPLOAD);
+        let stored = self.put_archive(job, &draft.id, &mut Source::open(archive)?, watch)?;
+        self.put_record(job, draft, stored)
+    }
+
+    /// Stores the archive of the snapshot `id` of `job`, without a record.
+    pub(crate) fn put_archive(
+        &self,
+        job: &Key,
+        id: &SnapshotId,
+        archive: &mut Source<'_>,
+        watch: &mut Watch<'_>,
+    ) -> Result<Stored, StoreError> {
+        let name = object(job, id, ARCHIVE);
+        let note = object(job, id, UPLOAD);
         let mut has_note = false;
         let note_upload = |upload: &str| {
             has_note = true;
@@ -134,7 +147,12 @@ impl Store {
         if has_note && sent.is_ok() {
             let _ = self.objects.remove(&note);
         }
-        let record = self.record_of(job, draft, sent?);
+        sent
+    }
+
+    /// Writes the record of the snapshot `draft`, whose archive is there.
+    pub(crate) fn put_record(&self, job: &Key, draft: Draft, stored: Stored) -> Result<Record, StoreError> {
+        let record = self.record_of(job, draft, stored);
         self.put_text(&object(job, record.id(), RECORD), &record)?;
         Ok(record)
     }
@@ -143,14 +161,13 @@ impl Store {
     pub(crate) fn send(
         &self,
         name: &str,
-        archive: &Path,
+        archive: &mut Source<'_>,
         watch: &mut Watch<'_>,
         note: impl FnOnce(&str) -> Result<(), StoreError>,
     ) -> Result<Stored, StoreError> {
-        let (mut file, bytes) = open_local(archive)?;
         let encryption = self.encryption.as_ref();
-        let stored = self.objects.write(name, bytes, watch, note, |out| {
-            transfer::give(archive, &mut file, encryption, out)
+        let stored = self.objects.write(name, archive.bytes, watch, note, |out| {
+            transfer::give(&archive.path, &mut archive.from, encryption, out)
         })?;
         match self.objects.size(name)? {
             Some(found) if found == stored.stored_bytes => Ok(stored),
@@ -195,14 +212,15 @@ impl Store {
         let hashed = self
             .objects
             .read(&name, bytes, watch, |stored| transfer::hash(stored, &path))?;
-        let record = self.record_of(job, draft, hashed);
-        self.put_text(&object(job, record.id(), RECORD), &record)?;
-        Ok(record)
+        self.put_record(job, draft, hashed)
     }
 
     fn record_of(&self, job: &Key, draft: Draft, stored: Stored) -> Record {
         Record {
-            format_version: FORMAT_VERSION,
+            format_version: match draft.needs.is_empty() {
+                true => FORMAT_VERSION,
+                false => WITH_NEEDS,
+            },
             job: job.clone(),
             time: moment(draft.id.time()),
             stored_bytes: stored.stored_bytes,
@@ -396,7 +414,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Removes the snapshot `id` of `job`, its record first.
+    /// Removes the snapshot `id` of `job`, its record first. Those that need it are of no use then.
     ///
     /// # Errors
     /// What the store gives.
@@ -537,13 +555,37 @@ fn local(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> St
     move |source| StoreError::Local { action, path, source }
 }
 
-/// Opens a regular file of this machine, and gives its length, bytes.
-fn open_local(path: &Path) -> Result<(File, u64), StoreError> {
-    let mut file = File::open(path).map_err(local("open", path))?;
-    let found = file.metadata().map_err(local("look at", path))?;
-    if !found.is_file() {
-        return Err(local("open", path)(ErrorKind::InvalidInput.into()));
+/// An archive that is to be stored.
+pub(crate) struct Source<'a> {
+    /// What errors call it.
+    path: PathBuf,
+    /// Its bytes.
+    from: Box<dyn Read + Send + 'a>,
+    /// How many, if that is known.
+    bytes: Option<u64>,
+}
+
+impl<'a> Source<'a> {
+    /// The file `path`.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let file = File::open(path).map_err(local("open", path))?;
+        let found = file.metadata().map_err(local("look at", path))?;
+        if !found.is_file() {
+            return Err(local("open", path)(ErrorKind::InvalidInput.into()));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            from: Box::new(file),
+            bytes: Some(found.len()),
+        })
     }
-    file.rewind().map_err(local("read", path))?;
-    Ok((file, found.len()))
+
+    /// What `from` gives.
+    pub(crate) fn stream(from: impl Read + Send + 'a) -> Self {
+        Self {
+            path: PathBuf::from("the archive"),
+            from: Box::new(from),
+            bytes: None,
+        }
+    }
 }

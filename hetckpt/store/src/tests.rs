@@ -24,6 +24,7 @@ use crate::keep::Keep;
 use crate::name::{ARCHIVE, Key, RECORD, SnapshotId, object};
 use crate::objects::Objects;
 use crate::prune::{UNFINISHED_AFTER, Why};
+use crate::record::Draft;
 use crate::record::Record;
 use crate::record::tests::draft;
 use crate::remote::{Patience, Remote};
@@ -81,10 +82,17 @@ fn bytes(length: usize) -> Vec<u8> {
 }
 
 fn put(store: &Store, scratch: &Path, content: &[u8]) -> Record {
+    put_that_needs(store, scratch, content, &[])
+}
+
+fn put_that_needs(store: &Store, scratch: &Path, content: &[u8], needs: &[&Record]) -> Record {
     let archive = scratch.join("archive");
     fs::write(&archive, content).unwrap();
-    let id = store.new_id(&key()).unwrap();
-    unwatched(|watch| store.put(&key(), draft(id), &archive, watch)).unwrap()
+    let draft = Draft {
+        needs: needs.iter().map(|record| record.id().clone()).collect(),
+        ..draft(store.new_id(&key()).unwrap())
+    };
+    unwatched(|watch| store.put(&key(), draft, &archive, watch)).unwrap()
 }
 
 fn get(store: &Store, scratch: &Path, record: &Record) -> Result<Vec<u8>, StoreError> {
@@ -445,6 +453,25 @@ fn pruning_removes_what_was_cut_short_but_only_after_a_day() {
         assert_eq!(removed.iter().map(|removal| removal.why).collect::<Vec<_>>(), expected);
         assert!(prune(later, false).removed.is_empty());
         assert_eq!(store.list(None).unwrap().records, [good]);
+    });
+}
+
+#[test]
+fn what_a_kept_snapshot_needs_is_kept() {
+    on_each(None, |store, scratch| {
+        let first = put(store, scratch, b"first");
+        let unneeded = put_that_needs(store, scratch, b"unneeded", &[&first]);
+        let third = put_that_needs(store, scratch, b"third", &[&first]);
+        let last = put_that_needs(store, scratch, b"last", &[&first, &third]);
+        assert_eq!([first.format_version, last.format_version], [1, 2]);
+        let keep = Keep {
+            last: 1,
+            ..Keep::default()
+        };
+        let pruned = store.prune(None, &keep, false).unwrap();
+        let removed: Vec<&str> = pruned.removed.iter().map(|removal| &*removal.name).collect();
+        assert_eq!(removed, [unneeded.name()]);
+        assert_eq!(store.list(None).unwrap().records, [last, third, first]);
     });
 }
 

@@ -1,6 +1,5 @@
 //! Archives on their way into a store and out of it: counted, hashed, encrypted and decrypted.
 
-use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use crate::record::Record;
 
 /// What has become of an archive that was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub struct Stored {
     /// Bytes stored.
     pub(crate) stored_bytes: u64,
     /// Bytes of the archive.
@@ -69,10 +68,10 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-/// Writes `archive`, which lies at `path`, into `out`, encrypted if there is a key.
+/// Writes `archive`, which errors call `path`, into `out`, encrypted if there is a key.
 pub(crate) fn give(
     path: &Path,
-    archive: &mut File,
+    archive: &mut dyn Read,
     encryption: Option<&Encryption>,
     out: &mut dyn Write,
 ) -> Result<Stored, StoreError> {

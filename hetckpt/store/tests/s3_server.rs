@@ -100,7 +100,9 @@ fn write(url: &str, archive: &Path) -> ExitCode {
             occasion: Occasion::Periodic,
             dump_seconds: 0.0,
             memory_bytes: 0,
+            label: String::new(),
             command: vec![hash],
+            needs: vec![],
         };
         unwatched(|watch| store.put(&job(), draft, archive, watch))
     });

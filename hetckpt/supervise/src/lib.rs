@@ -6,6 +6,8 @@
     reason = "each failure has a code, and docs/errors.md says when it comes"
 )]
 
+pub mod checkpoint_service;
+pub mod dump_command;
 pub mod dump_lock;
 pub mod hidden_verbs;
 pub mod interrupting;

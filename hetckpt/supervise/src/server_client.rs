@@ -260,11 +260,17 @@ impl Hold {
         }
     }
 
-    /// Has the server's next capture write device memory to the end of the archive `file`, as its member `member`;
-    /// until this is dropped.
-    pub fn write_memory_to(&mut self, file: BorrowedFd<'_>, member: &str) -> Result<(), Failure> {
+    /// Has the server's next capture write device memory to the end of the archive `file`, as its member `member`, but
+    /// for what is `known`; until this is dropped.
+    pub fn write_memory_to(
+        &mut self,
+        file: BorrowedFd<'_>,
+        member: &str,
+        known: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Failure> {
         let member = member.to_owned();
-        match self.socket.ask(&Request::MemoryTo { member }, &[file]) {
+        let files: Vec<BorrowedFd<'_>> = [file].into_iter().chain(known).collect();
+        match self.socket.ask(&Request::MemoryTo { member }, &files) {
             Ok(_) => Ok(()),
             Err(error) => Err(no_answer(self.pid, &error)),
         }

@@ -45,6 +45,8 @@ pub struct Row {
     pub running_kernels: usize,
     /// Their names.
     pub kernels: Vec<String>,
+    /// What the program calls its state; empty if it says nothing.
+    pub label: String,
     /// Kernels that bind a snapshot to some GPUs: what they were compiled for and some of their names.
     pub native_code: Vec<String>,
     /// The user that it runs as, by number.
@@ -152,6 +154,7 @@ fn rows_in(dir: &Path, is_job: bool) -> Result<Vec<Row>, Failure> {
             memory_bytes: status.memory_bytes,
             running_kernels: status.kernels.len(),
             kernels: status.kernels,
+            label: status.label,
             native_code: status.native_code,
             user: process
                 .and_then(|process| process.status().ok())

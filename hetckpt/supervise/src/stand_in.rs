@@ -16,6 +16,7 @@ use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{exit, remark};
 
+use crate::checkpoint_service::CheckpointService;
 use crate::hidden_verbs::LAUNCH;
 use crate::launch::MARK;
 use crate::namespaces;
@@ -55,12 +56,14 @@ pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Starts `command` under the shim, stands in for it until it ends, and gives its exit status.
+/// Starts `command` under the shim, stands in for it until it ends, and gives its exit status. Checkpoints that it asks
+/// for itself are made by the job that listens at `job`, if there is one.
 pub fn run(
     installation: &Installation,
     device: &str,
     command: &[OsString],
     pid_file: Option<&Path>,
+    job: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let shim = installation.require(installation.shim())?;
     installation.require(installation.server.clone())?;
@@ -79,6 +82,7 @@ pub fn run(
     let out = copied_pipe(io::stdout().is_terminal() || is_foreign(1), false)?;
     let err = copied_pipe(io::stderr().is_terminal() || is_foreign(2), true)?;
 
+    let checkpoints = CheckpointService::listen(job);
     let mut launch = Command::new(std::env::current_exe().map_err(cannot)?);
     launch.arg(LAUNCH);
     if is_inside {
@@ -120,6 +124,7 @@ pub fn run(
         namespaces::tell_root_pid(pid);
     }
     held.pass_to(pid);
+    checkpoints.iter().for_each(|service| service.serve(pid));
     let status = child.wait().map_err(cannot)?;
     relays.into_iter().for_each(Relay::finish);
     if status.signal() == Some(Signal::SIGKILL as i32) {

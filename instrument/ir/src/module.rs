@@ -28,6 +28,8 @@ pub struct Global {
     pub is_constant: bool,
     /// True for `.extern`: defined elsewhere.
     pub is_extern: bool,
+    /// True for `.attribute(.managed)`: host and kernels reach it at the same address.
+    pub is_managed: bool,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Alignment in bytes.

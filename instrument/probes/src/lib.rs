@@ -37,3 +37,11 @@ use crate::options::Options;
 pub fn probe(kernel: &Kernel, options: &Options) -> Result<Kernel, Error> {
     pipeline::run(kernel, options).map(|(probed, _)| probed)
 }
+
+/// Looks whether [`probe`] takes `kernel`, without the work of it.
+///
+/// # Errors
+/// See [`pipeline::check_input`].
+pub fn check_input(kernel: &Kernel) -> Result<(), Error> {
+    pipeline::check_input(kernel)
+}

@@ -14,11 +14,11 @@ use crate::{
     unroll_with_exits, warp_masks, warp_probe_polls,
 };
 
-/// The probed kernel of `kernel`, and what was done.
+/// Looks whether `kernel` can be probed.
 ///
 /// # Errors
 /// The kernel has been probed already, has no code, or has barriers that cannot be probed.
-pub fn run(kernel: &Kernel, options: &Options) -> Result<(Kernel, Report), Error> {
+pub fn check_input(kernel: &Kernel) -> Result<(), Error> {
     if !kernel.resume_points.is_empty() {
         return Err(Error::AlreadyProbed {
             kernel: kernel.name.clone(),
@@ -29,6 +29,18 @@ pub fn run(kernel: &Kernel, options: &Options) -> Result<(Kernel, Report), Error
             kernel: kernel.name.clone(),
         });
     }
+    match unprobed(kernel) {
+        Some(Unprobed::AsyncCopies) => Ok(()),
+        _ => split_barriers::check(kernel),
+    }
+}
+
+/// The probed kernel of `kernel`, and what was done.
+///
+/// # Errors
+/// As [`check_input`]; and [`Error::Invalid`].
+pub fn run(kernel: &Kernel, options: &Options) -> Result<(Kernel, Report), Error> {
+    check_input(kernel)?;
     let mut kernel = kernel.clone();
     let mut report = Report {
         unprobed: unprobed(&kernel),
@@ -41,7 +53,7 @@ pub fn run(kernel: &Kernel, options: &Options) -> Result<(Kernel, Report), Error
         split_warp_ops::run(&mut kernel);
         return Ok((kernel, report));
     }
-    report.num_barriers = split_barriers::run(&mut kernel)?;
+    report.num_barriers = split_barriers::run(&mut kernel);
     validate(&kernel, "split_barriers")?;
     report.num_warp_ops = split_warp_ops::run(&mut kernel);
     validate(&kernel, "split_warp_ops")?;

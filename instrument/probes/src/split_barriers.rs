@@ -1,7 +1,7 @@
 //! Gives each barrier a basic block of its own and the two resume points around it.
 //!
 //! # Requires
-//! The entry probe.
+//! The entry probe, and only barriers that [`check`] takes.
 //! # Ensures
 //! A block that ends in a barrier has no instructions; its probe's `arrive` stands at that block, `leave` at the next.
 //! # Leaves alone
@@ -19,29 +19,14 @@ use hetckpt_ir::kernel::{Kernel, ResumePoint, ResumePointKind};
 use crate::error::Error;
 
 /// Splits the barriers; how many there are.
-///
-/// # Errors
-/// The kernel has a barrier that is not for all threads of the block.
-pub fn run(kernel: &mut Kernel) -> Result<u32, Error> {
+pub fn run(kernel: &mut Kernel) -> u32 {
     let mut num_barriers = 0;
     for index in 0..kernel.blocks.len() {
-        let block = &mut kernel.blocks[index];
-        let Terminator::Barrier { id, count, next, .. } = &block.terminator else {
+        let block = &kernel.blocks[index];
+        let Terminator::Barrier { next, .. } = &block.terminator else {
             continue;
         };
-        let (next, line) = (*next, block.span.line);
-        if *id != Operand::Imm(0) {
-            return Err(Error::NamedBarrier {
-                kernel: kernel.name.clone(),
-                line,
-            });
-        }
-        if count.is_some() {
-            return Err(Error::PartialBarrier {
-                kernel: kernel.name.clone(),
-                line,
-            });
-        }
+        let next = *next;
         num_barriers += 1;
         let alone = stand_alone(kernel, BbId::from_index(index));
         let arrive = kernel.add_resume_point(ResumePoint {
@@ -56,7 +41,27 @@ pub fn run(kernel: &mut Kernel) -> Result<u32, Error> {
             *probe = Some(BarrierProbe { arrive, leave });
         }
     }
-    Ok(num_barriers)
+    num_barriers
+}
+
+/// Looks whether all barriers can be split.
+///
+/// # Errors
+/// The kernel has a barrier that is not for all threads of the block.
+pub fn check(kernel: &Kernel) -> Result<(), Error> {
+    for block in &kernel.blocks {
+        let Terminator::Barrier { id, count, .. } = &block.terminator else {
+            continue;
+        };
+        let (name, line) = (|| kernel.name.clone(), block.span.line);
+        if *id != Operand::Imm(0) {
+            return Err(Error::NamedBarrier { kernel: name(), line });
+        }
+        if count.is_some() {
+            return Err(Error::PartialBarrier { kernel: name(), line });
+        }
+    }
+    Ok(())
 }
 
 /// Moves the terminator of `block` to a block of its own, unless it is alone already; where it stands then.

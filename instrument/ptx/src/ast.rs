@@ -50,6 +50,8 @@ pub(crate) struct Variable<'a> {
     pub(crate) dims: Vec<Option<u64>>,
     pub(crate) init: Option<Init<'a>>,
     pub(crate) is_extern: bool,
+    /// `.attribute(.managed)`: the host reaches it at the same address.
+    pub(crate) is_managed: bool,
 }
 
 /// Initialiser of a module variable.

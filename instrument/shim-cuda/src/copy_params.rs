@@ -1,6 +1,8 @@
-//! What copies are: the driver's structures, and rows to be copied. Arrays are refused
-//! with `CUDA_ERROR_NOT_SUPPORTED`.
+//! What copies are: the driver's structures, and rows to be copied, or boxes if arrays have to do with it.
 
+use hetckpt_abi::array::BoxSize;
+
+use crate::handles::Handle;
 use crate::result::{CuResult, Outcome};
 
 /// One side of a copy.
@@ -49,6 +51,42 @@ impl Transfer {
         }
         self
     }
+}
+
+/// One side of a copy of a box, as the program names it.
+#[derive(Clone, Copy, Debug)]
+pub enum BoxSide {
+    /// In an array.
+    Array {
+        /// Its handle.
+        array: Handle,
+        /// First byte of each row.
+        x_bytes: u64,
+        /// First row.
+        y: u64,
+        /// First slice.
+        z: u64,
+    },
+    /// In memory.
+    Memory {
+        /// Address of the first row.
+        addr: u64,
+        /// From row to row, bytes.
+        pitch: u64,
+        /// Rows from slice to slice.
+        slice_rows: u64,
+    },
+}
+
+/// A copy of a box, of which one side or both are in arrays.
+#[derive(Clone, Copy, Debug)]
+pub struct BoxTransfer {
+    /// Where to.
+    pub dst: BoxSide,
+    /// Where from.
+    pub src: BoxSide,
+    /// How much.
+    pub size: BoxSize,
 }
 
 /// One side of `CUDA_MEMCPY2D`.
@@ -106,6 +144,7 @@ const _: () = assert!(size_of::<Copy2D>() == 128 && size_of::<Copy3D>() == 200);
 
 const TYPE_HOST: u32 = 1;
 const TYPE_DEVICE: u32 = 2;
+const TYPE_ARRAY: u32 = 3;
 const TYPE_UNIFIED: u32 = 4;
 
 fn base(memory_type: u32, host: u64, device: u64) -> Outcome<u64> {
@@ -117,6 +156,22 @@ fn base(memory_type: u32, host: u64, device: u64) -> Outcome<u64> {
 }
 
 impl Copy2D {
+    /// One side or both are in arrays.
+    pub fn touches_arrays(&self) -> bool {
+        [self.dst.memory_type, self.src.memory_type].contains(&TYPE_ARRAY)
+    }
+
+    /// As a copy of boxes.
+    pub fn boxes(&self) -> Outcome<BoxTransfer> {
+        let size = BoxSize {
+            width_bytes: self.width_bytes,
+            rows: self.height,
+            slices: 1,
+        };
+        let (dst, src) = (self.dst.box_side(&size)?, self.src.box_side(&size)?);
+        Ok(BoxTransfer { dst, src, size })
+    }
+
     /// Its rows.
     pub fn transfer(&self) -> Outcome<Transfer> {
         Ok(Transfer {
@@ -153,7 +208,23 @@ impl Copy3D {
         }
     }
 
-    /// Its slices' rows.
+    /// One side or both are in arrays.
+    pub fn touches_arrays(&self) -> bool {
+        [self.dst.memory_type, self.src.memory_type].contains(&TYPE_ARRAY)
+    }
+
+    /// As a copy of boxes.
+    pub fn boxes(&self) -> Outcome<BoxTransfer> {
+        let size = BoxSize {
+            width_bytes: self.width_bytes,
+            rows: self.height,
+            slices: self.depth,
+        };
+        let (dst, src) = (self.dst.box_side(&size)?, self.src.box_side(&size)?);
+        Ok(BoxTransfer { dst, src, size })
+    }
+
+    /// Its slices' rows. Arrays have none.
     pub fn transfers(&self) -> impl Iterator<Item = Outcome<Transfer>> {
         let (width, rows) = (self.width_bytes, self.height);
         (0..self.depth).map(move |slice| {
@@ -164,6 +235,23 @@ impl Copy3D {
 }
 
 impl Side2D {
+    fn box_side(&self, size: &BoxSize) -> Outcome<BoxSide> {
+        if self.memory_type == TYPE_ARRAY {
+            return Ok(BoxSide::Array {
+                array: Handle(self.array),
+                x_bytes: self.x_bytes,
+                y: self.y,
+                z: 0,
+            });
+        }
+        let Side { addr, pitch } = self.side(size.width_bytes)?;
+        Ok(BoxSide::Memory {
+            addr,
+            pitch,
+            slice_rows: size.rows,
+        })
+    }
+
     fn side(&self, width: u64) -> Outcome<Side> {
         let pitch = if self.pitch == 0 { width } else { self.pitch };
         let addr = base(self.memory_type, self.host, self.device)?;
@@ -175,6 +263,24 @@ impl Side2D {
 }
 
 impl Side3D {
+    fn box_side(&self, size: &BoxSize) -> Outcome<BoxSide> {
+        if self.memory_type == TYPE_ARRAY {
+            return Ok(BoxSide::Array {
+                array: Handle(self.array),
+                x_bytes: self.x_bytes,
+                y: self.y,
+                z: self.z,
+            });
+        }
+        let Side { addr, pitch } = self.slice(size.width_bytes, size.rows, 0)?;
+        let slice_rows = if self.height == 0 { size.rows } else { self.height };
+        Ok(BoxSide::Memory {
+            addr,
+            pitch,
+            slice_rows,
+        })
+    }
+
     /// The side's first row in slice `slice`.
     fn slice(&self, width: u64, rows: u64, slice: u64) -> Outcome<Side> {
         let pitch = if self.pitch == 0 { width } else { self.pitch };

@@ -9,6 +9,7 @@ use hetckpt_ring::command::{Command, Payload, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, is_connected};
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::message::{Request, Response, VirtualDevice};
+use hetckpt_ring::pinned_table::MANAGED_ADDRESSES;
 use hetckpt_ring::producer::{Answer, OwnedChunk, PendingReply, Producer};
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::version::PROTOCOL_VERSION;
@@ -17,6 +18,7 @@ use crate::device_output::buffers::OutputBuffers;
 use crate::fork;
 use crate::log;
 use crate::memory_map::MemoryMap;
+use crate::pinned_pool::PinnedPool;
 use crate::result::{CuResult, Outcome};
 use crate::server_process::{self, SpawnError, move_out_of_the_way};
 
@@ -37,6 +39,7 @@ pub struct Device {
     memory: Mutex<MemoryMap>,
     /// Where what kernels print gathers.
     pub output: OutputBuffers,
+    managed: Mutex<PinnedPool>,
 }
 
 impl Device {
@@ -91,6 +94,7 @@ impl Device {
             is_lost: AtomicBool::new(false),
             memory: Mutex::default(),
             output: OutputBuffers::default(),
+            managed: Mutex::new(PinnedPool::new(MANAGED_ADDRESSES)),
         }
     }
 
@@ -112,6 +116,11 @@ impl Device {
     /// A number for a new module, stream or event.
     pub fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Managed memory: host memory that kernels reach, allocated by the program or for variables of its modules.
+    pub fn managed(&self) -> MutexGuard<'_, PinnedPool> {
+        self.managed.lock()
     }
 
     /// What lies where.

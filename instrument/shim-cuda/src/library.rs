@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use hetckpt_ring::command::{Command, DeviceIndex, KernelId, ModuleId};
 use hetckpt_ring::layout::CHUNK_BYTES;
+use hetckpt_ring::producer::Answer;
 use hetckpt_ring::reply::{BuiltKernel, KernelDescription, ModuleDescription, Reply};
 
 use crate::device::Device;
@@ -19,6 +20,7 @@ use crate::handles::Handle;
 use crate::image::{self, Part};
 use crate::log;
 use crate::memory_map::RangeKind;
+use crate::placed_variables::PlacedVariables;
 use crate::result::{CuResult, Outcome};
 
 /// Where the image lies.
@@ -41,6 +43,7 @@ pub struct Loaded {
     pub description: ModuleDescription,
     /// Variables that lie where the program has something of its own.
     hidden: Vec<String>,
+    placed: PlacedVariables,
     kernels_by_name: HashMap<String, u32>,
 }
 
@@ -104,10 +107,8 @@ impl Library {
                 })?;
             }
         }
-        let answer = device.call_raw(Command::ModuleLoad {
-            module,
-            device: DeviceIndex::FIRST,
-        })?;
+        let mut placed = PlacedVariables::default();
+        let answer = load_placed(device, module, &mut placed).inspect_err(|_| placed.give_back(device))?;
         let Reply::ModuleLoaded {
             description_bytes,
             log: reason,
@@ -118,11 +119,12 @@ impl Library {
         if answer.result != 0 {
             log::note(&format!("a module was refused with {}: {reason}", answer.result));
             *refusal = reason;
+            placed.give_back(device);
             return Err(CuResult(answer.result));
         }
         let description = fetch_description(device, module, description_bytes)?;
-        let hidden = note_variables(device, &description);
-        let loaded = Arc::new(Loaded::new(generation, module, description, hidden));
+        let hidden = note_variables(device, &description, &placed);
+        let loaded = Arc::new(Loaded::new(generation, module, description, hidden, placed));
         *place = Some(Arc::clone(&loaded));
         Ok(loaded)
     }
@@ -140,14 +142,22 @@ impl Library {
             Some(loaded) => {
                 device_output::print(device);
                 forget_variables(device, &loaded.description);
-                device.send(Command::ModuleUnload { module: loaded.module })
+                device.send(Command::ModuleUnload { module: loaded.module })?;
+                loaded.placed.give_back(device);
+                Ok(())
             }
         }
     }
 }
 
 impl Loaded {
-    fn new(generation: u64, module: ModuleId, description: ModuleDescription, hidden: Vec<String>) -> Self {
+    fn new(
+        generation: u64,
+        module: ModuleId,
+        description: ModuleDescription,
+        hidden: Vec<String>,
+        placed: PlacedVariables,
+    ) -> Self {
         let names = description.kernels.iter().map(|kernel| kernel.name.clone());
         let kernels_by_name = names.zip(0_u32..).collect();
         Self {
@@ -155,6 +165,7 @@ impl Loaded {
             module,
             description,
             hidden,
+            placed,
             kernels_by_name,
         }
     }
@@ -162,6 +173,18 @@ impl Loaded {
     /// True if it has a kernel of that name.
     pub fn has_kernel(&self, name: &str) -> bool {
         self.kernels_by_name.contains_key(name)
+    }
+
+    /// As [`Self::variable`], of one that the host reaches at the same address.
+    pub fn managed_variable(&self, name: &str) -> Outcome<(u64, u64)> {
+        let variable = self.variable(name)?;
+        if !self.placed.has(name) {
+            log::note(&format!(
+                "variable `{name}` lies where the driver has placed it, out of the program's reach"
+            ));
+            return Err(CuResult::NOT_SUPPORTED);
+        }
+        Ok(variable)
     }
 
     /// A variable's address and size.
@@ -179,12 +202,30 @@ impl Loaded {
     }
 }
 
+/// Loads a module whose images have been sent, and finds places for its variables in managed memory.
+fn load_placed(device: &Device, module: ModuleId, placed: &mut PlacedVariables) -> Outcome<Answer> {
+    loop {
+        let answer = device.call_raw(Command::ModuleLoadPlaced {
+            module,
+            device: DeviceIndex::FIRST,
+        })?;
+        let Reply::ManagedVariables(variables) = answer.reply else {
+            return Ok(answer);
+        };
+        variables
+            .into_iter()
+            .try_for_each(|variable| placed.place(device, module, variable))?;
+    }
+}
+
 /// Notes where a module's variables lie. Returns the names of those that cannot be told from the program's own memory.
-fn note_variables(device: &Device, description: &ModuleDescription) -> Vec<String> {
+fn note_variables(device: &Device, description: &ModuleDescription, placed: &PlacedVariables) -> Vec<String> {
     let mut hidden = Vec::new();
     let mut memory = device.memory();
     for global in description.globals.iter().filter(|global| global.size_bytes > 0) {
-        if driver_addresses::reserve(global.addr, global.size_bytes) {
+        if placed.has(&global.name) {
+            memory.insert(global.addr, global.size_bytes, RangeKind::Managed);
+        } else if driver_addresses::reserve(global.addr, global.size_bytes) {
             memory.insert(global.addr, global.size_bytes, RangeKind::Variable);
         } else {
             hidden.push(global.name.clone());

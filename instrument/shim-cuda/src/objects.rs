@@ -1,12 +1,14 @@
 //! What handles stand for, besides libraries and kernels.
 
-use std::sync::atomic::AtomicBool;
-
+use hetckpt_abi::array::{ArrayShape, BoxSize};
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 
-use hetckpt_ring::command::{EventId, StreamId};
+use hetckpt_ring::command::StreamId;
 
+use crate::array_params::{ResourceDescriptor, TextureDescriptor, ViewDescriptor};
 use crate::handles::Handle;
+use crate::result::{CuResult, Outcome};
 
 /// A context. There is one device, so all contexts share its memory; they differ in handle and settings.
 #[derive(Debug)]
@@ -32,15 +34,48 @@ pub struct Stream {
     pub generation: u64,
 }
 
-/// An event.
+/// `CUlaunchAttributeValue`: 64 bytes, of which each attribute has its own use.
+pub type AttributeValue = [u32; 16];
+
+/// What a program has set of a stream's attributes, by `CUstreamAttrID`.
+pub type StreamAttributes = FxHashMap<u32, AttributeValue>;
+
+/// An array, or a level of a mipmapped one.
 #[derive(Debug)]
-pub struct Event {
+pub struct Array {
     /// Number in the ring.
-    pub id: EventId,
-    /// False: made with `CU_EVENT_DISABLE_TIMING`.
-    pub timing: bool,
-    /// True once recorded.
-    pub is_recorded: AtomicBool,
-    /// Generation of the device state it belongs to.
-    pub generation: u64,
+    pub number: u64,
+    /// Level of the mipmapped array of that number; 0 for a plain one.
+    pub level: u32,
+    /// What it was made from, or what the level would be made from as a plain array.
+    pub shape: ArrayShape,
+    /// It belongs to a mipmapped array, with which it goes.
+    pub is_level: bool,
+}
+
+impl Array {
+    /// Its elements.
+    pub fn size(&self) -> Outcome<BoxSize> {
+        self.shape.level(0).ok_or(CuResult::INVALID_HANDLE)
+    }
+}
+
+/// A mipmapped array.
+#[derive(Debug)]
+pub struct MipmappedArray {
+    /// Number in the ring.
+    pub number: u64,
+    /// Its levels.
+    pub levels: Vec<Handle>,
+}
+
+/// A texture or surface object, as the program has described it.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    /// What it reads.
+    pub resource: ResourceDescriptor,
+    /// How, for a texture.
+    pub texture: Option<TextureDescriptor>,
+    /// Which part, if the program says.
+    pub view: Option<ViewDescriptor>,
 }

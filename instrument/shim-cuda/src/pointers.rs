@@ -116,12 +116,17 @@ pub struct Text(*const c_char);
 impl Text {
     /// The text.
     pub fn get(self) -> Outcome<&'static str> {
+        let bytes = self.bytes().ok_or(CuResult::INVALID_VALUE)?;
+        std::str::from_utf8(bytes).map_err(|_| CuResult::INVALID_VALUE)
+    }
+
+    /// Its bytes, whatever they are; none if there is no text.
+    pub fn bytes(self) -> Option<&'static [u8]> {
         if self.0.is_null() {
-            return Err(CuResult::INVALID_VALUE);
+            return None;
         }
         // SAFETY: not NULL, so the program promises a NUL-terminated text; it is used only during the call.
-        let text = unsafe { CStr::from_ptr(self.0) };
-        text.to_str().map_err(|_| CuResult::INVALID_VALUE)
+        Some(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 }
 

@@ -195,7 +195,7 @@ mod tests {
         for name in [
             "cuMemPrefetchBatchAsync",
             "cuMulticastCreate",
-            "cuTexObjectCreate",
+            "cuTexRefCreate",
             "cuGraphDebugDotPrint",
         ] {
             assert!(

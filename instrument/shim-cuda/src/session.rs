@@ -2,15 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
+use hetckpt_abi::image_object::ImageHandle;
 use parking_lot::{Mutex, MutexGuard};
+use rustc_hash::FxHashMap;
 
-use hetckpt_ring::command::{Command, DeviceIndex};
-use hetckpt_ring::pinned_table::{MANAGED_ADDRESSES, PINNED_ADDRESSES};
+use hetckpt_ring::command::{Command, DeviceIndex, StreamId};
+use hetckpt_ring::pinned_table::PINNED_ADDRESSES;
 use hetckpt_ring::reply::Reply;
 
 use crate::advice::AdviceTable;
 use crate::device::Device;
 use crate::device_output;
+use crate::event::Event;
 use crate::fork;
 use crate::graph::capture::Captures;
 use crate::graph::executable::Executable;
@@ -20,7 +23,7 @@ use crate::host_functions::HostFunctions;
 use crate::library::{Kernel, Library};
 use crate::link::Linking;
 use crate::log;
-use crate::objects::{Context, Event, Stream};
+use crate::objects::{Array, Context, Image, MipmappedArray, Stream, StreamAttributes};
 use crate::pinned_pool::PinnedPool;
 use crate::pools::Pools;
 use crate::result::{CuResult, Outcome};
@@ -36,7 +39,6 @@ pub struct Session {
     /// The device the program sees.
     pub device: Device,
     pinned: Mutex<PinnedPool>,
-    managed: Mutex<PinnedPool>,
     /// What the program has said of its managed memory.
     pub advice: Mutex<AdviceTable>,
     /// Contexts made by the program, and the primary one.
@@ -47,8 +49,16 @@ pub struct Session {
     pub primary_count: Mutex<u32>,
     /// Streams.
     pub streams: Registry<Stream>,
+    /// What the program has set of the streams' attributes.
+    pub stream_attributes: Mutex<FxHashMap<StreamId, StreamAttributes>>,
     /// Events.
     pub events: Registry<Event>,
+    /// Arrays, and levels of mipmapped ones.
+    pub arrays: Registry<Array>,
+    /// Mipmapped arrays.
+    pub mipmapped: Registry<MipmappedArray>,
+    /// Texture and surface objects by the device's values.
+    pub images: Mutex<FxHashMap<ImageHandle, Image>>,
     /// Libraries and modules.
     pub libraries: Registry<Library>,
     /// Kernels.
@@ -137,13 +147,16 @@ impl Session {
         Self {
             device,
             pinned: Mutex::new(PinnedPool::new(PINNED_ADDRESSES)),
-            managed: Mutex::new(PinnedPool::new(MANAGED_ADDRESSES)),
             advice: Mutex::default(),
             contexts,
             primary,
             primary_count: Mutex::new(0),
             streams: Registry::new(2),
+            stream_attributes: Mutex::default(),
             events: Registry::new(3),
+            arrays: Registry::new(12),
+            mipmapped: Registry::new(13),
+            images: Mutex::default(),
             libraries: Registry::new(4),
             kernels: Registry::new(5),
             graphs: Graphs::default(),
@@ -166,11 +179,6 @@ impl Session {
         self.pinned.lock()
     }
 
-    /// Managed memory.
-    pub fn managed(&self) -> MutexGuard<'_, PinnedPool> {
-        self.managed.lock()
-    }
-
     /// The error that has broken the device for good, if so.
     pub fn check_fault(&self) -> Outcome {
         if self.device.fault() == CuResult::SUCCESS {
@@ -184,7 +192,10 @@ impl Session {
     pub fn call(&self, command: Command) -> Outcome<Reply> {
         let synchronises = matches!(
             command,
-            Command::Synchronize { .. } | Command::StreamSynchronize { .. } | Command::EventSynchronize { .. }
+            Command::Synchronize { .. }
+                | Command::StreamSynchronize { .. }
+                | Command::EventSynchronize { .. }
+                | Command::EventSynchronizeElapsed { .. }
         );
         let answer = self.device.call_raw(command)?;
         if synchronises {
@@ -201,14 +212,18 @@ impl Session {
         });
         self.device.forget_all();
         let table = self.device.producer().pinned_table();
-        for pool in [&self.pinned, &self.managed] {
-            pool.lock().abandon().into_iter().for_each(|area| {
+        for mut pool in [self.pinned(), self.device.managed()] {
+            pool.abandon().into_iter().for_each(|area| {
                 let _ = table.remove(area);
             });
         }
         self.advice.lock().clear();
         self.streams.retain(|_| false);
+        self.stream_attributes.lock().clear();
         self.events.retain(|_| false);
+        self.arrays.retain(|_| false);
+        self.mipmapped.retain(|_| false);
+        self.images.lock().clear();
         self.executables.retain(|_| false);
         self.graphs.clear();
         self.virtual_memory.lock().clear_mappings();

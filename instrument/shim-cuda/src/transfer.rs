@@ -29,10 +29,14 @@ pub enum Mode {
     Async,
 }
 
+/// Where memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub enum Place {
+    /// On the device.
     Device,
+    /// In host memory that server and device know at the same address.
     Pinned,
+    /// In the program's own memory.
     Host,
 }
 
@@ -89,14 +93,19 @@ fn place(session: &Session, side: Side, transfer: &Transfer) -> Outcome<Place> {
     if transfer.rows > 1 && side.pitch < transfer.width {
         return Err(CuResult::INVALID_VALUE);
     }
+    place_of(session, side.addr, span)
+}
+
+/// Where `span` bytes at `addr` lie; an address of ours outside of what is allocated is refused.
+pub fn place_of(session: &Session, addr: u64, span: u64) -> Outcome<Place> {
     let memory = session.device.memory();
-    let found = memory.find(side.addr);
-    let is_ours = OUR_ADDRESSES.contains(&side.addr) || found.is_some_and(|range| range.is_device());
-    if !is_ours && side.addr != 0 {
+    let found = memory.find(addr);
+    let is_ours = OUR_ADDRESSES.contains(&addr) || found.is_some_and(|range| range.is_device());
+    if !is_ours && addr != 0 {
         return Ok(Place::Host);
     }
     let range = found
-        .filter(|_| memory.contains(side.addr, span))
+        .filter(|_| memory.contains(addr, span))
         .ok_or(CuResult::INVALID_VALUE)?;
     Ok(match (range.is_device(), range.is_shared_with_server()) {
         (true, _) => Place::Device,

@@ -8,6 +8,8 @@ pub mod thread_state;
 pub mod launch_control;
 pub mod launch_shape;
 pub mod tensor_map;
+pub mod array;
+pub mod image_object;
 pub mod opencl_program;
 pub mod cpu_block;
 pub mod cpu_tables;

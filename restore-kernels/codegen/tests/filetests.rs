@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_codegen::ptx::{PtxOptions, generate};
+use hetckpt_codegen::ptx::{PtxOptions, generate, has_room_for_control};
 use hetckpt_ir::entity::ResumePointId;
 use hetckpt_resegment::continuation::{Peel, continuation};
 
@@ -95,4 +95,25 @@ fn local_frame() {
 #[test]
 fn early_exit() {
     check("early_exit");
+}
+
+/// PTX up to 8.0 has 4096 bytes for parameters, later versions 32,764; one of ours comes on top.
+#[test]
+fn many_parameters_make_a_newer_version() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
+    let text = std::fs::read_to_string(folder.join("loop_probe.ir")).unwrap();
+    let mut kernel = hetckpt_ir::text::parse::kernel(&text).unwrap();
+    let layout = ThreadStateLayout::new(&kernel);
+    for (bytes, version, has_room) in [
+        (4088, "8.0", true),
+        (4092, "8.1", true),
+        (32_752, "8.1", true),
+        (32_756, "8.1", false),
+    ] {
+        let last = kernel.params.last_mut().unwrap();
+        last.size_bytes = bytes - last.offset;
+        assert_eq!(has_room_for_control(&kernel), has_room, "{bytes}");
+        let generated = generate(&Program::from_start(kernel.clone()), &layout, &PtxOptions::default()).unwrap();
+        assert!(generated.text.contains(&format!(".version {version}\n")), "{bytes}");
+    }
 }

@@ -12,6 +12,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use hetckpt_abi::array::{ArrayShape, BoxCopy};
+use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::opencl_program::OpenClProgram;
 use hetckpt_abi::paused_block::PausedGrid;
@@ -316,6 +318,15 @@ fn no_followers(call: &'static str) -> DeviceError {
     }
 }
 
+fn no_arrays() -> DeviceError {
+    const NOT_SUPPORTED: u32 = 801;
+    DeviceError::Refused {
+        what: "an array, or a texture or surface object".to_owned(),
+        reason: "this device has none".to_owned(),
+        cuda_result: NOT_SUPPORTED,
+    }
+}
+
 /// What to fill memory with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
@@ -478,6 +489,69 @@ pub trait Device: Send + Sync {
             reason: "no kernel of this device takes any".to_owned(),
             cuda_result: NOT_SUPPORTED,
         })
+    }
+
+    /// True if it has arrays, and texture and surface objects, which kernels of its own code read them through. Arrays
+    /// have numbers, which are the caller's choice, as memory has addresses.
+    fn has_arrays(&self) -> bool {
+        false
+    }
+
+    /// Makes an array, whose content is anything.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] with what the driver says; the default has none.
+    fn create_array(&self, _array: u64, _shape: &ArrayShape) -> Result<(), DeviceError> {
+        Err(no_arrays())
+    }
+
+    /// Frees an array. Texture and surface objects made of it are of no use any more.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`], also if there is none of this number.
+    fn destroy_array(&self, _array: u64) -> Result<(), DeviceError> {
+        Err(no_arrays())
+    }
+
+    /// Reads all of a level of an array, rows and slices without gaps.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`], also if `dst` has not its length.
+    fn read_array(&self, _array: u64, _level: u32, _dst: &mut [u8]) -> Result<(), DeviceError> {
+        Err(no_arrays())
+    }
+
+    /// The inverse.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`], also if `src` has not its length.
+    fn write_array(&self, _array: u64, _level: u32, _src: &[u8]) -> Result<(), DeviceError> {
+        Err(no_arrays())
+    }
+
+    /// Copies a box of elements; one of its places or both are in arrays. May wait until kernels leave a
+    /// multiprocessor.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`].
+    fn copy_box(&self, _copy: &BoxCopy) -> Result<(), DeviceError> {
+        Err(no_arrays())
+    }
+
+    /// Makes a texture or surface object; returns the value by which kernels know it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] with what the driver says; the default has none.
+    fn create_image(&self, _object: &ImageObject) -> Result<u64, DeviceError> {
+        Err(no_arrays())
+    }
+
+    /// Frees a texture or surface object; its value may be given out again.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn destroy_image(&self, _image: ImageHandle) -> Result<(), DeviceError> {
+        Err(no_arrays())
     }
 
     /// A new queue; `priority` as CUDA's (0 least, negative more urgent). Dropping it waits for nothing.

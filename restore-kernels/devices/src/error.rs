@@ -61,6 +61,16 @@ pub enum DeviceError {
         /// …).
         cuda_result: u32,
     },
+    /// The device does not make or do what the program asks for; its state is as before.
+    #[error("{what} was refused: {reason}")]
+    Refused {
+        /// What it is.
+        what: String,
+        /// Cause.
+        reason: String,
+        /// The CUresult that the program is to see.
+        cuda_result: u32,
+    },
     /// A driver call failed in a way that has no case of its own.
     #[error("{call} failed: {reason}")]
     Driver {

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 use bincode::{Decode, Encode};
+use hetckpt_abi::array::{ArrayShape, BoxCopy};
+use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::tensor_map::TensorMap;
 
@@ -42,6 +44,10 @@ impl StreamId {
 /// An event, numbered by the application from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct EventId(pub u64);
+
+/// An array, numbered by the application from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+pub struct ArrayId(pub u64);
 
 /// A kernel: its module and its index in the module's [`crate::reply::ModuleDescription::kernels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
@@ -387,6 +393,64 @@ pub enum Command {
     },
     /// Makes a tensor map (`CUtensorMap`). Reply [`crate::reply::Reply::TensorMap`].
     EncodeTensorMap(Box<TensorMap>),
+    /// [`Self::EventSynchronize`] of `end`, with what [`Self::EventElapsed`] says then. Reply
+    /// [`crate::reply::Reply::Milliseconds`], or [`crate::reply::Reply::Nothing`] if there is no time to tell.
+    EventSynchronizeElapsed {
+        /// First.
+        start: EventId,
+        /// The event to wait for.
+        end: EventId,
+    },
+    /// Makes an array. Reply: CUresult (801 if the device has none).
+    ArrayCreate {
+        /// The application's number of it, never used before.
+        array: ArrayId,
+        /// Where.
+        device: DeviceIndex,
+        /// What it is.
+        shape: ArrayShape,
+    },
+    /// Frees an array after everything queued before. No reply.
+    ArrayDestroy {
+        /// Its number.
+        array: ArrayId,
+    },
+    /// Copies a box of elements; one of its places or both are in arrays. Reply if a slot is given.
+    CopyBox {
+        /// Stream.
+        stream: StreamId,
+        /// What is copied.
+        copy: Box<BoxCopy>,
+    },
+    /// Makes a texture or surface object. Reply [`crate::reply::Reply::ImageObject`].
+    ImageCreate {
+        /// Where.
+        device: DeviceIndex,
+        /// What it is.
+        object: Box<ImageObject>,
+    },
+    /// Frees a texture or surface object after everything queued before. No reply.
+    ImageDestroy {
+        /// Which.
+        image: ImageHandle,
+    },
+    /// Says where a variable of a module lies that is to be loaded, in managed memory. No reply.
+    ModulePlace {
+        /// Module.
+        module: ModuleId,
+        /// The variable.
+        name: String,
+        /// Where.
+        addr: u64,
+    },
+    /// As [`Self::ModuleLoad`]; but if variables are to lie in managed memory and it has not been said where, the reply
+    /// is [`crate::reply::Reply::ManagedVariables`], and the module can be loaded once that has been said.
+    ModuleLoadPlaced {
+        /// Module.
+        module: ModuleId,
+        /// Its device.
+        device: DeviceIndex,
+    },
 }
 
 impl Command {
@@ -395,11 +459,14 @@ impl Command {
     pub fn device(&self) -> Option<DeviceIndex> {
         match self {
             Self::ModuleLoad { device, .. }
+            | Self::ModuleLoadPlaced { device, .. }
             | Self::Malloc { device, .. }
             | Self::MallocAt { device, .. }
             | Self::StreamCreate { device, .. }
             | Self::EventCreate { device, .. }
             | Self::Synchronize { device }
+            | Self::ArrayCreate { device, .. }
+            | Self::ImageCreate { device, .. }
             | Self::MemoryInfo { device }
             | Self::Reset { device } => Some(*device),
             _ => None,

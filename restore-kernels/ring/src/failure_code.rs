@@ -139,7 +139,8 @@ codes! {
         MachineCodeVariables = "HK0605", FAILED,
             "The program's machine code has state that only the driver knows: a heap of its own, addresses of functions, a variable whose \
              place the driver does not say. Or, at a restore, the driver has placed a variable elsewhere than before although device memory \
-             holds its address. Or, at a dump, device memory holds the address that such a variable got by a restore. The message names it.",
+             holds its address, or gives a texture or surface object another value. Or, at a dump, device memory holds the address that such \
+             a variable got by a restore. The message names it.",
             "Build the program with PTX. At a restore, try again: the driver may choose another place.";
         StateFile = "HK0606", FAILED,
             "A file of the device's state cannot be written or read.",
@@ -194,6 +195,9 @@ codes! {
             "The key for encrypted snapshots is missing or wrong, cannot be read, or may be read by others.",
             "Name the key file with `--key-file` or `HETCKPT_STORE_KEY`. `age-keygen` writes one, and `chmod 600` makes it private. A file that holds only \
              recipients (`age1…`) can encrypt, but not decrypt.";
+        ParentMissing = "HK0712", FAILED,
+            "The archive borrows from another one (`dump --parent`), which is not where it was, or has become another.",
+            "Bring that archive back: `hetckpt inspect` names it. While all of them are there, `hetckpt merge` makes one that needs no other.";
     }
     CommandLineAndHost {
         NoSuchProcess = "HK0801", FAILED,

@@ -2,7 +2,7 @@
 //!
 //! | offset | what |
 //! |---|---|
-//! | 0 | header: the words below |
+//! | 0 | header: the words below, the application's label, and its requests for checkpoints |
 //! | 0x1000 | table of pinned host memory ([`crate::pinned_table`]) |
 //! | 0x2_1000 | call-backs due: `u64` ids, a FIFO of [`NUM_CALLBACKS`] |
 //! | 0x2_5000 | state words of the staging chunks, `u32` each |
@@ -54,6 +54,34 @@ pub const CALLBACK_TAIL: usize = 448;
 pub const CALLBACK_HEAD: usize = 512;
 /// `u32` futex: counts call-backs given out.
 pub const CALLBACK_BELL: usize = 576;
+
+/// `u32` futex: number of the last checkpoint that the application has asked for; written by it.
+pub const CHECKPOINT_ASKED: usize = 640;
+/// `u32` futex: number of the last one that has been answered; written by the server only.
+pub const CHECKPOINT_ANSWERED: usize = 644;
+/// `u32` what came of that one ([`crate::checkpoint::Outcome`]); written by the server only.
+pub const CHECKPOINT_OUTCOME: usize = 648;
+/// `u32` length of [`CHECKPOINT_FILE`].
+pub const CHECKPOINT_FILE_BYTES: usize = 652;
+/// `u32` length of [`CHECKPOINT_MESSAGE`].
+pub const CHECKPOINT_MESSAGE_BYTES: usize = 656;
+/// `u32` length of [`LABEL`].
+pub const LABEL_BYTES: usize = 660;
+/// `u32` how often the application has been restored; written by the server only.
+pub const NUM_RESTORES: usize = 664;
+
+/// What the application calls its state; written by it.
+pub const LABEL: usize = 0x300;
+/// Room for it.
+pub const MAX_LABEL_BYTES: usize = 256;
+/// The file that a checkpoint is to go to; written by the application.
+pub const CHECKPOINT_FILE: usize = 0x400;
+/// Room for it.
+pub const MAX_CHECKPOINT_FILE_BYTES: usize = 2048;
+/// Why there is no checkpoint; written by the server.
+pub const CHECKPOINT_MESSAGE: usize = 0xc00;
+/// Room for it.
+pub const MAX_CHECKPOINT_MESSAGE_BYTES: usize = 1024;
 
 /// Table of pinned host memory.
 pub const PINNED_TABLE: usize = 0x1000;
@@ -123,6 +151,9 @@ pub mod slot_state {
 }
 
 const _: () = {
+    assert!(LABEL + MAX_LABEL_BYTES <= CHECKPOINT_FILE);
+    assert!(CHECKPOINT_FILE + MAX_CHECKPOINT_FILE_BYTES <= CHECKPOINT_MESSAGE);
+    assert!(CHECKPOINT_MESSAGE + MAX_CHECKPOINT_MESSAGE_BYTES <= PINNED_TABLE);
     assert!(PINNED_TABLE + MAX_PINNED * PINNED_ENTRY_BYTES <= CALLBACKS);
     assert!(CALLBACKS + NUM_CALLBACKS as usize * 8 <= CHUNK_STATES);
     assert!(CHUNK_STATES + NUM_CHUNKS as usize * 4 <= REPLY_SLOTS);

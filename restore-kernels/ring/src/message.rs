@@ -42,8 +42,9 @@ pub enum Request {
         limit_ms: u64,
     },
     /// Where the next `Capture` is to write device memory: behind what the file that travels with it has, as parts of a
-    /// member of an archive. It leaves a list of them among the files of the state. Forgotten when this connection
-    /// closes or sends `Release`. Answer: [`Response::Done`].
+    /// member of an archive. It leaves a list of them among the files of the state. A second file that travels with it
+    /// lists pieces that need not be written ([`ServerStatus::borrows_pieces`]). Forgotten when this connection closes
+    /// or sends `Release`. Answer: [`Response::Done`].
     MemoryTo {
         /// The member's name.
         member: String,
@@ -183,6 +184,9 @@ pub struct ServerStatus {
     /// It takes `MemoryTo`.
     #[serde(default)]
     pub writes_archives: bool,
+    /// It takes a list of known pieces with `MemoryTo`.
+    #[serde(default)]
+    pub borrows_pieces: bool,
     /// True after `Lock`, until `Unlock`.
     #[serde(default)]
     pub is_locked: bool,
@@ -193,6 +197,9 @@ pub struct ServerStatus {
     pub kernels: Vec<String>,
     /// Commands queued behind them.
     pub num_queued: u64,
+    /// What the program calls its state; empty if it says nothing.
+    #[serde(default)]
+    pub label: String,
     /// Kernels that are run as they came, in words: what they were compiled for and some of their names
     /// (`sm_90: reduce, scan`). A snapshot is restored only where they run.
     #[serde(default)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::checkpoint_words::CheckpointWords;
 use crate::command::{Chunk, Command, Envelope, Payload, SlotId};
 use crate::error::RingError;
 use crate::futex::{self, Patience};
@@ -94,6 +95,18 @@ impl Producer {
     pub fn set_fault(&self, result: u32) {
         let word = self.memory.u32_at(layout::FAULT);
         let _ = word.compare_exchange(0, result, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// What the application asks for itself.
+    #[must_use]
+    pub fn checkpoint_words(&self) -> CheckpointWords<'_> {
+        CheckpointWords::new(&self.memory)
+    }
+
+    /// True as long as the server is there.
+    #[must_use]
+    pub fn is_server_alive(&self) -> bool {
+        (self.is_alive)()
     }
 
     /// The table of pinned memory.

@@ -35,7 +35,23 @@ pub enum Reply {
     Milliseconds(f32),
     /// A tensor map as kernels take it.
     TensorMap(Box<[u8; TENSOR_MAP_BYTES]>),
+    /// The value by which kernels know a texture or surface object.
+    ImageObject(u64),
+    /// Variables for which the application is to find places, in managed memory; perhaps not all.
+    ManagedVariables(Vec<ManagedVariable>),
 }
+
+/// A variable in managed memory (`__managed__`).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ManagedVariable {
+    /// Its name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// What names of [`ManagedVariable`]s may take in a reply, 16 bytes added to each.
+pub const MANAGED_NAMES_BYTES: usize = 900;
 
 /// What a kernel needs and allows once it has been built for the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]

@@ -85,6 +85,19 @@ pub fn socket_path(dir: &Path, pid: u32) -> PathBuf {
     dir.join(format!("app-{pid}.sock"))
 }
 
+/// The socket at which process `pid`, a `hetckpt run` or `restore`, is asked for checkpoints of the program that it
+/// stands in for.
+#[must_use]
+pub fn stand_in_path(dir: &Path, pid: u32) -> PathBuf {
+    dir.join(format!("run-{pid}.sock"))
+}
+
+/// True if `path` is such a socket's name.
+#[must_use]
+pub fn is_stand_in(path: &Path) -> bool {
+    pid_in_name(path, "run-").is_some()
+}
+
 /// The log of the server of application `pid`.
 #[must_use]
 pub fn log_path(dir: &Path, pid: u32) -> PathBuf {
@@ -94,12 +107,12 @@ pub fn log_path(dir: &Path, pid: u32) -> PathBuf {
 /// The application whose server listens at `path`, if it is such a socket's name.
 #[must_use]
 pub fn pid_of_socket(path: &Path) -> Option<u32> {
-    path.file_name()?
-        .to_str()?
-        .strip_prefix("app-")?
-        .strip_suffix(".sock")?
-        .parse()
-        .ok()
+    pid_in_name(path, "app-")
+}
+
+fn pid_in_name(path: &Path, prefix: &str) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix(prefix)?.strip_suffix(".sock")?.parse().ok()
 }
 
 /// Applications with a server socket in the runtime directory (some may be stale).

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
+use crate::checkpoint_words::CheckpointWords;
 use crate::command::{Chunk, SlotId};
 use crate::error::RingError;
 use crate::futex;
@@ -191,6 +192,12 @@ impl ServerSide {
         let bell = self.memory.u32_at(layout::SERVER_BELL);
         bell.fetch_add(1, Ordering::SeqCst);
         futex::wake(bell, i32::MAX);
+    }
+
+    /// What the application asks for itself.
+    #[must_use]
+    pub fn checkpoint_words(&self) -> CheckpointWords<'_> {
+        CheckpointWords::new(&self.memory)
     }
 
     /// The table of pinned memory.

@@ -114,6 +114,15 @@ fn command() -> impl Strategy<Value = Command> {
             start: EventId(a),
             end: EventId(b)
         }),
+        (id(), id()).prop_map(|(a, b)| Command::EventSynchronizeElapsed {
+            start: EventId(a),
+            end: EventId(b)
+        }),
+        (id(), "[a-z_]{0,40}", id()).prop_map(|(module, name, addr)| Command::ModulePlace {
+            module: ModuleId(module),
+            name,
+            addr
+        }),
         (id(), id(), any::<i32>()).prop_map(|(addr, size_bytes, fd)| Command::RegisterHost { addr, size_bytes, fd }),
     ]
 }

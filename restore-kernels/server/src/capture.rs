@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use hetckpt_abi::array::ArrayShape;
+use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_archive::chunk::{ChunkError, write_memory};
+use hetckpt_archive::known_pieces::KnownPieces;
 use hetckpt_archive::memory_file::MemoryFile;
 use hetckpt_archive::packed_state;
 use hetckpt_devices::error::DeviceError;
@@ -15,6 +18,7 @@ use hetckpt_ring::command::DeviceIndex;
 use hetckpt_ring::server_side::ServerSide;
 use hetckpt_ring::version::PROTOCOL_VERSION;
 use hetckpt_state::allocation::PinnedMemory;
+use hetckpt_state::array::{ArrayState, ImageState};
 use hetckpt_state::command::StreamCommand;
 use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
 use hetckpt_state::memory_index::MemoryIndex;
@@ -24,6 +28,7 @@ use hetckpt_state::queue::{EventState, PendingCommand, StreamState, Work as Stat
 use hetckpt_state::summary::{Description, MemberFile, Summary};
 use parking_lot::Mutex;
 
+use crate::arrays::Arrays;
 use crate::error::ServerError;
 use crate::held_commands;
 use crate::kernels::ProbedKernel;
@@ -86,14 +91,19 @@ pub fn capture(session: &Arc<Session>, output: &impl StateOutput, commands: Comm
         look(bytes);
         Ok(())
     };
-    state.memory =
-        write_memory(&memory_file, &state.mappings, read).map_err(|error| of_chunk_error(error, &memory_name))?;
-    if let Some(parts) = memory_file.finish().map_err(of_part(Part::Memory, pid))? {
+    let nothing = KnownPieces::default();
+    let known = output.archive().map_or(&nothing, |archive| &archive.known);
+    let written = write_memory(&memory_file, &state.mappings, known, read)
+        .map_err(|error| of_chunk_error(error, &memory_name))?;
+    state.memory = written.index;
+    if let Some(mut parts) = memory_file.finish().map_err(of_part(Part::Memory, pid))? {
+        parts.borrowed = written.borrowed;
         let json = serde_json::to_vec(&parts).map_err(|e| ServerError::Damaged(e.into()))?;
         let mut file = create(Part::MemoryParts)?;
         file.write_all(&json).map_err(of_part(Part::MemoryParts, pid))?;
     }
     state.variables.iter().for_each(|variable| look(&variable.bytes));
+    state.arrays.iter().for_each(|array| look(&array.bytes));
     for stream in &state.streams {
         for item in &stream.work {
             if let StateWork::Resume(run) = &item.work {
@@ -124,6 +134,7 @@ pub fn capture(session: &Arc<Session>, output: &impl StateOutput, commands: Comm
     let description = Description {
         format_version: state.format_version(),
         summary: Summary {
+            label: session.label(),
             native_code: session.modules.lock().native_code(),
             ..Summary::of(&state)
         },
@@ -224,6 +235,7 @@ fn stop_reading(session: &Session, commands: Commands) -> Result<(), ServerError
 fn collect(session: &Session) -> Result<ProcessState, ServerError> {
     let description = session.device.describe();
     let modules = session.modules.lock();
+    let arrays = session.arrays.lock();
     let memory = session.memory.lock();
     let queues = session.queues.lock();
     if let Some((module, what)) = modules.unreachable() {
@@ -295,7 +307,44 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
         events: events(&queues),
         memory: MemoryIndex::default(),
         variables: placed_variables(session, &modules)?,
+        arrays: contents(session, &arrays)?,
+        images: arrays.images().map(image).collect(),
     })
+}
+
+/// Arrays, with what the device has in them.
+fn contents(session: &Session, arrays: &Arrays) -> Result<Vec<ArrayState>, ServerError> {
+    let read = |(number, &shape): (u64, &ArrayShape)| {
+        let too_large = ServerError::WrongMoment("an array is larger than memory");
+        let length = shape.content_bytes().and_then(|bytes| usize::try_from(bytes).ok());
+        let mut bytes = vec![0; length.ok_or(too_large)?];
+        let mut rest = &mut *bytes;
+        for level in 0..shape.num_levels() {
+            let length = shape.level(level).and_then(|size| usize::try_from(size.bytes()?).ok());
+            let (of_level, others) = rest.split_at_mut(length.unwrap_or(0).min(rest.len()));
+            let read = session.device.read_array(number, level, of_level);
+            read.map_err(|source| ServerError::Transfer {
+                what: format!("array {number}, of {:?} elements", shape.size),
+                source,
+            })?;
+            rest = others;
+        }
+        Ok(ArrayState {
+            number,
+            device: DeviceIndex::FIRST.0,
+            shape,
+            bytes,
+        })
+    };
+    arrays.shapes().map(read).collect()
+}
+
+fn image((image, &object): (ImageHandle, &ImageObject)) -> ImageState {
+    ImageState {
+        value: image.value,
+        device: DeviceIndex::FIRST.0,
+        object,
+    }
 }
 
 /// The variables that the device has placed, to be looked for in memory.

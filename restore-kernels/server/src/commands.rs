@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use hetckpt_abi::array::ArrayShape;
+use hetckpt_abi::image_object::ImageObject;
+use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::Phase;
 use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand, Payload, SlotId};
 use hetckpt_ring::pinned_table::PinnedArea;
@@ -15,8 +18,10 @@ use crate::counters::Activity;
 use crate::cuda_result as cu;
 use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
+use crate::event_times::elapsed;
 use crate::kernels::KernelCode;
 use crate::launch::room_of;
+use crate::load_failure::{LoadFailure, NotLoaded};
 use crate::loaded_module::LoadedModule;
 use crate::queues::{Awaiting, Event, LaunchSpec, Queues, What, Work};
 use crate::session::Session;
@@ -56,13 +61,17 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
             return enqueue(session, reply, envelope.command, None, Vec::new());
         }
         Command::ModuleData { module, part, data } => module_data(session, module.0, part, &data),
-        Command::ModuleLoad { module, .. } => module_load(session, reply, module.0),
+        Command::ModuleLoad { module, .. } => module_load(session, reply, module.0, WhoPlaces::Nobody),
+        Command::ModuleLoadPlaced { module, .. } => module_load(session, reply, module.0, WhoPlaces::Application),
+        Command::ModulePlace { module, name, addr } => session.modules.lock().place(module.0, name, addr),
         Command::ModuleDescribe { module, offset, chunk } => module_describe(session, reply, module.0, offset, chunk),
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
         Command::EncodeTensorMap(map) => match session.device.encode_tensor_map(&map) {
             Ok(encoded) => session.answer(reply, cu::SUCCESS, &Reply::TensorMap(Box::new(encoded))),
             Err(error) => session.answer(reply, cu::of_device_error(&error), &Reply::Nothing),
         },
+        Command::ArrayCreate { array, shape, .. } => array_create(session, reply, array.0, shape),
+        Command::ImageCreate { object, .. } => image_create(session, reply, object),
         Command::Malloc { size_bytes, .. } => malloc(session, reply, size_bytes),
         Command::MallocAt { addr, size_bytes, .. } => malloc_at(session, reply, addr, size_bytes),
         Command::RegisterHost { addr, size_bytes, fd } => {
@@ -120,6 +129,7 @@ pub fn stream_of(command: &Command) -> Option<u64> {
         | Command::CopyOut { stream, .. }
         | Command::Copy { stream, .. }
         | Command::Fill { stream, .. }
+        | Command::CopyBox { stream, .. }
         | Command::FreeAsync { stream, .. }
         | Command::EventRecord { stream, .. }
         | Command::StreamWaitEvent { stream, .. }
@@ -275,37 +285,14 @@ fn query(session: &Session, reply: Option<SlotId>, places: impl Fn(&Queues) -> O
     session.answer(reply, result, &Reply::Nothing);
 }
 
-fn elapsed(queues: &Queues, start: u64, end: u64) -> (u32, Reply) {
-    let (Some(start), Some(end)) = (queues.events.get(&start), queues.events.get(&end)) else {
-        return (cu::INVALID_HANDLE, Reply::Nothing);
-    };
-    let (Some(from), Some(to)) = (start.latest, end.latest) else {
-        return (cu::INVALID_HANDLE, Reply::Nothing);
-    };
-    if !start.timing || !end.timing {
-        return (cu::INVALID_HANDLE, Reply::Nothing);
-    }
-    match (start.time, end.time) {
-        _ if queues.order.fault() != 0 => (queues.order.fault(), Reply::Nothing),
-        (Some(a), Some(b)) if queues.order.is_reached(from) && queues.order.is_reached(to) => {
-            let on_device = start.on_device.as_ref().zip(end.on_device.as_ref());
-            if let Some(ms) = on_device.and_then(|(start, end)| end.milliseconds_since(&**start)) {
-                return (cu::SUCCESS, Reply::Milliseconds(ms));
-            }
-            #[allow(clippy::cast_possible_truncation, reason = "CUDA gives 32-bit milliseconds")]
-            let ms = ((b.as_secs_f64() - a.as_secs_f64()) * 1e3) as f32;
-            (cu::SUCCESS, Reply::Milliseconds(ms))
-        }
-        _ => (cu::NOT_READY, Reply::Nothing),
-    }
-}
-
 /// Carries the command out now, or once the streams have got as far as they are filled at present.
 fn wait_for_places(session: &Arc<Session>, envelope: Envelope) {
     let mut queues = session.queues.lock();
     let after = match &envelope.command {
         Command::StreamSynchronize { stream } => queues.order.end_of_stream(stream.0),
-        Command::EventSynchronize { event } => queues.events.get(&event.0).and_then(|e| e.latest).into_iter().collect(),
+        Command::EventSynchronize { event } | Command::EventSynchronizeElapsed { end: event, .. } => {
+            queues.events.get(&event.0).and_then(|e| e.latest).into_iter().collect()
+        }
         _ => queues.order.ends(),
     };
     let awaiting = Awaiting {
@@ -351,6 +338,35 @@ fn malloc_at(session: &Session, reply: Option<SlotId>, addr: u64, size_bytes: u6
     session.answer(reply, result, &Reply::Nothing);
 }
 
+/// Beside the ring's reader: the driver may wait for kernels.
+fn array_create(session: &Arc<Session>, reply: Option<SlotId>, number: u64, shape: ArrayShape) {
+    aside::start(session, move |session| {
+        let made = session.arrays.lock().create(&*session.device, number, &shape);
+        let result = made.map_or_else(|error| refused(&error), |()| cu::SUCCESS);
+        session.answer_or_fault(reply, result);
+    });
+}
+
+fn image_create(session: &Arc<Session>, reply: Option<SlotId>, object: Box<ImageObject>) {
+    aside::start(session, move |session| {
+        let on_device = object.with_address(|addr| session.moved.read().actual(addr));
+        let mut arrays = session.arrays.lock();
+        let is_memory = |addr, size_bytes| session.memory.lock().contains(addr, size_bytes);
+        let made = arrays.create_image(&*session.device, (&object, &on_device), is_memory);
+        drop(arrays);
+        let (result, body) = match made {
+            Ok(value) => (cu::SUCCESS, Reply::ImageObject(value)),
+            Err(error) => (refused(&error), Reply::Nothing),
+        };
+        session.answer(reply, result, &body);
+    });
+}
+
+fn refused(error: &DeviceError) -> u32 {
+    tracing::warn!(%error, "refused");
+    cu::of_device_error(error)
+}
+
 fn register_host(session: &Session, reply: Option<SlotId>, facts: PinnedArea) {
     let result = match session.pinned.register_from_app(session.app_pid, facts) {
         Ok(()) => cu::SUCCESS,
@@ -382,25 +398,54 @@ fn module_data(session: &Session, module: u64, part: u32, data: &Payload) {
     }
 }
 
-fn module_load(session: &Arc<Session>, reply: Option<SlotId>, module: u64) {
-    let parts = session.modules.lock().take_parts(module);
+fn module_load(session: &Arc<Session>, reply: Option<SlotId>, module: u64, who: WhoPlaces) {
+    let (parts, placed) = session.modules.lock().take_parts(module);
     aside::start(session, move |session| {
-        let loaded = LoadedModule::from_parts(module, &parts, session.capability(), &session.builder, &session.memory);
+        let (capability, builder, memory) = (session.capability(), &session.builder, &session.memory);
+        let loaded = LoadedModule::from_parts(module, &parts, &placed, capability, builder, memory);
         let mut modules = session.modules.lock();
-        let (result, description_bytes, log) = match loaded {
-            Ok(loaded) => {
-                let length = loaded.description.len() as u64;
+        let failed = |failure: LoadFailure| {
+            let log = failure.log;
+            (
+                failure.result,
+                Reply::ModuleLoaded {
+                    description_bytes: 0,
+                    log,
+                },
+            )
+        };
+        let (result, answer) = match (loaded, who) {
+            (Ok(loaded), _) => {
+                let description_bytes = loaded.description.len() as u64;
                 modules.insert(module, loaded);
-                (cu::SUCCESS, length, String::new())
+                let log = String::new();
+                (cu::SUCCESS, Reply::ModuleLoaded { description_bytes, log })
             }
-            Err(failure) => {
+            (Err(NotLoaded::Failed(failure)), _) => {
                 modules.tell(&failure);
-                (failure.result, 0, failure.log)
+                failed(failure)
             }
+            (Err(NotLoaded::Unplaced(variables)), WhoPlaces::Application) => {
+                modules.keep_parts(module, parts, placed);
+                (cu::SUCCESS, Reply::ManagedVariables(variables))
+            }
+            (Err(NotLoaded::Unplaced(_)), WhoPlaces::Nobody) => failed(LoadFailure {
+                result: cu::NOT_SUPPORTED,
+                log: "the program's driver library is too old for variables in managed memory".to_owned(),
+            }),
         };
         drop(modules);
-        session.answer(reply, result, &Reply::ModuleLoaded { description_bytes, log });
+        session.answer(reply, result, &answer);
     });
+}
+
+/// Who finds places for variables in managed memory.
+#[derive(Clone, Copy)]
+enum WhoPlaces {
+    /// The application is asked.
+    Application,
+    /// It is one that cannot be asked (before version 6 of the protocol).
+    Nobody,
 }
 
 fn module_describe(session: &Session, reply: Option<SlotId>, module: u64, offset: u64, chunk: Chunk) {

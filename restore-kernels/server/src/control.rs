@@ -1,25 +1,28 @@
 //! Connections to the control socket: one thread each.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use hetckpt_archive::known_pieces::KnownPieces;
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
+use hetckpt_ring::peer;
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::server_stats::ServerStats;
 use hetckpt_ring::version::PROTOCOL_VERSION;
 
 use crate::capture::{Commands, capture};
+use crate::checkpoint_requests;
 use crate::choose_device::DeviceChoice;
 use crate::connections::{Connections, Peer};
 use crate::error::ServerError;
 use crate::own_files::OwnFiles;
 use crate::pause;
-use crate::peer;
 use crate::process;
 use crate::queues::What;
 use crate::reader;
@@ -176,12 +179,21 @@ impl Control {
                 Ok(Response::Done { elapsed_us })
             }
             Request::MemoryTo { member } => {
-                let file = fds.into_iter().next();
+                let mut files = fds.into_iter().map(File::from);
+                let file = files.next();
                 let file = file.ok_or(ServerError::WrongMoment("an archive without its file"))?;
+                let known = files
+                    .next()
+                    .as_ref()
+                    .map_or_else(|| Ok(KnownPieces::default()), KnownPieces::read);
                 *session.archive.lock() = Some(ArchiveEnd {
                     of: number,
-                    file: file.into(),
+                    file,
                     member,
+                    known: known.map_err(|source| ServerError::Os {
+                        call: "reading the list of known pieces",
+                        source,
+                    })?,
                 });
                 Ok(Response::Done { elapsed_us: 0 })
             }
@@ -248,9 +260,13 @@ impl Control {
         let (consumer, side) = Consumer::open(ring.as_fd(), session.readable_rings)?;
         session
             .side
-            .set(side)
+            .set(side.clone())
             .map_err(|_| ServerError::WrongMoment("the application is connected already"))?;
         pause::watch_cuts(session)?;
+        if self.is_restored {
+            side.checkpoint_words().note_restored();
+        }
+        checkpoint_requests::start(side, session.app_pid)?;
         let _ = self.ring.set(ring);
         let fault = session.queues.lock().order.fault();
         if let Some(side) = session.side.get().filter(|_| fault != 0) {
@@ -355,10 +371,12 @@ impl Control {
             allocated_bytes,
             is_paused,
             writes_archives: true,
+            borrows_pieces: true,
             is_locked: pause::is_locked(session),
             is_suspended: false,
             kernels,
             num_queued: queues.order.num_queued(),
+            label: session.label(),
             native_code: native_code.iter().map(ToString::to_string).collect(),
             last_pause_us: session.last_pause_us.load(Ordering::Relaxed),
             last_capture_us: session.last_capture_us.load(Ordering::Relaxed),

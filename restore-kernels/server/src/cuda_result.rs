@@ -40,6 +40,6 @@ pub fn of_device_error(error: &DeviceError) -> u32 {
         DeviceError::Map { .. } => INVALID_VALUE,
         DeviceError::Build { .. } | DeviceError::NotBuilt(_) => INVALID_PTX,
         DeviceError::Launch { .. } => LAUNCH_OUT_OF_RESOURCES,
-        DeviceError::Fault { cuda_result, .. } => *cuda_result,
+        DeviceError::Fault { cuda_result, .. } | DeviceError::Refused { cuda_result, .. } => *cuda_result,
     }
 }

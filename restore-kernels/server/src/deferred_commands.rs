@@ -1,11 +1,13 @@
 //! Commands that the ring's reader has kept until streams had got far enough ([`crate::commands`]): what they do then.
 
+use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::Command;
 use hetckpt_ring::reply::Reply;
 use hetckpt_state::allocation::Owner;
 
 use crate::counters::Activity;
 use crate::cuda_result as cu;
+use crate::event_times::elapsed;
 use crate::queues::Awaiting;
 use crate::session::Session;
 
@@ -14,12 +16,19 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
     let Awaiting { envelope, since } = awaiting;
     let activity = match envelope.command {
         Command::Free { .. } => Some(Activity::Free),
-        Command::StreamSynchronize { .. } | Command::EventSynchronize { .. } | Command::Synchronize { .. } => {
-            Some(Activity::Wait)
-        }
+        Command::StreamSynchronize { .. }
+        | Command::EventSynchronize { .. }
+        | Command::EventSynchronizeElapsed { .. }
+        | Command::Synchronize { .. } => Some(Activity::Wait),
         _ => None,
     };
-    let fault = session.queues.lock().order.fault();
+    let queues = session.queues.lock();
+    let fault = queues.order.fault();
+    let body = match envelope.command {
+        Command::EventSynchronizeElapsed { start, end } => elapsed(&queues, start.0, end.0).1,
+        _ => Reply::Nothing,
+    };
+    drop(queues);
     let result = match envelope.command {
         Command::Free { addr } => free(session, addr).max(fault),
         Command::UnregisterHost { addr } => match session.pinned.unregister(addr) {
@@ -38,13 +47,21 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
             }
             cu::SUCCESS
         }
+        Command::ArrayDestroy { array } => {
+            let destroyed = session.arrays.lock().destroy(&*session.device, array.0);
+            result_of(destroyed, "an array cannot be freed")
+        }
+        Command::ImageDestroy { image } => {
+            let destroyed = session.arrays.lock().destroy_image(&*session.device, image);
+            result_of(destroyed, "a texture or surface object cannot be freed")
+        }
         Command::Reset { .. } => {
             reset(session);
             cu::SUCCESS
         }
         _ => fault,
     };
-    session.answer(envelope.reply, result, &Reply::Nothing);
+    session.answer(envelope.reply, result, &body);
     if let Some(activity) = activity {
         session.counters().add(activity, 0, since.elapsed());
     }
@@ -52,8 +69,19 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
     session.changed.notify_all();
 }
 
+fn result_of(done: Result<(), DeviceError>, what: &str) -> u32 {
+    match done {
+        Ok(()) => cu::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "{what}");
+            cu::of_device_error(&error)
+        }
+    }
+}
+
 fn reset(session: &Session) {
     session.modules.lock().clear();
+    session.arrays.lock().clear(&*session.device);
     session.memory.lock().clear();
     session.pinned.clear();
     let mut queues = session.queues.lock();

@@ -1,6 +1,7 @@
 //! What can go wrong in the server as a whole. What goes wrong in one command is a CUresult, see
 //! [`crate::cuda_result`].
 
+use hetckpt_abi::image_object::ImageKind;
 use hetckpt_ring::failure_code::Code;
 use std::path::PathBuf;
 
@@ -91,6 +92,24 @@ pub enum ServerError {
         /// Where it is now.
         now: u64,
     },
+    /// The program has arrays, or texture or surface objects, and the device has none (the user's choice of device).
+    #[error("the program has arrays, or texture or surface objects, and device `{device}` has none")]
+    NoArrays {
+        /// The device.
+        device: String,
+    },
+    /// The driver gives a texture or surface object another value than the one that the program knows it by.
+    #[error(
+        "the driver gives {what} {before} another value, {now}; the program's kernels and memory hold the first one"
+    )]
+    ImageMoved {
+        /// Texture or surface object.
+        what: ImageKind,
+        /// The value that it had.
+        before: u64,
+        /// The last one that was given.
+        now: u64,
+    },
     /// The request does not fit the moment: a capture without a pause, a second pause, …
     #[error("{0}")]
     WrongMoment(&'static str),
@@ -171,14 +190,16 @@ impl ServerError {
         match self {
             Self::Usage(_) | Self::Daemon(_) => Code::ServerStart,
             Self::Device(DeviceError::NotPresent { .. }) => Code::NoSuchDevice,
-            Self::Device(_) | Self::Transfer { .. } => Code::DeviceFailed,
+            Self::Device(_) | Self::Transfer { .. } | Self::NoArrays { .. } => Code::DeviceFailed,
             Self::Ring(_) | Self::Os { .. } => Code::ServerSystem,
             Self::File { .. } => Code::StateFile,
             Self::NotStopped { .. } => Code::NotStopped,
             Self::WrongMoment(_) | Self::InUse { .. } | Self::NotOfRoot { .. } | Self::NotItsUser { .. } => {
                 Code::WrongMoment
             }
-            Self::OutOfReach { .. } | Self::VariableMoved { .. } => Code::MachineCodeVariables,
+            Self::OutOfReach { .. } | Self::VariableMoved { .. } | Self::ImageMoved { .. } => {
+                Code::MachineCodeVariables
+            }
             Self::Overtaken { .. } => Code::Overtaken,
             Self::NotPtx(_) => Code::Translation,
             Self::State(PackedStateError::Memory { .. }) => Code::CannotWrite,

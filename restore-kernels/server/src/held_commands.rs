@@ -1,7 +1,8 @@
 //! Commands that are held back: from the ring's words to the snapshot's, and back.
 
 use hetckpt_ring::command::{
-    Chunk, Command, DeviceIndex, EventId, FillValue, KernelId, LaunchCommand, ModuleId, Payload, Rows, StreamId,
+    ArrayId, Chunk, Command, DeviceIndex, EventId, FillValue, KernelId, LaunchCommand, ModuleId, Payload, Rows,
+    StreamId,
 };
 use hetckpt_state::command as state;
 
@@ -50,6 +51,7 @@ pub fn of_stream(command: &Command, data: Option<&[u8]>) -> Result<state::Stream
         Command::EventRecord { event, .. } => state::StreamCommand::RecordEvent { event: event.0 },
         Command::StreamWaitEvent { event, .. } => state::StreamCommand::WaitEvent { event: event.0 },
         Command::HostFunction { id, .. } => state::StreamCommand::HostFunction { id: *id },
+        Command::CopyBox { copy, .. } => state::StreamCommand::CopyBox(copy.clone()),
         _ => {
             return Err(ServerError::WrongMoment(
                 "a stream holds a command that is none of streams",
@@ -112,6 +114,7 @@ pub fn in_stream(command: state::StreamCommand, stream: u64) -> Option<Command> 
             event: EventId(event),
         },
         state::StreamCommand::HostFunction { id } => Command::HostFunction { stream, id },
+        state::StreamCommand::CopyBox(copy) => Command::CopyBox { stream, copy },
     })
 }
 
@@ -123,12 +126,17 @@ pub fn of_waiting(command: &Command) -> Result<state::WaitingCommand, ServerErro
     Ok(match command {
         Command::Synchronize { device } => state::WaitingCommand::Synchronize { device: device.0 },
         Command::StreamSynchronize { stream } => state::WaitingCommand::SynchronizeStream { stream: stream.0 },
-        Command::EventSynchronize { event } => state::WaitingCommand::SynchronizeEvent { event: event.0 },
+        // Whoever waits with a time in mind asks for it if the answer has none.
+        Command::EventSynchronize { event } | Command::EventSynchronizeElapsed { end: event, .. } => {
+            state::WaitingCommand::SynchronizeEvent { event: event.0 }
+        }
         Command::Free { addr } => state::WaitingCommand::Free { addr: *addr },
         Command::UnregisterHost { addr } => state::WaitingCommand::UnregisterHost { addr: *addr },
         Command::ModuleUnload { module } => state::WaitingCommand::UnloadModule { module: module.0 },
         Command::Reset { device } => state::WaitingCommand::Reset { device: device.0 },
         Command::Exit => state::WaitingCommand::Exit,
+        Command::ArrayDestroy { array } => state::WaitingCommand::DestroyArray { array: array.0 },
+        Command::ImageDestroy { image } => state::WaitingCommand::DestroyImage { image: *image },
         _ => {
             return Err(ServerError::WrongMoment(
                 "a command waits that does not wait for streams",
@@ -157,6 +165,8 @@ pub fn waiting(command: state::WaitingCommand) -> Command {
             device: DeviceIndex(device),
         },
         state::WaitingCommand::Exit => Command::Exit,
+        state::WaitingCommand::DestroyArray { array } => Command::ArrayDestroy { array: ArrayId(array) },
+        state::WaitingCommand::DestroyImage { image } => Command::ImageDestroy { image },
     }
 }
 
@@ -196,6 +206,8 @@ fn ring_chunk(chunk: state::Chunk) -> Chunk {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
+    use hetckpt_abi::array::{BoxCopy, BoxPlace, BoxSize};
+    use hetckpt_abi::image_object::{ImageHandle, ImageKind};
     use hetckpt_abi::launch_shape::LaunchShape;
     use hetckpt_state::command::{Data, StreamCommand, WaitingCommand};
 
@@ -206,6 +218,25 @@ mod tests {
         rows: 4,
     };
     const CHUNK: state::Chunk = state::Chunk { index: 5, length: 6 };
+    const COPY: BoxCopy = BoxCopy {
+        dst: BoxPlace::Array {
+            array: 1,
+            level: 2,
+            x_bytes: 3,
+            y: 4,
+            z: 5,
+        },
+        src: BoxPlace::Memory {
+            addr: 6,
+            pitch: 7,
+            slice_rows: 8,
+        },
+        size: BoxSize {
+            width_bytes: 9,
+            rows: 10,
+            slices: 11,
+        },
+    };
 
     #[test]
     fn commands_of_streams_come_back() {
@@ -243,6 +274,7 @@ mod tests {
             StreamCommand::RecordEvent { event: 25 },
             StreamCommand::WaitEvent { event: 26 },
             StreamCommand::HostFunction { id: 27 },
+            StreamCommand::CopyBox(Box::new(COPY)),
         ] {
             let command = in_stream(stored.clone(), 70).unwrap();
             assert_eq!(crate::commands::stream_of(&command), Some(70));
@@ -253,6 +285,10 @@ mod tests {
 
     #[test]
     fn waiting_commands_come_back() {
+        let image = ImageHandle {
+            kind: ImageKind::Surface,
+            value: 9,
+        };
         for stored in [
             WaitingCommand::Synchronize { device: 1 },
             WaitingCommand::SynchronizeStream { stream: 2 },
@@ -262,6 +298,8 @@ mod tests {
             WaitingCommand::UnloadModule { module: 6 },
             WaitingCommand::Reset { device: 7 },
             WaitingCommand::Exit,
+            WaitingCommand::DestroyArray { array: 8 },
+            WaitingCommand::DestroyImage { image },
         ] {
             assert_eq!(of_waiting(&waiting(stored)).unwrap(), stored);
         }

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use hetckpt_codegen::ptx::has_room_for_control;
 use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::error::FatbinError;
@@ -12,49 +13,17 @@ use hetckpt_fatbin::image_contents::contents;
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
 use hetckpt_fatbin::targets::{target_of_ptx, targets};
 use hetckpt_ir::kernel::Kernel;
-use hetckpt_ir::module::{Global, Module as IrModule, bind_globals};
+use hetckpt_ir::module::{Global, Module as IrModule, RejectedKernel, bind_globals};
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
 use hetckpt_state::allocation::Owner;
 use hetckpt_state::module::{GlobalState, ModuleState};
 use parking_lot::Mutex;
 
 use crate::cuda_result;
-use crate::kernel_names;
 use crate::kernels::{Builder, KernelCode, Refusal, Source};
+use crate::load_failure::{LoadFailure, NotLoaded};
+use crate::managed_places::{Places, check_places, first_managed};
 use crate::memory::DeviceMemory;
-
-/// A module that could not be loaded.
-#[derive(Debug)]
-pub struct LoadFailure {
-    /// CUresult.
-    pub result: u32,
-    /// Why, for the program's log buffer.
-    pub log: String,
-}
-
-impl LoadFailure {
-    fn new(result: u32, log: impl ToString) -> Self {
-        Self {
-            result,
-            log: log.to_string(),
-        }
-    }
-
-    /// With names of kernels that cannot be had therefore.
-    fn naming(mut self, parts: &[Vec<u8>]) -> Self {
-        let kernels = kernel_names::describe(parts);
-        if !kernels.is_empty() {
-            self.log = format!("{}; {kernels}", self.log);
-        }
-        self
-    }
-}
-
-impl From<DeviceError> for LoadFailure {
-    fn from(error: DeviceError) -> Self {
-        Self::new(cuda_result::of_device_error(&error), error)
-    }
-}
 
 /// A loaded module.
 pub struct LoadedModule {
@@ -105,17 +74,19 @@ fn target_of(ptx: &str) -> u32 {
 }
 
 impl LoadedModule {
-    /// Loads a module from its parts; its variables are allocated and filled.
+    /// Loads a module from its parts; its variables are allocated, but for those that the application has placed, and
+    /// filled.
     ///
     /// # Errors
-    /// [`LoadFailure`].
+    /// [`NotLoaded`].
     pub fn from_parts(
         id: u64,
         parts: &[Vec<u8>],
+        places: &Places,
         capability: u32,
         builder: &Builder,
         memory: &Mutex<DeviceMemory>,
-    ) -> Result<Self, LoadFailure> {
+    ) -> Result<Self, NotLoaded> {
         let images: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         let is_newer = |image: &&[u8]| has_cubin_newer_than_ptx(image, capability).unwrap_or(false);
         if builder.device.takes_images_for().is_some()
@@ -125,13 +96,23 @@ impl LoadedModule {
             return Ok(module);
         }
         let (ptx, modules) = match choose_ptx(parts, |part| find_ptx(part, capability)) {
-            Ok(ptx) => match lower(&ptx) {
+            Ok(ptx) => match lower(&ptx).map(|modules| match builder.device.takes_images_for() {
+                Some(_) => set_unstoppable_ones_aside(modules),
+                None => modules,
+            }) {
                 Ok(modules) if is_all_modelled(&modules) || builder.device.takes_images_for().is_none() => {
                     (ptx, modules)
                 }
                 // Variables are shared by all kernels of a module: all of it is the driver's then.
                 Ok(modules) if modules.iter().all(|module| module.globals.is_empty()) => {
                     return Ok(Self::mixed(ptx, modules, &images, builder));
+                }
+                Ok(modules) if let Some(name) = first_managed(&modules) => {
+                    let why = format!(
+                        "variable `{name}` is managed, and a kernel of its module can only run as it came, with \
+                         variables where the driver places them"
+                    );
+                    return Err(LoadFailure::new(cuda_result::NOT_SUPPORTED, why).into());
                 }
                 Ok(modules) => match Self::opaque(id, &images, &names_of(&modules), builder, memory) {
                     Some(module) => return Ok(module),
@@ -140,7 +121,7 @@ impl LoadedModule {
                 Err(failure) => {
                     let native = || Self::opaque(id, &images, &[], builder, memory);
                     let native = builder.device.takes_images_for().is_some().then(native).flatten();
-                    return native.ok_or(failure);
+                    return native.ok_or(failure.into());
                 }
             },
             Err(lacking) if lacking.result == cuda_result::NO_BINARY_FOR_GPU => {
@@ -157,14 +138,19 @@ impl LoadedModule {
                 let modules = lower(&ptx)?;
                 (ptx, modules)
             }
-            Err(failure) => return Err(failure.naming(parts)),
+            Err(failure) => return Err(failure.naming(parts).into()),
         };
+        check_places(&modules, places, &*builder.device)?;
         let mut addresses = BTreeMap::new();
         let mut globals = Vec::new();
         let defined = || modules.iter().flat_map(|m| &m.globals).filter(|g| !g.is_extern);
         let mut memory = memory.lock();
         let placed = defined().try_for_each(|global| -> Result<(), DeviceError> {
-            let addr = memory.allocate(global.size_bytes, Owner::Module(id))?;
+            let placed = places.get(&global.name).copied().filter(|_| global.is_managed);
+            let addr = match placed {
+                Some(addr) => addr,
+                None => memory.allocate(global.size_bytes, Owner::Module(id))?,
+            };
             addresses.insert(global.name.clone(), addr);
             globals.push(GlobalState {
                 name: global.name.clone(),
@@ -239,6 +225,8 @@ impl LoadedModule {
         }
         let modules = lower(&state.ptx)?;
         if !machine_code.is_empty() {
+            // As where it was loaded, whatever this device is: that decides the order of the kernels.
+            let modules = set_unstoppable_ones_aside(modules);
             let module = Self::mixed(state.ptx.clone(), modules, &machine_code, builder);
             return module.checked(state);
         }
@@ -351,8 +339,8 @@ impl LoadedModule {
         for (module, text) in modules.into_iter().zip(&ptx) {
             let target = target_of(text);
             for mut kernel in module.kernels {
-                let bound = bind_globals(&mut kernel, addresses);
-                let refused = bound.err().map(Refusal::Undefined);
+                let bound = bind_globals(&mut kernel, addresses).map_err(Refusal::Undefined);
+                let refused = bound.and_then(|_| can_be_probed(&kernel)).err();
                 description.kernels.push(describe(&kernel, target, refused.as_ref()));
                 let name = kernel.name.clone();
                 let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
@@ -398,6 +386,34 @@ impl LoadedModule {
             description,
         }
     }
+}
+
+/// Rejects kernels to which no probes can be added, so that they run as they came.
+fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
+    for module in &mut modules {
+        for kernel in std::mem::take(&mut module.kernels) {
+            let reason = match hetckpt_probes::check_input(&kernel) {
+                Err(error) => error.to_string(),
+                Ok(()) if !has_room_for_control(&kernel) => "its parameters leave no room for one of ours".to_owned(),
+                Ok(()) => {
+                    module.kernels.push(kernel);
+                    continue;
+                }
+            };
+            module.rejected.push(RejectedKernel {
+                name: kernel.name,
+                reasons: vec![reason],
+            });
+        }
+    }
+    modules
+}
+
+/// Where kernels do not run as they came, those without probes do not run.
+fn can_be_probed(kernel: &Kernel) -> Result<(), Refusal> {
+    hetckpt_probes::check_input(kernel).map_err(|error| Refusal::NotSupported {
+        reasons: vec![error.to_string()],
+    })
 }
 
 /// True if each kernel can be run in our own code.
@@ -503,4 +519,22 @@ fn fill(global: &Global, addresses: &BTreeMap<String, u64>, device: &dyn Device)
         }
     }
     device.write(addr, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn kernels_that_take_no_probes_are_set_aside() {
+        let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n\
+                   .visible .entry whole() { bar.sync 0; ret; }\n\
+                   .visible .entry named() { bar.sync 1, 64; ret; }\n";
+        let modules = set_unstoppable_ones_aside(lower(&[ptx.to_owned()]).unwrap());
+        let kept: Vec<&str> = modules[0].kernels.iter().map(|kernel| &*kernel.name).collect();
+        let aside: Vec<&str> = modules[0].rejected.iter().map(|kernel| &*kernel.name).collect();
+        assert_eq!((kept, aside), (vec!["whole"], vec!["named"]));
+        assert!(modules[0].rejected[0].reasons[0].contains("barrier 0"));
+    }
 }

@@ -9,7 +9,9 @@ use hetckpt_state::native_code::{MAX_KERNEL_NAME_BYTES, MAX_NAMED_KERNELS, Nativ
 use hetckpt_state::summary::MAX_NATIVE_CODES;
 
 use crate::kernels::KernelCode;
-use crate::loaded_module::{LoadFailure, LoadedModule};
+use crate::load_failure::LoadFailure;
+use crate::loaded_module::LoadedModule;
+use crate::managed_places::Places;
 
 /// Most different refusals that are logged.
 const MAX_TOLD: usize = 1000;
@@ -19,6 +21,9 @@ const MAX_TOLD: usize = 1000;
 pub struct Modules {
     loaded: BTreeMap<u64, LoadedModule>,
     arriving: HashMap<u64, BTreeMap<u32, Vec<u8>>>,
+    /// Where the application has placed variables of modules that are on their way. A snapshot has none of it: the
+    /// application is asked again.
+    places: HashMap<u64, Places>,
     /// Refusals that have been logged.
     told: HashSet<String>,
 }
@@ -34,14 +39,23 @@ impl Modules {
             .extend_from_slice(bytes);
     }
 
-    /// The parts that have arrived, in order.
+    /// Notes where a variable of a module lies.
+    pub fn place(&mut self, module: u64, name: String, addr: u64) {
+        self.places.entry(module).or_default().insert(name, addr);
+    }
+
+    /// The parts that have arrived, in order, and where variables lie.
     #[must_use]
-    pub fn take_parts(&mut self, module: u64) -> Vec<Vec<u8>> {
-        self.arriving
-            .remove(&module)
-            .unwrap_or_default()
-            .into_values()
-            .collect()
+    pub fn take_parts(&mut self, module: u64) -> (Vec<Vec<u8>>, Places) {
+        let parts = self.arriving.remove(&module).unwrap_or_default();
+        let places = self.places.remove(&module).unwrap_or_default();
+        (parts.into_values().collect(), places)
+    }
+
+    /// Gives back what [`Self::take_parts`] took, for another try.
+    pub fn keep_parts(&mut self, module: u64, parts: Vec<Vec<u8>>, places: Places) {
+        self.arriving.insert(module, (0..).zip(parts).collect());
+        self.places.insert(module, places);
     }
 
     /// Parts of modules that are on their way, as the state keeps them.

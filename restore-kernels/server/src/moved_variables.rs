@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hetckpt_abi::array::BoxPlace;
 use hetckpt_ring::command::{Command, Rows};
 
 /// Size of an address, and what addresses in memory and in parameters are aligned to.
@@ -66,6 +67,13 @@ impl MovedVariables {
             Command::Copy { dst, src, .. } => {
                 rows(dst);
                 *src = self.actual(*src);
+            }
+            Command::CopyBox { copy, .. } => {
+                for place in [&mut copy.dst, &mut copy.src] {
+                    if let BoxPlace::Memory { addr, .. } = place {
+                        *addr = self.actual(*addr);
+                    }
+                }
             }
             _ => return None,
         }

@@ -33,6 +33,13 @@ pub fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The process that process `pid` is a child of.
+#[must_use]
+pub fn parent(pid: u32) -> Option<u32> {
+    let status = procfs::process::Process::new(libc::pid_t::try_from(pid).ok()?).and_then(|process| process.status());
+    u32::try_from(status.ok()?.ppid).ok()
+}
+
 /// True unless there is no process `pid`.
 #[must_use]
 pub fn is_there(pid: u32) -> bool {

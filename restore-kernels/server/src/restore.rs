@@ -30,6 +30,7 @@ use crate::launch;
 use crate::loaded_module::LoadedModule;
 use crate::modules::Modules;
 use crate::queues::{Awaiting, Event, Item, LaunchSpec, Queues, Stopped, What, Work, loading};
+use crate::restored_arrays::{restore_arrays, restore_images};
 use crate::session::Session;
 use crate::start_points::StartPoints;
 use crate::state_files::StateFiles;
@@ -88,6 +89,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     let virtual_device = crate::virtual_device::from_state(&device.virtual_device);
     let session = Session::new(files.pid(), chosen.device, chosen.generator, virtual_device);
     check_managed_memory(&session, &state)?;
+    check_arrays(&session, &state)?;
     fill_memory(files, &session, &state)?;
     let memory_at = started.elapsed();
     {
@@ -102,6 +104,7 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
             modules.add_data(part.module, part.part, &part.bytes);
         }
     }
+    fill_arrays(&session, &mut state)?;
     let queues = rebuild_queues(&session, &mut state)?;
     build_stopped(&queues)?;
     check_stopped(&session, &queues)?;
@@ -121,6 +124,24 @@ fn check_managed_memory(session: &Session, state: &ProcessState) -> Result<(), S
         })),
         _ => Ok(()),
     }
+}
+
+/// Only some devices have arrays.
+fn check_arrays(session: &Session, state: &ProcessState) -> Result<(), ServerError> {
+    if state.has_arrays() && !session.device.has_arrays() {
+        let device = session.device.describe().id;
+        return Err(ServerError::NoArrays { device });
+    }
+    Ok(())
+}
+
+/// Makes and fills arrays, and makes texture and surface objects. Their memory, variables included, is there by now.
+fn fill_arrays(session: &Session, state: &mut ProcessState) -> Result<(), ServerError> {
+    let mut arrays = session.arrays.lock();
+    restore_arrays(&*session.device, &mut arrays, &std::mem::take(&mut state.arrays))?;
+    let actual = |addr| session.moved.read().actual(addr);
+    let is_memory = |addr, size_bytes| session.memory.lock().contains(addr, size_bytes);
+    restore_images(&*session.device, &mut arrays, &state.images, actual, is_memory)
 }
 
 /// Fills variables that the device has placed. One whose address lies in device memory must lie where it did.
@@ -175,7 +196,7 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
             None => damaged("mappings and allocations contradict each other"),
         })?;
     let device = &session.device;
-    read_memory(files.memory(), &state.mappings, &state.memory, |addr, bytes| {
+    read_memory(&files.memory()?, &state.mappings, &state.memory, |addr, bytes| {
         device.write(addr, bytes)
     })
     .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))

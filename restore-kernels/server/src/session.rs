@@ -15,6 +15,7 @@ use hetckpt_ring::server_side::ServerSide;
 use hetckpt_ring::version::Readable;
 use hetckpt_state::virtual_device::VirtualDevice as StateVirtualDevice;
 
+use crate::arrays::Arrays;
 use crate::counters::Counters;
 use crate::generate::Generator;
 use crate::kernels::Builder;
@@ -28,7 +29,8 @@ use crate::state_output::ArchiveEnd;
 /// How long kernels have to stop, unless the request or `HETCKPT_PAUSE_TIMEOUT` (seconds) says otherwise.
 const PAUSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What the server's threads share. Locks are taken in this order: holds, modules, memory, queues.
+/// What the server's threads share. Locks are taken in this order: holds, modules, arrays,
+/// memory, queues.
 pub struct Session {
     /// The application's process id as the server sees it.
     pub app_pid: u32,
@@ -48,6 +50,8 @@ pub struct Session {
     pub modules: Mutex<Modules>,
     /// Variables that lie elsewhere than where the application has their addresses from.
     pub moved: RwLock<MovedVariables>,
+    /// Arrays, and texture and surface objects.
+    pub arrays: Mutex<Arrays>,
     /// Device memory.
     pub memory: Mutex<DeviceMemory>,
     /// Pinned host memory.
@@ -103,6 +107,7 @@ impl Session {
             pinned_chunks: OnceLock::new(),
             moved: RwLock::default(),
             modules: Mutex::default(),
+            arrays: Mutex::default(),
             memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
             pinned: Pinned::new(Arc::clone(&device)),
             queues: Mutex::new(Queues::new(Order::new(loading(&*device)), Duration::ZERO)),
@@ -131,6 +136,13 @@ impl Session {
     #[must_use]
     pub fn state_virtual_device(&self) -> StateVirtualDevice {
         crate::virtual_device::to_state(&self.virtual_device)
+    }
+
+    /// What the application calls its state; empty if it says nothing.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let side = self.side.get();
+        side.map_or_else(String::new, |side| side.checkpoint_words().label())
     }
 
     /// Compute capability of the virtual device, times ten plus minor.

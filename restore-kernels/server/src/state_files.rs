@@ -5,8 +5,9 @@ use std::io::{ErrorKind, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use hetckpt_archive::limits::MAX_STATE_BYTES;
-use hetckpt_state::names::{description_file, memory_file, state_file, user_file};
+use hetckpt_archive::limits::{MAX_STATE_BYTES, MAX_TEXT_MEMBER_BYTES};
+use hetckpt_archive::memory_source::{MemberPlace, MemorySource};
+use hetckpt_state::names::{description_file, lender_file, memory_file, place_file, state_file, user_file};
 use hetckpt_state::summary::{Description, DescriptionError, MAX_DESCRIPTION_BYTES, ServerUser};
 use nix::unistd::geteuid;
 
@@ -50,6 +51,14 @@ impl StateFile {
         read.map(|_| bytes).map_err(of)
     }
 
+    /// The same, open once more.
+    fn again(&self) -> Result<File, ServerError> {
+        self.file.try_clone().map_err(|source| ServerError::File {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
     /// Makes sure that none but root can have written it, if this process is root's. A user namespace has no power over
     /// others anyway, and no name for who is root outside.
     fn ensure_of_root(&self) -> Result<(), ServerError> {
@@ -78,6 +87,8 @@ pub struct StateFiles {
     description: StateFile,
     state: StateFile,
     memory: StateFile,
+    /// Where the memory lies in its file and others, if these are archives.
+    place: Option<(MemberPlace, Vec<StateFile>)>,
     user: Option<StateFile>,
 }
 
@@ -88,11 +99,21 @@ impl StateFiles {
     /// [`ServerError::File`].
     pub fn open(dir: &Path, pid: u32) -> Result<Self, ServerError> {
         let open = |name: String| StateFile::open(dir.join(name));
+        let place = match StateFile::find(dir.join(place_file(pid)))? {
+            None => None,
+            Some(file) => {
+                let place = parse_place(&file)?;
+                let last = place.parts.iter().map(|part| part.file).max().unwrap_or(0);
+                let others = (1..=last).map(|number| open(lender_file(pid, number)));
+                Some((place, others.collect::<Result<_, _>>()?))
+            }
+        };
         Ok(Self {
             pid,
             description: open(description_file(pid))?,
             state: open(state_file(pid))?,
             memory: open(memory_file(pid))?,
+            place,
             user: StateFile::find(dir.join(user_file(pid)))?,
         })
     }
@@ -113,6 +134,7 @@ impl StateFiles {
             description: of(&state.description, Part::Description)?,
             state: of(&state.state, Part::State)?,
             memory: of(&state.memory, Part::Memory)?,
+            place: None,
             user: None,
         })
     }
@@ -157,9 +179,22 @@ impl StateFiles {
         self.state.read(MAX_STATE_BYTES)
     }
 
-    /// Device memory, from its start.
-    #[must_use]
-    pub fn memory(&self) -> &File {
-        &self.memory.file
+    /// Device memory.
+    ///
+    /// # Errors
+    /// [`ServerError::File`].
+    pub fn memory(&self) -> Result<MemorySource, ServerError> {
+        let own = self.memory.again()?;
+        let Some((place, others)) = &self.place else {
+            return Ok(MemorySource::File(own));
+        };
+        let others = others.iter().map(StateFile::again);
+        let files = [Ok(own)].into_iter().chain(others).collect::<Result<_, _>>()?;
+        Ok(MemorySource::member(files, place))
     }
+}
+
+fn parse_place(file: &StateFile) -> Result<MemberPlace, ServerError> {
+    let place = serde_json::from_slice(&file.read(MAX_TEXT_MEMBER_BYTES)?);
+    place.map_err(|error| ServerError::Damaged(error.into()))
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use hetckpt_archive::known_pieces::KnownPieces;
 use hetckpt_state::names::{description_file, memory_file, parts_file, state_file};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -58,6 +59,8 @@ pub struct ArchiveEnd {
     pub file: File,
     /// The member that the memory is to be.
     pub member: String,
+    /// What it need not have.
+    pub known: KnownPieces,
 }
 
 /// A folder, and the archive that takes what would be its largest file.

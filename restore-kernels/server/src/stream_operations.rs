@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use hetckpt_abi::array::BoxCopy;
 use hetckpt_devices::device::{Fill, PendingRead};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::{Chunk, Command, FillValue, Payload, Rows, SlotId};
@@ -137,6 +138,7 @@ pub fn activity_of(command: &Command) -> Option<(Activity, u64)> {
         Command::CopyOut { src, .. } => Some((Activity::CopyOut, bytes(src))),
         Command::Copy { dst, .. } => Some((Activity::Copy, bytes(dst))),
         Command::Fill { dst, .. } => Some((Activity::Fill, bytes(dst))),
+        Command::CopyBox { copy, .. } => Some((Activity::Copy, copy.size.bytes().unwrap_or(0))),
         Command::FreeAsync { .. } => Some((Activity::Free, 0)),
         _ => None,
     }
@@ -221,6 +223,7 @@ fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<()
             dst, src, src_pitch, ..
         } => copy(session, dst, *src, *src_pitch),
         Command::Fill { dst, value, .. } => fill(session, dst, *value),
+        Command::CopyBox { copy, .. } => copy_box(session, copy),
         Command::FreeAsync { addr, .. } => {
             if session.memory.lock().free(*addr)? {
                 return Ok(());
@@ -406,6 +409,16 @@ fn copy_range(session: &Session, dst: u64, src: u64, length: u64) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// By the device alone, which reaches pinned memory as well.
+fn copy_box(session: &Session, copy: &BoxCopy) -> Result<(), CommandError> {
+    if copy.size.bytes() == Some(0) {
+        return Ok(());
+    }
+    let is_memory = |addr, size_bytes| is_known(session, addr, size_bytes);
+    session.arrays.lock().check(copy, is_memory)?;
+    Ok(session.device.copy_box(copy)?)
 }
 
 fn fill(session: &Session, dst: &Rows, value: FillValue) -> Result<(), CommandError> {

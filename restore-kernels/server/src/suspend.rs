@@ -108,7 +108,9 @@ fn ensure_held_by(session: &Session, number: u64) -> Result<(), ServerError> {
 
 /// Makes sure that device memory has room in the host's.
 fn ensure_room(session: &Session) -> Result<(), ServerError> {
-    let (needed_bytes, available_bytes) = (session.memory.lock().mapped_bytes(), available_memory());
+    let of_arrays = session.arrays.lock().content_bytes();
+    let needed_bytes = session.memory.lock().mapped_bytes().saturating_add(of_arrays);
+    let available_bytes = available_memory();
     if needed_bytes <= available_bytes {
         return Ok(());
     }

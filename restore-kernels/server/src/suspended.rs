@@ -9,6 +9,7 @@ use std::time::Duration;
 use hetckpt_archive::file_id::FileId;
 use hetckpt_ring::control_socket::ControlSocket;
 use hetckpt_ring::message::{Request, Response, ServerStatus};
+use hetckpt_ring::peer;
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
 use hetckpt_ring::version::Readable;
@@ -24,7 +25,6 @@ use crate::control::Control;
 use crate::error::ServerError;
 use crate::own_files::{OwnFiles, SocketFile};
 use crate::pause;
-use crate::peer;
 use crate::process;
 use crate::restore::{read_state, restore};
 use crate::state_files::StateFiles;
@@ -243,6 +243,7 @@ impl Suspended {
             allocated_bytes: summary.allocated_bytes,
             is_paused: true,
             writes_archives: false,
+            borrows_pieces: false,
             is_locked: self.is_locked,
             is_suspended: true,
             kernels: summary
@@ -251,6 +252,7 @@ impl Suspended {
                 .map(|kernel| kernel.name.clone())
                 .collect(),
             num_queued: summary.num_held_commands,
+            label: summary.label.clone(),
             native_code: summary.native_code.iter().map(ToString::to_string).collect(),
             last_pause_us: 0,
             last_capture_us: 0,

@@ -45,6 +45,42 @@ fn module_has_its_kernel_and_variable() {
 }
 
 #[test]
+fn managed_variables_lie_where_the_application_says() {
+    const MANAGED: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\
+        .visible .global .attribute(.managed) .align 4 .u32 first = 7;\n\
+        .visible .global .attribute(.managed) .align 8 .b8 second[16];\n\0";
+    let (app, _server) = start();
+    let (module, device) = (ModuleId(1), DeviceIndex::FIRST);
+    let refused = app.try_load_as(ModuleId(2), MANAGED).unwrap_err();
+    assert!(refused.0 == 801 && refused.1.contains("too old"), "{refused:?}");
+    let data = app.producer.payload(MANAGED).unwrap();
+    app.send(Command::ModuleData { module, part: 0, data });
+    let load = || app.call(Command::ModuleLoadPlaced { module, device });
+    let Reply::ManagedVariables(wanted) = load() else {
+        panic!("the server was to ask where the variables lie")
+    };
+    let names: Vec<(&str, u64)> = wanted.iter().map(|v| (&*v.name, v.size_bytes)).collect();
+    assert_eq!(names, [("first", 4), ("second", 16)]);
+    let places = [app.malloc(4), app.malloc(16)];
+    // One by one, as where there are too many for one answer.
+    let place = |which: usize| {
+        let (name, addr) = (wanted[which].name.clone(), places[which]);
+        app.send(Command::ModulePlace { module, name, addr });
+    };
+    place(0);
+    assert_eq!(load(), Reply::ManagedVariables(vec![wanted[1].clone()]));
+    place(1);
+    let Reply::ModuleLoaded { description_bytes, .. } = load() else {
+        panic!("all variables have their places")
+    };
+    let description = app.describe(module, description_bytes);
+    let addresses: Vec<u64> = description.globals.iter().map(|v| v.addr).collect();
+    assert_eq!(addresses, places);
+    assert_eq!(app.words(DEFAULT, places[0], 1), [7]);
+    assert_eq!(app.words(DEFAULT, places[1], 4), [0; 4]);
+}
+
+#[test]
 fn commands_of_a_stream_happen_in_order() {
     let (app, _server) = start();
     app.load();
@@ -117,6 +153,9 @@ fn stream_waits_for_the_latest_record_of_an_event() {
         panic!()
     };
     assert!(ms >= 20.0, "{ms}");
+    let wait = |start| app.call(Command::EventSynchronizeElapsed { start, end });
+    assert_eq!(wait(start), Reply::Milliseconds(ms));
+    assert_eq!(wait(EventId(3)), Reply::Nothing, "no such event");
 }
 
 #[test]
@@ -237,6 +276,11 @@ fn another_server_finishes_what_was_captured() {
             device: DeviceIndex::FIRST,
         })
         .unwrap();
+    let measuring = Command::EventSynchronizeElapsed {
+        start: event,
+        end: event,
+    };
+    let measuring = app.producer.begin(measuring).unwrap();
     let free = app.producer.begin(Command::Free { addr: big }).unwrap();
     server.wait_additions(10);
     server.pause();
@@ -250,12 +294,13 @@ fn another_server_finishes_what_was_captured() {
     assert_eq!((kernels[0].name.as_str(), kernels[0].grid), ("count", [3, 1, 1]));
     assert_eq!((kernels[0].blocks_paused, kernels[0].blocks_not_started), (1, 2));
     assert_eq!(
-        description.summary.num_held_commands, 6,
-        "record, wait, copy, launch, synchronise, free"
+        description.summary.num_held_commands, 7,
+        "record, wait, copy, launch, synchronise twice, free"
     );
 
     let restored = Server::restore(dir.path(), &app);
     assert_eq!(waiting.wait().unwrap().result, 0);
+    assert_eq!(measuring.wait().unwrap().result, 0);
     assert_eq!(free.wait().unwrap().result, 0);
     assert_eq!(app.words(DEFAULT, out, 3), [305, 305, 301]);
     // The copy waits for the first kernel alone: what the second has added by then it may see or not.

@@ -4,10 +4,7 @@
 #[allow(dead_code, reason = "other tests use it")]
 mod support;
 
-use std::fs;
-use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::command::{Command, DeviceIndex, StreamId};
@@ -16,9 +13,8 @@ use hetckpt_server::error::ServerError;
 use hetckpt_server::restore::read_state;
 use hetckpt_server::state_files::StateFiles;
 use hetckpt_state::allocation::Owner;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use support::fake_device::Shared;
+use support::fixtures::{fixture, ring_of, store_ring};
 use support::{App, Server, start, start_with_variables_at};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
@@ -101,37 +97,14 @@ fn a_device_that_is_not_there_is_refused() {
     assert_eq!(answer.result, 101);
 }
 
-/// A snapshot as a version was when it was fixed: the state's files, and the ring.
-fn fixture(version: u32) -> PathBuf {
-    let folder = format!("tests/fixtures/state-version-{version}");
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)
-}
-
-const RING: &str = "ring.zst";
-
 /// Never run again for versions 2 and 3: their fixtures stay as they are.
 #[test]
 #[ignore = "writes the fixture of a new version"]
 fn write_fixture() {
     let dir = fixture(3);
-    fs::create_dir_all(&dir).unwrap();
+    std::fs::create_dir_all(&dir).unwrap();
     let (app, _server, _) = with_variables(&dir);
-    let ring = fs::read(format!("/proc/self/fd/{}", app.ring.as_raw_fd())).unwrap();
-    fs::write(dir.join(RING), zstd::encode_all(&ring[..], 19).unwrap()).unwrap();
-}
-
-/// The ring of the fixture, as CRIU would give it back.
-fn ring_of(dir: &Path) -> OwnedFd {
-    let bytes = zstd::decode_all(&fs::read(dir.join(RING)).unwrap()[..]).unwrap();
-    let ring = memfd_create(c"ring", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap();
-    let mut file = fs::File::from(ring);
-    file.write_all(&bytes).unwrap();
-    fcntl(
-        &file,
-        FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW),
-    )
-    .unwrap();
-    file.into()
+    store_ring(&app, &dir);
 }
 
 #[test]

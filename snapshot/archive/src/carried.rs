@@ -1,16 +1,20 @@
 //! Files of the node that an archive carries: one zstd frame each, told by the hash of their content.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::manifest::CarriedFile;
 use crate::member::{HashingReader, HashingWriter, copy_in_pieces};
+use crate::parallel::cores;
 use crate::unpack::{UnpackError, Unpacker};
 
 /// Little is gained by more: these are programs and libraries.
 const LEVEL: i32 = 1;
+
+/// Length from which on all cores compress a file together.
+const SHARED_BYTES: u64 = 64 << 20;
 
 /// Failure to take a carried file out.
 #[derive(Debug, thiserror::Error)]
@@ -32,18 +36,46 @@ pub enum CarriedError {
     },
 }
 
+/// What an archive says of the file `input`, which is at `path` and is to be `member`.
+///
+/// # Errors
+/// As reading; if it is no regular file.
+pub fn describe(mut input: &File, path: &str, member: &str) -> io::Result<CarriedFile> {
+    let found = regular(input)?;
+    let mut hashed = HashingWriter::new(io::sink());
+    input.rewind()?;
+    copy_in_pieces(&mut input, &mut hashed)?;
+    let (size_bytes, hash) = hashed.finish();
+    Ok(CarriedFile {
+        path: path.to_owned(),
+        member: member.to_owned(),
+        size_bytes,
+        mode: found.mode(),
+        blake3: hash.to_hex().to_string(),
+    })
+}
+
+fn regular(input: &File) -> io::Result<Metadata> {
+    let found = input.metadata()?;
+    match found.is_file() {
+        true => Ok(found),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file")),
+    }
+}
+
 /// Compresses the file `input`, which was at `path` and is to be `member`, into `out`.
 ///
 /// # Errors
 /// As reading and writing; if it is no regular file.
 pub fn pack(mut input: File, path: &str, member: &str, out: &Path) -> io::Result<CarriedFile> {
-    let found = input.metadata()?;
-    if !found.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
-    }
+    let found = regular(&input)?;
+    input.rewind()?;
     let mut hashed = HashingReader::new(&mut input);
     let mut encoder = zstd::Encoder::new(File::create_new(out)?, LEVEL)?;
     encoder.include_checksum(true)?;
+    if found.len() >= SHARED_BYTES {
+        encoder.multithread(u32::try_from(cores()).unwrap_or(1))?;
+    }
     copy_in_pieces(&mut hashed, &mut encoder)?;
     encoder.finish()?;
     let (size_bytes, hash) = hashed.finish();

@@ -5,18 +5,17 @@
 //! must wait for every byte and incompressible data costs time twice.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::ErrorKind;
-use std::num::NonZeroUsize;
-use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use hetckpt_state::allocation::Mapping;
 use hetckpt_state::memory_index::{CHUNK_BYTES, ChunkRef, MemoryIndex, Piece};
 
+use crate::known_pieces::KnownPieces;
 use crate::memory_file::MemoryFile;
+use crate::memory_source::MemorySource;
+use crate::parallel::{cores, in_parallel};
 
 const LEVEL: i32 = 1;
 /// [`CHUNK_BYTES`], as pieces count them.
@@ -60,32 +59,6 @@ pub enum ChunkError<E: std::error::Error + 'static> {
     },
 }
 
-/// Runs `job` for each of `0..count` on all cores; after an error no further one is started.
-fn in_parallel<E: Send>(count: usize, job: impl Fn(usize, &mut Vec<u8>) -> Result<(), E> + Sync) -> Result<(), E> {
-    let next = AtomicUsize::new(0);
-    let failed = AtomicBool::new(false);
-    let first_error = Mutex::new(None);
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(count) {
-            scope.spawn(|| {
-                let mut buffer = Vec::new();
-                while !failed.load(Ordering::Relaxed) {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= count {
-                        return;
-                    }
-                    if let Err(error) = job(at, &mut buffer) {
-                        failed.store(true, Ordering::Relaxed);
-                        first_error.lock().get_or_insert(error);
-                    }
-                }
-            });
-        }
-    });
-    first_error.into_inner().map_or(Ok(()), Err)
-}
-
 /// Address and size of each chunk.
 fn chunk_ranges(mappings: &[Mapping]) -> Vec<(u64, u32)> {
     let mut ranges = Vec::new();
@@ -117,22 +90,32 @@ fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     zstd::bulk::compress(raw, LEVEL).ok().filter(|c| c.len() < raw.len())
 }
 
-/// Writes the content of `mappings` to `file`, to which nothing has been written, and returns the index. `read` fills a
-/// buffer from a device address; several threads call it at once.
+/// What became of device memory.
+#[derive(Debug)]
+pub struct WrittenMemory {
+    /// Where its pieces are.
+    pub index: MemoryIndex,
+    /// Numbers of the known pieces that it has. They were not written, and follow, in this order, what was.
+    pub borrowed: Vec<u32>,
+}
+
+/// Writes the content of `mappings` to `file`, to which nothing has been written, but for what is `known`. `read` fills
+/// a buffer from a device address; several threads call it at once.
 ///
 /// # Errors
 /// [`ChunkError::Device`], [`ChunkError::File`], [`ChunkError::TooMany`].
 pub fn write_memory<E: std::error::Error + Send + 'static>(
     file: &MemoryFile<'_>,
     mappings: &[Mapping],
+    known: &KnownPieces,
     read: impl Fn(u64, &mut [u8]) -> Result<(), E> + Sync,
-) -> Result<MemoryIndex, ChunkError<E>> {
+) -> Result<WrittenMemory, ChunkError<E>> {
     let ranges = chunk_ranges(mappings);
     if u32::try_from(ranges.len()).is_err() {
         return Err(ChunkError::TooMany { count: ranges.len() });
     }
-    let index = Mutex::new((MemoryIndex::default(), HashMap::<[u8; 32], u32>::new()));
-    in_parallel(ranges.len(), |at, buffer| {
+    let listing = Mutex::new(Listing::default());
+    in_parallel(cores(), ranges.len(), |at, buffer: &mut Vec<u8>| {
         let (addr, len) = ranges[at];
         buffer.resize(len as usize, 0);
         read(addr, buffer).map_err(|source| ChunkError::Device { addr, source })?;
@@ -140,72 +123,121 @@ pub fn write_memory<E: std::error::Error + Send + 'static>(
             return Ok(());
         }
         let raw_hash = blake3::hash(buffer);
-        let hash = *raw_hash.as_bytes();
-        let piece = {
-            let mut guard = index.lock();
-            let (index, known) = &mut *guard;
-            // There are no more pieces than chunks.
-            let next = index.pieces.len() as u32;
-            let piece = *known.entry(hash).or_insert(next);
-            index.chunks.push(ChunkRef { addr, piece });
-            if piece != next {
-                return Ok(());
-            }
-            index.pieces.push(Piece {
-                offset_bytes: 0,
-                stored_bytes: 0,
-                raw_bytes: len,
-                hash,
-            });
-            piece as usize
+        let Some(piece) = listing.lock().add(addr, *raw_hash.as_bytes(), len, known) else {
+            return Ok(());
         };
         let compressed = compress(buffer);
         let stored = compressed.as_deref().unwrap_or(buffer);
         let known = compressed.is_none().then_some(raw_hash);
         let offset_bytes = file.add(stored, known).map_err(ChunkError::File)?;
-        if let Some(entry) = index.lock().0.pieces.get_mut(piece) {
+        if let Some(entry) = listing.lock().index.pieces.get_mut(piece) {
             entry.offset_bytes = offset_bytes;
             // No more than the chunk has: what compression makes longer is stored as it is.
             entry.stored_bytes = stored.len() as u32;
         }
         Ok(())
     })?;
-    let (mut index, _) = index.into_inner();
-    index.chunks.sort_by_key(|c| c.addr);
-    Ok(index)
+    Ok(listing.into_inner().finish(file.size_bytes()))
 }
 
-/// Content of a piece of the memory file, checked against its hash.
-///
-/// # Errors
-/// [`ChunkError::File`], [`ChunkError::Index`], [`ChunkError::Hash`]; `addr` is only for the message.
-pub fn read_piece<E: std::error::Error + 'static>(
-    file: &File,
-    piece: &Piece,
-    addr: u64,
-) -> Result<Vec<u8>, ChunkError<E>> {
-    if u64::from(piece.raw_bytes) > CHUNK_BYTES || piece.stored_bytes > piece.raw_bytes {
-        return Err(ChunkError::Index { addr });
+/// Chunks and pieces so far.
+#[derive(Default)]
+struct Listing {
+    index: MemoryIndex,
+    /// Number of the piece that has this content.
+    by_hash: HashMap<[u8; 32], u32>,
+    /// Pieces that are known, and what they are known by.
+    borrowed: Vec<(usize, u32)>,
+}
+
+impl Listing {
+    /// Lists a chunk; gives the number of its piece if that has to be written.
+    fn add(&mut self, addr: u64, hash: [u8; 32], raw_bytes: u32, known: &KnownPieces) -> Option<usize> {
+        // There are no more pieces than chunks.
+        let next = self.index.pieces.len() as u32;
+        let piece = *self.by_hash.entry(hash).or_insert(next);
+        self.index.chunks.push(ChunkRef { addr, piece });
+        if piece != next {
+            return None;
+        }
+        let found = known.find(&hash, raw_bytes);
+        self.index.pieces.push(Piece {
+            offset_bytes: 0,
+            stored_bytes: found.map_or(0, |(_, piece)| piece.stored_bytes),
+            raw_bytes,
+            hash,
+        });
+        match found {
+            Some((number, _)) => {
+                self.borrowed.push((next as usize, number));
+                None
+            }
+            None => Some(next as usize),
+        }
     }
-    let end = piece.offset_bytes.checked_add(u64::from(piece.stored_bytes));
-    if end.is_none_or(|end| i64::try_from(end).is_err()) {
-        return Err(ChunkError::Index { addr });
+
+    /// Borrowed pieces come behind the `own_bytes` that were written.
+    fn finish(mut self, own_bytes: u64) -> WrittenMemory {
+        // Neighbours there are neighbours here, and make one range.
+        self.borrowed.sort_unstable_by_key(|&(_, number)| number);
+        let mut end = own_bytes;
+        for &(piece, _) in &self.borrowed {
+            if let Some(entry) = self.index.pieces.get_mut(piece) {
+                entry.offset_bytes = end;
+                end = end.saturating_add(u64::from(entry.stored_bytes));
+            }
+        }
+        self.index.chunks.sort_by_key(|c| c.addr);
+        WrittenMemory {
+            index: self.index,
+            borrowed: self.borrowed.into_iter().map(|(_, number)| number).collect(),
+        }
     }
-    let mut stored = vec![0; piece.stored_bytes as usize];
-    file.read_exact_at(&mut stored, piece.offset_bytes)
-        .map_err(|error| match error.kind() {
+}
+
+/// What a thread reads pieces with, one after the other: fresh memory costs more than the bytes in it.
+#[derive(Default)]
+struct PieceReader {
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl PieceReader {
+    /// Content of a piece of the memory file, checked against its hash; `addr` is only for the message.
+    fn read<E: std::error::Error + 'static>(
+        &mut self,
+        file: &MemorySource,
+        piece: &Piece,
+        addr: u64,
+    ) -> Result<&[u8], ChunkError<E>> {
+        if u64::from(piece.raw_bytes) > CHUNK_BYTES || piece.stored_bytes > piece.raw_bytes {
+            return Err(ChunkError::Index { addr });
+        }
+        let end = piece.offset_bytes.checked_add(u64::from(piece.stored_bytes));
+        if end.is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(ChunkError::Index { addr });
+        }
+        self.stored.resize(piece.stored_bytes as usize, 0);
+        let read = file.read_exact_at(&mut self.stored, piece.offset_bytes);
+        read.map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => ChunkError::Index { addr },
             _ => ChunkError::File(error),
         })?;
-    let raw = if piece.stored_bytes == piece.raw_bytes {
-        stored
-    } else {
-        zstd::bulk::decompress(&stored, piece.raw_bytes as usize).map_err(|_| ChunkError::Hash { addr })?
-    };
-    if raw.len() != piece.raw_bytes as usize || *blake3::hash(&raw).as_bytes() != piece.hash {
-        return Err(ChunkError::Hash { addr });
+        let raw = if piece.stored_bytes == piece.raw_bytes {
+            &self.stored
+        } else {
+            self.raw.resize(piece.raw_bytes as usize, 0);
+            let size = zstd::bulk::decompress_to_buffer(&self.stored, &mut self.raw[..]);
+            if size.ok() != Some(piece.raw_bytes as usize) {
+                return Err(ChunkError::Hash { addr });
+            }
+            &self.raw
+        };
+        if *blake3::hash(raw).as_bytes() != piece.hash {
+            return Err(ChunkError::Hash { addr });
+        }
+        Ok(raw)
     }
-    Ok(raw)
 }
 
 /// Reads what [`write_memory`] wrote and hands it to `write` (device address, bytes), several threads at once. Device
@@ -214,16 +246,16 @@ pub fn read_piece<E: std::error::Error + 'static>(
 /// # Errors
 /// Any [`ChunkError`]; every byte handed out had the right hash and lies inside `mappings`.
 pub fn read_memory<E: std::error::Error + Send + 'static>(
-    file: &File,
+    file: &MemorySource,
     mappings: &[Mapping],
     index: &MemoryIndex,
     write: impl Fn(u64, &[u8]) -> Result<(), E> + Sync,
 ) -> Result<(), ChunkError<E>> {
     let places = places(mappings, index)?;
-    in_parallel(places.len(), |at, _| {
+    in_parallel(cores(), places.len(), |at, reader: &mut PieceReader| {
         let (addr, piece) = places[at];
-        let raw = read_piece(file, piece, addr)?;
-        write(addr, &raw).map_err(|source| ChunkError::Device { addr, source })
+        let raw = reader.read(file, piece, addr)?;
+        write(addr, raw).map_err(|source| ChunkError::Device { addr, source })
     })
 }
 
@@ -260,9 +292,12 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
     use std::convert::Infallible;
+    use std::fs::File;
     use std::os::fd::OwnedFd;
+    use std::os::unix::fs::FileExt;
 
     use super::*;
+    use crate::known_pieces::KnownPiece;
 
     const BASE: u64 = 0x2000_0000_0000;
 
@@ -292,18 +327,28 @@ mod tests {
     }
 
     fn write(memory: &[u8], file: &File) -> Result<(Vec<Mapping>, MemoryIndex), ChunkError<Infallible>> {
+        let (mappings, written) = write_but(memory, file, &KnownPieces::default())?;
+        assert!(written.borrowed.is_empty());
+        Ok((mappings, written.index))
+    }
+
+    fn write_but(
+        memory: &[u8],
+        file: &File,
+        known: &KnownPieces,
+    ) -> Result<(Vec<Mapping>, WrittenMemory), ChunkError<Infallible>> {
         let mappings = vec![Mapping {
             addr: BASE,
             size_bytes: memory.len() as u64,
             device: 0,
         }];
         let file = MemoryFile::new(file).unwrap();
-        let index = write_memory(&file, &mappings, |addr, buffer| {
+        let written = write_memory(&file, &mappings, known, |addr, buffer| {
             let at = usize::try_from(addr - BASE).unwrap();
             buffer.copy_from_slice(&memory[at..at + buffer.len()]);
             Ok(())
         })?;
-        Ok((mappings, index))
+        Ok((mappings, written))
     }
 
     #[test]
@@ -313,6 +358,39 @@ mod tests {
         assert_eq!((index.chunks.len(), index.pieces.len()), (4, 3));
         assert!(index.stored_bytes() < CHUNK_BYTES + CHUNK_BYTES / 4);
         ensure_reads_as(&memory, &file, &mappings, &index);
+    }
+
+    #[test]
+    fn known_pieces_follow_what_is_written() {
+        let mut memory = memory();
+        let (first, _, index) = written(&memory);
+        let known = index.pieces.iter().map(|piece| KnownPiece {
+            hash: piece.hash,
+            stored_bytes: piece.stored_bytes,
+            raw_bytes: piece.raw_bytes,
+        });
+        let known = KnownPieces::new(known);
+        // One piece changes.
+        let at = memory.len() - 1;
+        memory[at] = 77;
+        let second = tempfile::tempfile().unwrap();
+        let (mappings, written) = write_but(&memory, &second, &known).unwrap();
+        assert_eq!((written.index.pieces.len(), written.borrowed.len()), (3, 2));
+        let own_bytes = second.metadata().unwrap().len();
+        assert!(own_bytes < first.metadata().unwrap().len() / 100);
+        let all = tempfile::tempfile().unwrap();
+        let mut own = vec![0; usize::try_from(own_bytes).unwrap()];
+        second.read_exact_at(&mut own, 0).unwrap();
+        all.write_all_at(&own, 0).unwrap();
+        let mut end = own_bytes;
+        for number in written.borrowed {
+            let piece = index.pieces[number as usize];
+            let mut bytes = vec![0; piece.stored_bytes as usize];
+            first.read_exact_at(&mut bytes, piece.offset_bytes).unwrap();
+            all.write_all_at(&bytes, end).unwrap();
+            end += bytes.len() as u64;
+        }
+        ensure_reads_as(&memory, &all, &mappings, &written.index);
     }
 
     #[test]
@@ -337,9 +415,14 @@ mod tests {
         assert!(matches!(result, Err(ChunkError::File(_))), "{result:?}");
     }
 
+    fn source(file: &File) -> MemorySource {
+        MemorySource::File(file.try_clone().unwrap())
+    }
+
     fn ensure_reads_as(memory: &[u8], file: &File, mappings: &[Mapping], index: &MemoryIndex) {
         let back = Mutex::new(vec![0; memory.len()]);
-        read_memory(file, mappings, index, |addr, bytes| {
+        let file = source(file);
+        read_memory(&file, mappings, index, |addr, bytes| {
             let at = usize::try_from(addr - BASE).unwrap();
             back.lock()[at..at + bytes.len()].copy_from_slice(bytes);
             Ok::<(), Infallible>(())
@@ -356,7 +439,7 @@ mod tests {
             let at = piece.offset_bytes + u64::from(piece.stored_bytes) / 2;
             file.read_exact_at(&mut byte, at).unwrap();
             file.write_all_at(&[byte[0] ^ 4], at).unwrap();
-            let result = read_memory(&file, &mappings, &index, |_, _| Ok::<(), Infallible>(()));
+            let result = read_memory(&source(&file), &mappings, &index, |_, _| Ok::<(), Infallible>(()));
             assert!(matches!(result, Err(ChunkError::Hash { .. })), "{result:?}");
             file.write_all_at(&byte, at).unwrap();
         }
@@ -379,7 +462,7 @@ mod tests {
         for (i, change) in changes.into_iter().enumerate() {
             let mut index = index.clone();
             change(&mut index);
-            let result = read_memory(&file, &mappings, &index, |_, _| Ok::<(), Infallible>(()));
+            let result = read_memory(&source(&file), &mappings, &index, |_, _| Ok::<(), Infallible>(()));
             assert!(matches!(result, Err(ChunkError::Index { .. })), "{i}: {result:?}");
         }
     }
@@ -388,7 +471,7 @@ mod tests {
     fn chunk_outside_the_mappings_is_refused() {
         let (file, mappings, mut index) = written(&memory());
         index.chunks[0].addr = BASE + mappings[0].size_bytes;
-        let result = read_memory(&file, &mappings, &index, |_, _| Ok::<(), Infallible>(()));
+        let result = read_memory(&source(&file), &mappings, &index, |_, _| Ok::<(), Infallible>(()));
         assert!(matches!(result, Err(ChunkError::Index { .. })), "{result:?}");
     }
 }

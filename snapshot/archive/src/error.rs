@@ -61,6 +61,25 @@ pub enum ArchiveError {
         /// The file.
         path: PathBuf,
     },
+    /// An archive that it borrows from is not where it was (host).
+    #[error("{} needs the archive {}, which cannot be opened", path.display(), parent.display())]
+    NoParent {
+        /// The file.
+        path: PathBuf,
+        /// The other one.
+        parent: PathBuf,
+        /// The cause.
+        #[source]
+        source: Box<ArchiveError>,
+    },
+    /// There is another one in its place (host).
+    #[error("{} needs another archive than {} is now", path.display(), parent.display())]
+    OtherParent {
+        /// The file.
+        path: PathBuf,
+        /// The other one.
+        parent: PathBuf,
+    },
     /// No such member (input, or a bug in us).
     #[error("{} has no member `{name}`", path.display())]
     NoSuchMember {

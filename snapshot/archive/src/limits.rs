@@ -6,6 +6,8 @@ pub const MAX_TEXT_MEMBER_BYTES: u64 = 64 << 20;
 pub const MAX_MEMBERS: usize = 1 << 16;
 /// Most parts of an archive's members.
 pub const MAX_PARTS: usize = 1 << 18;
+/// Most archives that one borrows from: all of them are open at once.
+pub const MAX_PARENTS: usize = 256;
 /// Longest member name, bytes (what a plain tar header holds).
 pub const MAX_NAME_BYTES: usize = 99;
 /// Longest path of a carried file, bytes: shorter than the system's longest, because it is put into a folder.

@@ -6,7 +6,9 @@ use hetckpt_state::summary::{Description, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::hex_hash;
-use crate::limits::{MAX_MEMBERS, MAX_PARTS, MAX_PATH_BYTES, MAX_STDIO, MAX_TEXT_BYTES, MAX_WORD_BYTES, MAX_WORDS};
+use crate::limits::{
+    MAX_MEMBERS, MAX_PARENTS, MAX_PARTS, MAX_PATH_BYTES, MAX_STDIO, MAX_TEXT_BYTES, MAX_WORD_BYTES, MAX_WORDS,
+};
 use crate::member::is_safe_name;
 
 /// Name of the header's member, the first one.
@@ -17,8 +19,10 @@ pub const INDEX_NAME: &str = "index.json";
 pub const SEAL_NAME: &str = "index.blake3";
 /// Value of [`Header::format`].
 pub const FORMAT: &str = "hetckpt-snapshot";
-/// Version that this program writes, and the newest it reads. 1 was never released.
+/// Version of an archive that has all that it needs. 1 was never released.
 pub const FORMAT_VERSION: u32 = 2;
+/// Version of an archive that borrows from others, and the newest that is read.
+pub const INCREMENTAL_VERSION: u32 = 3;
 
 /// What an archive is and holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +37,13 @@ impl Manifest {
     /// What the device servers said of the processes.
     pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
         self.index.processes.iter().map(|process| &process.summary)
+    }
+
+    /// What the first process that has a label called its state; empty if none has one.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        let mut labels = self.summaries().map(|summary| summary.label.as_str());
+        labels.find(|label| !label.is_empty()).unwrap_or_default()
     }
 }
 
@@ -77,6 +88,38 @@ pub struct Index {
     /// All members but header, index and seal, in the order they are stored.
     #[serde(deserialize_with = "bounded::list::<_, _, MAX_MEMBERS>")]
     pub members: Vec<MemberEntry>,
+    /// The archives that members borrow from.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, MAX_PARENTS>"
+    )]
+    pub parents: Vec<Parent>,
+}
+
+/// An archive that another one borrows from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// Its file: a path that starts from the folder of the archive that borrows.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
+    pub file: String,
+    /// BLAKE3 hash of its header and index, in hexadecimal.
+    #[serde(with = "hex_hash")]
+    pub manifest: blake3::Hash,
+}
+
+/// Bytes that a member has in another archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Borrowed {
+    /// Which of [`Index::parents`].
+    pub parent: u32,
+    /// That archive's member; it is stored as it is.
+    #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
+    pub member: String,
+    /// Where the bytes begin in that member's own parts.
+    pub offset_bytes: u64,
+    /// How many they are.
+    pub size_bytes: u64,
 }
 
 /// Clocks that count from the machine's start, or from what stands for that in the processes' time namespace,
@@ -138,6 +181,13 @@ pub struct MemberEntry {
     /// Its parts, at least one.
     #[serde(deserialize_with = "bounded::list::<_, _, MAX_PARTS>")]
     pub parts: Vec<Part>,
+    /// What it has behind them in other archives.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, MAX_PARTS>"
+    )]
+    pub borrowed: Vec<Borrowed>,
 }
 
 /// A part of a member: so large a piece of the file that its size and hash are known when it is written.
@@ -173,9 +223,15 @@ impl MemberEntry {
     /// Bytes of the file that it was made from, likewise.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
-        self.parts
-            .iter()
-            .fold(0, |sum, part| sum.saturating_add(part.raw_bytes))
+        let own = self.parts.iter().map(|part| part.raw_bytes);
+        own.fold(self.borrowed_bytes(), u64::saturating_add)
+    }
+
+    /// Bytes of it that are in other archives, likewise.
+    #[must_use]
+    pub fn borrowed_bytes(&self) -> u64 {
+        let borrowed = self.borrowed.iter().map(|borrowed| borrowed.size_bytes);
+        borrowed.fold(0, u64::saturating_add)
     }
 
     /// Name of the file that it was made from: without the `.zst` of what was compressed here.

@@ -67,6 +67,16 @@ impl<'a> MemoryFile<'a> {
         }
     }
 
+    /// Bytes so far.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        match &self.end {
+            End::File(end) => end.load(Ordering::Relaxed),
+            End::Pipe(end) => *end.lock(),
+            End::Archive(parts) => parts.size_bytes(),
+        }
+    }
+
     /// The parts, if it is an archive's member.
     ///
     /// # Errors

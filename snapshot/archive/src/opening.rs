@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::ArchiveError;
 use crate::limits::{MAX_EXPANSION, MAX_PARTS, MAX_TEXT_BYTES, MAX_TEXT_MEMBER_BYTES};
-use crate::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, Index, part_name};
+use crate::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, INCREMENTAL_VERSION, Index, MemberEntry, part_name};
 use crate::member::{TAR_BLOCK, is_safe_name};
 
 /// A file that is being opened as an archive.
@@ -122,7 +122,8 @@ impl Opening<'_> {
         if head.format != FORMAT {
             return Err(self.not_an_archive("its header is of another format"));
         }
-        if head.format_version != u64::from(FORMAT_VERSION) {
+        let is_known = (u64::from(FORMAT_VERSION)..=u64::from(INCREMENTAL_VERSION)).contains(&head.format_version);
+        if !is_known {
             return Err(self.other_version(u32::try_from(head.format_version).unwrap_or(u32::MAX)));
         }
         serde_json::from_slice(text).map_err(wrong)
@@ -132,7 +133,7 @@ impl Opening<'_> {
         ArchiveError::Version {
             path: self.path.to_owned(),
             found,
-            supported: FORMAT_VERSION,
+            supported: INCREMENTAL_VERSION,
         }
     }
 
@@ -175,6 +176,9 @@ impl Opening<'_> {
                 .try_fold(total_bytes, |sum, size| sum.checked_add(size?))
                 .filter(|_| !member.parts.is_empty())
                 .ok_or_else(|| self.damaged(&format!("member `{name}` cannot have the length that the index says")))?;
+            total_bytes = borrowed_bytes(index, member)
+                .and_then(|borrowed| total_bytes.checked_add(borrowed))
+                .ok_or_else(|| self.damaged(&format!("member `{name}` cannot borrow what the index says")))?;
         }
         let mut paths = BTreeSet::new();
         for file in &index.files {
@@ -189,4 +193,16 @@ impl Opening<'_> {
         }
         Ok(())
     }
+}
+
+/// Bytes that a member borrows; none if it cannot: it is compressed, borrows nothing at all somewhere, or from an
+/// archive that is not listed.
+fn borrowed_bytes(index: &Index, member: &MemberEntry) -> Option<u64> {
+    let mut borrowed = member.borrowed.iter();
+    borrowed.try_fold(0u64, |sum, borrowed| {
+        let is_listed = (borrowed.parent as usize) < index.parents.len();
+        let end = borrowed.offset_bytes.checked_add(borrowed.size_bytes);
+        let is_possible = member.encoding == Encoding::Stored && is_listed && borrowed.size_bytes > 0 && end.is_some();
+        is_possible.then(|| sum.checked_add(borrowed.size_bytes))?
+    })
 }

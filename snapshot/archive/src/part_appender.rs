@@ -18,6 +18,9 @@ pub struct WrittenParts {
     pub position: u64,
     /// All of them, in the file's order.
     pub parts: Vec<Part>,
+    /// Numbers of known pieces that the member has behind them, in its order ([`crate::known_pieces`]).
+    #[serde(default)]
+    pub borrowed: Vec<u32>,
 }
 
 /// Appends parts behind what the file has.
@@ -90,6 +93,11 @@ impl<'a> PartAppender<'a> {
         Ok(offset)
     }
 
+    /// Bytes of the member so far.
+    pub fn size_bytes(&self) -> u64 {
+        self.state.lock().member_bytes
+    }
+
     /// The parts, all of which have been written: at least one, as a member has.
     ///
     /// # Errors
@@ -101,6 +109,7 @@ impl<'a> PartAppender<'a> {
         Ok(WrittenParts {
             position: self.begin,
             parts: self.state.into_inner().parts,
+            borrowed: vec![],
         })
     }
 }

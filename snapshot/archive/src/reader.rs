@@ -1,35 +1,40 @@
 //! Opens an archive and takes members out of it. Every byte is hostile.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
 use crate::carried::CarriedError;
 use crate::error::ArchiveError;
+use crate::file_id::FileId;
 use crate::manifest::{
     CarriedFile, Encoding, HEADER_NAME, INDEX_NAME, Manifest, MemberEntry, Part, SEAL_NAME, part_name,
 };
-use crate::member::{HashingReader, HashingWriter, Pieces, TAR_BLOCK, is_safe_name};
+use crate::member::{HashingReader, HashingWriter, Pieces, TAR_BLOCK};
 use crate::opening::Opening;
-use crate::room;
 use crate::seal::{END_BYTES, SEAL_BYTES, Seal};
 use crate::unpack::{UnpackError, Unpacker};
 
 /// An archive whose header and index were read and checked; members are checked as they are taken out.
 pub struct Archive {
-    path: PathBuf,
-    file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
     manifest: Manifest,
     manifest_hash: String,
-    /// Offsets of each member's parts, in the index's order.
-    offsets: Vec<Vec<u64>>,
+    /// Where each member's parts are, in the index's order.
+    places: Vec<Vec<InFile>>,
+    /// Each member's number, by its name.
+    numbers: HashMap<String, usize>,
     /// Kept from one part to the next.
-    unpacker: Mutex<Option<Box<Unpacker>>>,
+    unpackers: Mutex<Vec<Unpacker>>,
+    /// Those that it borrows from, once they are needed.
+    pub(crate) parents: OnceLock<Vec<Archive>>,
 }
 
 /// A member of an archive.
@@ -37,13 +42,21 @@ pub struct Archive {
 pub struct Member<'a> {
     /// What the index says of it.
     pub entry: &'a MemberEntry,
-    /// Offset in the archive's file of each part's stored bytes.
-    pub offsets: &'a [u64],
+    pub(crate) places: &'a [InFile],
+}
+
+/// Where a part is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFile {
+    /// Where its stored bytes begin in the archive's file.
+    pub(crate) offset: u64,
+    /// Where its bytes begin in the member.
+    pub(crate) start: u64,
 }
 
 impl<'a> Member<'a> {
-    fn parts(&self) -> impl Iterator<Item = (u64, &'a Part)> {
-        self.offsets.iter().copied().zip(&self.entry.parts)
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, &'a Part)> {
+        self.places.iter().map(|place| place.offset).zip(&self.entry.parts)
     }
 }
 
@@ -101,9 +114,10 @@ impl Archive {
         let index = reader.parse_index(&index_text)?;
 
         let mut position = file_end(0, header_bytes).unwrap_or(u64::MAX);
-        let mut offsets = Vec::with_capacity(index.members.len());
+        let mut places = Vec::with_capacity(index.members.len());
         for member in &index.members {
             let mut of_parts = Vec::with_capacity(member.parts.len());
+            let mut start = 0u64;
             for (number, part) in member.parts.iter().enumerate() {
                 let name = part_name(&member.name, number);
                 let end = file_end(position, part.stored_bytes).filter(|&end| end <= seal.index_at);
@@ -112,22 +126,31 @@ impl Archive {
                     let name = &member.name;
                     return Err(reader.damaged(&format!("member `{name}` is not where the index has it")));
                 }
-                of_parts.push(position + TAR_BLOCK);
+                of_parts.push(InFile {
+                    offset: position + TAR_BLOCK,
+                    start,
+                });
+                start = start.saturating_add(part.raw_bytes);
                 position = end;
             }
-            offsets.push(of_parts);
+            places.push(of_parts);
         }
         if position != seal.index_at {
             return Err(reader.damaged("there is more in it than its index lists"));
         }
+        let numbers = (index.members.iter().map(|member| member.name.clone()))
+            .zip(0..)
+            .collect();
         let file = reader.file;
         Ok(Self {
             path: path.to_owned(),
             file,
             manifest: Manifest { header, index },
             manifest_hash: seal.hash.to_hex().to_string(),
-            offsets,
-            unpacker: Mutex::new(None),
+            places,
+            numbers,
+            unpackers: Mutex::default(),
+            parents: OnceLock::new(),
         })
     }
 
@@ -154,19 +177,29 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError::NoSuchMember`].
     pub fn locate(&self, name: &str) -> Result<Member<'_>, ArchiveError> {
-        self.members()
-            .find(|member| member.entry.name == name)
+        let number = self.numbers.get(name).copied();
+        number
+            .and_then(|number| {
+                let (entry, places) = (self.manifest.index.members.get(number)?, self.places.get(number)?);
+                Some(Member { entry, places })
+            })
             .ok_or_else(|| ArchiveError::NoSuchMember {
                 path: self.path.clone(),
                 name: name.to_owned(),
             })
     }
 
+    /// True if `path` is this archive's file.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        FileId::of(&self.file).is_ok_and(|id| FileId::at(path) == Some(id))
+    }
+
     /// Members in the order stored.
     pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
         let entries = self.manifest.index.members.iter();
-        let members = entries.zip(&self.offsets);
-        members.map(|(entry, offsets)| Member { entry, offsets })
+        let members = entries.zip(&self.places);
+        members.map(|(entry, places)| Member { entry, places })
     }
 
     /// Writes a member's raw bytes to `out`, checking hashes and lengths.
@@ -182,10 +215,12 @@ impl Archive {
     fn unpack(&self, member: Member<'_>, out: &mut impl Write, target: &Path) -> Result<(), ArchiveError> {
         member
             .parts()
-            .try_for_each(|(offset, part)| self.unpack_part(member.entry, offset, part, out, target))
+            .try_for_each(|(offset, part)| self.unpack_part(member.entry, offset, part, out, target))?;
+        let mut borrowed = member.entry.borrowed.iter();
+        borrowed.try_for_each(|borrowed| self.unpack_borrowed(borrowed, out, target))
     }
 
-    fn unpack_part(
+    pub(crate) fn unpack_part(
         &self,
         member: &MemberEntry,
         offset: u64,
@@ -216,7 +251,7 @@ impl Archive {
         bad_content.map_or(Ok(()), |what| Err(self.damaged(member, &what)))
     }
 
-    fn damaged(&self, member: &MemberEntry, what: &str) -> ArchiveError {
+    pub(crate) fn damaged(&self, member: &MemberEntry, what: &str) -> ArchiveError {
         ArchiveError::Damaged {
             path: self.path.clone(),
             what: format!("member `{}` {what}", member.name),
@@ -224,7 +259,7 @@ impl Archive {
     }
 
     /// A part's bytes as they are stored.
-    fn stored(&self, offset: u64, part: &Part) -> Stored<'_> {
+    pub(crate) fn stored(&self, offset: u64, part: &Part) -> Stored<'_> {
         Stored {
             file: &self.file,
             position: offset,
@@ -241,19 +276,21 @@ impl Archive {
         for member in self.members() {
             self.extract(member, &mut io::sink())?;
         }
-        let members: BTreeMap<&str, _> = self.members().map(|member| (&*member.entry.name, member)).collect();
         for file in &self.manifest.index.files {
-            let Some(&member) = members.get(&*file.member) else {
-                continue;
-            };
-            self.verify_carried(file, member)?;
+            if let Ok(member) = self.locate(&file.member) {
+                self.verify_carried(file, member)?;
+            }
         }
         Ok(())
     }
 
     /// Makes sure that a file can be taken out of its member's bytes, as [`crate::carried::unpack`] does.
     fn verify_carried(&self, file: &CarriedFile, member: Member<'_>) -> Result<(), ArchiveError> {
-        let mut stored = Chain(member.parts().map(|(offset, part)| self.stored(offset, part)).collect());
+        let mut parts: VecDeque<Stored<'_>> = member.parts().map(|(offset, part)| self.stored(offset, part)).collect();
+        for borrowed in &member.entry.borrowed {
+            parts.extend(self.lent(borrowed)?.into_iter().map(|lent| lent.bytes));
+        }
+        let mut stored = Chain(parts);
         let mut out = HashingWriter::new(io::sink());
         let unpacked = self.with_unpacker(|unpacker| unpacker.decompress(&mut stored, &mut out, file.size_bytes))?;
         let (size, hash) = out.finish();
@@ -271,13 +308,13 @@ impl Archive {
     }
 
     fn with_unpacker<T>(&self, work: impl FnOnce(&mut Unpacker) -> T) -> Result<T, ArchiveError> {
-        let kept = self.unpacker.lock().take();
+        let kept = self.unpackers.lock().pop();
         let mut unpacker = match kept {
             Some(unpacker) => unpacker,
-            None => Box::new(Unpacker::new().map_err(|e| self.read_error(e))?),
+            None => Unpacker::new().map_err(|e| self.read_error(e))?,
         };
         let result = work(&mut unpacker);
-        *self.unpacker.lock() = Some(unpacker);
+        self.unpackers.lock().push(unpacker);
         Ok(result)
     }
 
@@ -305,111 +342,6 @@ impl Archive {
             }
         }
         Ok(())
-    }
-
-    /// Writes the members whose names start with `prefix` into `folder` (mode 0600), without the prefix and without
-    /// `.zst`. Returns the number of raw bytes.
-    ///
-    /// # Errors
-    /// As [`Archive::extract_where`].
-    pub fn extract_all(&self, prefix: &str, folder: &Path) -> Result<u64, ArchiveError> {
-        self.extract_where(folder, |member| member.raw_name().strip_prefix(prefix), &mut |_| ())
-    }
-
-    /// Writes the members for which `place` gives a name, each under that name, into `folder` (mode 0600).
-    /// `progress` is told, now and then, how many raw bytes have been written. Returns their number.
-    ///
-    /// # Errors
-    /// [`ArchiveError::Damaged`], [`ArchiveError::Io`]; also, before anything is written, if two are to have one name,
-    /// and if there is no room for all of them.
-    pub fn extract_where(
-        &self,
-        folder: &Path,
-        place: impl Fn(&MemberEntry) -> Option<&str>,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<u64, ArchiveError> {
-        let io_error = |action, path: &Path, source| ArchiveError::Io {
-            action,
-            path: path.to_owned(),
-            source,
-        };
-        let wanted: Vec<_> = self
-            .members()
-            .filter_map(|member| Some((member, place(member.entry)?)))
-            .collect();
-        let mut names = BTreeSet::new();
-        if let Some((member, _)) = wanted
-            .iter()
-            .find(|(_, name)| !is_safe_name(name) || !names.insert(*name))
-        {
-            return Err(self.damaged(member.entry, "has no place of its own"));
-        }
-        let total = wanted.iter().map(|(member, _)| member.entry.raw_bytes()).sum();
-        fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
-        room::ensure(folder, total).map_err(|e| io_error("write", folder, e))?;
-        let mut parent = folder.to_owned();
-        let mut told = Told::new(progress);
-        for (member, name) in wanted {
-            let path = folder.join(name);
-            if let Some(above) = path.parent().filter(|above| *above != parent) {
-                fs::create_dir_all(above).map_err(|e| io_error("create", above, e))?;
-                parent = above.to_owned();
-            }
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)
-                .map_err(|e| io_error("create", &path, e))?;
-            self.unpack(member, &mut told.as_to(&mut file), &path)?;
-        }
-        Ok(total)
-    }
-}
-
-/// Bytes that are written, and whoever wants to know of them.
-struct Told<'a> {
-    progress: &'a mut dyn FnMut(u64),
-    written: u64,
-    /// At how many bytes it is told again.
-    tell_at: u64,
-}
-
-/// A file of which is told.
-struct ToldFile<'t, 'a> {
-    told: &'t mut Told<'a>,
-    file: &'t mut File,
-}
-
-impl<'a> Told<'a> {
-    const STEP_BYTES: u64 = 4 << 20;
-
-    fn new(progress: &'a mut dyn FnMut(u64)) -> Self {
-        Self {
-            progress,
-            written: 0,
-            tell_at: Self::STEP_BYTES,
-        }
-    }
-
-    fn as_to<'t>(&'t mut self, file: &'t mut File) -> ToldFile<'t, 'a> {
-        ToldFile { told: self, file }
-    }
-}
-
-impl Write for ToldFile<'_, '_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.told.written += count as u64;
-        if self.told.written >= self.told.tell_at {
-            self.told.tell_at = self.told.written + Told::STEP_BYTES;
-            (self.told.progress)(self.told.written);
-        }
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
     }
 }
 
@@ -446,10 +378,10 @@ impl<R: Read> Read for Chain<R> {
 }
 
 /// The stored bytes of a part.
-struct Stored<'a> {
-    file: &'a File,
-    position: u64,
-    left: u64,
+pub(crate) struct Stored<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) position: u64,
+    pub(crate) left: u64,
 }
 
 impl Read for Stored<'_> {

@@ -3,13 +3,16 @@
 //! A tar header has the size of what follows. So members are cut into parts that are compressed before they are
 //! written, and all that is known only at the end stands there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::ArchiveError;
 use crate::limits::{MAX_MEMBERS, MAX_PARTS, MAX_TEXT_MEMBER_BYTES};
-use crate::manifest::{Encoding, HEADER_NAME, Header, INDEX_NAME, Index, MemberEntry, Part, SEAL_NAME, part_name};
-use crate::member::{TAR_BLOCK, is_safe_name, tar_header, tar_padding, update};
+use crate::manifest::{
+    Borrowed, Encoding, HEADER_NAME, Header, INDEX_NAME, Index, MemberEntry, Part, SEAL_NAME, part_name,
+};
+use crate::member::{HashingWriter, TAR_BLOCK, copy_in_pieces, is_safe_name, tar_header, tar_padding, update};
 use crate::pack::Packer;
 use crate::seal::Seal;
 
@@ -39,6 +42,8 @@ pub struct Written {
     pub size_bytes: u64,
     /// BLAKE3 hash of its header and its index, which has the hashes of all members, in hexadecimal.
     pub manifest_hash: String,
+    /// The files of the archives that it borrows from, as its index has them.
+    pub parents: Vec<String>,
 }
 
 /// An archive under way to `S`. Nothing is flushed to a disk or verified.
@@ -109,6 +114,7 @@ impl<S: Write> ArchiveStream<S> {
             name,
             encoding,
             parts: vec![],
+            borrowed: vec![],
         };
         let mut input = Counted {
             inner: input,
@@ -138,11 +144,12 @@ impl<S: Write> ArchiveStream<S> {
         Ok(())
     }
 
-    /// Lists a member that others have written to the sink's end ([`crate::part_appender`]), behind which it goes on.
+    /// Lists a member that others have written to the sink's end ([`crate::part_appender`]), behind which it goes on,
+    /// and what it has `borrowed` from the archives that the index will list.
     ///
     /// # Errors
     /// [`ArchiveError::BadMemberName`], also if there are too many.
-    pub fn adopt(&mut self, name: &str, parts: Vec<Part>) -> Result<(), ArchiveError> {
+    pub fn adopt(&mut self, name: &str, parts: Vec<Part>, borrowed: Vec<Borrowed>) -> Result<(), ArchiveError> {
         let is_safe = |number| is_safe_name(&part_name(name, number));
         let num_parts = self.num_parts + parts.len();
         if self.entries.len() >= MAX_MEMBERS || num_parts > MAX_PARTS || !is_safe(0) || !is_safe(parts.len()) {
@@ -159,7 +166,68 @@ impl<S: Write> ArchiveStream<S> {
             name: name.to_owned(),
             encoding: Encoding::Stored,
             parts,
+            borrowed,
         });
+        Ok(())
+    }
+
+    /// Writes the next part of the member `entry`, which is not listed yet: the `size` bytes that `input` gives, as
+    /// they are. Gives the part; its raw length is for the caller to say.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) fn copy_part(
+        &mut self,
+        entry: &MemberEntry,
+        size: u64,
+        input: &mut impl Read,
+    ) -> Result<Part, ArchiveError> {
+        let name = part_name(&entry.name, entry.parts.len());
+        if !is_safe_name(&name) || self.num_parts >= MAX_PARTS {
+            return Err(ArchiveError::BadMemberName { name });
+        }
+        self.num_parts += 1;
+        let copied = self.copy_file(&name, size, input);
+        let (taken_bytes, hash) = copied.map_err(|e| self.write_error(e))?;
+        self.position += taken_bytes;
+        Ok(Part {
+            stored_bytes: size,
+            raw_bytes: size,
+            blake3: hash,
+        })
+    }
+
+    fn copy_file(&mut self, name: &str, size: u64, input: &mut impl Read) -> io::Result<(u64, blake3::Hash)> {
+        let padding = tar_padding(size);
+        self.sink.write_all(tar_header(name, size)?.as_bytes())?;
+        let mut out = HashingWriter::new(&mut self.sink);
+        copy_in_pieces(&mut input.take(size), &mut out)?;
+        let (count, hash) = out.finish();
+        if count != size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.sink.write_all(&[0; TAR_BLOCK as usize][..padding])?;
+        Ok((TAR_BLOCK + size + padding as u64, hash))
+    }
+
+    /// Has the member `name`, which has been added as it is and is empty, borrow all that it is to be.
+    pub fn lend(&mut self, name: &str, borrowed: Vec<Borrowed>) {
+        let is_it = |entry: &&mut MemberEntry| entry.name == name && entry.encoding == Encoding::Stored;
+        let entry = self.entries.iter_mut().find(is_it);
+        if let Some(entry) = entry.filter(|entry| entry.stored_bytes() == 0) {
+            entry.borrowed = borrowed;
+        }
+    }
+
+    /// Lists a member whose parts have been copied.
+    ///
+    /// # Errors
+    /// [`ArchiveError::BadMemberName`] if there are too many.
+    pub(crate) fn list(&mut self, entry: MemberEntry) -> Result<(), ArchiveError> {
+        if self.entries.len() >= MAX_MEMBERS {
+            return Err(ArchiveError::BadMemberName { name: entry.name });
+        }
+        self.entries.push(entry);
         Ok(())
     }
 
@@ -184,15 +252,22 @@ impl<S: Write> ArchiveStream<S> {
         })
     }
 
-    /// Writes `index`, whose `members` become those that were added, the seal and the end mark.
+    /// Writes `index`, whose `members` become those that were added, and from whose `parents` those go that no member
+    /// borrows from; then the seal and the end mark.
     ///
     /// # Errors
     /// [`ArchiveError::Io`]; [`ArchiveError::BadMemberName`] if the index is longer than one may be.
     pub fn finish(&mut self, mut index: Index) -> Result<Written, ArchiveError> {
         index.members = std::mem::take(&mut self.entries);
+        drop_unused_parents(&mut index);
         let text = self.text(INDEX_NAME, &index)?;
         let seal = Seal::of(&self.header, &text, self.position);
-        self.write_end(&text, &seal).map_err(|e| self.write_error(e))
+        let end = self.write_end(&text, &seal).map_err(|e| self.write_error(e))?;
+        let parents = index.parents.into_iter().map(|parent| parent.file);
+        Ok(Written {
+            parents: parents.collect(),
+            ..end
+        })
     }
 
     fn write_end(&mut self, index: &[u8], seal: &Seal) -> io::Result<Written> {
@@ -205,6 +280,7 @@ impl<S: Write> ArchiveStream<S> {
         Ok(Written {
             size_bytes: self.position + end.len() as u64,
             manifest_hash: seal.hash.to_hex().to_string(),
+            parents: vec![],
         })
     }
 
@@ -223,6 +299,20 @@ impl<S: Write> ArchiveStream<S> {
             path: self.target.clone(),
             source,
         }
+    }
+}
+
+fn drop_unused_parents(index: &mut Index) {
+    let borrowed = index.members.iter().flat_map(|member| &member.borrowed);
+    let used: BTreeSet<u32> = borrowed.map(|borrowed| borrowed.parent).collect();
+    let mut number = 0;
+    index.parents.retain(|_| {
+        number += 1;
+        used.contains(&(number - 1))
+    });
+    let numbers: BTreeMap<u32, u32> = used.into_iter().zip(0..).collect();
+    for borrowed in index.members.iter_mut().flat_map(|member| &mut member.borrowed) {
+        borrowed.parent = numbers.get(&borrowed.parent).copied().unwrap_or(borrowed.parent);
     }
 }
 

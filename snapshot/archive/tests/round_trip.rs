@@ -11,7 +11,7 @@ use std::process::Command;
 
 use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::file_id::FileId;
-use hetckpt_archive::manifest::{CarriedFile, Encoding, FORMAT_VERSION};
+use hetckpt_archive::manifest::{CarriedFile, Encoding, INCREMENTAL_VERSION};
 use hetckpt_archive::member::tar_header;
 use hetckpt_archive::part_appender::PartAppender;
 use hetckpt_archive::reader::Archive;
@@ -175,7 +175,7 @@ fn flipped_bits_are_noticed() {
 fn newer_version_is_told_from_damage() {
     let folder = tempfile::tempdir().unwrap();
     let mut newer = manifest();
-    newer.header.format_version = FORMAT_VERSION + 1;
+    newer.header.format_version = INCREMENTAL_VERSION + 1;
     let target = folder.path().join("new.hetsnap");
     let error = writer::write(
         &ArchiveName::find(&target),
@@ -186,7 +186,7 @@ fn newer_version_is_told_from_damage() {
     )
     .unwrap_err();
     assert!(
-        matches!(error, ArchiveError::Version { found, .. } if found == FORMAT_VERSION + 1),
+        matches!(error, ArchiveError::Version { found, .. } if found == INCREMENTAL_VERSION + 1),
         "{error}"
     );
     assert!(!target.exists(), "an archive that does not verify is not published");
@@ -314,7 +314,7 @@ fn large_files_are_members_of_several_parts() {
     let path = folder.path().join("a.hetsnap");
     fs::write(&path, bytes).unwrap();
     let archive = verify(&path).unwrap();
-    let parts: Vec<usize> = archive.members().map(|member| member.offsets.len()).collect();
+    let parts: Vec<usize> = archive.members().map(|member| member.entry.parts.len()).collect();
     assert_eq!(parts, [3, 3, 1, 1]);
     let out = folder.path().join("out");
     archive.extract_all("", &out).unwrap();
@@ -391,10 +391,10 @@ fn what_others_append_comes_out() {
     });
     let first = appender.finish().unwrap();
     assert_eq!(first.position, stream.position());
-    stream.adopt("device/mem", first.parts).unwrap();
+    stream.adopt("device/mem", first.parts, vec![]).unwrap();
     let second = PartAppender::new(file, "device/none").unwrap().finish().unwrap();
     assert_eq!(second.position, stream.position());
-    stream.adopt("device/none", second.parts).unwrap();
+    stream.adopt("device/none", second.parts, vec![]).unwrap();
     file.seek(SeekFrom::Start(stream.position())).unwrap();
     stream
         .add("criu/e", Encoding::Zstd, &b"after"[..], &mut |_| {})

@@ -108,6 +108,16 @@ pub(crate) fn list_since_3<T: Decode<Budget>, D: Decoder<Context = Budget>>(
     }
 }
 
+/// A list of structures that format version 4 has added.
+pub(crate) fn list_since_4<T: Decode<Budget>, D: Decoder<Context = Budget>>(
+    decoder: &mut D,
+) -> Result<Vec<T>, DecodeError> {
+    match decoder.context().format_version {
+        ..4 => Ok(Vec::new()),
+        _ => list(decoder),
+    }
+}
+
 /// A list of texts.
 pub(crate) fn texts<D: Decoder<Context = Budget>>(decoder: &mut D) -> Result<Vec<String>, DecodeError> {
     list_of(decoder, text)

@@ -23,8 +23,8 @@ const HEADER_BYTES: usize = 16;
 /// What a state may take in memory beyond its size: its lists take more there than encoded. Real ones take a small part
 /// of it.
 const SPARE_BYTES: u64 = 192 << 20;
-/// What no state can exceed that has no more bytes: none takes more than 32 in memory.
-const SURELY_WITHIN_BYTES: usize = 6 << 20;
+/// What no state can exceed that has no more bytes: none takes more than 48 in memory.
+const SURELY_WITHIN_BYTES: usize = 4 << 20;
 
 /// Why a state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +180,9 @@ fn validate(state: &ProcessState) -> Result<(), CodecError> {
     let devices = (state.mappings.iter().map(|m| m.device))
         .chain(state.modules.iter().map(|m| m.device))
         .chain(state.streams.iter().map(|s| s.device))
-        .chain(state.events.iter().map(|e| e.device));
+        .chain(state.events.iter().map(|e| e.device))
+        .chain(state.arrays.iter().map(|a| a.device))
+        .chain(state.images.iter().map(|i| i.device));
     if let Some(device) = devices.max().filter(|&device| device as usize >= state.devices.len()) {
         return Err(CodecError::Device { device });
     }
@@ -201,16 +203,19 @@ fn validate(state: &ProcessState) -> Result<(), CodecError> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+    use hetckpt_abi::array::{ArrayShape, BoxCopy, BoxPlace};
+    use hetckpt_abi::image_object::{ImageHandle, ImageKind, ImageObject, Resource, Sampler};
     use hetckpt_abi::launch_shape::LaunchShape;
 
     use super::*;
     use crate::allocation::{Allocation, Mapping, Owner};
-    use crate::command::{Data, Rows, StreamCommand};
+    use crate::array::{ArrayState, ImageState};
+    use crate::command::{Data, Rows, StreamCommand, WaitingCommand};
     use crate::kernel_run::{KernelRun, ProbedKernel};
     use crate::memory_index::{ChunkRef, MemoryIndex, Piece};
     use crate::module::{ModuleState, PlacedVariable};
     use crate::process::{CaptureDevice, DeviceState};
-    use crate::queue::{Place, StreamState, WorkItem};
+    use crate::queue::{PendingCommand, Place, StreamState, WorkItem};
     use crate::summary::Summary;
     use crate::thread::{ResumePointRegisters, StoppedBlock, ThreadGroup};
     use crate::virtual_device::VirtualDevice;
@@ -332,6 +337,8 @@ mod tests {
                 }],
             },
             variables: vec![],
+            arrays: vec![],
+            images: vec![],
         }
     }
 
@@ -350,6 +357,85 @@ mod tests {
         assert_eq!(decode(&bytes).unwrap(), state);
         bytes[8] = 2;
         assert!(matches!(decode(&bytes), Err(CodecError::TrailingBytes { .. })));
+    }
+
+    #[test]
+    fn arrays_and_their_objects_make_version_4() {
+        let shape = ArrayShape {
+            size: [2, 3, 0],
+            format: 0x20,
+            channels: 1,
+            flags: 2,
+            levels: 0,
+        };
+        let resource = Resource::Array { array: 5, level: 0 };
+        let texture = ImageObject::Texture {
+            resource,
+            sampler: Sampler {
+                filter_mode: 1,
+                ..Sampler::default()
+            },
+            view: None,
+        };
+        let image = |value, object| ImageState {
+            value,
+            device: 0,
+            object,
+        };
+        let mut state = example();
+        state.arrays.push(ArrayState {
+            number: 5,
+            device: 0,
+            shape,
+            bytes: vec![9; 24],
+        });
+        state.images = vec![image(1, texture), image(1, ImageObject::Surface { resource })];
+        let copy = BoxCopy {
+            dst: BoxPlace::Array {
+                array: 5,
+                level: 0,
+                x_bytes: 0,
+                y: 1,
+                z: 0,
+            },
+            src: BoxPlace::Memory {
+                addr: 0x2000_0000_0000,
+                pitch: 8,
+                slice_rows: 2,
+            },
+            size: shape.level(0).unwrap(),
+        };
+        state.streams[0].work[1].work = Work::Command(StreamCommand::CopyBox(Box::new(copy)));
+        let mut bytes = encode(&state).unwrap();
+        assert_eq!(bytes[8], 4);
+        assert_eq!(decode(&bytes).unwrap(), state);
+        assert_eq!(Summary::of(&state).restorable_on, ["cpu"], "what it was captured on");
+        bytes[8] = 3;
+        assert!(matches!(decode(&bytes), Err(CodecError::TrailingBytes { .. })));
+        state.images[0].device = 1;
+        assert!(matches!(encode(&state), Err(CodecError::Device { device: 1 })));
+    }
+
+    #[test]
+    fn commands_for_arrays_that_are_held_back_make_version_4() {
+        let image = ImageHandle {
+            kind: ImageKind::Surface,
+            value: 3,
+        };
+        for command in [
+            WaitingCommand::DestroyArray { array: 5 },
+            WaitingCommand::DestroyImage { image },
+        ] {
+            let mut state = example();
+            state.pending.push(PendingCommand {
+                command,
+                reply: None,
+                after: vec![],
+            });
+            let bytes = encode(&state).unwrap();
+            assert_eq!(bytes[8], 4);
+            assert_eq!(decode(&bytes).unwrap(), state);
+        }
     }
 
     #[test]

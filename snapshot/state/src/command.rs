@@ -5,6 +5,8 @@
 use bincode::de::Decoder;
 use bincode::error::{AllowedEnumVariants, DecodeError};
 use bincode::{Decode, Encode};
+use hetckpt_abi::array::BoxCopy;
+use hetckpt_abi::image_object::ImageHandle;
 use hetckpt_abi::launch_shape::LaunchShape;
 
 use crate::budget::{self, Budget, decode_fields};
@@ -131,6 +133,8 @@ pub enum StreamCommand {
         /// The process's number of it.
         id: u64,
     },
+    /// Copies a box of elements from or to an array.
+    CopyBox(Box<BoxCopy>),
 }
 
 /// A command that waits for places in streams but is in none.
@@ -173,6 +177,16 @@ pub enum WaitingCommand {
     },
     /// To let the process go.
     Exit,
+    /// To free an array.
+    DestroyArray {
+        /// Its number.
+        array: u64,
+    },
+    /// To free a texture or surface object.
+    DestroyImage {
+        /// Which.
+        image: ImageHandle,
+    },
 }
 
 impl Decode<Budget> for Data {
@@ -223,10 +237,11 @@ impl Decode<Budget> for StreamCommand {
             9 => Self::HostFunction {
                 id: budget::value(decoder)?,
             },
+            10 => Self::CopyBox(budget::boxed(decoder)?),
             found => {
                 return Err(DecodeError::UnexpectedVariant {
                     type_name: "StreamCommand",
-                    allowed: &AllowedEnumVariants::Range { min: 0, max: 9 },
+                    allowed: &AllowedEnumVariants::Range { min: 0, max: 10 },
                     found,
                 });
             }

@@ -7,6 +7,7 @@
 pub mod bounded;
 mod budget;
 pub mod allocation;
+pub mod array;
 pub mod codec;
 pub mod command;
 pub mod kernel_run;

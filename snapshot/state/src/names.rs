@@ -1,8 +1,11 @@
 //! Names of the files that hold a process's state, in the directory of CRIU's images.
 
-/// Newest version of the files and of the binary schema: 3 has the content of variables that a device has placed, and
-/// clusters of launches. What has neither is written as [`OLDEST_FORMAT_VERSION`].
-pub const FORMAT_VERSION: u32 = 3;
+/// Newest version of the files and of the binary schema: it has arrays, and texture and surface objects. What has none
+/// of them is written as [`WITH_VARIABLES`] or [`OLDEST_FORMAT_VERSION`].
+pub const FORMAT_VERSION: u32 = 4;
+
+/// The version that has the content of variables that a device has placed, and clusters of launches.
+pub const WITH_VARIABLES: u32 = 3;
 
 /// Oldest version that is read; 1 was never released.
 pub const OLDEST_FORMAT_VERSION: u32 = 2;
@@ -42,6 +45,28 @@ pub fn parts_file(pid: u32) -> String {
 #[must_use]
 pub fn pid_of_parts(name: &str) -> Option<u32> {
     name.strip_prefix("hetgpu-")?.strip_suffix(".parts")?.parse().ok()
+}
+
+/// Where archives have the content of device memory: in the folder of a restore there is a link to each then
+/// ([`lender_file`]), and this is the place of the memory's parts in them, as JSON.
+#[must_use]
+pub fn place_file(pid: u32) -> String {
+    format!("hetgpu-{pid}.place")
+}
+
+/// A link to an archive that has some of device memory; number 0 is [`memory_file`].
+#[must_use]
+pub fn lender_file(pid: u32, number: u32) -> String {
+    match number {
+        0 => memory_file(pid),
+        n => format!("hetgpu-{pid}.mem.{n}"),
+    }
+}
+
+/// The process id in the name of a memory file; `None` for other names.
+#[must_use]
+pub fn pid_of_memory(name: &str) -> Option<u32> {
+    name.strip_prefix("hetgpu-")?.strip_suffix(".mem")?.parse().ok()
 }
 
 /// As whom the process's device server ran: [`crate::summary::ServerUser`] as JSON, written by whoever dumped.

@@ -5,12 +5,13 @@ use bincode::enc::Encoder;
 use bincode::error::EncodeError;
 
 use crate::allocation::{Allocation, Mapping, PinnedMemory};
+use crate::array::{ArrayState, ImageState};
 use crate::budget::decode_fields;
-use crate::command::StreamCommand;
+use crate::command::{StreamCommand, WaitingCommand};
 use crate::kernel_run::ProbedKernel;
 use crate::memory_index::MemoryIndex;
 use crate::module::{ArrivingPart, ModuleState, PlacedVariable};
-use crate::names::{FORMAT_VERSION, OLDEST_FORMAT_VERSION};
+use crate::names::{FORMAT_VERSION, OLDEST_FORMAT_VERSION, WITH_VARIABLES};
 use crate::queue::{EventState, PendingCommand, StreamState, Work};
 use crate::virtual_device::VirtualDevice;
 
@@ -51,16 +52,39 @@ pub struct ProcessState {
     pub memory: MemoryIndex,
     /// Variables that the device has placed.
     pub variables: Vec<PlacedVariable>,
+    /// Arrays.
+    pub arrays: Vec<ArrayState>,
+    /// Texture and surface objects.
+    pub images: Vec<ImageState>,
 }
 
 impl ProcessState {
     /// Format version that it is written as.
     #[must_use]
     pub fn format_version(&self) -> u32 {
-        match self.variables.is_empty() && !self.has_clusters() {
-            true => OLDEST_FORMAT_VERSION,
-            false => FORMAT_VERSION,
+        if self.has_arrays() {
+            FORMAT_VERSION
+        } else if !self.variables.is_empty() || self.has_clusters() {
+            WITH_VARIABLES
+        } else {
+            OLDEST_FORMAT_VERSION
         }
+    }
+
+    /// There are arrays, texture or surface objects, or commands for them that are held back.
+    #[must_use]
+    pub fn has_arrays(&self) -> bool {
+        let mut work = self.streams.iter().flat_map(|stream| &stream.work);
+        let mut pending = self.pending.iter().map(|pending| &pending.command);
+        !self.arrays.is_empty()
+            || !self.images.is_empty()
+            || work.any(|item| matches!(&item.work, Work::Command(StreamCommand::CopyBox(_))))
+            || pending.any(|c| {
+                matches!(
+                    c,
+                    WaitingCommand::DestroyArray { .. } | WaitingCommand::DestroyImage { .. }
+                )
+            })
     }
 
     /// The address that the process has of a variable; `None` if its module has none of that name.
@@ -103,13 +127,16 @@ impl Encode for ProcessState {
             events,
             memory,
             variables,
+            arrays,
+            images,
         } = self;
         (pid, ring_version, devices, fault, clock_ns).encode(encoder)?;
         (mappings, allocations, pinned, modules, arriving).encode(encoder)?;
         (probed_kernels, streams, pending, host_functions_done, events, memory).encode(encoder)?;
         match self.format_version() {
-            OLDEST_FORMAT_VERSION => Ok(()),
-            _ => variables.encode(encoder),
+            ..WITH_VARIABLES => Ok(()),
+            WITH_VARIABLES => variables.encode(encoder),
+            _ => (variables, arrays, images).encode(encoder),
         }
     }
 }
@@ -132,6 +159,8 @@ decode_fields!(ProcessState {
     events: list,
     memory: part,
     variables: list_since_3,
+    arrays: list_since_4,
+    images: list_since_4,
 });
 
 /// A device of a process.

@@ -17,6 +17,8 @@ pub const MAX_DESCRIPTION_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 16;
 /// Longest name of a file, a device or a kind of device, bytes.
 const MAX_NAME_BYTES: usize = 4096;
+/// Longest label, bytes.
+const MAX_LABEL_BYTES: usize = 256;
 /// Most devices of a process.
 const MAX_DEVICES: usize = 64;
 /// Most kinds of devices.
@@ -100,6 +102,13 @@ pub struct MemberFile {
 pub struct Summary {
     /// Process id at capture.
     pub pid: u32,
+    /// What the program called its state; missing if it said nothing, and in what older versions wrote.
+    #[serde(
+        default,
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "bounded::text::<_, MAX_LABEL_BYTES>"
+    )]
+    pub label: String,
     /// Its devices; whatever names a device does so by its index here.
     #[serde(deserialize_with = "bounded::list::<_, _, MAX_DEVICES>")]
     pub devices: Vec<DeviceSummary>,
@@ -114,6 +123,15 @@ pub struct Summary {
     pub stored_bytes: u64,
     /// Pinned host memory in bytes.
     pub pinned_bytes: u64,
+    /// Arrays; missing if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub num_arrays: u64,
+    /// Bytes that they hold.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub array_bytes: u64,
+    /// Texture and surface objects; missing if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub num_image_objects: u64,
     /// Modules loaded.
     pub num_modules: u32,
     /// Streams.
@@ -206,6 +224,11 @@ pub struct Requirements {
     pub cooperative_blocks: u64,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl Description {
     /// Reads a description's text. Its version is looked at before the rest, which another version may have changed. It
     /// takes at most a few times the memory of the text.
@@ -235,7 +258,8 @@ impl Description {
 }
 
 impl Summary {
-    /// The facts about `state`; [`Self::native_code`] is left empty, as the state does not tell what it is.
+    /// The facts about `state`; [`Self::label`] and [`Self::native_code`] are left empty, as the state does not tell
+    /// them.
     #[must_use]
     pub fn of(state: &ProcessState) -> Self {
         let allocations: Vec<AllocationSummary> = state
@@ -266,12 +290,16 @@ impl Summary {
         let threads = |k: &KernelSummary| k.block.iter().map(|&n| u64::from(n)).product();
         Self {
             pid: state.pid,
+            label: String::new(),
             devices: state.devices.iter().map(DeviceSummary::of).collect(),
             allocated_bytes: allocations.iter().map(|a| a.size_bytes).sum(),
             allocations,
             mapped_bytes,
             stored_bytes: state.memory.stored_bytes(),
             pinned_bytes: state.pinned.iter().map(|p| p.size_bytes).sum(),
+            num_arrays: state.arrays.len() as u64,
+            array_bytes: state.arrays.iter().map(|array| array.bytes.len() as u64).sum(),
+            num_image_objects: state.images.len() as u64,
             num_modules: u32::try_from(state.modules.len()).unwrap_or(u32::MAX),
             num_streams: u32::try_from(state.streams.len()).unwrap_or(u32::MAX),
             num_events: u32::try_from(state.events.len()).unwrap_or(u32::MAX),
@@ -285,7 +313,7 @@ impl Summary {
             },
             kernels_in_flight,
             native_code: Vec::new(),
-            restorable_on: if state.modules.iter().any(|m| !m.machine_code.is_empty()) {
+            restorable_on: if state.has_arrays() || state.modules.iter().any(|m| !m.machine_code.is_empty()) {
                 state
                     .devices
                     .iter()
@@ -431,6 +459,7 @@ mod tests {
             format_version: u32::MAX,
             summary: Summary {
                 pid: u32::MAX,
+                label: "l".repeat(MAX_LABEL_BYTES),
                 devices: vec![DeviceSummary {
                     captured_on_kind: "opencl".to_owned(),
                     captured_on: name.clone(),
@@ -441,6 +470,9 @@ mod tests {
                 mapped_bytes: u64::MAX,
                 stored_bytes: u64::MAX,
                 pinned_bytes: u64::MAX,
+                num_arrays: u64::MAX,
+                array_bytes: u64::MAX,
+                num_image_objects: u64::MAX,
                 num_modules: u32::MAX,
                 num_streams: u32::MAX,
                 num_events: u32::MAX,

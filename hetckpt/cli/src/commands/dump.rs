@@ -1,5 +1,6 @@
 //! `hetckpt dump`: stop, capture, archive, and only then end the program.
 
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -18,19 +19,25 @@ pub fn run(options: &Dump) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let start = Instant::now();
-    let (dumped, output) = match outgoing::dump(options)? {
-        Some(sent) => sent,
-        None => (
-            dump::dump(options.pid, &options.how(&options.output), None)?,
-            options.output.display().to_string(),
-        ),
+    let (dumped, output) = if options.is_streamed() {
+        let (stdout, called) = (std::io::stdout(), "standard output");
+        let to = stdout.as_fd();
+        let dumped = dump::dump(options.pid, &options.to(dump::Output::Stream { to, called }), None)?;
+        (dumped, called.to_owned())
+    } else if let Some(sent) = outgoing::dump(options)? {
+        sent
+    } else {
+        let dumped = dump::dump(options.pid, &options.to_file(&options.output), None)?;
+        (dumped, options.output.display().to_string())
     };
     if options.json {
         crate::output::json(&json!({
             "pid": dumped.pid,
             "archive": output,
             "archive_bytes": dumped.size,
+            "label": dumped.label,
             "left_running": options.leave_running,
+            "borrows_from": dumped.parents,
             "not_kept": dumped.not_kept,
             "seconds": {
                 "pause": dumped.times.pause.as_secs_f64(),

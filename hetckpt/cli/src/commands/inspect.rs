@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use hetckpt_archive::manifest::{CarriedFile, Encoding, MemberEntry};
+use hetckpt_archive::manifest::{CarriedFile, Encoding, MemberEntry, Parent};
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::verify;
 use hetckpt_report::archive_error;
@@ -27,6 +27,8 @@ struct Inspected<'a> {
     processes: Vec<&'a Summary>,
     files: &'a [CarriedFile],
     members: Vec<Member<'a>>,
+    /// What members borrow from.
+    parents: &'a [Parent],
 }
 
 /// A member, without its parts.
@@ -36,6 +38,7 @@ struct Member<'a> {
     encoding: Encoding,
     stored_bytes: u64,
     raw_bytes: u64,
+    borrowed_bytes: u64,
     parts: usize,
 }
 
@@ -46,6 +49,7 @@ impl<'a> Member<'a> {
             encoding: entry.encoding,
             stored_bytes: entry.stored_bytes(),
             raw_bytes: entry.raw_bytes(),
+            borrowed_bytes: entry.borrowed_bytes(),
             parts: entry.parts.len(),
         }
     }
@@ -72,6 +76,7 @@ pub fn run(options: &Inspect) -> anyhow::Result<ExitCode> {
             processes: manifest.summaries().collect(),
             files: &manifest.index.files,
             members: manifest.index.members.iter().map(Member::of).collect(),
+            parents: &manifest.index.parents,
         });
     } else {
         manifest_text::print(manifest);

@@ -7,6 +7,7 @@ mod restore;
 mod migrate;
 mod serve;
 mod pack;
+mod merge;
 mod unpack;
 mod criu;
 mod pause;
@@ -60,6 +61,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Migrate(options) => migrate::run(&options),
         Command::Serve(options) => serve::run(options),
         Command::Pack(options) => pack::run(&options),
+        Command::Merge(options) => merge::run(&options),
         Command::Unpack(options) => unpack::run(&options),
         Command::Criu(options) => criu::run(&options),
         Command::Pause(options) => pause::run(&options),

@@ -12,14 +12,19 @@ use crate::output;
 
 /// Packs the images.
 pub fn run(options: &Pack) -> anyhow::Result<ExitCode> {
-    let packed = pack::pack(&options.images, &options.output, options.force, options.verify)?;
-    if options.json {
-        let archive = options.output.to_string_lossy();
+    let packed = pack::pack(
+        &options.images,
+        &options.new.output,
+        options.new.force,
+        options.new.verify,
+    )?;
+    if options.new.json {
+        let archive = options.new.output.to_string_lossy();
         output::json(&json!({ "pid": packed.root_pid, "archive": archive, "archive_bytes": packed.size }));
     } else {
         remark::note(format!(
             "{} ({})",
-            options.output.display(),
+            options.new.output.display(),
             quantity::bytes(packed.size)
         ));
     }

@@ -48,6 +48,9 @@ pub fn run(options: &Ps) -> anyhow::Result<ExitCode> {
             row.running_kernels,
             row.command
         ));
+        if !row.label.is_empty() {
+            output::line(format!("{:>8} {}", "", row.label));
+        }
         for code in &row.native_code {
             output::line(format!("{:>8} a snapshot needs a GPU for {code}", ""));
         }

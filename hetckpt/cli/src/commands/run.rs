@@ -33,5 +33,6 @@ pub fn run(options: &Run) -> anyhow::Result<ExitCode> {
         &options.device,
         &options.command,
         pid_file,
+        options.job.as_deref(),
     )?)
 }

@@ -3,22 +3,27 @@
 //! Most is done while the program still runs, by what it maps then. When CRIU has stopped and dumped it, its images say
 //! what must be there, and what has come meanwhile is added.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use parking_lot::Mutex;
 use procfs::process::{MMPermissions, MMapPath, Process};
 
 use hetckpt_archive::carried;
 use hetckpt_archive::manifest::{CarriedFile, is_plain_path};
+use hetckpt_archive::parallel::{cores, in_parallel};
 use hetckpt_criu::needs::{NeededFile, Needs, Role};
 use hetckpt_criu::rewrite::{self, Change};
 
 use crate::carried::choice::Bundle;
 use crate::carried::{INDEX, NAME_START, PREFIX, layout};
+use crate::parent::Parent;
 
 /// Copies of files, on their way into an archive.
 pub struct Packing<'a> {
@@ -29,37 +34,70 @@ pub struct Packing<'a> {
     /// By the path that they have here.
     files: BTreeMap<PathBuf, CarriedFile>,
     num_packed: usize,
+    /// What need not be copied.
+    parent: Option<&'a Parent>,
 }
 
 impl<'a> Packing<'a> {
-    /// Nothing yet; the copies go into the folder `images`. Paths are those of process `pid`.
-    pub fn new(images: &'a Path, bundle: Bundle, pid: i32) -> Self {
+    /// Nothing yet; the copies go into the folder `images`, but for what `parent` has. Paths are those of process
+    /// `pid`.
+    pub fn new(images: &'a Path, bundle: Bundle, pid: i32, parent: Option<&'a Parent>) -> Self {
         Self {
             images,
             bundle,
             root: format!("/proc/{pid}/root").into(),
             files: BTreeMap::new(),
             num_packed: 0,
+            parent,
         }
     }
 
     /// Copies what the processes `pids` map. What cannot be had now is tried again in [`Packing::finish`], which tells.
     pub fn take_mapped_by(&mut self, pids: &[i32]) {
+        let mut found = BTreeMap::new();
         let maps = pids
             .iter()
             .filter_map(|&pid| Process::new(pid).and_then(|p| p.maps()).ok());
         for map in maps.flatten() {
             let MMapPath::Path(path) = map.pathname else { continue };
             let is_private = map.perms.contains(MMPermissions::PRIVATE);
-            if !is_private || !self.takes(&path) || self.files.contains_key(&path) {
+            if !is_private || !self.takes(&path) || found.contains_key(&path) {
                 continue;
             }
             let Ok(file) = self.open(&path) else { continue };
             // By that path there may be another file by now.
-            if file.metadata().is_ok_and(|found| found.ino() == map.inode) {
-                let _ = self.pack(&path, file);
+            if let Ok(metadata) = file.metadata()
+                && metadata.ino() == map.inode
+            {
+                found.insert(path, (metadata.len(), file));
             }
         }
+        self.pack_all(found);
+    }
+
+    /// Copies files, several at once, the largest first.
+    fn pack_all(&mut self, found: BTreeMap<PathBuf, (u64, File)>) {
+        let mut files: Vec<(PathBuf, u64, File)> = found
+            .into_iter()
+            .map(|(path, (size, file))| (path, size, file))
+            .collect();
+        files.sort_by_key(|(_, size, _)| Reverse(*size));
+        let first = self.num_packed;
+        self.num_packed += files.len();
+        let packed = Mutex::new(vec![]);
+        let (images, parent) = (self.images, self.parent);
+        let all = in_parallel(cores(), files.len(), |at, (): &mut ()| {
+            let (path, _, file) = &files[at];
+            if let Ok(carried) = file
+                .try_clone()
+                .and_then(|file| pack_one(images, first + at, path, file, parent))
+            {
+                packed.lock().push((path.clone(), carried));
+            }
+            Ok::<(), Infallible>(())
+        });
+        all.unwrap_or_else(|never| match never {});
+        self.files.extend(packed.into_inner());
     }
 
     /// Copies what is still lacking of what the images in the folder need, lists what is carried, and gives files
@@ -135,21 +173,35 @@ impl<'a> Packing<'a> {
     }
 
     fn pack(&mut self, path: &Path, file: File) -> io::Result<()> {
-        let name = format!("{NAME_START}-{}.zst", self.num_packed);
+        let packed = pack_one(self.images, self.num_packed, path, file, self.parent);
         self.num_packed += 1;
-        let target = self.images.join(&name);
-        let text = path.to_str().unwrap_or_default();
-        let packed = carried::pack(file, text, &format!("{PREFIX}{name}"), &target);
-        if packed.is_err() {
-            // The first failure is the one to tell.
-            let _ = fs::remove_file(&target);
-        }
         if let Some(old) = self.files.insert(path.to_owned(), packed?) {
             let name = old.member.strip_prefix(PREFIX).unwrap_or_default();
             let _ = fs::remove_file(self.images.join(name));
         }
         Ok(())
     }
+}
+
+/// Copies the file `path` into the folder `images`, as number `number`. Of one that `parent` has the copy is empty.
+fn pack_one(images: &Path, number: usize, path: &Path, file: File, parent: Option<&Parent>) -> io::Result<CarriedFile> {
+    let name = format!("{NAME_START}-{number}.zst");
+    let target = images.join(&name);
+    let text = path.to_str().unwrap_or_default();
+    let member = format!("{PREFIX}{name}");
+    if let Some(parent) = parent {
+        let described = carried::describe(&file, text, &member)?;
+        if parent.file(&described).is_some() {
+            File::create_new(&target)?;
+            return Ok(described);
+        }
+    }
+    let packed = carried::pack(file, text, &member, &target);
+    if packed.is_err() {
+        // The first failure is the one to tell.
+        let _ = fs::remove_file(&target);
+    }
+    packed
 }
 
 fn paths_of(needs: &Needs, role: Role) -> BTreeSet<&Path> {
@@ -222,7 +274,7 @@ mod tests {
                 path.to_str().unwrap().to_owned()
             })
             .collect();
-        let mut packing = Packing::new(&images, Bundle::All, pid);
+        let mut packing = Packing::new(&images, Bundle::All, pid, None);
         for path in [&paths[0], &paths[2]] {
             let file = packing.open(Path::new(path)).unwrap();
             packing.pack(Path::new(path), file).unwrap();
@@ -242,9 +294,11 @@ mod tests {
         fs::remove_file(&paths[1]).unwrap();
         fs::remove_dir_all(&images).unwrap();
         fs::create_dir(&images).unwrap();
-        let (path, _) = Packing::new(&images, Bundle::All, pid).finish(&needs).unwrap_err();
+        let (path, _) = Packing::new(&images, Bundle::All, pid, None)
+            .finish(&needs)
+            .unwrap_err();
         assert_eq!(path, Path::new(&paths[1]));
-        Packing::new(&images, Bundle::None, pid).finish(&needs).unwrap();
+        Packing::new(&images, Bundle::None, pid, None).finish(&needs).unwrap();
     }
 
     #[test]
@@ -252,7 +306,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = fs::canonicalize(folder.path()).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let packing = Packing::new(&folder, Bundle::All, pid);
+        let packing = Packing::new(&folder, Bundle::All, pid, None);
         fs::create_dir(folder.join("of-others")).unwrap();
         fs::write(folder.join("of-others/secret"), "x").unwrap();
         std::os::unix::fs::symlink("of-others", folder.join("link")).unwrap();

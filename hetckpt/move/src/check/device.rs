@@ -92,8 +92,12 @@ fn judge(summaries: &[&Summary], device: &DeviceSummary) -> Finding {
             [] => String::new(),
             codes => format!(", as it has kernels only for some GPUs ({})", listed(codes.iter())),
         };
+        let arrays = match (summary.num_arrays, summary.num_image_objects) {
+            (0, 0) => "",
+            _ => ", as it has arrays, or texture or surface objects",
+        };
         return problem(
-            format!("process {} cannot go on with {name}{kernels}", summary.pid),
+            format!("process {} cannot go on with {name}{kernels}{arrays}", summary.pid),
             format!(
                 "name one of these kinds of devices: {}",
                 summary.restorable_on.join(", ")
@@ -117,7 +121,8 @@ fn judge(summaries: &[&Summary], device: &DeviceSummary) -> Finding {
             "name another device (--device); `hetckpt devices` lists them",
         );
     }
-    let sizes: Vec<u64> = summaries.iter().map(|s| s.mapped_bytes).collect();
+    let of_arrays = |s: &&Summary| s.mapped_bytes.saturating_add(s.array_bytes);
+    let sizes: Vec<u64> = summaries.iter().map(of_arrays).collect();
     judge_room(&sizes, device)
 }
 

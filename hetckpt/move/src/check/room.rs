@@ -7,17 +7,19 @@ use hetckpt_report::finding::Finding;
 use hetckpt_report::quantity;
 
 use crate::snapshot::Snapshot;
+use crate::snapshot_files::memory_of;
 
 const CHECK: &str = "restore-room";
 
-const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks the archive there";
+const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks images there";
 
-/// Compares the files of an archive, and `laid_out` bytes of those it carries, with the room in the folder for
-/// temporary files.
+/// Compares the files of an archive that are unpacked, which is all but device memory, and `laid_out` bytes of those it
+/// carries, with the room in the folder for temporary files.
 pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
     let unpacked: u64 = match snapshot {
         Snapshot::Archive(archive) => {
-            let sizes = archive.members().map(|member| member.entry.raw_bytes());
+            let unpacked = archive.members().filter(|member| memory_of(member.entry).is_none());
+            let sizes = unpacked.map(|member| member.entry.raw_bytes());
             sizes.fold(0, u64::saturating_add)
         }
         Snapshot::Images(..) => 0,

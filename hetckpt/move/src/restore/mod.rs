@@ -24,6 +24,7 @@ use hetckpt_criu::run;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::remark;
+use hetckpt_supervise::checkpoint_service::CheckpointService;
 use hetckpt_supervise::interrupting::ensure_not_interrupted;
 use hetckpt_supervise::namespaces::{self, clocks};
 use hetckpt_supervise::outcome::Outcome;
@@ -57,6 +58,8 @@ pub struct Options<'a> {
     pub detach: bool,
     /// File that gets the program's process id.
     pub pid_file: Option<&'a Path>,
+    /// Where the job listens that makes the checkpoints for which the program asks itself, if there is one.
+    pub job: Option<&'a Path>,
     /// Where this machine differs.
     pub adaptation: &'a Adaptation,
     /// Connections to go on with.
@@ -111,6 +114,10 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
             .unwrap_or_else(|why| remark::note(format!("clocks that count from the machine's start jump: {why}")));
     }
     let rewound = Rewound::cut(&restorable.plan.rewound).map_err(|failure| failure.state(NOTHING_STARTED))?;
+    let checkpoints = match options.detach {
+        true => None,
+        false => CheckpointService::listen(options.job),
+    };
     run_criu(
         options,
         &installation,
@@ -119,7 +126,11 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
         scratch.path(),
         &restorable,
         &stdio,
-    )?;
+    )
+    .map_err(|failure| match snapshot.verify_left() {
+        Err(damage) => damage.state(NOTHING_STARTED),
+        Ok(()) => failure,
+    })?;
     remark::progress_done();
     rewound.keep();
     let root_pid = manifest.header.root_pid;
@@ -147,6 +158,7 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
         return Ok(Outcome::Detached(root_pid));
     }
     held.pass_to(root_pid);
+    checkpoints.iter().for_each(|service| service.serve(root_pid));
     let code = stand_in::wait_for(root_pid)?;
     relays.into_iter().for_each(Relay::finish);
     if let Some(keeper) = keeper {

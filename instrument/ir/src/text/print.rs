@@ -171,6 +171,9 @@ fn print_global(out: &mut String, global: &Global) {
     if global.is_extern {
         out.push_str(" extern");
     }
+    if global.is_managed {
+        out.push_str(" managed");
+    }
     let _ = write!(out, " size {} align {}", global.size_bytes, global.align_bytes);
     if !global.init.is_empty() {
         out.push_str(" init \"");

@@ -90,6 +90,7 @@ fn lower_global(variable: &Variable<'_>, names: &ModuleNames<'_, '_>) -> Result<
         name: variable.name.to_owned(),
         is_constant: variable.space == DeclSpace::Const,
         is_extern: variable.is_extern,
+        is_managed: variable.is_managed,
         size_bytes,
         align_bytes,
         init: image.bytes,

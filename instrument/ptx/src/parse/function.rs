@@ -272,5 +272,6 @@ fn register_parameter<'a>(line: u32, name: &'a str, ty: &'a str, vector: u64) ->
         dims: Vec::new(),
         init: None,
         is_extern: false,
+        is_managed: false,
     }
 }

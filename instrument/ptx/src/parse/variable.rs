@@ -13,6 +13,7 @@ struct Prefix<'a> {
     ty: &'a str,
     vector: u64,
     align: Option<u64>,
+    is_managed: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -51,6 +52,7 @@ impl<'a> Parser<'a> {
             ty: "",
             vector: 1,
             align: None,
+            is_managed: false,
         };
         while let Token::Dot(word) = self.token {
             self.advance();
@@ -60,7 +62,7 @@ impl<'a> Parser<'a> {
                 "v4" => prefix.vector = 4,
                 // `.ptr .global .align 16` after a parameter's type says what it points to, not where it lies.
                 "ptr" => self.pointer_attributes()?,
-                "attribute" => self.attribute()?,
+                "attribute" => prefix.is_managed |= self.attribute()?,
                 _ if prefix.ty.is_empty() => prefix.ty = word,
                 _ => {
                     let error = self.error("a type and no more");
@@ -95,9 +97,9 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.attribute(.managed)`, `.attribute(.unified(a, b))`.
-    fn attribute(&mut self) -> Parsed<()> {
-        let mut depth = 0u32;
+    /// `.attribute(.managed)`, `.attribute(.unified(a, b))`; true for the former.
+    fn attribute(&mut self) -> Parsed<bool> {
+        let (mut depth, mut is_managed) = (0u32, false);
         loop {
             match self.token {
                 Token::Punct(b'(') => depth += 1,
@@ -105,9 +107,10 @@ impl<'a> Parser<'a> {
                 Token::Dot(_) | Token::Int(_) | Token::Unsigned(_) | Token::Ident(_) | Token::Punct(b',') => {}
                 _ => return self.error("`)`"),
             }
+            is_managed |= matches!(self.token, Token::Dot("managed"));
             self.advance();
             if depth == 0 {
-                return Ok(());
+                return Ok(is_managed);
             }
         }
     }
@@ -135,6 +138,7 @@ impl<'a> Parser<'a> {
             ty,
             vector,
             align,
+            is_managed,
         } = prefix;
         Ok(Variable {
             line,
@@ -146,6 +150,7 @@ impl<'a> Parser<'a> {
             dims,
             init,
             is_extern,
+            is_managed,
         })
     }
 

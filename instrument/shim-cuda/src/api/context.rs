@@ -29,7 +29,7 @@ entry_points! {
     working cuCtxCreate_v3 "cuCtxCreate" 11040
         (context: Out<Handle>, affinity: In<u8>, num_affinity: i32, flags: u32, device: i32) => create_with_affinity;
     working cuCtxCreate_v4 "cuCtxCreate" 12050
-        (context: Out<Handle>, params: In<u8>, flags: u32, device: i32) => create_with_params;
+        (context: Out<Handle>, params: In<CreateParams>, flags: u32, device: i32) => create_with_params;
     device cuCtxDestroy_v2 "cuCtxDestroy" 4000 (context: Handle) => destroy;
     device cuCtxDetach "cuCtxDetach" 2000 (context: Handle) => destroy;
     device cuCtxGetCurrent "cuCtxGetCurrent" 4000 (context: Out<Handle>) => get_current;
@@ -134,10 +134,28 @@ fn create_with_affinity(
     create(session, context, flags, device)
 }
 
-/// `params` asks for partitioned devices or graphics interoperation; NULL is the ordinary case.
-fn create_with_params(session: &Session, context: Out<Handle>, params: In<u8>, flags: u32, device: i32) -> Outcome {
+/// `CUctxCreateParams`: asks for a part of the device, or for one that a graphics program shares. Zeros ask for
+/// neither.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CreateParams {
+    affinity: u64,
+    num_affinity: i32,
+    graphics: u64,
+}
+
+fn create_with_params(
+    session: &Session,
+    context: Out<Handle>,
+    params: In<CreateParams>,
+    flags: u32,
+    device: i32,
+) -> Outcome {
     if !params.is_null() {
-        return Err(CuResult::NOT_SUPPORTED);
+        let params = params.get()?;
+        if params.num_affinity != 0 || params.graphics != 0 {
+            return Err(CuResult::NOT_SUPPORTED);
+        }
     }
     create(session, context, flags, device)
 }

@@ -1,5 +1,6 @@
-//! Copies of rows and of stacks of rows. Arrays are not supported.
+//! Copies of rows and of stacks of rows, in memory and in arrays.
 
+use crate::box_transfer;
 use crate::copy_params::{Copy2D, Copy3D};
 use crate::graph::operation::Operation;
 use crate::guard::Current;
@@ -21,6 +22,9 @@ entry_points! {
 
 fn run(current: &Current, copy: &Copy3D, stream: Handle, mode: Mode) -> Outcome {
     let stream = current.stream(stream)?;
+    if copy.touches_arrays() {
+        return box_transfer::run(current, &copy.boxes()?, stream, mode);
+    }
     let captured = current.session.captures.record(&current.session.graphs, stream, || {
         copy.transfers().try_for_each(|transfer| transfer.map(|_| ()))?;
         Ok(Operation::Copy(Box::new(*copy)))
@@ -33,6 +37,9 @@ fn run(current: &Current, copy: &Copy3D, stream: Handle, mode: Mode) -> Outcome 
 }
 
 fn run_2d(current: &Current, copy: &Copy2D, stream: Handle, mode: Mode) -> Outcome {
+    if copy.touches_arrays() {
+        return box_transfer::run(current, &copy.boxes()?, current.stream(stream)?, mode);
+    }
     run(current, &Copy3D::of(&copy.transfer()?), stream, mode)
 }
 

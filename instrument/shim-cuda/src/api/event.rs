@@ -1,15 +1,14 @@
 //! Events.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use hetckpt_ring::command::{Command, DeviceIndex, EventId};
 use hetckpt_ring::reply::Reply;
 
+use crate::event::{Event, Records};
 use crate::graph::operation::Operation;
 use crate::guard::Current;
 use crate::handles::Handle;
-use crate::objects::Event;
 use crate::pointers::Out;
 use crate::result::{CuResult, Outcome};
 use crate::session::Session;
@@ -54,12 +53,7 @@ fn create(current: Current, event: Out<Handle>, flags: u32) -> Outcome {
         device: DeviceIndex::FIRST,
         timing,
     })?;
-    let made = Event {
-        id,
-        timing,
-        is_recorded: AtomicBool::new(false),
-        generation: session.device.generation(),
-    };
+    let made = Event::new(id, timing, session.device.generation());
     event.set(session.events.insert(Arc::new(made)))
 }
 
@@ -83,23 +77,24 @@ fn record_with_flags(current: Current, event: Handle, stream: Handle, flags: u32
     if flags & EXTERNAL != 0 {
         let node = || Ok(Operation::RecordEvent { event: handle, id });
         if let Some(captured) = session.captures.record(&session.graphs, stream, node) {
-            event.is_recorded.store(true, Ordering::Relaxed);
+            event.recordings.by_graph();
             return captured;
         }
     } else if session.captures.record_event(id, stream)? {
         return Ok(());
     }
-    event.is_recorded.store(true, Ordering::Relaxed);
     current.session.device.send(Command::EventRecord {
         event: event.id,
         stream,
-    })
+    })?;
+    event.recordings.add();
+    Ok(())
 }
 
 fn query(current: Current, event: Handle) -> Outcome {
     let event = find(current.session, event)?;
     current.session.captures.check_event(event.id)?;
-    if !event.is_recorded.load(Ordering::Relaxed) {
+    if !event.recordings.is_any() {
         return Ok(());
     }
     current
@@ -111,20 +106,32 @@ fn query(current: Current, event: Handle) -> Outcome {
 fn synchronize(current: Current, event: Handle) -> Outcome {
     let event = find(current.session, event)?;
     current.session.captures.check_event(event.id)?;
-    if !event.is_recorded.load(Ordering::Relaxed) {
+    if !event.recordings.is_any() {
         return Ok(());
     }
-    current
-        .session
-        .call(Command::EventSynchronize { event: event.id })
-        .map(|_| ())
+    let start = event.time.start_to_ask_for();
+    let Some((start, records)) = start.and_then(|start| Records::latest(&start, &event).map(|at| (start, at))) else {
+        let wait = Command::EventSynchronize { event: event.id };
+        return current.session.call(wait).map(|_| ());
+    };
+    let answer = current.session.call(Command::EventSynchronizeElapsed {
+        start: start.id,
+        end: event.id,
+    })?;
+    if let Reply::Milliseconds(ms) = answer {
+        event.time.tell(&start, records, ms);
+    }
+    Ok(())
 }
 
 fn elapsed(current: Current, ms: Out<f32>, start: Handle, end: Handle) -> Outcome {
     let (start, end) = (find(current.session, start)?, find(current.session, end)?);
-    let is_usable = |event: &Event| event.timing && event.is_recorded.load(Ordering::Relaxed);
+    let is_usable = |event: &Event| event.timing && event.recordings.is_any();
     if !is_usable(&start) || !is_usable(&end) {
         return Err(CuResult::INVALID_HANDLE);
+    }
+    if let Some(known) = end.time.take(&start, Records::latest(&start, &end)) {
+        return ms.set(known);
     }
     match current.session.call(Command::EventElapsed {
         start: start.id,

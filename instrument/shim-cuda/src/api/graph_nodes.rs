@@ -158,7 +158,7 @@ impl HostParams {
 
 fn record_operation(current: &Current, event: Handle) -> Outcome<Operation> {
     let found = event::find(current.session, event)?;
-    found.is_recorded.store(true, std::sync::atomic::Ordering::Relaxed);
+    found.recordings.by_graph();
     Ok(Operation::RecordEvent { event, id: found.id })
 }
 

@@ -1,14 +1,12 @@
 //! Pinned host memory. Memory the program registers stays ordinary memory: copies work, kernels cannot reach it.
 
 use hetckpt_ring::command::{Command, DeviceIndex};
-use hetckpt_ring::pinned_table::PinnedArea;
 
 use crate::guard::Current;
+use crate::host_areas;
 use crate::memory_map::RangeKind;
-use crate::pinned_pool::PinnedPool;
 use crate::pointers::Out;
 use crate::result::{CuResult, Outcome};
-use crate::session::Session;
 
 entry_points! {
     context cuMemHostAlloc "cuMemHostAlloc" 2020 (addr: Out<u64>, size: u64, flags: u32) => alloc;
@@ -32,7 +30,7 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
     if size == 0 || addr.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let got = take(current.session, &mut current.session.pinned(), size)?;
+    let got = host_areas::take(&current.session.device, &mut current.session.pinned(), size)?;
     // With unified addresses all pinned memory is mapped and portable.
     current.session.device.memory().insert(
         got,
@@ -42,47 +40,6 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
         },
     );
     addr.set(got)
-}
-
-/// Takes memory from a pool, which its owner holds throughout, so that two threads do not both make an area that one
-/// would do for.
-pub(super) fn take(session: &Session, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
-    if !PinnedPool::needs_own_area(size)
-        && let Some(got) = pool.take(size)
-    {
-        return Ok(got);
-    }
-    let area = pool.add_area(size)?;
-    if let Err(error) = announce(session, area) {
-        pool.drop_area(area.addr);
-        return Err(error);
-    }
-    if PinnedPool::needs_own_area(size) {
-        Ok(area.addr)
-    } else {
-        pool.take(size).ok_or(CuResult::OUT_OF_MEMORY)
-    }
-}
-
-/// Gives memory back to its pool, once nothing that is queued uses it.
-pub(super) fn give_back(session: &Session, pool: &mut PinnedPool, addr: u64, size: u64) -> Outcome {
-    if let Some(area) = pool.release(addr, size).empty_area {
-        session.call(Command::UnregisterHost { addr: area })?;
-        let _ = session.device.producer().pinned_table().remove(area);
-        pool.drop_area(area);
-    }
-    Ok(())
-}
-
-fn announce(session: &Session, area: PinnedArea) -> Outcome {
-    let table = session.device.producer().pinned_table();
-    table.insert(area).map_err(|_| CuResult::OUT_OF_MEMORY)?;
-    let PinnedArea { addr, size_bytes, fd } = area;
-    let result = session.call(Command::RegisterHost { addr, size_bytes, fd });
-    if result.is_err() {
-        let _ = table.remove(addr);
-    }
-    result.map(|_| ())
 }
 
 /// Freeing waits for what is queued: a copy may still be under way.
@@ -99,7 +56,7 @@ fn free(current: Current, addr: u64) -> Outcome {
         device: DeviceIndex::FIRST,
     })?;
     session.device.memory().remove(addr);
-    give_back(session, &mut session.pinned(), addr, range.size_bytes)
+    host_areas::give_back(&session.device, &mut session.pinned(), addr, range.size_bytes)
 }
 
 fn device_pointer(current: Current, device_addr: Out<u64>, addr: u64, flags: u32) -> Outcome {

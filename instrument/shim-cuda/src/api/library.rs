@@ -24,6 +24,8 @@ entry_points! {
     context cuLibraryGetModule "cuLibraryGetModule" 12000 (module: Out<Handle>, library: Handle) => get_module;
     context cuLibraryGetGlobal "cuLibraryGetGlobal" 12000
         (addr: Out<u64>, size: Out<u64>, library: Handle, name: Text) => get_global;
+    working cuLibraryGetManaged "cuLibraryGetManaged" 12000
+        (addr: Out<u64>, size: Out<u64>, library: Handle, name: Text) => get_managed;
 }
 
 const OPTION_BINARY_IS_PRESERVED: u32 = 1;
@@ -112,9 +114,16 @@ fn get_module(current: Current, module: Out<Handle>, library: Handle) -> Outcome
 }
 
 fn get_global(current: Current, addr: Out<u64>, size: Out<u64>, library: Handle, name: Text) -> Outcome {
-    let (at, bytes) = find(current.session, library)?
-        .loaded(&current.session.device)?
-        .variable(name.get()?)?;
+    let library = find(current.session, library)?;
+    let (at, bytes) = library.loaded(&current.session.device)?.variable(name.get()?)?;
+    addr.set_if_wanted(at);
+    size.set_if_wanted(bytes);
+    Ok(())
+}
+
+fn get_managed(session: &Session, addr: Out<u64>, size: Out<u64>, library: Handle, name: Text) -> Outcome {
+    let library = find(session, library)?;
+    let (at, bytes) = library.loaded(&session.device)?.managed_variable(name.get()?)?;
     addr.set_if_wanted(at);
     size.set_if_wanted(bytes);
     Ok(())

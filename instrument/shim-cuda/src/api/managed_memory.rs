@@ -4,13 +4,12 @@
 use crate::advice::{Advice, Location};
 use crate::guard::Current;
 use crate::handles::Handle;
+use crate::host_areas;
 use crate::memory_map::RangeKind;
-use crate::pointers::{HostMemory, In, Out};
+use crate::pointers::{In, Out};
 use crate::result::{CuResult, Outcome};
 
 use hetckpt_ring::command::{Command, DeviceIndex};
-
-use super::host_memory;
 
 entry_points! {
     context cuMemAllocManaged "cuMemAllocManaged" 6000 (addr: Out<u64>, size: u64, flags: u32) => alloc;
@@ -43,11 +42,8 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
     if session.device.attribute(HAS_MANAGED_MEMORY) == 0 {
         return Err(CuResult::NOT_SUPPORTED);
     }
-    let got = host_memory::take(session, &mut session.managed(), size)?;
-    if !crate::pinned_pool::PinnedPool::needs_own_area(size) {
-        // As all fresh memory.
-        HostMemory::bytes_mut(got, size as usize).fill(0);
-    }
+    // Zero, as all fresh memory.
+    let got = host_areas::take_zeroed(&session.device, &mut session.device.managed(), size)?;
     session.device.memory().insert(got, size, RangeKind::Managed);
     addr.set(got)
 }
@@ -66,7 +62,7 @@ pub(super) fn free(current: &Current, addr: u64) -> Outcome {
     })?;
     let range = session.device.memory().remove(addr).ok_or(CuResult::INVALID_VALUE)?;
     session.advice.lock().remove(&addr);
-    host_memory::give_back(session, &mut session.managed(), addr, range.size_bytes)
+    host_areas::give_back(&session.device, &mut session.device.managed(), addr, range.size_bytes)
 }
 
 /// Address of the allocation of managed memory that the range lies in.

@@ -38,7 +38,8 @@ pub fn alloc(current: Current, addr: Out<u64>, size: u64) -> Outcome {
     addr.set(got)
 }
 
-fn request(current: &Current, size: u64) -> Outcome<u64> {
+/// Has the device allocate; notes nothing.
+pub fn request(current: &Current, size: u64) -> Outcome<u64> {
     if size == 0 {
         return Err(CuResult::INVALID_VALUE);
     }

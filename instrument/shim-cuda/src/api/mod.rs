@@ -79,9 +79,13 @@ pub mod graph_node_access;
 pub mod graph_nodes;
 pub mod graph_kernel_nodes;
 pub mod graph_launch;
+pub mod stream_attributes;
 pub mod stream_capture;
 pub mod stream_memory;
 pub mod tensor_map;
+pub mod array;
+pub mod array_copy;
+pub mod image_object;
 pub mod not_implemented_table;
 
 /// All entry points.
@@ -113,9 +117,13 @@ pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
     graph_kernel_nodes::ENTRIES,
     graph_launch::ENTRIES,
     graph_launch::ALIASES,
+    stream_attributes::ENTRIES,
     stream_capture::ENTRIES,
     stream_memory::ENTRIES,
     tensor_map::ENTRIES,
+    array::ENTRIES,
+    array_copy::ENTRIES,
+    image_object::ENTRIES,
 ];
 
 /// What `cuGetProcAddress` looks in.

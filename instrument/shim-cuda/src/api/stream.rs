@@ -32,6 +32,8 @@ entry_points! {
         (stream: Handle, flags: Out<u32>) => get_flags, cuStreamGetFlags_ptsz 7000;
     context cuStreamGetCtx "cuStreamGetCtx" 9020
         (stream: Handle, context: Out<Handle>) => get_context, cuStreamGetCtx_ptsz 9020;
+    context cuStreamGetCtx_v2 "cuStreamGetCtx" 12050
+        (stream: Handle, context: Out<Handle>, green: Out<Handle>) => get_contexts, cuStreamGetCtx_v2_ptsz 12050;
     context cuStreamGetDevice "cuStreamGetDevice" 12080
         (stream: Handle, device: Out<i32>) => get_device, cuStreamGetDevice_ptsz 12080;
     context cuStreamGetGreenCtx "cuStreamGetGreenCtx" 12040 (stream: Handle, context: Out<Handle>) => get_green_context;
@@ -79,6 +81,7 @@ fn create_with_priority(current: Current, stream: Out<Handle>, flags: u32, prior
 /// What is queued still runs to its end.
 fn destroy(current: Current, stream: Handle) -> Outcome {
     let gone = current.session.streams.remove(stream).ok_or(CuResult::INVALID_HANDLE)?;
+    current.session.stream_attributes.lock().remove(&gone.id);
     current.session.device.send(Command::StreamDestroy { stream: gone.id })
 }
 
@@ -145,7 +148,12 @@ fn object(current: &Current, stream: Handle) -> Outcome<Option<Arc<Stream>>> {
 }
 
 fn get_priority(current: Current, stream: Handle, priority: Out<i32>) -> Outcome {
-    priority.set(object(&current, stream)?.map_or(0, |stream| stream.priority))
+    priority.set(priority_of(&current, stream)?)
+}
+
+/// Its priority, 0 for a default stream.
+pub fn priority_of(current: &Current, stream: Handle) -> Outcome<i32> {
+    Ok(object(current, stream)?.map_or(0, |stream| stream.priority))
 }
 
 fn get_flags(current: Current, stream: Handle, flags: Out<u32>) -> Outcome {
@@ -154,6 +162,13 @@ fn get_flags(current: Current, stream: Handle, flags: Out<u32>) -> Outcome {
 
 fn get_context(current: Current, stream: Handle, context: Out<Handle>) -> Outcome {
     context.set(object(&current, stream)?.map_or(current.context, |stream| stream.context))
+}
+
+/// Its context, and that there is no green one.
+fn get_contexts(current: Current, stream: Handle, context: Out<Handle>, green: Out<Handle>) -> Outcome {
+    get_context(current, stream, context)?;
+    green.set_if_wanted(Handle::NULL);
+    Ok(())
 }
 
 fn get_device(current: Current, stream: Handle, device: Out<i32>) -> Outcome {

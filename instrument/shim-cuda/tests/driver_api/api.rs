@@ -49,6 +49,55 @@ pub struct Side2D {
 }
 
 #[repr(C)]
+#[derive(Default)]
+pub struct Copy3D {
+    pub src: Side3D,
+    pub dst: Side3D,
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub struct Side3D {
+    pub x: u64,
+    pub y: u64,
+    pub z: u64,
+    pub lod: u64,
+    pub memory_type: u32,
+    pub host: u64,
+    pub device: u64,
+    pub array: u64,
+    pub reserved: u64,
+    pub pitch: u64,
+    pub height: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Descriptor3D {
+    pub size: [u64; 3],
+    pub format: u32,
+    pub channels: u32,
+    pub flags: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ResourceDescriptor {
+    pub kind: u32,
+    pub words: [u64; 16],
+    pub flags: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TextureDescriptor {
+    pub fields: [u32; 26],
+}
+
+#[repr(C)]
 pub struct LaunchConfig {
     pub grid: [u32; 3],
     pub block: [u32; 3],
@@ -76,6 +125,8 @@ unsafe extern "C" {
     pub fn cuDevicePrimaryCtxReset_v2(device: i32) -> u32;
     pub fn cuCtxSetCurrent(context: u64) -> u32;
     pub fn cuCtxGetCurrent(context: *mut u64) -> u32;
+    pub fn cuCtxCreate_v4(context: *mut u64, params: *const u64, flags: u32, device: i32) -> u32;
+    pub fn cuCtxDestroy_v2(context: u64) -> u32;
     pub fn cuCtxSynchronize() -> u32;
     pub fn cuMemAlloc_v2(addr: *mut u64, size: usize) -> u32;
     pub fn cuMemFree_v2(addr: u64) -> u32;
@@ -91,6 +142,7 @@ unsafe extern "C" {
     pub fn cuMemcpyAsync(dst: u64, src: u64, size: usize, stream: u64) -> u32;
     pub fn cuMemcpy2D_v2(copy: *const Copy2D) -> u32;
     pub fn cuMemsetD32_v2(dst: u64, value: u32, count: usize) -> u32;
+    pub fn cuLibraryGetManaged(addr: *mut u64, size: *mut usize, library: u64, name: *const c_char) -> u32;
     pub fn cuModuleLoadData(module: *mut u64, image: *const c_void) -> u32;
     pub fn cuModuleUnload(module: u64) -> u32;
     pub fn cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char) -> u32;
@@ -132,6 +184,9 @@ unsafe extern "C" {
     pub fn cuGraphExecDestroy(executable: u64) -> u32;
     pub fn cuGraphLaunch(executable: u64, stream: u64) -> u32;
     pub fn cuMemExportToShareableHandle(shareable: *mut c_void, handle: u64, kind: u32, flags: u64) -> u32;
+    pub fn cuStreamSetAttribute(stream: u64, attribute: u32, value: *const [u32; 16]) -> u32;
+    pub fn cuStreamGetAttribute(stream: u64, attribute: u32, value: *mut [u32; 16]) -> u32;
+    pub fn cuStreamCopyAttributes(to: u64, from: u64) -> u32;
     pub fn cuStreamWriteValue32(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
     pub fn cuStreamWriteValue64_v2(stream: u64, addr: u64, value: u64, flags: u32) -> u32;
     pub fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
@@ -143,6 +198,29 @@ unsafe extern "C" {
     pub fn cuTensorMapEncodeTiled(map: *mut [u8; 128], data_type: u32, rank: u32, addr: u64, sizes: *const u64,
         strides: *const u64, tile: *const u32, element_strides: *const u32, interleave: u32, swizzle: u32,
         promotion: u32, fill: u32) -> u32;
+    pub fn cuArrayCreate_v2(array: *mut u64, descriptor: *const [u64; 3]) -> u32;
+    pub fn cuArray3DCreate_v2(array: *mut u64, descriptor: *const Descriptor3D) -> u32;
+    pub fn cuArrayDestroy(array: u64) -> u32;
+    pub fn cuArray3DGetDescriptor_v2(descriptor: *mut Descriptor3D, array: u64) -> u32;
+    pub fn cuMipmappedArrayCreate(array: *mut u64, descriptor: *const Descriptor3D, levels: u32) -> u32;
+    pub fn cuMipmappedArrayGetLevel(level: *mut u64, array: u64, number: u32) -> u32;
+    pub fn cuMipmappedArrayDestroy(array: u64) -> u32;
+    pub fn cuMemcpy3D_v2(copy: *const Copy3D) -> u32;
+    pub fn cuMemcpy3DAsync_v2(copy: *const Copy3D, stream: u64) -> u32;
+    pub fn cuMemcpyHtoA_v2(dst: u64, offset: u64, src: *const c_void, size: u64) -> u32;
+    pub fn cuMemcpyAtoH_v2(dst: *mut c_void, src: u64, offset: u64, size: u64) -> u32;
+    pub fn cuMemcpyAtoA_v2(dst: u64, dst_offset: u64, src: u64, src_offset: u64, size: u64) -> u32;
+    pub fn cuMemcpyDtoA_v2(dst: u64, offset: u64, src: u64, size: u64) -> u32;
+    pub fn cuMemcpyAtoD_v2(dst: u64, src: u64, offset: u64, size: u64) -> u32;
+    pub fn cuTexObjectCreate(object: *mut u64, resource: *const ResourceDescriptor, texture: *const TextureDescriptor,
+        view: *const c_void) -> u32;
+    pub fn cuTexObjectDestroy(object: u64) -> u32;
+    pub fn cuTexObjectGetResourceDesc(resource: *mut ResourceDescriptor, object: u64) -> u32;
+    pub fn cuTexObjectGetTextureDesc(texture: *mut TextureDescriptor, object: u64) -> u32;
+    pub fn cuTexObjectGetResourceViewDesc(view: *mut [u64; 14], object: u64) -> u32;
+    pub fn cuSurfObjectCreate(object: *mut u64, resource: *const ResourceDescriptor) -> u32;
+    pub fn cuSurfObjectDestroy(object: u64) -> u32;
+    pub fn cuSurfObjectGetResourceDesc(resource: *mut ResourceDescriptor, object: u64) -> u32;
     pub fn cuGraphDebugDotPrint(graph: u64, path: *const c_char, flags: u32) -> u32;
 }
 

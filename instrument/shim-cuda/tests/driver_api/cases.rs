@@ -37,6 +37,10 @@ pub const ALL: &[Case] = &[
         "pinned_memory_is_shared_with_the_server",
         pinned_memory_is_shared_with_the_server,
     ),
+    (
+        "managed_variables_are_reached_by_the_host",
+        managed_variables_are_reached_by_the_host,
+    ),
     ("host_functions_run_in_the_program", host_functions_run_in_the_program),
     (
         "streams_and_events_have_handles_that_end",
@@ -64,6 +68,10 @@ pub const ALL: &[Case] = &[
     ("the_server_is_nobodys_child", the_server_is_nobodys_child),
     ("contexts_keep_the_runtimes_values", contexts_keep_the_runtimes_values),
     ("what_is_missing_says_so", what_is_missing_says_so),
+    (
+        "contexts_are_made_of_empty_parameters",
+        contexts_are_made_of_empty_parameters,
+    ),
 ];
 
 const RELAXED: u32 = 2;
@@ -330,6 +338,25 @@ unsafe extern "C" fn count(argument: *mut c_void) {
     CALLS.fetch_add(argument.addr() as u32, Ordering::SeqCst);
 }
 
+fn managed_variables_are_reached_by_the_host() {
+    const MANAGED: &[u8] = b".version 8.0\n.target sm_80\n.global .attribute(.managed) .u64 shared;\n\0";
+    context();
+    let (plain, _) = load();
+    let mut module = 0;
+    cu!(cuModuleLoadData(&mut module, MANAGED.as_ptr().cast()));
+    let (mut addr, mut size) = (0, 0);
+    cu!(cuLibraryGetManaged(&mut addr, &mut size, module, c"shared".as_ptr()));
+    assert_eq!(size, 8);
+    let place = std::ptr::with_exposed_provenance_mut::<[u32; 2]>(addr as usize);
+    // SAFETY: the library says that the host reaches so many bytes there; nobody else uses them.
+    unsafe { *place = [3, 4] };
+    assert_eq!(read_words(addr, 2), [3, 4]);
+    cu!(cuLibraryGetManaged(&mut addr, &mut size, plain, c"variable".as_ptr()) => NOT_SUPPORTED);
+    cu!(cuModuleUnload(module));
+    let mut memory_type = 0_u32;
+    cu!(cuPointerGetAttribute((&raw mut memory_type).cast(), 2, addr) => INVALID_VALUE);
+}
+
 fn host_functions_run_in_the_program() {
     context();
     for n in 1..=10 {
@@ -342,6 +369,17 @@ fn host_functions_run_in_the_program() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     panic!("{CALLS:?}");
+}
+
+fn contexts_are_made_of_empty_parameters() {
+    cu!(cuInit(0));
+    let mut made = 0;
+    cu!(cuCtxCreate_v4(&mut made, [0; 3].as_ptr(), 0, 0));
+    cu!(cuCtxDestroy_v2(made));
+    cu!(cuCtxCreate_v4(&mut made, std::ptr::null(), 0, 0));
+    cu!(cuCtxDestroy_v2(made));
+    cu!(cuCtxCreate_v4(&mut made, [0, 1, 0].as_ptr(), 0, 0) => NOT_SUPPORTED);
+    cu!(cuCtxCreate_v4(&mut made, [0, 0, 1].as_ptr(), 0, 0) => NOT_SUPPORTED);
 }
 
 fn streams_and_events_have_handles_that_end() {
@@ -357,6 +395,14 @@ fn streams_and_events_have_handles_that_end() {
     cu!(cuEventQuery(start) => NOT_READY);
     let mut ms = 0.0;
     cu!(cuEventElapsedTime(&mut ms, start, end) => INVALID_HANDLE);
+    cu!(cuEventElapsedTime(&mut ms, start, start));
+    assert_eq!(ms, 1.5);
+    // The next wait brings the time along, for what is recorded by then.
+    cu!(cuEventSynchronize(start));
+    cu!(cuEventElapsedTime(&mut ms, start, start));
+    assert_eq!(ms, 2.5);
+    cu!(cuEventSynchronize(start));
+    cu!(cuEventRecord(start, stream));
     cu!(cuEventElapsedTime(&mut ms, start, start));
     assert_eq!(ms, 1.5);
     cu!(cuStreamSynchronize(stream));

@@ -20,6 +20,7 @@ pub const ALL: &[Case] = &[
         "words_are_written_in_a_streams_order",
         words_are_written_in_a_streams_order,
     ),
+    ("streams_keep_their_attributes", streams_keep_their_attributes),
     (
         "pointers_may_be_asked_about_without_a_context",
         pointers_may_be_asked_about_without_a_context,
@@ -144,6 +145,29 @@ fn words_are_written_in_a_streams_order() {
     let mut context = 1;
     cu!(cuStreamGetGreenCtx(0, &mut context));
     assert_eq!(context, 0);
+}
+
+fn streams_keep_their_attributes() {
+    const ACCESS_POLICY_WINDOW: u32 = 1;
+    const SYNCHRONIZATION_POLICY: u32 = 3;
+    context();
+    let mut stream = 0;
+    cu!(cuStreamCreate(&mut stream, 0));
+    let mut value = [9; 16];
+    cu!(cuStreamGetAttribute(stream, SYNCHRONIZATION_POLICY, &mut value));
+    assert_eq!(value[..2], [1, 0], "as it begins");
+    let window: [u32; 16] = std::array::from_fn(|i| i as u32);
+    cu!(cuStreamSetAttribute(stream, ACCESS_POLICY_WINDOW, &window));
+    cu!(cuStreamGetAttribute(stream, ACCESS_POLICY_WINDOW, &mut value));
+    assert_eq!(value, window);
+    cu!(cuStreamGetAttribute(0, ACCESS_POLICY_WINDOW, &mut value));
+    assert_eq!(value, [0; 16], "another stream's");
+    cu!(cuStreamCopyAttributes(0, stream));
+    cu!(cuStreamGetAttribute(0, ACCESS_POLICY_WINDOW, &mut value));
+    assert_eq!(value, window);
+    cu!(cuStreamSetAttribute(stream, 99, &window) => INVALID_VALUE);
+    cu!(cuStreamDestroy_v2(stream));
+    cu!(cuStreamGetAttribute(stream, ACCESS_POLICY_WINDOW, &mut value) => INVALID_HANDLE);
 }
 
 fn pointers_may_be_asked_about_without_a_context() {

@@ -16,6 +16,7 @@
 )]
 
 mod api;
+mod array_cases;
 mod cases;
 mod library_cases;
 mod server;
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn all() -> impl Iterator<Item = &'static cases::Case> {
-    cases::ALL.iter().chain(library_cases::ALL)
+    cases::ALL.iter().chain(library_cases::ALL).chain(array_cases::ALL)
 }
 
 fn run_all(filter: Option<&str>) -> ExitCode {

@@ -7,11 +7,15 @@ use std::os::fd::{AsFd, FromRawFd};
 use std::thread;
 use std::time::Duration;
 
-use hetckpt_ring::command::{Command, Envelope, FillValue, LaunchCommand, Payload, Rows};
+use hetckpt_abi::array::{ArrayShape, BoxCopy, BoxPlace};
+use hetckpt_abi::image_object::{ImageObject, Resource};
+use hetckpt_ring::command::{Command, Envelope, FillValue, LaunchCommand, ModuleId, Payload, Rows};
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::message::{Request, Response, VirtualDevice};
-use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription, Reply};
+use hetckpt_ring::reply::{
+    GlobalDescription, KernelDescription, KernelParam, ManagedVariable, ModuleDescription, Reply,
+};
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, socket_path};
 use hetckpt_ring::server_side::ServerSide;
 use hetckpt_ring::version::{PROTOCOL_VERSION, Readable};
@@ -20,6 +24,8 @@ use hetckpt_ring::version::{PROTOCOL_VERSION, Readable};
 const BASE: u64 = 0x2000_0000_0000;
 /// Address of the module's variable.
 const VARIABLE: u64 = BASE;
+/// The variable in managed memory of modules whose text has `.managed`.
+const MANAGED_VARIABLE: &str = "shared";
 const MEMORY_BYTES: usize = 16 << 20;
 /// A launch with this many blocks fails on the device.
 pub const FAULTING_GRID: u32 = 13;
@@ -27,6 +33,9 @@ pub const FAULTING_GRID: u32 = 13;
 pub const DEADLY_GRID: u32 = 66;
 /// What a launch with this as its number adds is the blocks of its clusters in x, 0 if there are none.
 pub const CLUSTER_SAYS_ITS_SIZE: u32 = 77;
+
+/// An array with so many elements is more than the device makes.
+pub const REFUSED_WIDTH: u64 = 801;
 
 /// Serves one program to its end.
 pub fn serve(pid: u32) {
@@ -63,6 +72,9 @@ pub fn serve(pid: u32) {
         sizes: HashMap::new(),
         freed: vec![],
         pinned: HashMap::new(),
+        arrays: HashMap::new(),
+        num_images: 0,
+        wants_places: None,
         side,
         pid,
     };
@@ -133,6 +145,11 @@ struct Device {
     /// What was freed, and is given out again to whoever wants as much next.
     freed: Vec<u64>,
     pinned: HashMap<u64, File>,
+    /// Shapes of arrays, and each level's content, by number.
+    arrays: HashMap<u64, (ArrayShape, Vec<Vec<u8>>)>,
+    num_images: u64,
+    /// A module with a variable in managed memory, and where the library has placed it.
+    wants_places: Option<(ModuleId, Option<u64>)>,
     side: ServerSide,
     pid: u32,
 }
@@ -145,6 +162,20 @@ impl Device {
             None if result != 0 => self.side.set_fault(result),
             None => {}
         }
+    }
+
+    fn description(&self, module: ModuleId) -> ModuleDescription {
+        let mut description = description();
+        if let Some((with, Some(addr))) = self.wants_places
+            && with == module
+        {
+            description.globals.push(GlobalDescription {
+                name: MANAGED_VARIABLE.to_owned(),
+                addr,
+                size_bytes: 8,
+            });
+        }
+        description
     }
 
     fn allocate(&mut self, size_bytes: u64) -> Option<u64> {
@@ -166,28 +197,43 @@ impl Device {
                 Some(addr) => Reply::Address(addr),
                 None => return (2, Reply::Nothing),
             },
-            Command::Free { addr } => {
+            Command::Free { addr } | Command::FreeAsync { addr, .. } => {
                 self.freed.push(addr);
                 Reply::Nothing
             }
-            Command::ModuleLoad { .. } => {
+            Command::ModulePlace { module, name, addr } => {
+                let (kept, place) = self.wants_places.as_mut().unwrap();
+                assert!(*kept == module && name == MANAGED_VARIABLE);
+                *place = Some(addr);
+                Reply::Nothing
+            }
+            Command::ModuleLoadPlaced { module, .. } if self.wants_places == Some((module, None)) => {
+                Reply::ManagedVariables(vec![ManagedVariable {
+                    name: MANAGED_VARIABLE.to_owned(),
+                    size_bytes: 8,
+                }])
+            }
+            Command::ModuleLoadPlaced { module, .. } => {
                 self.write(VARIABLE, &5_u32.to_le_bytes());
-                let description_bytes = description().encode().unwrap().len() as u64;
+                let description_bytes = self.description(module).encode().unwrap().len() as u64;
                 Reply::ModuleLoaded {
                     description_bytes,
                     log: String::new(),
                 }
             }
-            Command::ModuleDescribe { offset, chunk, .. } => {
-                let bytes = description().encode().unwrap();
+            Command::ModuleDescribe { module, offset, chunk } => {
+                let bytes = self.description(module).encode().unwrap();
                 let start = offset as usize;
                 self.side
                     .fill_chunk(chunk, 0, &bytes[start..start + chunk.length as usize])
                     .unwrap();
                 Reply::Nothing
             }
-            Command::ModuleData { data, .. } => {
-                self.take(data);
+            Command::ModuleData { module, data, .. } => {
+                let image = self.take(data);
+                if image.windows(8).any(|bytes| bytes == b".managed") {
+                    self.wants_places = Some((module, None));
+                }
                 Reply::Nothing
             }
             Command::CopyIn { dst, data, .. } => {
@@ -248,7 +294,40 @@ impl Device {
                 ]);
                 Reply::TensorMap(Box::new(encoded))
             }
+            Command::ArrayCreate { array, shape, .. } => {
+                if shape.size[0] == REFUSED_WIDTH {
+                    return (801, Reply::Nothing);
+                }
+                let levels = (0..shape.num_levels()).map(|level| shape.level(level).unwrap().bytes().unwrap());
+                let levels = levels.map(|bytes| vec![0; bytes as usize]).collect();
+                self.arrays.insert(array.0, (shape, levels));
+                Reply::Nothing
+            }
+            Command::ArrayDestroy { array } => match self.arrays.remove(&array.0) {
+                Some(_) => Reply::Nothing,
+                None => return (1, Reply::Nothing),
+            },
+            Command::CopyBox { copy, .. } => {
+                self.copy_box(&copy);
+                Reply::Nothing
+            }
+            // Its value tells what it was made of.
+            Command::ImageCreate { object, .. } => {
+                self.num_images += 1;
+                let of = match *object.resource() {
+                    Resource::Array { level, .. } => u64::from(level),
+                    Resource::Mipmapped { .. } => 100,
+                    Resource::Linear { size_bytes, .. } => size_bytes,
+                    Resource::Rows { height, .. } => height,
+                };
+                let filter = match &*object {
+                    ImageObject::Texture { sampler, .. } => u64::from(sampler.filter_mode),
+                    ImageObject::Surface { .. } => 9,
+                };
+                Reply::ImageObject(self.num_images << 32 | filter << 16 | of)
+            }
             Command::EventElapsed { .. } => Reply::Milliseconds(1.5),
+            Command::EventSynchronizeElapsed { .. } => Reply::Milliseconds(2.5),
             Command::EventQuery { .. } => return (600, Reply::Nothing),
             Command::Reset { .. } => {
                 self.memory.fill(0);
@@ -278,6 +357,47 @@ impl Device {
             self.write(addr + 4 * i, &sum.to_le_bytes());
         }
         0
+    }
+
+    fn copy_box(&mut self, copy: &BoxCopy) {
+        for slice in 0..copy.size.slices {
+            for row in 0..copy.size.rows {
+                let width = copy.size.width_bytes as usize;
+                let bytes = match self.row(&copy.src, slice, row) {
+                    (None, addr) => self.gather(Rows::range(addr, width as u64)),
+                    (Some((array, level)), at) => self.arrays[&array].1[level][at as usize..][..width].to_vec(),
+                };
+                match self.row(&copy.dst, slice, row) {
+                    (None, addr) => self.write(addr, &bytes),
+                    (Some((array, level)), at) => {
+                        let content = &mut self.arrays.get_mut(&array).unwrap().1[level];
+                        content[at as usize..][..width].copy_from_slice(&bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where a row of a box begins: an address, or a place in a level of an array.
+    fn row(&self, place: &BoxPlace, slice: u64, row: u64) -> (Option<(u64, usize)>, u64) {
+        match *place {
+            BoxPlace::Array {
+                array,
+                level,
+                x_bytes,
+                y,
+                z,
+            } => {
+                let all = self.arrays[&array].0.level(level).unwrap();
+                let at = ((z + slice) * all.rows + y + row) * all.width_bytes + x_bytes;
+                (Some((array, level as usize)), at)
+            }
+            BoxPlace::Memory {
+                addr,
+                pitch,
+                slice_rows,
+            } => (None, addr + (slice * slice_rows + row) * pitch),
+        }
     }
 
     fn take(&self, data: Payload) -> Vec<u8> {

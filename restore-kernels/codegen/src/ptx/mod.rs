@@ -38,6 +38,7 @@ use std::fmt::Write as _;
 
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_ir::kernel::Kernel;
 
 use facts::Facts;
 use writer::Writer;
@@ -83,6 +84,21 @@ pub struct PtxKernel {
     pub block_list: bool,
 }
 
+/// Bytes that PTX allows for a kernel's parameters, from version 8.1 on.
+const MAX_PARAMETER_BYTES: u32 = 32_764;
+
+/// True if the hidden parameter has room behind the kernel's own.
+#[must_use]
+pub fn has_room_for_control(kernel: &Kernel) -> bool {
+    parameter_bytes(kernel) <= MAX_PARAMETER_BYTES
+}
+
+/// Bytes of the parameters, the hidden one with them.
+fn parameter_bytes(kernel: &Kernel) -> u32 {
+    let own = kernel.params.last().map_or(0, |last| last.offset + last.size_bytes);
+    own.next_multiple_of(8) + 8
+}
+
 /// Writes `program` as PTX. A kernel without resume points is written without probes and without the hidden parameter.
 ///
 /// # Errors
@@ -114,7 +130,12 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     if block_list {
         let _ = writeln!(text, "{BLOCK_LIST_MARK}");
     }
-    let (major, minor) = options.ptx_version;
+    // Up to 8.0 parameters may take 4096 bytes.
+    let (major, minor) = if parameter_bytes(kernel) > 4096 {
+        options.ptx_version.max((8, 1))
+    } else {
+        options.ptx_version
+    };
     let _ = writeln!(
         text,
         ".version {major}.{minor}\n.target sm_{}\n.address_size 64\n",

@@ -46,6 +46,15 @@ impl DriverError {
         }
         error_text(self.code).unwrap_or_else(|| format!("CUDA error {}", self.code))
     }
+
+    /// As what the program is told of something that the driver does not make or do for it.
+    pub fn refusing(self, what: &str) -> DeviceError {
+        DeviceError::Refused {
+            what: what.to_owned(),
+            reason: self.to_string(),
+            cuda_result: self.code,
+        }
+    }
 }
 
 impl std::fmt::Display for DriverError {

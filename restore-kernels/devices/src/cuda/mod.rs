@@ -2,10 +2,12 @@
 //! a machine without a driver everything here answers [`DeviceError::NotPresent`].
 
 mod arena;
+mod arrays;
 mod driver;
 mod events;
 mod flight;
 mod handles;
+mod image_calls;
 mod launcher;
 mod library;
 mod memory;
@@ -25,12 +27,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hetckpt_abi::array::{ArrayShape, BoxCopy};
+use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
 
 use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, OpaqueModule, Queue, Room};
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
+use arrays::Arrays;
 use driver::DriverError;
 use events::Pool;
 use handles::{Context, Stream};
@@ -84,6 +89,7 @@ struct CudaInner {
     limits: Limits,
     transfers: Transfers,
     memory: Memory,
+    arrays: Arrays,
     returned_controls: Mutex<Vec<u64>>,
     pausing: Mutex<Pausing>,
     events: Arc<Pool>,
@@ -209,6 +215,7 @@ impl CudaDevice {
             },
             transfers,
             memory: Memory::default(),
+            arrays: Arrays::default(),
             returned_controls: Mutex::default(),
             pausing: Mutex::new(pausing),
             events: Arc::default(),
@@ -389,6 +396,47 @@ impl Device for CudaDevice {
         })
     }
 
+    fn has_arrays(&self) -> bool {
+        true
+    }
+
+    fn create_array(&self, array: u64, shape: &ArrayShape) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        let made = inner.arrays.create(&inner.context, array, shape);
+        made.map_err(|error| error.refusing("an array"))
+    }
+
+    fn destroy_array(&self, array: u64) -> Result<(), DeviceError> {
+        Ok(self.inner.arrays.destroy(&self.inner.context, array)?)
+    }
+
+    fn read_array(&self, array: u64, level: u32, dst: &mut [u8]) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        let place = (array, level);
+        Ok(inner.arrays.read(&inner.context, &inner.transfers, place, dst)?)
+    }
+
+    fn write_array(&self, array: u64, level: u32, src: &[u8]) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        let place = (array, level);
+        Ok(inner.arrays.write(&inner.context, &inner.transfers, place, src)?)
+    }
+
+    fn copy_box(&self, copy: &BoxCopy) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        let copied = inner.arrays.copy(&inner.context, &inner.transfers, copy);
+        copied.map_err(|error| error.refusing("a copy of an array"))
+    }
+
+    fn create_image(&self, object: &ImageObject) -> Result<u64, DeviceError> {
+        let made = self.inner.arrays.create_image(&self.inner.context, object);
+        made.map_err(|error| error.refusing(&format!("a {}", object.kind())))
+    }
+
+    fn destroy_image(&self, image: ImageHandle) -> Result<(), DeviceError> {
+        Ok(arrays::destroy_image(&self.inner.context, image)?)
+    }
+
     fn create_queue(&self, priority: i32) -> Result<Box<dyn Queue>, DeviceError> {
         self.inner.context.enter()?;
         let (least, greatest) = self.priorities;
@@ -437,6 +485,7 @@ impl Drop for CudaDevice {
         let inner = &self.inner;
         let flights = std::mem::take(&mut inner.pausing.lock().flights);
         drop(flights);
+        inner.arrays.clear(&inner.context);
         inner.memory.clear(&inner.context);
     }
 }

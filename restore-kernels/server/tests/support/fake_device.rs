@@ -4,13 +4,15 @@
 //! The state it saves is honest: the number of additions done lies in a register that is live at the resume point.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use hetckpt_abi::array::{ArrayShape, BoxCopy, BoxPlace, BoxSize};
+use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
 use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::*;
@@ -43,6 +45,12 @@ pub struct Shared {
     needs_ptx: bool,
     /// Where it places variables of machine code.
     variables_at: u64,
+    /// Texture and surface objects count from here; 0: it has no arrays.
+    first_image: u64,
+    /// Arrays of one level, by number.
+    arrays: Mutex<BTreeMap<u64, (ArrayShape, Vec<u8>)>>,
+    /// Values of objects that have not been freed.
+    pub images: Mutex<BTreeSet<u64>>,
     /// Additions made, for tests that wait for progress.
     pub additions: AtomicU64,
 }
@@ -104,6 +112,61 @@ impl Shared {
         Self {
             variables_at: addr,
             ..Self::default()
+        }
+    }
+
+    /// One that has arrays, and gives texture and surface objects the least value that is free from `first` on.
+    pub fn with_arrays(first: u64) -> Self {
+        Self {
+            first_image: first,
+            ..Self::default()
+        }
+    }
+
+    fn refuse_without_arrays(&self) -> Result<(), DeviceError> {
+        match self.first_image {
+            0 => Err(DeviceError::Refused {
+                what: "an array".to_owned(),
+                reason: "there are none".to_owned(),
+                cuda_result: 801,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rows of a box: where each lies in memory, or in an array's content.
+    fn rows(&self, place: &BoxPlace, size: &BoxSize) -> Vec<(Option<u64>, u64)> {
+        let all = (0..size.slices).flat_map(|z| (0..size.rows).map(move |y| (z, y)));
+        let row = |(slice, row)| match *place {
+            BoxPlace::Array {
+                array, x_bytes, y, z, ..
+            } => {
+                let level = self.arrays.lock()[&array].0.level(0).unwrap();
+                let offset = ((z + slice) * level.rows + y + row) * level.width_bytes + x_bytes;
+                (Some(array), offset)
+            }
+            BoxPlace::Memory {
+                addr,
+                pitch,
+                slice_rows,
+            } => (None, addr + (slice * slice_rows + row) * pitch),
+        };
+        all.map(row).collect()
+    }
+
+    fn with_row<T>(
+        &self,
+        (array, at): (Option<u64>, u64),
+        size: usize,
+        f: impl FnOnce(&mut [u8]) -> T,
+    ) -> Result<T, DeviceError> {
+        match array {
+            None => self.with(at, size, f),
+            Some(number) => {
+                let at = usize::try_from(at).unwrap();
+                let mut arrays = self.arrays.lock();
+                Ok(f(&mut arrays.get_mut(&number).unwrap().1[at..at + size]))
+            }
         }
     }
 
@@ -443,6 +506,54 @@ impl Device for FakeDevice {
             globals: placed.collect(),
             loaded: None,
         })
+    }
+    fn has_arrays(&self) -> bool {
+        self.0.first_image > 0
+    }
+    fn create_array(&self, array: u64, shape: &ArrayShape) -> Result<(), DeviceError> {
+        self.0.refuse_without_arrays()?;
+        let content = vec![0xee; usize::try_from(shape.content_bytes().unwrap()).unwrap()];
+        assert!(self.0.arrays.lock().insert(array, (*shape, content)).is_none());
+        Ok(())
+    }
+    fn destroy_array(&self, array: u64) -> Result<(), DeviceError> {
+        let removed = self.0.arrays.lock().remove(&array);
+        removed.map(drop).ok_or_else(|| driver("no such array"))
+    }
+    fn read_array(&self, array: u64, _: u32, dst: &mut [u8]) -> Result<(), DeviceError> {
+        dst.copy_from_slice(&self.0.arrays.lock()[&array].1);
+        Ok(())
+    }
+    fn write_array(&self, array: u64, _: u32, src: &[u8]) -> Result<(), DeviceError> {
+        self.0.arrays.lock().get_mut(&array).unwrap().1.copy_from_slice(src);
+        Ok(())
+    }
+    fn copy_box(&self, copy: &BoxCopy) -> Result<(), DeviceError> {
+        let width = usize::try_from(copy.size.width_bytes).unwrap();
+        let from = self.0.rows(&copy.src, &copy.size);
+        for (to, from) in self.0.rows(&copy.dst, &copy.size).into_iter().zip(from) {
+            let bytes = self.0.with_row(from, width, |bytes| bytes.to_vec())?;
+            self.0.with_row(to, width, |to| to.copy_from_slice(&bytes))?;
+        }
+        Ok(())
+    }
+    fn create_image(&self, object: &ImageObject) -> Result<u64, DeviceError> {
+        let array = object.resource().array();
+        self.0.refuse_without_arrays()?;
+        assert!(array.is_none_or(|array| self.0.arrays.lock().contains_key(&array)));
+        let mut images = self.0.images.lock();
+        let first = self.0.first_image;
+        let has_gap = images.last().is_some_and(|last| last + 1 - first > images.len() as u64);
+        let free = match (images.last(), has_gap) {
+            (Some(last), false) => last + 1,
+            _ => (first..).find(|value| !images.contains(value)).unwrap(),
+        };
+        images.insert(free);
+        Ok(free)
+    }
+    fn destroy_image(&self, image: ImageHandle) -> Result<(), DeviceError> {
+        assert!(self.0.images.lock().remove(&image.value));
+        Ok(())
     }
     fn create_queue(&self, _: i32) -> Result<Box<dyn Queue>, DeviceError> {
         let (sender, jobs) = mpsc::channel::<Job>();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 pub mod fake_device;
+pub mod fixtures;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -159,6 +160,11 @@ pub fn start_with_variables_at(addr: u64) -> (App, Server) {
     start_on(Shared::with_variables_at(addr), Duration::from_secs(60))
 }
 
+/// A server whose device has arrays, and counts texture and surface objects from `first`.
+pub fn start_with_arrays(first: u64) -> (App, Server) {
+    start_on(Shared::with_arrays(first), Duration::from_secs(60))
+}
+
 /// A server whose kernels have so long to stop.
 pub fn start_with_deadline(pause_deadline: Duration) -> (App, Server) {
     start_on(Shared::new(false), pause_deadline)
@@ -249,6 +255,11 @@ impl App {
         if answer.result != 0 {
             return Err((answer.result, log));
         }
+        Ok(self.describe(module, description_bytes))
+    }
+
+    /// What a loaded module holds; its description has so many bytes.
+    pub fn describe(&self, module: ModuleId, description_bytes: u64) -> ModuleDescription {
         let chunk = self.producer.take_chunk().unwrap();
         let length = usize::try_from(description_bytes).unwrap();
         let command = Command::ModuleDescribe {
@@ -259,7 +270,7 @@ impl App {
         self.call(command);
         let mut bytes = vec![0; description_bytes as usize];
         chunk.read(0, &mut bytes);
-        Ok(ModuleDescription::decode(&bytes).unwrap())
+        ModuleDescription::decode(&bytes).unwrap()
     }
 
     pub fn malloc(&self, size_bytes: u64) -> u64 {

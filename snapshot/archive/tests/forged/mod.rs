@@ -47,6 +47,7 @@ pub fn member_of_parts(name: &str, encoding: Encoding, parts: Vec<(u64, Vec<u8>)
         name: name.into(),
         encoding,
         parts: entries.collect(),
+        borrowed: vec![],
     };
     (entry, parts.into_iter().map(|(_, stored)| stored).collect())
 }

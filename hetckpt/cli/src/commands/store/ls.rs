@@ -26,13 +26,15 @@ pub fn run(options: &Ls) -> anyhow::Result<ExitCode> {
     }
     let jobs = listing.records.iter().map(|record| record.job.as_str().len());
     let width = jobs.max().unwrap_or(0).max(3);
-    let row = |job: &str, rest: [&str; 5]| {
-        let [id, size, device, occasion, state] = rest;
-        output::line(format!(
-            "{job:<width$}  {id:<28} {size:>10}  {device:<24} {occasion:<8} {state}"
-        ));
+    let row = |job: &str, rest: [&str; 6]| {
+        let [id, size, device, occasion, state, label] = rest;
+        let line = format!("{job:<width$}  {id:<28} {size:>10}  {device:<24} {occasion:<8} {state:<15} {label}");
+        output::line(line.trim_end());
     };
-    row("JOB", ["ID (its time, UTC)", "SIZE", "DEVICE", "MADE", "STATE"]);
+    row(
+        "JOB",
+        ["ID (its time, UTC)", "SIZE", "DEVICE", "MADE", "STATE", "LABEL"],
+    );
     for record in &listing.records {
         let size = quantity::bytes(record.stored_bytes);
         let state = if record.encrypted { "good, encrypted" } else { "good" };
@@ -40,13 +42,20 @@ pub fn run(options: &Ls) -> anyhow::Result<ExitCode> {
         let occasion = record.draft.occasion.name();
         row(
             record.job.as_str(),
-            [record.id().as_str(), &size, device.trim(), occasion, state],
+            [
+                record.id().as_str(),
+                &size,
+                device.trim(),
+                occasion,
+                state,
+                &record.draft.label,
+            ],
         );
     }
     for unusable in &listing.unusable {
         let why = unusable.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
         let state = format!("{}{why}", state(unusable.why.is_none()));
-        row(unusable.job.as_str(), [unusable.id.as_str(), "", "", "", &state]);
+        row(unusable.job.as_str(), [unusable.id.as_str(), "", "", "", &state, ""]);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! `hetckpt store rm`: snapshots go.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -8,6 +9,8 @@ use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
 use hetckpt_ring::failure_code::Code;
 use hetckpt_store::failure::failure;
+use hetckpt_store::name::{Key, SnapshotId};
+use hetckpt_store::store::Store;
 
 use super::named;
 use crate::output;
@@ -26,6 +29,8 @@ pub fn run(options: &Rm) -> anyhow::Result<ExitCode> {
         return Err(failure.help("name snapshots (KEY/ID), or jobs (KEY) with --all").into());
     }
     let store = options.which.open()?;
+    let going: Vec<(&Key, &SnapshotId)> = names.iter().filter_map(|(job, id)| Some((job, id.as_ref()?))).collect();
+    ensure_needless(&store, &going)?;
     for (job, id) in &names {
         let removed = match id {
             Some(id) => store.remove(job, id),
@@ -38,4 +43,23 @@ pub fn run(options: &Rm) -> anyhow::Result<ExitCode> {
         false => remark::note(format!("removed {}", options.snapshots.join(", "))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if a snapshot that stays needs one that goes.
+fn ensure_needless(store: &Store, going: &[(&Key, &SnapshotId)]) -> Result<(), Failure> {
+    let jobs: BTreeSet<&Key> = going.iter().map(|(job, _)| *job).collect();
+    for job in jobs {
+        let listing = store.list(Some(job)).map_err(|error| failure(&error))?;
+        let staying = listing
+            .records
+            .iter()
+            .filter(|record| !going.contains(&(job, record.id())));
+        for record in staying {
+            if let Some(needed) = record.needs().iter().find(|id| going.contains(&(job, id))) {
+                let what = format!("{job}/{needed} is needed by {}, which borrows from it", record.name());
+                return Err(Failure::new(Code::StoreFailed, what).help("remove that one, too, or before"));
+            }
+        }
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use hetckpt_report::quantity;
 use hetckpt_store::error::StoreError;
 use hetckpt_store::failure::failure;
+use hetckpt_store::name::SnapshotId;
 
 use super::named;
 use crate::output;
@@ -34,7 +35,14 @@ pub fn run(options: &Show) -> anyhow::Result<ExitCode> {
     let encrypted = if record.encrypted { ", encrypted" } else { "" };
     output::line(format!("snapshot  {}", record.name()));
     output::line(format!("made      {} ({})", record.time, record.draft.occasion.name()));
+    if !record.draft.label.is_empty() {
+        output::line(format!("label     {}", record.draft.label));
+    }
     output::line(format!("size      {}{encrypted}", quantity::bytes(record.stored_bytes)));
+    if !record.needs().is_empty() {
+        let needs: Vec<&str> = record.needs().iter().map(SnapshotId::as_str).collect();
+        output::line(format!("needs     {}", needs.join(" ")));
+    }
     output::line(format!("blake3    {}", record.blake3));
     output::line(format!(
         "device    {} {}",

@@ -194,6 +194,7 @@ pub(super) fn global(line: &mut Line<'_>) -> Result<Global, ParseError> {
     let name = line.string("the variable's name")?;
     let is_constant = line.accept_word("const");
     let is_extern = line.accept_word("extern");
+    let is_managed = line.accept_word("managed");
     line.keyword("size")?;
     let size_bytes = line.u64("the size")?;
     line.keyword("align")?;
@@ -204,6 +205,7 @@ pub(super) fn global(line: &mut Line<'_>) -> Result<Global, ParseError> {
         name,
         is_constant,
         is_extern,
+        is_managed,
         size_bytes,
         align_bytes,
         init,

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection: only the application's user and root may ask anything.
+//! Who is at the other end of a connection to one of our sockets: only the same user and root may ask anything.
 //!
 //! The socket's folder and mode keep others out already (`hetckpt_ring::runtime_dir`); this holds should somebody have
 //! opened them. In a user namespace everybody whom it has no name for has one id, root from outside among them: they
@@ -11,6 +11,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 
 /// True if the process that has connected runs as the same user as this one, or as root.
+#[must_use]
 pub fn may_ask(stream: &UnixStream) -> bool {
     let Ok(credentials) = getsockopt(stream, PeerCredentials) else {
         return false;

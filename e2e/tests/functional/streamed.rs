@@ -1,0 +1,143 @@
+//! Archives on standard output: whole ones, those whose reader leaves, and those that nobody reads.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::calibration;
+use hetckpt_e2e::hetckpt::{self, PATIENCE};
+use hetckpt_e2e::installation::Installation;
+use hetckpt_e2e::job::Job;
+use hetckpt_e2e::process::Running;
+use hetckpt_e2e::program::PACED;
+use hetckpt_e2e::runner::{Context, Test};
+use hetckpt_e2e::sandbox::Sandbox;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    vec![
+        Test::new("archive_on_standard_output", whole),
+        Test::new("reader_of_an_archive_leaves", reader_leaves),
+        Test::new("reader_of_an_archive_does_not_read", reader_does_not_read),
+        Test::new("standard_output_and_what_does_not_go_with_it", refused).needs(&[]),
+    ]
+}
+
+/// A dump to standard output, and a shell's words behind it, which read that. Its process id goes into the file `dump`.
+fn dump_into(sandbox: &Sandbox, pid: i32, reader: &str) -> Result<Running> {
+    let dump = Installation::get().hetckpt();
+    let script = format!(
+        "set -o pipefail\n(echo $BASHPID >'{}'; exec '{}' dump --pid {pid} --end-unverified -o -) | {reader}",
+        sandbox.path("dump").display(),
+        dump.display(),
+    );
+    let mut command = Command::new("bash");
+    sandbox.equip(&mut command);
+    command.args(["-c", &script]);
+    Running::start(command)
+}
+
+fn whole(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    calibration::until_long_enough(&Installation::from_device(), &PACED, 1, |baseline| {
+        let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
+        job.wait_for_kernel()?;
+        let archive = sandbox.path("piped.hetsnap");
+        let reader = format!("cat >'{}'", archive.display());
+        let dumped = dump_into(sandbox, job.pid(), &reader)?.wait(PATIENCE)?;
+        let ended = job.finish()?;
+        if dumped.code != 0 && ended == baseline.outcome {
+            return Ok(None);
+        }
+        ensure!(
+            dumped.code == 0 && dumped.stdout.is_empty() && dumped.stderr.contains("the program has been ended"),
+            "{}",
+            dumped.text()
+        );
+        ensure!(ended.code == 128 + 9, "the program was to be ended: {}", ended.text());
+        hetckpt::inspect(sandbox, &archive)?;
+        let restored = hetckpt::restore(sandbox, &archive, &Installation::to_device())?.wait(PATIENCE)?;
+        ensure!(
+            restored.code == 0 && ended.stdout + &restored.stdout == baseline.outcome.stdout,
+            "{}",
+            restored.text()
+        );
+        Ok(Some(()))
+    })
+}
+
+fn reader_leaves(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let baseline = calibration::baseline(&PACED)?;
+    let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let dumped = dump_into(sandbox, job.pid(), "head -c 5000 >/dev/null")?.wait(PATIENCE)?;
+    ensure!(
+        dumped.code == 1 && dumped.stderr.contains("standard output") && dumped.stderr.contains("runs on"),
+        "{}",
+        dumped.text()
+    );
+    let ended = job.finish()?;
+    ensure!(ended == baseline.outcome, "the program was to run on: {}", ended.text());
+    Ok(())
+}
+
+fn reader_does_not_read(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let baseline = calibration::baseline(&PACED)?;
+    let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let done = sandbox.path("done");
+    let reader = format!("while ! [ -e '{}' ]; do sleep 0.05; done", done.display());
+    let dump = dump_into(sandbox, job.pid(), &reader)?;
+    let deadline = Instant::now() + PATIENCE;
+    // Once the program stands still it is not long until the pipe is full.
+    while !is_stopped(job.pid()) {
+        ensure!(Instant::now() < deadline, "the program is not stopped");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let pid: i32 = fs::read_to_string(sandbox.path("dump"))?.trim().parse()?;
+    // Unlike SIGINT, not ignored by what a shell has put into the background.
+    kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+    dump.wait_for_stderr("HK0807", PATIENCE)?;
+    fs::write(&done, "")?;
+    let dumped = dump.wait(PATIENCE)?;
+    ensure!(
+        dumped.code == 1 && dumped.stderr.contains("runs on"),
+        "{}",
+        dumped.text()
+    );
+    let ended = job.finish()?;
+    ensure!(ended == baseline.outcome, "the program was to run on: {}", ended.text());
+    Ok(())
+}
+
+/// True if a process is stopped, by a signal or a tracer.
+fn is_stopped(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status
+        .lines()
+        .any(|line| line.starts_with("State:\tT") || line.starts_with("State:\tt"))
+}
+
+fn refused(context: &mut Context) -> Result<()> {
+    for (more, reason) in [
+        (&["-o", "-"][..], "--end-unverified"),
+        (&["-o", "-", "--leave-running", "--json"], "--json"),
+        (&["-o", "-", "--leave-running", "--verify"], "--verify"),
+        (&["-o", "x.hetsnap", "--end-unverified"], "--end-unverified"),
+    ] {
+        let arguments = ["dump", "--pid", "1"].iter().chain(more);
+        let outcome = hetckpt::run(&context.sandbox, arguments)?;
+        ensure!(
+            outcome.code == 2 && outcome.stdout.is_empty() && outcome.stderr.contains(reason),
+            "{more:?}: {}",
+            outcome.text()
+        );
+    }
+    Ok(())
+}

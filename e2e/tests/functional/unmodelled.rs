@@ -1,0 +1,72 @@
+//! Kernels that hetckpt does not model: NVIDIA GPUs run them as they came, and their programs are preempted between
+//! them; elsewhere each is refused by name when it is launched, and the program lives on.
+
+use anyhow::{Result, ensure};
+use hetckpt_e2e::hetckpt;
+use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::program::{Program, TEXTURES, unmodelled};
+use hetckpt_e2e::runner::{Context, Test};
+
+use super::preempt::{num_preemptions, preempt};
+
+/// A kernel of `unmodelled`.
+struct Unmodelled {
+    name: &'static str,
+    /// What chooses it.
+    arguments: &'static [&'static str],
+    /// What its refusal names.
+    refused_for: &'static str,
+}
+
+const fn kernel(name: &'static str, arguments: &'static [&'static str], refused_for: &'static str) -> Unmodelled {
+    Unmodelled {
+        name,
+        arguments,
+        refused_for,
+    }
+}
+
+const KERNELS: [Unmodelled; 7] = [
+    kernel("tensor_core", &["--kernel", "0"], "wmma.mma.sync"),
+    kernel("texture", &["--kernel", "1"], "cuTexObjectCreate"),
+    kernel("device_malloc", &["--kernel", "2"], "calls of `malloc`"),
+    kernel("virtual_call", &["--kernel", "3"], "indirect calls"),
+    kernel("cluster", &["--kernel", "4"], "barrier.cluster.arrive"),
+    kernel("bulk_copy", &["--kernel", "5"], "cp.async.bulk"),
+    kernel("named_barrier", &["--kernel", "6"], "barrier 0"),
+];
+
+/// The tests.
+pub fn tests() -> Vec<Test> {
+    let count = num_preemptions();
+    let native = |name: &str, program: Program| {
+        let body = move |context: &mut Context| preempt(context, &program, count);
+        Test::new(format!("native_{name}"), body).also_needs(Requirement::Gpu)
+    };
+    let kernels = KERNELS
+        .iter()
+        .map(|kernel| native(kernel.name, unmodelled(kernel.arguments)));
+    let mut tests: Vec<Test> = kernels.collect();
+    tests.push(native("arrays", TEXTURES));
+    let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
+    tests.push(refused.also_needs(Requirement::CpuOnly));
+    tests
+}
+
+fn refused(context: &mut Context) -> Result<()> {
+    for kernel in KERNELS {
+        let mut arguments = vec!["run".into(), "--device".into(), "cpu".into(), "--".into()];
+        arguments.extend(unmodelled(kernel.arguments).command(1));
+        let outcome = hetckpt::run(&context.sandbox, arguments)?;
+        // The program's own exit code after an error.
+        ensure!(
+            outcome.code == 2
+                && outcome.stderr.contains(kernel.refused_for)
+                && outcome.stderr.contains("operation not supported"),
+            "{}: {}",
+            kernel.name,
+            outcome.text()
+        );
+    }
+    Ok(())
+}

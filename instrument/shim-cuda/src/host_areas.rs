@@ -1,0 +1,64 @@
+//! Taking host memory that kernels reach from a pool, whose areas the server maps.
+
+use hetckpt_ring::command::Command;
+use hetckpt_ring::pinned_table::PinnedArea;
+
+use crate::device::Device;
+use crate::pinned_pool::PinnedPool;
+use crate::pointers::HostMemory;
+use crate::result::{CuResult, Outcome};
+
+/// Takes memory from a pool, which its owner holds throughout, so that two threads do not both make an area that one
+/// would do for.
+pub fn take(device: &Device, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
+    if !PinnedPool::needs_own_area(size)
+        && let Some(got) = pool.take(size)
+    {
+        return Ok(got);
+    }
+    let area = pool.add_area(size)?;
+    if let Err(error) = announce(device, area) {
+        pool.drop_area(area.addr);
+        return Err(error);
+    }
+    if PinnedPool::needs_own_area(size) {
+        Ok(area.addr)
+    } else {
+        pool.take(size).ok_or(CuResult::OUT_OF_MEMORY)
+    }
+}
+
+/// As [`take`]; the memory is zero.
+pub fn take_zeroed(device: &Device, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
+    let got = take(device, pool, size)?;
+    if !PinnedPool::needs_own_area(size) {
+        HostMemory::bytes_mut(got, size as usize).fill(0);
+    }
+    Ok(got)
+}
+
+/// Gives memory back to its pool, once nothing that is queued uses it.
+pub fn give_back(device: &Device, pool: &mut PinnedPool, addr: u64, size: u64) -> Outcome {
+    if let Some(area) = pool.release(addr, size).empty_area {
+        call(device, Command::UnregisterHost { addr: area })?;
+        let _ = device.producer().pinned_table().remove(area);
+        pool.drop_area(area);
+    }
+    Ok(())
+}
+
+fn announce(device: &Device, area: PinnedArea) -> Outcome {
+    let table = device.producer().pinned_table();
+    table.insert(area).map_err(|_| CuResult::OUT_OF_MEMORY)?;
+    let PinnedArea { addr, size_bytes, fd } = area;
+    let result = call(device, Command::RegisterHost { addr, size_bytes, fd });
+    if result.is_err() {
+        let _ = table.remove(addr);
+    }
+    result
+}
+
+fn call(device: &Device, command: Command) -> Outcome {
+    let answer = device.call_raw(command)?;
+    device.outcome(answer).map(|_| ())
+}
