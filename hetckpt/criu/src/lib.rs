@@ -6,6 +6,7 @@
 )]
 
 pub mod log_advice;
+mod lost_program;
 pub mod device_streams;
 pub mod eventfds;
 pub mod image_error;

@@ -1,28 +1,39 @@
 //! Runs CRIU and finds the reason in its log when it fails.
 
 use hetckpt_ring::failure_code::Code;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::Pid;
 use procfs::process::{Process, Stat};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::file_size;
 
 use crate::locate::Criu;
 use crate::log_advice;
+use crate::lost_program::ProgramWatch;
 
 /// Times that what a killed CRIU has left is looked for.
 const MAX_LOOKS: usize = 1000;
+
+/// Longer than CRIU takes to end a restore after the program has gone on and come to its end at once.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// Between looks for the program that CRIU restores, in milliseconds.
+const LOOK_INTERVAL_MS: u16 = 1000;
 
 /// What CRIU is to do.
 pub struct Call<'a> {
@@ -38,6 +49,8 @@ pub struct Call<'a> {
     pub environment: &'a [(&'a str, OsString)],
     /// Our stdin, a terminal, is handed on.
     pub needs_terminal: bool,
+    /// CRIU starts the program, and is ended if it waits for one that has been killed.
+    pub starts_program: bool,
     /// Code of the failure, if it fails.
     pub failure_code: Code,
 }
@@ -70,7 +83,15 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
         command.env(name, value);
     }
     let failed = |reason: &str| log_advice::failure(call.failure_code, call.verb, reason);
-    let (status, said) = run_to_end(command, call.work_folder).map_err(|e| failed(&e.to_string()))?;
+    let watch = call.starts_program.then(|| ProgramWatch::new(LOST_AFTER));
+    let Ended {
+        status,
+        said,
+        has_lost_program,
+    } = run_to_end(command, call.work_folder, watch).map_err(|e| failed(&e.to_string()))?;
+    if has_lost_program {
+        return Err(failed("the program was killed as CRIU let it go on"));
+    }
     if status.success() {
         return Ok(());
     }
@@ -85,11 +106,20 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
     Err(failure)
 }
 
-/// Runs CRIU to its end, which may be a violent one; gives its status and what it has said on standard error.
+/// How a CRIU has ended.
+struct Ended {
+    status: ExitStatus,
+    /// What it has said on standard error.
+    said: String,
+    /// It waited for a program that is no more, and was ended.
+    has_lost_program: bool,
+}
+
+/// Runs CRIU to its end, which may be a violent one.
 ///
 /// It has helpers that stop themselves until it goes on with them. If it is killed they stay, with all that it had
 /// open, so that a pipe of ours would never end.
-fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatus, String)> {
+fn run_to_end(mut command: Command, work_folder: &Path, watch: Option<ProgramWatch>) -> io::Result<Ended> {
     let mut said = File::from(memfd_create(c"hetckpt-criu-stderr", MFdFlags::MFD_CLOEXEC)?);
     command.stdout(Stdio::null()).stderr(said.try_clone()?);
     // CRIU makes images, which hold the memory of programs, readable for all whom the umask lets. What a restored
@@ -97,14 +127,40 @@ fn run_to_end(mut command: Command, work_folder: &Path) -> io::Result<(ExitStatu
     let before = umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let started = command.spawn();
     umask(before);
-    let status = started?.wait()?;
+    let mut criu = started?;
+    let has_lost_program = watch.is_some_and(|watch| ends_for_lost_program(&mut criu, work_folder, watch));
+    let status = criu.wait()?;
     if !status.success() {
         end_left(work_folder);
     }
     let mut text = vec![];
     said.rewind()?;
     said.read_to_end(&mut text)?;
-    Ok((status, String::from_utf8_lossy(&text).into_owned()))
+    Ok(Ended {
+        status,
+        said: String::from_utf8_lossy(&text).into_owned(),
+        has_lost_program,
+    })
+}
+
+/// Waits until CRIU has ended, or ends it because it waits for a program that is no more: then true.
+fn ends_for_lost_program(criu: &mut Child, work_folder: &Path, mut watch: ProgramWatch) -> bool {
+    let Ok(process) = pidfd_open(rustix::process::Pid::from_child(criu), PidfdFlags::empty()) else {
+        return false;
+    };
+    // What it answers to an interruption by a signal serves as well as a look.
+    while !matches!(
+        poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], LOOK_INTERVAL_MS),
+        Ok(1..)
+    ) {
+        let at_work: BTreeSet<i32> = at_work(work_folder).iter().map(|process| process.pid).collect();
+        if watch.is_lost(|pid| at_work.contains(&pid)) {
+            end_left(work_folder);
+            // Also one with other arguments.
+            return criu.kill().is_ok();
+        }
+    }
+    false
 }
 
 /// Ends what a CRIU that was killed has left of a work in `folder`. What one of them starts while it is looked for is
@@ -204,8 +260,25 @@ mod tests {
         let image = folder.path().join("pages-1.img");
         let mut command = Command::new("touch");
         command.arg(&image);
-        let (status, _) = run_to_end(command, folder.path()).unwrap();
-        assert!(status.success());
+        assert!(run_to_end(command, folder.path(), None).unwrap().status.success());
         assert_eq!(fs::metadata(&image).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    /// A CRIU that has lost its program: it waits for ever, and what it has started is gone.
+    #[test]
+    fn a_restore_without_its_program_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        // The program is seen at two looks.
+        command.args([
+            "-c",
+            "sleep 2.5 & wait; while :; do read never; done <> \"$0\"",
+            "fifo",
+            "-W",
+        ]);
+        nix::unistd::mkfifo(&folder.path().join("fifo"), Mode::S_IRWXU).unwrap();
+        command.arg(folder.path()).current_dir(folder.path());
+        let ended = run_to_end(command, folder.path(), Some(ProgramWatch::new(Duration::ZERO))).unwrap();
+        assert!(ended.has_lost_program && !ended.status.success());
     }
 }

@@ -327,6 +327,7 @@ fn run_criu(request: &Request<'_>, pages: i32) -> Result<(), Failure> {
             arguments: &arguments,
             environment: limit.as_slice(),
             needs_terminal: false,
+            starts_program: false,
             failure_code: Code::CriuDump,
         },
     )

@@ -263,6 +263,7 @@ fn run_criu(
         arguments: &arguments,
         environment: &environment,
         needs_terminal: restorable.needs.terminals.is_outside,
+        starts_program: true,
         failure_code: Code::CriuRestore,
     };
     let before = process_tree::children();
