@@ -37,7 +37,7 @@ fn known_numbers(context: &mut Context) -> Result<()> {
         ("cuStreamSynchronize", 1, 0, None),
         ("cuCtxSynchronize", 2, 0, None),
         ("cuMemFree_v2", 2, 0, None),
-        ("cuArrayCreate_v2", 5, 5, None),
+        ("cuTexRefCreate", 5, 5, None),
         ("cuGetProcAddress_v2", 2, 0, None),
     ] {
         let row = named(&measured, "functions", name)?;
@@ -76,17 +76,17 @@ fn running_program(context: &mut Context) -> Result<()> {
     let pid = job.pid().to_string();
     let timed = hetckpt::run(sandbox, ["trace", "--json", "--pid", &pid, "--for", "1s"])?.success("trace")?;
     let measured: serde_json::Value = serde_json::from_str(&timed.stdout)?;
-    // The kernel was loaded before: it is known by its handle.
+    // The kernel was loaded before: it is known by its handle. Calls count when they begin, launches when they have succeeded:
+    // one may be under way at either end of the second.
     let kernels = list(&measured, "kernels")?;
     let is_handle = kernels.len() == 1
         && kernels[0]["name"]
             .as_str()
             .is_some_and(|name| name.starts_with("handle 0x"));
-    let launches = named(&measured, "functions", "cuLaunchKernel")?["calls"].clone();
-    ensure!(
-        is_handle && kernels[0]["launches"] == launches && launches.as_u64() > Some(5),
-        "{measured}"
-    );
+    let calls = named(&measured, "functions", "cuLaunchKernel")?["calls"].as_u64();
+    let launches = kernels.first().and_then(|kernel| kernel["launches"].as_u64());
+    let differ = calls.zip(launches).map(|(calls, launches)| calls.abs_diff(launches));
+    ensure!(is_handle && calls > Some(0) && differ <= Some(1), "{measured}");
     let running = Running::start(hetckpt::command(sandbox, ["-v", "trace", "--pid", &pid]))?;
     running.wait_for_stderr("probes are in place", PATIENCE)?;
     // It makes calls every 10 ms, on a machine that may be busy.
