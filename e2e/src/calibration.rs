@@ -11,7 +11,7 @@ use crate::installation::Installation;
 use crate::job::{Job, POLL_INTERVAL};
 use crate::once_per_key::OncePerKey;
 use crate::process::Outcome;
-use crate::program::Program;
+use crate::program::{Pace, Program};
 use crate::sandbox::Sandbox;
 
 /// Most steps of a program whose kernels sleep: devices that do not sleep would take no end of them.
@@ -49,7 +49,9 @@ pub fn lasting_on(device: &str, program: &Program, times: u64) -> Result<Baselin
     let length = one.length.saturating_mul(times).min(program.longest);
     match (length == one.length, u32::try_from(times)) {
         (true, _) => Ok(one),
-        (false, Ok(times)) if program.sleeps => hurried(device, program, length, one.kernels * times),
+        (false, Ok(times)) if program.pace == Pace::KernelsSleep => {
+            hurried(device, program, length, one.kernels * times)
+        }
         _ => uninterrupted_on(device, program, length),
     }
 }
@@ -185,8 +187,13 @@ fn in_proportion(device: &str, program: &Program, wanted: Duration, first: &Base
 fn calibrate(device: &str, program: &Program, wanted: Duration) -> Result<Baseline> {
     let mut length = program.shortest;
     let first = uninterrupted_on(device, program, length)?;
-    if program.sleeps {
-        return in_proportion(device, program, wanted, &first);
+    match program.pace {
+        Pace::Computing => {}
+        Pace::KernelsSleep => return in_proportion(device, program, wanted, &first),
+        Pace::HostSleeps(milliseconds) => {
+            let length = u64::try_from(wanted.as_millis())? / milliseconds;
+            return uninterrupted_on(device, program, length.clamp(program.shortest, program.longest));
+        }
     }
     for _ in 0..20 {
         let run = uninterrupted_on(device, program, length)?;

@@ -24,11 +24,22 @@ pub struct Program {
     /// How many times as long as others its kernels are in flight: more than one where tests do not care in which
     /// moment they find it at work, but it must be at work, on a busy machine too.
     pub lasts: u32,
-    /// True if its kernels sleep most of the time, so that their time is in proportion to its length and does not
-    /// depend on other work, and stop sleeping when it gets SIGUSR1 ([`crate::early_end`]).
-    pub sleeps: bool,
+    /// What its time goes into.
+    pub pace: Pace,
     /// True if it computes in floating point, so that its digest may differ between device kinds.
     pub is_float: bool,
+}
+
+/// What a program's time goes into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Its kernels compute.
+    Computing,
+    /// Its kernels sleep most of the time, so that their time is in proportion to its length and does not depend on
+    /// other work, and stop sleeping when it gets SIGUSR1 ([`crate::early_end`]).
+    KernelsSleep,
+    /// Its host sleeps for so many milliseconds between kernels that are too short to be found at work.
+    HostSleeps(u64),
 }
 
 const fn program(name: &'static str, length: &'static str, shortest: u64) -> Program {
@@ -40,7 +51,7 @@ const fn program(name: &'static str, length: &'static str, shortest: u64) -> Pro
         shortest,
         longest: u32::MAX as u64,
         lasts: 1,
-        sleeps: false,
+        pace: Pace::Computing,
         is_float: false,
     }
 }
@@ -101,7 +112,7 @@ pub const SPIN: Program = Program {
 pub const PACED: Program = Program {
     longest: u64::MAX,
     lasts: 20,
-    sleeps: true,
+    pace: Pace::KernelsSleep,
     ..program("paced", "iterations", 20)
 };
 
@@ -110,7 +121,7 @@ pub const MEMORY_HOG: Program = with(
     Program {
         longest: u64::MAX,
         lasts: 20,
-        sleeps: true,
+        pace: Pace::KernelsSleep,
         ..program("memory_hog", "iterations", 20)
     },
     &["--mib", "8", "--sleeps", "1"],
@@ -148,12 +159,22 @@ pub const MANAGED: Program = Program {
 };
 
 /// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
-pub const TEXTURES: Program = program("textures", "rounds", 20);
+pub const TEXTURES: Program = Program {
+    lasts: 4,
+    pace: Pace::HostSleeps(10),
+    ..program("textures", "rounds", 1)
+};
 
 /// A kernel of what is not modelled, which `arguments` choose.
 #[must_use]
 pub const fn unmodelled(arguments: &'static [&'static str]) -> Program {
-    with(program("unmodelled", "rounds", 20), arguments)
+    Program {
+        arguments,
+        ..Program {
+            name: "unmodelled",
+            ..TEXTURES
+        }
+    }
 }
 
 /// A program with machine code but no PTX.

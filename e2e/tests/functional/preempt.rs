@@ -12,7 +12,7 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
-use hetckpt_e2e::program::{GRAPHS, GROWING, MANAGED, OPENCL, Program, TEN};
+use hetckpt_e2e::program::{GRAPHS, GROWING, MANAGED, OPENCL, Pace, Program, TEN};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use hetckpt_e2e::statistics::Durations;
@@ -28,7 +28,7 @@ pub const GRID_BARRIER: Program = Program {
     shortest: 1000,
     longest: u32::MAX as u64,
     lasts: 1,
-    sleeps: false,
+    pace: Pace::Computing,
     is_float: false,
 };
 
@@ -72,7 +72,8 @@ fn is_mostly_in_kernels(program: &Program) -> bool {
     let is_on_opencl = Installation::from_device().starts_with("opencl");
     let is_on_cpu = Requirement::CpuOnly.missing().is_none();
     !is_on_opencl
-        && !["stencil", "unmodelled", "textures"].contains(&program.name)
+        && !matches!(program.pace, Pace::HostSleeps(_))
+        && program.name != "stencil"
         && (program.name != "neural_layer" || is_on_cpu)
 }
 

@@ -4,6 +4,7 @@
 use anyhow::{Result, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Requirement;
+use hetckpt_e2e::job::Job;
 use hetckpt_e2e::program::{Program, TEXTURES, unmodelled};
 use hetckpt_e2e::runner::{Context, Test};
 
@@ -16,6 +17,8 @@ struct Unmodelled {
     arguments: &'static [&'static str],
     /// What its refusal names.
     refused_for: &'static str,
+    /// What the refusal of a dump names, once it has run.
+    hides: Option<&'static str>,
 }
 
 const fn kernel(name: &'static str, arguments: &'static [&'static str], refused_for: &'static str) -> Unmodelled {
@@ -23,14 +26,28 @@ const fn kernel(name: &'static str, arguments: &'static [&'static str], refused_
         name,
         arguments,
         refused_for,
+        hides: None,
+    }
+}
+
+const fn hiding(what: &'static str, kernel: Unmodelled) -> Unmodelled {
+    Unmodelled {
+        hides: Some(what),
+        ..kernel
     }
 }
 
 const KERNELS: [Unmodelled; 7] = [
     kernel("tensor_core", &["--kernel", "0"], "wmma.mma.sync"),
     kernel("texture", &["--kernel", "1"], "cuTexObjectCreate"),
-    kernel("device_malloc", &["--kernel", "2"], "calls of `malloc`"),
-    kernel("virtual_call", &["--kernel", "3"], "indirect calls"),
+    hiding(
+        "has a heap of its own",
+        kernel("device_malloc", &["--kernel", "2"], "calls of `malloc`"),
+    ),
+    hiding(
+        "has calls of functions by their addresses",
+        kernel("virtual_call", &["--kernel", "3"], "indirect calls"),
+    ),
     kernel("cluster", &["--kernel", "4"], "barrier.cluster.arrive"),
     kernel("bulk_copy", &["--kernel", "5"], "cp.async.bulk"),
     kernel("named_barrier", &["--kernel", "6"], "barrier 0"),
@@ -43,9 +60,13 @@ pub fn tests() -> Vec<Test> {
         let body = move |context: &mut Context| preempt(context, &program, count);
         Test::new(format!("native_{name}"), body).also_needs(Requirement::Gpu)
     };
-    let kernels = KERNELS
-        .iter()
-        .map(|kernel| native(kernel.name, unmodelled(kernel.arguments)));
+    let kernels = KERNELS.iter().map(|kernel| match kernel.hides {
+        None => native(kernel.name, unmodelled(kernel.arguments)),
+        Some(what) => {
+            let body = move |context: &mut Context| not_dumped(context, kernel, what);
+            Test::new(format!("native_{}_is_not_dumped", kernel.name), body).also_needs(Requirement::Gpu)
+        }
+    });
     let mut tests: Vec<Test> = kernels.collect();
     tests.push(native("arrays", TEXTURES));
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
@@ -68,5 +89,19 @@ fn refused(context: &mut Context) -> Result<()> {
             outcome.text()
         );
     }
+    Ok(())
+}
+
+/// The program runs on to its right end.
+fn not_dumped(context: &mut Context, kernel: &Unmodelled, what: &str) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let mut command = unmodelled(kernel.arguments).command(300);
+    command.push("--progress".into());
+    let job = Job::start(sandbox, &command)?;
+    job.wait_for_stderr("round 3")?;
+    let dump = hetckpt::dump(sandbox, job.pid(), &sandbox.path("never.hetsnap"), false)?;
+    ensure!(dump.code != 0 && dump.stderr.contains(what), "{}", dump.text());
+    let ended = job.finish()?;
+    ensure!(ended.code == 0 && ended.stdout.ends_with("PASS\n"), "{}", ended.text());
     Ok(())
 }

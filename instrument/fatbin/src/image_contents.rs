@@ -8,6 +8,12 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use crate::decompress::{payload, ptx, text};
 use crate::entry::entries;
 use crate::locate::{ImageKind, best_cubin, best_ptx, image_kind};
+use crate::ptx_reach::Functions;
+
+const HEAP: &str = "a heap of its own (`malloc` in kernels)";
+
+/// What names of tables of virtual functions begin with (Itanium C++ ABI, 5.1.4.1).
+const VIRTUAL_TABLE: &str = "_ZTV";
 
 /// A `__device__` or `__constant__` variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,13 +24,44 @@ pub struct Variable {
     pub is_writable: bool,
 }
 
+/// State that is in no variable, or addresses of functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hidden {
+    /// What it is, in words.
+    pub what: String,
+    /// When it is there.
+    pub since: HiddenSince,
+}
+
+/// From when an image may have [`Hidden`] state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HiddenSince {
+    /// Once it is loaded.
+    Loading,
+    /// Once any of its kernels has run.
+    AnyKernel,
+    /// Once one of these kernels has run.
+    Kernels(BTreeSet<String>),
+}
+
+impl HiddenSince {
+    /// True if it is there once those kernels have run for which `has_run` holds; `kernels` are all there are.
+    pub fn is_there<'a>(&self, kernels: impl IntoIterator<Item = &'a str>, has_run: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Loading => true,
+            Self::AnyKernel => kernels.into_iter().any(has_run),
+            Self::Kernels(some) => some.iter().any(|kernel| has_run(kernel)),
+        }
+    }
+}
+
 /// What an image has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Its variables, as far as they are known.
     pub variables: BTreeSet<Variable>,
-    /// What holds state that is in no variable, or addresses of functions, in words.
-    pub hidden: Option<String>,
+    /// What else it has, which nobody can look into.
+    pub hidden: Vec<Hidden>,
 }
 
 /// The contents of what a GPU of compute capability `device` (times ten plus minor) takes of an image. PTX is not
@@ -32,7 +69,10 @@ pub struct Contents {
 #[must_use]
 pub fn contents(image: &[u8], device: u32, known: &[String]) -> Contents {
     let unknown = || Contents {
-        hidden: Some("what cannot be read".to_owned()),
+        hidden: vec![Hidden {
+            what: "what cannot be read".to_owned(),
+            since: HiddenSince::Loading,
+        }],
         ..Contents::default()
     };
     let contents = match image_kind(image) {
@@ -52,12 +92,15 @@ fn of_cubin(cubin: &[u8]) -> Option<Contents> {
     let mut contents = Contents::default();
     for symbol in file.symbols() {
         let name = symbol.name().ok()?;
-        if symbol.is_undefined() && matches!(name, "malloc" | "free") {
-            contents.hidden = Some("a heap of its own (`malloc` in kernels)".to_owned());
-        }
-        if name.starts_with("_ZTV") {
-            contents.hidden = Some(format!("a table of virtual functions (`{name}`)"));
-        }
+        let hidden = match name {
+            "malloc" | "free" if symbol.is_undefined() => Some(HEAP.to_owned()),
+            _ if name.starts_with(VIRTUAL_TABLE) => Some(format!("a table of virtual functions (`{name}`)")),
+            _ => None,
+        };
+        contents.hidden.extend(hidden.map(|what| Hidden {
+            what,
+            since: HiddenSince::AnyKernel,
+        }));
         if symbol.kind() != SymbolKind::Data || symbol.size() == 0 {
             continue;
         }
@@ -82,23 +125,33 @@ fn of_ptx(text: &str, known: &[String]) -> Contents {
     });
     let variables: BTreeSet<Variable> = variables.collect();
     let is_declaration = |line: &str| line.starts_with('.') && [".global ", ".const "].iter().any(|s| line.contains(s));
-    let is_word = |word: &str| {
-        text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
-            .any(|w| w == word)
-    };
-    let hidden = if is_word("malloc") {
-        Some("a heap of its own (`malloc` in kernels)")
-    } else if [".callprototype", ".calltargets"].iter().any(|s| text.contains(s)) {
-        Some("calls of functions by their addresses")
-    } else if variables.is_empty() && text.lines().any(|line| is_declaration(line.trim_start())) {
-        Some("variables in PTX that is not understood")
-    } else {
-        None
-    };
-    Contents {
-        variables,
-        hidden: hidden.map(str::to_owned),
+    let functions = Functions::of(text);
+    let by_kernels = [
+        (HEAP, functions.kernels_with(|word| matches!(word, "malloc" | "free"))),
+        (
+            "calls of functions by their addresses",
+            functions.kernels_with(|word| matches!(word, ".callprototype" | ".calltargets")),
+        ),
+        ("addresses of functions", functions.kernels_taking_addresses()),
+        (
+            "a table of virtual functions",
+            functions.kernels_with(|word| word.starts_with(VIRTUAL_TABLE)),
+        ),
+    ];
+    let by_kernels = by_kernels.into_iter().filter(|(_, kernels)| !kernels.is_empty());
+    let mut hidden: Vec<Hidden> = by_kernels
+        .map(|(what, kernels)| Hidden {
+            what: what.to_owned(),
+            since: HiddenSince::Kernels(kernels),
+        })
+        .collect();
+    if variables.is_empty() && text.lines().any(|line| is_declaration(line.trim_start())) {
+        hidden.push(Hidden {
+            what: "variables in PTX that is not understood".to_owned(),
+            since: HiddenSince::Loading,
+        });
     }
+    Contents { variables, hidden }
 }
 
 #[cfg(test)]
@@ -118,22 +171,34 @@ mod tests {
             Contents::default()
         );
         let known = of(".visible .global .align 4 .u32 counter;", &["counter"]);
-        assert_eq!((known.variables.len(), known.hidden), (1, None));
-        for (text, word) in [
-            (".visible .global .align 4 .u32 counter;", "variables"),
+        assert_eq!((known.variables.len(), known.hidden), (1, vec![]));
+        let variables = of(".visible .global .align 4 .u32 counter;", &[]).hidden;
+        assert!(matches!(
+            &variables[..],
+            [Hidden {
+                since: HiddenSince::Loading,
+                ..
+            }]
+        ));
+        for (body, word) in [
             ("call.uni (r), malloc, (p);", "heap"),
             ("proto: .callprototype _ (.param .b32 _);", "calls"),
+            ("mov.u64 %rd1, _ZTV1A;", "virtual"),
         ] {
-            assert!(
-                of(text, &[]).hidden.is_some_and(|hidden| hidden.contains(word)),
-                "{text}"
-            );
+            let text = format!(".entry loud() {{ {body} }} .entry quiet() {{ ret; }}");
+            let hidden = of(&text, &[]).hidden;
+            let [Hidden { what, since }] = &hidden[..] else {
+                panic!("{hidden:?}")
+            };
+            assert!(what.contains(word), "{what}");
+            let is_there = |ran: &str| since.is_there(["loud", "quiet"], |kernel| kernel == ran);
+            assert!(is_there("loud") && !is_there("quiet") && !is_there("neither"));
         }
     }
 
     #[test]
     fn what_cannot_be_read_hides_something() {
-        assert!(contents(b"\x7fELF and no more", 90, &[]).hidden.is_some());
-        assert!(contents(b"", 90, &[]).hidden.is_some());
+        assert!(contents(b"\x7fELF and no more", 90, &[]).hidden.len() == 1);
+        assert!(contents(b"", 90, &[]).hidden.len() == 1);
     }
 }

@@ -10,6 +10,7 @@ pub mod entry;
 pub mod decompress;
 pub mod locate;
 pub mod image_contents;
+mod ptx_reach;
 pub mod targets;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Kernels of an application: probed and built for the device when first needed.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -212,6 +213,7 @@ pub struct KernelCode {
     original: OnceLock<BuildResult<Arc<dyn LoadedKernel>>>,
     /// What was built for the latest launch: the next one mostly has the same room.
     latest: Mutex<Option<(Room, BuiltProgram)>>,
+    has_run: AtomicBool,
 }
 
 impl KernelCode {
@@ -225,7 +227,22 @@ impl KernelCode {
             probed: OnceLock::new(),
             original: OnceLock::new(),
             latest: Mutex::default(),
+            has_run: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that it is launched.
+    pub fn note_run(&self) {
+        // A store would take the line from other threads each time.
+        if !self.has_run() {
+            self.has_run.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if it has been launched, here and not before a restore.
+    #[must_use]
+    pub fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
     }
 
     /// The kernel without probes, as the program would have it: only to be asked what it needs.

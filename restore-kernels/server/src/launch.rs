@@ -43,6 +43,7 @@ fn prepare(work: &Work) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
                 .as_ref()
                 .ok_or_else(|| refuse("its module is gone".to_owned()))?;
             let (probed, loaded) = kernel.build_leaving(spec.room).map_err(not_built)?;
+            kernel.note_run();
             Ok((probed, launch_of(spec, loaded, Blocks::All)))
         }
         What::Resume(stopped) => {

@@ -9,7 +9,7 @@ use hetckpt_codegen::ptx::has_room_for_control;
 use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::error::FatbinError;
-use hetckpt_fatbin::image_contents::contents;
+use hetckpt_fatbin::image_contents::{Hidden, HiddenSince, contents};
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
 use hetckpt_fatbin::targets::{target_of_ptx, targets};
 use hetckpt_ir::kernel::Kernel;
@@ -41,8 +41,8 @@ pub struct LoadedModule {
     pub is_placed_by_device: bool,
     /// What keeps images loaded that are run as they came.
     pub keeps: Vec<Arc<dyn Any + Send + Sync>>,
-    /// What a capture cannot reach of images that are run as they came, in words, if there is something.
-    pub unreachable: Option<String>,
+    /// What a capture cannot reach of images that are run as they came.
+    pub hidden: Vec<Hidden>,
     /// The description, encoded.
     pub description: Vec<u8>,
 }
@@ -190,7 +190,8 @@ impl LoadedModule {
             });
         let (images, loaded): (Vec<Vec<u8>>, Vec<OpaqueModule>) = loaded.unzip();
         let capability = builder.device.takes_images_for().unwrap_or(0);
-        let unreachable = images.iter().find_map(|image| contents(image, capability, &[]).hidden);
+        let hidden = images.iter().flat_map(|image| contents(image, capability, &[]).hidden);
+        let hidden = hidden.collect();
         let keeps = loaded.iter().filter_map(|module| module.loaded.clone()).collect();
         let kernels = loaded.into_iter().flat_map(|module| module.kernels);
         let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
@@ -199,7 +200,7 @@ impl LoadedModule {
             compiled_for: images.iter().flat_map(|image| targets(image)).collect(),
             machine_code: images,
             keeps,
-            unreachable,
+            hidden,
             ..module
         }
     }
@@ -254,6 +255,22 @@ impl LoadedModule {
         ))
     }
 
+    /// What is there now that a capture cannot reach, in words, if there is something.
+    #[must_use]
+    pub fn unreachable(&self) -> Option<&str> {
+        let names = || self.kernels.iter().map(|kernel| kernel.name.as_str());
+        let has_run = |name: &str| {
+            self.kernels
+                .iter()
+                .any(|kernel| kernel.name == name && kernel.has_run())
+        };
+        let mut there = self
+            .hidden
+            .iter()
+            .filter(|hidden| hidden.since.is_there(names(), has_run));
+        there.next().map(|hidden| hidden.what.as_str())
+    }
+
     /// The module from images as they came, if the device takes any; `more_variables` are names of some that it may
     /// have beside those that machine code names.
     fn opaque(
@@ -271,7 +288,7 @@ impl LoadedModule {
             globals: Vec::new(),
             is_placed_by_device: true,
             keeps: Vec::new(),
-            unreachable: None,
+            hidden: Vec::new(),
             description: Vec::new(),
         };
         let mut description = ModuleDescription::default();
@@ -287,14 +304,12 @@ impl LoadedModule {
                 }
             };
             let is_found = |name: &str| loaded.globals.iter().any(|(found, ..)| found == name);
-            let mut lost = contents
-                .variables
-                .iter()
-                .filter(|v| v.is_writable && !is_found(&v.name));
-            let lost = lost
-                .next()
-                .map(|v| format!("variable `{}`, of which the driver does not say where it is", v.name));
-            module.unreachable = module.unreachable.take().or(contents.hidden).or(lost);
+            let lost = contents.variables.iter().find(|v| v.is_writable && !is_found(&v.name));
+            let lost = lost.map(|v| Hidden {
+                what: format!("variable `{}`, of which the driver does not say where it is", v.name),
+                since: HiddenSince::Loading,
+            });
+            module.hidden.extend(contents.hidden.into_iter().chain(lost));
             module.keeps.extend(loaded.loaded);
             module.machine_code.push(part.to_vec());
             module.compiled_for.extend(targets(part));
@@ -382,7 +397,7 @@ impl LoadedModule {
             globals,
             is_placed_by_device: false,
             keeps: Vec::new(),
-            unreachable: None,
+            hidden: Vec::new(),
             description,
         }
     }

@@ -26,6 +26,8 @@ pub struct Modules {
     places: HashMap<u64, Places>,
     /// Refusals that have been logged.
     told: HashSet<String>,
+    /// What a module that is no longer loaded has left where no capture reaches, and its number.
+    left_behind: Option<(u64, String)>,
 }
 
 impl Modules {
@@ -117,20 +119,29 @@ impl Modules {
     /// Forgets a module; false if there is none.
     pub fn remove(&mut self, module: u64) -> bool {
         self.arriving.remove(&module);
-        self.loaded.remove(&module).is_some()
+        let Some(removed) = self.loaded.remove(&module) else {
+            return false;
+        };
+        // The heap, for one, outlives it.
+        if let Some(what) = removed.unreachable() {
+            self.left_behind.get_or_insert_with(|| (module, what.to_owned()));
+        }
+        true
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
         self.loaded.clear();
         self.arriving.clear();
+        self.left_behind = None;
     }
 
     /// What a capture cannot reach, and its module's number.
     #[must_use]
     pub fn unreachable(&self) -> Option<(u64, String)> {
         let mut loaded = self.loaded.iter();
-        loaded.find_map(|(&id, module)| Some((id, module.unreachable.clone()?)))
+        let found = loaded.find_map(|(&id, module)| Some((id, module.unreachable()?.to_owned())));
+        found.or_else(|| self.left_behind.clone())
     }
 
     /// Variables that the device has placed, and their modules' numbers.
