@@ -47,6 +47,10 @@ pub const PAUSE_WORD_STRIDE: u32 = 128;
 /// Offset in an arena of the u32 that is set, to all ones, once every pause word of every arena is.
 pub const TOLD_WORD_AT: u64 = NUM_PAUSE_WORDS as u64 * PAUSE_WORD_STRIDE as u64;
 
+/// Offset in an arena of the address of the u64, in memory that the host sees, to which a thread that traps writes its
+/// launch's control block's address, before it ends as if it had finished.
+pub const TRAP_WORD_ADDRESS_AT: u64 = TOLD_WORD_AT + 8;
+
 /// Size of a control block in bytes.
 pub const LAUNCH_CONTROL_BYTES: u64 = 128;
 

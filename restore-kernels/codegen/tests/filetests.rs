@@ -97,6 +97,11 @@ fn early_exit() {
     check("early_exit");
 }
 
+#[test]
+fn trap() {
+    check("trap");
+}
+
 /// PTX up to 8.0 has 4096 bytes for parameters, later versions 32,764; one of ours comes on top.
 #[test]
 fn many_parameters_make_a_newer_version() {

@@ -56,8 +56,8 @@ impl Arrays {
         }
     }
 
-    /// Makes a texture or surface object: of an array, or of memory for which `is_memory` (address and size). For the
-    /// application the memory lies where `object` says, on the device where `on_device` says.
+    /// Makes a texture or surface object: of an array, or of memory that begins where there is some, as `is_memory`
+    /// says. For the application the memory lies where `object` says, on the device where `on_device` says.
     ///
     /// # Errors
     /// [`DeviceError::Refused`].
@@ -65,7 +65,7 @@ impl Arrays {
         &mut self,
         device: &dyn Device,
         (object, on_device): (&ImageObject, &ImageObject),
-        is_memory: impl FnOnce(u64, u64) -> bool,
+        is_memory: impl FnOnce(u64) -> bool,
     ) -> Result<u64, DeviceError> {
         let kind = object.kind();
         if device.has_arrays() && !self.has_resource(on_device.resource(), is_memory) {
@@ -79,9 +79,9 @@ impl Arrays {
 
     /// True if there is what an object is to be made of.
     #[must_use]
-    pub fn has_resource(&self, resource: &Resource, is_memory: impl FnOnce(u64, u64) -> bool) -> bool {
+    pub fn has_resource(&self, resource: &Resource, is_memory: impl FnOnce(u64) -> bool) -> bool {
         match (*resource, resource.memory()) {
-            (_, Some((addr, size_bytes))) => is_memory(addr, size_bytes),
+            (_, Some((addr, _))) => is_memory(addr),
             (Resource::Array { array, level }, _) => {
                 self.shapes.get(&array).is_some_and(|shape| level < shape.num_levels())
             }

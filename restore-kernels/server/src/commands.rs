@@ -351,7 +351,7 @@ fn image_create(session: &Arc<Session>, reply: Option<SlotId>, object: Box<Image
     aside::start(session, move |session| {
         let on_device = object.with_address(|addr| session.moved.read().actual(addr));
         let mut arrays = session.arrays.lock();
-        let is_memory = |addr, size_bytes| session.memory.lock().contains(addr, size_bytes);
+        let is_memory = |addr| session.memory.lock().contains(addr, 1);
         let made = arrays.create_image(&*session.device, (&object, &on_device), is_memory);
         drop(arrays);
         let (result, body) = match made {

@@ -140,7 +140,7 @@ fn fill_arrays(session: &Session, state: &mut ProcessState) -> Result<(), Server
     let mut arrays = session.arrays.lock();
     restore_arrays(&*session.device, &mut arrays, &std::mem::take(&mut state.arrays))?;
     let actual = |addr| session.moved.read().actual(addr);
-    let is_memory = |addr, size_bytes| session.memory.lock().contains(addr, size_bytes);
+    let is_memory = |addr| session.memory.lock().contains(addr, 1);
     restore_images(&*session.device, &mut arrays, &state.images, actual, is_memory)
 }
 

@@ -48,7 +48,7 @@ pub fn restore_arrays(device: &dyn Device, arrays: &mut Arrays, stored: &[ArrayS
 }
 
 /// Makes the texture and surface objects. `actual` says where memory lies that the application has at an address, and
-/// `is_memory` of an address and a size whether device memory is there.
+/// `is_memory` of an address whether device memory is there.
 ///
 /// # Errors
 /// [`ServerError::ImageMoved`], [`ServerError::Transfer`].
@@ -57,7 +57,7 @@ pub fn restore_images(
     arrays: &mut Arrays,
     stored: &[ImageState],
     actual: impl Fn(u64) -> u64,
-    is_memory: impl Fn(u64, u64) -> bool,
+    is_memory: impl Fn(u64) -> bool,
 ) -> Result<(), ServerError> {
     let mut wanted: Vec<(ImageHandle, ImageObject)> = stored.iter().map(|i| (i.handle(), i.object)).collect();
     wanted.sort_unstable_by_key(|(image, _)| (image.value, image.kind));

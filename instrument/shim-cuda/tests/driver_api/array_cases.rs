@@ -264,6 +264,7 @@ fn objects_tell_what_they_were_made_of() {
     assert_eq!(told[1..6], view[1..6]);
     cu!(cuTexObjectDestroy(object));
     cu!(cuTexObjectDestroy(object) => INVALID_VALUE);
+    cu!(cuTexObjectDestroy(0));
 
     let of_plain = resource(0, &[plain]);
     let mut surface = 0;
@@ -277,7 +278,6 @@ fn objects_tell_what_they_were_made_of() {
     let outside = pinned.expose_provenance() as u64;
     for (refused, result) in [
         (resource(0, &[addr]), INVALID_HANDLE),
-        (resource(2, &[addr, format, 65]), INVALID_VALUE),
         (resource(2, &[16, format, 16]), INVALID_VALUE),
         (resource(2, &[outside, format, 16]), NOT_SUPPORTED),
         (resource(9, &[]), INVALID_VALUE),

@@ -1,9 +1,10 @@
 //! Ends of basic blocks.
 
+use hetckpt_abi::launch_control::{ARENA_BYTES, TRAP_WORD_ADDRESS_AT};
 use hetckpt_ir::basic_block::{BarrierReduction, BarrierReductionOp, Terminator};
 use hetckpt_ir::entity::BbId;
 use hetckpt_ir::inst::{Guard, Operand};
-use hetckpt_ir::types::Type;
+use hetckpt_ir::types::{Type, Width};
 
 use super::writer::Writer;
 use super::{Error, names};
@@ -19,10 +20,7 @@ impl Writer<'_> {
                 not_taken,
             } => self.branch(*guard, *taken, *not_taken),
             Terminator::Exit => self.line("ret"),
-            Terminator::Trap => {
-                self.line("trap");
-                self.line("ret");
-            }
+            Terminator::Trap => self.trap(),
             Terminator::Barrier {
                 id: number,
                 count,
@@ -46,6 +44,22 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A probed kernel says that it has trapped, and its thread ends: after a real trap the driver would give the
+    /// device's memory to nobody any more.
+    fn trap(&mut self) {
+        if self.facts.is_probed {
+            let (arena, word) = (self.scratch(Width::W64), self.scratch(Width::W64));
+            let mask = -ARENA_BYTES.cast_signed();
+            self.line(format_args!("and.b64 {arena}, %control, {mask}"));
+            self.line(format_args!("ld.global.u64 {word}, [{arena}+{TRAP_WORD_ADDRESS_AT}]"));
+            self.line(format_args!("st.volatile.global.u64 [{word}], %control"));
+            self.line("membar.sys");
+        } else {
+            self.line("trap");
+        }
+        self.line("ret");
     }
 
     fn jump(&mut self, next: BbId) {

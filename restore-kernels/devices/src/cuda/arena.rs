@@ -7,6 +7,7 @@ use hetckpt_abi::launch_control::{ARENA_BYTES, LAUNCH_CONTROL_BYTES, TOLD_WORD_A
 use super::driver::{self, DriverError, Result};
 use super::handles::{Context, DeviceBuffer, Pinned, Stream};
 use super::transfer::Transfers;
+use super::trap_word::TrapWord;
 use crate::control::ControlWords;
 
 /// Bytes of pause words at the start of an arena.
@@ -26,7 +27,7 @@ pub(super) struct Arena {
 
 impl Arena {
     /// An arena whose pause words say what `request` says.
-    fn new(context: &Context, stream: &Stream, request: &Pinned) -> Result<Self> {
+    fn new(context: &Context, stream: &Stream, request: &Pinned, trapped: &TrapWord) -> Result<Self> {
         let size = ARENA_BYTES as usize;
         // Reservations are aligned to the granularity of mappings, which is the arena's size or a multiple of it.
         let addr = driver::cuMemAddressReserve(size, 0)?;
@@ -41,6 +42,7 @@ impl Arena {
         driver::cuMemMap(addr, size, 0, handle, 0)?;
         driver::cuMemSetAccess(addr, size, context.device)?;
         request.send(addr, HEAD_BYTES, stream)?;
+        trapped.tell(addr, stream)?;
         stream.wait()?;
         let first = addr + HEAD_BYTES as u64;
         let free = (first..addr + ARENA_BYTES)
@@ -66,22 +68,24 @@ pub(super) struct Arenas {
     pub stream: Stream,
     words: Pinned,
     blocks: Pinned,
+    trapped: Arc<TrapWord>,
 }
 
 impl Arenas {
-    pub fn new(context: &Context, priority: i32) -> Result<Self> {
+    pub fn new(context: &Context, priority: i32, trapped: Arc<TrapWord>) -> Result<Self> {
         let mut arenas = Self {
             all: Vec::new(),
             stream: Stream::new(priority)?,
             words: Pinned::new(HEAD_BYTES)?,
             blocks: Pinned::new((WRITTEN_TOGETHER * LAUNCH_CONTROL_BYTES) as usize)?,
+            trapped,
         };
         arenas.grow(context)?;
         Ok(arenas)
     }
 
     fn grow(&mut self, context: &Context) -> Result<()> {
-        let arena = Arena::new(context, &self.stream, &self.words)?;
+        let arena = Arena::new(context, &self.stream, &self.words, &self.trapped)?;
         self.all.push(arena);
         Ok(())
     }

@@ -15,6 +15,9 @@ use crate::control::{BlockShape, ControlWords, Remains};
 use crate::device::{Outcome, RunningLaunch};
 use crate::error::DeviceError;
 
+/// `CUDA_ERROR_LAUNCH_FAILED`
+const LAUNCH_FAILED: u32 = 719;
+
 /// What a pause has laid out for a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prepared {
@@ -61,6 +64,13 @@ impl RunningLaunch for Flight {
             return Outcome::Failed(DeviceError::Launch {
                 kernel: self.kernel.request.name.clone(),
                 reason: error.to_string(),
+            });
+        }
+        if stopped.is_ok() && self.device.trapped.is_of(self.control) {
+            return Outcome::Failed(DeviceError::Fault {
+                kernel: self.kernel.request.name.clone(),
+                reason: "a thread trapped".to_owned(),
+                cuda_result: LAUNCH_FAILED,
             });
         }
         let left = stopped.and_then(|()| self.capture());

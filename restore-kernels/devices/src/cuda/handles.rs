@@ -181,6 +181,8 @@ pub(super) struct Pinned {
 
 // SAFETY: plain memory with one owner.
 unsafe impl Send for Pinned {}
+// SAFETY: who shares it only reads.
+unsafe impl Sync for Pinned {}
 
 impl Pinned {
     pub fn new(size: usize) -> Result<Self> {
@@ -196,6 +198,13 @@ impl Pinned {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: an allocation of this size, initialised when it was made.
         unsafe { std::slice::from_raw_parts(self.start, self.size) }
+    }
+
+    /// The first eight bytes, to which the device may write meanwhile.
+    pub fn first_word(&self) -> u64 {
+        assert!(self.size >= size_of::<u64>());
+        // SAFETY: within the allocation, which is aligned to pages.
+        unsafe { self.start.cast::<u64>().read_volatile() }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {

@@ -21,6 +21,7 @@ mod recorded;
 mod register_budget;
 mod shared_base;
 mod transfer;
+mod trap_word;
 mod unstoppable;
 
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ use queue::CudaQueue;
 use read::ReadBuffers;
 use register_budget::Multiprocessor;
 use transfer::Transfers;
+use trap_word::TrapWord;
 
 pub use library::DRIVER_VARIABLE;
 
@@ -92,6 +94,7 @@ struct CudaInner {
     arrays: Arrays,
     returned_controls: Mutex<Vec<u64>>,
     pausing: Mutex<Pausing>,
+    trapped: Arc<TrapWord>,
     events: Arc<Pool>,
     read_buffers: ReadBuffers,
     memory_stream: Arc<Stream>,
@@ -193,9 +196,10 @@ impl CudaDevice {
         let transfers = Transfers::new(urgent);
         let memory_stream = Arc::new(Stream::new(urgent)?);
         let scratch_bytes = SCRATCH_BYTES.min(description.total_bytes / 64);
+        let trapped = Arc::new(TrapWord::new()?);
         let pausing = Pausing {
             is_paused: false,
-            arenas: Arenas::new(&context, urgent)?,
+            arenas: Arenas::new(&context, urgent, Arc::clone(&trapped))?,
             scratch: Scratch::new(&transfers, &context, &memory_stream, scratch_bytes)?,
             flights: std::collections::BTreeMap::new(),
         };
@@ -218,6 +222,7 @@ impl CudaDevice {
             arrays: Arrays::default(),
             returned_controls: Mutex::default(),
             pausing: Mutex::new(pausing),
+            trapped,
             events: Arc::default(),
             read_buffers: ReadBuffers::default(),
             memory_stream,
