@@ -1,24 +1,26 @@
 #!/bin/bash
-# Trains networks with PyTorch on an NVIDIA GPU, dumps and kills the training at random moments, restores it on the same
-# GPU, and compares each step's loss to the bit with an undisturbed run's.
+# Trains networks with PyTorch on an NVIDIA GPU, dumps and kills the training at random moments, restores it on that GPU
+# or another, and compares each step's loss to the bit with an undisturbed run's.
 #
-#   training.sh [--dry-run] [--moments N] [--steps N] [--cuda-checkpoint FILE] [KIND...]
+#   training.sh [--dry-run] [--moments N] [--steps N] [--to DEVICE] [--cuda-checkpoint FILE] [KIND...]
 #
-# KIND: transformer cnn transformer-graph cnn-graph (all of them, side by side), each N times (5). With the path of
-# NVIDIA's `cuda-checkpoint` it does the same by that and CRIU, one program after another, once a kind. A dump begins
-# with the files that it carries, which takes seconds with PyTorch's libraries: moments are in the first third of a run.
-# Times go to standard output and, where OUT names a folder, as JSON lines to $OUT/training.jsonl. HETCKPT_SEED repeats
-# moments. Works in the source tree after `make build`, or from a bundle; needs root and PyTorch.
+# KIND: transformer cnn transformer-graph cnn-graph (all of them, side by side), each N times (5). DEVICE: where each
+# is restored, such as cuda:1 (cuda:0, where they begin). With the path of NVIDIA's `cuda-checkpoint` it does the same
+# by that and CRIU, one program after another, once a kind. A dump begins with the files that it carries, which takes
+# seconds with PyTorch's libraries: moments are in the first third of a run. Times go to standard output and, where
+# OUT names a folder, as JSON lines to $OUT/training.jsonl. HETCKPT_SEED repeats moments. Works in the source tree
+# after `make build`, or from a bundle; needs root and PyTorch.
 set -euo pipefail
 
 say() { echo "== $*"; }
 die() { echo "training: $*" >&2; exit 1; }
 
-kinds=() moments=5 steps=900 dry_run='' peer=''
+kinds=() moments=5 steps=900 dry_run='' peer='' to=cuda:0
 while [ $# -gt 0 ]; do
 	case $1 in
 	--dry-run) dry_run=1 ;;
 	--moments) moments=${2:?--moments needs a number} && shift ;;
+	--to) to=${2:?--to needs a device} && shift ;;
 	--steps) steps=${2:?--steps needs a number} && shift ;;
 	--cuda-checkpoint) peer=${2:?--cuda-checkpoint needs a file} && shift ;;
 	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
@@ -59,7 +61,7 @@ await_steps() { # FILE STEPS PID
 one_moment() { # KIND NUMBER STEPS DELAY
 	local kind=$1 at=$work/$1.$2 supervisor began dumped program
 	trains "$kind"
-	"$hetckpt" run --device cuda --pid-file "$at.pid" -- "${program[@]}" >"$at.before" 2>"$at.err" &
+	"$hetckpt" run --device cuda:0 --pid-file "$at.pid" -- "${program[@]}" >"$at.before" 2>"$at.err" &
 	supervisor=$!
 	await_steps "$at.before" "$3" "$supervisor" || { tail -n 5 "$at.err"; return 1; }
 	sleep "$4"
@@ -67,7 +69,7 @@ one_moment() { # KIND NUMBER STEPS DELAY
 	"$hetckpt" dump --pid "$(cat "$at.pid")" -o "$at.hetsnap" 2>"$at.dump" || { tail -n 5 "$at.dump"; return 1; }
 	dumped=$EPOCHREALTIME
 	wait "$supervisor" || true
-	"$hetckpt" restore --own-stdio --device cuda "$at.hetsnap" --timings "$at.restore" >"$at.after" 2>"$at.restore.err" ||
+	"$hetckpt" restore --own-stdio --device "$to" "$at.hetsnap" --timings "$at.restore" >"$at.after" 2>"$at.restore.err" ||
 		{ tail -n 5 "$at.restore.err"; return 1; }
 	cat "$at.before" "$at.after" >"$at.all"
 	cmp "$at.all" "$work/$kind.undisturbed" || return 1
@@ -80,7 +82,7 @@ one_kind() { # KIND SEED
 	RANDOM=$2
 	trains "$kind"
 	"${program[@]}" >"$work/$kind.native" 2>"$work/$kind.err" || { tail -n 5 "$work/$kind.err"; return 1; }
-	"$hetckpt" run --device cuda -- "${program[@]}" >"$work/$kind.undisturbed" 2>"$work/$kind.err" ||
+	"$hetckpt" run --device cuda:0 -- "${program[@]}" >"$work/$kind.undisturbed" 2>"$work/$kind.err" ||
 		{ tail -n 5 "$work/$kind.err"; return 1; }
 	[ "$(wc -l <"$work/$kind.undisturbed")" = "$steps" ] || { echo "$kind: steps are missing"; return 1; }
 	cmp "$work/$kind.native" "$work/$kind.undisturbed" || echo "$kind: other losses than natively"
