@@ -76,8 +76,8 @@ fn running_program(context: &mut Context) -> Result<()> {
     let pid = job.pid().to_string();
     let timed = hetckpt::run(sandbox, ["trace", "--json", "--pid", &pid, "--for", "1s"])?.success("trace")?;
     let measured: serde_json::Value = serde_json::from_str(&timed.stdout)?;
-    // The kernel was loaded before: it is known by its handle. Calls count when they begin, launches when they have succeeded:
-    // one may be under way at either end of the second.
+    // The kernel was loaded before: it is known by its handle. Calls count when they begin, launches when they have
+    // succeeded: one may be under way at either end of the second.
     let kernels = list(&measured, "kernels")?;
     let is_handle = kernels.len() == 1
         && kernels[0]["name"]

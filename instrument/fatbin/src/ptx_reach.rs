@@ -89,7 +89,7 @@ impl<'a> Words<'a> {
         let mut body = Function::default();
         let mut depth = 1;
         let mut instruction: Vec<&str> = Vec::new();
-        while let Some(word) = self.next() {
+        for word in self.by_ref() {
             match word {
                 "{" => depth += 1,
                 "}" => depth -= 1,
