@@ -158,6 +158,13 @@ pub const MANAGED: Program = Program {
     ..small(program("managed", "rounds", 100), &["--n", "4096"])
 };
 
+/// Memory of the program's own that it registers, which host and kernels use by turns.
+pub const REGISTERED: Program = Program {
+    longest: u64::MAX,
+    lasts: 2,
+    ..small(program("registered", "rounds", 100), &["--n", "4096"])
+};
+
 /// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
 pub const TEXTURES: Program = Program {
     lasts: 4,

@@ -16,16 +16,23 @@ pub fn take(device: &Device, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
     {
         return Ok(got);
     }
-    let area = pool.add_area(size)?;
-    if let Err(error) = announce(device, area) {
-        pool.drop_area(area.addr);
-        return Err(error);
-    }
     if PinnedPool::needs_own_area(size) {
-        Ok(area.addr)
-    } else {
-        pool.take(size).ok_or(CuResult::OUT_OF_MEMORY)
+        return take_own(device, pool, size);
     }
+    let area = pool.add_area(size)?;
+    announced(device, pool, area)?;
+    pool.take(size).ok_or(CuResult::OUT_OF_MEMORY)
+}
+
+/// As [`take`], of an area that nothing else has a part of: whole pages.
+pub fn take_own(device: &Device, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
+    let area = pool.add_own_area(size)?;
+    announced(device, pool, area)?;
+    Ok(area.addr)
+}
+
+fn announced(device: &Device, pool: &mut PinnedPool, area: PinnedArea) -> Outcome {
+    announce(device, area).inspect_err(|_| pool.drop_area(area.addr))
 }
 
 /// As [`take`]; the memory is zero.

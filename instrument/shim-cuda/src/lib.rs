@@ -46,6 +46,8 @@ mod checkpoint;
 mod checkpoint_tool;
 mod program_api;
 mod table_slots;
+mod registered_memory;
+mod shared_pages;
 mod library_tables;
 mod event;
 mod export_tables;

@@ -31,6 +31,8 @@ pub enum RangeKind {
     Registered {
         /// Flags given at registration.
         flags: u32,
+        /// Where kernels reach it, once the program has asked for that.
+        on_device: Option<u64>,
     },
 }
 
@@ -152,10 +154,26 @@ impl MemoryMap {
             .is_some_and(|(_, range)| range.addr + range.size_bytes > addr)
     }
 
-    /// Forgets all that goes with the device: what the program has registered of its own stays.
+    /// Notes where kernels reach the registered memory that starts at `addr`.
+    pub fn place_registered(&mut self, addr: u64, place: u64) {
+        if let Some(Range {
+            kind: RangeKind::Registered { on_device, .. },
+            ..
+        }) = self.ranges.get_mut(&addr)
+        {
+            *on_device = Some(place);
+        }
+    }
+
+    /// Forgets all that goes with the device: what the program has registered of its own stays, out of reach.
     pub fn forget_device(&mut self) {
-        self.ranges
-            .retain(|_, range| matches!(range.kind, RangeKind::Registered { .. }));
+        self.ranges.retain(|_, range| match &mut range.kind {
+            RangeKind::Registered { on_device, .. } => {
+                *on_device = None;
+                true
+            }
+            _ => false,
+        });
     }
 }
 
@@ -167,7 +185,8 @@ mod tests {
     fn finds_ranges_by_any_of_their_addresses() {
         let mut map = MemoryMap::default();
         map.insert(100, 50, RangeKind::Allocation);
-        map.insert(200, 10, RangeKind::Registered { flags: 0 });
+        let (flags, on_device) = (0, None);
+        map.insert(200, 10, RangeKind::Registered { flags, on_device });
         assert_eq!(map.find(149).map(|r| r.addr), Some(100));
         assert_eq!(map.find(150), None);
         assert_eq!(map.find(99), None);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use hetckpt_ring::app_memory::close_to_others;
 use hetckpt_ring::pinned_table::PinnedArea;
@@ -22,7 +22,7 @@ const AREA_ALIGNMENT: u64 = 2 << 20;
 
 struct Area {
     known: PinnedArea,
-    _memfd: OwnedFd,
+    memfd: OwnedFd,
     is_shared: bool,
     /// Free pieces, offset and length.
     free: BTreeMap<u64, u64>,
@@ -70,12 +70,23 @@ impl PinnedPool {
 
     /// Makes an area: for a big request its own (and taken at once), else one to be shared.
     pub fn add_area(&mut self, size_bytes: u64) -> Outcome<PinnedArea> {
-        let is_shared = !Self::needs_own_area(size_bytes);
-        let size = if is_shared {
-            SHARED_AREA_BYTES
-        } else {
-            size_bytes.next_multiple_of(PAGE)
-        };
+        match Self::needs_own_area(size_bytes) {
+            true => self.add_own_area(size_bytes),
+            false => self.add(SHARED_AREA_BYTES, true),
+        }
+    }
+
+    /// Makes an area for one request, however small, and takes it.
+    pub fn add_own_area(&mut self, size_bytes: u64) -> Outcome<PinnedArea> {
+        self.add(size_bytes.next_multiple_of(PAGE), false)
+    }
+
+    /// The memfd of an area.
+    pub fn memfd(&self, area: u64) -> Option<BorrowedFd<'_>> {
+        self.areas.get(&area).map(|area| area.memfd.as_fd())
+    }
+
+    fn add(&mut self, size: u64, is_shared: bool) -> Outcome<PinnedArea> {
         let fd = memfd(size)?;
         let mut addr = self.left.start;
         loop {
@@ -103,7 +114,7 @@ impl PinnedPool {
             addr,
             Area {
                 known,
-                _memfd: fd,
+                memfd: fd,
                 is_shared,
                 free,
             },
@@ -214,7 +225,7 @@ mod tests {
     fn nobody_else_can_open_an_area() {
         let mut pool = PinnedPool::new(PINNED_ADDRESSES);
         let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
-        let stat = nix::sys::stat::fstat(&pool.areas[&area.addr]._memfd).unwrap();
+        let stat = nix::sys::stat::fstat(&pool.areas[&area.addr].memfd).unwrap();
         assert_eq!(stat.st_mode & 0o777, 0o600);
         pool.drop_area(area.addr);
     }

@@ -1,4 +1,4 @@
-//! Pinned host memory. Memory the program registers stays ordinary memory: copies work, kernels cannot reach it.
+//! Pinned host memory, and memory that the program registers.
 
 use hetckpt_ring::command::{Command, DeviceIndex};
 
@@ -6,6 +6,7 @@ use crate::guard::Current;
 use crate::host_areas;
 use crate::memory_map::RangeKind;
 use crate::pointers::Out;
+use crate::registered_memory;
 use crate::result::{CuResult, Outcome};
 
 entry_points! {
@@ -71,7 +72,10 @@ fn device_pointer(current: Current, device_addr: Out<u64>, addr: u64, flags: u32
         .ok_or(CuResult::INVALID_VALUE)?;
     match found.kind {
         RangeKind::Pinned { .. } | RangeKind::Managed => device_addr.set(addr),
-        RangeKind::Registered { .. } => Err(CuResult::NOT_SUPPORTED),
+        RangeKind::Registered { .. } => {
+            let start = registered_memory::device_address(current.session, found.addr)?;
+            device_addr.set(start + (addr - found.addr))
+        }
         _ => Err(CuResult::INVALID_VALUE),
     }
 }
@@ -84,7 +88,7 @@ fn flags(current: Current, flags: Out<u32>, addr: u64) -> Outcome {
         .find(addr)
         .ok_or(CuResult::INVALID_VALUE)?;
     match found.kind {
-        RangeKind::Pinned { flags: given } | RangeKind::Registered { flags: given } => flags.set(given),
+        RangeKind::Pinned { flags: given } | RangeKind::Registered { flags: given, .. } => flags.set(given),
         _ => Err(CuResult::INVALID_VALUE),
     }
 }
@@ -97,16 +101,21 @@ fn register(current: Current, addr: u64, size: u64, flags: u32) -> Outcome {
     if memory.overlaps(addr, size) {
         return Err(CuResult::HOST_MEMORY_ALREADY_REGISTERED);
     }
-    memory.insert(addr, size, RangeKind::Registered { flags });
+    let on_device = None;
+    memory.insert(addr, size, RangeKind::Registered { flags, on_device });
     Ok(())
 }
 
 fn unregister(current: Current, addr: u64) -> Outcome {
-    let mut memory = current.session.device.memory();
-    let found = memory
-        .starting_at(addr)
-        .filter(|range| matches!(range.kind, RangeKind::Registered { .. }));
-    found.ok_or(CuResult::HOST_MEMORY_NOT_REGISTERED)?;
-    memory.remove(addr);
+    let session = current.session;
+    let range = session.device.memory().starting_at(addr);
+    let range = range.ok_or(CuResult::HOST_MEMORY_NOT_REGISTERED)?;
+    let RangeKind::Registered { on_device, .. } = range.kind else {
+        return Err(CuResult::HOST_MEMORY_NOT_REGISTERED);
+    };
+    if let Some(on_device) = on_device {
+        registered_memory::release(session, &range, on_device)?;
+    }
+    session.device.memory().remove(addr);
     Ok(())
 }

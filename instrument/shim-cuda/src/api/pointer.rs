@@ -60,7 +60,10 @@ fn get_many(session: &Session, count: u32, attributes: In<u32>, values: In<Out<u
 fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: Option<Range>) -> Outcome {
     let is_managed = range.is_some_and(|range| range.kind == RangeKind::Managed);
     let is_device = range.is_some_and(|range| range.is_device());
-    let is_reachable = range.is_some_and(|range| range.is_shared_with_server());
+    let on_device = range.and_then(|range| match range.kind {
+        RangeKind::Registered { on_device, .. } => on_device.map(|start| start + (addr - range.addr)),
+        _ => Some(addr),
+    });
     let word = value.cast::<u32>();
     let long = value.cast::<u64>();
     match attribute {
@@ -70,7 +73,7 @@ fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: O
             Some(_) if is_device || is_managed => TYPE_DEVICE,
             Some(_) => TYPE_HOST,
         }),
-        attribute::DEVICE_POINTER => long.set(if is_reachable { addr } else { 0 }),
+        attribute::DEVICE_POINTER => long.set(on_device.unwrap_or(0)),
         attribute::HOST_POINTER => long.set(if is_device { 0 } else { addr }),
         attribute::SYNC_MEMOPS => word.set(0),
         attribute::BUFFER_ID => long.set(range.map_or(0, |range| range.id)),
@@ -82,8 +85,12 @@ fn answer(session: &Session, value: Out<u8>, attribute: u32, addr: u64, range: O
         // Nothing is shared with other processes or devices.
         attribute::LEGACY_IPC | attribute::GPU_DIRECT_RDMA => value.set(0),
         attribute::HANDLE_TYPES => long.set(0),
-        attribute::ACCESS_FLAGS => word.set(if is_reachable || is_device { READ_WRITE } else { 0 }),
-        attribute::MAPPED => value.set(u8::from(is_reachable)),
+        attribute::ACCESS_FLAGS => word.set(if on_device.is_some() || is_device {
+            READ_WRITE
+        } else {
+            0
+        }),
+        attribute::MAPPED => value.set(u8::from(on_device.is_some())),
         attribute::MEMPOOL_HANDLE => {
             let pool = range.and_then(|range| session.pools.lock().of(range.addr));
             long.set(pool.map_or(0, |pool| pool.0))

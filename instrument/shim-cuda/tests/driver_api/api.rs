@@ -15,6 +15,7 @@ pub const ILLEGAL_STATE: u32 = 401;
 pub const NOT_FOUND: u32 = 500;
 pub const NOT_READY: u32 = 600;
 pub const ILLEGAL_ADDRESS: u32 = 700;
+pub const NOT_REGISTERED: u32 = 713;
 pub const NOT_SUPPORTED: u32 = 801;
 pub const CAPTURE_UNSUPPORTED: u32 = 900;
 pub const INVALID_CLUSTER_SIZE: u32 = 912;
@@ -137,6 +138,9 @@ unsafe extern "C" {
     pub fn cuStreamAttachMemAsync(stream: u64, addr: u64, size: usize, flags: u32) -> u32;
     pub fn cuMemHostAlloc(addr: *mut *mut u8, size: usize, flags: u32) -> u32;
     pub fn cuMemFreeHost(addr: *mut u8) -> u32;
+    pub fn cuMemHostRegister_v2(addr: *mut u8, size: usize, flags: u32) -> u32;
+    pub fn cuMemHostUnregister(addr: *mut u8) -> u32;
+    pub fn cuMemHostGetDevicePointer_v2(device_addr: *mut u64, addr: *mut u8, flags: u32) -> u32;
     pub fn cuMemcpyHtoD_v2(dst: u64, src: *const c_void, size: usize) -> u32;
     pub fn cuMemcpyDtoH_v2(dst: *mut c_void, src: u64, size: usize) -> u32;
     pub fn cuMemcpyAsync(dst: u64, src: u64, size: usize, stream: u64) -> u32;

@@ -38,6 +38,10 @@ pub const ALL: &[Case] = &[
         pinned_memory_is_shared_with_the_server,
     ),
     (
+        "registered_memory_is_shared_once_its_place_is_asked_for",
+        registered_memory_is_shared_once_its_place_is_asked_for,
+    ),
+    (
         "managed_variables_are_reached_by_the_host",
         managed_variables_are_reached_by_the_host,
     ),
@@ -284,6 +288,39 @@ fn pinned_memory_is_shared_with_the_server() {
         assert_eq!(memory_type, 1);
         cu!(cuMemFreeHost(host));
         cu!(cuMemFreeHost(host) => INVALID_VALUE);
+    }
+}
+
+fn registered_memory_is_shared_once_its_place_is_asked_for() {
+    const SIZE: usize = 9000;
+    context();
+    let mut memory: Vec<u8> = (0..SIZE + 100).map(|i| (i % 251) as u8).collect();
+    let addr = alloc(SIZE);
+    // Twice: what is no longer registered is ordinary memory again.
+    for round in 1..=2_u32 {
+        let host = memory[50..].as_mut_ptr();
+        let mut place = 0;
+        cu!(cuMemHostGetDevicePointer_v2(&mut place, host, 0) => INVALID_VALUE);
+        cu!(cuMemHostRegister_v2(host, SIZE, 2));
+        cu!(cuMemHostGetDevicePointer_v2(
+            &mut place,
+            memory[50 + 7..].as_mut_ptr(),
+            0
+        ));
+        let mut again = 0;
+        cu!(cuMemHostGetDevicePointer_v2(&mut again, host, 0));
+        assert_eq!(place, again + 7);
+        let before: Vec<u8> = (0..SIZE + 100).map(|i| (i % 251) as u8).collect();
+        assert_eq!(memory[50 + 4..], before[50 + 4..]);
+        cu!(cuMemsetD32_v2(addr, round, 1));
+        // The server writes to its own mapping.
+        cu!(cuMemcpyAsync(again, addr, 4, 0));
+        cu!(cuCtxSynchronize());
+        assert_eq!(memory[50..54], round.to_le_bytes());
+        cu!(cuMemHostUnregister(memory[50..].as_mut_ptr()));
+        cu!(cuMemHostUnregister(memory[50..].as_mut_ptr()) => NOT_REGISTERED);
+        assert_eq!(memory[50..54], round.to_le_bytes());
+        assert_eq!((&memory[..50], &memory[54..]), (&before[..50], &before[54..]));
     }
 }
 
