@@ -39,7 +39,7 @@ pub(super) struct Slices {
 #[derive(Debug, Default)]
 pub(super) struct Current {
     /// By the kernel's name, which its continuations share.
-    prices: BTreeMap<String, u32>,
+    prices: BTreeMap<String, Price>,
     /// When its first launch was given.
     began: Option<Instant>,
     /// Kernels that were launched in it.
@@ -73,7 +73,7 @@ impl Slices {
         if !current.kernels.contains(kernel) {
             current.kernels.insert(kernel.to_owned());
         }
-        current.prices.get(kernel).copied().unwrap_or(self.first_price)
+        current.prices.get(kernel).map_or(self.first_price, |price| price.now)
     }
 
     /// The launch is given, or has failed to be.
@@ -91,8 +91,8 @@ impl Slices {
         current.is_over = true;
         let lasted = began.elapsed();
         for kernel in std::mem::take(&mut current.kernels) {
-            let price = current.prices.entry(kernel).or_insert(self.first_price);
-            *price = next_price(*price, lasted, self.highest_price);
+            let price = current.prices.entry(kernel).or_insert(Price::new(self.first_price));
+            *price = price.after(lasted, self.highest_price);
         }
         tracing::trace!(?lasted, prices = ?current.prices, "slice");
     }
@@ -109,6 +109,39 @@ impl Current {
         self.began = None;
         self.kernels.clear();
         self.is_over = false;
+    }
+}
+
+/// What the looks of a kernel cost.
+#[derive(Clone, Copy, Debug)]
+struct Price {
+    now: u32,
+    /// The lower price that it was raised from after the slice before, and how long that lasted.
+    raised_from: Option<(u32, Duration)>,
+}
+
+impl Price {
+    fn new(now: u32) -> Self {
+        let raised_from = None;
+        Self { now, raised_from }
+    }
+
+    /// The price after a slice that `lasted` so long.
+    ///
+    /// Looks that cost more make a slice shorter. Where one has hardly become so, other work of the machine lasts, not
+    /// the looks: to raise the price further would leave less and less of each slice to the kernel.
+    fn after(self, lasted: Duration, highest: u32) -> Self {
+        if let Some((lower, lasted_then)) = self.raised_from {
+            let spent = lasted_then.as_secs_f64() * (1.0 - f64::from(lower) / f64::from(self.now));
+            if lasted_then.saturating_sub(lasted).as_secs_f64() < spent / 2.0 {
+                return Self::new(lower);
+            }
+        }
+        let next = next_price(self.now, lasted, highest);
+        Self {
+            now: next,
+            raised_from: (next > self.now).then_some((self.now, lasted)),
+        }
     }
 }
 
@@ -143,13 +176,28 @@ mod tests {
         for look in [20e-9, 3e-6, 1e-3] {
             let highest = 1 << 18;
             let lasts = |price: u32| f64::from(looks::BUDGET) / f64::from(price) * look;
-            let mut price = 1 << 15;
+            let mut price = Price::new(1 << 15);
             for _ in 0..12 {
-                price = next_price(price, Duration::from_secs_f64(lasts(price)), highest);
+                price = price.after(Duration::from_secs_f64(lasts(price.now)), highest);
             }
+            let price = price.now;
             let is_right = (0.05..0.2).contains(&lasts(price));
             assert!(is_right || price == highest, "{look}: {price}, {}", lasts(price));
         }
+    }
+
+    #[test]
+    fn on_a_busy_machine_looks_stay_cheap() {
+        const LOOK: f64 = 3e-6;
+        let mut price = Price::new(1 << 15);
+        let mut num_looks = 0;
+        for _ in 0..100 {
+            let looks_now = looks::BUDGET / price.now;
+            num_looks += looks_now;
+            let lasted = Duration::from_secs_f64(0.5 + f64::from(looks_now) * LOOK);
+            price = price.after(lasted, 1 << 18);
+        }
+        assert!(num_looks > 40 * (looks::BUDGET >> 15), "{num_looks}");
     }
 
     #[test]
