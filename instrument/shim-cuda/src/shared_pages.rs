@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow};
 
 const PAGE: u64 = 4096;
 /// So far around its own frame a thread writes to its stack while it holds the others.
@@ -148,26 +149,18 @@ impl Pages {
 }
 
 /// As long as it lives no signal handler runs in this thread, where it might write to pages that are held.
-struct WithoutSignals(libc::sigset_t);
+struct WithoutSignals(SigSet);
 
 impl WithoutSignals {
     fn new() -> Result<Self, Errno> {
-        // SAFETY: sets of signals are plain data, and both are filled in.
-        unsafe {
-            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&raw mut all);
-            match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) {
-                0 => Ok(Self(before)),
-                error => Err(Errno::from_raw(error)),
-            }
-        }
+        SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).map(Self)
     }
 }
 
 impl Drop for WithoutSignals {
     fn drop(&mut self) {
-        // SAFETY: the set that was there before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        // Setting a mask that was there before does not fail.
+        let _ = self.0.thread_set_mask();
     }
 }
 
