@@ -172,6 +172,13 @@ pub const TEXTURES: Program = Program {
     ..program("textures", "rounds", 1)
 };
 
+/// Streams that wait for words of memory, most of the time.
+pub const STREAM_WORDS: Program = Program {
+    lasts: 2,
+    pace: Pace::HostSleeps(10),
+    ..program("stream_words", "rounds", 1)
+};
+
 /// A kernel of what is not modelled, which `arguments` choose.
 #[must_use]
 pub const fn unmodelled(arguments: &'static [&'static str]) -> Program {

@@ -12,7 +12,7 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
-use hetckpt_e2e::program::{GRAPHS, GROWING, MANAGED, OPENCL, Pace, Program, REGISTERED, TEN};
+use hetckpt_e2e::program::{GRAPHS, GROWING, MANAGED, OPENCL, Pace, Program, REGISTERED, STREAM_WORDS, TEN};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use hetckpt_e2e::statistics::Durations;
@@ -43,7 +43,7 @@ pub fn tests() -> Vec<Test> {
     };
     let cuda = TEN
         .into_iter()
-        .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED])
+        .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS])
         .map(|program| test(program, count));
     let growing = test(GROWING, count).also_needs(Requirement::VirtualMemory);
     // Most of what they do is to compile, and no kernel of theirs is of another sort.

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use hetckpt_ring::command::{Command, Payload, StreamId};
+use hetckpt_ring::command::{Command, Payload, Rows, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, is_connected};
 use hetckpt_ring::error::RingError;
+use hetckpt_ring::layout::CHUNK_BYTES;
 use hetckpt_ring::message::{Request, Response, VirtualDevice};
 use hetckpt_ring::pinned_table::MANAGED_ADDRESSES;
 use hetckpt_ring::producer::{Answer, OwnedChunk, PendingReply, Producer};
@@ -159,6 +160,23 @@ impl Device {
     /// Sends a command and waits for its answer, whatever its result.
     pub fn call_raw(&self, command: Command) -> Outcome<Answer> {
         self.producer.call(command).map_err(|error| self.broken(&error))
+    }
+
+    /// Bytes of device memory, no more than a chunk, read in a stream's order. After a fault the server still hands out
+    /// what it can; the rest is zero.
+    pub fn fetch(&self, stream: StreamId, addr: u64, length: u64) -> Option<Vec<u8>> {
+        let length = usize::try_from(length).ok().filter(|&n| n <= CHUNK_BYTES)?;
+        let chunk = self.take_chunk().ok()?;
+        let mut bytes = vec![0; length];
+        chunk.fill(&bytes);
+        let command = Command::CopyOut {
+            stream,
+            src: Rows::range(addr, length as u64),
+            chunk: chunk.first(length),
+        };
+        self.call_raw(command).ok()?;
+        chunk.read(0, &mut bytes);
+        Some(bytes)
     }
 
     /// Sends a command whose answer is waited for later.

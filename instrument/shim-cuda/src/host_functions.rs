@@ -13,9 +13,12 @@ use crate::device::Device;
 use crate::fork;
 use crate::handles::Handle;
 use crate::result::{CuResult, Outcome};
+use crate::word_wait::WordWait;
 
 /// How often the thread looks after the server while functions are outstanding.
 const LOOK_AFTER_SERVER: Duration = Duration::from_millis(200);
+/// Between looks at words that streams wait for: at first, and in the end.
+const LOOKS_AT_WORDS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
 /// `CUhostFn`.
 pub type HostFn = unsafe extern "C" fn(*mut c_void);
@@ -29,6 +32,8 @@ pub enum HostFunction {
     Function(HostFn, usize),
     /// From `cuStreamAddCallback`: function, stream and argument.
     Callback(StreamCallback, Handle, usize),
+    /// None, but a word that is waited for.
+    Wait(WordWait),
 }
 
 #[derive(Debug, Default)]
@@ -74,18 +79,32 @@ fn start_thread(own: &'static HostFunctions, device: &'static Device) -> Outcome
 }
 
 fn serve(own: &HostFunctions, device: &Device) {
+    let mut waits: Vec<(u64, WordWait)> = Vec::new();
+    let [soon, late] = LOOKS_AT_WORDS;
+    let mut look = soon;
     loop {
         let mut state = own.state.lock();
-        while state.outstanding.is_empty() {
+        while state.outstanding.is_empty() && waits.is_empty() {
             own.added.wait(&mut state);
         }
         drop(state);
-        match device.producer().wait_callback(LOOK_AFTER_SERVER) {
-            Ok(None) => {}
+        let limit = match waits.is_empty() {
+            true => LOOK_AFTER_SERVER,
+            false => look,
+        };
+        match device.producer().wait_callback(limit) {
+            Ok(None) => look = (look * 2).min(late),
             Ok(Some(id)) => {
                 let function = own.state.lock().outstanding.remove(&id);
-                if let Some(function) = function {
-                    function.call();
+                match function {
+                    Some(HostFunction::Wait(wait)) => {
+                        waits.push((id, wait));
+                        look = soon;
+                        continue;
+                    }
+                    Some(HostFunction::Function(function, argument)) => call(function, argument),
+                    Some(HostFunction::Callback(function, stream, argument)) => call_back(function, stream, argument),
+                    None => {}
                 }
                 // The function has forked, and this is the child, of which this thread is all.
                 if fork::is_forked_child() {
@@ -96,21 +115,27 @@ fn serve(own: &HostFunctions, device: &Device) {
             Err(error) => {
                 device.broken(&error);
                 own.state.lock().outstanding.clear();
+                waits.clear();
             }
         }
+        waits.retain(|(id, wait)| {
+            let is_over = wait.is_over(device);
+            if is_over {
+                let _ = device.send(Command::HostFunctionDone { id: *id });
+                look = soon;
+            }
+            !is_over
+        });
     }
 }
 
-impl HostFunction {
-    fn call(self) {
-        let pointer = std::ptr::with_exposed_provenance_mut::<c_void>;
-        match self {
-            // SAFETY: the program gave this function to be called with this argument.
-            Self::Function(function, argument) => unsafe { function(pointer(argument)) },
-            // SAFETY: as above.
-            Self::Callback(function, stream, argument) => unsafe {
-                function(stream, CuResult::SUCCESS, pointer(argument));
-            },
-        }
-    }
+fn call(function: HostFn, argument: usize) {
+    // SAFETY: the program gave this function to be called with this argument.
+    unsafe { function(std::ptr::with_exposed_provenance_mut(argument)) }
+}
+
+fn call_back(function: StreamCallback, stream: Handle, argument: usize) {
+    let argument = std::ptr::with_exposed_provenance_mut(argument);
+    // SAFETY: as above.
+    unsafe { function(stream, CuResult::SUCCESS, argument) }
 }

@@ -47,6 +47,7 @@ mod checkpoint_tool;
 mod program_api;
 mod table_slots;
 mod registered_memory;
+mod word_wait;
 mod shared_pages;
 mod library_tables;
 mod event;

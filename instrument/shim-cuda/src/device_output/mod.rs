@@ -145,20 +145,8 @@ struct Fetching<'s> {
 }
 
 impl Fetching<'_> {
-    /// The bytes at `addr`. After a fault the server still hands out what it can.
     fn fetch(&self, addr: u64, length: u64) -> Option<Vec<u8>> {
-        let length = usize::try_from(length).ok().filter(|&n| n <= CHUNK_BYTES)?;
-        let chunk = self.device.take_chunk().ok()?;
-        let mut bytes = vec![0; length];
-        chunk.fill(&bytes);
-        let command = Command::CopyOut {
-            stream: self.stream,
-            src: Rows::range(addr, length as u64),
-            chunk: chunk.first(length),
-        };
-        self.device.call_raw(command).ok()?;
-        chunk.read(0, &mut bytes);
-        Some(bytes)
+        self.device.fetch(self.stream, addr, length)
     }
 
     fn set_printed(&self, buffer: u64, printed: u32) {

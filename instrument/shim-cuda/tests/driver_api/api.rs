@@ -193,6 +193,7 @@ unsafe extern "C" {
     pub fn cuStreamCopyAttributes(to: u64, from: u64) -> u32;
     pub fn cuStreamWriteValue32(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
     pub fn cuStreamWriteValue64_v2(stream: u64, addr: u64, value: u64, flags: u32) -> u32;
+    pub fn cuStreamBatchMemOp_v2(stream: u64, count: u32, operations: *const [u64; 6], flags: u32) -> u32;
     pub fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: u32) -> u32;
     pub fn cuStreamGetGreenCtx(stream: u64, context: *mut u64) -> u32;
     pub fn cuPointerGetAttributes(count: u32, attributes: *const u32, values: *const *mut c_void, addr: u64) -> u32;

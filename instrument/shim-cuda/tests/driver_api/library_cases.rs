@@ -140,7 +140,19 @@ fn words_are_written_in_a_streams_order() {
     assert_eq!(read_words(addr, 4), [1, 7, 3, 5]);
     cu!(cuStreamWriteValue64_v2(0, addr + 4, 0, 0) => INVALID_VALUE);
     cu!(cuStreamWriteValue64_v2(0, (&raw const addr).addr() as u64, 0, 0) => INVALID_VALUE);
-    cu!(cuStreamWaitValue32_v2(0, addr, 1, 0) => NOT_SUPPORTED);
+    cu!(cuStreamWaitValue32_v2(0, addr + 4, 7, 1));
+    cu!(cuStreamWaitValue32_v2(0, addr + 2, 7, 1) => INVALID_VALUE);
+    cu!(cuStreamWaitValue32_v2(0, addr, 1, 1 << 30) => NOT_SUPPORTED);
+    let operation = |kind: u64, addr: u64, value: u64| [kind, addr, value, 0, 0, 0];
+    let operations = [
+        operation(2, addr, 9),
+        operation(6, 0, 0),
+        operation(1, addr, 9),
+        operation(5, addr + 8, 1 << 32),
+    ];
+    cu!(cuStreamBatchMemOp_v2(0, 4, operations.as_ptr(), 0));
+    assert_eq!(read_words(addr, 4), [9, 7, 0, 1]);
+    cu!(cuStreamBatchMemOp_v2(0, 1, &operation(3, 0, 0), 0) => NOT_SUPPORTED);
     cu!(cuMemExportToShareableHandle(null_mut(), 0, 1, 0) => NOT_SUPPORTED);
     let mut context = 1;
     cu!(cuStreamGetGreenCtx(0, &mut context));
