@@ -7,6 +7,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 use crate::decompress::{payload, ptx, text};
 use crate::entry::entries;
+use crate::hidden::{Hidden, HiddenSince};
 use crate::locate::{ImageKind, best_cubin, best_ptx, image_kind};
 use crate::ptx_reach::Functions;
 
@@ -22,37 +23,6 @@ pub struct Variable {
     pub name: String,
     /// Kernels may write to it: it is no `__constant__`, or that is not known.
     pub is_writable: bool,
-}
-
-/// State that is in no variable, or addresses of functions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hidden {
-    /// What it is, in words.
-    pub what: String,
-    /// When it is there.
-    pub since: HiddenSince,
-}
-
-/// From when an image may have [`Hidden`] state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HiddenSince {
-    /// Once it is loaded.
-    Loading,
-    /// Once any of its kernels has run.
-    AnyKernel,
-    /// Once one of these kernels has run.
-    Kernels(BTreeSet<String>),
-}
-
-impl HiddenSince {
-    /// True if it is there once those kernels have run for which `has_run` holds; `kernels` are all there are.
-    pub fn is_there<'a>(&self, kernels: impl IntoIterator<Item = &'a str>, has_run: impl Fn(&str) -> bool) -> bool {
-        match self {
-            Self::Loading => true,
-            Self::AnyKernel => kernels.into_iter().any(has_run),
-            Self::Kernels(some) => some.iter().any(|kernel| has_run(kernel)),
-        }
-    }
 }
 
 /// What an image has.
@@ -126,25 +96,22 @@ fn of_ptx(text: &str, known: &[String]) -> Contents {
     let variables: BTreeSet<Variable> = variables.collect();
     let is_declaration = |line: &str| line.starts_with('.') && [".global ", ".const "].iter().any(|s| line.contains(s));
     let functions = Functions::of(text);
-    let by_kernels = [
-        (HEAP, functions.kernels_with(|word| matches!(word, "malloc" | "free"))),
+    let found = [
+        (HEAP, functions.since(|word| matches!(word, "malloc" | "free"))),
         (
             "calls of functions by their addresses",
-            functions.kernels_with(|word| matches!(word, ".callprototype" | ".calltargets")),
+            functions.since(|word| matches!(word, ".callprototype" | ".calltargets")),
         ),
-        ("addresses of functions", functions.kernels_taking_addresses()),
+        ("addresses of functions", functions.since_taking_addresses()),
         (
             "a table of virtual functions",
-            functions.kernels_with(|word| word.starts_with(VIRTUAL_TABLE)),
+            functions.since(|word| word.starts_with(VIRTUAL_TABLE)),
         ),
     ];
-    let by_kernels = by_kernels.into_iter().filter(|(_, kernels)| !kernels.is_empty());
-    let mut hidden: Vec<Hidden> = by_kernels
-        .map(|(what, kernels)| Hidden {
-            what: what.to_owned(),
-            since: HiddenSince::Kernels(kernels),
-        })
-        .collect();
+    let found = found
+        .into_iter()
+        .filter_map(|(what, since)| Some((what.to_owned(), since?)));
+    let mut hidden: Vec<Hidden> = found.map(|(what, since)| Hidden { what, since }).collect();
     if variables.is_empty() && text.lines().any(|line| is_declaration(line.trim_start())) {
         hidden.push(Hidden {
             what: "variables in PTX that is not understood".to_owned(),

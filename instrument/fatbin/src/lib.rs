@@ -9,8 +9,9 @@ pub mod limits;
 pub mod entry;
 pub mod decompress;
 pub mod locate;
-pub mod image_contents;
+pub mod hidden;
 mod ptx_reach;
+pub mod image_contents;
 pub mod targets;
 #[cfg(test)]
 mod tests;

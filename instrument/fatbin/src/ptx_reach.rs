@@ -3,13 +3,27 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use crate::hidden::HiddenSince;
+
 /// A function, as far as it matters here.
 #[derive(Default)]
 struct Function<'a> {
-    is_kernel: bool,
+    linkage: Linkage,
     words: HashSet<&'a str>,
     /// Words of instructions that are no calls: a function's name there is its address.
     words_outside_calls: HashSet<&'a str>,
+}
+
+/// Who may run a function.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Linkage {
+    /// The program: it is a kernel.
+    Kernel,
+    /// Functions of other texts of the module, too.
+    Visible,
+    /// Those of this text.
+    #[default]
+    Local,
 }
 
 /// The functions of a text, by their names.
@@ -20,38 +34,43 @@ impl<'a> Functions<'a> {
     pub fn of(text: &'a str) -> Self {
         let mut functions = BTreeMap::new();
         let mut words = Words(text);
-        let mut declared: Option<(&str, bool)> = None;
+        let mut declared: Option<(&str, Linkage)> = None;
+        let mut linkage = Linkage::Local;
         while let Some(word) = words.next() {
             match word {
-                ".entry" | ".func" => declared = words.name().map(|name| (name, word == ".entry")),
+                ".visible" | ".weak" => linkage = Linkage::Visible,
+                ".entry" => declared = words.name().map(|name| (name, Linkage::Kernel)),
+                ".func" => declared = words.name().map(|name| (name, linkage)),
                 "{" => {
                     let body = words.body();
                     // A variable's initial values have braces, too.
-                    if let Some((name, is_kernel)) = declared.take() {
-                        functions.insert(name, Function { is_kernel, ..body });
+                    if let Some((name, linkage)) = declared.take() {
+                        functions.insert(name, Function { linkage, ..body });
                     }
+                    linkage = Linkage::Local;
                 }
-                ";" => declared = None,
+                ";" => (declared, linkage) = (None, Linkage::Local),
                 _ => {}
             }
         }
         Self(functions)
     }
 
-    /// The kernels whose text, or that of what they call, has a word for which `is_such` holds.
-    pub fn kernels_with(&self, is_such: impl Fn(&str) -> bool) -> BTreeSet<String> {
-        self.kernels_reaching(|function| function.words.iter().any(|word| is_such(word)))
+    /// From when there may be what is done in texts that have a word for which `is_such` holds, if one has.
+    pub fn since(&self, is_such: impl Fn(&str) -> bool) -> Option<HiddenSince> {
+        self.since_running(|function| function.words.iter().any(|word| is_such(word)))
     }
 
-    /// The kernels that, themselves or in what they call, take the address of a function.
-    pub fn kernels_taking_addresses(&self) -> BTreeSet<String> {
-        self.kernels_reaching(|function| {
+    /// The same, of those that take the address of a function.
+    pub fn since_taking_addresses(&self) -> Option<HiddenSince> {
+        self.since_running(|function| {
             let mut names = function.words_outside_calls.iter();
             names.any(|word| self.0.contains_key(word))
         })
     }
 
-    fn kernels_reaching(&self, is_such: impl Fn(&Function<'_>) -> bool) -> BTreeSet<String> {
+    /// Who calls a function that does it does it, too. A function that other texts may call stands for all kernels.
+    fn since_running(&self, is_such: impl Fn(&Function<'_>) -> bool) -> Option<HiddenSince> {
         let mut callers: HashMap<&str, Vec<&str>> = HashMap::new();
         for (&name, function) in &self.0 {
             for &callee in function.words.iter().filter(|word| self.0.contains_key(*word)) {
@@ -65,8 +84,12 @@ impl<'a> Functions<'a> {
             let above = callers.get(name).into_iter().flatten();
             open.extend(above.filter(|caller| found.insert(caller)));
         }
-        let kernels = found.into_iter().filter(|name| self.0[name].is_kernel);
-        kernels.map(str::to_owned).collect()
+        if found.iter().any(|name| self.0[name].linkage == Linkage::Visible) {
+            return Some(HiddenSince::AnyKernel);
+        }
+        let kernels = found.into_iter().filter(|name| self.0[name].linkage == Linkage::Kernel);
+        let kernels: BTreeSet<String> = kernels.map(str::to_owned).collect();
+        (!kernels.is_empty()).then_some(HiddenSince::Kernels(kernels))
     }
 }
 
@@ -164,23 +187,31 @@ mod tests {
 .weak .entry indirect() { proto: .callprototype _ (.param .b32 _); call (r), %rd1, (p), proto; }
 "#;
 
-    fn names(found: BTreeSet<String>) -> Vec<String> {
-        found.into_iter().collect()
+    fn kernels<const N: usize>(names: [&str; N]) -> Option<HiddenSince> {
+        Some(HiddenSince::Kernels(names.into_iter().map(str::to_owned).collect()))
     }
 
     #[test]
     fn calls_are_followed() {
         let functions = Functions::of(TEXT);
         // What takes a function's address may have it called.
-        assert_eq!(
-            names(functions.kernels_with(|word| word == "malloc")),
-            ["above", "takes"]
-        );
-        assert_eq!(
-            names(functions.kernels_with(|word| word == ".callprototype")),
-            ["indirect"]
-        );
-        assert_eq!(names(functions.kernels_taking_addresses()), ["takes"]);
+        assert_eq!(functions.since(|word| word == "malloc"), kernels(["above", "takes"]));
+        assert_eq!(functions.since(|word| word == ".callprototype"), kernels(["indirect"]));
+        assert_eq!(functions.since_taking_addresses(), kernels(["takes"]));
+        assert_eq!(functions.since(|word| word == "no_such_thing"), None);
+    }
+
+    #[test]
+    fn functions_for_other_texts_stand_for_all_kernels() {
+        for linkage in [".visible", ".weak"] {
+            let text = TEXT.replace(
+                ".func (.param .b32 r) middle",
+                &format!("{linkage} .func (.param .b32 r) middle"),
+            );
+            let functions = Functions::of(&text);
+            assert_eq!(functions.since(|word| word == "malloc"), Some(HiddenSince::AnyKernel));
+            assert_eq!(functions.since_taking_addresses(), kernels(["takes"]));
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl RunningLaunch for Flight {
                 reason: error.to_string(),
             });
         }
-        if stopped.is_ok() && self.device.trapped.is_of(self.control) {
+        if stopped.is_ok() && self.device.trapped.take(self.control) {
             return Outcome::Failed(DeviceError::Fault {
                 kernel: self.kernel.request.name.clone(),
                 reason: "a thread trapped".to_owned(),

@@ -181,7 +181,7 @@ pub(super) struct Pinned {
 
 // SAFETY: plain memory with one owner.
 unsafe impl Send for Pinned {}
-// SAFETY: who shares it only reads.
+// SAFETY: who shares it only reads, but for the first word, which is used as an atomic then.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
@@ -200,11 +200,11 @@ impl Pinned {
         unsafe { std::slice::from_raw_parts(self.start, self.size) }
     }
 
-    /// The first eight bytes, to which the device may write meanwhile.
-    pub fn first_word(&self) -> u64 {
+    /// The first eight bytes, to which the device may write meanwhile; nobody changes them as `bytes_mut`.
+    pub fn first_word(&self) -> &AtomicU64 {
         assert!(self.size >= size_of::<u64>());
-        // SAFETY: within the allocation, which is aligned to pages.
-        unsafe { self.start.cast::<u64>().read_volatile() }
+        // SAFETY: within the allocation, which is aligned to pages and lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.start.cast()) }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {

@@ -1,6 +1,8 @@
 //! Where kernels say that they have trapped: a word of host memory. A real trap would take the device's memory from the
 //! program, with all that kernels have printed, and a failed assertion's message.
 
+use std::sync::atomic::Ordering;
+
 use hetckpt_abi::launch_control::TRAP_WORD_ADDRESS_AT;
 
 use super::driver::Result;
@@ -26,8 +28,13 @@ impl TrapWord {
             .send_part(WORD_BYTES, arena + TRAP_WORD_ADDRESS_AT, WORD_BYTES, stream)
     }
 
-    /// True if the launch with this control block, which has ended, has trapped.
-    pub fn is_of(&self, control: u64) -> bool {
-        self.0.first_word() == control
+    /// True if the launch with this control block, which has ended, has trapped. It is asked once: the control block may
+    /// be another launch's next.
+    pub fn take(&self, control: u64) -> bool {
+        let taken = self
+            .0
+            .first_word()
+            .compare_exchange(control, 0, Ordering::AcqRel, Ordering::Relaxed);
+        taken.is_ok()
     }
 }
