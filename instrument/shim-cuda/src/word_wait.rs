@@ -101,6 +101,8 @@ pub struct WordWait {
     place: Place,
     condition: Condition,
     value: Word,
+    /// That of the device: a reset ends the wait.
+    generation: u64,
 }
 
 impl WordWait {
@@ -119,11 +121,15 @@ impl WordWait {
             place,
             condition,
             value,
+            generation: device.generation(),
         })
     }
 
     /// True if the wait is over, also because the word can no longer be read.
     pub fn is_over(&self, device: &Device) -> bool {
+        if device.generation() != self.generation {
+            return true;
+        }
         let word = match self.place {
             Place::Host(addr) => Some(self.read(addr)),
             Place::Device(addr, stream) => self.fetch(device, addr, stream),
