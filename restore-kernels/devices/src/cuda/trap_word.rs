@@ -28,8 +28,8 @@ impl TrapWord {
             .send_part(WORD_BYTES, arena + TRAP_WORD_ADDRESS_AT, WORD_BYTES, stream)
     }
 
-    /// True if the launch with this control block, which has ended, has trapped. It is asked once: the control block may
-    /// be another launch's next.
+    /// True if the launch with this control block, which has ended, has trapped. It is asked once: the control block
+    /// may be another launch's next.
     pub fn take(&self, control: u64) -> bool {
         let taken = self
             .0
