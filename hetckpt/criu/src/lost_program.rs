@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use procfs::process::Stat;
 
+/// How many times as long CRIU may be without a program that nobody has seen: it may not have begun.
+const UNSEEN_GRACE: u32 = 6;
+
 /// Looks whether the program that CRIU restores is still there.
 #[derive(Debug)]
 pub struct ProgramWatch {
@@ -29,18 +32,23 @@ impl ProgramWatch {
         }
     }
 
-    /// True if the program has been there, and has been gone for long enough. `is_criu` knows CRIU's own processes; one
-    /// that is to become the program is still one of these.
-    pub fn is_lost(&mut self, is_criu: impl Fn(i32) -> bool) -> bool {
-        let is_there = below_this_process()
-            .iter()
-            .any(|stat| !matches!(stat.state, 'Z' | 'X') && !self.before.contains(&stat.pid) && !is_criu(stat.pid));
-        self.has_been_seen |= is_there;
-        self.missing_since = match is_there || !self.has_been_seen {
+    /// True if the program has been gone for long enough. `criu` are CRIU's own processes, and those that are to become
+    /// the program: CRIU alone is left of them then.
+    pub fn is_lost(&mut self, criu: &BTreeSet<i32>) -> bool {
+        let mut program = below_this_process();
+        program.retain(|stat| !self.before.contains(&stat.pid) && !criu.contains(&stat.pid));
+        let is_there = criu.len() > 1 || program.iter().any(|stat| !matches!(stat.state, 'Z' | 'X'));
+        // One that was killed at once may have left no more than its process id.
+        self.has_been_seen |= is_there || !program.is_empty();
+        self.missing_since = match is_there {
             true => None,
             false => self.missing_since.or_else(|| Some(Instant::now())),
         };
-        self.missing_since.is_some_and(|since| since.elapsed() >= self.grace)
+        let grace = match self.has_been_seen {
+            true => self.grace,
+            false => self.grace * UNSEEN_GRACE,
+        };
+        self.missing_since.is_some_and(|since| since.elapsed() >= grace)
     }
 }
 

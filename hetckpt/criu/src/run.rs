@@ -154,7 +154,7 @@ fn ends_for_lost_program(criu: &mut Child, work_folder: &Path, mut watch: Progra
         Ok(1..)
     ) {
         let at_work: BTreeSet<i32> = at_work(work_folder).iter().map(|process| process.pid).collect();
-        if watch.is_lost(|pid| at_work.contains(&pid)) {
+        if watch.is_lost(&at_work) {
             end_left(work_folder);
             // Also one with other arguments.
             return criu.kill().is_ok();
