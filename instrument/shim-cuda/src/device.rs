@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use hetckpt_ring::command::{Command, Payload, Rows, StreamId};
+use hetckpt_ring::command::{Command, DeviceIndex, Payload, Rows, StreamFlags, StreamId};
 use hetckpt_ring::control_socket::{ControlSocket, is_connected};
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::layout::CHUNK_BYTES;
@@ -160,6 +160,21 @@ impl Device {
     /// Sends a command and waits for its answer, whatever its result.
     pub fn call_raw(&self, command: Command) -> Outcome<Answer> {
         self.producer.call(command).map_err(|error| self.broken(&error))
+    }
+
+    /// A stream of our own, in which what we read waits for nothing else.
+    pub fn new_stream(&self) -> Outcome<StreamId> {
+        let stream = StreamId(self.next_id());
+        let flags = StreamFlags {
+            non_blocking: true,
+            priority: 0,
+        };
+        self.send(Command::StreamCreate {
+            stream,
+            device: DeviceIndex::FIRST,
+            flags,
+        })?;
+        Ok(stream)
     }
 
     /// Bytes of device memory, no more than a chunk, read in a stream's order. After a fault the server still hands out

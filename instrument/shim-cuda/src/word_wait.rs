@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use hetckpt_ring::command::{Command, DeviceIndex, StreamFlags, StreamId};
+use hetckpt_ring::command::{Command, StreamId};
 
 use crate::device::Device;
 use crate::memory_map::RangeKind;
@@ -115,7 +115,7 @@ impl WordWait {
         let range = device.memory().find(addr).ok_or(CuResult::INVALID_VALUE)?;
         let place = match range.kind {
             RangeKind::Pinned { .. } | RangeKind::Managed | RangeKind::Registered { .. } => Place::Host(addr),
-            _ => Place::Device(addr, new_stream(device)?),
+            _ => Place::Device(addr, device.new_stream()?),
         };
         Ok(Self {
             place,
@@ -160,20 +160,6 @@ impl WordWait {
             Word::Long(_) => Word::Long(u64::from_le_bytes(bytes.try_into().ok()?)),
         })
     }
-}
-
-fn new_stream(device: &Device) -> Outcome<StreamId> {
-    let stream = StreamId(device.next_id());
-    let flags = StreamFlags {
-        non_blocking: true,
-        priority: 0,
-    };
-    device.send(Command::StreamCreate {
-        stream,
-        device: DeviceIndex::FIRST,
-        flags,
-    })?;
-    Ok(stream)
 }
 
 #[cfg(test)]

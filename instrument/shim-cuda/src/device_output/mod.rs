@@ -8,7 +8,7 @@ mod format;
 mod records;
 
 use hetckpt_abi::device_output as layout;
-use hetckpt_ring::command::{Command, DeviceIndex, Payload, Rows, StreamFlags, StreamId};
+use hetckpt_ring::command::{Command, Payload, Rows, StreamId};
 use hetckpt_ring::layout::CHUNK_BYTES;
 use hetckpt_ring::reply::ModuleDescription;
 
@@ -31,22 +31,10 @@ pub fn note(device: &Device, description: &ModuleDescription) {
             continue;
         };
         device.output.add(global.addr, || {
-            let stream = StreamId(device.next_id());
-            let flags = StreamFlags {
-                non_blocking: true,
-                priority: 0,
-            };
-            device
-                .send(Command::StreamCreate {
-                    stream,
-                    device: DeviceIndex::FIRST,
-                    flags,
-                })
-                .ok()?;
             Some(Buffer {
                 addr: global.addr,
                 record_bytes,
-                stream,
+                stream: device.new_stream().ok()?,
                 printed: 0,
                 num_lost: 0,
             })

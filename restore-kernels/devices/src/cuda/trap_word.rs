@@ -31,10 +31,11 @@ impl TrapWord {
     /// True if the launch with this control block, which has ended, has trapped. It is asked once: the control block
     /// may be another launch's next.
     pub fn take(&self, control: u64) -> bool {
-        let taken = self
-            .0
-            .first_word()
-            .compare_exchange(control, 0, Ordering::AcqRel, Ordering::Relaxed);
-        taken.is_ok()
+        let word = self.0.first_word();
+        // Each launch asks, and hardly one has trapped: a load costs less than an exchange.
+        word.load(Ordering::Acquire) == control
+            && word
+                .compare_exchange(control, 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 }
