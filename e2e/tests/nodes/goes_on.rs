@@ -253,7 +253,7 @@ fn other_libraries(context: &mut Context) -> Result<()> {
             "cp {path} /tmp/in/{name}; printf other >>/tmp/in/{name}; mount --bind /tmp/in/{name} {path}"
         ))?;
     }
-    // As long as ours, and no library at all.
+    // As long as ours, and no library at all. A hole, as the folder over it holds little.
     let shim = loaded
         .iter()
         .find(|path| path.ends_with("libcuda.so.1"))
@@ -261,7 +261,7 @@ fn other_libraries(context: &mut Context) -> Result<()> {
         .unwrap_or_default();
     let size = fs::metadata(&shim)?.len();
     node.shell(&format!(
-        "mkdir -p $(dirname {shim}); head -c {size} /dev/zero >{shim}; chmod 755 {shim}"
+        "mkdir -p $(dirname {shim}); truncate -s {size} {shim}; chmod 755 {shim}"
     ))?;
 
     let restored = node.restore(&archive, "cpu", &[])?;
