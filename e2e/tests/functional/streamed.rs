@@ -21,16 +21,21 @@ pub fn tests() -> Vec<Test> {
     vec![
         Test::new("archive_on_standard_output", whole),
         Test::new("reader_of_an_archive_leaves", reader_leaves),
-        Test::new("reader_of_an_archive_does_not_read", reader_does_not_read),
+        Test::new("reader_of_an_archive_does_not_read", |context| {
+            reader_does_not_read(context, "none")
+        }),
+        Test::new("reader_does_not_read_carried_files", |context| {
+            reader_does_not_read(context, "all")
+        }),
         Test::new("standard_output_and_what_does_not_go_with_it", refused).needs(&[]),
     ]
 }
 
 /// A dump to standard output, and a shell's words behind it, which read that. Its process id goes into the file `dump`.
-fn dump_into(sandbox: &Sandbox, pid: i32, reader: &str) -> Result<Running> {
+fn dump_into(sandbox: &Sandbox, pid: i32, bundle: &str, reader: &str) -> Result<Running> {
     let dump = Installation::get().hetckpt();
     let script = format!(
-        "set -o pipefail\n(echo $BASHPID >'{}'; exec '{}' dump --pid {pid} --end-unverified -o -) | {reader}",
+        "set -o pipefail\n(echo $BASHPID >'{}'; exec '{}' dump --pid {pid} --bundle {bundle} --end-unverified -o -) | {reader}",
         sandbox.path("dump").display(),
         dump.display(),
     );
@@ -47,7 +52,7 @@ fn whole(context: &mut Context) -> Result<()> {
         job.wait_for_kernel()?;
         let archive = sandbox.path("piped.hetsnap");
         let reader = format!("cat >'{}'", archive.display());
-        let dumped = dump_into(sandbox, job.pid(), &reader)?.wait(PATIENCE)?;
+        let dumped = dump_into(sandbox, job.pid(), "all", &reader)?.wait(PATIENCE)?;
         let ended = job.finish()?;
         if dumped.code != 0 && ended == baseline.outcome {
             return Ok(None);
@@ -74,7 +79,7 @@ fn reader_leaves(context: &mut Context) -> Result<()> {
     let baseline = calibration::baseline(&PACED)?;
     let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
-    let dumped = dump_into(sandbox, job.pid(), "head -c 5000 >/dev/null")?.wait(PATIENCE)?;
+    let dumped = dump_into(sandbox, job.pid(), "all", "head -c 5000 >/dev/null")?.wait(PATIENCE)?;
     ensure!(
         dumped.code == 1 && dumped.stderr.contains("standard output") && dumped.stderr.contains("runs on"),
         "{}",
@@ -85,21 +90,26 @@ fn reader_leaves(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn reader_does_not_read(context: &mut Context) -> Result<()> {
+/// What is carried is on its way before the program is stopped: a reader who does not take it stops nothing.
+fn reader_does_not_read(context: &mut Context, bundle: &str) -> Result<()> {
     let sandbox = &context.sandbox;
     let baseline = calibration::baseline(&PACED)?;
     let mut job = Job::start(sandbox, &PACED.command(baseline.length))?;
     job.wait_for_kernel()?;
     let done = sandbox.path("done");
     let reader = format!("while ! [ -e '{}' ]; do sleep 0.05; done", done.display());
-    let dump = dump_into(sandbox, job.pid(), &reader)?;
+    let dump = dump_into(sandbox, job.pid(), bundle, &reader)?;
     let deadline = Instant::now() + PATIENCE;
     // Once the program stands still it is not long until the pipe is full.
-    while !is_stopped(job.pid()) {
+    while bundle == "none" && !is_stopped(job.pid()) {
         ensure!(Instant::now() < deadline, "the program is not stopped");
         std::thread::sleep(Duration::from_millis(5));
     }
     std::thread::sleep(Duration::from_millis(500));
+    ensure!(
+        is_stopped(job.pid()) == (bundle == "none"),
+        "{bundle}: stopped too soon, or no more"
+    );
     let pid: i32 = fs::read_to_string(sandbox.path("dump"))?.trim().parse()?;
     // Unlike SIGINT, not ignored by what a shell has put into the background.
     kill(Pid::from_raw(pid), Signal::SIGTERM)?;

@@ -12,6 +12,11 @@ pub trait MemorySink {
     /// Takes the content of the file that would be called `name` in the folder of images, all that `content` gives.
     fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure>;
 
+    /// Sees to it that what was taken so far is on the disk, if it lies in a file.
+    fn settle(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// A file to whose end devices' servers may write memory by themselves, while nothing else is taken.
     fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, Failure> {
         Ok(None)

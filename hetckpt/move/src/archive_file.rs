@@ -33,6 +33,10 @@ impl ArchiveSink for FileSink<'_> {
         Some(self.file.as_fd())
     }
 
+    fn settle(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     fn go_on_at(&mut self, position: u64) -> io::Result<()> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(position)).map(drop)

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hetckpt_archive::manifest::{Clocks, Header, Manifest};
+use hetckpt_archive::manifest::{CarriedFile, Clocks, Header, Manifest};
 use hetckpt_archive::writer::Source;
 use hetckpt_criu::device_streams::DeviceStreams;
 use hetckpt_criu::locate::Criu;
@@ -15,7 +15,7 @@ use hetckpt_criu::memory_sink::{MemorySink, Sizes};
 use hetckpt_criu::{eventfds, needs, page_server, pending_signals, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
-use hetckpt_report::{file_size, quantity, remark};
+use hetckpt_report::{quantity, remark};
 use hetckpt_state::names::memory_file;
 use hetckpt_supervise::interrupting::ensure_not_interrupted;
 use hetckpt_supervise::namespaces::{self, clocks};
@@ -73,9 +73,10 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// What an archive of the images, and of device memory that was `streamed`, says; without members.
-    pub fn manifest(&self, streamed: Sizes) -> Result<Manifest, Failure> {
-        snapshot_files::manifest(self.images, self.origin(streamed)).map_err(cannot_read)
+    /// What an archive of the images, of device memory that was `streamed`, and of `carried` files says; without
+    /// members.
+    fn manifest(&self, streamed: Sizes, carried: Vec<CarriedFile>) -> Result<Manifest, Failure> {
+        snapshot_files::manifest(self.images, self.origin(streamed), carried).map_err(cannot_read)
     }
 
     /// What is known before the program is stopped.
@@ -122,13 +123,16 @@ pub struct Captured<'a> {
     pub sources: Vec<Source>,
     /// How long it took.
     pub times: Times,
+    /// When its kernels were told to stop.
+    pub stopping: Instant,
     /// What it has and a restore will not give back, a sentence each.
     pub not_kept: Vec<String>,
 }
 
 /// Stops the program and captures it. After a failure it runs on.
 ///
-/// Its memory and its devices' go to `taker`, all else to the folder of images.
+/// Files to carry go to `taker` before it is stopped, then memory, its own and its devices'; all else to the folder of
+/// images.
 pub fn capture<'a>(
     request: &Request<'a>,
     signals: &HeldSignals,
@@ -139,18 +143,19 @@ pub fn capture<'a>(
     obstacles::look(&target.tree())?;
     let mut times = Times::default();
     // While the program still runs: this takes a while.
-    let mut packing = Packing::new(images, request.bundle, target.pid, request.parent);
-    packing.take_mapped_by(&target.tree());
+    let mut packing = Packing::new(request.bundle, target.pid, request.parent);
+    packing.take_mapped_by(&target.tree(), taker)?;
+    taker.settle()?;
     // Our own hold keeps the device paused after the plugin has left, until the snapshot is safe.
     remark::progress("pausing kernels");
     server_client::wait_for_starting(&target.tree())?;
     let mut holds = server_client::holds(&target.tree())?;
     server_client::ensure_outside(&holds, &target.tree())?;
-    let pausing = Instant::now();
+    let stopping = Instant::now();
     times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
     remark::detail(format!(
         "kernels stopped after {}",
-        quantity::duration(pausing.elapsed())
+        quantity::duration(stopping.elapsed())
     ));
     ensure_not_interrupted(signals, "the dump")?;
 
@@ -180,10 +185,10 @@ pub fn capture<'a>(
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     pending_signals::forget_continue(images)
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
-    finish_packing(packing, request)?;
+    let carried = finish_packing(packing, request, taker)?;
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why.to_string()))?;
-    let mut manifest = request.manifest(streamed)?;
+    let mut manifest = request.manifest(streamed, carried)?;
     manifest.index.clocks = clocks;
     Ok(Captured {
         tree,
@@ -191,6 +196,7 @@ pub fn capture<'a>(
         manifest,
         sources,
         times,
+        stopping,
         not_kept: not_kept::of(&target.tree()),
     })
 }
@@ -261,7 +267,11 @@ impl Captured<'_> {
 }
 
 /// Completes what the archive carries by what CRIU's images need.
-fn finish_packing(packing: Packing<'_>, request: &Request<'_>) -> Result<(), Failure> {
+fn finish_packing(
+    packing: Packing<'_>,
+    request: &Request<'_>,
+    taker: &mut dyn MemorySink,
+) -> Result<Vec<CarriedFile>, Failure> {
     let needs = needs::read(request.images)
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     if !request.asked.tcp_established && !needs::are_inner(&needs.connections) {
@@ -271,15 +281,7 @@ fn finish_packing(packing: Packing<'_>, request: &Request<'_>) -> Result<(), Fai
         )
         .help("dump it again, or take its TCP connections along: --tcp-established"));
     }
-    packing.finish(&needs).map_err(|(path, e)| {
-        let help = match file_size::is_reached(&e) {
-            true => file_size::HELP,
-            false => "make room in its folder, or carry nothing: --bundle none",
-        };
-        Failure::new(Code::CannotWrite, format!("cannot carry {}", path.display()))
-            .note(e.to_string())
-            .help(help)
-    })
+    packing.finish(request.images, &needs, taker)
 }
 
 /// Has CRIU dump the program; its processes' memory goes to the socket `pages`.

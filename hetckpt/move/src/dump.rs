@@ -250,7 +250,6 @@ fn dump_stopped(
         asked: options.outside,
     };
     let interrupting = Interrupting::new(signals);
-    let stopping = Instant::now();
     let (mut captured, written, archived) = match *place {
         Place::Stream { to, called } => {
             let sink = StreamSink::new(to, &interrupting);
@@ -265,7 +264,7 @@ fn dump_stopped(
     if let Some(then) = then {
         then(&Archived {
             manifest: &captured.manifest,
-            stopped: stopping.elapsed(),
+            stopped: captured.stopping.elapsed(),
             is_interrupted: &|| interrupting.has_come(),
         })?;
     }

@@ -33,8 +33,8 @@ pub fn merge(archive: &Path, output: &Path, force: bool, reads_back: bool) -> Re
     let mut merged = NamelessArchive::create(&name, None).map_err(failed)?;
     let sink = FileSink::new(merged.file(), &interrupting);
     let stream = ArchiveStream::new(sink, output, &header(&archive), Compression::default());
-    let written = stream.and_then(|mut stream| merge_into(&archive, &mut stream, &mut progress));
-    let written = written.map_err(failed)?;
+    let mut stream = stream.map_err(|(error, _)| failed(error))?;
+    let written = merge_into(&archive, &mut stream, &mut progress).map_err(failed)?;
     let publishing = writer::Options {
         is_interrupted: Some(&|| interrupting.has_come()),
         reads_back,

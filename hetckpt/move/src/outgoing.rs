@@ -1,5 +1,5 @@
-//! An archive on its way, to a file or to another node: first the memory of the program's devices and its own, as it is
-//! dumped, then all other members.
+//! An archive on its way, to a file or to another node: first the files that it carries, while the program still runs,
+//! then the memory of the program's devices and its own, as it is dumped, then all other members.
 
 use hetckpt_ring::failure_code::Code;
 use std::fs;
@@ -34,6 +34,11 @@ pub trait ArchiveSink: Write {
     /// The file that it is, if others may write to its end.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Has what was written so far reach the disk, if that is where it goes.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Goes on at `position` of that file, where others have written up to there.
@@ -103,7 +108,9 @@ impl<'a, S: ArchiveSink> Outgoing<'a, S> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let header = self.request.header();
         let archive = ArchiveStream::new(sink, &self.target, &header, Compression::default());
-        self.begun = Some((Instant::now(), archive.map_err(archive_error::failure)?));
+        let archive =
+            archive.map_err(|(error, mut sink)| sink.failure().unwrap_or_else(|| archive_error::failure(error)));
+        self.begun = Some((Instant::now(), archive?));
         Ok(())
     }
 }
@@ -116,6 +123,18 @@ impl<S: ArchiveSink> MemorySink for Outgoing<'_, S> {
         let (member, encoding) = snapshot_files::member(name);
         let added = archive.add(&member, encoding, content, &mut |done| report::<S>(begun, done));
         added.map_err(|error| reason(archive, error))
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        let Some((_, archive)) = self.begun.as_mut() else {
+            return Ok(());
+        };
+        match archive.sink().settle() {
+            Ok(()) => Ok(()),
+            Err(e) => Err(
+                Failure::new(Code::CannotWrite, format!("cannot flush {}", self.target.display())).note(e.to_string()),
+            ),
+        }
     }
 
     fn file(&mut self) -> Result<Option<BorrowedFd<'_>>, Failure> {

@@ -7,7 +7,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use hetckpt_archive::manifest::Manifest;
+use hetckpt_archive::carried::{self as packed_file, CarriedError};
+use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::manifest::{CarriedFile, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_criu::image_error::ImageError;
 use hetckpt_criu::images;
@@ -18,6 +20,7 @@ use hetckpt_report::archive_error;
 use hetckpt_report::failure::Failure;
 use hetckpt_state::names::state_file;
 
+use crate::carried::{self, layout};
 use crate::folder_error::FolderError;
 use crate::snapshot_files::{self, Origin};
 
@@ -91,7 +94,7 @@ impl Snapshot {
     }
 
     /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave: then a restore finds all images there,
-    /// and where the archive, which must stay, has device memory.
+    /// and where the archive, which must stay, has device memory. Carried files are not among them.
     pub fn complete(&self, descriptions: &Path) -> Result<(), Failure> {
         match self {
             Self::Archive(archive) => {
@@ -99,6 +102,29 @@ impl Snapshot {
             }
             Self::Images(..) => Ok(()),
         }
+    }
+
+    /// Writes the content of a carried file to `target`, which is new. Only a whole file with the hash stays.
+    pub fn unpack_carried(&self, file: &CarriedFile, target: &Path) -> Result<(), Failure> {
+        let folder = match self {
+            Self::Archive(archive) => {
+                return archive.extract_carried(file, target).map_err(|error| match error {
+                    ArchiveError::Io {
+                        action: "create" | "write",
+                        source,
+                        ..
+                    } => layout::cannot_write(target, &source),
+                    other => archive_error::failure(other),
+                });
+            }
+            Self::Images(folder, _) => folder,
+        };
+        let name = carried::packed_name(file).unwrap_or_default();
+        packed_file::unpack(file, &folder.join(name), target).map_err(|error| match error {
+            CarriedError::Io { ref path, ref source } => layout::cannot_write(path, source),
+            CarriedError::Damaged { .. } => Failure::new(Code::Damaged, error.to_string())
+                .help("take another copy of the archive: this one cannot be restored"),
+        })
     }
 
     /// Makes sure that what [`Snapshot::complete`] has left in archives has its hashes: a server that reads it finds
@@ -183,7 +209,8 @@ pub fn of_images(folder: &Path) -> Result<(PathBuf, Manifest), Failure> {
         streamed: Sizes::new(),
         borrows: false,
     };
-    let manifest = snapshot_files::manifest(&folder, origin).map_err(bad)?;
+    let carried = carried::read_index(&folder).map_err(bad)?;
+    let manifest = snapshot_files::manifest(&folder, origin, carried).map_err(bad)?;
     if dumped.plugins.iter().any(|name| name == "hetgpu") && manifest.index.processes.is_empty() {
         return Err(bad(FolderError::NoDeviceState));
     }

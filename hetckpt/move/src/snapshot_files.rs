@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::manifest::{
-    Clocks, Encoding, FORMAT, FORMAT_VERSION, Header, INCREMENTAL_VERSION, Index, Manifest, MemberEntry,
+    CarriedFile, Clocks, Encoding, FORMAT, FORMAT_VERSION, Header, INCREMENTAL_VERSION, Index, Manifest, MemberEntry,
 };
 use hetckpt_archive::reader::Archive;
 use hetckpt_archive::writer::Source;
@@ -116,9 +116,9 @@ pub fn total_bytes(sources: &[Source]) -> u64 {
     sizes.map(|found| found.len()).sum()
 }
 
-/// The manifest for the files in `images`; its members are filled in by the writer. Gives the reason if it cannot be
-/// made.
-pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, FolderError> {
+/// The manifest for the files in `images`, and for those that go along, `carried`; its members are filled in by the
+/// writer. Gives the reason if it cannot be made.
+pub fn manifest(images: &Path, origin: Origin, carried: Vec<CarriedFile>) -> Result<Manifest, FolderError> {
     let mut names = vec![];
     for entry in fs::read_dir(images).map_err(FolderError::Folder)? {
         let name = entry
@@ -135,7 +135,7 @@ pub fn manifest(images: &Path, origin: Origin) -> Result<Manifest, FolderError> 
     let index = Index {
         clocks: origin.clocks,
         processes: processes.collect::<Result<_, _>>()?,
-        files: carried::read_index(images)?,
+        files: carried,
         members: vec![],
         parents: vec![],
     };
@@ -229,7 +229,8 @@ pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), Archi
 }
 
 /// Makes `folder`, into which [`unpack_descriptions`] has unpacked, one that CRIU and the device servers restore from:
-/// unpacks what that has left out, but device memory, which the servers read where the archive has it.
+/// unpacks what that has left out, but carried files, of which this machine may have most, and device memory, which the
+/// servers read where the archive has it.
 pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
     let archives = archive.parents()?.iter();
     // Whoever has put another file in the place of one has not put it in ours.
@@ -256,6 +257,7 @@ pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<(), ArchiveError>
     }
     unpack_where(archive, folder, |member| match description_name(member) {
         Some(_) => None,
+        None if member.name.starts_with(carried::PREFIX) => None,
         None if memory_of(member).is_some_and(|pid| in_place.contains(&pid)) => None,
         None => image_name(member),
     })

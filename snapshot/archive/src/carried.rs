@@ -1,12 +1,12 @@
 //! Files of the node that an archive carries: one zstd frame each, told by the hash of their content.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Seek};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::manifest::CarriedFile;
-use crate::member::{HashingReader, HashingWriter, copy_in_pieces};
+use crate::member::{HashingReader, HashingWriter, PIECE_BYTES, copy_in_pieces};
 use crate::parallel::cores;
 use crate::unpack::{UnpackError, Unpacker};
 
@@ -14,7 +14,7 @@ use crate::unpack::{UnpackError, Unpacker};
 const LEVEL: i32 = 1;
 
 /// Length from which on all cores compress a file together.
-const SHARED_BYTES: u64 = 64 << 20;
+pub const SHARED_BYTES: u64 = 64 << 20;
 
 /// Failure to take a carried file out.
 #[derive(Debug, thiserror::Error)]
@@ -63,29 +63,61 @@ fn regular(input: &File) -> io::Result<Metadata> {
     }
 }
 
+/// A file's content on its way into an archive: reading gives it compressed, as one zstd frame.
+pub struct Compressing {
+    encoder: zstd::stream::read::Encoder<'static, BufReader<HashingReader<File>>>,
+    mode: u32,
+}
+
+impl Compressing {
+    /// Of the regular file `input`, from its beginning.
+    ///
+    /// # Errors
+    /// As reading; if it is no regular file.
+    pub fn new(mut input: File) -> io::Result<Self> {
+        let found = regular(&input)?;
+        input.rewind()?;
+        let piece_bytes = found.len().clamp(1, PIECE_BYTES as u64) as usize;
+        let input = BufReader::with_capacity(piece_bytes, HashingReader::new(input));
+        let mut encoder = zstd::stream::read::Encoder::with_buffer(input, LEVEL)?;
+        encoder.include_checksum(true)?;
+        if found.len() >= SHARED_BYTES {
+            encoder.multithread(u32::try_from(cores()).unwrap_or(1))?;
+        }
+        Ok(Self {
+            encoder,
+            mode: found.mode(),
+        })
+    }
+
+    /// What an archive says of the file, which was at `path` and is `member`, once all of it has been read.
+    #[must_use]
+    pub fn finish(self, path: &str, member: &str) -> CarriedFile {
+        let (size_bytes, hash) = self.encoder.finish().into_inner().finish();
+        CarriedFile {
+            path: path.to_owned(),
+            member: member.to_owned(),
+            size_bytes,
+            mode: self.mode,
+            blake3: hash.to_hex().to_string(),
+        }
+    }
+}
+
+impl Read for Compressing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.encoder.read(buffer)
+    }
+}
+
 /// Compresses the file `input`, which was at `path` and is to be `member`, into `out`.
 ///
 /// # Errors
 /// As reading and writing; if it is no regular file.
-pub fn pack(mut input: File, path: &str, member: &str, out: &Path) -> io::Result<CarriedFile> {
-    let found = regular(&input)?;
-    input.rewind()?;
-    let mut hashed = HashingReader::new(&mut input);
-    let mut encoder = zstd::Encoder::new(File::create_new(out)?, LEVEL)?;
-    encoder.include_checksum(true)?;
-    if found.len() >= SHARED_BYTES {
-        encoder.multithread(u32::try_from(cores()).unwrap_or(1))?;
-    }
-    copy_in_pieces(&mut hashed, &mut encoder)?;
-    encoder.finish()?;
-    let (size_bytes, hash) = hashed.finish();
-    Ok(CarriedFile {
-        path: path.to_owned(),
-        member: member.to_owned(),
-        size_bytes,
-        mode: found.mode(),
-        blake3: hash.to_hex().to_string(),
-    })
+pub fn pack(input: File, path: &str, member: &str, out: &mut impl Write) -> io::Result<CarriedFile> {
+    let mut compressing = Compressing::new(input)?;
+    io::copy(&mut compressing, out)?;
+    Ok(compressing.finish(path, member))
 }
 
 /// Writes the content of `file`, whose compressed bytes are at `packed`, to `target`, which is new; nothing stays there
@@ -147,7 +179,7 @@ mod tests {
             File::open(&source).unwrap(),
             "/opt/libx.so",
             "files/0.zst",
-            &folder.join("packed"),
+            &mut File::create(folder.join("packed")).unwrap(),
         )
         .unwrap()
     }

@@ -1,5 +1,6 @@
 //! Work of many pieces, done by all cores at once.
 
+use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,6 +10,19 @@ use parking_lot::Mutex;
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// What `job` gives for each of `0..count`, on as many as `threads` threads.
+pub fn map_in_parallel<T: Send>(threads: usize, count: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let results: Mutex<Vec<Option<T>>> = Mutex::new((0..count).map(|_| None).collect());
+    let work = |at: usize, (): &mut ()| -> Result<(), Infallible> {
+        let result = job(at);
+        results.lock()[at] = Some(result);
+        Ok(())
+    };
+    in_parallel(threads, count, work).unwrap_or_else(|never| match never {});
+    // Each has been done once.
+    results.into_inner().into_iter().flatten().collect()
 }
 
 /// Runs `job` for each of `0..count`, on as many as `threads` threads, each with a `T` of its own; after an error no

@@ -277,26 +277,47 @@ impl Archive {
             self.extract(member, &mut io::sink())?;
         }
         for file in &self.manifest.index.files {
-            if let Ok(member) = self.locate(&file.member) {
-                self.verify_carried(file, member)?;
-            }
+            self.unpack_carried(file, &mut io::sink(), &self.path)?;
         }
         Ok(())
     }
 
-    /// Makes sure that a file can be taken out of its member's bytes, as [`crate::carried::unpack`] does.
-    fn verify_carried(&self, file: &CarriedFile, member: Member<'_>) -> Result<(), ArchiveError> {
+    /// Writes the content of `file` to `target`, which is new; nothing stays there if it fails.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Damaged`], also if it has not its hash; [`ArchiveError::Io`].
+    pub fn extract_carried(&self, file: &CarriedFile, target: &Path) -> Result<(), ArchiveError> {
+        let out = File::create_new(target).map_err(|source| ArchiveError::Io {
+            action: "create",
+            path: target.to_owned(),
+            source,
+        })?;
+        let result = self.unpack_carried(file, out, target);
+        if result.is_err() {
+            // The first failure is the one to tell.
+            let _ = std::fs::remove_file(target);
+        }
+        result
+    }
+
+    fn unpack_carried(&self, file: &CarriedFile, out: impl Write, target: &Path) -> Result<(), ArchiveError> {
+        let member = self.locate(&file.member)?;
         let mut parts: VecDeque<Stored<'_>> = member.parts().map(|(offset, part)| self.stored(offset, part)).collect();
         for borrowed in &member.entry.borrowed {
             parts.extend(self.lent(borrowed)?.into_iter().map(|lent| lent.bytes));
         }
         let mut stored = Chain(parts);
-        let mut out = HashingWriter::new(io::sink());
+        let mut out = HashingWriter::new(out);
         let unpacked = self.with_unpacker(|unpacker| unpacker.decompress(&mut stored, &mut out, file.size_bytes))?;
         let (size, hash) = out.finish();
         match unpacked {
             Ok(_) if size == file.size_bytes && hash.to_hex().as_str() == file.blake3 => Ok(()),
             Err(UnpackError::Read(source)) => Err(self.read_error(source)),
+            Err(UnpackError::Write(source)) => Err(ArchiveError::Io {
+                action: "write",
+                path: target.to_owned(),
+                source,
+            }),
             _ => Err(ArchiveError::Damaged {
                 path: self.path.clone(),
                 what: CarriedError::Damaged {

@@ -67,8 +67,9 @@ impl<S: Write> ArchiveStream<S> {
     /// Writes the header. `target` is what errors call the sink.
     ///
     /// # Errors
-    /// [`ArchiveError::Io`]; [`ArchiveError::BadMemberName`] if the header is longer than one may be.
-    pub fn new(sink: S, target: &Path, header: &Header, compression: Compression) -> Result<Self, ArchiveError> {
+    /// [`ArchiveError::Io`]; [`ArchiveError::BadMemberName`] if the header is longer than one may be. With it comes the
+    /// sink, which may know more.
+    pub fn new(sink: S, target: &Path, header: &Header, compression: Compression) -> Result<Self, (ArchiveError, S)> {
         let mut stream = Self {
             sink,
             target: target.to_owned(),
@@ -80,10 +81,17 @@ impl<S: Write> ArchiveStream<S> {
             num_parts: 0,
             entries: vec![],
         };
-        stream.header = stream.text(HEADER_NAME, header)?;
-        let written = write_file(&mut stream.sink, HEADER_NAME, &stream.header);
-        stream.position = written.map_err(|e| stream.write_error(e))?;
-        Ok(stream)
+        match stream.write_header(header) {
+            Ok(()) => Ok(stream),
+            Err(error) => Err((error, stream.sink)),
+        }
+    }
+
+    fn write_header(&mut self, header: &Header) -> Result<(), ArchiveError> {
+        self.header = self.text(HEADER_NAME, header)?;
+        let written = write_file(&mut self.sink, HEADER_NAME, &self.header);
+        self.position = written.map_err(|e| self.write_error(e))?;
+        Ok(())
     }
 
     /// Where the bytes go.

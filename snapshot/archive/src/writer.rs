@@ -215,7 +215,8 @@ pub fn write_to<S: Write>(
     options: Options<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Written, ArchiveError> {
-    let mut archive = ArchiveStream::new(sink, target, &manifest.header, options.compression)?;
+    let archive = ArchiveStream::new(sink, target, &manifest.header, options.compression);
+    let mut archive = archive.map_err(|(error, _)| error)?;
     for source in sources {
         let added = open(source).and_then(|input| {
             let input = Interruptible { input, options };

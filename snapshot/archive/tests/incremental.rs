@@ -227,7 +227,7 @@ fn a_carried_file_can_be_borrowed() {
     fs::write(folder.path().join("library"), &content).unwrap();
     let input = || fs::File::open(folder.path().join("library")).unwrap();
     let packed = folder.path().join("packed");
-    let carried_file = carried::pack(input(), "/opt/library", FILE, &packed).unwrap();
+    let carried_file = carried::pack(input(), "/opt/library", FILE, &mut fs::File::create(&packed).unwrap()).unwrap();
     assert_eq!(carried::describe(&input(), "/opt/library", FILE).unwrap(), carried_file);
 
     let archive = |name: &str, stored: &[u8], parents: Vec<Parent>, borrowed: Vec<Borrowed>| {

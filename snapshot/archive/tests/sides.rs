@@ -104,7 +104,10 @@ fn a_carried_file_that_cannot_be_read_is_not_damaged() {
     let source = folder.path().join("x");
     fs::write(&source, "content").unwrap();
     let packed = folder.path().join("packed");
-    let file: CarriedFile = carried::pack(File::open(&source).unwrap(), "/opt/x", "files/x.zst", &packed).unwrap();
+    let file: CarriedFile = {
+        let mut out = File::create(&packed).unwrap();
+        carried::pack(File::open(&source).unwrap(), "/opt/x", "files/x.zst", &mut out).unwrap()
+    };
     // A folder can be opened, but not read.
     let unreadable: PathBuf = folder.path().to_owned();
     let target = folder.path().join("out");

@@ -2,7 +2,7 @@
 //! files.
 //!
 //! Everything about the files comes out of an archive, and so is hostile: paths are checked when it is opened, nothing
-//! is written but into the new folder, which holds no link, and only whole files with the right hash stay there.
+//! is written but into the new folder, which holds no link.
 
 use hetckpt_ring::failure_code::Code;
 use std::fs::{self, Permissions};
@@ -11,11 +11,9 @@ use std::path::{Component, Path, PathBuf};
 
 use tempfile::TempDir;
 
-use hetckpt_archive::carried::{self, CarriedError};
 use hetckpt_archive::manifest::CarriedFile;
 use hetckpt_report::failure::Failure;
 
-use crate::carried::packed_name;
 use crate::private_folder;
 
 /// How the folder's name begins.
@@ -37,23 +35,22 @@ impl Layout {
             .map_err(|e| cannot_write(&std::env::temp_dir(), &e))
     }
 
-    /// Puts `file`, which lies compressed in the folder `images`, there. Gives its path and its mode.
-    pub fn add(&self, file: &CarriedFile, images: &Path) -> Result<(PathBuf, u32), Failure> {
+    /// Has `unpack` put `file` there, at the path that it is given, which is new. Gives that path and the file's mode.
+    pub fn add(
+        &self,
+        file: &CarriedFile,
+        unpack: impl FnOnce(&Path) -> Result<(), Failure>,
+    ) -> Result<(PathBuf, u32), Failure> {
         const S_IFREG: u32 = 0o100_000;
-        let damaged = |what: String| {
-            Failure::new(Code::Damaged, what).help("take another copy of the archive: this one cannot be restored")
-        };
-        let name = packed_name(file).filter(|_| file.is_safe());
-        let name =
-            name.ok_or_else(|| damaged(format!("carried file `{}` is not allowed", file.path.escape_debug())))?;
+        if !file.is_safe() {
+            let what = format!("carried file `{}` is not allowed", file.path.escape_debug());
+            return Err(Failure::new(Code::Damaged, what));
+        }
         let target = self.0.path().join(ROOT).join(file.path.trim_start_matches('/'));
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(|e| cannot_write(parent, &e))?;
         }
-        carried::unpack(file, &images.join(name), &target).map_err(|error| match error {
-            CarriedError::Io { ref path, ref source } => cannot_write(path, source),
-            CarriedError::Damaged { .. } => damaged(error.to_string()),
-        })?;
+        unpack(&target)?;
         // Whoever runs it has it mapped: no more than permissions, and none to be somebody else.
         let mode = file.mode & 0o777;
         fs::set_permissions(&target, Permissions::from_mode(mode)).map_err(|e| cannot_write(&target, &e))?;
@@ -71,7 +68,8 @@ impl Layout {
     }
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+/// The failure to write `path`.
+pub fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Code::CannotWrite,
         format!("cannot lay out carried files: {}", path.display()),
@@ -96,7 +94,14 @@ pub fn original(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use hetckpt_archive::carried;
+
     use super::*;
+
+    fn packed_as(path: &str, source: &Path) -> CarriedFile {
+        let file = fs::File::open(source).unwrap();
+        carried::pack(file, path, "files/hetckpt-file-0.zst", &mut std::io::sink()).unwrap()
+    }
 
     #[test]
     fn a_file_is_laid_out_below_the_folder_and_known_again() {
@@ -104,16 +109,13 @@ mod tests {
         let source = folder.path().join("x");
         fs::write(&source, "content").unwrap();
         fs::set_permissions(&source, Permissions::from_mode(0o4755)).unwrap();
-        let packed = folder.path().join("hetckpt-file-0.zst");
-        let file = carried::pack(
-            fs::File::open(&source).unwrap(),
-            "/opt/a/x",
-            "files/hetckpt-file-0.zst",
-            &packed,
-        )
-        .unwrap();
+        let file = packed_as("/opt/a/x", &source);
+        let copy = |target: &Path| {
+            fs::copy(&source, target).unwrap();
+            Ok(())
+        };
         let layout = Layout::create().unwrap();
-        let (path, mode) = layout.add(&file, folder.path()).unwrap();
+        let (path, mode) = layout.add(&file, copy).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "content");
         assert_eq!(
             (mode, fs::metadata(&path).unwrap().permissions().mode()),
@@ -128,7 +130,11 @@ mod tests {
                 path: path.to_owned(),
                 ..file.clone()
             };
-            assert_eq!(layout.add(&again, folder.path()).unwrap_err().code, Code::CannotWrite);
+            let unpack = |target: &Path| match fs::File::create_new(target) {
+                Ok(_) => Ok(()),
+                Err(e) => Err(cannot_write(target, &e)),
+            };
+            assert_eq!(layout.add(&again, unpack).unwrap_err().code, Code::CannotWrite);
         }
         let root = layout.path().to_owned();
         drop(layout);
@@ -140,31 +146,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("x");
         fs::write(&source, "content").unwrap();
-        let packed = folder.path().join("hetckpt-file-0.zst");
-        let good = carried::pack(
-            fs::File::open(&source).unwrap(),
-            "/opt/x",
-            "files/hetckpt-file-0.zst",
-            &packed,
-        )
-        .unwrap();
+        let good = packed_as("/opt/x", &source);
         let layout = Layout::create().unwrap();
         for path in ["/../escaped", "/a/../../escaped", "relative", "", "/"] {
             let file = CarriedFile {
                 path: path.to_owned(),
                 ..good.clone()
             };
-            assert_eq!(
-                layout.add(&file, folder.path()).unwrap_err().code,
-                Code::Damaged,
-                "{path}"
-            );
+            let unpack = |target: &Path| -> Result<(), Failure> { unreachable!("{}", target.display()) };
+            assert_eq!(layout.add(&file, unpack).unwrap_err().code, Code::Damaged, "{path}");
         }
-        let other = CarriedFile {
-            blake3: "0".repeat(64),
-            ..good
-        };
-        assert_eq!(layout.add(&other, folder.path()).unwrap_err().code, Code::Damaged);
         assert!(!layout.path().join("root/opt/x").exists());
         assert!(!layout.path().join("escaped").exists());
     }

@@ -7,6 +7,7 @@
 
 pub mod choice;
 pub mod pack;
+mod pipeline;
 pub mod layout;
 pub mod keeper;
 

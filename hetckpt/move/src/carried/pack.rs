@@ -1,33 +1,33 @@
-//! At a dump: copies of the files to carry, compressed, among the images.
+//! At a dump: copies of the files to carry, compressed, into the archive.
 //!
 //! Most is done while the program still runs, by what it maps then. When CRIU has stopped and dumped it, its images say
-//! what must be there, and what has come meanwhile is added.
+//! what must be there, and what has come meanwhile is added. What has gone meanwhile is in the archive by then, and
+//! stays there, a member that no carried file has.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use parking_lot::Mutex;
 use procfs::process::{MMPermissions, MMapPath, Process};
 
-use hetckpt_archive::carried;
 use hetckpt_archive::manifest::{CarriedFile, is_plain_path};
-use hetckpt_archive::parallel::{cores, in_parallel};
+use hetckpt_criu::memory_sink::MemorySink;
 use hetckpt_criu::needs::{NeededFile, Needs, Role};
 use hetckpt_criu::rewrite::{self, Change};
+use hetckpt_report::failure::Failure;
+use hetckpt_report::file_size;
+use hetckpt_ring::failure_code::Code;
 
 use crate::carried::choice::Bundle;
-use crate::carried::{INDEX, NAME_START, PREFIX, layout};
+use crate::carried::pipeline::{self, Input};
+use crate::carried::{INDEX, layout};
 use crate::parent::Parent;
 
 /// Copies of files, on their way into an archive.
 pub struct Packing<'a> {
-    images: &'a Path,
     bundle: Bundle,
     /// Where the processes' paths begin.
     root: PathBuf,
@@ -39,11 +39,9 @@ pub struct Packing<'a> {
 }
 
 impl<'a> Packing<'a> {
-    /// Nothing yet; the copies go into the folder `images`, but for what `parent` has. Paths are those of process
-    /// `pid`.
-    pub fn new(images: &'a Path, bundle: Bundle, pid: i32, parent: Option<&'a Parent>) -> Self {
+    /// Nothing yet. What `parent` has is not copied. Paths are those of process `pid`.
+    pub fn new(bundle: Bundle, pid: i32, parent: Option<&'a Parent>) -> Self {
         Self {
-            images,
             bundle,
             root: format!("/proc/{pid}/root").into(),
             files: BTreeMap::new(),
@@ -52,8 +50,9 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Copies what the processes `pids` map. What cannot be had now is tried again in [`Packing::finish`], which tells.
-    pub fn take_mapped_by(&mut self, pids: &[i32]) {
+    /// Has `taker` take what the processes `pids` map. What cannot be opened now is tried again in [`Packing::finish`],
+    /// which tells.
+    pub fn take_mapped_by(&mut self, pids: &[i32], taker: &mut dyn MemorySink) -> Result<(), Failure> {
         let mut found = BTreeMap::new();
         let maps = pids
             .iter()
@@ -64,51 +63,36 @@ impl<'a> Packing<'a> {
             if !is_private || !self.takes(&path) || found.contains_key(&path) {
                 continue;
             }
-            let Ok(file) = self.open(&path) else { continue };
+            let Ok(input) = self.open(&path) else { continue };
             // By that path there may be another file by now.
-            if let Ok(metadata) = file.metadata()
-                && metadata.ino() == map.inode
-            {
-                found.insert(path, (metadata.len(), file));
+            if input.file.metadata().is_ok_and(|found| found.ino() == map.inode) {
+                found.insert(path, input);
             }
         }
-        self.pack_all(found);
+        self.send(found.into_values().collect(), taker)
     }
 
-    /// Copies files, several at once, the largest first.
-    fn pack_all(&mut self, found: BTreeMap<PathBuf, (u64, File)>) {
-        let mut files: Vec<(PathBuf, u64, File)> = found
-            .into_iter()
-            .map(|(path, (size, file))| (path, size, file))
-            .collect();
-        files.sort_by_key(|(_, size, _)| Reverse(*size));
+    fn send(&mut self, inputs: Vec<Input>, taker: &mut dyn MemorySink) -> Result<(), Failure> {
         let first = self.num_packed;
-        self.num_packed += files.len();
-        let packed = Mutex::new(vec![]);
-        let (images, parent) = (self.images, self.parent);
-        let all = in_parallel(cores(), files.len(), |at, (): &mut ()| {
-            let (path, _, file) = &files[at];
-            if let Ok(carried) = file
-                .try_clone()
-                .and_then(|file| pack_one(images, first + at, path, file, parent))
-            {
-                packed.lock().push((path.clone(), carried));
-            }
-            Ok::<(), Infallible>(())
-        });
-        all.unwrap_or_else(|never| match never {});
-        self.files.extend(packed.into_inner());
+        self.num_packed += inputs.len();
+        self.files.extend(pipeline::send(inputs, first, self.parent, taker)?);
+        Ok(())
     }
 
-    /// Copies what is still lacking of what the images in the folder need, lists what is carried, and gives files
-    /// that a restore has laid out their own paths back.
+    /// Has `taker` take what is still lacking of what the images in the folder `images` need, lists what is carried
+    /// there, and gives files that a restore has laid out their own paths back. Gives that list.
     ///
     /// Fails with the file that cannot be copied, and why.
-    pub fn finish(mut self, needs: &Needs) -> Result<(), (PathBuf, io::Error)> {
+    pub fn finish(
+        mut self,
+        images: &Path,
+        needs: &Needs,
+        taker: &mut dyn MemorySink,
+    ) -> Result<Vec<CarriedFile>, Failure> {
         let names = original_names(&needs.files);
-        let mut carried = vec![];
         let mut changes = BTreeMap::new();
         let written: BTreeSet<&Path> = paths_of(needs, Role::Output);
+        let (mut carried_paths, mut lacking) = (BTreeSet::new(), vec![]);
         let mapped = needs
             .files
             .iter()
@@ -129,30 +113,29 @@ impl<'a> Packing<'a> {
             if !self.takes(path) {
                 continue;
             }
+            carried_paths.insert(path);
             let is_current = |known: &CarriedFile| Some(known.size_bytes) == file.regular.size;
             if !self.files.get(path).is_some_and(is_current) {
-                let packed = self.open(path).and_then(|file| self.pack(path, file));
-                packed.map_err(|e| (path.to_owned(), e))?;
-            }
-            if let Some(packed) = self.files.remove(path) {
-                let original = names.get(path).and_then(|original| original.to_str());
-                let path = original.unwrap_or(&packed.path).to_owned();
-                carried.push(CarriedFile { path, ..packed });
+                lacking.push(self.open(path).map_err(|e| pipeline::cannot_carry(path, &e))?);
             }
         }
-        for unneeded in self.files.values() {
-            let name = unneeded.member.strip_prefix(PREFIX).unwrap_or_default();
-            let _ = fs::remove_file(self.images.join(name));
-        }
-        let of_images = |e: io::Error| (self.images.to_owned(), e);
+        self.send(lacking, taker)?;
+        let carried = carried_paths.into_iter().filter_map(|path| {
+            let packed = self.files.remove(path)?;
+            let original = names.get(path).and_then(|original| original.to_str());
+            let path = original.unwrap_or(&packed.path).to_owned();
+            Some(CarriedFile { path, ..packed })
+        });
+        let carried: Vec<CarriedFile> = carried.collect();
         if !changes.is_empty() {
-            rewrite::replace(self.images, &changes).map_err(|why| of_images(io::Error::other(why)))?;
+            let replaced = rewrite::replace(images, &changes);
+            replaced.map_err(|why| cannot_list(images, &io::Error::other(why)))?;
         }
-        if carried.is_empty() {
-            return Ok(());
+        if !carried.is_empty() {
+            let text = serde_json::to_vec_pretty(&carried).map_err(|e| cannot_list(images, &e.into()))?;
+            fs::write(images.join(INDEX), text).map_err(|e| cannot_list(images, &e))?;
         }
-        let text = serde_json::to_vec_pretty(&carried).map_err(|e| of_images(e.into()))?;
-        fs::write(self.images.join(INDEX), text).map_err(of_images)
+        Ok(carried)
     }
 
     /// What a restore has laid out is nobody else's and goes along in any case. A path that is no text cannot be
@@ -164,44 +147,27 @@ impl<'a> Packing<'a> {
     /// Opens the processes' `path`. Linux tells paths of what is mapped without links: one that has become part of it
     /// leads to what the program may not even be allowed to read. Nor is a pipe waited for that has taken the file's
     /// place.
-    fn open(&self, path: &Path) -> io::Result<File> {
+    fn open(&self, path: &Path) -> io::Result<Input> {
         let root = File::open(&self.root)?;
         let how = OpenHow::new()
             .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
-        Ok(openat2(root, path, how)?.into())
-    }
-
-    fn pack(&mut self, path: &Path, file: File) -> io::Result<()> {
-        let packed = pack_one(self.images, self.num_packed, path, file, self.parent);
-        self.num_packed += 1;
-        if let Some(old) = self.files.insert(path.to_owned(), packed?) {
-            let name = old.member.strip_prefix(PREFIX).unwrap_or_default();
-            let _ = fs::remove_file(self.images.join(name));
-        }
-        Ok(())
+        let file = File::from(openat2(root, path, how)?);
+        Ok(Input {
+            path: path.to_owned(),
+            size_bytes: file.metadata()?.len(),
+            file,
+        })
     }
 }
 
-/// Copies the file `path` into the folder `images`, as number `number`. Of one that `parent` has the copy is empty.
-fn pack_one(images: &Path, number: usize, path: &Path, file: File, parent: Option<&Parent>) -> io::Result<CarriedFile> {
-    let name = format!("{NAME_START}-{number}.zst");
-    let target = images.join(&name);
-    let text = path.to_str().unwrap_or_default();
-    let member = format!("{PREFIX}{name}");
-    if let Some(parent) = parent {
-        let described = carried::describe(&file, text, &member)?;
-        if parent.file(&described).is_some() {
-            File::create_new(&target)?;
-            return Ok(described);
-        }
-    }
-    let packed = carried::pack(file, text, &member, &target);
-    if packed.is_err() {
-        // The first failure is the one to tell.
-        let _ = fs::remove_file(&target);
-    }
-    packed
+fn cannot_list(images: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot write the list of carried files to {}", images.display());
+    let help = match file_size::is_reached(error) {
+        true => file_size::HELP,
+        false => "make room in its folder, or carry nothing: --bundle none",
+    };
+    Failure::new(Code::CannotWrite, what).note(error.to_string()).help(help)
 }
 
 fn paths_of(needs: &Needs, role: Role) -> BTreeSet<&Path> {
@@ -260,6 +226,41 @@ mod tests {
         );
     }
 
+    /// Keeps what it is given.
+    #[derive(Default)]
+    struct Shelf(BTreeMap<String, Vec<u8>>);
+
+    impl MemorySink for Shelf {
+        fn take(&mut self, name: &str, content: &mut dyn io::Read) -> Result<(), Failure> {
+            let mut taken = vec![];
+            content
+                .read_to_end(&mut taken)
+                .map_err(|e| Failure::new(Code::CannotWrite, e.to_string()))?;
+            assert!(self.0.insert(name.to_owned(), taken).is_none());
+            Ok(())
+        }
+    }
+
+    impl Shelf {
+        /// Lays a file into the folder `images`, and its content, which has its hash, to `target`.
+        fn unpack(&self, file: &CarriedFile, images: &Path, target: &Path) {
+            let name = crate::carried::packed_name(file).unwrap();
+            let packed = images.join(name);
+            fs::write(&packed, &self.0[name]).unwrap();
+            let _ = fs::remove_file(target);
+            hetckpt_archive::carried::unpack(file, &packed, target).unwrap();
+        }
+    }
+
+    /// Takes nothing.
+    struct Full;
+
+    impl MemorySink for Full {
+        fn take(&mut self, _: &str, _: &mut dyn io::Read) -> Result<(), Failure> {
+            Err(Failure::new(Code::CannotWrite, "no space left"))
+        }
+    }
+
     #[test]
     fn what_images_need_is_carried_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
@@ -274,31 +275,74 @@ mod tests {
                 path.to_str().unwrap().to_owned()
             })
             .collect();
-        let mut packing = Packing::new(&images, Bundle::All, pid, None);
-        for path in [&paths[0], &paths[2]] {
-            let file = packing.open(Path::new(path)).unwrap();
-            packing.pack(Path::new(path), file).unwrap();
-        }
+        let mut shelf = Shelf::default();
+        let mut packing = Packing::new(Bundle::All, pid, None);
+        let early = [&paths[0], &paths[2]].map(|path| packing.open(Path::new(path)).unwrap());
+        packing.send(early.into(), &mut shelf).unwrap();
         let needs = Needs {
             files: vec![mapped(&paths[0]), mapped(&paths[1]), mapped(&paths[0])],
             ..Needs::default()
         };
-        packing.finish(&needs).unwrap();
-        let listed = crate::carried::read_index(&images).unwrap();
+        let listed = packing.finish(&images, &needs, &mut shelf).unwrap();
         assert_eq!(
             listed.iter().map(|file| &file.path).collect::<Vec<_>>(),
             [&paths[0], &paths[1]]
         );
-        assert_eq!(fs::read_dir(&images).unwrap().count(), 3, "two files and their list");
+        for file in &listed {
+            shelf.unpack(file, &images, &folder.path().join("unpacked"));
+        }
+        assert_eq!(crate::carried::read_index(&images).unwrap(), listed);
 
+        let packing = Packing::new(Bundle::All, pid, None);
+        assert_eq!(
+            packing.finish(&images, &needs, &mut Full).unwrap_err().message,
+            "no space left"
+        );
         fs::remove_file(&paths[1]).unwrap();
-        fs::remove_dir_all(&images).unwrap();
-        fs::create_dir(&images).unwrap();
-        let (path, _) = Packing::new(&images, Bundle::All, pid, None)
-            .finish(&needs)
-            .unwrap_err();
-        assert_eq!(path, Path::new(&paths[1]));
-        Packing::new(&images, Bundle::None, pid, None).finish(&needs).unwrap();
+        let packing = Packing::new(Bundle::All, pid, None);
+        let failure = packing.finish(&images, &needs, &mut Shelf::default()).unwrap_err();
+        assert!(failure.message.ends_with(&paths[1]), "{}", failure.message);
+        let packing = Packing::new(Bundle::None, pid, None);
+        assert_eq!(packing.finish(&images, &needs, &mut Full).unwrap(), []);
+    }
+
+    #[test]
+    fn large_files_and_many_small_ones_come_in_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let large = folder.path().join("large");
+        let bytes: Vec<u8> = (0..65usize << 20).map(|at| (at / 3 % 251) as u8).collect();
+        fs::write(&large, &bytes).unwrap();
+        let mut packing = Packing::new(Bundle::All, pid, None);
+        let mut inputs = vec![packing.open(&large).unwrap()];
+        for number in 0..40 {
+            let path = folder.path().join(format!("{number}"));
+            fs::write(&path, vec![number; usize::from(number) * 100_000]).unwrap();
+            inputs.push(packing.open(&path).unwrap());
+        }
+        let mut shelf = Shelf::default();
+        packing.send(inputs, &mut shelf).unwrap();
+        assert_eq!(packing.files.len(), 41);
+        for (path, file) in &packing.files {
+            let target = folder.path().join("unpacked");
+            shelf.unpack(file, folder.path(), &target);
+            assert!(fs::read(target).unwrap() == fs::read(path).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, "x").unwrap();
+        let mut packing = Packing::new(Bundle::All, pid, None);
+        let input = Input {
+            file: fs::OpenOptions::new().write(true).open(&path).unwrap(),
+            ..packing.open(&path).unwrap()
+        };
+        let failure = packing.send(vec![input], &mut Shelf::default()).unwrap_err();
+        assert!(failure.message.ends_with("/x"), "{}", failure.message);
     }
 
     #[test]
@@ -306,7 +350,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = fs::canonicalize(folder.path()).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let packing = Packing::new(&folder, Bundle::All, pid, None);
+        let packing = Packing::new(Bundle::All, pid, None);
         fs::create_dir(folder.join("of-others")).unwrap();
         fs::write(folder.join("of-others/secret"), "x").unwrap();
         std::os::unix::fs::symlink("of-others", folder.join("link")).unwrap();
@@ -316,6 +360,7 @@ mod tests {
         packing.open(&folder.join("of-others/secret")).unwrap();
         assert!(packing.open(&folder.join("link/secret")).is_err());
         let opened = packing.open(&pipe).unwrap();
-        assert!(carried::pack(opened, "/pipe", "files/0.zst", &folder.join("0.zst")).is_err());
+        let mut packing = packing;
+        assert!(packing.send(vec![opened], &mut Shelf::default()).is_err());
     }
 }

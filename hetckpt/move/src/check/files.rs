@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use hetckpt_archive::carried;
 use hetckpt_archive::manifest::{CarriedFile, Manifest};
+use hetckpt_archive::parallel::{cores, map_in_parallel};
 use hetckpt_criu::needs::{NeededFile, Needs, Role};
 use hetckpt_criu::rewrite::Change;
 use hetckpt_report::finding::Finding;
@@ -58,6 +59,7 @@ pub fn examine(needs: &Needs, manifest: &Manifest, adaptation: &Adaptation) -> (
         plan.replaced = replaced(needs, manifest);
     }
     let carried: BTreeMap<&[u8], &CarriedFile> = manifest.index.files.iter().map(|f| (f.path.as_bytes(), f)).collect();
+    let unchanged = unchanged(needs, &carried);
     let mut seen = BTreeSet::new();
     for file in &needs.files {
         if !seen.insert((&file.regular.name, file.role)) || plan.replaced.values().any(|p| p == file.path()) {
@@ -68,7 +70,7 @@ pub fn examine(needs: &Needs, manifest: &Manifest, adaptation: &Adaptation) -> (
             continue;
         }
         match (file.role, carried.get(&*file.regular.name)) {
-            (Role::Mapped | Role::Other, Some(packed)) => plan.examine_carried(file, packed),
+            (Role::Mapped | Role::Other, Some(packed)) => plan.examine_carried(file, packed, &unchanged),
             (Role::Mapped | Role::Other, _) => complaints.files.extend(complaint(file)),
             (Role::Output, _) => plan.examine_output(file, adaptation, &mut complaints),
             (Role::Folder, _) => plan.examine_folder(file, &mut complaints.files),
@@ -81,6 +83,19 @@ pub fn examine(needs: &Needs, manifest: &Manifest, adaptation: &Adaptation) -> (
     let paths: BTreeSet<&Path> = needs.files.iter().map(NeededFile::path).collect();
     let findings = plan.findings(paths.len(), &complaints);
     (plan, findings)
+}
+
+/// Those of the carried files that this machine has as they were: all of them are read, several at once.
+fn unchanged<'a>(needs: &'a Needs, carried: &BTreeMap<&[u8], &CarriedFile>) -> BTreeSet<&'a Path> {
+    let is_mapped = |file: &&NeededFile| matches!(file.role, Role::Mapped | Role::Other);
+    let mapped = needs.files.iter().filter(is_mapped);
+    let wanted = mapped.filter_map(|file| Some((file.path(), *carried.get(&*file.regular.name)?)));
+    let wanted: Vec<(&Path, &CarriedFile)> = wanted.collect::<BTreeMap<_, _>>().into_iter().collect();
+    let found = map_in_parallel(cores(), wanted.len(), |at| {
+        let (path, packed) = wanted[at];
+        carried::is_same(packed, path).is_ok_and(|same| same).then_some(path)
+    });
+    found.into_iter().flatten().collect()
 }
 
 /// Takes out what an archive carries: whatever is at its path by then, a restore goes on with it.
@@ -99,10 +114,10 @@ impl Plan {
             .fold(0, |sum: u64, file| sum.saturating_add(file.size_bytes))
     }
 
-    fn examine_carried(&mut self, file: &NeededFile, packed: &CarriedFile) {
+    fn examine_carried(&mut self, file: &NeededFile, packed: &CarriedFile, unchanged: &BTreeSet<&Path>) {
         let path = file.path();
-        match (carried::is_same(packed, path), fs::metadata(path)) {
-            (Ok(true), Ok(found)) => self.accept_mode(file, &found),
+        match (unchanged.contains(path), fs::metadata(path)) {
+            (true, Ok(found)) => self.accept_mode(file, &found),
             _ if self.lacking.contains(packed) => {}
             _ => self.lacking.push(packed.clone()),
         }

@@ -158,7 +158,6 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
         outside,
         asked: wanted.options.outside,
     };
-    let stopping = Instant::now();
     let sent = channel
         .while_sending(|channel| {
             let peer = PathBuf::from(channel.lock().peer());
@@ -191,7 +190,7 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
     remark::progress(format!("restoring on {}", wanted.options.to));
     let outcome = handover.release(Some(channel), wanted.options.patience);
     remark::progress_done();
-    let times = captured.times;
+    let (times, stopping) = (captured.times, captured.stopping);
     for sentence in &captured.not_kept {
         remark::note(format!("the target does not give back: {sentence}"));
     }

@@ -15,9 +15,11 @@ use std::time::Instant;
 
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, geteuid};
+use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
 
+use hetckpt_archive::parallel::{cores, in_parallel};
 use hetckpt_criu::locate::Criu;
 use hetckpt_criu::rewrite::Change;
 use hetckpt_criu::run;
@@ -188,14 +190,17 @@ fn prepare(snapshot: &Snapshot, restorable: &Restorable, scratch: &Path) -> Resu
         [] => None,
         lacking => {
             let layout = Layout::create()?;
-            for file in lacking {
-                let (path, mode) = layout.add(file, &images)?;
+            let laid_out = Mutex::new(&mut changes);
+            in_parallel(cores(), lacking.len(), |at, (): &mut ()| {
+                let file = &lacking[at];
+                let (path, mode) = layout.add(file, |target| snapshot.unpack_carried(file, target))?;
                 let change = Change {
                     path: Some(path.as_os_str().as_bytes().to_vec()),
                     mode: Some(mode),
                 };
-                changes.insert(file.path.clone().into_bytes(), change);
-            }
+                laid_out.lock().insert(file.path.clone().into_bytes(), change);
+                Ok::<(), Failure>(())
+            })?;
             remark::detail(format!(
                 "{} files laid out in {}",
                 lacking.len(),
