@@ -60,7 +60,10 @@ wait_for() { # COMMAND...
 	die "waited too long for: $*"
 }
 all_gone() { wait || true; }
-dump() { "$hetckpt" dump --pid "$running" -o "$@"; }
+dump() { "$hetckpt" dump --json --pid "$running" -o "$@"; }
+note_stop() { # WHAT, of the dump that was just timed
+	note "$1" "$(python3 -c 'import json, sys; print(round(1000 * json.load(open(sys.argv[1]))["seconds"]["stopped"]))' "$work/said")"
+}
 
 of_ours() {
 	rm -f "$work"/{pid,timings,err} "$work"/*.hetsnap
@@ -70,6 +73,10 @@ of_ours() {
 	running=$(cat "$work/pid")
 	wait_for sh -c "'$hetckpt' ps --json | grep -q '\"running_kernels\": *1'"
 	timed dump dump "$work/first.hetsnap" --leave-running
+	note_stop 'dump: stopped'
+	timed 'dump --live' dump "$work/live.hetsnap" --leave-running --live
+	note_stop 'dump --live: stopped'
+	rm "$work/live.hetsnap"
 	timed 'dump --parent' dump "$work/second.hetsnap" --parent "$work/first.hetsnap" --leave-running
 	timed 'dump, end' dump "$work/last.hetsnap"
 	all_gone
@@ -103,9 +110,10 @@ for _ in $(seq "$turns"); do
 	# Bash remarks on what CRIU kills.
 	of_criu 2>/dev/null
 done
-printf '%-16s %8s %8s %8s\n' "$mib MiB, ms" median least most
-for what in cp 'dd, fsync' 'criu dump' dump 'dump --parent' 'dump, end' 'criu restore' restore; do
+printf '%-20s %8s %8s %8s\n' "$mib MiB, ms" median least most
+for what in cp 'dd, fsync' 'criu dump' dump 'dump: stopped' 'dump --live' 'dump --live: stopped' 'dump --parent' 'dump, end' \
+	'criu restore' restore; do
 	sort -n "$work/seconds.$what" | awk -v what="$what" '{ ms[NR] = $1 }
-		END { printf "%-16s %8d %8d %8d\n", what, ms[int((NR + 1) / 2)], ms[1], ms[NR] }'
+		END { printf "%-20s %8d %8d %8d\n", what, ms[int((NR + 1) / 2)], ms[1], ms[NR] }'
 done
 echo "archives: $(cat "$work/whole") bytes, with --parent $(cat "$work/borrowing")"

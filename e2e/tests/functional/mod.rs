@@ -7,6 +7,7 @@
 mod preempt;
 mod streamed;
 mod incremental;
+mod live;
 mod suspend;
 mod unmodelled;
 mod mid_kernel;
@@ -49,6 +50,7 @@ use hetckpt_e2e::runner::Test;
 pub fn tests() -> Vec<Test> {
     let mut tests = mid_kernel::tests();
     tests.extend(incremental::tests());
+    tests.extend(live::tests());
     tests.extend(life_cycle::tests());
     tests.extend(command_line::tests());
     tests.extend(migrate_script::tests());

@@ -375,6 +375,12 @@ fn of_another_user(context: &mut Context) -> Result<()> {
     }
     let socket = sandbox.runtime_dir().join(format!("app-{pid}.sock"));
     ensure_is_nobodys(&socket)?;
+    let live = sandbox.path("live.hetsnap");
+    let words = ["dump", "--pid", &pid.to_string(), "--leave-running", "--live", "-o"];
+    let mut command = hetckpt::command(sandbox, words);
+    command.arg(&live);
+    Running::run(command, PATIENCE)?.success("a live dump of what was restored")?;
+    hetckpt::inspect(sandbox, &live)?;
     let again = sandbox.path("again.hetsnap");
     hetckpt::dump(sandbox, pid, &again, false)?.success("the dump of what was restored")?;
     let ended = restored.wait(PATIENCE)?;

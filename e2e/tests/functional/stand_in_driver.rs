@@ -13,14 +13,20 @@ use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
     vec![
         Test::new(
             "variables_of_machine_code_are_restored_where_they_are_moved_to",
-            moved_variables,
+            |context| moved_variables(context, &[]),
         )
+        .also_needs(Requirement::Programs),
+        Test::new("machine_code_is_dumped_while_it_runs", |context| {
+            moved_variables(context, &["--leave-running", "--live"])
+        })
         .also_needs(Requirement::Programs),
         Test::new("kernels_that_bind_a_snapshot_to_gpus_are_named", bound_kernels).also_needs(Requirement::Programs),
     ]
@@ -41,8 +47,8 @@ fn command(sandbox: &Sandbox, words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs `program`, and dumps it after a while.
-fn dump(sandbox: &Sandbox, program: &[OsString]) -> Result<PathBuf> {
+/// Runs `program`, and dumps it after a while, as `more` says. It is ended.
+fn dump(sandbox: &Sandbox, program: &[OsString], more: &[&str]) -> Result<PathBuf> {
     let (pid_file, archive) = (sandbox.path("pid"), sandbox.path("x.hetsnap"));
     let mut run = command(sandbox, &["run", "--device", "cuda", "--pid-file"])?;
     run.arg(&pid_file).arg("--").args(program);
@@ -50,8 +56,11 @@ fn dump(sandbox: &Sandbox, program: &[OsString]) -> Result<PathBuf> {
     let pid = wait_for_line(&pid_file)?;
     std::thread::sleep(Duration::from_millis(700));
     let mut dump = command(sandbox, &["dump", "--pid", &pid, "-o"])?;
-    dump.arg(&archive);
+    dump.arg(&archive).args(more);
     Running::run(dump, PATIENCE)?.success("dump")?;
+    if more.contains(&"--leave-running") {
+        kill(Pid::from_raw(pid.parse()?), Signal::SIGKILL)?;
+    }
     supervisor.wait(PATIENCE)?;
     Ok(archive)
 }
@@ -75,9 +84,9 @@ fn wait_for_line(file: &Path) -> Result<String> {
     }
 }
 
-fn moved_variables(context: &mut Context) -> Result<()> {
+fn moved_variables(context: &mut Context, more: &[&str]) -> Result<()> {
     let program = Installation::get().programs.join("machine_code");
-    let archive = dump(&context.sandbox, &[program.into()])?;
+    let archive = dump(&context.sandbox, &[program.into()], more)?;
     let outcome = restore(&context.sandbox, &archive)?;
     ensure!(
         outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
@@ -90,7 +99,7 @@ fn moved_variables(context: &mut Context) -> Result<()> {
 fn bound_kernels(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let program = Installation::get().programs.join("machine_code");
-    let archive = dump(sandbox, &[program.into()])?;
+    let archive = dump(sandbox, &[program.into()], &[])?;
     let ask = |words: &[&str]| -> Result<Outcome> {
         let mut command = command(sandbox, words)?;
         command.arg(&archive);

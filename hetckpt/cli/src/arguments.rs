@@ -432,6 +432,12 @@ pub struct Dump {
     #[arg(long)]
     pub leave_running: bool,
 
+    /// Let the program run on as soon as CRIU has its memory, and write device memory, as it was then, while kernels go
+    /// on. That needs room: on a GPU as much free memory as the program has there, on the CPU device as much as kernels
+    /// write meanwhile. Where there is none, or on OpenCL devices, device memory is written first, as without this.
+    #[arg(long, requires = "leave_running")]
+    pub live: bool,
+
     /// Read the archive back from the disk, against its hashes, before the program is ended, and those that it borrows
     /// from. Without this, it is the system's word that all has been written that counts (docs/reliability.md).
     #[arg(long)]
@@ -474,11 +480,19 @@ impl Dump {
                     self.parent.is_some() && is_stored,
                     "'--parent' is for an archive in a file, not in a store",
                 ),
+                (
+                    self.live && is_stored,
+                    "'--live' is for an archive in a file, not in a store",
+                ),
             ],
             true => vec![
                 (
                     self.parent.is_some(),
                     "'--parent' is for an archive in a file, not on standard output",
+                ),
+                (
+                    self.live,
+                    "'--live' is for an archive in a file, not on standard output",
                 ),
                 (self.json, "'--json' prints to standard output, where the archive goes"),
                 (self.verify, "'--verify' reads a file back, not standard output"),
@@ -515,6 +529,7 @@ impl Dump {
         dump::Options {
             output,
             leave_running: self.leave_running,
+            live: self.live,
             pause_timeout: self.pause_timeout,
             bundle: self.bundle,
             outside: self.outside,

@@ -64,6 +64,8 @@ pub struct Request<'a> {
     pub pause_timeout: u32,
     /// Files to carry.
     pub bundle: Bundle,
+    /// The program runs on as soon as all but device memory is captured: that is written as it was.
+    pub live: bool,
     /// The archive that the new one borrows from, if it is to be kept beside it.
     pub parent: Option<&'a Parent>,
     /// Connections to take along.
@@ -111,11 +113,14 @@ pub struct Times {
     pub capture: Duration,
     /// CRIU, that included, and taking memory as it comes.
     pub criu: Duration,
+    /// From the request until the program ran on, if it did before its archive was complete.
+    pub stopped: Option<Duration>,
 }
 
-/// A program that stands still, all of it in the folder of images. When this is dropped it runs on.
+/// A program, all of it in the folder of images or on its way. It stands still, unless the capture was a live one; when
+/// this is dropped it runs on.
 pub struct Captured<'a> {
-    tree: StoppedTree<'a>,
+    tree: Option<StoppedTree<'a>>,
     holds: Vec<Hold>,
     /// What an archive of it says; without members.
     pub manifest: Manifest,
@@ -162,9 +167,10 @@ pub fn capture<'a>(
     remark::progress("dumping processes");
     let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
-    let devices = device_streams(images, &mut holds, request.parent, taker)?;
+    let devices = device_streams(request, &mut holds, taker)?;
     server_access::grant(images, &holds)?;
-    let streamed = page_server::while_serving(images, devices, taker, |socket| run_criu(request, socket.as_raw_fd()))?;
+    let mut streamed =
+        page_server::while_serving(images, devices, taker, |socket| run_criu(request, socket.as_raw_fd()))?;
     times.criu = dumping.elapsed();
     // A tracer may have come since it was looked at.
     uprobes::ensure_none(&target.tree())?;
@@ -186,6 +192,17 @@ pub fn capture<'a>(
     pending_signals::forget_continue(images)
         .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
     let carried = finish_packing(packing, request, taker)?;
+    let not_kept = not_kept::of(&target.tree());
+    let mut tree = Some(tree);
+    if request.live {
+        drop(tree.take());
+        holds.iter_mut().try_for_each(Hold::resume)?;
+        times.stopped = Some(stopping.elapsed());
+        remark::progress("writing device memory");
+        holds.iter_mut().try_for_each(Hold::write_kept)?;
+        streamed.extend(taker.devices_done(images)?);
+        ensure_not_interrupted(signals, "the dump")?;
+    }
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why.to_string()))?;
     let mut manifest = request.manifest(streamed, carried)?;
@@ -197,7 +214,7 @@ pub fn capture<'a>(
         sources,
         times,
         stopping,
-        not_kept: not_kept::of(&target.tree()),
+        not_kept,
     })
 }
 
@@ -217,9 +234,8 @@ fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
 /// Has device servers write memory to the taker's file, if it has one and all of them can; else gives pipes for it. Of
 /// a server that does not answer, because its process has ended, nothing will come.
 fn device_streams(
-    images: &Path,
+    request: &Request<'_>,
     holds: &mut [Hold],
-    parent: Option<&Parent>,
     taker: &mut dyn MemorySink,
 ) -> Result<DeviceStreams, Failure> {
     let mut served = vec![];
@@ -230,12 +246,12 @@ fn device_streams(
     }
     let can_all = served.iter().all(|(_, status)| status.writes_archives);
     let Some(file) = taker.file()?.filter(|_| can_all) else {
-        return DeviceStreams::create(images, served.iter().map(|(_, status)| status.app_pid));
+        return DeviceStreams::create(request.images, served.iter().map(|(_, status)| status.app_pid));
     };
     for (hold, status) in served {
         let (member, _) = snapshot_files::member(&memory_file(status.app_pid));
-        let known = parent.filter(|_| status.borrows_pieces).map(Parent::known);
-        hold.write_memory_to(file, &member, known)?;
+        let known = request.parent.filter(|_| status.borrows_pieces).map(Parent::known);
+        hold.write_memory_to(file, &member, known, request.live && status.keeps_memory)?;
     }
     Ok(DeviceStreams::default())
 }
@@ -252,7 +268,7 @@ impl Captured<'_> {
     ///
     /// The guardian stays until this is dropped.
     pub fn end(&mut self) {
-        if !self.tree.end() {
+        if self.tree.as_mut().is_some_and(|tree| !tree.end()) {
             remark::note(format!(
                 "process {} was killed but is not gone after two seconds",
                 self.manifest.header.root_pid

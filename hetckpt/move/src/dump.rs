@@ -59,6 +59,8 @@ pub struct Options<'a> {
     pub output: Output<'a>,
     /// The program runs on after the dump.
     pub leave_running: bool,
+    /// It runs on as soon as all but device memory is captured.
+    pub live: bool,
     /// Longest time to wait for kernels to stop, in seconds.
     pub pause_timeout: u32,
     /// Files to carry.
@@ -209,6 +211,8 @@ pub struct Dumped {
     pub times: Times,
     /// How long the archive took.
     pub archive: Duration,
+    /// From when kernels were told to stop until the program ran on, or could be ended.
+    pub stopped: Duration,
     /// What the program called its state; empty if it said nothing.
     pub label: String,
     /// The files of the archives that it borrows from, as it has them.
@@ -245,6 +249,7 @@ fn dump_stopped(
         },
         pause_timeout: options.pause_timeout,
         bundle: options.bundle,
+        live: options.live,
         parent: place.parent(),
         outside,
         asked: options.outside,
@@ -268,6 +273,7 @@ fn dump_stopped(
             is_interrupted: &|| interrupting.has_come(),
         })?;
     }
+    let stopped = captured.times.stopped.unwrap_or_else(|| captured.stopping.elapsed());
     if !options.leave_running {
         captured.end();
     }
@@ -276,6 +282,7 @@ fn dump_stopped(
         size: written.size_bytes,
         times: captured.times,
         archive: archived,
+        stopped,
         label: captured.manifest.label().to_owned(),
         parents: written.parents,
         not_kept: std::mem::take(&mut captured.not_kept),

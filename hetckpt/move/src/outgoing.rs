@@ -55,6 +55,8 @@ pub struct Outgoing<'a, S> {
     /// Until the first member.
     sink: Option<S>,
     begun: Option<(Instant, ArchiveStream<S>)>,
+    /// Device servers may write memory a second time, when the program runs on.
+    more_comes: bool,
 }
 
 /// What came of it.
@@ -73,6 +75,7 @@ impl<'a, S: ArchiveSink> Outgoing<'a, S> {
             target: target.to_owned(),
             sink: Some(sink),
             begun: None,
+            more_comes: request.live,
         }
     }
 
@@ -148,8 +151,9 @@ impl<S: ArchiveSink> MemorySink for Outgoing<'_, S> {
         if self.file()?.is_none() {
             return Ok(sizes);
         }
+        let more_comes = std::mem::take(&mut self.more_comes);
         let (_, archive) = self.begun.as_mut().ok_or_else(not_begun)?;
-        for (pid, written) in written_by_devices(images)? {
+        for (pid, written) in written_by_devices(images, more_comes)? {
             // One after the other, from where the archive ended.
             if written.position != archive.position() {
                 return Err(not_understood(pid).note("it has written elsewhere"));
@@ -184,8 +188,8 @@ fn lend_files<S: Write>(archive: &mut ArchiveStream<S>, parent: &Parent, files: 
 }
 
 /// What device servers have written to the archive, in its order, by process. Their notes of it, among the images, are
-/// gone then.
-fn written_by_devices(images: &Path) -> Result<Vec<(u32, WrittenParts)>, Failure> {
+/// gone then, but for empty ones if `more_comes`.
+fn written_by_devices(images: &Path, more_comes: bool) -> Result<Vec<(u32, WrittenParts)>, Failure> {
     let unreadable = |e: io::Error| Failure::new(Code::CriuDump, "the images cannot be read").note(e.to_string());
     let mut all = vec![];
     for entry in fs::read_dir(images).map_err(unreadable)? {
@@ -198,6 +202,9 @@ fn written_by_devices(images: &Path) -> Result<Vec<(u32, WrittenParts)>, Failure
             return Err(not_understood(pid));
         }
         let text = fs::read(entry.path()).map_err(unreadable)?;
+        if text.is_empty() && more_comes {
+            continue;
+        }
         if text.is_empty() {
             // Made for a server of another user, whose process has ended.
             fs::remove_file(entry.path()).map_err(unreadable)?;

@@ -99,7 +99,7 @@ impl Dump {
         command.args(["dump", "--json", "--pid", &pid.to_string()]);
         command.args(["--pause-timeout", &options.pause_timeout.to_string()]);
         if options.leave_running {
-            command.arg("--leave-running");
+            command.args(["--leave-running", "--live"]);
         }
         if options.force {
             command.arg("--force");

@@ -261,18 +261,27 @@ impl Hold {
     }
 
     /// Has the server's next capture write device memory to the end of the archive `file`, as its member `member`, but
-    /// for what is `known`; until this is dropped.
+    /// for what is `known`; until this is dropped. If `later`, [`Self::write_kept`] does so.
     pub fn write_memory_to(
         &mut self,
         file: BorrowedFd<'_>,
         member: &str,
         known: Option<BorrowedFd<'_>>,
+        later: bool,
     ) -> Result<(), Failure> {
         let member = member.to_owned();
         let files: Vec<BorrowedFd<'_>> = [file].into_iter().chain(known).collect();
-        match self.socket.ask(&Request::MemoryTo { member }, &files) {
+        match self.socket.ask(&Request::MemoryTo { member, later }, &files) {
             Ok(_) => Ok(()),
             Err(error) => Err(no_answer(self.pid, &error)),
+        }
+    }
+
+    /// Has the server write what its capture has kept, if it has kept something, while the kernels run on.
+    pub fn write_kept(&mut self) -> Result<(), Failure> {
+        match self.ask_for_long(&Request::WriteMemory, &[]) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refusal("written", error)),
         }
     }
 

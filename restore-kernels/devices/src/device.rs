@@ -350,6 +350,15 @@ impl Fill {
     }
 }
 
+/// Device memory as it was at one moment, whatever is written to it afterwards.
+pub trait MemoryView: Send + Sync {
+    /// Copies what was at `src` then to the host; several threads may read at once.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError>;
+}
+
 /// A device.
 pub trait Device: Send + Sync {
     /// Describes the device as it is now.
@@ -404,6 +413,15 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`DeviceError::Driver`].
     fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Memory as it is now, while no kernel runs: `ranges` (address, bytes) of what is mapped. None if the device
+    /// cannot keep it, or has no room for it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn view(&self, _ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {
+        Ok(None)
+    }
 
     /// Device to device; ranges may not overlap.
     ///

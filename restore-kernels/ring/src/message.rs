@@ -48,7 +48,14 @@ pub enum Request {
     MemoryTo {
         /// The member's name.
         member: String,
+        /// Only once `WriteMemory` comes, if the server can keep memory as it was ([`ServerStatus::keeps_memory`]).
+        #[serde(default)]
+        later: bool,
     },
+    /// Write what the last `Capture` has kept for this connection, if it has kept something: memory as it was then,
+    /// whatever kernels have written since, and the files of the state. Forgotten when this connection closes. Answer:
+    /// [`Response::Captured`], without files if nothing was left to do.
+    WriteMemory,
     /// Write the device state of the frozen application. With it travels the directory's descriptor. Answer:
     /// [`Response::Captured`].
     Capture,
@@ -187,6 +194,9 @@ pub struct ServerStatus {
     /// It takes a list of known pieces with `MemoryTo`.
     #[serde(default)]
     pub borrows_pieces: bool,
+    /// It takes `MemoryTo` with `later`.
+    #[serde(default)]
+    pub keeps_memory: bool,
     /// True after `Lock`, until `Unlock`.
     #[serde(default)]
     pub is_locked: bool,

@@ -23,6 +23,7 @@ use hetckpt_state::command::StreamCommand;
 use hetckpt_state::kernel_run::{KernelRun, ProbedKernel as StateKernel};
 use hetckpt_state::memory_index::MemoryIndex;
 use hetckpt_state::module::{GlobalState, PlacedVariable};
+use hetckpt_state::native_code::NativeCode;
 use hetckpt_state::process::{CaptureDevice, DeviceState, ProcessState};
 use hetckpt_state::queue::{EventState, PendingCommand, StreamState, Work as StateWork, WorkItem};
 use hetckpt_state::summary::{Description, MemberFile, Summary};
@@ -57,115 +58,180 @@ pub struct Captured {
 /// # Errors
 /// [`ServerError`]; files may be left behind, the application can go on.
 pub fn capture(session: &Arc<Session>, output: &impl StateOutput, commands: Commands) -> Result<Captured, ServerError> {
+    let device = &session.device;
+    begin(session, commands)?.write(output, |addr, bytes| device.read(addr, bytes))
+}
+
+/// Takes the state of the application, but the content of its memory. The pause must be held.
+///
+/// # Errors
+/// [`ServerError`]; the application can go on.
+pub fn begin(session: &Arc<Session>, commands: Commands) -> Result<Taken, ServerError> {
     if !is_held(session) {
         return Err(ServerError::WrongMoment("capture without a pause"));
     }
     let started = Instant::now();
     stop_reading(session, commands)?;
-    let mut state = collect(session)?;
-    let pid = session.app_pid;
-    let create = |part: Part| output.create(part, pid).map_err(of_part(part, pid));
-    let [description_name, state_name, memory_name] =
-        [Part::Description, Part::State, Part::Memory].map(|part| part.name(pid));
+    let state = collect(session)?;
+    let moved = session.moved.read();
+    let is_moved = |variable: &PlacedVariable| {
+        let addr = state.address_of(variable).unwrap_or(0);
+        moved.actual(addr) != addr
+    };
+    Ok(Taken {
+        pointed: pointed(session, &state),
+        are_moved: state.variables.iter().map(is_moved).collect(),
+        label: session.label(),
+        native_code: session.modules.lock().native_code(),
+        started,
+        state,
+    })
+}
 
-    let file;
-    let memory_file = match output.archive() {
-        Some(archive) => MemoryFile::in_archive(&archive.file, &archive.member),
-        None => {
-            file = create(Part::Memory)?;
-            MemoryFile::new(&file)
-        }
-    };
-    let memory_file = memory_file.map_err(of_part(Part::Memory, pid))?;
-    let device = &session.device;
-    let pointed = pointed(session, &state);
-    let found = Mutex::new(BTreeSet::new());
-    let look = |bytes: &[u8]| {
-        let mut numbers = pointed.find(bytes).peekable();
-        if numbers.peek().is_some() {
-            found.lock().extend(numbers);
-        }
-    };
-    let read = |addr, bytes: &mut [u8]| -> Result<(), DeviceError> {
-        device.read(addr, bytes)?;
-        look(bytes);
-        Ok(())
-    };
-    let nothing = KnownPieces::default();
-    let known = output.archive().map_or(&nothing, |archive| &archive.known);
-    let written = write_memory(&memory_file, &state.mappings, known, read)
-        .map_err(|error| of_chunk_error(error, &memory_name))?;
-    state.memory = written.index;
-    if let Some(mut parts) = memory_file.finish().map_err(of_part(Part::Memory, pid))? {
-        parts.borrowed = written.borrowed;
-        let json = serde_json::to_vec(&parts).map_err(|e| ServerError::Damaged(e.into()))?;
-        let mut file = create(Part::MemoryParts)?;
-        file.write_all(&json).map_err(of_part(Part::MemoryParts, pid))?;
+/// The state of an application, to be written with the content of its memory.
+pub struct Taken {
+    state: ProcessState,
+    /// The variables that the device has placed, to be looked for in memory.
+    pointed: Pointed,
+    /// Those of them that a restore has moved.
+    are_moved: Vec<bool>,
+    label: String,
+    native_code: Vec<NativeCode>,
+    started: Instant,
+}
+
+impl Taken {
+    /// What is mapped: addresses and bytes.
+    #[must_use]
+    pub fn mapped(&self) -> Vec<(u64, u64)> {
+        let mappings = self.state.mappings.iter();
+        mappings.map(|mapping| (mapping.addr, mapping.size_bytes)).collect()
     }
-    state.variables.iter().for_each(|variable| look(&variable.bytes));
-    state.arrays.iter().for_each(|array| look(&array.bytes));
-    for stream in &state.streams {
-        for item in &stream.work {
-            if let StateWork::Resume(run) = &item.work {
-                look(&run.params);
+
+    /// What [`Self::write`] will write.
+    #[must_use]
+    pub fn announced(&self) -> Captured {
+        let parts = [Part::Description, Part::State, Part::Memory];
+        Captured {
+            files: parts.map(|part| part.name(self.state.pid)).into(),
+            memory_bytes: self.state.mappings.iter().map(|m| m.size_bytes).sum(),
+        }
+    }
+
+    /// Writes it to `output`, with memory as `read` gives it, which several threads call at once.
+    ///
+    /// # Errors
+    /// [`ServerError`]; files may be left behind.
+    pub fn write(
+        self,
+        output: &impl StateOutput,
+        read: impl Fn(u64, &mut [u8]) -> Result<(), DeviceError> + Sync,
+    ) -> Result<Captured, ServerError> {
+        let announced = self.announced();
+        let Self {
+            mut state,
+            pointed,
+            are_moved,
+            label,
+            native_code,
+            started,
+        } = self;
+        let pid = state.pid;
+        let create = |part: Part| output.create(part, pid).map_err(of_part(part, pid));
+        let [state_name, memory_name] = [Part::State, Part::Memory].map(|part| part.name(pid));
+
+        let file;
+        let memory_file = match output.archive() {
+            Some(archive) => MemoryFile::in_archive(&archive.file, &archive.member),
+            None => {
+                file = create(Part::Memory)?;
+                MemoryFile::new(&file)
+            }
+        };
+        let memory_file = memory_file.map_err(of_part(Part::Memory, pid))?;
+        let found = Mutex::new(BTreeSet::new());
+        let look = |bytes: &[u8]| {
+            let mut numbers = pointed.find(bytes).peekable();
+            if numbers.peek().is_some() {
+                found.lock().extend(numbers);
+            }
+        };
+        let read = |addr, bytes: &mut [u8]| -> Result<(), DeviceError> {
+            read(addr, bytes)?;
+            look(bytes);
+            Ok(())
+        };
+        let nothing = KnownPieces::default();
+        let known = output.archive().map_or(&nothing, |archive| &archive.known);
+        let written = write_memory(&memory_file, &state.mappings, known, read)
+            .map_err(|error| of_chunk_error(error, &memory_name))?;
+        state.memory = written.index;
+        if let Some(mut parts) = memory_file.finish().map_err(of_part(Part::Memory, pid))? {
+            parts.borrowed = written.borrowed;
+            let json = serde_json::to_vec(&parts).map_err(|e| ServerError::Damaged(e.into()))?;
+            let mut file = create(Part::MemoryParts)?;
+            file.write_all(&json).map_err(of_part(Part::MemoryParts, pid))?;
+        }
+        state.variables.iter().for_each(|variable| look(&variable.bytes));
+        state.arrays.iter().for_each(|array| look(&array.bytes));
+        for stream in &state.streams {
+            for item in &stream.work {
+                if let StateWork::Resume(run) = &item.work {
+                    look(&run.params);
+                }
             }
         }
-    }
-    for number in found.into_inner() {
-        let variable = &state.variables[number];
-        let addr = state.address_of(variable).unwrap_or(0);
-        if session.moved.read().actual(addr) != addr {
-            return Err(ServerError::OutOfReach {
-                module: variable.module,
-                what: format!(
-                    "variable `{}`, which a restore has moved and whose new address device memory holds",
-                    variable.name
-                ),
-            });
+        for number in found.into_inner() {
+            let variable = &state.variables[number];
+            if are_moved[number] {
+                return Err(ServerError::OutOfReach {
+                    module: variable.module,
+                    what: format!(
+                        "variable `{}`, which a restore has moved and whose new address device memory holds",
+                        variable.name
+                    ),
+                });
+            }
+            state.variables[number].is_pointed_at = true;
         }
-        state.variables[number].is_pointed_at = true;
+
+        let compressed = packed_state::pack(&state).map_err(|e| ServerError::Damaged(e.into()))?;
+        let mut file = create(Part::State)?;
+        file.write_all(&compressed).map_err(of_part(Part::State, pid))?;
+
+        let description = Description {
+            format_version: state.format_version(),
+            summary: Summary {
+                label,
+                native_code,
+                ..Summary::of(&state)
+            },
+            members: vec![
+                MemberFile {
+                    name: state_name,
+                    size_bytes: compressed.len() as u64,
+                    blake3: blake3::hash(&compressed).to_hex().to_string(),
+                },
+                MemberFile {
+                    name: memory_name,
+                    size_bytes: state.memory.stored_bytes(),
+                    blake3: String::new(),
+                },
+            ],
+            server_user: Some(run_as::own_user()),
+        };
+        let json = serde_json::to_vec_pretty(&description).map_err(|e| ServerError::Damaged(e.into()))?;
+        let mut file = create(Part::Description)?;
+        file.write_all(&json).map_err(of_part(Part::Description, pid))?;
+        tracing::info!(
+            elapsed = ?started.elapsed(),
+            memory_bytes = announced.memory_bytes,
+            stored_bytes = state.memory.stored_bytes(),
+            state_bytes = compressed.len(),
+            "captured"
+        );
+        Ok(announced)
     }
-    let memory_bytes = state.mappings.iter().map(|m| m.size_bytes).sum();
-
-    let compressed = packed_state::pack(&state).map_err(|e| ServerError::Damaged(e.into()))?;
-    let mut file = create(Part::State)?;
-    file.write_all(&compressed).map_err(of_part(Part::State, pid))?;
-
-    let description = Description {
-        format_version: state.format_version(),
-        summary: Summary {
-            label: session.label(),
-            native_code: session.modules.lock().native_code(),
-            ..Summary::of(&state)
-        },
-        members: vec![
-            MemberFile {
-                name: state_name.clone(),
-                size_bytes: compressed.len() as u64,
-                blake3: blake3::hash(&compressed).to_hex().to_string(),
-            },
-            MemberFile {
-                name: memory_name.clone(),
-                size_bytes: state.memory.stored_bytes(),
-                blake3: String::new(),
-            },
-        ],
-        server_user: Some(run_as::own_user()),
-    };
-    let json = serde_json::to_vec_pretty(&description).map_err(|e| ServerError::Damaged(e.into()))?;
-    let mut file = create(Part::Description)?;
-    file.write_all(&json).map_err(of_part(Part::Description, pid))?;
-    tracing::info!(
-        elapsed = ?started.elapsed(),
-        memory_bytes,
-        stored_bytes = state.memory.stored_bytes(),
-        state_bytes = compressed.len(),
-        "captured"
-    );
-    Ok(Captured {
-        files: vec![description_name, state_name, memory_name],
-        memory_bytes,
-    })
 }
 
 /// The error for a file of the state.

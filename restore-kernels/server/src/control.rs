@@ -15,12 +15,13 @@ use hetckpt_ring::peer;
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::server_stats::ServerStats;
 use hetckpt_ring::version::PROTOCOL_VERSION;
+use parking_lot::Mutex;
 
-use crate::capture::{Commands, capture};
 use crate::checkpoint_requests;
 use crate::choose_device::DeviceChoice;
 use crate::connections::{Connections, Peer};
 use crate::error::ServerError;
+use crate::kept_capture::{self, KeptCapture, Outcome};
 use crate::own_files::OwnFiles;
 use crate::pause;
 use crate::process;
@@ -47,6 +48,8 @@ pub struct Control {
     pub files: OwnFiles,
     /// True if the application is to be attached by the plugin, not by its own hello.
     pub is_restored: bool,
+    /// A capture that is to be written.
+    kept: Mutex<Option<KeptCapture>>,
 }
 
 impl Control {
@@ -68,6 +71,7 @@ impl Control {
             ring: OnceLock::new(),
             files,
             is_restored,
+            kept: Mutex::default(),
         }
     }
 
@@ -145,7 +149,13 @@ impl Control {
             self.end("the application has closed its connection");
         }
         session.forget_archive(number);
+        self.take_kept(number);
         pause::release(session, number);
+    }
+
+    /// What a capture has kept for connection `number`.
+    fn take_kept(&self, number: u64) -> Option<KeptCapture> {
+        self.kept.lock().take_if(|kept| kept.of == number)
     }
 
     fn answer(self: &Arc<Self>, number: u64, request: Request, fds: Vec<OwnedFd>) -> Result<Response, ServerError> {
@@ -178,7 +188,7 @@ impl Control {
                 let elapsed_us = pause::pause(session, number, limit_of(limit_ms))?;
                 Ok(Response::Done { elapsed_us })
             }
-            Request::MemoryTo { member } => {
+            Request::MemoryTo { member, later } => {
                 let mut files = fds.into_iter().map(File::from);
                 let file = files.next();
                 let file = file.ok_or(ServerError::WrongMoment("an archive without its file"))?;
@@ -194,6 +204,7 @@ impl Control {
                         call: "reading the list of known pieces",
                         source,
                     })?,
+                    later,
                 });
                 Ok(Response::Done { elapsed_us: 0 })
             }
@@ -204,11 +215,24 @@ impl Control {
                     .next()
                     .ok_or(ServerError::WrongMoment("capture without a directory"))?;
                 let output = Folder::new(dir, session.archive.lock().take());
-                let captured = capture(session, &output, Commands::TakenIn)?;
+                let captured = match kept_capture::capture(session, output)? {
+                    Outcome::Written(captured) => captured,
+                    Outcome::Kept(announced, kept) => {
+                        *self.kept.lock() = Some(*kept);
+                        announced
+                    }
+                };
                 Session::note_duration(&session.last_capture_us, started);
                 Ok(Response::Captured {
                     files: captured.files,
                     memory_bytes: captured.memory_bytes,
+                })
+            }
+            Request::WriteMemory => {
+                let written = self.take_kept(number).map(KeptCapture::write).transpose()?;
+                Ok(Response::Captured {
+                    memory_bytes: written.as_ref().map_or(0, |written| written.memory_bytes),
+                    files: written.map_or_else(Vec::new, |written| written.files),
                 })
             }
             Request::AddPinned { areas } => {
@@ -372,6 +396,7 @@ impl Control {
             is_paused,
             writes_archives: true,
             borrows_pieces: true,
+            keeps_memory: true,
             is_locked: pause::is_locked(session),
             is_suspended: false,
             kernels,

@@ -51,6 +51,7 @@ pub mod state_files;
 pub mod rights;
 pub mod run_as;
 pub mod capture;
+pub mod kept_capture;
 pub mod host_memory;
 pub mod restored_arrays;
 pub mod restore;

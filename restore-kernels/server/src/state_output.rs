@@ -61,6 +61,8 @@ pub struct ArchiveEnd {
     pub member: String,
     /// What it need not have.
     pub known: KnownPieces,
+    /// Memory is kept as it is and written when that connection asks for it.
+    pub later: bool,
 }
 
 /// A folder, and the archive that takes what would be its largest file.

@@ -226,6 +226,7 @@ impl Suspended {
             Request::Stats
             | Request::Hello { .. }
             | Request::MemoryTo { .. }
+            | Request::WriteMemory
             | Request::AddPinned { .. }
             | Request::Attach { .. }
             | Request::Resume { .. } => Err(ServerError::WrongMoment("the program is suspended")),
@@ -244,6 +245,7 @@ impl Suspended {
             is_paused: true,
             writes_archives: false,
             borrows_pieces: false,
+            keeps_memory: false,
             is_locked: self.is_locked,
             is_suspended: true,
             kernels: summary

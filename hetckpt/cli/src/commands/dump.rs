@@ -44,6 +44,7 @@ pub fn run(options: &Dump) -> anyhow::Result<ExitCode> {
                 "capture": dumped.times.capture.as_secs_f64(),
                 "criu": dumped.times.criu.as_secs_f64(),
                 "archive": dumped.archive.as_secs_f64(),
+                "stopped": dumped.stopped.as_secs_f64(),
                 "total": start.elapsed().as_secs_f64(),
             },
         }));

@@ -154,6 +154,7 @@ fn run(wanted: &Move<'_>, signals: &HeldSignals) -> Result<Moved, Failure> {
         },
         pause_timeout: wanted.options.pause_timeout,
         bundle: wanted.options.bundle,
+        live: false,
         parent: None,
         outside,
         asked: wanted.options.outside,

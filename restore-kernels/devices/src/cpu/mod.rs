@@ -23,6 +23,7 @@ mod pool;
 mod slice;
 mod optimizer;
 mod worker;
+mod frozen_process;
 pub(crate) mod host;
 #[cfg(test)]
 mod tests;
@@ -30,9 +31,12 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::device::{Device, DeviceDescription, Fill, Launch, LoadRequest, LoadedKernel, Queue, RunningLaunch};
+use crate::device::{
+    Device, DeviceDescription, Fill, Launch, LoadRequest, LoadedKernel, MemoryView, Queue, RunningLaunch,
+};
 use crate::error::DeviceError;
 use code_generator::CodeGenerator;
+use frozen_process::FrozenProcess;
 use kernel::CpuKernel;
 use pool::Pool;
 
@@ -173,6 +177,10 @@ impl Device for CpuDevice {
 
     fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         self.memory.map(addr, size_bytes)
+    }
+
+    fn view(&self, ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {
+        Ok(FrozenProcess::fork(ranges).map(|view| Box::new(view) as Box<dyn MemoryView>))
     }
 
     fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {

@@ -19,6 +19,7 @@ mod queue;
 mod read;
 mod recorded;
 mod register_budget;
+mod shadow;
 mod shared_base;
 mod transfer;
 mod trap_word;
@@ -33,7 +34,9 @@ use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
 
-use crate::device::{Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, OpaqueModule, Queue, Room};
+use crate::device::{
+    Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, MemoryView, OpaqueModule, Queue, Room,
+};
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
 use arrays::Arrays;
@@ -48,6 +51,7 @@ use progress::Progress;
 use queue::CudaQueue;
 use read::ReadBuffers;
 use register_budget::Multiprocessor;
+use shadow::Shadow;
 use transfer::Transfers;
 use trap_word::TrapWord;
 
@@ -311,6 +315,11 @@ impl Device for CudaDevice {
             return Ok(inner.transfers.write_pinned(&inner.context, dst, src)?);
         }
         Ok(inner.transfers.write(&inner.context, dst, src)?)
+    }
+
+    fn view(&self, ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {
+        let shadow = Shadow::copy(&self.inner, ranges)?;
+        Ok(shadow.map(|shadow| Box::new(shadow) as Box<dyn MemoryView>))
     }
 
     fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
