@@ -189,7 +189,7 @@ pause() {
 	gcc -O2 "$here/driver_checkpoint.c" -o "$work/driver_checkpoint" -ldl
 	start 20 env
 	sleep 3
-	record "$("$work/driver_checkpoint" "$supervisor")"
+	record "$("$work/driver_checkpoint" lock "$supervisor")"
 	wait "$supervisor" || failed+=("the program under the driver's lock")
 }
 

@@ -46,7 +46,7 @@ cp -r "$programs" "$bundle/programs"
 find "$bundle/stage" "$bundle/programs" -type f -exec strip --strip-unneeded {} + 2>/dev/null || true
 cp -r "$criu" "$bundle/criu"
 cp -r "$root/e2e/gpu/frameworks" "$bundle/frameworks"
-cp "$root"/e2e/gpu/{accept,boundary,measuring,programs,training}.sh "$root"/e2e/gpu/*.c "$bundle/"
+cp "$root"/e2e/gpu/{accept,boundary,data,measuring,programs,training}.sh "$root"/e2e/gpu/*.c "$bundle/"
 cp -r "$root/e2e/slurm" "$bundle/slurm"
 cp "$root/e2e/demo.sh" "$bundle/"
 install -s "$built/libstand_in_driver.so" "$bundle/"

@@ -1,10 +1,13 @@
-/* How long the CUDA driver's own checkpoint lock takes while a kernel runs.
+/* How long the CUDA driver's own checkpoint calls take.
  *
- *   driver_checkpoint PID [TIMEOUT_MS]
+ *   driver_checkpoint lock PID         lock it, that is wait until no kernel of it runs, and unlock it again
+ *   driver_checkpoint checkpoint PID   lock it, and take it off the GPU
+ *   driver_checkpoint restore PID      put it back, and unlock it
+ *   driver_checkpoint context          make a context on the first GPU
  *
- * PID runs on the ordinary driver (not under hetckpt). Prints one JSON line: milliseconds from the request until the
- * process is locked, that is until no kernel of it runs. Then it unlocks it, so that it goes on. What cuda-checkpoint(1)
- * does is the same call. The declarations are our own, after the CUDA driver API's documentation ("CUDA Checkpointing").
+ * PID runs on the ordinary driver (not under hetckpt). Prints one JSON line: the result (0 is success) and milliseconds.
+ * What cuda-checkpoint(1) does are the same calls. The declarations are our own, after the CUDA driver API's
+ * documentation ("CUDA Checkpointing").
  *
  * Build: gcc -O2 driver_checkpoint.c -o driver_checkpoint -ldl
  */
@@ -16,13 +19,9 @@
 
 typedef int cu_result;
 
-/* CUcheckpointLockArgs and CUcheckpointUnlockArgs: 64 bytes each, unused ones zero. */
-struct lock_args {
-    unsigned int timeout_ms; /* 0: no limit */
-    unsigned int reserved0;
-    unsigned long long reserved1[7];
-};
-struct unlock_args {
+/* CUcheckpointLockArgs, CUcheckpointCheckpointArgs, CUcheckpointRestoreArgs and CUcheckpointUnlockArgs: 64 bytes each,
+ * zero for no limit and the same GPUs. */
+struct arguments {
     unsigned long long reserved[8];
 };
 
@@ -43,41 +42,61 @@ static void *entry_point(void *driver, const char *name)
     return address;
 }
 
+static cu_result call(void *driver, const char *name, int pid)
+{
+    struct arguments arguments;
+    memset(&arguments, 0, sizeof(arguments));
+    cu_result (*function)(int, struct arguments *) = (cu_result(*)(int, struct arguments *))entry_point(driver, name);
+    const cu_result result = function(pid, &arguments);
+    if (result)
+        fprintf(stderr, "%s: error %d\n", name, result);
+    return result;
+}
+
+static cu_result make_context(void *driver)
+{
+    void *context;
+    cu_result (*retain)(void **, int) = (cu_result(*)(void **, int))entry_point(driver, "cuDevicePrimaryCtxRetain");
+    return retain(&context, 0);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s PID [TIMEOUT_MS]\n", argv[0]);
+    const char *what = argc > 1 ? argv[1] : "";
+    const int pid = argc > 2 ? atoi(argv[2]) : 0;
+    const int makes_context = !strcmp(what, "context");
+    if (!makes_context && (!pid || (strcmp(what, "lock") && strcmp(what, "checkpoint") && strcmp(what, "restore")))) {
+        fprintf(stderr, "usage: %s lock|checkpoint|restore PID, or %s context\n", argv[0], argv[0]);
         return 2;
     }
-    const int pid = atoi(argv[1]);
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (!driver) {
         fprintf(stderr, "no CUDA driver: %s\n", dlerror());
         return 3;
     }
     cu_result (*init)(unsigned int) = (cu_result(*)(unsigned int))entry_point(driver, "cuInit");
-    cu_result (*lock)(int, struct lock_args *) =
-        (cu_result(*)(int, struct lock_args *))entry_point(driver, "cuCheckpointProcessLock");
-    cu_result (*unlock)(int, struct unlock_args *) =
-        (cu_result(*)(int, struct unlock_args *))entry_point(driver, "cuCheckpointProcessUnlock");
+    double start = milliseconds();
     cu_result result = init(0);
     if (result) {
         fprintf(stderr, "cuInit: error %d\n", result);
         return 1;
     }
-
-    struct lock_args lock_args;
-    memset(&lock_args, 0, sizeof(lock_args));
-    lock_args.timeout_ms = argc > 2 ? (unsigned int)atoi(argv[2]) : 0;
-    const double start = milliseconds();
-    result = lock(pid, &lock_args);
-    printf("{\"what\": \"driver_lock\", \"result\": %d, \"milliseconds\": %.3f}\n", result, milliseconds() - start);
-    if (result)
-        return 1;
-    struct unlock_args unlock_args;
-    memset(&unlock_args, 0, sizeof(unlock_args));
-    result = unlock(pid, &unlock_args);
-    if (result)
-        fprintf(stderr, "cuCheckpointProcessUnlock: error %d\n", result);
+    if (!makes_context)
+        start = milliseconds();
+    if (makes_context)
+        result = make_context(driver);
+    else if (!strcmp(what, "restore"))
+        result = call(driver, "cuCheckpointProcessRestore", pid);
+    else
+        result = call(driver, "cuCheckpointProcessLock", pid);
+    if (!result && !strcmp(what, "checkpoint"))
+        result = call(driver, "cuCheckpointProcessCheckpoint", pid);
+    const double locked = milliseconds();
+    if (!result && !strcmp(what, "restore"))
+        result = call(driver, "cuCheckpointProcessUnlock", pid);
+    const double end = !strcmp(what, "restore") ? milliseconds() : locked;
+    printf("{\"what\": \"driver_%s\", \"result\": %d, \"milliseconds\": %.3f}\n", what, result, end - start);
+    if (!result && !strcmp(what, "lock"))
+        result = call(driver, "cuCheckpointProcessUnlock", pid);
     return result != 0;
 }

@@ -1,6 +1,8 @@
 // Holds much device memory, and if asked to the program's own, filled with data that does not compress, runs a long kernel beside it, and
 // then checks every word: for measuring how long dump and restore take.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "paced_work.h"
 
@@ -53,6 +55,7 @@ int main(int argc, char **argv)
                                {"chunks", 4, 1, 1024, "allocations that share it"},
                                {"blocks", 64, 1, 1u << 20, "thread blocks of the long kernel"},
                                {"sleeps", 0, 0, 1, "1: its threads, 2 a block, sleep 0.1 ms after each step; 0: 128 threads, no sleep"},
+                               {"idle", 0, 0, 86400, "seconds that the host sleeps behind the long kernel"},
                                {"iterations", 10000, 0, UINT64_MAX, "steps of each thread of the long kernel"}});
     const uint64_t mib = arguments["gib"] ? arguments["gib"] * 1024 : arguments["mib"];
     const uint64_t num_chunks = arguments["chunks"], iterations = arguments["iterations"];
@@ -86,6 +89,8 @@ int main(int argc, char **argv)
     CHECK_LAUNCH();
     arguments.progress("launched");
     const std::vector<uint32_t> states = device_states.to_host();
+    arguments.progress("idle for", arguments["idle"]);
+    std::this_thread::sleep_for(std::chrono::seconds(arguments["idle"]));
     // What SIGUSR1 would set is gone before the program is.
     signal(SIGUSR1, SIG_IGN);
     const XorshiftJump jump(iterations);
