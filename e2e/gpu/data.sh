@@ -89,7 +89,7 @@ ours() {
 	rm "$data/dump --parent.hetsnap" "$data/dump.hetsnap"
 	dump 'dump, end'
 	wait || true
-	"$hetckpt" restore --device cuda --timings "$work/timings" "$data/dump, end.hetsnap" >"$work/out" 2>"$work/err" &
+	"$hetckpt" restore --device cuda --timings "$work/timings" "$data/dump, end.hetsnap" >"$work/restored" 2>&1 &
 	wait_for grep -q total "$work/timings"
 	note restore "$(ms_of "$work/timings" total)"
 	end_program
