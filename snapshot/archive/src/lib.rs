@@ -17,6 +17,7 @@ pub mod known_pieces;
 pub mod chunk;
 pub mod memory_file;
 pub mod part_appender;
+pub mod part_pipeline;
 pub mod packed_state;
 pub mod carried;
 pub mod limits;

@@ -12,13 +12,10 @@ use crate::limits::{MAX_MEMBERS, MAX_PARTS, MAX_TEXT_MEMBER_BYTES};
 use crate::manifest::{
     Borrowed, Encoding, HEADER_NAME, Header, INDEX_NAME, Index, MemberEntry, Part, SEAL_NAME, part_name,
 };
-use crate::member::{HashingWriter, TAR_BLOCK, copy_in_pieces, is_safe_name, tar_header, tar_padding, update};
-use crate::pack::Packer;
+use crate::member::{HashingWriter, TAR_BLOCK, copy_in_pieces, is_safe_name, tar_header, tar_padding};
+use crate::parallel::cores;
+use crate::part_pipeline::{self, Kept};
 use crate::seal::Seal;
-
-/// Bytes of a file that become one part: so many are in memory, and once more compressed. Large enough for all
-/// processors to compress one together.
-pub const PART_BYTES: u64 = 32 << 20;
 
 /// How members are compressed.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +48,9 @@ pub struct ArchiveStream<S> {
     sink: S,
     /// What errors call the sink.
     target: PathBuf,
-    packer: Packer,
-    /// The part that is being read.
-    part: Vec<u8>,
+    kept: Kept,
+    /// Threads that compress.
+    threads: usize,
     /// The header's text.
     header: Vec<u8>,
     /// Where the next member's header goes.
@@ -73,8 +70,11 @@ impl<S: Write> ArchiveStream<S> {
         let mut stream = Self {
             sink,
             target: target.to_owned(),
-            packer: Packer::new(compression.level, compression.threads),
-            part: vec![],
+            kept: Kept::new(compression.level),
+            threads: match compression.threads {
+                0 => cores(),
+                threads => threads as usize,
+            },
             header: vec![],
             position: 0,
             raw_bytes: 0,
@@ -129,24 +129,31 @@ impl<S: Write> ArchiveStream<S> {
             count: self.raw_bytes,
             progress,
         };
-        loop {
-            self.part.clear();
-            let read = (&mut input).take(PART_BYTES).read_to_end(&mut self.part);
-            let is_last = (read.map_err(|e| self.write_error(e))? as u64) < PART_BYTES;
-            // An empty file has one part, others have none that is empty.
-            if !self.part.is_empty() || entry.parts.is_empty() {
-                let name = part_name(&entry.name, entry.parts.len());
-                if !is_safe_name(&name) || self.num_parts >= MAX_PARTS {
-                    return Err(ArchiveError::BadMemberName { name });
-                }
-                let part = self.write_part(&name, encoding).map_err(|e| self.write_error(e))?;
-                entry.parts.push(part);
-                self.num_parts += 1;
+        let Self {
+            sink,
+            target,
+            kept,
+            threads,
+            position,
+            num_parts,
+            ..
+        } = self;
+        let failed = |source| write_error(target, source);
+        part_pipeline::write_parts(&mut input, encoding, *threads, kept, failed, |packed| {
+            let name = part_name(&entry.name, entry.parts.len());
+            if !is_safe_name(&name) || *num_parts >= MAX_PARTS {
+                return Err(ArchiveError::BadMemberName { name });
             }
-            if is_last {
-                break;
-            }
-        }
+            let stored = packed.stored();
+            *position += write_file(sink, &name, stored).map_err(failed)?;
+            entry.parts.push(Part {
+                stored_bytes: stored.len() as u64,
+                raw_bytes: packed.raw_bytes(),
+                blake3: packed.hash,
+            });
+            *num_parts += 1;
+            Ok(())
+        })?;
         self.raw_bytes = input.count;
         self.entries.push(entry);
         Ok(())
@@ -245,21 +252,6 @@ impl<S: Write> ArchiveStream<S> {
         self.position
     }
 
-    fn write_part(&mut self, name: &str, encoding: Encoding) -> io::Result<Part> {
-        let stored = match encoding {
-            Encoding::Stored => &self.part[..],
-            Encoding::Zstd => self.packer.compress(&self.part)?,
-        };
-        let mut hasher = blake3::Hasher::new();
-        update(&mut hasher, stored);
-        self.position += write_file(&mut self.sink, name, stored)?;
-        Ok(Part {
-            stored_bytes: stored.len() as u64,
-            raw_bytes: self.part.len() as u64,
-            blake3: hasher.finalize(),
-        })
-    }
-
     /// Writes `index`, whose `members` become those that were added, and from whose `parents` those go that no member
     /// borrows from; then the seal and the end mark.
     ///
@@ -302,11 +294,15 @@ impl<S: Write> ArchiveStream<S> {
     }
 
     fn write_error(&self, source: io::Error) -> ArchiveError {
-        ArchiveError::Io {
-            action: "write",
-            path: self.target.clone(),
-            source,
-        }
+        write_error(&self.target, source)
+    }
+}
+
+fn write_error(target: &Path, source: io::Error) -> ArchiveError {
+    ArchiveError::Io {
+        action: "write",
+        path: target.to_owned(),
+        source,
     }
 }
 

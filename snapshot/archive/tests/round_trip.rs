@@ -14,8 +14,9 @@ use hetckpt_archive::file_id::FileId;
 use hetckpt_archive::manifest::{CarriedFile, Encoding, INCREMENTAL_VERSION};
 use hetckpt_archive::member::tar_header;
 use hetckpt_archive::part_appender::PartAppender;
+use hetckpt_archive::part_pipeline::PART_BYTES;
 use hetckpt_archive::reader::Archive;
-use hetckpt_archive::stream_writer::{ArchiveStream, Compression, PART_BYTES};
+use hetckpt_archive::stream_writer::{ArchiveStream, Compression};
 use hetckpt_archive::verify::verify;
 use hetckpt_archive::writer::{self, ArchiveName, Options, Source};
 
@@ -293,7 +294,7 @@ fn whatever_takes_bytes_gets_the_same_archive() {
 fn large_files_are_members_of_several_parts() {
     let folder = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..2 * PART_BYTES + 3).map(|at| (at >> 12) as u8).collect();
-    let exact = &content[..usize::try_from(PART_BYTES).unwrap()];
+    let exact = &content[..PART_BYTES];
     let mut bytes: Vec<u8> = vec![];
     let mut stream = ArchiveStream::new(
         &mut bytes,
