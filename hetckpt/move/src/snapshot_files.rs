@@ -257,7 +257,7 @@ pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<(), ArchiveError>
     }
     unpack_where(archive, folder, |member| match description_name(member) {
         Some(_) => None,
-        None if member.name.starts_with(carried::PREFIX) => None,
+        None if is_carried(member) => None,
         None if memory_of(member).is_some_and(|pid| in_place.contains(&pid)) => None,
         None => image_name(member),
     })
@@ -273,6 +273,11 @@ pub fn verify_memory(archive: &Archive) -> Result<(), ArchiveError> {
 /// The process whose device memory a member is.
 pub fn memory_of(member: &MemberEntry) -> Option<u32> {
     pid_of_memory(member.name.strip_prefix(DEVICE_PREFIX)?)
+}
+
+/// True if a member is a carried file, or their list.
+pub fn is_carried(member: &MemberEntry) -> bool {
+    member.name.starts_with(carried::PREFIX)
 }
 
 /// The state of process `pid` on its device, as it is packed in an archive.

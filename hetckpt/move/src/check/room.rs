@@ -7,18 +7,20 @@ use hetckpt_report::finding::Finding;
 use hetckpt_report::quantity;
 
 use crate::snapshot::Snapshot;
-use crate::snapshot_files::memory_of;
+use crate::snapshot_files::{is_carried, memory_of};
 
 const CHECK: &str = "restore-room";
 
 const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks images there";
 
-/// Compares the files of an archive that are unpacked, which is all but device memory, and `laid_out` bytes of those it
-/// carries, with the room in the folder for temporary files.
+/// Compares the files of an archive that are unpacked, but for device memory and carried files, and `laid_out` bytes of
+/// the latter, with the room in the folder for temporary files.
 pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
     let unpacked: u64 = match snapshot {
         Snapshot::Archive(archive) => {
-            let unpacked = archive.members().filter(|member| memory_of(member.entry).is_none());
+            let unpacked = archive
+                .members()
+                .filter(|member| memory_of(member.entry).is_none() && !is_carried(member.entry));
             let sizes = unpacked.map(|member| member.entry.raw_bytes());
             sizes.fold(0, u64::saturating_add)
         }
