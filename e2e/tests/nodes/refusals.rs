@@ -117,12 +117,12 @@ fn damaged(context: &mut Context) -> Result<()> {
     let files = inspected["files"].as_array().cloned().unwrap_or_default();
     ensure!(files.len() > 3, "{inspected}");
     for file in &files {
-        let member = file["member"].as_str().unwrap_or_default();
+        let [member, path] = ["member", "path"].map(|field| file[field].as_str().unwrap_or_default());
         let mut bytes = good.clone();
         let at = position(&bytes, member)? + 100;
         bytes[at] ^= 4;
         fs::write(&archive, &bytes)?;
-        node.ensure_refused(&node.send(&archive)?, &[], "HK0702", &[member])?;
+        node.ensure_refused(&node.send(&archive)?, &[], "HK0702", &[path])?;
     }
     Ok(())
 }
