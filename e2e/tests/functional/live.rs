@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("live_dumps_of_a_kernel_that_stays", |context| {
             as_it_was(context, &Program::of_the_ten("persistent")?)
         }),
+        Test::new("live_dumps_of_what_is_suspended", suspended),
         Test::new("live_dumps_are_refused_where_nothing_runs_on", refused),
     ]
 }
@@ -71,6 +72,27 @@ fn as_it_was(context: &mut Context, program: &Program) -> Result<()> {
         }
         Ok(Some(()))
     })
+}
+
+fn suspended(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let baseline = calibration::baseline(&HOLDER)?;
+    let archive = sandbox.path("x.hetsnap");
+    let mut job = Job::start(sandbox, &HOLDER.command(baseline.length))?;
+    job.wait_for_kernel()?;
+    let pid = job.pid().to_string();
+    hetckpt::run(sandbox, ["suspend", "--pid", &pid])?.success("suspend")?;
+    let mut command = hetckpt::command(sandbox, ["dump", "--leave-running", "--live", "--pid", &pid, "-o"]);
+    command.arg(&archive);
+    Running::run(command, PATIENCE)?.success("dump --live")?;
+    hetckpt::run(sandbox, ["resume", "--pid", &pid])?.success("resume")?;
+    let ended = job.finish()?;
+    ensure!(ended == baseline.outcome, "it was to go on: {}", ended.text());
+    hetckpt::inspect(sandbox, &archive)?;
+    let restored = hetckpt::restore(sandbox, &archive, &Installation::to_device())?.wait(PATIENCE)?;
+    let is_right = restored.code == 0 && restored.stdout == baseline.outcome.stdout;
+    ensure!(is_right, "{}", restored.text());
+    Ok(())
 }
 
 fn refused(context: &mut Context) -> Result<()> {

@@ -433,8 +433,9 @@ pub struct Dump {
     pub leave_running: bool,
 
     /// Let the program run on as soon as CRIU has its memory, and write device memory, as it was then, while kernels go
-    /// on. That needs room: on a GPU as much free memory as the program has there, on the CPU device as much as kernels
-    /// write meanwhile. Where there is none, or on OpenCL devices, device memory is written first, as without this.
+    /// on. That needs room for device memory once more, in the GPU or, for the CPU device, the machine. Where there is
+    /// none, on OpenCL devices, and for what is suspended, device memory is written first, as without this. Only for an
+    /// archive in a file.
     #[arg(long, requires = "leave_running")]
     pub live: bool,
 

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hetckpt_archive::manifest::{CarriedFile, Clocks, Header, Manifest};
+use hetckpt_archive::manifest::{CarriedFile, Clocks, Header, Index, Manifest};
 use hetckpt_archive::writer::Source;
 use hetckpt_criu::device_streams::DeviceStreams;
 use hetckpt_criu::locate::Criu;
@@ -30,7 +30,7 @@ use crate::carried::pack::Packing;
 use crate::folder_error::FolderError;
 use crate::parent::Parent;
 use crate::snapshot_files::{self, Origin};
-use crate::{not_kept, obstacles, server_access, uprobes};
+use crate::{check, not_kept, obstacles, server_access, uprobes};
 
 /// What a capture is done with.
 pub struct Parts {
@@ -195,13 +195,16 @@ pub fn capture<'a>(
     let not_kept = not_kept::of(&target.tree());
     let mut tree = Some(tree);
     if request.live {
+        ensure_way_back(request, &carried)?;
         drop(tree.take());
-        holds.iter_mut().try_for_each(Hold::resume)?;
+        holds = going_on(holds, images)?;
         times.stopped = Some(stopping.elapsed());
         remark::progress("writing device memory");
-        holds.iter_mut().try_for_each(Hold::write_kept)?;
-        streamed.extend(taker.devices_done(images)?);
+        let gives_up = || signals.ending().is_some();
+        let written = holds.iter_mut().try_for_each(|hold| hold.write_kept(&gives_up));
         ensure_not_interrupted(signals, "the dump")?;
+        written?;
+        streamed.extend(taker.devices_done(images)?);
     }
     let sources = snapshot_files::sources(images)
         .map_err(|why| Failure::new(Code::CannotWrite, "cannot read the images just written").note(why.to_string()))?;
@@ -216,6 +219,33 @@ pub fn capture<'a>(
         stopping,
         not_kept,
     })
+}
+
+/// Makes sure, of a program that still stands still, that a restore would find what the images need.
+fn ensure_way_back(request: &Request<'_>, carried: &[CarriedFile]) -> Result<(), Failure> {
+    let index = Index {
+        files: carried.to_vec(),
+        ..Index::default()
+    };
+    let manifest = Manifest {
+        header: request.header(),
+        index,
+    };
+    check::require_way_back(request.images, &manifest, request.asked)
+}
+
+/// Lets the kernels of `holds` run on. Those are left out whose process has ended before it was dumped.
+fn going_on(holds: Vec<Hold>, images: &Path) -> Result<Vec<Hold>, Failure> {
+    let mut going_on = vec![];
+    for mut hold in holds {
+        let is_dumped = |pid: u32| images.join(format!("core-{pid}.img")).exists();
+        match hold.resume() {
+            Ok(()) => going_on.push(hold),
+            Err(_) if hold.was_left() && !hold.app().is_some_and(is_dumped) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(going_on)
 }
 
 /// Fails where Linux lets nobody but root take TCP connections: a program's namespaces have users of their own, but not

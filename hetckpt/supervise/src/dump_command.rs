@@ -99,7 +99,11 @@ impl Dump {
         command.args(["dump", "--json", "--pid", &pid.to_string()]);
         command.args(["--pause-timeout", &options.pause_timeout.to_string()]);
         if options.leave_running {
-            command.args(["--leave-running", "--live"]);
+            command.arg("--leave-running");
+            // A store takes bytes in their order only.
+            if !archive.to_string_lossy().contains("://") {
+                command.arg("--live");
+            }
         }
         if options.force {
             command.arg("--force");

@@ -97,6 +97,8 @@ pub struct Hold {
     /// The server's process.
     server: Option<i32>,
     socket: ControlSocket,
+    /// The server keeps what it captures until [`Hold::write_kept`].
+    keeps: bool,
 }
 
 impl Hold {
@@ -132,6 +134,7 @@ pub fn holds(pids: &[i32]) -> Result<Vec<Hold>, Failure> {
                 pid,
                 server: i32::try_from(status.server_pid).ok(),
                 socket,
+                keeps: false,
             }),
             Err(_) if was_left(&socket, pid) => {}
             Err(failure) => return Err(failure),
@@ -271,18 +274,38 @@ impl Hold {
     ) -> Result<(), Failure> {
         let member = member.to_owned();
         let files: Vec<BorrowedFd<'_>> = [file].into_iter().chain(known).collect();
+        self.keeps = later;
         match self.socket.ask(&Request::MemoryTo { member, later }, &files) {
             Ok(_) => Ok(()),
             Err(error) => Err(no_answer(self.pid, &error)),
         }
     }
 
-    /// Has the server write what its capture has kept, if it has kept something, while the kernels run on.
-    pub fn write_kept(&mut self) -> Result<(), Failure> {
-        match self.ask_for_long(&Request::WriteMemory, &[]) {
+    /// Has the server write what its capture has kept, if it has kept something, while the kernels run on. It is not
+    /// waited for once `gives_up` says so; that is an error.
+    pub fn write_kept(&mut self, gives_up: &dyn Fn() -> bool) -> Result<(), Failure> {
+        if !self.keeps {
+            return Ok(());
+        }
+        let written = self.socket.send(&Request::WriteMemory, &[]).and_then(|()| {
+            let mut silence = Silence::of(self.server.and_then(|pid| u32::try_from(pid).ok()));
+            loop {
+                match silence.wait_to_read_unless(self.socket.as_stream(), gives_up) {
+                    Err(WaitError::Signal) if !gives_up() => {}
+                    Err(error) => return Err(not_waited_for(error)),
+                    Ok(()) => return self.socket.answer(),
+                }
+            }
+        });
+        match written {
             Ok(_) => Ok(()),
             Err(error) => Err(self.refusal("written", error)),
         }
+    }
+
+    /// True if the process has let go of the server, which has ended therefore.
+    pub fn was_left(&self) -> bool {
+        was_left(&self.socket, self.pid)
     }
 
     /// Stops the kernels, and keeps them stopped until [`Hold::unlock`]. They have `limit_ms` milliseconds (0: as long
@@ -314,12 +337,7 @@ impl Hold {
             match silence.wait_to_read(self.socket.as_stream()) {
                 // Who wants to end this has to wait: what was asked for is done anyway.
                 Err(WaitError::Signal) => {}
-                Err(error) => {
-                    return Err(RingError::Os {
-                        call: "waiting for the answer",
-                        source: std::io::Error::other(error),
-                    });
-                }
+                Err(error) => return Err(not_waited_for(error)),
                 Ok(()) => return self.socket.answer(),
             }
         }
@@ -353,6 +371,13 @@ impl Hold {
         let _ = self.socket.ask(&Request::Release { app_is_gone: true }, &[]);
         self.server
             .is_none_or(|server| crate::process_tree::wait_until(|| crate::process_tree::is_gone(server)))
+    }
+}
+
+fn not_waited_for(error: WaitError) -> RingError {
+    RingError::Os {
+        call: "waiting for the answer",
+        source: std::io::Error::other(error),
     }
 }
 

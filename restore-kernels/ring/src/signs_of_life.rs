@@ -65,9 +65,18 @@ impl Silence {
     /// # Errors
     /// [`WaitError`]; after [`WaitError::Signal`] it can be waited on.
     pub fn wait_to_read(&mut self, descriptor: impl AsFd) -> Result<(), WaitError> {
+        self.wait_to_read_unless(descriptor, &|| false)
+    }
+
+    /// As [`Self::wait_to_read`], until `gives_up` says so, which counts as a signal.
+    ///
+    /// # Errors
+    /// As [`Self::wait_to_read`].
+    pub fn wait_to_read_unless(&mut self, descriptor: impl AsFd, gives_up: &dyn Fn() -> bool) -> Result<(), WaitError> {
         loop {
             let mut polled = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
             match poll(&mut polled, PollTimeout::from(INTERVAL_MS)) {
+                Ok(0) if gives_up() => return Err(WaitError::Signal),
                 Ok(0) => self.look()?,
                 Ok(_) => return Ok(()),
                 Err(Errno::EINTR) => return Err(WaitError::Signal),

@@ -218,7 +218,12 @@ impl Control {
                 let captured = match kept_capture::capture(session, output)? {
                     Outcome::Written(captured) => captured,
                     Outcome::Kept(announced, kept) => {
+                        let of = kept.of;
                         *self.kept.lock() = Some(*kept);
+                        // Whoever has gone meanwhile has found nothing to forget.
+                        if !self.connections.all().contains_key(&of) {
+                            self.take_kept(of);
+                        }
                         announced
                     }
                 };

@@ -17,12 +17,15 @@ use crate::parallel::cores;
 use crate::part_pipeline::{self, Kept};
 use crate::seal::Seal;
 
+/// Threads that compress unless it is said how many: what one thread reads keeps no more of them busy.
+const MAX_THREADS: usize = 16;
+
 /// How members are compressed.
 #[derive(Clone, Copy, Debug)]
 pub struct Compression {
     /// zstd level.
     pub level: i32,
-    /// Threads; 0: as many as there are processors.
+    /// Threads; 0: as many as there are processors, 16 at most.
     pub threads: u32,
 }
 
@@ -72,7 +75,7 @@ impl<S: Write> ArchiveStream<S> {
             target: target.to_owned(),
             kept: Kept::new(compression.level),
             threads: match compression.threads {
-                0 => cores(),
+                0 => cores().min(MAX_THREADS),
                 threads => threads as usize,
             },
             header: vec![],

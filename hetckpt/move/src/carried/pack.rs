@@ -5,7 +5,7 @@
 //! stays there, a member that no carried file has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,9 @@ impl<'a> Packing<'a> {
                 continue;
             }
             let Ok(input) = self.open(&path) else { continue };
-            // By that path there may be another file by now.
-            if input.file.metadata().is_ok_and(|found| found.ino() == map.inode) {
+            // By that path there may be another file by now; or it is a device.
+            let is_it = |found: Metadata| found.is_file() && found.ino() == map.inode;
+            if input.file.metadata().is_ok_and(is_it) {
                 found.insert(path, input);
             }
         }

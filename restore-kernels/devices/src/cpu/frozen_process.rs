@@ -14,6 +14,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 
+use super::host;
 use crate::device::MemoryView;
 use crate::error::DeviceError;
 
@@ -25,9 +26,13 @@ pub struct FrozenProcess {
 }
 
 impl FrozenProcess {
-    /// Freezes this process's memory, of which `ranges` (address, bytes) are to be read. None if Linux refuses: there
-    /// is too little memory, or a process may not read its own child's.
+    /// Freezes this process's memory, of which `ranges` (address, bytes) are to be read. None if there is too little
+    /// memory to have all of it twice, or a process may not read its own child's.
     pub fn fork(ranges: &[(u64, u64)]) -> Option<Self> {
+        let needed = ranges.iter().fold(0u64, |sum, &(_, size)| sum.saturating_add(size));
+        if needed > host::memory().free_bytes {
+            return None;
+        }
         let (awaited, alive) = pipe().ok()?;
         // The child begins with them blocked: a handler would run in a copy of a process whose threads are gone.
         let before = SigSet::thread_get_mask().ok()?;
@@ -42,6 +47,8 @@ impl FrozenProcess {
             Ok(ForkResult::Parent { child }) => Self { child, _alive: alive },
             _ => return None,
         };
+        // Should memory run out all the same, the view is what to do without.
+        let _ = std::fs::write(format!("/proc/{}/oom_score_adj", frozen.child), "1000");
         let mut byte = [0];
         let is_readable = |&(addr, _): &(u64, u64)| frozen.read_at(addr, &mut byte).is_ok();
         ranges.first().is_none_or(is_readable).then_some(frozen)
@@ -90,7 +97,11 @@ fn wait_for_end(alive: RawFd) -> ! {
     // SAFETY: a system call that touches no memory.
     unsafe { libc::dup2(alive, 0) };
     // SAFETY: as before.
-    unsafe { libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) };
+    if unsafe { libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) } != 0 {
+        // Linux before 5.9.
+        // SAFETY: nothing is flushed or called at this exit.
+        unsafe { libc::_exit(1) }
+    }
     // SAFETY: a system call that writes to `byte` at most.
     while unsafe { libc::read(0, (&raw mut byte).cast(), 1) } > 0 {}
     // SAFETY: nothing is flushed or called at this exit.

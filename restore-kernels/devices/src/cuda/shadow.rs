@@ -8,8 +8,8 @@ use super::handles::DeviceBuffer;
 use crate::device::MemoryView;
 use crate::error::DeviceError;
 
-/// Device memory that is left to others, bytes.
-const LEFT_BYTES: u64 = 256 << 20;
+/// What part of the device's memory is left to the program, which may allocate meanwhile, and to others.
+const LEFT: u64 = 8;
 
 /// The copy.
 pub(super) struct Shadow {
@@ -28,11 +28,9 @@ impl Shadow {
     /// Copies `ranges` (address, bytes). None if too little memory is free.
     pub fn copy(device: &Arc<CudaInner>, ranges: &[(u64, u64)]) -> Result<Option<Self>> {
         device.context.enter()?;
-        let total = ranges
-            .iter()
-            .fold(LEFT_BYTES, |sum, &(_, size)| sum.saturating_add(size));
-        let (free, _) = driver::cuMemGetInfo()?;
-        if total > free {
+        let needed = ranges.iter().fold(0u64, |sum, &(_, size)| sum.saturating_add(size));
+        let (free, total) = driver::cuMemGetInfo()?;
+        if needed.saturating_add(total / LEFT) > free {
             return Ok(None);
         }
         let mut copied = vec![];
@@ -74,7 +72,9 @@ impl MemoryView for Shadow {
 
 impl Drop for Shadow {
     fn drop(&mut self) {
-        // The buffers are given back to it.
         let _ = self.device.context.enter();
+        self.ranges.clear();
+        // Then the memory is the device's again.
+        let _ = self.device.memory_stream.wait();
     }
 }
