@@ -1,6 +1,8 @@
 //! The process to be dumped: is it there, is it ours, what belongs to it.
 
 use hetckpt_ring::failure_code::Code;
+use std::time::{Duration, Instant};
+
 use nix::unistd::geteuid;
 use procfs::process::Process;
 
@@ -8,6 +10,9 @@ use hetckpt_report::failure::Failure;
 
 use crate::namespaces::pids;
 use crate::process_tree::{is_ending, link_target, tree};
+
+/// How long a process may be in the midst of becoming another program.
+const EXEC_LIMIT: Duration = Duration::from_millis(500);
 
 /// A process and its descendants.
 #[derive(Debug)]
@@ -94,8 +99,18 @@ fn ensure_is_ours(process: &Process) -> Result<(), Failure> {
 /// True if `process` was started so that it loads our `libcuda.so.1` at its first CUDA call, or one of its tree has a
 /// server.
 fn runs_under_shim(process: &Process) -> bool {
-    let marked = process
-        .environ()
-        .is_ok_and(|env| env.contains_key(std::ffi::OsStr::new(crate::launch::MARK)));
-    marked || tree(process.pid).into_iter().any(crate::server_client::has_server)
+    let mark = std::ffi::OsStr::new(crate::launch::MARK);
+    let deadline = Instant::now() + EXEC_LIMIT;
+    loop {
+        let environment = process.environ().unwrap_or_default();
+        if environment.contains_key(mark) || tree(process.pid).into_iter().any(crate::server_client::has_server) {
+            return true;
+        }
+        // Amid an execve(2), as at a program's start, it has none for a moment.
+        let may_be_in_exec = environment.is_empty() && process.stat().is_ok_and(|stat| !is_ending(&stat));
+        if !may_be_in_exec || Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
