@@ -17,7 +17,7 @@ use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{quantity, remark};
 use hetckpt_state::names::memory_file;
-use hetckpt_supervise::interrupting::ensure_not_interrupted;
+use hetckpt_supervise::interrupting::{Interrupting, ensure_not_interrupted};
 use hetckpt_supervise::namespaces::{self, clocks};
 use hetckpt_supervise::server_client::{self, Hold};
 use hetckpt_supervise::signals::HeldSignals;
@@ -200,9 +200,12 @@ pub fn capture<'a>(
         holds = going_on(holds, images)?;
         times.stopped = Some(stopping.elapsed());
         remark::progress("writing device memory");
-        let gives_up = || signals.ending().is_some();
+        let interrupting = Interrupting::new(signals);
+        let gives_up = || interrupting.has_come();
         let written = holds.iter_mut().try_for_each(|hold| hold.write_kept(&gives_up));
-        ensure_not_interrupted(signals, "the dump")?;
+        if let Some(failure) = interrupting.interrupted("the dump") {
+            return Err(failure);
+        }
         written?;
         streamed.extend(taker.devices_done(images)?);
     }

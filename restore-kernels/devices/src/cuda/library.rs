@@ -32,16 +32,20 @@ const FOLDERS: [&str; 10] = [
     "/run/opengl-driver/lib",
 ];
 
-/// Tells the driver where to keep the kernels that it builds; it files them by text, options, device and its own
-/// version.
-pub(super) fn keep_kernels_in(folder: Option<&Path>) {
-    const VARIABLE: &str = "CUDA_CACHE_PATH";
-    if let Some(folder) = folder
-        && std::env::var_os(VARIABLE).is_none()
+/// Prepares the environment that the driver reads. It keeps the kernels that it builds in `kernels`, filed by text,
+/// options, device and its own version, unless the user has said where. And it gets as many queues of the hardware as
+/// there can be, whatever the program wants for its own streams: streams that share one wait for each other, so that a
+/// copy of device memory would wait for a kernel that runs on.
+pub(super) fn prepare_environment(kernels: Option<&Path>) {
+    const CACHE: &str = "CUDA_CACHE_PATH";
+    if let Some(folder) = kernels
+        && std::env::var_os(CACHE).is_none()
     {
         // SAFETY: `CudaDevice::open` asks its callers that no other thread read the environment meanwhile.
-        unsafe { std::env::set_var(VARIABLE, folder.join("cuda")) };
+        unsafe { std::env::set_var(CACHE, folder.join("cuda")) };
     }
+    // SAFETY: as above.
+    unsafe { std::env::set_var("CUDA_DEVICE_MAX_CONNECTIONS", "32") };
 }
 
 /// Why there is no driver library. All of it is the host's fault.

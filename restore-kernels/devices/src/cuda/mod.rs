@@ -167,13 +167,13 @@ fn describe(ordinal: i32) -> driver::Result<DeviceDescription> {
 }
 
 impl CudaDevice {
-    /// Opens device `ordinal`. Sets `CUDA_CACHE_PATH` for the process, so no other thread may be reading the
-    /// environment.
+    /// Opens device `ordinal`. Sets `CUDA_CACHE_PATH` and `CUDA_DEVICE_MAX_CONNECTIONS` for the process, so no other
+    /// thread may be reading the environment.
     ///
     /// # Errors
     /// [`DeviceError::NotPresent`] if there is no such device, [`DeviceError::Driver`] if it cannot be used.
     pub fn open(ordinal: u32, options: &CudaOptions) -> Result<Self, DeviceError> {
-        library::keep_kernels_in(options.cache_dir.as_deref());
+        library::prepare_environment(options.cache_dir.as_deref());
         start_driver()?;
         let count = driver::cuDeviceGetCount()?;
         let number = i32::try_from(ordinal)
