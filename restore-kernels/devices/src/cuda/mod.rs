@@ -167,8 +167,8 @@ fn describe(ordinal: i32) -> driver::Result<DeviceDescription> {
 }
 
 impl CudaDevice {
-    /// Opens device `ordinal`. Sets `CUDA_CACHE_PATH` and `CUDA_DEVICE_MAX_CONNECTIONS` for the process, so no other
-    /// thread may be reading the environment.
+    /// Opens device `ordinal`. Sets variables of the environment that the driver reads, so no other thread may be reading
+    /// it.
     ///
     /// # Errors
     /// [`DeviceError::NotPresent`] if there is no such device, [`DeviceError::Driver`] if it cannot be used.

@@ -6,15 +6,16 @@
 #![allow(unsafe_code, reason = "driver FFI")]
 
 use cudarc::driver::sys::CUdeviceptr;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::driver::{self, Result};
 use super::handles::{Context, Event, Pinned, Stream};
 
 /// Size of a pinned buffer.
 const PIECE_BYTES: usize = 4 << 20;
-/// Lanes that share a large copy, at most.
-const MAX_LANES: usize = 8;
+/// Lanes of a device. More would share queues of the hardware with the program's streams, so that copies would wait for
+/// its kernels (seen with 16 on an H100, where the driver uses 8 queues).
+const MAX_LANES: usize = 4;
 
 /// One way across the bus.
 struct Lane {
@@ -78,30 +79,61 @@ impl Lane {
 /// The lanes of a device.
 pub(super) struct Transfers {
     priority: i32,
-    idle: Mutex<Vec<Lane>>,
+    lanes: Mutex<Lanes>,
+    /// A lane has become idle, or there may be another.
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct Lanes {
+    idle: Vec<Lane>,
+    /// Those too that are not idle.
+    count: usize,
 }
 
 impl Transfers {
     pub fn new(priority: i32) -> Self {
         Self {
             priority,
-            idle: Mutex::new(Vec::new()),
+            lanes: Mutex::default(),
+            returned: Condvar::new(),
         }
     }
 
     fn with_lane<T>(&self, work: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
-        let idle = self.idle.lock().pop();
-        let mut lane = match idle {
-            Some(lane) => lane,
-            None => Lane::new(self.priority)?,
-        };
+        let mut lane = self.take()?;
         let result = work(&mut lane);
-        // A lane whose copies failed may still be written to by the device; it is given up, not reused.
+        let mut lanes = self.lanes.lock();
         match &result {
-            Ok(_) => self.idle.lock().push(lane),
-            Err(_) => std::mem::forget(lane),
+            Ok(_) => lanes.idle.push(lane),
+            // It may still be written to by the device; it is given up, not reused.
+            Err(_) => {
+                std::mem::forget(lane);
+                lanes.count -= 1;
+            }
         }
+        self.returned.notify_one();
         result
+    }
+
+    /// A lane that is idle, or a new one, or the first that becomes idle.
+    fn take(&self) -> Result<Lane> {
+        let mut lanes = self.lanes.lock();
+        loop {
+            if let Some(lane) = lanes.idle.pop() {
+                return Ok(lane);
+            }
+            if lanes.count < MAX_LANES {
+                break;
+            }
+            self.returned.wait(&mut lanes);
+        }
+        lanes.count += 1;
+        drop(lanes);
+        Lane::new(self.priority).inspect_err(|_| {
+            self.lanes.lock().count -= 1;
+            self.returned.notify_one();
+        })
     }
 
     /// Device to host.
