@@ -50,3 +50,22 @@ pub fn ensure_not_interrupted(held: &HeldSignals, what: &str) -> Result<(), Fail
 fn interrupted(what: &str, signal: Signal) -> Failure {
     Failure::new(Code::Interrupted, format!("{what} was interrupted by {signal}"))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use nix::sys::signal::raise;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_is_not_forgotten() {
+        let held = HeldSignals::hold().unwrap();
+        let interrupting = Interrupting::new(&held);
+        assert!(!interrupting.has_come());
+        raise(Signal::SIGHUP).unwrap();
+        assert!(interrupting.has_come());
+        assert!(interrupting.has_come());
+        assert!(interrupting.interrupted("the work").unwrap().message.contains("SIGHUP"));
+    }
+}

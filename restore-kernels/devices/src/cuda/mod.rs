@@ -167,8 +167,8 @@ fn describe(ordinal: i32) -> driver::Result<DeviceDescription> {
 }
 
 impl CudaDevice {
-    /// Opens device `ordinal`. Sets variables of the environment that the driver reads, so no other thread may be reading
-    /// it.
+    /// Opens device `ordinal`. Sets variables of the environment that the driver reads, so no other thread may read it
+    /// meanwhile.
     ///
     /// # Errors
     /// [`DeviceError::NotPresent`] if there is no such device, [`DeviceError::Driver`] if it cannot be used.
