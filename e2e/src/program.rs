@@ -116,6 +116,14 @@ pub const PACED: Program = Program {
     ..program("paced", "iterations", 20)
 };
 
+/// Kernels like that of [`PACED`] in more streams than GPUs have queues for by default.
+pub const MANY_STREAMS: Program = Program {
+    lasts: 4,
+    arguments: &["--streams", "12", "--blocks", "2"],
+    small: &["--streams", "12", "--blocks", "2"],
+    ..PACED
+};
+
 /// A kernel like that of [`PACED`] beside a little device memory.
 pub const MEMORY_HOG: Program = with(
     Program {

@@ -1,6 +1,6 @@
 //! Each of the ten programs, one whose blocks wait for one another, one whose work is recorded as graphs, one with
-//! managed memory, one that manages its memory itself, and the OpenCL programs is dumped at random moments, killed,
-//! restored, and must end as if nothing had happened.
+//! managed memory, one that manages its memory itself, one of many streams, and the OpenCL programs is dumped at random
+//! moments, killed, restored, and must end as if nothing had happened.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,9 @@ use hetckpt_e2e::calibration;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
-use hetckpt_e2e::program::{GRAPHS, GROWING, MANAGED, OPENCL, Pace, Program, REGISTERED, STREAM_WORDS, TEN};
+use hetckpt_e2e::program::{
+    GRAPHS, GROWING, MANAGED, MANY_STREAMS, OPENCL, Pace, Program, REGISTERED, STREAM_WORDS, TEN,
+};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use hetckpt_e2e::statistics::Durations;
@@ -45,12 +47,15 @@ pub fn tests() -> Vec<Test> {
         .into_iter()
         .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS])
         .map(|program| test(program, count));
+    let many_streams = Test::new("preempt_many_streams", move |context| {
+        preempt(context, &MANY_STREAMS, count)
+    });
     let growing = test(GROWING, count).also_needs(Requirement::VirtualMemory);
     // Most of what they do is to compile, and no kernel of theirs is of another sort.
     let opencl = OPENCL
         .into_iter()
         .map(|program| test(program, count.div_ceil(3)).also_needs(Requirement::OpenclPrograms));
-    cuda.chain(opencl).chain([growing]).collect()
+    cuda.chain(opencl).chain([growing, many_streams]).collect()
 }
 
 /// How often each program is to be preempted.

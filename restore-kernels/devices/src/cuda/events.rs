@@ -1,6 +1,7 @@
 //! Driver events that are used again.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::Mutex;
 
@@ -22,6 +23,8 @@ pub(super) enum Ability {
 #[derive(Default)]
 pub(super) struct Pool {
     idle: [Mutex<Vec<Event>>; 3],
+    /// Streams that take events from it.
+    pub num_streams: AtomicUsize,
 }
 
 impl Pool {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -21,6 +21,14 @@ use super::launcher::Launcher;
 const BETWEEN_FENCES: u64 = 16;
 /// With so much given and not known to be done, nobody waits for the next launch alone.
 const IN_A_ROW: u64 = 8;
+
+/// With no more streams than this each has a queue of the hardware for itself, beside ours for pausing and copies.
+/// Streams that share one wait for what is behind a running kernel there: an event, but not another kernel.
+const STREAMS_WITH_QUEUES: usize = 6;
+/// Who asks how far a stream has got, again and again, sleeps for this part of the time that has passed.
+const PART_ASLEEP: u32 = 32;
+/// And no longer than this.
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 /// A stream, and how far it has got.
 pub(super) struct Progress {
@@ -49,6 +57,7 @@ struct Given {
 
 impl Progress {
     pub fn new(stream: Stream, events: Arc<Pool>) -> Self {
+        events.num_streams.fetch_add(1, Ordering::Relaxed);
         Self {
             stream,
             events,
@@ -188,6 +197,13 @@ impl Progress {
 
     /// Sleeps until all that was given by now is done.
     fn sleep(&self) -> Result<()> {
+        if self.events.num_streams.load(Ordering::Relaxed) > STREAMS_WITH_QUEUES {
+            let (last, start) = (self.all_issued().last, Instant::now());
+            while !self.is_done(last) {
+                std::thread::sleep((start.elapsed() / PART_ASLEEP).min(LONGEST_SLEEP));
+            }
+            return self.given.lock().failure.map_or(Ok(()), Err);
+        }
         let (last, event) = {
             let mut given = self.all_issued();
             (given.last, self.fence(&mut given, Ability::Wake)?)
@@ -262,5 +278,11 @@ impl Progress {
         given.failure.get_or_insert(error);
         given.fences.clear();
         self.done.store(u64::MAX, Ordering::Release);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.events.num_streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
