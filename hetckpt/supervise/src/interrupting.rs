@@ -63,9 +63,9 @@ mod tests {
         let held = HeldSignals::hold().unwrap();
         let interrupting = Interrupting::new(&held);
         assert!(!interrupting.has_come());
-        raise(Signal::SIGHUP).unwrap();
+        raise(Signal::SIGUSR2).unwrap();
         assert!(interrupting.has_come());
         assert!(interrupting.has_come());
-        assert!(interrupting.interrupted("the work").unwrap().message.contains("SIGHUP"));
+        assert!(interrupting.interrupted("the work").unwrap().message.contains("SIGUSR2"));
     }
 }
