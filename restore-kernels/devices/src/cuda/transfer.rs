@@ -3,19 +3,29 @@
 //! Ordinary host memory goes through pinned buffers: a *lane* has a stream and two of them, so that the bus fills one
 //! while the processor empties the other. One processor core moves less than the bus does, so large copies are shared
 //! out, piece by piece, to several lanes, each with a thread.
+//!
+//! A lane may share a queue of the hardware with a stream in which a copy waits for a kernel. What it was to fetch is
+//! fetched by another one then, and it is set aside until its copies have come.
 #![allow(unsafe_code, reason = "driver FFI")]
+
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdeviceptr;
 use parking_lot::{Condvar, Mutex};
 
-use super::driver::{self, Result};
-use super::handles::{Context, Event, Pinned, Stream};
+use super::driver::{self, DriverError, NOT_READY, Result};
+use super::handles::{Context, Event, LOOK_BEFORE_SLEEP, Pinned, Stream};
 
 /// Size of a pinned buffer.
 const PIECE_BYTES: usize = 4 << 20;
 /// Lanes of a device. More would share queues of the hardware with the program's streams, so that copies would wait for
 /// its kernels (seen with 16 on an H100, where the driver uses 8 queues).
 const MAX_LANES: usize = 4;
+
+/// So many more may be set aside.
+const MAX_STUCK: usize = 24;
+/// A piece that has not come after this is stuck behind something: it takes a few milliseconds at most.
+const STUCK_AFTER: Duration = Duration::from_millis(100);
 
 /// One way across the bus.
 struct Lane {
@@ -33,30 +43,59 @@ impl Lane {
         })
     }
 
-    /// Fetches pieces until there are none.
-    fn fetch<'a>(&mut self, src: CUdeviceptr, mut next: impl FnMut() -> Option<(u64, &'a mut [u8])>) -> Result<()> {
-        let mut before: Option<(usize, &mut [u8])> = None;
+    /// Fetches pieces until there are none, or a piece has not come after `limit`: then those that have not come are
+    /// given back, and the answer is false.
+    fn fetch(&mut self, src: CUdeviceptr, pieces: &Pieces<'_>, limit: Option<Duration>) -> Result<bool> {
+        let mut before: Option<(usize, Piece<'_>)> = None;
         let mut turn = 0;
         loop {
-            let piece = next();
-            let now = match piece {
-                Some((offset, piece)) => {
-                    self.buffers[turn].receive(src + offset, piece.len(), &self.stream)?;
+            let now = match pieces.next() {
+                Some(piece) => {
+                    self.buffers[turn].receive(src + piece.offset, piece.bytes.len(), &self.stream)?;
                     self.done[turn].record(&self.stream)?;
                     Some((turn, piece))
                 }
                 None => None,
             };
             if let Some((turn, piece)) = before.take() {
-                self.done[turn].wait()?;
-                piece.copy_from_slice(&self.buffers[turn].bytes()[..piece.len()]);
+                if !self.has_come(turn, limit)? {
+                    pieces.give_back([piece].into_iter().chain(now.map(|(_, piece)| piece)));
+                    return Ok(false);
+                }
+                piece
+                    .bytes
+                    .copy_from_slice(&self.buffers[turn].bytes()[..piece.bytes.len()]);
             }
             if now.is_none() {
-                return Ok(());
+                return Ok(true);
             }
             before = now;
             turn = 1 - turn;
         }
+    }
+
+    /// Waits for what a buffer is to hold, until `limit` has passed.
+    fn has_come(&self, turn: usize, limit: Option<Duration>) -> Result<bool> {
+        let Some(limit) = limit else {
+            return self.done[turn].wait().map(|()| true);
+        };
+        let start = Instant::now();
+        loop {
+            match self.done[turn].query() {
+                Err(DriverError { code: NOT_READY, .. }) => {}
+                done => return done.map(|()| true),
+            }
+            match start.elapsed() {
+                passed if passed >= limit => return Ok(false),
+                passed if passed < LOOK_BEFORE_SLEEP => std::hint::spin_loop(),
+                _ => std::thread::sleep(LOOK_BEFORE_SLEEP),
+            }
+        }
+    }
+
+    /// True unless the device is yet to copy something.
+    fn is_free(&self) -> bool {
+        self.done.iter().all(|done| done.query().is_ok())
     }
 
     /// Sends pieces until there are none.
@@ -76,6 +115,47 @@ impl Lane {
     }
 }
 
+/// A part of a large copy.
+struct Piece<'a> {
+    offset: u64,
+    bytes: &'a mut [u8],
+}
+
+/// Those that are yet to be fetched.
+struct Pieces<'a>(Mutex<PiecesLeft<'a>>);
+
+struct PiecesLeft<'a> {
+    /// In their order, from here on.
+    rest: std::slice::ChunksMut<'a, u8>,
+    next_offset: u64,
+    given_back: Vec<Piece<'a>>,
+}
+
+impl<'a> Pieces<'a> {
+    fn of(bytes: &'a mut [u8]) -> Self {
+        Self(Mutex::new(PiecesLeft {
+            rest: bytes.chunks_mut(PIECE_BYTES),
+            next_offset: 0,
+            given_back: vec![],
+        }))
+    }
+
+    fn next(&self) -> Option<Piece<'a>> {
+        let mut left = self.0.lock();
+        if let Some(piece) = left.given_back.pop() {
+            return Some(piece);
+        }
+        let bytes = left.rest.next()?;
+        let offset = left.next_offset;
+        left.next_offset += bytes.len() as u64;
+        Some(Piece { offset, bytes })
+    }
+
+    fn give_back(&self, pieces: impl Iterator<Item = Piece<'a>>) {
+        self.0.lock().given_back.extend(pieces);
+    }
+}
+
 /// The lanes of a device.
 pub(super) struct Transfers {
     priority: i32,
@@ -87,8 +167,25 @@ pub(super) struct Transfers {
 #[derive(Default)]
 struct Lanes {
     idle: Vec<Lane>,
-    /// Those too that are not idle.
-    count: usize,
+    num_in_use: usize,
+    /// What these were to fetch is yet to come.
+    stuck: Vec<Lane>,
+}
+
+impl Lanes {
+    /// Looks for one to be used. None if one is to be made.
+    fn next(&mut self) -> Option<Lane> {
+        let (free, stuck): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stuck).into_iter().partition(Lane::is_free);
+        self.stuck = stuck;
+        self.idle.extend(free);
+        self.idle.pop()
+    }
+}
+
+/// What a lane has come to.
+enum Used {
+    Done,
+    Stuck,
 }
 
 impl Transfers {
@@ -103,65 +200,83 @@ impl Transfers {
     fn with_lane<T>(&self, work: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
         let mut lane = self.take()?;
         let result = work(&mut lane);
-        let mut lanes = self.lanes.lock();
-        match &result {
-            Ok(_) => lanes.idle.push(lane),
-            // It may still be written to by the device; it is given up, not reused.
-            Err(_) => {
-                std::mem::forget(lane);
-                lanes.count -= 1;
-            }
-        }
-        self.returned.notify_one();
+        self.put_back(lane, result.as_ref().map(|_| Used::Done));
         result
     }
 
-    /// A lane that is idle, or a new one, or the first that becomes idle.
+    /// A lane that nobody uses, as soon as few enough are used.
     fn take(&self) -> Result<Lane> {
         let mut lanes = self.lanes.lock();
-        loop {
-            if let Some(lane) = lanes.idle.pop() {
-                return Ok(lane);
-            }
-            if lanes.count < MAX_LANES {
-                break;
-            }
+        while lanes.num_in_use >= MAX_LANES {
             self.returned.wait(&mut lanes);
         }
-        lanes.count += 1;
+        lanes.num_in_use += 1;
+        let found = lanes.next();
         drop(lanes);
-        Lane::new(self.priority).inspect_err(|_| {
-            self.lanes.lock().count -= 1;
-            self.returned.notify_one();
-        })
+        match found {
+            Some(lane) => Ok(lane),
+            None => Lane::new(self.priority).inspect_err(|_| {
+                self.lanes.lock().num_in_use -= 1;
+                self.returned.notify_one();
+            }),
+        }
+    }
+
+    fn put_back<E>(&self, lane: Lane, used: std::result::Result<Used, E>) {
+        let mut lanes = self.lanes.lock();
+        lanes.num_in_use -= 1;
+        match used {
+            Ok(Used::Done) => lanes.idle.push(lane),
+            Ok(Used::Stuck) => lanes.stuck.push(lane),
+            // It may still be written to by the device; it is given up, not reused.
+            Err(_) => std::mem::forget(lane),
+        }
+        self.returned.notify_one();
     }
 
     /// Device to host.
     pub fn read(&self, context: &Context, src: CUdeviceptr, dst: &mut [u8]) -> Result<()> {
         let size = dst.len();
-        let pieces = Mutex::new((0u64..).step_by(PIECE_BYTES).zip(dst.chunks_mut(PIECE_BYTES)));
-        self.share(context, size, &|lane| lane.fetch(src, || pieces.lock().next()))
+        let pieces = Pieces::of(dst);
+        self.share(context, size, &|| self.fetch(src, &pieces))
+    }
+
+    /// Fetches pieces, through another lane if one gets stuck.
+    fn fetch(&self, src: CUdeviceptr, pieces: &Pieces<'_>) -> Result<()> {
+        loop {
+            let mut lane = self.take()?;
+            // With so many stuck, another one would be too.
+            let limit = (self.lanes.lock().stuck.len() < MAX_STUCK).then_some(STUCK_AFTER);
+            let has_all = lane.fetch(src, pieces, limit);
+            let used = |has_all| if has_all { Used::Done } else { Used::Stuck };
+            self.put_back(lane, has_all.as_ref().copied().map(used));
+            if has_all? {
+                return Ok(());
+            }
+        }
     }
 
     /// Host to device.
     pub fn write(&self, context: &Context, dst: CUdeviceptr, src: &[u8]) -> Result<()> {
         let pieces = Mutex::new((0u64..).step_by(PIECE_BYTES).zip(src.chunks(PIECE_BYTES)));
-        self.share(context, src.len(), &|lane| lane.send(dst, || pieces.lock().next()))
+        self.share(context, src.len(), &|| {
+            self.with_lane(|lane| lane.send(dst, || pieces.lock().next()))
+        })
     }
 
-    fn share(&self, context: &Context, size: usize, work: &(dyn Fn(&mut Lane) -> Result<()> + Sync)) -> Result<()> {
+    fn share(&self, context: &Context, size: usize, work: &(dyn Fn() -> Result<()> + Sync)) -> Result<()> {
         context.enter()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let lanes = (size / (2 * PIECE_BYTES)).clamp(1, MAX_LANES.min(cores));
         if lanes == 1 {
-            return self.with_lane(work);
+            return work();
         }
         std::thread::scope(|scope| {
             let handles: Vec<_> = (0..lanes)
                 .map(|_| {
                     scope.spawn(|| {
                         context.enter()?;
-                        self.with_lane(work)
+                        work()
                     })
                 })
                 .collect();
