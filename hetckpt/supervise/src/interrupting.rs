@@ -66,6 +66,12 @@ mod tests {
         raise(Signal::SIGUSR2).unwrap();
         assert!(interrupting.has_come());
         assert!(interrupting.has_come());
-        assert!(interrupting.interrupted("the work").unwrap().message.contains("SIGUSR2"));
+        assert!(
+            interrupting
+                .interrupted("the work")
+                .unwrap()
+                .message
+                .contains("SIGUSR2")
+        );
     }
 }
