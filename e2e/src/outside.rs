@@ -52,8 +52,14 @@ pub fn start(sandbox: &Sandbox, script: &str, stdout: Option<OwnedFd>) -> Result
     let started = Instant::now();
     loop {
         let is_running = |row: &Value| row["running_kernels"].as_u64() > Some(0);
-        if hetckpt::ps(sandbox)?.iter().any(is_running) {
-            return Ok((job, fs::read_to_string(&pid_file)?.trim().parse()?));
+        // Whoever stands in writes the file while the program runs.
+        let pid = fs::read_to_string(&pid_file)
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
+        if let Some(pid) = pid
+            && hetckpt::ps(sandbox)?.iter().any(is_running)
+        {
+            return Ok((job, pid));
         }
         if job.has_ended()? || started.elapsed() > PATIENCE {
             bail!("no kernel comes to run: {}", job.wait(PATIENCE)?.text());
