@@ -4,14 +4,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::Value;
 
 use crate::hetckpt::{self, PATIENCE};
@@ -29,13 +28,9 @@ pub fn start(sandbox: &Sandbox, script: &str, stdout: Option<OwnedFd>) -> Result
     let pid_file = sandbox.path("pid");
     let mut command = Command::new("bash");
     sandbox.equip(&mut command);
-    // Whoever starts it collects what it prints.
-    let redirection = stdout
-        .as_ref()
-        .map_or(String::new(), |socket| format!("1>&{}", socket.as_raw_fd()));
-    if let Some(socket) = &stdout {
-        fcntl(socket, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    }
+    // Whoever starts it collects what it prints. So the socket comes as its input: what is started meanwhile must
+    // not inherit it.
+    let redirection = if stdout.is_some() { "1>&0 0</dev/null" } else { "" };
     command.args(["-c", &format!("exec \"$@\" {redirection}"), "bash"]);
     command.arg(Installation::get().hetckpt());
     command.args(["run", "--device", &Installation::from_device(), "--pid-file"]);
@@ -47,8 +42,7 @@ pub fn start(sandbox: &Sandbox, script: &str, stdout: Option<OwnedFd>) -> Result
     command.arg(&pid_file).args(["--", "bash", "-c", &script]);
     // A folder that other nodes have too.
     command.current_dir("/");
-    let mut job = Running::start(command)?;
-    drop(stdout);
+    let mut job = Running::start_with_input(command, stdout.map_or_else(Stdio::null, Stdio::from))?;
     let started = Instant::now();
     loop {
         let is_running = |row: &Value| row["running_kernels"].as_u64() > Some(0);

@@ -120,15 +120,20 @@ impl Running {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(mut command: Command) -> Result<Self> {
+    pub fn start(command: Command) -> Result<Self> {
+        Self::start_with_input(command, Stdio::null())
+    }
+
+    /// As [`Self::start`], with `input` as its standard input.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_with_input(mut command: Command, input: Stdio) -> Result<Self> {
         let is_hetckpt = Path::new(command.get_program()).ends_with("hetckpt");
         let stands_in = is_hetckpt && command.get_args().any(|word| word == "run" || word == "restore");
         let what = format!("{command:?}");
         let what = what.rsplit('/').next().unwrap_or(&what).replace('"', "");
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         drop(command);
