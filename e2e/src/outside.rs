@@ -28,8 +28,8 @@ pub fn start(sandbox: &Sandbox, script: &str, stdout: Option<OwnedFd>) -> Result
     let pid_file = sandbox.path("pid");
     let mut command = Command::new("bash");
     sandbox.equip(&mut command);
-    // Whoever starts it collects what it prints. So the socket comes as its input: what is started meanwhile must
-    // not inherit it.
+    // Its output is collected, so the socket comes as its input. By its number, programs that are started meanwhile
+    // would inherit it too.
     let redirection = if stdout.is_some() { "1>&0 0</dev/null" } else { "" };
     command.args(["-c", &format!("exec \"$@\" {redirection}"), "bash"]);
     command.arg(Installation::get().hetckpt());

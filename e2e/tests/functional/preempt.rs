@@ -37,19 +37,18 @@ pub const GRID_BARRIER: Program = Program {
 /// One test for each program.
 pub fn tests() -> Vec<Test> {
     let count = num_preemptions();
-    let test = |program: Program, count: u32| {
-        Test::new(format!("preempt_{}", program.name), move |context| {
+    let named = |name: &str, program: Program, count: u32| {
+        Test::new(format!("preempt_{name}"), move |context| {
             preempt(context, &program, count)
         })
         .times(1 + count / 20)
     };
+    let test = |program: Program, count: u32| named(program.name, program, count);
     let cuda = TEN
         .into_iter()
         .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS])
         .map(|program| test(program, count));
-    let many_streams = Test::new("preempt_many_streams", move |context| {
-        preempt(context, &MANY_STREAMS, count)
-    });
+    let many_streams = named("many_streams", MANY_STREAMS, count);
     let growing = test(GROWING, count).also_needs(Requirement::VirtualMemory);
     // Most of what they do is to compile, and no kernel of theirs is of another sort.
     let opencl = OPENCL

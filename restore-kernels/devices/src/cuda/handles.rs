@@ -137,6 +137,22 @@ impl Event {
     pub fn wait(&self) -> Result<()> {
         wait(|| driver::cuEventQuery(self.0), || driver::cuEventSynchronize(self.0))
     }
+
+    /// Waits until it has come, or `limit` has passed; true if it has come.
+    pub fn comes_within(&self, limit: Duration) -> Result<bool> {
+        let start = Instant::now();
+        loop {
+            match self.query() {
+                Err(DriverError { code: NOT_READY, .. }) => {}
+                done => return done.map(|()| true),
+            }
+            match start.elapsed() {
+                passed if passed >= limit => return Ok(false),
+                passed if passed < LOOK_BEFORE_SLEEP => std::hint::spin_loop(),
+                _ => std::thread::sleep(LOOK_BEFORE_SLEEP),
+            }
+        }
+    }
 }
 
 impl Drop for Event {

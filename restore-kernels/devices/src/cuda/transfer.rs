@@ -8,23 +8,23 @@
 //! fetched by another one then, and it is set aside until its copies have come.
 #![allow(unsafe_code, reason = "driver FFI")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cudarc::driver::sys::CUdeviceptr;
 use parking_lot::{Condvar, Mutex};
 
-use super::driver::{self, DriverError, NOT_READY, Result};
-use super::handles::{Context, Event, LOOK_BEFORE_SLEEP, Pinned, Stream};
+use super::driver::{self, Result};
+use super::handles::{Context, Event, Pinned, Stream};
 
 /// Size of a pinned buffer.
 const PIECE_BYTES: usize = 4 << 20;
-/// Lanes of a device. More would share queues of the hardware with the program's streams, so that copies would wait for
-/// its kernels (seen with 16 on an H100, where the driver uses 8 queues).
+/// Lanes that share a large copy, and lanes that fetch at the same time, at most. With 16 on an H100, where the driver
+/// uses 8 queues, some waited for the program's kernels.
 const MAX_LANES: usize = 4;
 
-/// So many more may be set aside.
+/// So many may be set aside.
 const MAX_STUCK: usize = 24;
-/// A piece that has not come after this is stuck behind something: it takes a few milliseconds at most.
+/// A piece that has not come after this is stuck: by itself it takes a few milliseconds at most.
 const STUCK_AFTER: Duration = Duration::from_millis(100);
 
 /// One way across the bus.
@@ -43,9 +43,8 @@ impl Lane {
         })
     }
 
-    /// Fetches pieces until there are none, or a piece has not come after `limit`: then those that have not come are
-    /// given back, and the answer is false.
-    fn fetch(&mut self, src: CUdeviceptr, pieces: &Pieces<'_>, limit: Option<Duration>) -> Result<bool> {
+    /// Fetches pieces until there are none. If one has not come after `limit`, what has not come is given back.
+    fn fetch(&mut self, src: CUdeviceptr, pieces: &Pieces<'_>, limit: Option<Duration>) -> Result<Fetched> {
         let mut before: Option<(usize, Piece<'_>)> = None;
         let mut turn = 0;
         loop {
@@ -58,38 +57,20 @@ impl Lane {
                 None => None,
             };
             if let Some((turn, piece)) = before.take() {
-                if !self.has_come(turn, limit)? {
+                let done = &self.done[turn];
+                if !limit.map_or_else(|| done.wait().map(|()| true), |limit| done.comes_within(limit))? {
                     pieces.give_back([piece].into_iter().chain(now.map(|(_, piece)| piece)));
-                    return Ok(false);
+                    return Ok(Fetched::UntilStuck);
                 }
                 piece
                     .bytes
                     .copy_from_slice(&self.buffers[turn].bytes()[..piece.bytes.len()]);
             }
             if now.is_none() {
-                return Ok(true);
+                return Ok(Fetched::All);
             }
             before = now;
             turn = 1 - turn;
-        }
-    }
-
-    /// Waits for what a buffer is to hold, until `limit` has passed.
-    fn has_come(&self, turn: usize, limit: Option<Duration>) -> Result<bool> {
-        let Some(limit) = limit else {
-            return self.done[turn].wait().map(|()| true);
-        };
-        let start = Instant::now();
-        loop {
-            match self.done[turn].query() {
-                Err(DriverError { code: NOT_READY, .. }) => {}
-                done => return done.map(|()| true),
-            }
-            match start.elapsed() {
-                passed if passed >= limit => return Ok(false),
-                passed if passed < LOOK_BEFORE_SLEEP => std::hint::spin_loop(),
-                _ => std::thread::sleep(LOOK_BEFORE_SLEEP),
-            }
         }
     }
 
@@ -113,6 +94,12 @@ impl Lane {
         }
         self.stream.wait()
     }
+}
+
+/// What a lane has fetched.
+enum Fetched {
+    All,
+    UntilStuck,
 }
 
 /// A part of a large copy.
@@ -160,14 +147,14 @@ impl<'a> Pieces<'a> {
 pub(super) struct Transfers {
     priority: i32,
     lanes: Mutex<Lanes>,
-    /// A lane has become idle, or there may be another.
-    returned: Condvar,
+    /// One fetches less.
+    has_fetched: Condvar,
 }
 
 #[derive(Default)]
 struct Lanes {
     idle: Vec<Lane>,
-    num_in_use: usize,
+    num_fetching: usize,
     /// What these were to fetch is yet to come.
     stuck: Vec<Lane>,
 }
@@ -182,10 +169,9 @@ impl Lanes {
     }
 }
 
-/// What a lane has come to.
-enum Used {
-    Done,
-    Stuck,
+/// A lane whose copies have failed may still be written to by the device.
+fn give_up(lane: Lane) {
+    std::mem::forget(lane);
 }
 
 impl Transfers {
@@ -193,45 +179,24 @@ impl Transfers {
         Self {
             priority,
             lanes: Mutex::default(),
-            returned: Condvar::new(),
+            has_fetched: Condvar::new(),
         }
     }
 
+    /// Never waits for a lane, as pausing must not.
     fn with_lane<T>(&self, work: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
         let mut lane = self.take()?;
         let result = work(&mut lane);
-        self.put_back(lane, result.as_ref().map(|_| Used::Done));
+        match &result {
+            Ok(_) => self.lanes.lock().idle.push(lane),
+            Err(_) => give_up(lane),
+        }
         result
     }
 
-    /// A lane that nobody uses, as soon as few enough are used.
     fn take(&self) -> Result<Lane> {
-        let mut lanes = self.lanes.lock();
-        while lanes.num_in_use >= MAX_LANES {
-            self.returned.wait(&mut lanes);
-        }
-        lanes.num_in_use += 1;
-        let found = lanes.next();
-        drop(lanes);
-        match found {
-            Some(lane) => Ok(lane),
-            None => Lane::new(self.priority).inspect_err(|_| {
-                self.lanes.lock().num_in_use -= 1;
-                self.returned.notify_one();
-            }),
-        }
-    }
-
-    fn put_back<E>(&self, lane: Lane, used: std::result::Result<Used, E>) {
-        let mut lanes = self.lanes.lock();
-        lanes.num_in_use -= 1;
-        match used {
-            Ok(Used::Done) => lanes.idle.push(lane),
-            Ok(Used::Stuck) => lanes.stuck.push(lane),
-            // It may still be written to by the device; it is given up, not reused.
-            Err(_) => std::mem::forget(lane),
-        }
-        self.returned.notify_one();
+        let found = self.lanes.lock().next();
+        found.map_or_else(|| Lane::new(self.priority), Ok)
     }
 
     /// Device to host.
@@ -243,15 +208,33 @@ impl Transfers {
 
     /// Fetches pieces, through another lane if one gets stuck.
     fn fetch(&self, src: CUdeviceptr, pieces: &Pieces<'_>) -> Result<()> {
+        let mut lanes = self.lanes.lock();
+        while lanes.num_fetching >= MAX_LANES {
+            self.has_fetched.wait(&mut lanes);
+        }
+        lanes.num_fetching += 1;
+        drop(lanes);
+        let fetched = self.fetch_at_once(src, pieces);
+        self.lanes.lock().num_fetching -= 1;
+        self.has_fetched.notify_one();
+        fetched
+    }
+
+    fn fetch_at_once(&self, src: CUdeviceptr, pieces: &Pieces<'_>) -> Result<()> {
         loop {
             let mut lane = self.take()?;
             // With so many stuck, another one would be too.
             let limit = (self.lanes.lock().stuck.len() < MAX_STUCK).then_some(STUCK_AFTER);
-            let has_all = lane.fetch(src, pieces, limit);
-            let used = |has_all| if has_all { Used::Done } else { Used::Stuck };
-            self.put_back(lane, has_all.as_ref().copied().map(used));
-            if has_all? {
-                return Ok(());
+            match lane.fetch(src, pieces, limit) {
+                Ok(Fetched::All) => {
+                    self.lanes.lock().idle.push(lane);
+                    return Ok(());
+                }
+                Ok(Fetched::UntilStuck) => self.lanes.lock().stuck.push(lane),
+                Err(error) => {
+                    give_up(lane);
+                    return Err(error);
+                }
             }
         }
     }
