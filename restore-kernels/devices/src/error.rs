@@ -11,6 +11,14 @@ pub enum DeviceError {
         /// Why: no driver library, too few devices, …
         reason: String,
     },
+    /// The device is there, but programs would not run right on it as things are (the host's fault, or the driver's).
+    #[error("device `{device}` cannot be used: {reason}")]
+    Unusable {
+        /// As the user writes it: `opencl:0:0`.
+        device: String,
+        /// Why.
+        reason: String,
+    },
     /// Memory ran out.
     #[error("out of device memory: {requested_bytes} bytes wanted, {free_bytes} free")]
     OutOfMemory {

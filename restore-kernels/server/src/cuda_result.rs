@@ -35,7 +35,7 @@ pub const UNKNOWN: u32 = 999;
 #[must_use]
 pub fn of_device_error(error: &DeviceError) -> u32 {
     match error {
-        DeviceError::NotPresent { .. } | DeviceError::Driver { .. } => UNKNOWN,
+        DeviceError::NotPresent { .. } | DeviceError::Unusable { .. } | DeviceError::Driver { .. } => UNKNOWN,
         DeviceError::OutOfMemory { .. } => OUT_OF_MEMORY,
         DeviceError::Map { .. } => INVALID_VALUE,
         DeviceError::Build { .. } | DeviceError::NotBuilt(_) => INVALID_PTX,

@@ -189,7 +189,7 @@ impl ServerError {
     pub fn code(&self) -> Code {
         match self {
             Self::Usage(_) | Self::Daemon(_) => Code::ServerStart,
-            Self::Device(DeviceError::NotPresent { .. }) => Code::NoSuchDevice,
+            Self::Device(DeviceError::NotPresent { .. } | DeviceError::Unusable { .. }) => Code::NoSuchDevice,
             Self::Device(_) | Self::Transfer { .. } | Self::NoArrays { .. } => Code::DeviceFailed,
             Self::Ring(_) | Self::Os { .. } => Code::ServerSystem,
             Self::File { .. } => Code::StateFile,

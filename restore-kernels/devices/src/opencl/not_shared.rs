@@ -1,4 +1,4 @@
-//! Why a device's memory is not shared with the host: for the log, since memory of its own does as well.
+//! Why a device's memory is not shared with the host: for the log, since memory of its own does as well on most.
 
 use std::io;
 
@@ -37,6 +37,13 @@ pub(super) enum NotShared {
     /// It was tried, and is not so.
     #[error("{0}")]
     Found(Finding),
+}
+
+/// True if kernels of the vendor's runtime for CPUs do not always see what another queue wrote into a buffer before
+/// they were launched, unless the buffer is the host's memory. Seen with Intel's 2026.2: programs then compute with
+/// what was there before.
+pub(super) fn loses_writes(vendor: &str) -> bool {
+    vendor.starts_with("Intel")
 }
 
 /// What trying has shown.
