@@ -16,10 +16,36 @@ __global__ void keep(uint32_t *words)
     counters[at] += factors[at % 64] - (at % 64 + 1);
 }
 
+// How many clusters of each size run at once, as programs ask before they choose a kernel; of more blocks than can be
+// launched, too.
+static void tell_clusters()
+{
+    CHECK_CUDA(cudaFuncSetAttribute(keep, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    cudaLaunchConfig_t config{};
+    config.blockDim = 1024;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    for (uint32_t size = 2; size <= 18; ++size) {
+        attribute.val.clusterDim = {size, 1, 1};
+        config.gridDim = size;
+        int clusters = 0;
+        CHECK_CUDA(cudaOccupancyMaxActiveClusters(&clusters, keep, &config));
+        printf("clusters of %u: %d\n", size, clusters);
+    }
+    int size = 0;
+    CHECK_CUDA(cudaOccupancyMaxPotentialClusterSize(&size, keep, &config));
+    printf("largest: %d\n", size);
+}
+
 int main(int argc, char **argv)
 {
     const Arguments arguments(argc, argv, "machine_code", "copies to and from variables of machine code",
-                              {{"rounds", 300, 1, 1u << 20, "rounds of 10 ms each"}});
+                              {{"rounds", 300, 1, 1u << 20, "rounds of 10 ms each"},
+                               {"clusters", 0, 0, 1, "1: tell how many clusters of each size run at once"}});
+    if (arguments["clusters"])
+        tell_clusters();
     std::vector<uint32_t> small(64), start(WORDS);
     for (uint32_t i = 0; i < 64; ++i)
         small[i] = i + 1;

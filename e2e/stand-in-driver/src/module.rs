@@ -1,15 +1,52 @@
 //! Modules and their functions.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::image::{self, Contents};
 use crate::memory::place;
-use crate::result::{INVALID_VALUE, NO_BINARY_FOR_GPU, NOT_FOUND, SUCCESS, put};
+use crate::result::{INVALID_CLUSTER_SIZE, INVALID_VALUE, NO_BINARY_FOR_GPU, NOT_FOUND, SUCCESS, put};
 
 /// A kernel of a loaded module.
 pub struct Function {
     name: CString,
     pub params: Vec<(usize, usize)>,
+    allows_non_portable_clusters: AtomicBool,
+}
+
+/// Multiprocessors of each of its parts; a cluster lies within one.
+const PARTS: [u32; 8] = [18, 18, 16, 16, 16, 16, 16, 16];
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+pub struct LaunchConfig {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    stream: *const c_void,
+    attributes: *const LaunchAttribute,
+    num_attributes: u32,
+}
+
+/// `CUlaunchAttribute`.
+#[repr(C)]
+pub struct LaunchAttribute {
+    id: u32,
+    pad: u32,
+    value: [u32; 16],
+}
+
+impl LaunchConfig {
+    fn blocks_per_cluster(&self) -> u32 {
+        const CLUSTER_DIMENSION: u32 = 4;
+        if self.num_attributes == 0 {
+            return 1;
+        }
+        // SAFETY: what the driver API asks of its callers.
+        let attributes = unsafe { std::slice::from_raw_parts(self.attributes, self.num_attributes as usize) };
+        let named = attributes.iter().find(|attribute| attribute.id == CLUSTER_DIMENSION);
+        named.map_or(1, |attribute| attribute.value[..3].iter().product())
+    }
 }
 
 /// A loaded module. It stays for the process's life.
@@ -31,6 +68,7 @@ fn load(place_for: Option<&mut *const Module>, image: *const u8) -> u32 {
     let functions = kernels.into_iter().map(|kernel| Function {
         name: kernel.name,
         params: kernel.params,
+        allows_non_portable_clusters: AtomicBool::new(false),
     });
     let variables = variables.into_iter().filter_map(|variable| {
         let addr = place(variable.size)?;
@@ -119,8 +157,33 @@ driver_api! {
         // What it says is for kernels alone.
         put(map, [0; 16])
     }
-    fn cuFuncSetAttribute(_function: Option<&'static Function>, _attribute: u32, _value: i32) {
+    fn cuFuncSetAttribute(function: Option<&'static Function>, attribute: u32, value: i32) {
+        const NON_PORTABLE_CLUSTERS: u32 = 14;
+        if let Some(function) = function.filter(|_| attribute == NON_PORTABLE_CLUSTERS) {
+            function.allows_non_portable_clusters.store(value != 0, Ordering::Relaxed);
+        }
         SUCCESS
+    }
+    // One block a multiprocessor.
+    fn cuOccupancyMaxActiveClusters(
+        clusters: Option<&mut i32>,
+        function: Option<&'static Function>,
+        config: Option<&LaunchConfig>,
+    ) {
+        let (Some(function), Some(config)) = (function, config) else { return INVALID_VALUE };
+        match config.blocks_per_cluster() {
+            0 => INVALID_CLUSTER_SIZE,
+            9.. if !function.allows_non_portable_clusters.load(Ordering::Relaxed) => INVALID_CLUSTER_SIZE,
+            blocks => put(clusters, PARTS.iter().map(|part| part / blocks).sum::<u32>() as i32),
+        }
+    }
+    fn cuOccupancyMaxPotentialClusterSize(
+        size: Option<&mut i32>,
+        function: Option<&'static Function>,
+        _config: Option<&LaunchConfig>,
+    ) {
+        let is_wide = |function: &Function| function.allows_non_portable_clusters.load(Ordering::Relaxed);
+        function.map_or(INVALID_VALUE, |function| put(size, if is_wide(function) { 16 } else { 8 }))
     }
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: Option<&mut i32>,

@@ -7,6 +7,7 @@ pub const INVALID_VALUE: u32 = 1;
 pub const OUT_OF_MEMORY: u32 = 2;
 pub const NO_BINARY_FOR_GPU: u32 = 209;
 pub const NOT_FOUND: u32 = 500;
+pub const INVALID_CLUSTER_SIZE: u32 = 912;
 
 /// Writes an answer where the caller wants it.
 pub fn put<T>(place: Option<&mut T>, value: T) -> u32 {

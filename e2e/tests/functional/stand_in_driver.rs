@@ -28,6 +28,7 @@ pub fn tests() -> Vec<Test> {
             moved_variables(context, &["--leave-running", "--live"])
         })
         .also_needs(Requirement::Programs),
+        Test::new("the_driver_tells_of_clusters", clusters).also_needs(Requirement::Programs),
         Test::new("kernels_that_bind_a_snapshot_to_gpus_are_named", bound_kernels).also_needs(Requirement::Programs),
     ]
 }
@@ -93,6 +94,23 @@ fn moved_variables(context: &mut Context, more: &[&str]) -> Result<()> {
         "the restored program: {}",
         outcome.text()
     );
+    Ok(())
+}
+
+fn clusters(context: &mut Context) -> Result<()> {
+    let mut run = command(&context.sandbox, &["run", "--device", "cuda", "--"])?;
+    run.arg(Installation::get().programs.join("machine_code"));
+    run.args(["--rounds", "1", "--clusters", "1"]);
+    let told = Running::run(run, PATIENCE)?.success("run")?.stdout;
+    // The stand-in has parts of 18 and of 16 multiprocessors: not as many clusters as all of them together would hold.
+    for line in [
+        "clusters of 2: 66\n",
+        "clusters of 7: 16\n",
+        "clusters of 18: 2\n",
+        "largest: 16\n",
+    ] {
+        ensure!(told.contains(line), "no {line:?} in {told}");
+    }
     Ok(())
 }
 

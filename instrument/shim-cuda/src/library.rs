@@ -3,7 +3,7 @@
 //! A library outlives a device reset: its image is kept, or kept reachable, and sent again when it is next needed.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -275,6 +275,8 @@ pub struct Kernel {
     pub max_dynamic_shared: AtomicU32,
     /// Preferred shared memory carve-out, as set.
     pub carveout: AtomicU32,
+    /// Clusters of more than 8 blocks are allowed, as set.
+    pub allows_non_portable_clusters: AtomicBool,
     resolved: Mutex<Option<(Arc<Loaded>, u32)>>,
     built: OnceLock<BuiltKernel>,
 }
@@ -288,6 +290,7 @@ impl Kernel {
             name,
             max_dynamic_shared,
             carveout,
+            allows_non_portable_clusters: AtomicBool::new(false),
             resolved: Mutex::default(),
             built: OnceLock::new(),
         }

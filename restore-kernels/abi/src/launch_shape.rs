@@ -104,6 +104,12 @@ impl LaunchShape {
             .fold(1, |product, &n| product.saturating_mul(u64::from(n)))
     }
 
+    /// Blocks in a cluster: 1 if the launch names none.
+    #[must_use]
+    pub fn blocks_per_cluster(&self) -> u32 {
+        self.cluster.iter().map(|&n| u32::from(n).max(1)).product()
+    }
+
     /// Threads in a block; of one that is not possible at most [`u64::MAX`].
     #[must_use]
     pub fn threads_per_block(&self) -> u64 {

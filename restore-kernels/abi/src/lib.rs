@@ -7,6 +7,7 @@ pub mod device_output;
 pub mod thread_state;
 pub mod launch_control;
 pub mod launch_shape;
+pub mod cluster_query;
 pub mod tensor_map;
 pub mod array;
 pub mod image_object;

@@ -13,6 +13,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use hetckpt_abi::array::{ArrayShape, BoxCopy};
+use hetckpt_abi::cluster_query::ClusterQuery;
 use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::opencl_program::OpenClProgram;
@@ -505,6 +506,24 @@ pub trait Device: Send + Sync {
         Err(DeviceError::Fault {
             kernel: "a tensor map".to_owned(),
             reason: "no kernel of this device takes any".to_owned(),
+            cuda_result: NOT_SUPPORTED,
+        })
+    }
+
+    /// True if its kernels may have their blocks in clusters, so that [`Device::query_clusters`] can tell of them.
+    fn has_clusters(&self) -> bool {
+        false
+    }
+
+    /// Answers a question about clusters of `kernel`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] with what the driver says; the default has no clusters.
+    fn query_clusters(&self, _kernel: &dyn LoadedKernel, _query: &ClusterQuery) -> Result<u32, DeviceError> {
+        const NOT_SUPPORTED: u32 = 801;
+        Err(DeviceError::Refused {
+            what: "a question about clusters".to_owned(),
+            reason: "this device has none".to_owned(),
             cuda_result: NOT_SUPPORTED,
         })
     }

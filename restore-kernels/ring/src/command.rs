@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bincode::{Decode, Encode};
 use hetckpt_abi::array::{ArrayShape, BoxCopy};
+use hetckpt_abi::cluster_query::ClusterQuery;
 use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::tensor_map::TensorMap;
@@ -450,6 +451,14 @@ pub enum Command {
         module: ModuleId,
         /// Its device.
         device: DeviceIndex,
+    },
+    /// Asks about a kernel's clusters. Reply [`crate::reply::Reply::Count`], or the driver's CUresult (801 if the
+    /// device has no clusters).
+    QueryClusters {
+        /// The kernel.
+        kernel: KernelId,
+        /// The question.
+        query: ClusterQuery,
     },
 }
 

@@ -39,6 +39,8 @@ pub enum Reply {
     ImageObject(u64),
     /// Variables for which the application is to find places, in managed memory; perhaps not all.
     ManagedVariables(Vec<ManagedVariable>),
+    /// A number of things.
+    Count(u32),
 }
 
 /// A variable in managed memory (`__managed__`).

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hetckpt_abi::array::ArrayShape;
+use hetckpt_abi::cluster_query::ClusterQuery;
 use hetckpt_abi::image_object::ImageObject;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::Phase;
@@ -19,7 +20,7 @@ use crate::cuda_result as cu;
 use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
 use crate::event_times::elapsed;
-use crate::kernels::KernelCode;
+use crate::kernels::{BuildError, KernelCode};
 use crate::launch::room_of;
 use crate::load_failure::{LoadFailure, NotLoaded};
 use crate::loaded_module::LoadedModule;
@@ -66,6 +67,9 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
         Command::ModulePlace { module, name, addr } => session.modules.lock().place(module.0, name, addr),
         Command::ModuleDescribe { module, offset, chunk } => module_describe(session, reply, module.0, offset, chunk),
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
+        Command::QueryClusters { kernel, query } => {
+            query_clusters(session, reply, (kernel.module.0, kernel.index), query);
+        }
         Command::EncodeTensorMap(map) => match session.device.encode_tensor_map(&map) {
             Ok(encoded) => session.answer(reply, cu::SUCCESS, &Reply::TensorMap(Box::new(encoded))),
             Err(error) => session.answer(reply, cu::of_device_error(&error), &Reply::Nothing),
@@ -472,7 +476,26 @@ fn kernel_attributes(session: &Arc<Session>, reply: Option<SlotId>, module: u64,
     }
 }
 
-fn answer_attributes(session: &Session, reply: Option<SlotId>, kernel: &KernelCode) {
+fn query_clusters(session: &Arc<Session>, reply: Option<SlotId>, (module, index): (u64, u32), query: ClusterQuery) {
+    let Some(kernel) = session.modules.lock().kernel(module, index) else {
+        return session.answer(reply, cu::INVALID_HANDLE, &Reply::Nothing);
+    };
+    if !session.device.has_clusters() {
+        return session.answer(reply, cu::NOT_SUPPORTED, &Reply::Nothing);
+    }
+    // The kernel may have to be loaded for it.
+    aside::start(session, move |session| {
+        let (result, body) = match kernel.query_clusters(&query, may_load(session)) {
+            Ok(count) => (cu::SUCCESS, Reply::Count(count)),
+            Err(BuildError::Device(error)) => (cu::of_device_error(&error), Reply::Nothing),
+            Err(_) => (cu::NOT_SUPPORTED, Reply::Nothing),
+        };
+        session.answer(reply, result, &body);
+    });
+}
+
+/// True if a kernel can be loaded now without waiting for one that runs.
+fn may_load(session: &Session) -> bool {
     let is_running = || {
         session
             .queues
@@ -481,8 +504,11 @@ fn answer_attributes(session: &Session, reply: Option<SlotId>, kernel: &KernelCo
             .streams()
             .any(|(_, s)| s.flights().len() > 0)
     };
-    let may_load = session.device.loads_while_running() || !is_running();
-    let (result, body) = match kernel.attributes(may_load) {
+    session.device.loads_while_running() || !is_running()
+}
+
+fn answer_attributes(session: &Session, reply: Option<SlotId>, kernel: &KernelCode) {
+    let (result, body) = match kernel.attributes(may_load(session)) {
         Err(_) => (cu::NOT_SUPPORTED, Reply::Nothing),
         Ok(a) => {
             let body = BuiltKernel {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use hetckpt_abi::cluster_query::ClusterQuery;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Device, KernelAttributes, LoadRequest, LoadedKernel, OpaqueKernel, Room};
 use hetckpt_devices::error::DeviceError;
@@ -359,6 +360,20 @@ impl KernelCode {
             Source::HetIr(_) if self.builder.device.has_registers() => self.original.get().is_some(),
             _ => self.is_built(),
         }
+    }
+
+    /// Answers a question about the clusters of the kernel as the program has it; `may_load` as for
+    /// [`Self::attributes`].
+    ///
+    /// # Errors
+    /// [`BuildError`]; what the driver says is in its [`DeviceError`].
+    pub fn query_clusters(&self, query: &ClusterQuery, may_load: bool) -> BuildResult<u32> {
+        let device = &self.builder.device;
+        let kernel = match &self.source {
+            Source::HetIr(kernel) if may_load || self.original.get().is_some() => self.original(kernel)?,
+            _ => self.build()?.1,
+        };
+        Ok(device.query_clusters(&*kernel, query)?)
     }
 
     /// What the kernel needs and allows, without what probes add: programs reckon with it. Where the original cannot be

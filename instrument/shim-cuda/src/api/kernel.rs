@@ -106,6 +106,7 @@ fn get_kernel_attribute(session: &Session, value: Out<i32>, attribute: u32, kern
         attribute::BINARY_VERSION => session.device.attribute_u32(75) * 10 + session.device.attribute_u32(76),
         attribute::MAX_DYNAMIC_SHARED => kernel.max_dynamic_shared(&session.device, built.static_shared_bytes),
         attribute::CARVEOUT => kernel.carveout.load(Ordering::Relaxed),
+        attribute::NON_PORTABLE_CLUSTERS => kernel.allows_non_portable_clusters.load(Ordering::Relaxed).into(),
         other if other <= attribute::LAST => 0,
         _ => return Err(CuResult::INVALID_VALUE),
     };
@@ -136,10 +137,12 @@ fn set_kernel_attribute(session: &Session, attribute: u32, value: i32, kernel: H
             kernel.carveout.store(value.cast_unsigned(), Ordering::Relaxed);
             Ok(())
         }
+        attribute::NON_PORTABLE_CLUSTERS => {
+            kernel.allows_non_portable_clusters.store(value != 0, Ordering::Relaxed);
+            Ok(())
+        }
         // Launches name their clusters, and are given those that they name.
-        attribute::REQUIRED_CLUSTER_WIDTH..=attribute::REQUIRED_CLUSTER_DEPTH
-        | attribute::NON_PORTABLE_CLUSTERS
-        | attribute::CLUSTER_SCHEDULING => Ok(()),
+        attribute::REQUIRED_CLUSTER_WIDTH..=attribute::REQUIRED_CLUSTER_DEPTH | attribute::CLUSTER_SCHEDULING => Ok(()),
         _ => Err(CuResult::INVALID_VALUE),
     }
 }

@@ -47,20 +47,21 @@ impl LaunchConfig {
     /// The shape of the launch. Attributes that are preferences are ignored.
     pub fn shape(&self) -> Outcome<LaunchShape> {
         let shape = self.intended_shape()?;
-        match divides(shape.cluster, shape.grid) {
+        match shape.blocks_per_cluster() <= MAX_CLUSTER && divides(shape.cluster, shape.grid) {
             true => Ok(shape),
             false => Err(CuResult::INVALID_CLUSTER_SIZE),
         }
     }
 
-    /// The same of a launch that is only asked about: its grid need not be one.
+    /// The same of a launch that is only asked about: its clusters may be larger than any that can be launched, and its
+    /// grid need not be whole ones.
     pub fn intended_shape(&self) -> Outcome<LaunchShape> {
         let (mut cooperative, mut cluster) = (false, [0; 3]);
         for index in 0..self.num_attributes as usize {
             let attribute = self.attributes.nth(index)?;
             match attribute.id {
                 ATTRIBUTE_COOPERATIVE => cooperative = attribute.value[0] != 0,
-                ATTRIBUTE_CLUSTER_DIMENSION => cluster = cluster_of(attribute.first_words())?,
+                ATTRIBUTE_CLUSTER_DIMENSION => cluster = intended_cluster(attribute.first_words())?,
                 other => log::detail(&format!("launch attribute {other} is ignored")),
             }
         }
@@ -76,12 +77,20 @@ impl LaunchConfig {
 
 /// A cluster's size from a launch attribute; 0s for one block, which is no cluster.
 pub fn cluster_of(size: [u32; 3]) -> Outcome<[u8; 3]> {
-    let size = size.map(|n| u8::try_from(n).unwrap_or(u8::MAX).max(1));
-    let blocks: u32 = size.iter().map(|&n| u32::from(n)).product();
-    match blocks {
-        1 => Ok([0; 3]),
-        2..=MAX_CLUSTER => Ok(size),
-        _ => Err(CuResult::INVALID_CLUSTER_SIZE),
+    let cluster = intended_cluster(size)?;
+    match cluster.iter().map(|&n| u32::from(n)).product::<u32>() <= MAX_CLUSTER {
+        true => Ok(cluster),
+        false => Err(CuResult::INVALID_CLUSTER_SIZE),
+    }
+}
+
+/// The same, however large.
+fn intended_cluster(size: [u32; 3]) -> Outcome<[u8; 3]> {
+    let of_a_byte = |n: u32| u8::try_from(n.max(1)).map_err(|_| CuResult::INVALID_CLUSTER_SIZE);
+    let [x, y, z] = size;
+    match [of_a_byte(x)?, of_a_byte(y)?, of_a_byte(z)?] {
+        [1, 1, 1] => Ok([0; 3]),
+        cluster => Ok(cluster),
     }
 }
 

@@ -1,5 +1,13 @@
 //! Occupancy: how many blocks fit on a multiprocessor of the device that the program sees. Computed here from the
-//! device's attributes, with NVIDIA's allocation granularities (registers 256 a warp, shared memory 128 bytes).
+//! device's attributes, with NVIDIA's allocation granularities (registers 256 a warp, shared memory 128 bytes). The
+//! device's driver is asked how many clusters fit.
+
+use std::sync::atomic::Ordering;
+
+use hetckpt_abi::cluster_query::{ClusterFact, ClusterQuery, PORTABLE_CLUSTER};
+use hetckpt_abi::launch_shape::LaunchShape;
+use hetckpt_ring::command::Command;
+use hetckpt_ring::reply::Reply;
 
 use crate::guard::Current;
 use crate::handles::Handle;
@@ -195,22 +203,41 @@ fn call(function: unsafe extern "C" fn(i32) -> u64, threads: i32) -> u64 {
     unsafe { function(threads) }
 }
 
-/// As many clusters as multiprocessors hold blocks for. The driver may say less, as a cluster lies within a part of the
-/// device.
+/// What the device's driver says; of a device without clusters, as many as multiprocessors hold blocks for.
 fn active_clusters(current: Current, clusters: Out<i32>, kernel: Handle, config: In<LaunchConfig>) -> Outcome {
-    let (session, config) = (current.session, config.get()?);
-    let shape = config.intended_shape()?;
+    let (session, shape) = (current.session, config.get()?.intended_shape()?);
+    if let Some(count) = query_clusters(session, kernel, shape, ClusterFact::MaxActive)? {
+        return clusters.set(count.cast_signed());
+    }
     let threads = u32::try_from(shape.threads_per_block()).map_err(|_| CuResult::INVALID_VALUE)?;
     let blocks = blocks_per_multiprocessor(session, kernel, threads, shape.dynamic_shared_bytes.into())?;
-    let cluster: u32 = shape.cluster.iter().map(|&n| u32::from(n).max(1)).product();
-    clusters.set((blocks * session.device.attribute_u32(16) / cluster).cast_signed())
+    let all = blocks * session.device.attribute_u32(16);
+    clusters.set((all / shape.blocks_per_cluster()).cast_signed())
 }
 
-/// Every device that has clusters has them of this size.
-fn potential_cluster(current: Current, size: Out<i32>, kernel: Handle, _config: In<LaunchConfig>) -> Outcome {
-    const PORTABLE: i32 = 8;
-    find(current.session, kernel)?;
-    size.set(PORTABLE)
+/// What the device's driver says; of a device without clusters, what all have that have them.
+fn potential_cluster(current: Current, size: Out<i32>, kernel: Handle, config: In<LaunchConfig>) -> Outcome {
+    let shape = config.get()?.intended_shape()?;
+    let answer = query_clusters(current.session, kernel, shape, ClusterFact::MaxSize)?;
+    size.set(answer.unwrap_or(PORTABLE_CLUSTER).cast_signed())
+}
+
+/// The driver's answer; `None` if the device has no clusters.
+fn query_clusters(session: &Session, kernel: Handle, shape: LaunchShape, wanted: ClusterFact) -> Outcome<Option<u32>> {
+    let kernel = find(session, kernel)?;
+    let query = ClusterQuery {
+        wanted,
+        shape,
+        allows_non_portable: kernel.allows_non_portable_clusters.load(Ordering::Relaxed),
+    };
+    let kernel = kernel.resolve(&session.device)?.id();
+    let answer = session.device.call_raw(Command::QueryClusters { kernel, query })?;
+    match (CuResult(answer.result), answer.reply) {
+        (CuResult::SUCCESS, Reply::Count(count)) => Ok(Some(count)),
+        (CuResult::NOT_SUPPORTED, _) => Ok(None),
+        (CuResult::SUCCESS, _) => Err(CuResult::UNKNOWN),
+        (refused, _) => Err(refused),
+    }
 }
 
 #[cfg(test)]

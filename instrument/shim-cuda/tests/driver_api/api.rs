@@ -152,6 +152,7 @@ unsafe extern "C" {
     pub fn cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char) -> u32;
     pub fn cuModuleGetGlobal_v2(addr: *mut u64, size: *mut u64, module: u64, name: *const c_char) -> u32;
     pub fn cuFuncGetAttribute(value: *mut i32, attribute: u32, function: u64) -> u32;
+    pub fn cuFuncSetAttribute(function: u64, attribute: u32, value: i32) -> u32;
     pub fn cuLaunchKernel(function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: u64,
         params: *const *const c_void, extra: *const *const c_void) -> u32;
     pub fn cuLaunchHostFunc(stream: u64, function: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) -> u32;
@@ -200,6 +201,7 @@ unsafe extern "C" {
     pub fn cuLaunchKernelEx(config: *const LaunchConfig, function: u64, params: *const *const c_void,
         extra: *const *const c_void) -> u32;
     pub fn cuOccupancyMaxActiveClusters(clusters: *mut i32, function: u64, config: *const LaunchConfig) -> u32;
+    pub fn cuOccupancyMaxPotentialClusterSize(size: *mut i32, function: u64, config: *const LaunchConfig) -> u32;
     pub fn cuTensorMapEncodeTiled(map: *mut [u8; 128], data_type: u32, rank: u32, addr: u64, sizes: *const u64,
         strides: *const u64, tile: *const u32, element_strides: *const u32, interleave: u32, swizzle: u32,
         promotion: u32, fill: u32) -> u32;

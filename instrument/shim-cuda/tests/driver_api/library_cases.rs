@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 use crate::api::*;
 use crate::cases::{Case, alloc, context, load, read_words};
 use crate::cu;
-use crate::server::CLUSTER_SAYS_ITS_SIZE;
+use crate::server::{CLUSTER_SAYS_ITS_SIZE, UNKNOWN_CLUSTER};
 
 /// All of them.
 pub const ALL: &[Case] = &[
@@ -15,6 +15,7 @@ pub const ALL: &[Case] = &[
         libraries_find_what_is_in_no_header,
     ),
     ("clusters_reach_the_server", clusters_reach_the_server),
+    ("clusters_are_told_by_the_device", clusters_are_told_by_the_device),
     ("tensor_maps_are_the_servers", tensor_maps_are_the_servers),
     (
         "words_are_written_in_a_streams_order",
@@ -66,25 +67,32 @@ fn libraries_find_what_is_in_no_header() {
     assert_eq!(each(context, 1, take_first, &mut first), INVALID_HANDLE);
 }
 
-fn clusters_reach_the_server() {
-    context();
-    let (_, function) = load();
-    let addr = alloc(8 * 4);
-    let (n, params) = (CLUSTER_SAYS_ITS_SIZE, [addr]);
-    let params = [params.as_ptr().cast::<c_void>(), (&raw const n).cast()];
-    let attributes = |x| LaunchAttribute {
+/// Clusters of `x` blocks.
+fn clusters_of(x: u32) -> LaunchAttribute {
+    LaunchAttribute {
         id: 4,
         reserved: 0,
         value: [x, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-    };
-    let config = |attribute: &LaunchAttribute| LaunchConfig {
+    }
+}
+
+fn four_blocks(attribute: &LaunchAttribute) -> LaunchConfig {
+    LaunchConfig {
         grid: [4, 1, 1],
         block: [2, 1, 1],
         shared: 0,
         stream: 0,
         attributes: attribute,
         num_attributes: 1,
-    };
+    }
+}
+
+fn clusters_reach_the_server() {
+    context();
+    let (_, function) = load();
+    let addr = alloc(8 * 4);
+    let (n, params) = (CLUSTER_SAYS_ITS_SIZE, [addr]);
+    let params = [params.as_ptr().cast::<c_void>(), (&raw const n).cast()];
     for (size, result, sum) in [
         (2, SUCCESS, 2),
         (1, SUCCESS, 0),
@@ -92,17 +100,48 @@ fn clusters_reach_the_server() {
         (32, INVALID_CLUSTER_SIZE, 0),
     ] {
         cu!(cuMemsetD32_v2(addr, 0, 8));
-        let attribute = attributes(size);
-        cu!(cuLaunchKernelEx(&config(&attribute), function, params.as_ptr(), null()) => result);
+        let attribute = clusters_of(size);
+        cu!(cuLaunchKernelEx(&four_blocks(&attribute), function, params.as_ptr(), null()) => result);
         assert_eq!(read_words(addr, 8), [sum; 8], "clusters of {size}");
     }
-    let (attribute, mut clusters) = (attributes(2), 0);
-    cu!(cuOccupancyMaxActiveClusters(
-        &mut clusters,
-        function,
-        &config(&attribute)
-    ));
-    assert!(clusters > 0);
+}
+
+fn clusters_are_told_by_the_device() {
+    const NON_PORTABLE_CLUSTERS: u32 = 14;
+    context();
+    let (_, function) = load();
+    let active = |size| {
+        let (mut clusters, attribute) = (0, clusters_of(size));
+        // SAFETY: a place, a kernel and a launch.
+        let result = unsafe { cuOccupancyMaxActiveClusters(&mut clusters, function, &four_blocks(&attribute)) };
+        (result, clusters)
+    };
+    let attribute = clusters_of(1);
+    let largest = || {
+        let mut size = 0;
+        cu!(cuOccupancyMaxPotentialClusterSize(
+            &mut size,
+            function,
+            &four_blocks(&attribute)
+        ));
+        size
+    };
+    assert_eq!(
+        (active(2), active(16), largest()),
+        ((SUCCESS, 360), (INVALID_CLUSTER_SIZE, 0), 8)
+    );
+    cu!(cuFuncSetAttribute(function, NON_PORTABLE_CLUSTERS, 1));
+    let mut is_allowed = 0;
+    cu!(cuFuncGetAttribute(&mut is_allowed, NON_PORTABLE_CLUSTERS, function));
+    // Larger ones than can be launched are asked about too.
+    assert_eq!(
+        (is_allowed, active(16), active(18), largest()),
+        (1, (SUCCESS, 45), (SUCCESS, 40), 16)
+    );
+    // A device without clusters: what fits its multiprocessors.
+    let (result, clusters) = active(UNKNOWN_CLUSTER);
+    assert!(result == SUCCESS && clusters > 0);
+    assert_eq!(active(256).0, INVALID_CLUSTER_SIZE);
 }
 
 fn tensor_maps_are_the_servers() {

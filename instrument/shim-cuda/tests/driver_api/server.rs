@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use hetckpt_abi::array::{ArrayShape, BoxCopy, BoxPlace};
+use hetckpt_abi::cluster_query::ClusterFact;
 use hetckpt_abi::image_object::{ImageObject, Resource};
 use hetckpt_ring::command::{Command, Envelope, FillValue, LaunchCommand, ModuleId, Payload, Rows};
 use hetckpt_ring::consumer::Consumer;
@@ -36,6 +37,8 @@ pub const CLUSTER_SAYS_ITS_SIZE: u32 = 77;
 
 /// An array with so many elements is more than the device makes.
 pub const REFUSED_WIDTH: u64 = 801;
+/// Asked about clusters of so many blocks, it says that it has none.
+pub const UNKNOWN_CLUSTER: u32 = 7;
 
 /// Serves one program to its end.
 pub fn serve(pid: u32) {
@@ -293,6 +296,15 @@ impl Device {
                     map.swizzle as u8,
                 ]);
                 Reply::TensorMap(Box::new(encoded))
+            }
+            Command::QueryClusters { query, .. } => {
+                let blocks = query.shape.blocks_per_cluster();
+                match query.wanted {
+                    _ if blocks == UNKNOWN_CLUSTER => return (801, Reply::Nothing),
+                    _ if blocks > 8 && !query.allows_non_portable => return (912, Reply::Nothing),
+                    ClusterFact::MaxActive => Reply::Count(720 / blocks),
+                    ClusterFact::MaxSize => Reply::Count(if query.allows_non_portable { 16 } else { 8 }),
+                }
             }
             Command::ArrayCreate { array, shape, .. } => {
                 if shape.size[0] == REFUSED_WIDTH {

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUmodule, CUresult, CUstream,
 };
 
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 
 use crate::error::DeviceError;
@@ -22,6 +23,9 @@ pub(super) struct DriverError {
 }
 
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
+
+/// Blocks may have this much shared memory without being asked.
+const SHARED_WITHOUT_OPT_IN: u32 = 48 << 10;
 
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub(super) const INVALID_VALUE: u32 = 1;
@@ -555,6 +559,86 @@ pub(super) struct Shape {
     pub cluster: [u8; 3],
 }
 
+impl From<&LaunchShape> for Shape {
+    fn from(shape: &LaunchShape) -> Self {
+        Self {
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.dynamic_shared_bytes,
+            cooperative: shape.cooperative,
+            cluster: shape.cluster,
+        }
+    }
+}
+
+impl Shape {
+    fn cluster_attribute(&self) -> sys::CUlaunchAttribute {
+        let [x, y, z] = self.cluster.map(|n| u32::from(n).max(1));
+        sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z },
+            },
+        }
+    }
+
+    /// The launch with one attribute, to be used while that lives.
+    fn config(&self, attribute: &mut sys::CUlaunchAttribute, stream: CUstream) -> sys::CUlaunchConfig {
+        let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
+        sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: self.shared_bytes,
+            hStream: stream,
+            attrs: attribute,
+            numAttrs: 1,
+        }
+    }
+}
+
+/// Lets blocks of a kernel have that much dynamic shared memory.
+pub(super) fn allow_shared_memory(function: CUfunction, bytes: u32) -> Result<()> {
+    if bytes <= SHARED_WITHOUT_OPT_IN {
+        return Ok(());
+    }
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    cuFuncSetAttribute(function, attribute, bytes)
+}
+
+/// Lets a kernel have clusters of more than 8 blocks.
+pub(super) fn allow_non_portable_clusters(function: CUfunction) -> Result<()> {
+    let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+    cuFuncSetAttribute(function, attribute, 1)
+}
+
+/// How many clusters of the launch run at once.
+pub(super) fn cuOccupancyMaxActiveClusters(function: CUfunction, shape: &Shape) -> Result<i32> {
+    let (mut count, mut attribute) = (0, shape.cluster_attribute());
+    let config = shape.config(&mut attribute, std::ptr::null_mut());
+    // SAFETY: a place for an integer, and a launch with one attribute.
+    let result = unsafe { sys::cuOccupancyMaxActiveClusters(&raw mut count, function, &raw const config) };
+    check("cuOccupancyMaxActiveClusters", result)?;
+    Ok(count)
+}
+
+/// Blocks of the launch's largest cluster.
+pub(super) fn cuOccupancyMaxPotentialClusterSize(function: CUfunction, shape: &Shape) -> Result<i32> {
+    let (mut size, mut attribute) = (0, shape.cluster_attribute());
+    let mut config = shape.config(&mut attribute, std::ptr::null_mut());
+    // The size is what is asked for.
+    config.numAttrs = 0;
+    // SAFETY: a place for an integer, and a launch without attributes.
+    let result = unsafe { sys::cuOccupancyMaxPotentialClusterSize(&raw mut size, function, &raw const config) };
+    check("cuOccupancyMaxPotentialClusterSize", result)?;
+    Ok(size)
+}
+
 /// Starts a kernel.
 ///
 /// # Safety
@@ -575,26 +659,8 @@ pub(super) unsafe fn cuLaunchKernel(
     }
     let extra = std::ptr::null_mut();
     if shape.cluster != [0; 3] {
-        let [x, y, z] = shape.cluster.map(u32::from);
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue {
-                clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z },
-            },
-        };
-        let config = sys::CUlaunchConfig {
-            gridDimX: gx,
-            gridDimY: gy,
-            gridDimZ: gz,
-            blockDimX: bx,
-            blockDimY: by,
-            blockDimZ: bz,
-            sharedMemBytes: shared,
-            hStream: stream,
-            attrs: &raw mut attribute,
-            numAttrs: 1,
-        };
+        let mut attribute = shape.cluster_attribute();
+        let config = shape.config(&mut attribute, stream);
         // SAFETY: one attribute, and the caller's promise.
         let result = unsafe { sys::cuLaunchKernelEx(&raw const config, function, params, extra) };
         return check("cuLaunchKernelEx", result);

@@ -3,6 +3,7 @@
 
 mod arena;
 mod arrays;
+mod clusters;
 mod driver;
 mod events;
 mod flight;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hetckpt_abi::array::{ArrayShape, BoxCopy};
+use hetckpt_abi::cluster_query::ClusterQuery;
 use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
@@ -408,6 +410,15 @@ impl Device for CudaDevice {
             reason: error.to_string(),
             cuda_result: error.code,
         })
+    }
+
+    fn has_clusters(&self) -> bool {
+        self.sm >= clusters::FIRST_SM
+    }
+
+    fn query_clusters(&self, kernel: &dyn LoadedKernel, query: &ClusterQuery) -> Result<u32, DeviceError> {
+        self.inner.context.enter()?;
+        clusters::query(kernel, query).map_err(|error| error.refusing("a question about clusters"))
     }
 
     fn has_arrays(&self) -> bool {

@@ -14,8 +14,6 @@ use crate::error::DeviceError;
 
 /// First line of a program that is launched over a list of blocks (the PTX generator's `BLOCK_LIST_MARK`).
 const BLOCK_LIST_MARK: &str = "// hetckpt: launched over a list of blocks";
-/// Blocks may have this much shared memory without being asked.
-const SHARED_WITHOUT_OPT_IN: u32 = 48 << 10;
 
 /// A program loaded on a CUDA device.
 pub(super) struct CudaKernel {
@@ -62,11 +60,7 @@ impl CudaKernel {
         if let Some(&blocks) = known.get(&(threads, shared_bytes)) {
             return Ok(blocks);
         }
-        if shared_bytes > SHARED_WITHOUT_OPT_IN {
-            let bytes = i32::try_from(shared_bytes).unwrap_or(i32::MAX);
-            let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            driver::cuFuncSetAttribute(self.function, attribute, bytes)?;
-        }
+        driver::allow_shared_memory(self.function, shared_bytes)?;
         let blocks = driver::cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, threads, shared_bytes)?;
         known.insert((threads, shared_bytes), blocks);
         Ok(blocks)

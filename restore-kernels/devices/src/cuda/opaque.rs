@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute as Attribute};
+use hetckpt_abi::cluster_query::PORTABLE_CLUSTER;
 
 use super::CudaInner;
 use super::driver::{self, DriverError, Result, Shape, check};
@@ -19,10 +20,6 @@ const FIRST_DRIVER: i32 = 12_040;
 /// Kernels and parameters beyond these are taken for nonsense.
 const MAX_KERNELS: u32 = 1 << 16;
 const MAX_PARAMS: usize = 4096;
-/// Blocks may have this much shared memory without being asked.
-const SHARED_WITHOUT_OPT_IN: u32 = 48 << 10;
-/// Clusters of more blocks must be asked for; the program has done so.
-const PORTABLE_CLUSTER: u32 = 8;
 
 /// A kernel of machine code.
 pub(super) struct OpaqueCuda {
@@ -37,6 +34,12 @@ pub(super) struct OpaqueCuda {
 unsafe impl Send for OpaqueCuda {}
 // SAFETY: as above; the driver locks.
 unsafe impl Sync for OpaqueCuda {}
+
+impl OpaqueCuda {
+    pub fn function(&self) -> CUfunction {
+        self.function
+    }
+}
 
 impl LoadedKernel for OpaqueCuda {
     fn attributes(&self) -> KernelAttributes {
@@ -176,22 +179,12 @@ fn start(stream: &Stream, launch: &Launch) -> Result<()> {
         };
         pointers.push(param.as_ptr().cast_mut().cast());
     }
-    if launch.shape.dynamic_shared_bytes > SHARED_WITHOUT_OPT_IN {
-        let bytes = i32::try_from(launch.shape.dynamic_shared_bytes).unwrap_or(i32::MAX);
-        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        driver::cuFuncSetAttribute(kernel.function, attribute, bytes)?;
+    driver::allow_shared_memory(kernel.function, launch.shape.dynamic_shared_bytes)?;
+    if launch.shape.blocks_per_cluster() > PORTABLE_CLUSTER {
+        // The program has done so.
+        driver::allow_non_portable_clusters(kernel.function)?;
     }
-    let shape = Shape {
-        grid: launch.shape.grid,
-        block: launch.shape.block,
-        shared_bytes: launch.shape.dynamic_shared_bytes,
-        cooperative: launch.shape.cooperative,
-        cluster: launch.shape.cluster,
-    };
-    if launch.shape.cluster.iter().map(|&n| u32::from(n)).product::<u32>() > PORTABLE_CLUSTER {
-        let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-        driver::cuFuncSetAttribute(kernel.function, attribute, 1)?;
-    }
+    let shape = Shape::from(&launch.shape);
     // SAFETY: one pointer for each parameter that the driver knows of, into a buffer that holds all of it; the driver
     // copies them before it returns.
     unsafe { driver::cuLaunchKernel(kernel.function, &shape, stream.0, &mut pointers) }
