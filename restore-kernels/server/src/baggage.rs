@@ -6,12 +6,14 @@ use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
+use hetckpt_archive::memory_source::MemberPlace;
 use hetckpt_ring::message::Response;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
 use crate::connections::Peer;
 use crate::error::ServerError;
+use crate::kept_memory::KeptMemory;
 use crate::process;
 use crate::state_output::KeptState;
 
@@ -26,14 +28,48 @@ pub struct Baggage {
     pub listener: RawFd,
     /// The ring's memory.
     pub ring: RawFd,
-    /// The description, the state, the memory's content.
-    pub state: [RawFd; 3],
+    /// The state.
+    pub state: KeptDescriptors,
     /// The path of the file with the memory's content, if it is to be removed.
     pub memory_path: Option<PathBuf>,
     /// Open connections.
     pub connections: Vec<Passenger>,
     /// The pause is locked.
     pub is_locked: bool,
+}
+
+/// A state's descriptors, by number.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct KeptDescriptors {
+    description: RawFd,
+    state: RawFd,
+    memory: Vec<RawFd>,
+    /// Where the memory's content lies in them, if they are several.
+    place: Option<MemberPlace>,
+}
+
+impl KeptDescriptors {
+    /// Those of `state`, which keeps them.
+    #[must_use]
+    pub fn of(state: &KeptState) -> Self {
+        let KeptState {
+            description,
+            state,
+            memory,
+        } = state;
+        Self {
+            description: description.as_raw_fd(),
+            state: state.as_raw_fd(),
+            memory: memory.files().iter().map(AsRawFd::as_raw_fd).collect(),
+            place: memory.place().cloned(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = RawFd> {
+        [self.description, self.state]
+            .into_iter()
+            .chain(self.memory.iter().copied())
+    }
 }
 
 /// An open connection.
@@ -52,7 +88,7 @@ impl Baggage {
     ///
     /// # Errors
     /// [`ServerError`]; this process is what it was then.
-    pub fn start_anew(&self, state: &KeptState) -> Result<std::convert::Infallible, ServerError> {
+    pub fn start_anew(&self) -> Result<std::convert::Infallible, ServerError> {
         let cannot = |source| ServerError::Os {
             call: "starting anew",
             source,
@@ -62,8 +98,8 @@ impl Baggage {
             .into();
         let text = serde_json::to_vec(self).map_err(|e| cannot(e.into()))?;
         list.write_all(&text).and_then(|()| list.rewind()).map_err(cannot)?;
-        let [description, kept, memory] = state_descriptors(state);
-        let mut kept = vec![self.listener, self.ring, description, kept, memory, list.as_raw_fd()];
+        let mut kept = vec![self.listener, self.ring, list.as_raw_fd()];
+        kept.extend(self.state.all());
         kept.extend(self.connections.iter().map(|passenger| passenger.fd));
         process::become_anew(&["--suspended", &list.as_raw_fd().to_string()], &kept).map_err(cannot)
     }
@@ -83,19 +119,19 @@ impl Baggage {
     /// # Errors
     /// [`ServerError`].
     pub fn kept_state(&self) -> Result<KeptState, ServerError> {
-        let [description, state, memory] = self.state;
+        let KeptDescriptors {
+            description,
+            state,
+            memory,
+            place,
+        } = &self.state;
+        let memory = memory.iter().map(|&fd| Ok(take(fd)?.into()));
         Ok(KeptState {
-            description: take(description)?.into(),
-            state: take(state)?.into(),
-            memory: take(memory)?.into(),
+            description: take(*description)?.into(),
+            state: take(*state)?.into(),
+            memory: KeptMemory::of(memory.collect::<Result<_, ServerError>>()?, place.clone()),
         })
     }
-}
-
-/// The numbers of a state's descriptors, as [`Baggage`] lists them.
-#[must_use]
-pub fn state_descriptors(state: &KeptState) -> [RawFd; 3] {
-    [&state.description, &state.state, &state.memory].map(AsRawFd::as_raw_fd)
 }
 
 /// A descriptor that was taken along.

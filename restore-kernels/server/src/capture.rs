@@ -11,7 +11,7 @@ use hetckpt_abi::array::ArrayShape;
 use hetckpt_abi::image_object::{ImageHandle, ImageObject};
 use hetckpt_archive::chunk::{ChunkError, write_memory};
 use hetckpt_archive::known_pieces::KnownPieces;
-use hetckpt_archive::memory_file::MemoryFile;
+use hetckpt_archive::memory_file::{MemoryFile, WrittenFile};
 use hetckpt_archive::packed_state;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ring::command::DeviceIndex;
@@ -141,9 +141,10 @@ impl Taken {
         let [state_name, memory_name] = [Part::State, Part::Memory].map(|part| part.name(pid));
 
         let file;
-        let memory_file = match output.archive() {
-            Some(archive) => MemoryFile::in_archive(&archive.file, &archive.member),
-            None => {
+        let memory_file = match (output.archive(), output.several_files()) {
+            (Some(archive), _) => MemoryFile::in_archive(&archive.file, &archive.member),
+            (None, Some(kept)) => Ok(MemoryFile::in_stripes(kept.files())),
+            (None, None) => {
                 file = create(Part::Memory)?;
                 MemoryFile::new(&file)
             }
@@ -166,11 +167,18 @@ impl Taken {
         let written = write_memory(&memory_file, &state.mappings, known, read)
             .map_err(|error| of_chunk_error(error, &memory_name))?;
         state.memory = written.index;
-        if let Some(mut parts) = memory_file.finish().map_err(of_part(Part::Memory, pid))? {
-            parts.borrowed = written.borrowed;
-            let json = serde_json::to_vec(&parts).map_err(|e| ServerError::Damaged(e.into()))?;
-            let mut file = create(Part::MemoryParts)?;
-            file.write_all(&json).map_err(of_part(Part::MemoryParts, pid))?;
+        match memory_file.finish().map_err(of_part(Part::Memory, pid))? {
+            WrittenFile::Whole => {}
+            WrittenFile::Parts(mut parts) => {
+                parts.borrowed = written.borrowed;
+                let json = serde_json::to_vec(&parts).map_err(|e| ServerError::Damaged(e.into()))?;
+                let mut file = create(Part::MemoryParts)?;
+                file.write_all(&json).map_err(of_part(Part::MemoryParts, pid))?;
+            }
+            WrittenFile::Placed(place) => output
+                .several_files()
+                .into_iter()
+                .for_each(|kept| kept.set_place(place.clone())),
         }
         state.variables.iter().for_each(|variable| look(&variable.bytes));
         state.arrays.iter().for_each(|array| look(&array.bytes));

@@ -13,6 +13,7 @@ pub mod choose_device;
 pub mod virtual_device;
 pub mod memory;
 pub mod memory_file;
+pub mod kept_memory;
 pub mod held_commands;
 pub mod pinned;
 pub mod generate;

@@ -129,12 +129,18 @@ impl StateFiles {
                 file: file.try_clone()?,
             })
         };
+        let mut memory = state.memory.files().iter().map(|file| of(file, Part::Memory));
+        let first = memory.next();
+        let place = match state.memory.place() {
+            None => None,
+            Some(place) => Some((place.clone(), memory.collect::<Result<_, _>>()?)),
+        };
         Ok(Self {
             pid,
             description: of(&state.description, Part::Description)?,
             state: of(&state.state, Part::State)?,
-            memory: of(&state.memory, Part::Memory)?,
-            place: None,
+            memory: first.ok_or(std::io::ErrorKind::NotFound)??,
+            place,
             user: None,
         })
     }

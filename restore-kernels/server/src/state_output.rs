@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use hetckpt_archive::known_pieces::KnownPieces;
 use hetckpt_state::names::{description_file, memory_file, parts_file, state_file};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use crate::kept_memory::{KeptMemory, copy_whole, in_memory};
 use crate::memory_file;
 
 /// A file of the state.
@@ -47,6 +47,11 @@ pub trait StateOutput {
 
     /// The archive that is to take the memory's content instead, if there is one.
     fn archive(&self) -> Option<&ArchiveEnd> {
+        None
+    }
+
+    /// What is to take the memory's content instead in several files, if there are several.
+    fn several_files(&self) -> Option<&KeptMemory> {
         None
     }
 }
@@ -103,7 +108,7 @@ pub struct KeptState {
     /// The state.
     pub state: File,
     /// The memory's content.
-    pub memory: File,
+    pub memory: KeptMemory,
 }
 
 impl KeptState {
@@ -112,10 +117,11 @@ impl KeptState {
     /// # Errors
     /// What the system says.
     pub fn new(memory: Option<File>) -> io::Result<Self> {
+        let given = |file| Ok(KeptMemory::of(vec![file], None));
         Ok(Self {
             description: in_memory("hetckpt-description")?,
             state: in_memory("hetckpt-state")?,
-            memory: memory.map_or_else(|| in_memory("hetckpt-memory"), Ok)?,
+            memory: memory.map_or_else(KeptMemory::in_memory, given)?,
         })
     }
 
@@ -124,7 +130,7 @@ impl KeptState {
         match part {
             Part::Description => Ok(&self.description),
             Part::State => Ok(&self.state),
-            Part::Memory => Ok(&self.memory),
+            Part::Memory => self.memory.files().first().ok_or(io::ErrorKind::NotFound.into()),
             Part::MemoryParts => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -137,10 +143,9 @@ impl KeptState {
         // The description last: what it describes is there.
         let parts = [Part::Memory, Part::State, Part::Description];
         for part in parts {
-            let copied = output.create(part, pid).and_then(|mut to| {
-                // A descriptor of its own has a position of its own.
-                let mut from = File::open(Path::new(&format!("/proc/self/fd/{}", self.part(part)?.as_raw_fd())))?;
-                io::copy(&mut from, &mut to)
+            let copied = output.create(part, pid).and_then(|mut to| match part {
+                Part::Memory => self.memory.copy_to(&mut to),
+                _ => copy_whole(self.part(part)?, &mut to),
             });
             copied.map_err(|error| (part, error))?;
         }
@@ -152,8 +157,8 @@ impl StateOutput for KeptState {
     fn create(&self, part: Part, _: u32) -> io::Result<File> {
         self.part(part)?.try_clone()
     }
-}
 
-fn in_memory(name: &str) -> io::Result<File> {
-    Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC)?.into())
+    fn several_files(&self) -> Option<&KeptMemory> {
+        (self.memory.files().len() > 1).then_some(&self.memory)
+    }
 }

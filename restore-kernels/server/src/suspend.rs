@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hetckpt_ring::message::Response;
 
-use crate::baggage::{Baggage, Passenger, state_descriptors};
+use crate::baggage::{Baggage, KeptDescriptors, Passenger};
 use crate::capture::{Commands, capture, of_part};
 use crate::choose_device::DeviceChoice;
 use crate::connections::Connections;
@@ -84,13 +84,13 @@ pub fn suspend(
             device: device.to_string(),
             listener: listener.as_raw_fd(),
             ring: ring.as_raw_fd(),
-            state: state_descriptors(&state),
+            state: KeptDescriptors::of(&state),
             memory_path,
             connections: passengers.collect(),
             is_locked: pause::is_locked(session),
         };
         tracing::info!(memory_bytes = captured.memory_bytes, "suspends");
-        baggage.start_anew(&state)
+        baggage.start_anew()
     };
     let failed = suspended();
     pause::release(session, number);

@@ -17,7 +17,7 @@ use hetckpt_state::summary::Description;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::baggage::{Baggage, Passenger, state_descriptors, take};
+use crate::baggage::{Baggage, KeptDescriptors, Passenger, take};
 use crate::capture::of_part;
 use crate::choose_device::{DeviceChoice, choose};
 use crate::connections::Peer;
@@ -290,12 +290,12 @@ impl Suspended {
             device: self.device.to_string(),
             listener: self.listener.as_raw_fd(),
             ring: self.ring.as_raw_fd(),
-            state: state_descriptors(&self.state),
+            state: KeptDescriptors::of(&self.state),
             memory_path: self.memory_path.clone(),
             connections: passengers.collect(),
             is_locked: self.is_locked,
         };
-        match baggage.start_anew(&self.state)? {}
+        match baggage.start_anew()? {}
     }
 
     fn rebuild(&self, device: DeviceChoice) -> Result<Arc<Control>, ServerError> {
@@ -338,7 +338,8 @@ impl Suspended {
     /// Removes the file with the memory's content, unless something else has its name by now.
     fn remove_memory_file(&self) {
         let Some(path) = &self.memory_path else { return };
-        if FileId::of(&self.state.memory).ok() == FileId::at(path)
+        let [memory] = self.state.memory.files() else { return };
+        if FileId::of(memory).ok() == FileId::at(path)
             && let Err(error) = std::fs::remove_file(path)
         {
             tracing::warn!(%error, path = %path.display(), "the file with device memory cannot be removed");

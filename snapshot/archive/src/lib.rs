@@ -14,6 +14,7 @@ mod room;
 pub mod parallel;
 pub mod memory_source;
 pub mod known_pieces;
+pub mod stripes;
 pub mod chunk;
 pub mod memory_file;
 pub mod part_appender;
