@@ -7,6 +7,7 @@
 )]
 
 pub mod checkpoint_service;
+pub mod child_lists;
 pub mod dump_command;
 pub mod dump_lock;
 pub mod hidden_verbs;

@@ -9,6 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use procfs::process::{Process, Stat};
 
+use crate::child_lists;
+
 /// Ends the tree of `root` and waits (two seconds at most) until its process ids are free again; the root's may stay
 /// with a zombie until its parent takes notice, which is not for us to hasten.
 pub fn end(root: i32) -> bool {
@@ -20,6 +22,11 @@ pub fn end(root: i32) -> bool {
 
 /// `root` and all its descendants, parents first.
 pub fn tree(root: i32) -> Vec<i32> {
+    child_lists::tree(root).unwrap_or_else(|| tree_among_all(root))
+}
+
+/// The same, by looking at every process of the machine.
+fn tree_among_all(root: i32) -> Vec<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for stat in procfs::process::all_processes()
         .into_iter()
@@ -139,6 +146,26 @@ mod tests {
         assert!(is_ending(&stat('D', 0x0040_0000, 0)));
         assert!(is_ending(&stat('Z', 0, 0)));
         assert!(!is_ending(&stat('S', 0x0020_8040, 0)), "a thread of Linux's own");
+    }
+
+    #[test]
+    fn both_ways_find_the_same_tree() {
+        // Two that have no children, and one whose child has one.
+        let script = "sleep 60 & sleep 60 & sh -c 'sleep 60 & wait' & echo; wait";
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let root = i32::try_from(shell.id()).unwrap();
+        assert!(wait_until(|| tree_among_all(root).len() == 5));
+        let found = tree(root);
+        let all: BTreeSet<i32> = tree_among_all(root).into_iter().collect();
+        assert_eq!((found.len(), found.first()), (5, Some(&root)));
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), all);
+        assert!(end(root));
+        shell.wait().unwrap();
+        assert_eq!(tree(root), [root]);
     }
 
     #[test]
