@@ -1,5 +1,5 @@
-//! A process's descendants by the lists that Linux keeps of each thread's children. So it does not matter how many other
-//! processes the machine has: servers with many cores have thousands of Linux's own.
+//! A process's descendants by the lists that Linux keeps of each thread's children. So it does not matter how many
+//! other processes the machine has: servers with many cores have thousands of Linux's own.
 //!
 //! # Source
 //! `proc_pid_children(5)`: the file is there if Linux was built with `CONFIG_PROC_CHILDREN`, as CRIU wants it. It may
@@ -14,9 +14,6 @@ const MOST_READS: u32 = 8;
 
 /// `root` and all its descendants, parents first; `None` if Linux keeps no such lists, or they change too fast.
 pub fn tree(root: i32) -> Option<Vec<i32>> {
-    if !Path::new("/proc/thread-self/children").exists() {
-        return None;
-    }
     let mut tree = vec![root];
     let mut next = 0;
     while let Some(&pid) = tree.get(next) {
@@ -26,8 +23,11 @@ pub fn tree(root: i32) -> Option<Vec<i32>> {
     Some(tree)
 }
 
-/// Children of all threads of a process; none if it has ended.
-fn children(pid: i32) -> Option<Vec<i32>> {
+/// Children of all threads of a process, none if it has ended; `None` likewise.
+pub fn children(pid: i32) -> Option<Vec<i32>> {
+    if !Path::new("/proc/thread-self/children").exists() {
+        return None;
+    }
     let threads = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
