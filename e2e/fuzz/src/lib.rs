@@ -6,6 +6,8 @@
     reason = "a claim that does not hold is to end the target"
 )]
 
+mod borrowed_members;
+
 use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -33,13 +35,16 @@ use hetckpt_state::allocation::Mapping;
 use hetckpt_state::memory_index::{ChunkRef, MemoryIndex, Piece};
 use hetckpt_state::summary::Summary;
 
+pub use borrowed_members::borrowed_members;
+
 /// A target: its name, which is its corpus's and its program's, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     ("archive", archive),
     ("forged_archive", forged_archive),
+    ("borrowed_members", borrowed_members),
     ("packed_state", packed_state),
     ("device_memory", device_memory),
     ("manifest", manifest),
@@ -132,33 +137,11 @@ pub fn forged_archive(data: &[u8]) {
         };
         put_member(&mut bytes, &part_name(name, number), stored);
     }
-    let header = Header {
-        format: FORMAT.to_owned(),
-        format_version: FORMAT_VERSION,
-        written_by: String::new(),
-        criu_version: String::new(),
-        created_unix: 0,
-        root_pid: 1,
-        command: vec![],
-        stdio: vec![],
-    };
     let index = Index {
         members,
         ..Index::default()
     };
-    let header = serde_json::to_vec(&header).unwrap();
-    let text = serde_json::to_vec(&index).unwrap();
-    let mut archive = vec![];
-    put_member(&mut archive, "header.json", &header);
-    archive.extend(bytes);
-    let (hash, index_at) = (blake3::hash(&[&header[..], &text].concat()), archive.len());
-    put_member(&mut archive, "index.json", &text);
-    put_member(
-        &mut archive,
-        "index.blake3",
-        format!("{} {index_at:020}\n", hash.to_hex()).as_bytes(),
-    );
-    archive.resize(archive.len() + 1024, 0);
+    let (archive, _) = sealed(&forged_header(FORMAT_VERSION), &bytes, &index);
 
     let folder = tempfile::tempdir().unwrap();
     let (file, out) = (folder.path().join("a.hetsnap"), folder.path().join("out"));
@@ -174,6 +157,37 @@ pub fn forged_archive(data: &[u8]) {
         });
         assert_eq!(sizes.sum::<u64>(), total);
     }
+}
+
+fn forged_header(format_version: u32) -> Header {
+    Header {
+        format: FORMAT.to_owned(),
+        format_version,
+        written_by: String::new(),
+        criu_version: String::new(),
+        created_unix: 0,
+        root_pid: 1,
+        command: vec![],
+        stdio: vec![],
+    }
+}
+
+/// An archive of `members`, as they stand in the file, and the hash of its header and index.
+fn sealed(header: &Header, members: &[u8], index: &Index) -> (Vec<u8>, blake3::Hash) {
+    let header = serde_json::to_vec(header).unwrap();
+    let text = serde_json::to_vec(index).unwrap();
+    let mut archive = vec![];
+    put_member(&mut archive, "header.json", &header);
+    archive.extend(members);
+    let (hash, index_at) = (blake3::hash(&[&header[..], &text].concat()), archive.len());
+    put_member(&mut archive, "index.json", &text);
+    put_member(
+        &mut archive,
+        "index.blake3",
+        format!("{} {index_at:020}\n", hash.to_hex()).as_bytes(),
+    );
+    archive.resize(archive.len() + 1024, 0);
+    (archive, hash)
 }
 
 fn put_member(archive: &mut Vec<u8>, name: &str, bytes: &[u8]) {
@@ -248,6 +262,12 @@ impl<'a> Bytes<'a> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*taken)
+    }
+
+    /// A length of two bytes, and as many of these as there are.
+    fn part(&mut self) -> Option<&'a [u8]> {
+        let size = self.take().map(u16::from_le_bytes)?;
+        Some(self.rest(usize::from(size)))
     }
 
     /// So many, or as many as there are.

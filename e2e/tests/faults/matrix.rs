@@ -25,9 +25,9 @@ const HANG: Duration = Duration::from_millis(1500);
 /// A dump takes less, mostly.
 const DUMP_TIME: Duration = Duration::from_millis(500);
 /// Tries for each repeat: some moments come when nobody is left to break.
-const ATTEMPTS: u32 = 8;
+pub(super) const ATTEMPTS: u32 = 8;
 /// How often the time is halved within which the moment of the next try lies.
-const MOST_HALVINGS: u32 = 8;
+pub(super) const MOST_HALVINGS: u32 = 8;
 /// Exit code of a test program that has met a CUDA error.
 const CUDA_ERROR: i32 = 2;
 
@@ -59,7 +59,7 @@ const LIVE: Way = Way {
 
 /// What breaks.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+pub(super) enum Fault {
     Killed(&'static [Actor]),
     Hangs(Actor),
     DiskFull,
@@ -92,10 +92,8 @@ const OF_RESTORE: [(&str, Fault); 9] = [
     ("disk_fills_up", DiskFull),
 ];
 
-/// The tests: one for each fault and step, with as many repeats as `HETCKPT_PREEMPTIONS` says.
-pub fn tests() -> Vec<Test> {
-    let given = std::env::var("HETCKPT_PREEMPTIONS").ok();
-    let repeats: u32 = given.and_then(|text| text.parse().ok()).unwrap_or(1);
+/// The tests: one for each fault and step.
+pub fn tests(repeats: u32) -> Vec<Test> {
     let ordinary = OF_DUMP.map(|(name, fault)| {
         let test = Test::new(format!("dump_{name}"), move |context| {
             of_dump(context, ORDINARY, fault, repeats)
@@ -124,14 +122,14 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// A folder for archives and one for temporary files.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     context: &'a Context,
-    archives: PathBuf,
+    pub(super) archives: PathBuf,
     temporary: PathBuf,
 }
 
 impl<'a> Place<'a> {
-    fn new(context: &'a Context) -> Result<Self> {
+    pub(super) fn new(context: &'a Context) -> Result<Self> {
         let place = Self {
             context,
             archives: context.sandbox.path("archives"),
@@ -180,7 +178,7 @@ impl<'a> Place<'a> {
     }
 
     /// Nothing runs, and nothing lies about but an archive.
-    fn ensure_clean(&self) -> Result<()> {
+    pub(super) fn ensure_clean(&self) -> Result<()> {
         self.context.sandbox.wait_until_empty(Duration::from_secs(20))?;
         for (folder, allowed) in [(&self.archives, "x.hetsnap"), (&self.temporary, "")] {
             let left: Vec<_> = fs::read_dir(folder)?.flatten().map(|entry| entry.file_name()).collect();
@@ -198,7 +196,7 @@ impl<'a> Place<'a> {
 type Strike = (Duration, bool);
 
 /// Breaks `fault` at a moment drawn from `span`, counted from when there is somebody to break.
-fn break_at_random(
+pub(super) fn break_at_random(
     place: &Place<'_>,
     random: &mut Random,
     fault: Fault,
@@ -233,12 +231,12 @@ fn break_at_random(
     Ok((delay, strike(&find(), hang)))
 }
 
-fn is_right(outcome: &Outcome) -> bool {
+pub(super) fn is_right(outcome: &Outcome) -> bool {
     outcome.code == 0 && outcome.stdout.ends_with("PASS\n")
 }
 
 /// True if a program that has met `fault` may end so.
-fn may_end_so(fault: Fault, outcome: &Outcome) -> bool {
+pub(super) fn may_end_so(fault: Fault, outcome: &Outcome) -> bool {
     match fault {
         Killed([Server]) => outcome.code == CUDA_ERROR,
         Killed([Program]) => outcome.code == 128 + 9,
@@ -250,7 +248,7 @@ fn may_end_so(fault: Fault, outcome: &Outcome) -> bool {
 
 /// What became of a program that was broken in the middle of something.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     RanOn,
     /// It went on from the archive, at once or once more.
     FromArchive,
@@ -259,7 +257,7 @@ enum End {
 }
 
 /// How many ran on, went on from the archive, and were ended.
-fn counted(ends: &[End]) -> [usize; 3] {
+pub(super) fn counted(ends: &[End]) -> [usize; 3] {
     [End::RanOn, End::FromArchive, End::ByFault].map(|end| ends.iter().filter(|&&found| found == end).count())
 }
 
@@ -340,7 +338,7 @@ fn of_dump(context: &mut Context, way: Way, fault: Fault, repeats: u32) -> Resul
 }
 
 /// A fault that found nobody to break has tried nothing.
-fn ensure_all_hit(ends: &[End], repeats: u32) -> Result<()> {
+pub(super) fn ensure_all_hit(ends: &[End], repeats: u32) -> Result<()> {
     let (hits, tries) = (ends.len(), repeats * ATTEMPTS);
     ensure!(
         hits == repeats as usize,

@@ -4,6 +4,7 @@
 mod dump_faults;
 mod stopped_programs;
 mod matrix;
+mod suspension;
 mod kill_loop;
 mod random_kills;
 mod plain_criu_kills;
@@ -20,7 +21,9 @@ use serde_json::Value;
 pub fn tests() -> Vec<Test> {
     let mut tests = dump_faults::tests();
     tests.extend(stopped_programs::tests());
-    tests.extend(matrix::tests());
+    let repeats = repeats();
+    tests.extend(matrix::tests(repeats));
+    tests.extend(suspension::tests(repeats));
     tests.extend(kill_loop::tests());
     tests.extend(random_kills::tests());
     tests.extend(plain_criu_kills::tests());
@@ -28,6 +31,12 @@ pub fn tests() -> Vec<Test> {
     tests.extend(device_faults::tests());
     tests.extend(death::tests());
     tests
+}
+
+/// How often each fault is to hit somebody: as often as `HETCKPT_PREEMPTIONS` says.
+fn repeats() -> u32 {
+    let given = std::env::var("HETCKPT_PREEMPTIONS").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// Makes sure that `outcome` is the failure `code`, said once, with the exit code `exit`.
