@@ -65,7 +65,7 @@ pub fn borrowed_members(data: &[u8]) {
         let from = usize::try_from(range.offset_bytes).unwrap();
         right.extend(&lent[from..from + usize::try_from(range.size_bytes).unwrap()]);
     }
-    assert_eq!(fs::read(out.join("m")).unwrap(), right);
+    assert_eq!(fs::read(out.join(NAME)).unwrap(), right);
     let archive = Archive::open(&file).unwrap();
     let place = archive.place(archive.locate(NAME).unwrap()).unwrap();
     let files = [&file, &folder.path().join("p.hetsnap")].map(|path| File::open(path).unwrap());
