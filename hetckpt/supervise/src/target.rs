@@ -11,11 +11,11 @@ use hetckpt_report::failure::Failure;
 use crate::namespaces::pids;
 use crate::process_tree::{is_ending, link_target, tree};
 
-/// How long a process may seem to be in the midst of becoming another program, as it has no environment.
-const NO_ENVIRONMENT_LIMIT: Duration = Duration::from_millis(500);
-
-/// How long it may be so if it has no arguments either, as no program can. On a busy machine that may last for seconds.
+/// How long a process may be in the midst of becoming another program. A busy machine may leave it there for seconds.
 const EXEC_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often a process that has arguments, but no environment, is looked at: an exec may just have begun.
+const LOOKS: u32 = 250;
 
 /// A process and its descendants.
 #[derive(Debug)]
@@ -103,8 +103,11 @@ fn ensure_is_ours(process: &Process) -> Result<(), Failure> {
 /// server.
 fn runs_under_shim(process: &Process) -> bool {
     let mark = std::ffi::OsStr::new(crate::launch::MARK);
-    let begun = Instant::now();
+    let deadline = Instant::now() + EXEC_LIMIT;
+    let mut looks = 0;
     loop {
+        // Asked before the environment: an exec that ends in between shows its environment at the next look.
+        let has_arguments = process.cmdline().is_ok_and(|arguments| !arguments.is_empty());
         let environment = process.environ().unwrap_or_default();
         if environment.contains_key(mark) || tree(process.pid).into_iter().any(crate::server_client::has_server) {
             return true;
@@ -112,11 +115,8 @@ fn runs_under_shim(process: &Process) -> bool {
         // Amid an execve(2), as at a program's start, it has memory, but no environment and no arguments.
         let may_be_in_exec =
             environment.is_empty() && process.stat().is_ok_and(|stat| stat.vsize != 0 && !is_ending(&stat));
-        let limit = match process.cmdline().unwrap_or_default().is_empty() {
-            true => EXEC_LIMIT,
-            false => NO_ENVIRONMENT_LIMIT,
-        };
-        if !may_be_in_exec || begun.elapsed() > limit {
+        looks += u32::from(has_arguments);
+        if !may_be_in_exec || looks > LOOKS || Instant::now() > deadline {
             return false;
         }
         std::thread::sleep(Duration::from_millis(2));
