@@ -3,7 +3,8 @@
 #
 #   boundary.sh [--dry-run] [--turns N] [PART...]     PART: calls driver pauses idle (all of them)
 #
-#   calls    launches, waits, events, allocations and copies: natively and under hetckpt by turns, medians of N turns (7)
+#   calls    launches, waits, events, graphs of 100 kernels (of PTX, and of machine code), allocations and copies:
+#            natively and under hetckpt by turns, medians of N turns (7)
 #   driver   which driver calls the server makes for 20,000 launches, and how long they take
 #   pauses   100 pauses amid short launches, and 100 of a long kernel
 #   idle     what eight jobs that wait use of a processor in a minute, and the memory of a server
@@ -39,15 +40,19 @@ record() { echo "$1" >>"${results:-/dev/null}"; } # one line of JSON
 
 calls() {
 	say "calls, medians of $turns turns"
-	local turn way ways=(native hetckpt)
+	local turn way run_with ways=(native hetckpt)
 	[ -z "${HETCKPT_BEFORE:-}" ] || ways+=(before)
 	for turn in $(seq "$turns"); do
 		for way in "${ways[@]}"; do
 			case $way in
-			native) "$HETCKPT_PROGRAMS/boundary" --rounds 3 ;;
-			hetckpt) "$hetckpt" run --device cuda -- "$HETCKPT_PROGRAMS/boundary" --rounds 3 ;;
-			before) HETCKPT_STAGE=$HETCKPT_BEFORE "$HETCKPT_BEFORE/bin/hetckpt" run --device cuda -- "$HETCKPT_PROGRAMS/boundary" --rounds 3 ;;
-			esac >"$work/$way.$turn" || failed+=("calls: $way, turn $turn")
+			native) run_with=() ;;
+			hetckpt) run_with=("$hetckpt" run --device cuda --) ;;
+			before) run_with=(env "HETCKPT_STAGE=$HETCKPT_BEFORE" "$HETCKPT_BEFORE/bin/hetckpt" run --device cuda --) ;;
+			esac
+			{
+				"${run_with[@]}" "$HETCKPT_PROGRAMS/boundary" --rounds 3
+				"${run_with[@]}" "$HETCKPT_PROGRAMS/boundary_native" --rounds 3 graph | sed 's/"graph/"native_graph/'
+			} >"$work/$way.$turn" || failed+=("calls: $way, turn $turn")
 		done
 	done
 	local what key goal native ours before
@@ -66,6 +71,10 @@ calls() {
 		sync us 1.3
 		readback us 1.3
 		event us 1.3
+		graph us 1.2
+		graph_sync us 1.2
+		native_graph us 1.2
+		native_graph_sync us 1.2
 		malloc us 1.5
 		pageable_in gb_per_s 1.0
 		pageable_out gb_per_s 1.0

@@ -1,9 +1,11 @@
 // What calls of the driver cost, one line of JSON for each: natively, and under `hetckpt run`.
 //
-//   boundary [--rounds N] [WHAT...]     WHAT: launch streams sync readback event malloc pageable pinned (all of them);
+//   boundary [--rounds N] [WHAT...]     WHAT: launch streams sync readback event graph malloc pageable pinned (all of
+//                                             them);
 //                                             wait: sleeps for 90 s
 //
-// Each figure is the median of N rounds (9), of copies of N / 2 + 3; microseconds a call, gigabytes a second. The results of the kernels are checked.
+// Each figure is the median of N rounds (9), of copies of N / 2 + 3; microseconds a call, gigabytes a second. The
+// results of the kernels are checked.
 
 #include <algorithm>
 #include <chrono>
@@ -153,6 +155,42 @@ static void events_round_a_launch()
     CHECK(cudaEventDestroy(end));
 }
 
+// A graph of 100 launches, which has to count as many.
+static void graphs(unsigned *counter)
+{
+    const unsigned nodes = 100, times = 200;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (unsigned i = 0; i < nodes; ++i)
+        count<<<1, 32, 0, stream>>>(counter);
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    unsigned before = 0, after = 0;
+    CHECK(cudaMemcpy(&before, counter, sizeof before, cudaMemcpyDeviceToHost));
+    // The first launches prepare something.
+    for (unsigned i = 0; i < times; ++i) {
+        CHECK(cudaGraphLaunch(executable, stream));
+        CHECK(cudaStreamSynchronize(stream));
+    }
+    report("graph", times, [=] { CHECK(cudaGraphLaunch(executable, stream)); });
+    report("graph_sync", times, [=] {
+        CHECK(cudaGraphLaunch(executable, stream));
+        CHECK(cudaStreamSynchronize(stream));
+    });
+    CHECK(cudaMemcpy(&after, counter, sizeof after, cudaMemcpyDeviceToHost));
+    const unsigned wanted = nodes * times * (1 + 2 * rounds);
+    if (after - before != wanted) {
+        fprintf(stderr, "%u of %u launches in graphs have counted\n", after - before, wanted);
+        exit(1);
+    }
+    CHECK(cudaGraphExecDestroy(executable));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaStreamDestroy(stream));
+}
+
 static void allocations()
 {
     report("malloc", 300, [] {
@@ -217,6 +255,8 @@ int main(int argc, char **argv)
         launches_and_read_back();
     if (want("event"))
         events_round_a_launch();
+    if (want("graph"))
+        graphs(counter);
     if (want("malloc"))
         allocations();
     if (want("pageable"))

@@ -1,5 +1,6 @@
 //! Copies and fills, which are done at once.
 
+use crate::graph::give;
 use crate::result::SUCCESS;
 
 /// The caller's addresses are those of this process.
@@ -25,28 +26,28 @@ fn fill<T: Copy>(dst: u64, pitch: usize, value: T, width: usize, rows: usize) ->
 }
 
 driver_api! {
-    fn cuMemcpyAsync(dst: u64, src: u64, size: usize, _stream: usize) {
-        copy(dst, src, size)
+    fn cuMemcpyAsync(dst: u64, src: u64, size: usize, stream: u64) {
+        give(stream, move || copy(dst, src, size))
     }
-    fn cuMemcpyDtoDAsync_v2(dst: u64, src: u64, size: usize, _stream: usize) {
-        copy(dst, src, size)
+    fn cuMemcpyDtoDAsync_v2(dst: u64, src: u64, size: usize, stream: u64) {
+        give(stream, move || copy(dst, src, size))
     }
-    fn cuMemcpyDtoHAsync_v2(dst: u64, src: u64, size: usize, _stream: usize) {
-        copy(dst, src, size)
+    fn cuMemcpyDtoHAsync_v2(dst: u64, src: u64, size: usize, stream: u64) {
+        give(stream, move || copy(dst, src, size))
     }
-    fn cuMemcpyHtoDAsync_v2(dst: u64, src: u64, size: usize, _stream: usize) {
-        copy(dst, src, size)
+    fn cuMemcpyHtoDAsync_v2(dst: u64, src: u64, size: usize, stream: u64) {
+        give(stream, move || copy(dst, src, size))
     }
-    fn cuMemsetD8Async(dst: u64, value: u8, count: usize, _stream: usize) {
-        fill(dst, 0, value, count, 1)
+    fn cuMemsetD8Async(dst: u64, value: u8, count: usize, stream: u64) {
+        give(stream, move || fill(dst, 0, value, count, 1))
     }
-    fn cuMemsetD2D8Async(dst: u64, pitch: usize, value: u8, width: usize, rows: usize, _stream: usize) {
-        fill(dst, pitch, value, width, rows)
+    fn cuMemsetD2D8Async(dst: u64, pitch: usize, value: u8, width: usize, rows: usize, stream: u64) {
+        give(stream, move || fill(dst, pitch, value, width, rows))
     }
-    fn cuMemsetD2D16Async(dst: u64, pitch: usize, value: u16, width: usize, rows: usize, _stream: usize) {
-        fill(dst, pitch, value, width, rows)
+    fn cuMemsetD2D16Async(dst: u64, pitch: usize, value: u16, width: usize, rows: usize, stream: u64) {
+        give(stream, move || fill(dst, pitch, value, width, rows))
     }
-    fn cuMemsetD2D32Async(dst: u64, pitch: usize, value: u32, width: usize, rows: usize, _stream: usize) {
-        fill(dst, pitch, value, width, rows)
+    fn cuMemsetD2D32Async(dst: u64, pitch: usize, value: u32, width: usize, rows: usize, stream: u64) {
+        give(stream, move || fill(dst, pitch, value, width, rows))
     }
 }

@@ -26,3 +26,4 @@ mod image;
 mod module;
 mod launch;
 mod stream;
+mod graph;

@@ -28,6 +28,7 @@ pub fn tests() -> Vec<Test> {
             moved_variables(context, &["--leave-running", "--live"])
         })
         .also_needs(Requirement::Programs),
+        Test::new("graphs_of_machine_code_are_launched_as_such_and_restored", graphs).also_needs(Requirement::Programs),
         Test::new("the_driver_tells_of_clusters", clusters).also_needs(Requirement::Programs),
         Test::new("kernels_that_bind_a_snapshot_to_gpus_are_named", bound_kernels).also_needs(Requirement::Programs),
     ]
@@ -89,6 +90,32 @@ fn moved_variables(context: &mut Context, more: &[&str]) -> Result<()> {
     let program = Installation::get().programs.join("machine_code");
     let archive = dump(&context.sandbox, &[program.into()], more)?;
     let outcome = restore(&context.sandbox, &archive)?;
+    ensure!(
+        outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
+        "the restored program: {}",
+        outcome.text()
+    );
+    Ok(())
+}
+
+fn graphs(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let program = Installation::get().programs.join("native_graph");
+    // Some parts of the graph are as long as parts can be.
+    let words = ["--steps", "200", "--rounds"];
+    let with = |rounds: &str| {
+        let words = words.iter().chain([&rounds]).map(OsString::from);
+        std::iter::once(program.clone().into())
+            .chain(words)
+            .collect::<Vec<OsString>>()
+    };
+    let mut run = command(sandbox, &["run", "--device", "cuda", "--"])?;
+    run.args(with("40")).env("HETCKPT_LOG", "hetckpt_server=trace");
+    Running::run(run, PATIENCE)?.success("run")?;
+    let logs = sandbox.logs();
+    ensure!(logs.contains("launched as a graph"), "no graph was launched: {logs}");
+    let archive = dump(sandbox, &with("300"), &[])?;
+    let outcome = restore(sandbox, &archive)?;
     ensure!(
         outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
         "the restored program: {}",

@@ -44,6 +44,11 @@ impl Transfer {
         }
     }
 
+    /// True if it copies nothing.
+    pub fn is_empty(&self) -> bool {
+        self.width == 0 || self.rows == 0
+    }
+
     /// The same copy with rows joined that lie one behind the other on both sides.
     pub fn joined(self) -> Self {
         if self.rows > 1 && self.dst.pitch == self.width && self.src.pitch == self.width {

@@ -1,9 +1,12 @@
 //! Giving graphs to streams.
 
-use hetckpt_ring::command::{Command, DeviceIndex, EventId, StreamId};
+use std::sync::Arc;
 
-use crate::copy_params::Copy3D;
-use crate::graph::executable::{Executable, Step};
+use hetckpt_ring::command::{Command, DeviceIndex, EventId, StreamId};
+use hetckpt_ring::graph_part;
+
+use crate::copy_params::{Copy3D, Transfer};
+use crate::graph::executable::{Executable, Given, Step};
 use crate::graph::operation::Operation;
 use crate::guard::Current;
 use crate::result::Outcome;
@@ -17,7 +20,20 @@ pub fn launch(current: &Current, executable: &mut Executable, stream: StreamId) 
     if let Some(latest) = executable.begin_launch(stream) {
         come_behind(current.session, latest, stream)?;
     }
-    give(current, stream, &executable.steps)
+    let graph = executable.id;
+    let given = executable.given(|steps| divide(current.session, steps))?;
+    for (given, part) in given.iter().zip(0..) {
+        match given {
+            Given::Operation(operation) => give_operation(current, stream, operation)?,
+            Given::Part(steps) => current.session.device.send(Command::GraphPart {
+                stream,
+                graph,
+                part,
+                steps: Arc::clone(steps),
+            })?,
+        }
+    }
+    Ok(())
 }
 
 /// Has `stream` wait for all that is in `latest` now.
@@ -40,18 +56,57 @@ fn come_behind(session: &Session, latest: StreamId, stream: StreamId) -> Outcome
     session.device.send(Command::EventDestroy { event })
 }
 
-fn give(current: &Current, stream: StreamId, steps: &[Step]) -> Outcome {
+/// Divides steps into parts, as long as there can be, and what can be in none.
+fn divide(session: &Session, steps: &[Step]) -> Outcome<Vec<Given>> {
+    let mut given = Vec::new();
+    let mut commands = Vec::new();
+    collect(session, steps, &mut commands, &mut given)?;
+    end_parts(session, &mut commands, &mut given)?;
+    Ok(given)
+}
+
+fn collect(session: &Session, steps: &[Step], commands: &mut Vec<Command>, given: &mut Vec<Given>) -> Outcome {
     for step in steps.iter().filter(|step| step.is_enabled) {
-        give_operation(current, stream, &step.operation)?;
-        give(current, stream, &step.inner)?;
+        match &step.operation {
+            // What another graph does stands behind it.
+            Operation::Empty | Operation::Graph(_) => collect(session, &step.inner, commands, given)?,
+            operation => match commands_of(session, operation)? {
+                Some(more) => commands.extend(more),
+                None => {
+                    end_parts(session, commands, given)?;
+                    given.push(Given::Operation(operation.clone()));
+                }
+            },
+        }
     }
+    Ok(())
+}
+
+/// What the server is to do for an operation, in the stream's order; `None` if the application has a part in it.
+fn commands_of(session: &Session, operation: &Operation) -> Outcome<Option<Vec<Command>>> {
+    // Where they are launched is not known yet.
+    let stream = StreamId::LEGACY_DEFAULT;
+    match operation {
+        Operation::Launch(launch) => Ok(Some(vec![launch.clone().into_command(stream)])),
+        &Operation::Fill { dst, value } => Ok(Some(vec![Command::Fill { stream, dst, value }])),
+        Operation::Copy(copy) => {
+            let transfers = copy.transfers().collect::<Outcome<Vec<Transfer>>>()?;
+            let copies = transfers.iter().filter(|transfer| !transfer.is_empty());
+            copies.map(|copy| transfer::queued(session, copy, stream)).collect()
+        }
+        _ => Ok(None),
+    }
+}
+
+fn end_parts(session: &Session, commands: &mut Vec<Command>, given: &mut Vec<Given>) -> Outcome {
+    let parts = graph_part::encode(commands.drain(..)).map_err(|error| session.device.broken(&error))?;
+    given.extend(parts.into_iter().map(Given::Part));
     Ok(())
 }
 
 fn give_operation(current: &Current, stream: StreamId, operation: &Operation) -> Outcome {
     let session = current.session;
     match operation {
-        // What another graph does stands behind it.
         Operation::Empty | Operation::Graph(_) => Ok(()),
         // The memory is always there; what changes is whether the program still has it when the graph is gone.
         &Operation::Allocate { addr, .. } => mark(session, addr, true),
@@ -75,7 +130,7 @@ fn mark(session: &Session, addr: u64, is_allocated: bool) -> Outcome {
 fn give_copy(current: &Current, copy: &Copy3D, stream: StreamId) -> Outcome {
     for transfer in copy.transfers() {
         let transfer = transfer?;
-        let mode = if transfer::is_queued(current.session, &transfer)? {
+        let mode = if transfer.is_empty() || transfer::queued(current.session, &transfer, stream)?.is_some() {
             Mode::Async
         } else {
             current.session.call(Command::StreamSynchronize { stream })?;

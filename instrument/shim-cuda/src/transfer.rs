@@ -51,7 +51,7 @@ pub fn run(current: &Current, transfer: Transfer, stream: StreamId, mode: Mode) 
 }
 
 fn carry_out(session: &Session, transfer: Transfer, stream: StreamId, mode: Mode) -> Outcome {
-    if transfer.width == 0 || transfer.rows == 0 {
+    if transfer.is_empty() {
         return Ok(());
     }
     let transfer = transfer.joined();
@@ -74,13 +74,12 @@ fn carry_out(session: &Session, transfer: Transfer, stream: StreamId, mode: Mode
     }
 }
 
-/// True if the copy is done in the stream's order, whenever that comes: the device, or the server, reaches both sides.
-pub fn is_queued(session: &Session, transfer: &Transfer) -> Outcome<bool> {
-    if transfer.width == 0 || transfer.rows == 0 {
-        return Ok(true);
-    }
+/// The command that does the copy in the stream's order, whenever that comes; `None` if neither the device nor the
+/// server reaches both sides.
+pub fn queued(session: &Session, transfer: &Transfer, stream: StreamId) -> Outcome<Option<Command>> {
     let sides = [transfer.dst, transfer.src].map(|side| place(session, side, transfer));
-    Ok(sides[0]? != Place::Host && sides[1]? != Place::Host)
+    let is_queued = sides[0]? != Place::Host && sides[1]? != Place::Host;
+    Ok(is_queued.then(|| copy_command(&transfer.joined(), stream)))
 }
 
 /// Where a side lies; an address of ours outside of what is allocated is refused.

@@ -272,6 +272,20 @@ pub enum Transfer {
     },
 }
 
+/// Something that a queue takes and that nothing stops.
+pub enum GraphStep {
+    /// A launch of an [`OpaqueKernel`].
+    Launch(Launch),
+    /// A copy or a fill.
+    Transfer(Transfer),
+}
+
+/// Steps that the device has made one thing of: queues are given it at once.
+pub trait DeviceGraph: Send + Sync {
+    /// For down-casting by the device that made it.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
 /// Launches in order.
 pub trait Queue: Send + Sync {
     /// Starts `launch` behind all launches given before; returns at once.
@@ -303,6 +317,14 @@ pub trait Queue: Send + Sync {
     /// [`DeviceError`]; nothing was started then.
     fn transfer(&self, _transfer: &Transfer) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         Err(no_followers("transfer"))
+    }
+
+    /// Does the steps of `graph` in their order behind all that was given before. Pauses do not stop it.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; nothing was started then.
+    fn launch_graph(&self, _graph: &Arc<dyn DeviceGraph>) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        Err(no_followers("launch of a graph"))
     }
 
     /// Looks whether [`Queue::launch`] would refuse `launch` for its sizes, and starts nothing.
@@ -601,6 +623,19 @@ pub trait Device: Send + Sync {
     /// and to look whether something is done costs kernels no time.
     fn works_through_queues(&self) -> bool {
         false
+    }
+
+    /// True if it makes graphs.
+    fn has_graphs(&self) -> bool {
+        false
+    }
+
+    /// Makes one thing of `steps`, for [`Queue::launch_graph`]. Its kernels must have been launched before.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    fn make_graph(&self, _steps: &[GraphStep]) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+        Err(DeviceError::NotBuilt("this device has no graphs".to_owned()))
     }
 
     /// True if [`Device::load`] works while kernels run, without waiting for them. Where it does not, a pause requested

@@ -92,27 +92,6 @@ impl<W, F, P> Order<W, F, P> {
         }
     }
 
-    /// What a snapshot says; a pause is held.
-    #[must_use]
-    pub fn restored(
-        loading: Loading,
-        streams: impl IntoIterator<Item = (u64, StoredStream<W>)>,
-        waiters: Vec<Waiter<P>>,
-        host_functions_done: impl IntoIterator<Item = u64>,
-        fault: u32,
-    ) -> Self {
-        let mut order = Self {
-            waiters,
-            host_functions_done: host_functions_done.into_iter().collect(),
-            phase: Phase::Paused,
-            fault,
-            ..Self::new(loading)
-        };
-        let streams = streams.into_iter().map(|(id, stored)| (id, Stream::restored(stored)));
-        order.streams.extend(streams);
-        order
-    }
-
     /// Whether anything may begin.
     #[must_use]
     pub fn phase(&self) -> Phase {
@@ -235,25 +214,6 @@ impl<W, F, P> Order<W, F, P> {
         self.fault = 0;
     }
 
-    /// Puts an item at a stream's end, behind what CUDA's joins with the legacy default stream demand. False if there
-    /// is no such stream.
-    pub fn submit(&mut self, stream: u64, work: W, mut after: Vec<Place>) -> bool {
-        let Some(s) = self.streams.get(&stream) else {
-            return false;
-        };
-        if stream == LEGACY {
-            after.extend(self.blocking_ends());
-        } else if !s.non_blocking {
-            after.extend(self.end_of(LEGACY));
-        }
-        after.retain(|p| p.stream != stream);
-        if let Some(s) = self.streams.get_mut(&stream) {
-            s.queue.push_back(Item { work, after });
-            s.submitted += 1;
-        }
-        true
-    }
-
     /// Has `what` wait for places. Returns what may be seen to now ([`Self::released`]).
     pub fn wait_for(&mut self, what: P, after: Vec<Place>) -> Vec<P> {
         self.waiters.push(Waiter { what, after });
@@ -315,19 +275,12 @@ impl<W, F, P> Order<W, F, P> {
         };
     }
 
-    /// Takes the front item of a stream, for a thread that does it. Then [`Self::done`] or [`Self::put_back`], and
-    /// [`Self::free`].
-    pub fn take(&mut self, stream: u64) -> Option<Item<W>> {
-        let s = self.streams.get_mut(&stream).filter(|s| s.front == Front::Free)?;
-        let item = s.queue.pop_front()?;
-        s.front = Front::Taken;
-        Some(item)
-    }
-
     /// Counts an item that was taken as done. Returns what may be seen to now.
     pub fn done(&mut self, stream: u64) -> Vec<P> {
-        if let Some(s) = self.streams.get_mut(&stream) {
-            s.completed += 1;
+        if let Some(s) = self.streams.get_mut(&stream)
+            && let Front::Taken { num_places } = s.front
+        {
+            s.completed += num_places;
         }
         self.release()
     }
@@ -470,6 +423,56 @@ pub enum Landed<W, P> {
 }
 
 impl<W: Work, F, P> Order<W, F, P> {
+    /// What a snapshot says; a pause is held.
+    #[must_use]
+    pub fn restored(
+        loading: Loading,
+        streams: impl IntoIterator<Item = (u64, StoredStream<W>)>,
+        waiters: Vec<Waiter<P>>,
+        host_functions_done: impl IntoIterator<Item = u64>,
+        fault: u32,
+    ) -> Self {
+        let mut order = Self {
+            waiters,
+            host_functions_done: host_functions_done.into_iter().collect(),
+            phase: Phase::Paused,
+            fault,
+            ..Self::new(loading)
+        };
+        let streams = streams.into_iter().map(|(id, stored)| (id, Stream::restored(stored)));
+        order.streams.extend(streams);
+        order
+    }
+
+    /// Puts an item at a stream's end, behind what CUDA's joins with the legacy default stream demand. False if there
+    /// is no such stream.
+    pub fn submit(&mut self, stream: u64, work: W, mut after: Vec<Place>) -> bool {
+        let Some(s) = self.streams.get(&stream) else {
+            return false;
+        };
+        if stream == LEGACY {
+            after.extend(self.blocking_ends());
+        } else if !s.non_blocking {
+            after.extend(self.end_of(LEGACY));
+        }
+        after.retain(|p| p.stream != stream);
+        if let Some(s) = self.streams.get_mut(&stream) {
+            s.submitted += work.num_places();
+            s.queue.push_back(Item { work, after });
+        }
+        true
+    }
+
+    /// Takes the front item of a stream, for a thread that does it. Then [`Self::done`] or [`Self::put_back`], and
+    /// [`Self::free`].
+    pub fn take(&mut self, stream: u64) -> Option<Item<W>> {
+        let s = self.streams.get_mut(&stream).filter(|s| s.front == Front::Free)?;
+        let item = s.queue.pop_front()?;
+        let num_places = item.work.num_places();
+        s.front = Front::Taken { num_places };
+        Some(item)
+    }
+
     /// The device has done what has landed.
     pub fn land_done(&mut self, stream: u64, work: W) -> Landed<W, P> {
         if self.streams.get(&stream).is_some_and(Stream::has_stopped) {
@@ -477,7 +480,7 @@ impl<W: Work, F, P> Order<W, F, P> {
             return Landed::Held;
         }
         if let Some(s) = self.streams.get_mut(&stream) {
-            s.completed += 1;
+            s.completed += work.num_places();
             s.put_stopped_back();
         }
         let released = self.release();

@@ -33,6 +33,12 @@ pub trait Work {
     /// What the order has to know of it.
     fn kind(&self) -> Kind;
 
+    /// How many of its stream's places it takes: more than one for things that belong together, which begin and end as
+    /// one. A snapshot may have them one by one.
+    fn num_places(&self) -> u64 {
+        1
+    }
+
     /// What is left to do of something that the device has done although something before it in its stream has stopped.
     /// A launch has run without effect, or had nothing to do, and only counts; a follower is to be done again.
     #[must_use]
@@ -87,7 +93,10 @@ pub(crate) enum Front {
     /// Nobody.
     Free,
     /// A thread does an item that it has taken.
-    Taken,
+    Taken {
+        /// [`Work::num_places`] of it.
+        num_places: u64,
+    },
     /// A thread builds a program. It touches nothing that a capture reads.
     Building,
     /// A thread gives items to the device.
@@ -153,7 +162,7 @@ pub struct StoredStream<W> {
     pub priority: i32,
     /// The application has destroyed it.
     pub is_destroyed: bool,
-    /// Items done so far; those in `queue` come next.
+    /// Places reached so far; those of `queue` come next.
     pub completed: u64,
     /// What has not been done, in order.
     pub queue: Vec<Item<W>>,
@@ -180,8 +189,12 @@ impl<W, F> Stream<W, F> {
         }
     }
 
-    pub(crate) fn restored(stored: StoredStream<W>) -> Self {
-        let submitted = stored.completed.saturating_add(stored.queue.len() as u64);
+    pub(crate) fn restored(stored: StoredStream<W>) -> Self
+    where
+        W: Work,
+    {
+        let queued: u64 = stored.queue.iter().map(|item| item.work.num_places()).sum();
+        let submitted = stored.completed.saturating_add(queued);
         Self {
             life: if stored.is_destroyed {
                 Life::Destroyed
@@ -213,13 +226,13 @@ impl<W, F> Stream<W, F> {
         self.life == Life::Destroyed
     }
 
-    /// Items ever put in.
+    /// Places ever given out.
     #[must_use]
     pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// Items done.
+    /// Places reached.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.completed
@@ -250,7 +263,7 @@ impl<W, F> Stream<W, F> {
     /// True if a thread does an item of it right now.
     #[must_use]
     pub fn is_at_work(&self) -> bool {
-        self.front == Front::Taken
+        matches!(self.front, Front::Taken { .. })
     }
 
     /// True if it has nothing to do.

@@ -28,6 +28,8 @@ enum Sort {
     Record,
     /// A copy that the device does.
     Transfer,
+    /// Two copies that the device does as one. The second has the next number.
+    Two,
     /// A copy, done by a thread.
     Task,
     /// A function of the application that is to be called.
@@ -45,9 +47,16 @@ impl Work for Thing {
             Sort::Launch => Kind::Launch { is_built, stops: true },
             Sort::Opaque => Kind::Launch { is_built, stops: false },
             Sort::Record => Kind::Follower,
-            Sort::Transfer => Kind::Transfer,
+            Sort::Transfer | Sort::Two => Kind::Transfer,
             Sort::Task | Sort::Call | Sort::Ran => Kind::Task,
             Sort::HostFunction => Kind::HostFunction(self.number as u64),
+        }
+    }
+
+    fn num_places(&self) -> u64 {
+        match self.sort {
+            Sort::Two => 2,
+            _ => 1,
         }
     }
 
@@ -139,6 +148,12 @@ enum Action {
 }
 
 impl State {
+    fn effect_of(&mut self, thing: &Thing) {
+        (thing.number..)
+            .take(thing.num_places() as usize)
+            .for_each(|number| self.effect(number));
+    }
+
     fn effect(&mut self, number: usize) {
         let (stream, before) = self.things[number].clone();
         if before.iter().any(|n| !self.effects.contains(n)) {
@@ -204,12 +219,13 @@ impl State {
             other != stream && is_blocking(stream) && is_blocking(other) && (stream == LEGACY || other == LEGACY)
         };
         before.extend((0..number).filter(|&n| joins(self.things[n].0)));
-        self.things.push((stream, before));
         let thing = Thing {
             number,
             sort,
             is_built: false,
         };
+        self.things
+            .resize(number + thing.num_places() as usize, (stream, before));
         if !self.order.submit(stream, thing, after) {
             self.broken = Some("a stream is gone that the application has");
         }
@@ -258,7 +274,7 @@ impl State {
             self.order.put_back(stream, item);
         } else {
             self.order.forget_host_function(number as u64);
-            self.effect(number);
+            self.effect_of(&item.work);
             let released = self.order.done(stream);
             self.let_go(released);
         }
@@ -268,17 +284,27 @@ impl State {
     /// As `capture` and `restore` of the server have it.
     fn restore(&mut self, loading: Loading, mistake: Mistake) {
         let streams = self.order.streams().map(|(id, stream)| {
-            let unbuilt = |item: &Item<Thing>| {
-                let mut item = item.clone();
-                item.work.is_built = false;
-                item
+            // What belongs together comes one by one.
+            let one_by_one = |item: &Item<Thing>| {
+                let Item { work, after } = item.clone();
+                let numbers = (work.number..).take(work.num_places() as usize);
+                let sort = match work.sort {
+                    Sort::Two => Sort::Transfer,
+                    sort => sort,
+                };
+                let is_built = false;
+                let one = move |number| Thing { number, sort, is_built };
+                numbers.map(move |number| Item {
+                    work: one(number),
+                    after: after.clone(),
+                })
             };
             let stored = StoredStream {
                 non_blocking: stream.is_non_blocking(),
                 priority: stream.priority(),
                 is_destroyed: stream.is_destroyed(),
                 completed: stream.completed(),
-                queue: stream.queue().map(unbuilt).collect(),
+                queue: stream.queue().flat_map(one_by_one).collect(),
             };
             (id, stored)
         });
@@ -314,13 +340,13 @@ impl State {
         if is_behind_a_stop && mistake == Mistake::CountsBehindAStop {
             self.effect(number);
         }
-        if is_behind_a_stop && matches!(flight.work.sort, Sort::Opaque | Sort::Transfer) {
+        if is_behind_a_stop && matches!(flight.work.sort, Sort::Opaque | Sort::Transfer | Sort::Two) {
             self.broken = Some("what cannot stop was done behind a stopped launch");
         }
         match self.order.land_done(stream, flight.work) {
             Landed::Held => {}
             Landed::Done { work, released } => {
-                self.effect(work.number);
+                self.effect_of(&work);
                 self.let_go(released);
             }
         }
@@ -496,7 +522,7 @@ fn is_long() -> bool {
 }
 
 use Say::{Create, Destroy, Do, DoAfter, Synchronize};
-use Sort::{Call, Launch, Opaque, Record, Task, Transfer};
+use Sort::{Call, Launch, Opaque, Record, Task, Transfer, Two};
 
 /// Launches with a record between them, and a copy behind, in one stream.
 const ONE_STREAM: &[Say] = &[Do(0, Launch), Do(0, Record), Do(0, Launch), Do(0, Task), Synchronize];
@@ -546,9 +572,21 @@ const MIXED: &[Say] = &[
     Synchronize,
 ];
 
+/// Things that are given to the device as one, which other streams come behind.
+const TOGETHER: &[Say] = &[
+    Create(1, true),
+    Create(2, true),
+    Do(1, Launch),
+    Do(1, Two),
+    DoAfter(2, Two, 1),
+    Do(1, Launch),
+    DoAfter(1, Record, 2),
+    Synchronize,
+];
+
 #[test]
 fn everything_takes_effect_once_and_in_order() {
-    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, MANY];
+    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, MANY, TOGETHER];
     for says in all {
         check(application(says));
         let pauses = if is_long() { 4 } else { 2 };
@@ -576,7 +614,7 @@ fn a_device_that_stops_of_its_own_accord_keeps_the_order() {
 
 #[test]
 fn a_failure_ends_everything_once() {
-    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED] {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, TOGETHER] {
         check(Application {
             faults: true,
             ..application(says)

@@ -50,6 +50,10 @@ pub struct EventId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct ArrayId(pub u64);
 
+/// An executable graph, numbered by the application from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+pub struct GraphId(pub u64);
+
 /// A kernel: its module and its index in the module's [`crate::reply::ModuleDescription::kernels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct KernelId {
@@ -460,6 +464,22 @@ pub enum Command {
         /// The question.
         query: ClusterQuery,
     },
+    /// Launches a part of a graph, all of its steps, which the server may know already. No reply.
+    GraphPart {
+        /// Stream.
+        stream: StreamId,
+        /// The graph.
+        graph: GraphId,
+        /// Which part of it, from 0.
+        part: u32,
+        /// Its steps, in order, as [`crate::graph_part::encode`] makes them.
+        steps: Arc<[u8]>,
+    },
+    /// Nothing of the graph will be launched any more. No reply.
+    GraphForget {
+        /// The graph.
+        graph: GraphId,
+    },
 }
 
 impl Command {
@@ -530,11 +550,7 @@ pub(crate) fn encode<T: Encode>(value: &T, what: &'static str) -> Result<Vec<u8>
 
 /// Decodes all of `bytes`, allocating at most `LIMIT` bytes.
 pub(crate) fn decode<T: Decode<()>, const LIMIT: usize>(bytes: &[u8], what: &'static str) -> Result<T, RingError> {
-    let config = bincode::config::standard().with_limit::<LIMIT>();
-    let (value, used) = bincode::decode_from_slice(bytes, config).map_err(|error| RingError::Decode {
-        what,
-        reason: error.to_string(),
-    })?;
+    let (value, used) = decode_first::<T, LIMIT>(bytes, what)?;
     if used != bytes.len() {
         return Err(RingError::Decode {
             what,
@@ -542,4 +558,16 @@ pub(crate) fn decode<T: Decode<()>, const LIMIT: usize>(bytes: &[u8], what: &'st
         });
     }
     Ok(value)
+}
+
+/// Decodes what `bytes` begin with, allocating at most `LIMIT` bytes. Returns how many bytes it was.
+pub(crate) fn decode_first<T: Decode<()>, const LIMIT: usize>(
+    bytes: &[u8],
+    what: &'static str,
+) -> Result<(T, usize), RingError> {
+    let config = bincode::config::standard().with_limit::<LIMIT>();
+    bincode::decode_from_slice(bytes, config).map_err(|error| RingError::Decode {
+        what,
+        reason: error.to_string(),
+    })
 }

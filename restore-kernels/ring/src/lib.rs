@@ -15,6 +15,7 @@ pub mod futex;
 pub mod command;
 pub mod reply;
 pub mod launch_record;
+pub mod graph_part;
 pub mod producer;
 pub mod consumer;
 pub mod server_side;

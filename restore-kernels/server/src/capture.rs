@@ -322,8 +322,9 @@ fn collect(session: &Session) -> Result<ProcessState, ServerError> {
         .map(|(id, s)| {
             let work = s
                 .queue()
-                .map(|item| state_item(item, &mut kernels))
-                .collect::<Result<_, _>>()?;
+                .map(|item| state_items(item, &mut kernels))
+                .collect::<Result<Vec<_>, _>>()?
+                .concat();
             Ok(StreamState {
                 id,
                 device: DeviceIndex::FIRST.0,
@@ -501,6 +502,21 @@ impl Kernels {
     }
 }
 
+/// An item in the snapshot's words: one for each of its places.
+fn state_items(item: &Item, kernels: &mut Kernels) -> Result<Vec<WorkItem>, ServerError> {
+    let What::Graph(run) = &item.work.what else {
+        return Ok(vec![state_item(item, kernels)?]);
+    };
+    let step = |step| {
+        Ok(WorkItem {
+            work: StateWork::Command(held_commands::of_stream(step, None)?),
+            reply: None,
+            after: item.after.clone(),
+        })
+    };
+    run.steps.iter().map(step).collect()
+}
+
 fn state_item(item: &Item, kernels: &mut Kernels) -> Result<WorkItem, ServerError> {
     let work = match &item.work.what {
         What::Command { command, data, .. } => StateWork::Command(held_commands::of_stream(command, data.as_deref())?),
@@ -512,6 +528,7 @@ fn state_item(item: &Item, kernels: &mut Kernels) -> Result<WorkItem, ServerErro
         What::Resume(stopped) => StateWork::Resume(Box::new(run(stopped, kernels))),
         // The reply is due.
         What::Ran => StateWork::Command(StreamCommand::Nothing),
+        What::Graph(_) => return Err(ServerError::WrongMoment("a graph is held back as one step")),
         What::AwaitHostFunction(id) => StateWork::AwaitHostFunction(*id),
     };
     Ok(WorkItem {

@@ -8,7 +8,8 @@ use hetckpt_abi::cluster_query::ClusterQuery;
 use hetckpt_abi::image_object::ImageObject;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::Phase;
-use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand, Payload, SlotId};
+use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand, Payload, SlotId, StreamId};
+use hetckpt_ring::graph_part;
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::{BuiltKernel, Reply};
 use hetckpt_state::allocation::Owner;
@@ -20,6 +21,8 @@ use crate::cuda_result as cu;
 use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
 use crate::event_times::elapsed;
+use crate::graph_builder;
+use crate::graph_parts::{GraphRun, PartKey, Piece, Way};
 use crate::kernels::{BuildError, KernelCode};
 use crate::launch::room_of;
 use crate::load_failure::{LoadFailure, NotLoaded};
@@ -58,6 +61,12 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
             session.queues.lock().order.host_function_returned(id);
             return Touched::All;
         }
+        Command::GraphPart {
+            stream,
+            graph,
+            part,
+            steps,
+        } => return graph_part(session, stream, (graph, part), &steps),
         ref command if stream_of(command).is_some() => {
             return enqueue(session, reply, envelope.command, None, Vec::new());
         }
@@ -69,6 +78,10 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
         Command::QueryClusters { kernel, query } => {
             query_clusters(session, reply, (kernel.module.0, kernel.index), query);
+        }
+        Command::GraphForget { graph } => {
+            let gone = session.graph_parts.lock().forget(graph);
+            drop(gone);
         }
         Command::EncodeTensorMap(map) => match session.device.encode_tensor_map(&map) {
             Ok(encoded) => session.answer(reply, cu::SUCCESS, &Reply::TensorMap(Box::new(encoded))),
@@ -231,6 +244,64 @@ fn enqueue(
     }
     session.answer_or_fault(reply, cu::INVALID_HANDLE);
     Touched::Nothing
+}
+
+/// Puts a part of a graph into a stream.
+fn graph_part(session: &Arc<Session>, stream: StreamId, key: PartKey, bytes: &Arc<[u8]>) -> Touched {
+    let way = if session.device.has_graphs() {
+        session.graph_parts.lock().launch(key, bytes)
+    } else {
+        Way::OneByOne
+    };
+    if let Way::Pieces(pieces) = &way {
+        for piece in &**pieces {
+            let submitted = match piece {
+                Piece::Run(run) => submit_run(session, stream, Arc::clone(run)),
+                Piece::Step(step) => {
+                    let step = graph_part::in_stream(step.clone(), stream);
+                    enqueue(session, None, step, None, Vec::new()) != Touched::Nothing
+                }
+            };
+            if !submitted {
+                return Touched::Nothing;
+            }
+        }
+        return Touched::Stream(stream.0);
+    }
+    let steps = match graph_part::decode(bytes, stream) {
+        Ok(steps) => steps,
+        Err(error) => {
+            tracing::error!(%error, "a graph that cannot be launched");
+            session.answer_or_fault(None, cu::INVALID_VALUE);
+            return Touched::Nothing;
+        }
+    };
+    for step in &steps {
+        if enqueue(session, None, step.clone(), None, Vec::new()) == Touched::Nothing {
+            return Touched::Nothing;
+        }
+    }
+    if let Way::OneByOneThenRuns { most } = way {
+        let bytes = Arc::clone(bytes);
+        aside::start(session, move |session| {
+            let work = |step: Command| Some((step.clone(), work_of(session, step, None).ok()?));
+            let pieces = graph_builder::pieces(session, key, most, steps.into_iter().filter_map(work).collect());
+            session.graph_parts.lock().made(key, &bytes, pieces);
+        });
+    }
+    Touched::Stream(stream.0)
+}
+
+fn submit_run(session: &Session, stream: StreamId, run: Arc<GraphRun>) -> bool {
+    let work = Work {
+        what: What::Graph(run),
+        reply: None,
+    };
+    let is_known = session.queues.lock().order.submit(stream.0, work, Vec::new());
+    if !is_known {
+        session.answer_or_fault(None, cu::INVALID_HANDLE);
+    }
+    is_known
 }
 
 /// With fewer free chunks than these, copies that have to wait for a kernel leave theirs.

@@ -40,6 +40,8 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
             }
         },
         Command::ModuleUnload { module } => {
+            let graphs = session.graph_parts.lock().forget_module(module.0);
+            drop(graphs);
             session.modules.lock().remove(module.0);
             session.moved.write().forget(module.0);
             if let Err(error) = session.memory.lock().free_owned_by(Owner::Module(module.0)) {
@@ -80,6 +82,8 @@ fn result_of(done: Result<(), DeviceError>, what: &str) -> u32 {
 }
 
 fn reset(session: &Session) {
+    let graphs = session.graph_parts.lock().clear();
+    drop(graphs);
     session.modules.lock().clear();
     session.arrays.lock().clear(&*session.device);
     session.memory.lock().clear();

@@ -15,6 +15,7 @@ use hetckpt_ring::reply::Reply;
 
 use crate::counters::Activity;
 use crate::cuda_result;
+use crate::graph_parts::GraphRun;
 use crate::kernels::ProbedKernel;
 use crate::launch::{launch, refused, waited};
 use crate::queues::{Awaiting, By, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
@@ -52,7 +53,7 @@ pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, 
     };
     let (began, num_launches) = (
         Instant::now(),
-        works.iter().filter(|(work, _)| work.is_launch()).count(),
+        works.iter().map(|(work, _)| work.num_launches()).sum::<usize>(),
     );
     let handles: Vec<OnDevice> = works.iter().map(give).collect();
     let counters = session.counters();
@@ -78,9 +79,13 @@ fn has_time(queues: &Queues, work: &Work) -> bool {
 }
 
 fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> OnDevice {
-    let What::Command { command, by, .. } = &work.what else {
-        tracing::trace!(kernel = work.kernel_name(), "launched");
-        return launch(queue, work);
+    let (command, by) = match &work.what {
+        What::Command { command, by, .. } => (command, by),
+        What::Graph(run) => return launch_graph(session, queue, run).map_or_else(refused, waited),
+        _ => {
+            tracing::trace!(kernel = work.kernel_name(), "launched");
+            return launch(queue, work);
+        }
     };
     let elsewhere = session.moved.read().in_command(command);
     let given = match elsewhere.as_ref().unwrap_or(command) {
@@ -103,15 +108,25 @@ fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> On
 
 fn transfer(session: &Session, queue: &dyn Queue, command: &Command) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
     let transfer = transfer_of(command).ok_or(DeviceError::NotBuilt("it is no transfer".to_owned()))?;
-    // The driver would take any memory of this process.
-    let foreign = |&(addr, size): &(u64, u64)| !is_known(session, addr, size);
-    match ranges(&transfer).into_iter().flatten().find(foreign) {
+    check_known(session, ranges(&transfer).into_iter().flatten())?;
+    queue.transfer(&transfer)
+}
+
+fn launch_graph(session: &Session, queue: &dyn Queue, run: &GraphRun) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+    check_known(session, run.ranges.iter().copied())?;
+    tracing::trace!(steps = run.steps.len(), "launched as a graph");
+    queue.launch_graph(&run.graph)
+}
+
+/// Makes sure that all of it is the application's: the driver would take any memory of this process.
+fn check_known(session: &Session, mut ranges: impl Iterator<Item = (u64, u64)>) -> Result<(), DeviceError> {
+    match ranges.find(|&(addr, size)| !is_known(session, addr, size)) {
         Some((addr, size_bytes)) => Err(DeviceError::Fault {
             kernel: "a copy or a fill".to_owned(),
             reason: format!("{addr:#x}+{size_bytes:#x} is neither device memory nor pinned memory"),
             cuda_result: cuda_result::INVALID_VALUE,
         }),
-        None => queue.transfer(&transfer),
+        None => Ok(()),
     }
 }
 
@@ -151,6 +166,9 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
         window.landed(took);
         let most = window.most();
         queues.order.set_window(stream, most);
+        if let What::Graph(run) = &flight.work.what {
+            session.graph_parts.lock().landed(run.part, run.steps.len(), took);
+        }
         count(session, &flight.work, took);
     }
     match (outcome, flight.handle) {
@@ -275,7 +293,7 @@ fn land_stopped(
     let (spec, before): (Arc<LaunchSpec>, Option<Stopped>) = match what {
         What::Start(spec) => (spec, None),
         What::Resume(stopped) => (Arc::clone(&stopped.spec), Some(stopped)),
-        What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => {
+        What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => {
             return queues.order.land_stopped(stream, Work { what, reply });
         }
     };

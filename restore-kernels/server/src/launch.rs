@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hetckpt_abi::launch_shape::LaunchShape;
-use hetckpt_devices::device::{Blocks, Device, Launch, LoadedKernel, Outcome, Queue, Room, RunningLaunch};
+use hetckpt_devices::device::{Blocks, Device, GraphStep, Launch, LoadedKernel, Outcome, Queue, Room, RunningLaunch};
 use hetckpt_devices::error::DeviceError;
 
 use crate::kernels::{BuildError, BuildResult, ProbedKernel};
@@ -57,8 +57,17 @@ fn prepare(work: &Work) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
                 launch_of(&stopped.spec, loaded, blocks),
             ))
         }
-        What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => Err(refuse("it is no launch".to_owned())),
+        What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => {
+            Err(refuse("it is no launch".to_owned()))
+        }
     }
+}
+
+/// A launch of machine code, as a graph of the device takes it; `None` for anything else.
+#[must_use]
+pub fn graph_step(work: &Work) -> Option<GraphStep> {
+    let launch = work.is_opaque().then(|| prepare(work).ok()).flatten();
+    launch.map(|(_, launch)| GraphStep::Launch(launch))
 }
 
 /// The program with which a stopped launch goes on. It has run before, so it has to.
@@ -98,7 +107,7 @@ pub fn build(work: &Work) {
             kernel.and_then(|k| k.build_leaving(spec.room).err())
         }
         What::Resume(stopped) => build_stopped(stopped).err(),
-        What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => None,
+        What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => None,
     };
     if let Some(reason) = failed {
         tracing::debug!(kernel = work.kernel_name(), %reason, "will not be launched");

@@ -12,6 +12,7 @@ use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_state::queue::Place;
 use rustc_hash::FxHashMap;
 
+use crate::graph_parts::GraphRun;
 use crate::kernels::{KernelCode, ProbedKernel};
 use crate::start_points::StartPoints;
 use crate::transfers::transfer_of;
@@ -76,6 +77,8 @@ pub enum What {
     Resume(Stopped),
     /// A launch that is over, behind one that has stopped.
     Ran,
+    /// Steps of a graph, which the device does as one.
+    Graph(Arc<GraphRun>),
     /// Wait for a host function to return.
     AwaitHostFunction(u64),
 }
@@ -112,6 +115,15 @@ impl Work {
         matches!(self.what, What::Start(_) | What::Resume(_))
     }
 
+    /// Launches that it stands for.
+    #[must_use]
+    pub fn num_launches(&self) -> usize {
+        match &self.what {
+            What::Graph(run) => run.num_launches(),
+            _ => usize::from(self.is_launch()),
+        }
+    }
+
     /// For a launch of machine code: behind a kernel that a pause has stopped it would not turn itself away.
     #[must_use]
     pub fn is_opaque(&self) -> bool {
@@ -126,7 +138,7 @@ impl Work {
                 let (points, room) = (stopped.points.as_ref(), stopped.spec.room);
                 stopped.probed.is_built_leaving(points, room)
             }
-            What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => true,
+            What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => true,
         }
     }
 
@@ -136,7 +148,7 @@ impl Work {
         match &self.what {
             What::Start(spec) => spec.kernel.as_ref().map_or("", |k| &k.name),
             What::Resume(stopped) => &stopped.probed.kernel.name,
-            What::Command { .. } | What::Ran | What::AwaitHostFunction(_) => "",
+            What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => "",
         }
     }
 }
@@ -149,9 +161,16 @@ impl stream::Work for Work {
                 stops: !self.is_opaque(),
             },
             What::Command { by: By::Follower, .. } => Kind::Follower,
-            What::Command { by: By::Transfer, .. } => Kind::Transfer,
+            What::Command { by: By::Transfer, .. } | What::Graph(_) => Kind::Transfer,
             What::Command { by: By::Thread, .. } | What::Ran => Kind::Task,
             What::AwaitHostFunction(id) => Kind::HostFunction(*id),
+        }
+    }
+
+    fn num_places(&self) -> u64 {
+        match &self.what {
+            What::Graph(run) => run.steps.len() as u64,
+            _ => 1,
         }
     }
 

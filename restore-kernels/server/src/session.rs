@@ -18,6 +18,7 @@ use hetckpt_state::virtual_device::VirtualDevice as StateVirtualDevice;
 use crate::arrays::Arrays;
 use crate::counters::Counters;
 use crate::generate::Generator;
+use crate::graph_parts::GraphParts;
 use crate::kernels::Builder;
 use crate::memory::DeviceMemory;
 use crate::modules::Modules;
@@ -30,7 +31,7 @@ use crate::state_output::ArchiveEnd;
 const PAUSE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What the server's threads share. Locks are taken in this order: holds, modules, arrays,
-/// memory, queues.
+/// memory, queues, parts of graphs.
 pub struct Session {
     /// The application's process id as the server sees it.
     pub app_pid: u32,
@@ -58,6 +59,8 @@ pub struct Session {
     pub pinned: Pinned,
     /// Streams and all that is queued.
     pub queues: Mutex<Queues>,
+    /// Parts of graphs that have been launched.
+    pub graph_parts: Mutex<GraphParts>,
     /// The program wants all kernels of a module to be there once one of them is launched: they may wait for one
     /// another on the device, which one that is loaded only when nothing runs could not.
     pub loads_eagerly: bool,
@@ -111,6 +114,7 @@ impl Session {
             memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
             pinned: Pinned::new(Arc::clone(&device)),
             queues: Mutex::new(Queues::new(Order::new(loading(&*device)), Duration::ZERO)),
+            graph_parts: Mutex::default(),
             loads_eagerly: loads_eagerly() && !device.loads_while_running(),
             stops_at_once: AtomicBool::new(false),
             changed: Condvar::new(),

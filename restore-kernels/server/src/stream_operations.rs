@@ -87,7 +87,7 @@ pub fn execute(session: &Session, item: Item) -> Executed {
             session.queues.lock().order.forget_host_function(id);
             return Executed::Done { answer: None };
         }
-        What::Start(_) | What::Resume(_) | What::Ran => return done(fault),
+        What::Start(_) | What::Resume(_) | What::Ran | What::Graph(_) => return done(fault),
     };
     if fault != 0 {
         // The program gets the fault's result; its driver library looks for what kernels have printed before they

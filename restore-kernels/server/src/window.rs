@@ -7,7 +7,7 @@ use hetckpt_order::order::MAX_IN_FLIGHT;
 
 /// What is on the device should be done within this time. One thing that takes longer does, and the next stands behind
 /// it, so that the device always has something to do.
-const LONGEST: Duration = Duration::from_millis(8);
+pub const LONGEST: Duration = Duration::from_millis(8);
 /// While things are done much sooner, there can be more of them.
 const SHORT: Duration = Duration::from_millis(2);
 /// At first, and at least.

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use hetckpt_ring::command::{Command, GraphId};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::graph::executable::{Executable, Misfit};
@@ -89,7 +90,8 @@ fn instantiate(current: Current, executable: Out<Handle>, graph: Handle, flags: 
     if flags & flag::DEVICE_LAUNCH != 0 {
         return Err(CuResult::NOT_SUPPORTED);
     }
-    let made = Executable::new(&current.session.graphs, graph, flags)?;
+    let id = GraphId(current.session.device.next_id());
+    let made = Executable::new(&current.session.graphs, graph, flags, id)?;
     executable.set(current.session.executables.insert(Arc::new(Mutex::new(made))))
 }
 
@@ -132,8 +134,13 @@ fn get_flags(current: Current, executable: Handle, flags: Out<u64>) -> Outcome {
 
 /// What was launched still runs to its end.
 fn destroy(current: Current, executable: Handle) -> Outcome {
-    let gone = current.session.executables.remove(executable);
-    gone.map(drop).ok_or(CuResult::INVALID_VALUE)
+    let gone = current
+        .session
+        .executables
+        .remove(executable)
+        .ok_or(CuResult::INVALID_VALUE)?;
+    let graph = gone.lock().id;
+    current.session.device.send(Command::GraphForget { graph })
 }
 
 fn upload(current: Current, executable: Handle, stream: Handle) -> Outcome {

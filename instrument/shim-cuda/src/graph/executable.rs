@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hetckpt_ring::command::StreamId;
+use hetckpt_ring::command::{GraphId, StreamId};
 use rustc_hash::FxHashMap;
 
 use crate::handles::Handle;
@@ -26,13 +26,26 @@ pub struct Step {
     pub is_enabled: bool,
 }
 
+/// What a launch gives to a stream.
+#[derive(Debug)]
+pub enum Given {
+    /// Launches, copies and fills, as [`hetckpt_ring::graph_part`] has them.
+    Part(Arc<[u8]>),
+    /// Anything else.
+    Operation(Operation),
+}
+
 /// A graph that can be launched. What becomes of the graph it was made from does not change it.
 #[derive(Debug)]
 pub struct Executable {
-    /// Steps, in the order in which they are given to a stream.
-    pub steps: Vec<Step>,
+    /// Its number in the ring.
+    pub id: GraphId,
     /// Flags given when it was made.
     pub flags: u64,
+    /// Steps, in the order in which they are given to a stream.
+    steps: Vec<Step>,
+    /// What a launch gives to a stream, until a step is changed.
+    given: Option<Arc<[Given]>>,
     memory: Vec<Arc<GraphMemory>>,
     /// Where it was launched last.
     latest: Option<StreamId>,
@@ -80,14 +93,26 @@ fn steps(graphs: &Graphs, graph: Handle) -> Outcome<(Vec<Step>, Vec<Arc<GraphMem
 
 impl Executable {
     /// Of a graph as it is now; [`CuResult::INVALID_VALUE`] if its edges make a circle.
-    pub fn new(graphs: &Graphs, graph: Handle, flags: u64) -> Outcome<Self> {
+    pub fn new(graphs: &Graphs, graph: Handle, flags: u64, id: GraphId) -> Outcome<Self> {
         let (steps, memory) = steps(graphs, graph)?;
         Ok(Self {
-            steps,
+            id,
             flags,
+            steps,
+            given: None,
             memory,
             latest: None,
         })
+    }
+
+    /// What a launch gives to a stream: as `divide` says of the steps, if they have changed.
+    pub fn given(&mut self, divide: impl FnOnce(&[Step]) -> Outcome<Vec<Given>>) -> Outcome<Arc<[Given]>> {
+        if let Some(given) = &self.given {
+            return Ok(Arc::clone(given));
+        }
+        let given = Arc::from(divide(&self.steps)?);
+        self.given = Some(Arc::clone(&given));
+        Ok(given)
     }
 
     /// It is launched in `stream`. Returns where it was launched last, if that was in another one: launches of one
@@ -103,6 +128,7 @@ impl Executable {
             return Ok(Err(misfit));
         }
         replace(&mut self.steps, wanted);
+        self.given = None;
         // What it had is given back once all that was launched is done.
         self.memory = memory;
         Ok(Ok(()))
@@ -123,8 +149,9 @@ impl Executable {
         Ok(Ok(()))
     }
 
-    /// The step of a node.
+    /// The step of a node, to be looked at or changed.
     pub fn step_mut(&mut self, node: Handle) -> Outcome<&mut Step> {
+        self.given = None;
         find(&mut self.steps, node).ok_or(CuResult::INVALID_VALUE)
     }
 }

@@ -7,6 +7,7 @@ mod clusters;
 mod driver;
 mod events;
 mod flight;
+mod graph;
 mod handles;
 mod image_calls;
 mod launcher;
@@ -37,7 +38,8 @@ use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
 
 use crate::device::{
-    Code, Device, DeviceDescription, Fill, LoadRequest, LoadedKernel, MemoryView, OpaqueModule, Queue, Room,
+    Code, Device, DeviceDescription, DeviceGraph, Fill, GraphStep, LoadRequest, LoadedKernel, MemoryView, OpaqueModule,
+    Queue, Room,
 };
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
@@ -477,6 +479,14 @@ impl Device for CudaDevice {
 
     fn works_through_queues(&self) -> bool {
         true
+    }
+
+    fn has_graphs(&self) -> bool {
+        true
+    }
+
+    fn make_graph(&self, steps: &[GraphStep]) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+        graph::make(&self.inner, steps)
     }
 
     fn loads_while_running(&self) -> bool {

@@ -165,7 +165,8 @@ pub(super) fn launch(
     })
 }
 
-fn start(stream: &Stream, launch: &Launch) -> Result<()> {
+/// Has `stream` launch a kernel of machine code.
+pub(super) fn start(stream: &Stream, launch: &Launch) -> Result<()> {
     let invalid = DriverError {
         call: "cuLaunchKernel",
         code: driver::INVALID_VALUE,

@@ -12,6 +12,7 @@ use hetckpt_abi::paused_block::PausedGrid;
 use super::CudaInner;
 use super::driver::{self, DriverError, Shape};
 use super::flight::{Flight, Held};
+use super::graph;
 use super::handles::{DeviceBuffer, Stream};
 use super::module::{CudaKernel, LoadedCuda};
 use super::opaque::{self, OpaqueCuda};
@@ -20,7 +21,9 @@ use super::read::CudaRead;
 use super::recorded::CudaEvent;
 use super::unstoppable;
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
-use crate::device::{Blocks, Launch, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, RunningLaunch, Transfer};
+use crate::device::{
+    Blocks, DeviceGraph, Launch, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, RunningLaunch, Transfer,
+};
 use crate::error::DeviceError;
 
 /// A stream with the launches given to it.
@@ -120,21 +123,17 @@ impl Queue for CudaQueue {
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
-        let give = |name: &str, start: &dyn Fn(&Stream) -> driver::Result<()>| {
-            unstoppable::give(&self.device, &self.progress, name, 1, |progress| progress.give(start))
+        let name = match transfer {
+            Transfer::Copy { .. } => "a copy",
+            Transfer::Fill { .. } => "a fill",
         };
-        match *transfer {
-            Transfer::Copy { dst, src, size_bytes } => give("a copy", &|stream| {
-                driver::cuMemcpyAsync(dst, src, size_bytes as usize, stream.0)
-            }),
-            Transfer::Fill {
-                dst,
-                pitch_bytes,
-                value,
-                width,
-                rows,
-            } => give("a fill", &|stream| stream.fill(dst, pitch_bytes, value, width, rows)),
-        }
+        unstoppable::give(&self.device, &self.progress, name, 1, |progress| {
+            progress.give(|stream| start_transfer(stream, transfer))
+        })
+    }
+
+    fn launch_graph(&self, graph: &Arc<dyn DeviceGraph>) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        graph::launch(&self.device, &self.progress, graph)
     }
 
     fn record(&self, has_time: bool) -> Result<Arc<dyn RecordedEvent>, DeviceError> {
@@ -170,6 +169,20 @@ impl Queue for CudaQueue {
             size_bytes,
             buffer: Mutex::new(buffer),
         }))
+    }
+}
+
+/// Has `stream` copy or fill.
+pub(super) fn start_transfer(stream: &Stream, transfer: &Transfer) -> driver::Result<()> {
+    match *transfer {
+        Transfer::Copy { dst, src, size_bytes } => driver::cuMemcpyAsync(dst, src, size_bytes as usize, stream.0),
+        Transfer::Fill {
+            dst,
+            pitch_bytes,
+            value,
+            width,
+            rows,
+        } => stream.fill(dst, pitch_bytes, value, width, rows),
     }
 }
 

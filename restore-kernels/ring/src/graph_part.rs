@@ -1,0 +1,153 @@
+//! Parts of graphs: launches, copies and fills that come one after another in a stream. The application encodes a part
+//! once, and sends it whole each time it launches the graph, so the server need keep nothing for it.
+
+use std::sync::Arc;
+
+use crate::command::{self, Command, StreamId};
+use crate::error::RingError;
+use crate::layout::MAX_RECORD_BYTES;
+
+/// Steps of a part at most.
+const MAX_STEPS: usize = 256;
+/// What a part may take of a record of the ring; the rest is for the command round it.
+const MAX_BYTES: usize = MAX_RECORD_BYTES - 256;
+
+/// True if a part may have this step.
+#[must_use]
+pub fn is_step(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Launch(_) | Command::Copy { .. } | Command::Fill { .. }
+    )
+}
+
+/// Encodes `steps` as parts, as few as there can be. Their stream is left out.
+///
+/// # Errors
+/// [`RingError::TooLarge`] for a step that is larger than a part may be.
+pub fn encode(steps: impl IntoIterator<Item = Command>) -> Result<Vec<Arc<[u8]>>, RingError> {
+    let (mut parts, mut part, mut num_steps) = (Vec::new(), Vec::new(), 0);
+    for step in steps {
+        let bytes = command::encode(&in_stream(step, StreamId::LEGACY_DEFAULT), "step of a graph")?;
+        if bytes.len() > MAX_BYTES {
+            return Err(RingError::TooLarge {
+                what: "step of a graph",
+                size_bytes: bytes.len() as u64,
+                limit_bytes: MAX_BYTES as u64,
+            });
+        }
+        if num_steps == MAX_STEPS || part.len() + bytes.len() > MAX_BYTES {
+            parts.push(Arc::from(std::mem::take(&mut part)));
+            num_steps = 0;
+        }
+        part.extend(bytes);
+        num_steps += 1;
+    }
+    if num_steps > 0 {
+        parts.push(part.into());
+    }
+    Ok(parts)
+}
+
+/// The steps of a part, in `stream`; any bytes may be given.
+///
+/// # Errors
+/// [`RingError::Decode`], also if there is what can be no step.
+pub fn decode(mut part: &[u8], stream: StreamId) -> Result<Vec<Command>, RingError> {
+    let mut steps = Vec::new();
+    while !part.is_empty() {
+        let (step, used) = command::decode_first::<Command, MAX_BYTES>(part, "step of a graph")?;
+        if !is_step(&step) || steps.len() == MAX_STEPS {
+            return Err(RingError::Decode {
+                what: "part of a graph",
+                reason: format!("step {} cannot be one", steps.len()),
+            });
+        }
+        steps.push(in_stream(step, stream));
+        part = part.split_at(used).1;
+    }
+    Ok(steps)
+}
+
+/// The step in the stream that is `wanted`.
+#[must_use]
+pub fn in_stream(mut step: Command, wanted: StreamId) -> Command {
+    match &mut step {
+        Command::Launch(launch) => launch.stream = wanted,
+        Command::Copy { stream, .. } | Command::Fill { stream, .. } => *stream = wanted,
+        _ => {}
+    }
+    step
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use hetckpt_abi::launch_shape::LaunchShape;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::command::{FillValue, KernelId, LaunchCommand, ModuleId, Rows};
+
+    fn launch(stream: StreamId, param_bytes: usize) -> Command {
+        Command::Launch(LaunchCommand {
+            stream,
+            kernel: KernelId {
+                module: ModuleId(3),
+                index: 4,
+            },
+            shape: LaunchShape {
+                grid: [5, 1, 1],
+                block: [6, 1, 1],
+                dynamic_shared_bytes: 0,
+                cooperative: false,
+                cluster: [0; 3],
+            },
+            params: vec![7; param_bytes].into(),
+        })
+    }
+
+    fn fill(stream: StreamId) -> Command {
+        Command::Fill {
+            stream,
+            dst: Rows::range(8, 9),
+            value: FillValue::U8(1),
+        }
+    }
+
+    #[test]
+    fn steps_come_back_in_another_stream() {
+        let (made_for, wanted) = (StreamId(70), StreamId(80));
+        let steps = |stream| vec![launch(stream, 16), fill(stream), launch(stream, 0)];
+        let parts = encode(steps(made_for)).unwrap();
+        assert_eq!(parts.len(), 1);
+        assert_eq!(decode(&parts[0], wanted).unwrap(), steps(wanted));
+        assert_eq!(parts, encode(steps(wanted)).unwrap(), "the stream makes no difference");
+        assert!(encode([]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn parts_are_as_large_as_records_allow() {
+        let stream = StreamId(64);
+        let parts = encode((0..10).map(|_| launch(stream, 20_000))).unwrap();
+        assert_eq!(parts.len(), 4);
+        let counted = parts.iter().map(|part| decode(part, stream).unwrap().len());
+        assert_eq!(counted.collect::<Vec<_>>(), [3, 3, 3, 1]);
+        let many = encode((0..MAX_STEPS + 1).map(|_| fill(stream))).unwrap();
+        assert_eq!(many.len(), 2);
+        assert!(encode([launch(stream, MAX_RECORD_BYTES)]).is_err());
+    }
+
+    #[test]
+    fn other_commands_are_no_steps() {
+        let other = command::encode(&Command::Exit, "command").unwrap();
+        decode(&other, StreamId(64)).unwrap_err();
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&bytes, StreamId(64));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Parts of graphs that the application launches again and again ([`hetckpt_ring::graph_part`]). Of one that comes a
+//! second time the device makes a graph of its own, where it can; until then, and elsewhere, its steps go into the
+//! stream one by one.
+//!
+//! The application sends all of a part each time. What is kept here counts only for the same bytes, and nobody misses
+//! it when it is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hetckpt_devices::device::DeviceGraph;
+use hetckpt_ring::command::{Command, GraphId};
+use rustc_hash::FxHashMap;
+
+use crate::window::LONGEST;
+
+/// Runs that take less time than this share of [`LONGEST`] may become longer.
+const MUCH_SHORTER: u32 = 8;
+
+/// A part: its graph, and its number there.
+pub type PartKey = (GraphId, u32);
+
+/// Steps that the device does as one. A pause waits for them.
+pub struct GraphRun {
+    /// The part that they are of.
+    pub part: PartKey,
+    /// The steps, as the application asked for them.
+    pub steps: Vec<Command>,
+    /// Memory that its copies and fills touch: address and bytes.
+    pub ranges: Vec<(u64, u64)>,
+    /// What the device has made of them.
+    pub graph: Arc<dyn DeviceGraph>,
+}
+
+impl GraphRun {
+    /// Launches among the steps.
+    #[must_use]
+    pub fn num_launches(&self) -> usize {
+        let launches = self.steps.iter().filter(|step| matches!(step, Command::Launch(_)));
+        launches.count()
+    }
+
+    fn is_of(&self, module: u64) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| matches!(step, Command::Launch(launch) if launch.kernel.module.0 == module))
+    }
+}
+
+/// What of a part goes into a stream as one item.
+pub enum Piece {
+    /// Steps that the device does as one.
+    Run(Arc<GraphRun>),
+    /// A step by itself.
+    Step(Command),
+}
+
+/// How a part is launched.
+pub enum Way {
+    /// Step by step.
+    OneByOne,
+    /// The same, and runs of so many steps at most are to be made for the next time ([`GraphParts::made`]).
+    OneByOneThenRuns {
+        /// Steps.
+        most: usize,
+    },
+    /// In these pieces.
+    Pieces(Arc<[Piece]>),
+}
+
+enum Made {
+    /// It has been launched once.
+    Nothing,
+    /// Pieces are being made, or there is nothing to be made of it.
+    OneByOne,
+    Pieces(Arc<[Piece]>),
+}
+
+/// A part that has been launched.
+pub struct Part {
+    bytes: Arc<[u8]>,
+    /// Steps of a run at most.
+    most: usize,
+    made: Made,
+}
+
+/// The parts that have been launched.
+#[derive(Default)]
+pub struct GraphParts(FxHashMap<PartKey, Part>);
+
+impl GraphParts {
+    /// A part is launched that is `bytes` now.
+    pub fn launch(&mut self, key: PartKey, bytes: &Arc<[u8]>) -> Way {
+        match self.0.get_mut(&key).filter(|part| part.bytes == *bytes) {
+            Some(part) => match &part.made {
+                Made::Nothing => {
+                    part.made = Made::OneByOne;
+                    Way::OneByOneThenRuns { most: part.most }
+                }
+                Made::OneByOne => Way::OneByOne,
+                Made::Pieces(pieces) => Way::Pieces(Arc::clone(pieces)),
+            },
+            None => {
+                let part = Part {
+                    bytes: Arc::clone(bytes),
+                    most: usize::MAX,
+                    made: Made::Nothing,
+                };
+                self.0.insert(key, part);
+                Way::OneByOne
+            }
+        }
+    }
+
+    /// Pieces have been made of a part that was `bytes` then. Without runs they are of no use.
+    pub fn made(&mut self, key: PartKey, bytes: &Arc<[u8]>, pieces: Vec<Piece>) {
+        let has_runs = pieces.iter().any(|piece| matches!(piece, Piece::Run(_)));
+        if let Some(part) = self.0.get_mut(&key).filter(|part| part.bytes == *bytes)
+            && has_runs
+        {
+            part.made = Made::Pieces(pieces.into());
+        }
+    }
+
+    /// A run of `num_steps` steps of a part has taken so long. A pause may have to wait for all of it: if that is too
+    /// long, the next runs are shorter.
+    pub fn landed(&mut self, key: PartKey, num_steps: usize, after: Duration) {
+        let Some(part) = self.0.get_mut(&key) else { return };
+        if after > LONGEST && num_steps <= part.most {
+            part.most = (num_steps / 2).max(1);
+            part.made = Made::Nothing;
+        } else if num_steps == part.most && after < LONGEST / MUCH_SHORTER {
+            part.most *= 2;
+            part.made = Made::Nothing;
+        }
+    }
+
+    /// Takes out all parts of a graph, to be dropped without a lock.
+    #[must_use]
+    pub fn forget(&mut self, graph: GraphId) -> Vec<Part> {
+        self.take_out(|key, _| key.0 == graph)
+    }
+
+    /// Takes out all parts with kernels of a module.
+    #[must_use]
+    pub fn forget_module(&mut self, module: u64) -> Vec<Part> {
+        let is_of = |piece: &Piece| matches!(piece, Piece::Run(run) if run.is_of(module));
+        self.take_out(|_, part| matches!(&part.made, Made::Pieces(pieces) if pieces.iter().any(is_of)))
+    }
+
+    /// Takes out all parts.
+    #[must_use]
+    pub fn clear(&mut self) -> Vec<Part> {
+        self.take_out(|_, _| true)
+    }
+
+    fn take_out(&mut self, mut goes: impl FnMut(&PartKey, &Part) -> bool) -> Vec<Part> {
+        self.0
+            .extract_if(|key, part| goes(key, part))
+            .map(|(_, part)| part)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+
+    struct NoGraph;
+
+    impl DeviceGraph for NoGraph {
+        fn as_any(&self) -> &dyn std::any::Any {
+            self
+        }
+    }
+
+    const KEY: PartKey = (GraphId(3), 1);
+
+    fn bytes(of: u8) -> Arc<[u8]> {
+        Arc::new([of; 4])
+    }
+
+    fn run(num_steps: usize) -> Piece {
+        Piece::Run(Arc::new(GraphRun {
+            part: KEY,
+            steps: vec![Command::Exit; num_steps],
+            ranges: Vec::new(),
+            graph: Arc::new(NoGraph),
+        }))
+    }
+
+    fn most_of(way: &Way) -> usize {
+        match way {
+            Way::OneByOneThenRuns { most } => *most,
+            Way::OneByOne | Way::Pieces(_) => panic!("nothing is to be made"),
+        }
+    }
+
+    #[test]
+    fn what_comes_twice_is_made_into_runs() {
+        let (mut parts, first) = (GraphParts::default(), bytes(1));
+        assert!(matches!(parts.launch(KEY, &first), Way::OneByOne));
+        assert_eq!(most_of(&parts.launch(KEY, &first)), usize::MAX);
+        assert!(matches!(parts.launch(KEY, &first), Way::OneByOne), "under way");
+        parts.made(KEY, &bytes(2), vec![run(4)]);
+        assert!(matches!(parts.launch(KEY, &first), Way::OneByOne), "of other bytes");
+        parts.made(KEY, &first, vec![run(4)]);
+        assert!(matches!(parts.launch(KEY, &first), Way::Pieces(_)));
+        assert!(matches!(parts.launch(KEY, &bytes(2)), Way::OneByOne), "changed");
+        assert!(matches!(parts.launch(KEY, &first), Way::OneByOne), "changed back");
+        assert_eq!(parts.forget(KEY.0).len(), 1);
+        assert!(matches!(parts.launch(KEY, &first), Way::OneByOne));
+    }
+
+    #[test]
+    fn runs_that_take_long_become_shorter() {
+        let (mut parts, bytes) = (GraphParts::default(), bytes(1));
+        let _ = parts.launch(KEY, &bytes);
+        let long = LONGEST * 2;
+        parts.landed(KEY, 100, LONGEST / 2);
+        assert_eq!(most_of(&parts.launch(KEY, &bytes)), usize::MAX);
+        parts.landed(KEY, 100, long);
+        assert_eq!(most_of(&parts.launch(KEY, &bytes)), 50);
+        parts.landed(KEY, 100, long);
+        assert!(
+            matches!(parts.launch(KEY, &bytes), Way::OneByOne),
+            "one of the longer ones"
+        );
+        parts.landed(KEY, 50, LONGEST / 16);
+        assert_eq!(most_of(&parts.launch(KEY, &bytes)), 100);
+    }
+}
