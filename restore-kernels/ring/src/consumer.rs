@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::command::Envelope;
 use crate::error::RingError;
 use crate::futex;
+use crate::graph_part;
 use crate::launch_record;
 use crate::layout::{self, record_kind};
 use crate::server_side::ServerSide;
@@ -76,6 +77,7 @@ impl Consumer {
         let envelope = match kind {
             record_kind::COMMAND => Envelope::decode(&body),
             record_kind::LAUNCH => launch_record::decode(&body),
+            record_kind::GRAPH_PART => graph_part::decode_record(&body),
             kind => Err(RingError::Decode {
                 what: "record",
                 reason: format!("kind {kind} is not known"),

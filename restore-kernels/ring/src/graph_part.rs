@@ -1,16 +1,30 @@
 //! Parts of graphs: launches, copies and fills that come one after another in a stream. The application encodes a part
 //! once, and sends it whole each time it launches the graph, so the server need keep nothing for it.
+//!
+//! Such a record of the ring has words at fixed places, little-endian:
+//!
+//! | offset | what |
+//! |---|---|
+//! | 0 | `u64` stream |
+//! | 8 | `u64` graph |
+//! | 16 | `u32` part |
+//! | 20 | `u32` 0 |
+//! | 24 | steps: commands, encoded with bincode 2, one behind another |
 
 use std::sync::Arc;
 
-use crate::command::{self, Command, StreamId};
+use crate::command::{self, Command, Envelope, GraphId, StreamId};
 use crate::error::RingError;
 use crate::layout::MAX_RECORD_BYTES;
 
 /// Steps of a part at most.
 const MAX_STEPS: usize = 256;
-/// What a part may take of a record of the ring; the rest is for the command round it.
-const MAX_BYTES: usize = MAX_RECORD_BYTES - 256;
+/// Where the steps begin in a record.
+const STEPS: usize = 24;
+/// What a part may take; the record's header comes before it.
+const MAX_BYTES: usize = MAX_RECORD_BYTES - 8 - STEPS;
+/// What the first part of several may take: the device begins with it while the others are on their way.
+const MAX_FIRST_BYTES: usize = 8 << 10;
 
 /// True if a part may have this step.
 #[must_use]
@@ -36,7 +50,8 @@ pub fn encode(steps: impl IntoIterator<Item = Command>) -> Result<Vec<Arc<[u8]>>
                 limit_bytes: MAX_BYTES as u64,
             });
         }
-        if num_steps == MAX_STEPS || part.len() + bytes.len() > MAX_BYTES {
+        let limit = if parts.is_empty() { MAX_FIRST_BYTES } else { MAX_BYTES };
+        if num_steps == MAX_STEPS || (num_steps > 0 && part.len() + bytes.len() > limit) {
             parts.push(Arc::from(std::mem::take(&mut part)));
             num_steps = 0;
         }
@@ -67,6 +82,37 @@ pub fn decode(mut part: &[u8], stream: StreamId) -> Result<Vec<Command>, RingErr
         part = part.split_at(used).1;
     }
     Ok(steps)
+}
+
+/// Appends the body of a record to `record`.
+pub fn encode_record(stream: StreamId, (graph, part): (GraphId, u32), steps: &[u8], record: &mut Vec<u8>) {
+    record.extend_from_slice(&stream.0.to_le_bytes());
+    record.extend_from_slice(&graph.0.to_le_bytes());
+    record.extend_from_slice(&u64::from(part).to_le_bytes());
+    record.extend_from_slice(steps);
+}
+
+/// The command that a record's body is; any bytes may be given.
+///
+/// # Errors
+/// [`RingError::Decode`].
+pub fn decode_record(body: &[u8]) -> Result<Envelope, RingError> {
+    let bad = |reason: String| RingError::Decode {
+        what: "part of a graph",
+        reason,
+    };
+    let too_short = || bad(format!("{} bytes are too few", body.len()));
+    let (fixed, steps) = body.split_first_chunk::<STEPS>().ok_or_else(too_short)?;
+    let (words, _) = fixed.as_chunks::<8>();
+    let [stream, graph, part] = [0, 1, 2].map(|at: usize| u64::from_le_bytes(words[at]));
+    let part = u32::try_from(part).map_err(|_| bad(format!("there is no part {part:#x}")))?;
+    let command = Command::GraphPart {
+        stream: StreamId(stream),
+        graph: GraphId(graph),
+        part,
+        steps: steps.into(),
+    };
+    Ok(Envelope { reply: None, command })
 }
 
 /// The step in the stream that is `wanted`.
@@ -129,10 +175,14 @@ mod tests {
     #[test]
     fn parts_are_as_large_as_records_allow() {
         let stream = StreamId(64);
-        let parts = encode((0..10).map(|_| launch(stream, 20_000))).unwrap();
-        assert_eq!(parts.len(), 4);
-        let counted = parts.iter().map(|part| decode(part, stream).unwrap().len());
-        assert_eq!(counted.collect::<Vec<_>>(), [3, 3, 3, 1]);
+        let counted = |launches: usize, param_bytes| {
+            let parts = encode((0..launches).map(|_| launch(stream, param_bytes))).unwrap();
+            let counted = parts.iter().map(|part| decode(part, stream).unwrap().len());
+            counted.collect::<Vec<_>>()
+        };
+        assert_eq!(counted(10, 20_000), [1, 3, 3, 3]);
+        assert_eq!(counted(40, 1000), [8, 32], "the first one is short");
+        assert_eq!(counted(100, 16), [100]);
         let many = encode((0..MAX_STEPS + 1).map(|_| fill(stream))).unwrap();
         assert_eq!(many.len(), 2);
         assert!(encode([launch(stream, MAX_RECORD_BYTES)]).is_err());
@@ -144,10 +194,26 @@ mod tests {
         decode(&other, StreamId(64)).unwrap_err();
     }
 
+    #[test]
+    fn records_come_back() {
+        let mut record = Vec::new();
+        encode_record(StreamId(70), (GraphId(5), 6), &[7; 9], &mut record);
+        let command = Command::GraphPart {
+            stream: StreamId(70),
+            graph: GraphId(5),
+            part: 6,
+            steps: Arc::new([7; 9]),
+        };
+        assert_eq!(decode_record(&record).unwrap().command, command);
+        decode_record(&record[..STEPS - 1]).unwrap_err();
+        record[23] = 1;
+        decode_record(&record).unwrap_err();
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_taken_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode(&bytes, StreamId(64));
+            let _ = (decode(&bytes, StreamId(64)), decode_record(&bytes));
         }
     }
 }

@@ -136,6 +136,8 @@ pub mod record_kind {
     pub const COMMAND: u32 = 0;
     /// A launch (`launch_record`).
     pub const LAUNCH: u32 = 1;
+    /// A part of a graph (`graph_part`).
+    pub const GRAPH_PART: u32 = 2;
 }
 
 /// Reply slot states.

@@ -14,6 +14,7 @@ use crate::checkpoint_words::CheckpointWords;
 use crate::command::{Chunk, Command, Envelope, Payload, SlotId};
 use crate::error::RingError;
 use crate::futex::{self, Patience};
+use crate::graph_part;
 use crate::launch_record;
 use crate::layout::{self, record_kind, slot_state};
 use crate::pinned_table::PinnedTable;
@@ -249,7 +250,7 @@ impl Producer {
 
     fn publish(&self, envelope: &Envelope) -> Result<(), RingError> {
         let body = match &envelope.command {
-            Command::Launch(_) => Vec::new(),
+            Command::Launch(_) | Command::GraphPart { .. } => Vec::new(),
             _ => envelope.encode()?,
         };
         let mut tail = self.tail.lock();
@@ -260,6 +261,15 @@ impl Producer {
             Command::Launch(launch) => {
                 launch_record::encode(envelope.reply, launch, record);
                 record_kind::LAUNCH
+            }
+            Command::GraphPart {
+                stream,
+                graph,
+                part,
+                steps,
+            } => {
+                graph_part::encode_record(*stream, (*graph, *part), steps, record);
+                record_kind::GRAPH_PART
             }
             _ => {
                 record.extend_from_slice(&body);

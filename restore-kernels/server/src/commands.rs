@@ -328,7 +328,11 @@ fn take_data_out(
     let is_behind_something = {
         let queues = session.queues.lock();
         let ends = queues.order.end_of_stream(stream);
-        let waits = |place: &Place| queues.order.stream(place.stream).is_some_and(|s| !s.is_at_work());
+        let copies = |work: &Work| work.gives_chunk_back();
+        let waits = |place: &Place| {
+            let stream = queues.order.stream(place.stream);
+            stream.is_some_and(|s| !s.is_at_work() && !s.flights().next().is_some_and(|flight| copies(&flight.work)))
+        };
         queues.order.phase() == Phase::Paused || ends.iter().any(waits)
     };
     let may_stay = !is_behind_something || side.num_free_chunks() >= FEW_CHUNKS;

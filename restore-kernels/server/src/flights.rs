@@ -7,10 +7,10 @@ use parking_lot::MutexGuard;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
-use hetckpt_devices::device::{Outcome, Queue, RunningLaunch};
+use hetckpt_devices::device::{Outcome, Queue, RunningLaunch, Transfer};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Landed, Phase};
-use hetckpt_ring::command::{Command, Envelope};
+use hetckpt_ring::command::{Chunk, Command, Envelope, Payload, Rows};
 use hetckpt_ring::reply::Reply;
 
 use crate::counters::Activity;
@@ -21,7 +21,7 @@ use crate::launch::{launch, refused, waited};
 use crate::queues::{Awaiting, By, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
-use crate::stream_operations::{activity_of, answer_read, is_device_memory, is_known};
+use crate::stream_operations::{activity_of, answer_read, give_chunk_back, is_device_memory, is_known};
 use crate::transfers::{ranges, transfer_of};
 
 /// What is given to the device before others get at the queues again.
@@ -99,6 +99,11 @@ fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> On
             };
             queue.read(src.addr, size_bytes).map(OnDevice::Read)
         }
+        Command::CopyIn {
+            dst,
+            data: Payload::Staged(chunk),
+            ..
+        } => copy_chunk(session, queue, dst, *chunk).map(waited),
         // A mark; what there is to do is done when it lands.
         _ if *by == By::Follower => queue.read(0, 0).map(OnDevice::Read),
         command => transfer(session, queue, command).map(waited),
@@ -110,6 +115,28 @@ fn transfer(session: &Session, queue: &dyn Queue, command: &Command) -> Result<A
     let transfer = transfer_of(command).ok_or(DeviceError::NotBuilt("it is no transfer".to_owned()))?;
     check_known(session, ranges(&transfer).into_iter().flatten())?;
     queue.transfer(&transfer)
+}
+
+/// Copies a chunk to memory of the application. The chunk is given back when that has landed.
+fn copy_chunk(
+    session: &Session,
+    queue: &dyn Queue,
+    dst: &Rows,
+    chunk: Chunk,
+) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+    check_known(session, std::iter::once((dst.addr, dst.width)))?;
+    let lost = |reason: String| DeviceError::Driver { call: "copy", reason };
+    let side = session
+        .side
+        .get()
+        .ok_or_else(|| lost("the application is not there yet".to_owned()))?;
+    session.pin_chunks(side);
+    let bytes = side.chunk_bytes(chunk).map_err(|error| lost(error.to_string()))?;
+    queue.transfer(&Transfer::Copy {
+        dst: dst.addr,
+        src: bytes.as_ptr() as u64,
+        size_bytes: dst.width,
+    })
 }
 
 fn launch_graph(session: &Session, queue: &dyn Queue, run: &GraphRun) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
@@ -161,13 +188,18 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
         return Vec::new();
     };
     if let OnDevice::Waited { since, .. } = flight.handle {
-        let took = since.elapsed();
-        let window = &mut queues.lane(stream).window;
-        window.landed(took);
-        let most = window.most();
+        let (now, took) = (Instant::now(), since.elapsed());
+        let lane = queues.lane(stream);
+        lane.window.landed(took);
+        let most = lane.window.most();
+        // What stood before it has not taken from its own time.
+        let began = lane.landed_at.replace(now).map_or(since, |before| before.max(since));
         queues.order.set_window(stream, most);
         if let What::Graph(run) = &flight.work.what {
-            session.graph_parts.lock().landed(run.part, run.steps.len(), took);
+            session
+                .graph_parts
+                .lock()
+                .landed(run.part, run.steps.len(), now - began);
         }
         count(session, &flight.work, took);
     }
@@ -247,6 +279,11 @@ fn land_done(session: &Session, queues: &mut Queues, stream: u64, work: Work) ->
     match queues.order.land_done(stream, work) {
         Landed::Held => Vec::new(),
         Landed::Done { work, released } => {
+            if work.gives_chunk_back()
+                && let What::Command { command, data, .. } = &work.what
+            {
+                give_chunk_back(session, command, data.is_some());
+            }
             session.answer(work.reply, queues.order.fault(), &Reply::Nothing);
             released
         }

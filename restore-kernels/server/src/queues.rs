@@ -8,7 +8,7 @@ use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_devices::device::{Device, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
 use hetckpt_order::order::{Loading, Order};
 use hetckpt_order::stream::{self, Kind};
-use hetckpt_ring::command::{Command, Envelope, SlotId};
+use hetckpt_ring::command::{Command, Envelope, Payload, SlotId};
 use hetckpt_state::queue::Place;
 use rustc_hash::FxHashMap;
 
@@ -59,6 +59,18 @@ pub enum By {
     Transfer,
 }
 
+/// True for a copy from a chunk to memory in one range.
+fn is_copy_of_a_chunk(command: &Command) -> bool {
+    match command {
+        Command::CopyIn {
+            dst,
+            data: Payload::Staged(chunk),
+            ..
+        } => dst.rows == 1 && dst.width == u64::from(chunk.length) && dst.width > 0,
+        _ => false,
+    }
+}
+
 /// What a stream has to do.
 #[derive(Clone)]
 pub enum What {
@@ -103,7 +115,9 @@ impl Work {
             _ if !device.works_through_queues() => By::Thread,
             Command::EventRecord { .. } | Command::StreamWaitEvent { .. } | Command::FreeAsync { .. } => By::Follower,
             Command::CopyOut { src, .. } if src.rows == 1 && (1..=MAX_QUEUED_READ).contains(&src.width) => By::Follower,
-            command if transfer_of(command).is_some() => By::Transfer,
+            command if transfer_of(command).is_some() || (data.is_none() && is_copy_of_a_chunk(command)) => {
+                By::Transfer
+            }
             _ => By::Thread,
         };
         What::Command { command, data, by }
@@ -113,6 +127,19 @@ impl Work {
     #[must_use]
     pub fn is_launch(&self) -> bool {
         matches!(self.what, What::Start(_) | What::Resume(_))
+    }
+
+    /// True for a copy from a chunk, which the device does.
+    #[must_use]
+    pub fn gives_chunk_back(&self) -> bool {
+        matches!(
+            &self.what,
+            What::Command {
+                command: Command::CopyIn { .. },
+                by: By::Transfer,
+                ..
+            }
+        )
     }
 
     /// Launches that it stands for.
@@ -282,6 +309,8 @@ pub struct Lane {
     pub has_worker: bool,
     /// How much that a pause waits for may be on the device.
     pub window: Window,
+    /// When something of it that a pause waits for has landed last.
+    pub landed_at: Option<Instant>,
 }
 
 /// All queues of the application.

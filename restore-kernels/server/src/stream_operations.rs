@@ -195,7 +195,8 @@ fn fill_chunk(session: &Session, chunk: Chunk, read: &dyn PendingRead) -> Result
     Ok(filled?)
 }
 
-fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
+/// Gives the chunk of a copy back, unless that has been done when its bytes were taken out.
+pub fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
     if let (
         Command::CopyIn {
             data: Payload::Staged(chunk),

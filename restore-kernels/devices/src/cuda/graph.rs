@@ -118,7 +118,7 @@ pub(super) fn launch(
     };
     let name = format!("{} steps of a graph", own.num_steps);
     unstoppable::give(device, progress, &name, 1, |progress| {
-        progress.give(|stream| {
+        progress.give_long(|stream| {
             // SAFETY: both live.
             check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(own.executable, stream.0) })
         })

@@ -33,6 +33,9 @@ pub(super) struct CudaQueue {
     pub progress: Arc<Progress>,
 }
 
+/// From and to the host this takes much longer than the record of an event.
+const LONG_COPY_BYTES: u64 = 256 << 10;
+
 /// A launch, looked at and found possible.
 struct Plan {
     shape: BlockShape,
@@ -123,12 +126,17 @@ impl Queue for CudaQueue {
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
-        let name = match transfer {
-            Transfer::Copy { .. } => "a copy",
-            Transfer::Fill { .. } => "a fill",
+        let (name, is_long) = match *transfer {
+            Transfer::Copy { size_bytes, .. } => ("a copy", size_bytes >= LONG_COPY_BYTES),
+            Transfer::Fill { .. } => ("a fill", false),
         };
         unstoppable::give(&self.device, &self.progress, name, 1, |progress| {
-            progress.give(|stream| start_transfer(stream, transfer))
+            let start = |stream: &Stream| start_transfer(stream, transfer);
+            if is_long {
+                progress.give_long(start)
+            } else {
+                progress.give(start)
+            }
         })
     }
 
