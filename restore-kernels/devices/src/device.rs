@@ -28,8 +28,8 @@ pub const DEVICE_BASE: u64 = 0x2000_0000_0000;
 /// Mapping granularity: every address and size given to [`Device::map`] is a multiple of it (2 MiB).
 pub const GRANULARITY: u64 = 2 << 20;
 
-/// What [`Queue::read`] reads at most, bytes.
-pub const MAX_QUEUED_READ: u64 = 64 << 10;
+/// What [`Queue::read`] reads and [`Queue::write`] writes at most, bytes.
+pub const MAX_QUEUED_BYTES: u64 = 64 << 10;
 
 /// What a device is and can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -302,13 +302,22 @@ pub trait Queue: Send + Sync {
         Err(no_followers("record"))
     }
 
-    /// Reads `size_bytes` at `addr`, at most [`MAX_QUEUED_READ`], behind all that was given before, where
+    /// Reads `size_bytes` at `addr`, at most [`MAX_QUEUED_BYTES`], behind all that was given before, where
     /// [`Device::works_through_queues`]. Pauses do not reach it: what it reads behind a launch that stops is of no use.
     ///
     /// # Errors
     /// [`DeviceError::Driver`].
     fn read(&self, _addr: u64, _size_bytes: u64) -> Result<Arc<dyn PendingRead>, DeviceError> {
         Err(no_followers("read"))
+    }
+
+    /// Writes `bytes`, at most [`MAX_QUEUED_BYTES`], to `dst` behind all that was given before, where
+    /// [`Device::works_through_queues`]. Pauses do not stop it.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; nothing was started then.
+    fn write(&self, _dst: u64, _bytes: &[u8]) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        Err(no_followers("write"))
     }
 
     /// Copies or fills behind all that was given before, where [`Device::works_through_queues`]. Pauses do not stop it.
@@ -319,11 +328,16 @@ pub trait Queue: Send + Sync {
         Err(no_followers("transfer"))
     }
 
-    /// Does the steps of `graph` in their order behind all that was given before. Pauses do not stop it.
+    /// Does the steps of `graph` in their order behind all that was given before. Pauses do not stop it. Where
+    /// `is_watched`, that it is done is seen at once, which costs the device some microseconds before what comes next.
     ///
     /// # Errors
     /// [`DeviceError`]; nothing was started then.
-    fn launch_graph(&self, _graph: &Arc<dyn DeviceGraph>) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+    fn launch_graph(
+        &self,
+        _graph: &Arc<dyn DeviceGraph>,
+        _is_watched: bool,
+    ) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         Err(no_followers("launch of a graph"))
     }
 

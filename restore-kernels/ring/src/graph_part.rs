@@ -18,13 +18,13 @@ use crate::error::RingError;
 use crate::layout::MAX_RECORD_BYTES;
 
 /// Steps of a part at most.
-const MAX_STEPS: usize = 256;
+const MAX_STEPS: usize = 1024;
 /// Where the steps begin in a record.
 const STEPS: usize = 24;
 /// What a part may take; the record's header comes before it.
 const MAX_BYTES: usize = MAX_RECORD_BYTES - 8 - STEPS;
-/// What the first part of several may take: the device begins with it while the others are on their way.
-const MAX_FIRST_BYTES: usize = 8 << 10;
+/// What the first parts of several may take: the device begins with them while the others are on their way.
+const MAX_FIRST_BYTES: [usize; 2] = [8 << 10, 64 << 10];
 
 /// True if a part may have this step.
 #[must_use]
@@ -50,7 +50,7 @@ pub fn encode(steps: impl IntoIterator<Item = Command>) -> Result<Vec<Arc<[u8]>>
                 limit_bytes: MAX_BYTES as u64,
             });
         }
-        let limit = if parts.is_empty() { MAX_FIRST_BYTES } else { MAX_BYTES };
+        let limit = MAX_FIRST_BYTES.get(parts.len()).copied().unwrap_or(MAX_BYTES);
         if num_steps == MAX_STEPS || (num_steps > 0 && part.len() + bytes.len() > limit) {
             parts.push(Arc::from(std::mem::take(&mut part)));
             num_steps = 0;
@@ -180,7 +180,7 @@ mod tests {
             let counted = parts.iter().map(|part| decode(part, stream).unwrap().len());
             counted.collect::<Vec<_>>()
         };
-        assert_eq!(counted(10, 20_000), [1, 3, 3, 3]);
+        assert_eq!(counted(20, 20_000), [1, 3, 13, 3]);
         assert_eq!(counted(40, 1000), [8, 32], "the first one is short");
         assert_eq!(counted(100, 16), [100]);
         let many = encode((0..MAX_STEPS + 1).map(|_| fill(stream))).unwrap();

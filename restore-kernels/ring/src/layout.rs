@@ -117,8 +117,8 @@ pub const COMMAND_BYTES: usize = 1 << 20;
 /// each record would cost more than the record.
 pub const FILLED_AGAIN_BELOW: u64 = COMMAND_BYTES as u64 / 2;
 /// Largest record. It begins with `u32` length of its body and `u32` kind ([`record_kind`]), and ends at a multiple of
-/// 8.
-pub const MAX_RECORD_BYTES: usize = 64 << 10;
+/// 8. Before version 8 it was 64 KiB.
+pub const MAX_RECORD_BYTES: usize = 256 << 10;
 
 /// Staging chunks.
 pub const CHUNKS: usize = 0x20_0000;

@@ -328,7 +328,7 @@ fn take_data_out(
     let is_behind_something = {
         let queues = session.queues.lock();
         let ends = queues.order.end_of_stream(stream);
-        let copies = |work: &Work| work.gives_chunk_back();
+        let copies = |work: &Work| work.is_copy_in();
         let waits = |place: &Place| {
             let stream = queues.order.stream(place.stream);
             stream.is_some_and(|s| !s.is_at_work() && !s.flights().next().is_some_and(|flight| copies(&flight.work)))

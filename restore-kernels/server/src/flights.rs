@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
+use rustc_hash::FxHashMap;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::{Outcome, Queue, RunningLaunch, Transfer};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Landed, Phase};
-use hetckpt_ring::command::{Chunk, Command, Envelope, Payload, Rows};
+use hetckpt_ring::command::{Command, Envelope, Payload, Rows};
 use hetckpt_ring::reply::Reply;
 
 use crate::counters::Activity;
@@ -18,7 +19,7 @@ use crate::cuda_result;
 use crate::graph_parts::GraphRun;
 use crate::kernels::ProbedKernel;
 use crate::launch::{launch, refused, waited};
-use crate::queues::{Awaiting, By, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
+use crate::queues::{Awaiting, By, Event, Lane, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
 use crate::session::Session;
 use crate::start_points::StartPoints;
 use crate::stream_operations::{activity_of, answer_read, give_chunk_back, is_device_memory, is_known};
@@ -30,9 +31,13 @@ const GIVEN_TOGETHER: usize = 16;
 /// Gives the front items of a stream to the device. The driver is called without the lock.
 pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, stream: u64) -> MutexGuard<'a, Queues> {
     queues.order.begin_give(stream, GIVEN_TOGETHER);
-    let works: Vec<(Work, bool)> = {
-        let given = queues.order.giving(stream);
-        given.map(|work| (work.clone(), has_time(&queues, work))).collect()
+    let works: Vec<(Work, Watch)> = {
+        let Queues {
+            order, lanes, events, ..
+        } = &mut *queues;
+        let lane = lanes.entry(stream).or_default();
+        let given = order.giving(stream);
+        given.map(|work| (work.clone(), watch(lane, events, work))).collect()
     };
     if works.is_empty() {
         return queues;
@@ -47,8 +52,8 @@ pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, 
         }
     };
     drop(queues);
-    let give = |(work, has_time): &(Work, bool)| match &queue {
-        Ok(queue) => give(session, &**queue, work, *has_time),
+    let give = |(work, watch): &(Work, Watch)| match &queue {
+        Ok(queue) => give(session, &**queue, work, *watch),
         Err(error) => refused(error.clone()),
     };
     let (began, num_launches) = (
@@ -67,21 +72,38 @@ pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, 
     queues
 }
 
-/// For the record of an event: whether the program asks for its time.
-fn has_time(queues: &Queues, work: &Work) -> bool {
+/// What is to be seen of something that is given to the device.
+#[derive(Clone, Copy)]
+enum Watch {
+    /// That it is done, sooner or later.
+    Nothing,
+    /// When an event was recorded.
+    Time,
+    /// At once that a graph is done.
+    End {
+        /// How long what stands before it takes, since the last thing that was watched.
+        before: Duration,
+    },
+}
+
+fn watch(lane: &mut Lane, events: &FxHashMap<u64, Event>, work: &Work) -> Watch {
     match &work.what {
         What::Command {
             command: Command::EventRecord { event, .. },
             ..
-        } => queues.events.get(&event.0).is_some_and(|event| event.timing),
-        _ => false,
+        } if events.get(&event.0).is_some_and(|event| event.timing) => Watch::Time,
+        What::Graph(run) => {
+            let before = run.pace.begin(&mut lane.unwatched);
+            before.map_or(Watch::Nothing, |before| Watch::End { before })
+        }
+        _ => Watch::Nothing,
     }
 }
 
-fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> OnDevice {
+fn give(session: &Session, queue: &dyn Queue, work: &Work, watch: Watch) -> OnDevice {
     let (command, by) = match &work.what {
         What::Command { command, by, .. } => (command, by),
-        What::Graph(run) => return launch_graph(session, queue, run).map_or_else(refused, waited),
+        What::Graph(run) => return launch_graph(session, queue, run, watch).unwrap_or_else(refused),
         _ => {
             tracing::trace!(kernel = work.kernel_name(), "launched");
             return launch(queue, work);
@@ -89,7 +111,7 @@ fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> On
     };
     let elsewhere = session.moved.read().in_command(command);
     let given = match elsewhere.as_ref().unwrap_or(command) {
-        Command::EventRecord { .. } => queue.record(has_time).map(OnDevice::Record),
+        Command::EventRecord { .. } => queue.record(matches!(watch, Watch::Time)).map(OnDevice::Record),
         Command::CopyOut { src, .. } => {
             let size_bytes = if is_device_memory(session, src.addr, src.width) {
                 src.width
@@ -99,11 +121,7 @@ fn give(session: &Session, queue: &dyn Queue, work: &Work, has_time: bool) -> On
             };
             queue.read(src.addr, size_bytes).map(OnDevice::Read)
         }
-        Command::CopyIn {
-            dst,
-            data: Payload::Staged(chunk),
-            ..
-        } => copy_chunk(session, queue, dst, *chunk).map(waited),
+        Command::CopyIn { dst, data, .. } => copy_in(session, queue, dst, data).map(waited),
         // A mark; what there is to do is done when it lands.
         _ if *by == By::Follower => queue.read(0, 0).map(OnDevice::Read),
         command => transfer(session, queue, command).map(waited),
@@ -117,14 +135,18 @@ fn transfer(session: &Session, queue: &dyn Queue, command: &Command) -> Result<A
     queue.transfer(&transfer)
 }
 
-/// Copies a chunk to memory of the application. The chunk is given back when that has landed.
-fn copy_chunk(
+/// Copies what the application has sent to one range of memory. A chunk is given back when that has landed.
+fn copy_in(
     session: &Session,
     queue: &dyn Queue,
     dst: &Rows,
-    chunk: Chunk,
+    data: &Payload,
 ) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
     check_known(session, std::iter::once((dst.addr, dst.width)))?;
+    let chunk = match data {
+        Payload::Inline(bytes) => return queue.write(dst.addr, bytes),
+        Payload::Staged(chunk) => *chunk,
+    };
     let lost = |reason: String| DeviceError::Driver { call: "copy", reason };
     let side = session
         .side
@@ -139,10 +161,20 @@ fn copy_chunk(
     })
 }
 
-fn launch_graph(session: &Session, queue: &dyn Queue, run: &GraphRun) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+fn launch_graph(session: &Session, queue: &dyn Queue, run: &GraphRun, watch: Watch) -> Result<OnDevice, DeviceError> {
     check_known(session, run.ranges.iter().copied())?;
     tracing::trace!(steps = run.steps.len(), "launched as a graph");
-    queue.launch_graph(&run.graph)
+    let watched = match watch {
+        Watch::End { before } => Some(before),
+        Watch::Nothing | Watch::Time => None,
+    };
+    let since = Instant::now();
+    let running = queue.launch_graph(&run.graph, watched.is_some())?;
+    Ok(OnDevice::Waited {
+        running,
+        since,
+        watched,
+    })
 }
 
 /// Makes sure that all of it is the application's: the driver would take any memory of this process.
@@ -187,20 +219,20 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
     let Some(flight) = queues.order.landed(stream) else {
         return Vec::new();
     };
-    if let OnDevice::Waited { since, .. } = flight.handle {
-        let (now, took) = (Instant::now(), since.elapsed());
+    if let OnDevice::Waited { since, watched, .. } = flight.handle {
+        let took = since.elapsed();
         let lane = queues.lane(stream);
         lane.window.landed(took);
         let most = lane.window.most();
-        // What stood before it has not taken from its own time.
-        let began = lane.landed_at.replace(now).map_or(since, |before| before.max(since));
-        queues.order.set_window(stream, most);
-        if let What::Graph(run) = &flight.work.what {
-            session
-                .graph_parts
-                .lock()
-                .landed(run.part, run.steps.len(), now - began);
+        if let (What::Graph(run), Some(before)) = (&flight.work.what, watched) {
+            let now = Instant::now();
+            // What stood before it has not taken from its own time.
+            let began = lane.landed_at.replace(now).map_or(since, |landed| landed.max(since));
+            let own = (now - began).saturating_sub(before);
+            run.pace.ended(own);
+            session.graph_parts.lock().landed(run.part, run.steps.len(), own);
         }
+        queues.order.set_window(stream, most);
         count(session, &flight.work, took);
     }
     match (outcome, flight.handle) {
@@ -279,7 +311,7 @@ fn land_done(session: &Session, queues: &mut Queues, stream: u64, work: Work) ->
     match queues.order.land_done(stream, work) {
         Landed::Held => Vec::new(),
         Landed::Done { work, released } => {
-            if work.gives_chunk_back()
+            if work.is_copy_in()
                 && let What::Command { command, data, .. } = &work.what
             {
                 give_chunk_back(session, command, data.is_some());

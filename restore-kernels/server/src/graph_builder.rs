@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hetckpt_devices::device::GraphStep;
 use hetckpt_ring::command::Command;
 
-use crate::graph_parts::{GraphRun, PartKey, Piece};
+use crate::graph_parts::{GraphRun, Pace, PartKey, Piece};
 use crate::launch::graph_step;
 use crate::queues::{What, Work};
 use crate::session::Session;
@@ -64,6 +64,7 @@ fn end_run(session: &Session, part: PartKey, run: &mut Vec<(Command, GraphStep)>
                     steps,
                     ranges,
                     graph,
+                    pace: Pace::default(),
                 })));
             }
             Err(error) => tracing::warn!(%error, "no graph can be made; its steps are launched one by one"),

@@ -6,6 +6,7 @@
 //! it when it is gone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hetckpt_devices::device::DeviceGraph;
@@ -16,6 +17,11 @@ use crate::window::LONGEST;
 
 /// Runs that take less time than this share of [`LONGEST`] may become longer.
 const MUCH_SHORTER: u32 = 8;
+/// So many launches of a run are watched at first, and later at least one of so many.
+const WATCHED_AT_FIRST: u32 = 4;
+const WATCHED_ONE_OF: u32 = 32;
+/// After so much work it is looked how far the device has got.
+const BETWEEN_WATCHED: Duration = Duration::from_millis(1);
 
 /// A part: its graph, and its number there.
 pub type PartKey = (GraphId, u32);
@@ -30,6 +36,38 @@ pub struct GraphRun {
     pub ranges: Vec<(u64, u64)>,
     /// What the device has made of them.
     pub graph: Arc<dyn DeviceGraph>,
+    /// How it fares on the device.
+    pub pace: Pace,
+}
+
+/// How often a run has been launched, and how long it takes.
+#[derive(Debug, Default)]
+pub struct Pace {
+    num_launches: AtomicU32,
+    took_us: AtomicU32,
+}
+
+impl Pace {
+    /// It is to be launched. If its end is to be watched, so that it can be told how long it takes, returns how long
+    /// what stands before it takes, from the last thing on that is watched. To watch each would take long compared with
+    /// short runs. `unwatched` adds that up for a stream.
+    pub fn begin(&self, unwatched: &mut Duration) -> Option<Duration> {
+        let launches = self.num_launches.fetch_add(1, Ordering::Relaxed);
+        let before = *unwatched;
+        *unwatched += Duration::from_micros(self.took_us.load(Ordering::Relaxed).into());
+        let is_watched =
+            launches < WATCHED_AT_FIRST || launches.is_multiple_of(WATCHED_ONE_OF) || *unwatched >= BETWEEN_WATCHED;
+        is_watched.then(|| {
+            *unwatched = Duration::ZERO;
+            before
+        })
+    }
+
+    /// It has taken so long.
+    pub fn ended(&self, after: Duration) {
+        let us = u32::try_from(after.as_micros()).unwrap_or(u32::MAX);
+        self.took_us.store(us, Ordering::Relaxed);
+    }
 }
 
 impl GraphRun {
@@ -186,6 +224,7 @@ mod tests {
             steps: vec![Command::Exit; num_steps],
             ranges: Vec::new(),
             graph: Arc::new(NoGraph),
+            pace: Pace::default(),
         }))
     }
 
@@ -210,6 +249,19 @@ mod tests {
         assert!(matches!(parts.launch(KEY, &first), Way::OneByOne), "changed back");
         assert_eq!(parts.forget(KEY.0).len(), 1);
         assert!(matches!(parts.launch(KEY, &first), Way::OneByOne));
+    }
+
+    #[test]
+    fn short_runs_are_watched_now_and_then() {
+        let (pace, mut unwatched) = (Pace::default(), Duration::ZERO);
+        let mut watched = |pace: &Pace, times: u32| (0..times).filter_map(|_| pace.begin(&mut unwatched)).count();
+        assert_eq!(watched(&pace, WATCHED_AT_FIRST), WATCHED_AT_FIRST as usize);
+        pace.ended(BETWEEN_WATCHED / 10);
+        assert_eq!(watched(&pace, 20), 2);
+        pace.ended(BETWEEN_WATCHED);
+        assert_eq!(watched(&pace, 20), 20);
+        pace.ended(Duration::ZERO);
+        assert_eq!(watched(&pace, WATCHED_ONE_OF), 1);
     }
 
     #[test]

@@ -138,7 +138,12 @@ pub fn launch(queue: &dyn Queue, work: &Work) -> OnDevice {
 #[must_use]
 pub fn waited(running: Arc<dyn RunningLaunch>) -> OnDevice {
     let since = Instant::now();
-    OnDevice::Waited { running, since }
+    let watched = None;
+    OnDevice::Waited {
+        running,
+        since,
+        watched,
+    }
 }
 
 /// In the place of a launch that the device has refused.

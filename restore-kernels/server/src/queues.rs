@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_devices::device::{Device, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
+use hetckpt_devices::device::{Device, MAX_QUEUED_BYTES, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
 use hetckpt_order::order::{Loading, Order};
 use hetckpt_order::stream::{self, Kind};
-use hetckpt_ring::command::{Command, Envelope, Payload, SlotId};
+use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_state::queue::Place;
 use rustc_hash::FxHashMap;
 
@@ -59,14 +59,10 @@ pub enum By {
     Transfer,
 }
 
-/// True for a copy from a chunk to memory in one range.
-fn is_copy_of_a_chunk(command: &Command) -> bool {
+/// True for a copy from the application's own memory to one range.
+fn is_copy_of_one_range(command: &Command) -> bool {
     match command {
-        Command::CopyIn {
-            dst,
-            data: Payload::Staged(chunk),
-            ..
-        } => dst.rows == 1 && dst.width == u64::from(chunk.length) && dst.width > 0,
+        Command::CopyIn { dst, data, .. } => dst.rows == 1 && dst.width == data.len() && dst.width > 0,
         _ => false,
     }
 }
@@ -114,8 +110,10 @@ impl Work {
         let by = match &command {
             _ if !device.works_through_queues() => By::Thread,
             Command::EventRecord { .. } | Command::StreamWaitEvent { .. } | Command::FreeAsync { .. } => By::Follower,
-            Command::CopyOut { src, .. } if src.rows == 1 && (1..=MAX_QUEUED_READ).contains(&src.width) => By::Follower,
-            command if transfer_of(command).is_some() || (data.is_none() && is_copy_of_a_chunk(command)) => {
+            Command::CopyOut { src, .. } if src.rows == 1 && (1..=MAX_QUEUED_BYTES).contains(&src.width) => {
+                By::Follower
+            }
+            command if transfer_of(command).is_some() || (data.is_none() && is_copy_of_one_range(command)) => {
                 By::Transfer
             }
             _ => By::Thread,
@@ -129,17 +127,13 @@ impl Work {
         matches!(self.what, What::Start(_) | What::Resume(_))
     }
 
-    /// True for a copy from a chunk, which the device does.
+    /// True for a copy from the application's own memory that the device does.
     #[must_use]
-    pub fn gives_chunk_back(&self) -> bool {
-        matches!(
-            &self.what,
-            What::Command {
-                command: Command::CopyIn { .. },
-                by: By::Transfer,
-                ..
-            }
-        )
+    pub fn is_copy_in(&self) -> bool {
+        match &self.what {
+            What::Command { command, by, .. } => matches!(command, Command::CopyIn { .. }) && *by == By::Transfer,
+            _ => false,
+        }
     }
 
     /// Launches that it stands for.
@@ -228,6 +222,8 @@ pub enum OnDevice {
         running: Arc<dyn RunningLaunch>,
         /// When it was given.
         since: Instant,
+        /// Its end is watched, and this long takes what stands before it since the last such thing.
+        watched: Option<Duration>,
     },
     /// The record of an event.
     Record(Arc<dyn RecordedEvent>),
@@ -309,8 +305,10 @@ pub struct Lane {
     pub has_worker: bool,
     /// How much that a pause waits for may be on the device.
     pub window: Window,
-    /// When something of it that a pause waits for has landed last.
+    /// When a graph has landed last whose end was watched.
     pub landed_at: Option<Instant>,
+    /// How long graphs take that have been given to it since one was watched last.
+    pub unwatched: Duration,
 }
 
 /// All queues of the application.

@@ -112,13 +112,14 @@ pub(super) fn launch(
     device: &Arc<CudaInner>,
     progress: &Arc<Progress>,
     graph: &Arc<dyn DeviceGraph>,
+    is_watched: bool,
 ) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
     let Some(own) = graph.as_any().downcast_ref::<CudaGraph>() else {
         return Err(DeviceError::NotBuilt("the graph is another device's".to_owned()));
     };
     let name = format!("{} steps of a graph", own.num_steps);
     unstoppable::give(device, progress, &name, 1, |progress| {
-        progress.give_long(|stream| {
+        progress.give_watched(is_watched, |stream| {
             // SAFETY: both live.
             check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(own.executable, stream.0) })
         })

@@ -3,6 +3,7 @@
 
 mod arena;
 mod arrays;
+mod buffers;
 mod clusters;
 mod driver;
 mod events;
@@ -26,6 +27,7 @@ mod shared_base;
 mod transfer;
 mod trap_word;
 mod unstoppable;
+mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +46,7 @@ use crate::device::{
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
 use arrays::Arrays;
+use buffers::Buffers;
 use driver::DriverError;
 use events::Pool;
 use handles::{Context, Stream};
@@ -53,7 +56,6 @@ use module::{Builder, LoadedCuda};
 use pausing::Pausing;
 use progress::Progress;
 use queue::CudaQueue;
-use read::ReadBuffers;
 use register_budget::Multiprocessor;
 use shadow::Shadow;
 use transfer::Transfers;
@@ -104,7 +106,7 @@ struct CudaInner {
     pausing: Mutex<Pausing>,
     trapped: Arc<TrapWord>,
     events: Arc<Pool>,
-    read_buffers: ReadBuffers,
+    buffers: Buffers,
     memory_stream: Arc<Stream>,
     launcher: Option<Launcher>,
     /// Dropped last: all above belongs to it.
@@ -232,7 +234,7 @@ impl CudaDevice {
             pausing: Mutex::new(pausing),
             trapped,
             events: Arc::default(),
-            read_buffers: ReadBuffers::default(),
+            buffers: Buffers::default(),
             memory_stream,
             launcher: Launcher::start_if_useful({
                 let context = Arc::clone(&context);

@@ -69,20 +69,16 @@ impl Progress {
 
     /// Gives the stream something. Returns its number.
     pub fn give(&self, call: impl FnOnce(&Stream) -> Result<()>) -> Result<u64> {
-        self.give_before_fence(call, false)
+        self.give_watched(false, call)
     }
 
-    /// As [`Self::give`], for what takes much longer than a fence behind it: others learn at once that it is done.
-    pub fn give_long(&self, call: impl FnOnce(&Stream) -> Result<()>) -> Result<u64> {
-        self.give_before_fence(call, true)
-    }
-
-    fn give_before_fence(&self, call: impl FnOnce(&Stream) -> Result<()>, is_long: bool) -> Result<u64> {
+    /// As [`Self::give`]; where `is_watched`, it is seen at once that it is done.
+    pub fn give_watched(&self, is_watched: bool, call: impl FnOnce(&Stream) -> Result<()>) -> Result<u64> {
         let mut given = self.all_issued();
         call(&self.stream)?;
         given.last += 1;
         given.issued = given.last;
-        if is_long || self.wants_fence(&given) {
+        if is_watched || self.wants_fence(&given) {
             // It has been given all the same; who waits for it learns of the failure.
             let _ = self.fence(&mut given, Ability::None);
         }

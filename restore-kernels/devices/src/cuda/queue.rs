@@ -20,9 +20,10 @@ use super::progress::Progress;
 use super::read::CudaRead;
 use super::recorded::CudaEvent;
 use super::unstoppable;
+use super::write;
 use crate::control::{BlockShape, ControlWords, fill_slot, listed_blocks};
 use crate::device::{
-    Blocks, DeviceGraph, Launch, MAX_QUEUED_READ, PendingRead, Queue, RecordedEvent, RunningLaunch, Transfer,
+    Blocks, DeviceGraph, Launch, MAX_QUEUED_BYTES, PendingRead, Queue, RecordedEvent, RunningLaunch, Transfer,
 };
 use crate::error::DeviceError;
 
@@ -131,17 +132,20 @@ impl Queue for CudaQueue {
             Transfer::Fill { .. } => ("a fill", false),
         };
         unstoppable::give(&self.device, &self.progress, name, 1, |progress| {
-            let start = |stream: &Stream| start_transfer(stream, transfer);
-            if is_long {
-                progress.give_long(start)
-            } else {
-                progress.give(start)
-            }
+            progress.give_watched(is_long, |stream| start_transfer(stream, transfer))
         })
     }
 
-    fn launch_graph(&self, graph: &Arc<dyn DeviceGraph>) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
-        graph::launch(&self.device, &self.progress, graph)
+    fn write(&self, dst: u64, bytes: &[u8]) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        write::give(&self.device, &self.progress, dst, bytes)
+    }
+
+    fn launch_graph(
+        &self,
+        graph: &Arc<dyn DeviceGraph>,
+        is_watched: bool,
+    ) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        graph::launch(&self.device, &self.progress, graph, is_watched)
     }
 
     fn record(&self, has_time: bool) -> Result<Arc<dyn RecordedEvent>, DeviceError> {
@@ -157,16 +161,16 @@ impl Queue for CudaQueue {
 
     fn read(&self, addr: u64, size_bytes: u64) -> Result<Arc<dyn PendingRead>, DeviceError> {
         self.device.context.enter()?;
-        if size_bytes > MAX_QUEUED_READ {
+        if size_bytes > MAX_QUEUED_BYTES {
             return Err(DeviceError::Driver {
                 call: "read",
-                reason: format!("{size_bytes} bytes are more than {MAX_QUEUED_READ}"),
+                reason: format!("{size_bytes} bytes are more than {MAX_QUEUED_BYTES}"),
             });
         }
         let (number, buffer) = if size_bytes == 0 {
             (self.progress.last(), None)
         } else {
-            let mut buffer = self.device.read_buffers.take()?;
+            let mut buffer = self.device.buffers.take()?;
             let receive = |stream: &Stream| buffer.receive(addr, size_bytes as usize, stream);
             (self.progress.give(receive)?, Some(buffer))
         };

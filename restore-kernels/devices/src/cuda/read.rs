@@ -5,26 +5,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::CudaInner;
-use super::driver::Result;
 use super::handles::Pinned;
 use super::progress::Progress;
-use crate::device::{MAX_QUEUED_READ, PendingRead};
+use crate::device::PendingRead;
 use crate::error::DeviceError;
-
-/// Buffers that nobody uses.
-#[derive(Default)]
-pub(super) struct ReadBuffers(Mutex<Vec<Pinned>>);
-
-impl ReadBuffers {
-    pub fn take(&self) -> Result<Pinned> {
-        let idle = self.0.lock().pop();
-        idle.map_or_else(|| Pinned::new(MAX_QUEUED_READ as usize), Ok)
-    }
-
-    fn give_back(&self, buffer: Pinned) {
-        self.0.lock().push(buffer);
-    }
-}
 
 /// A read under way.
 pub(super) struct CudaRead {
@@ -67,7 +51,7 @@ impl Drop for CudaRead {
             .enter()
             .and_then(|()| self.progress.wait(self.number))
         {
-            Ok(()) => self.device.read_buffers.give_back(buffer),
+            Ok(()) => self.device.buffers.give_back(buffer),
             Err(_) => std::mem::forget(buffer),
         }
     }
