@@ -23,8 +23,12 @@ const MAX_STEPS: usize = 1024;
 const STEPS: usize = 24;
 /// What a part may take; the record's header comes before it.
 const MAX_BYTES: usize = MAX_RECORD_BYTES - 8 - STEPS;
-/// What the first parts of several may take: the device begins with them while the others are on their way.
-const MAX_FIRST_BYTES: [usize; 2] = [8 << 10, 64 << 10];
+/// What the first part of several may take: the device begins with it while the next is on its way.
+const MAX_FIRST_BYTES: usize = 8 << 10;
+/// What the second may take, of many.
+const MAX_SECOND_BYTES: usize = 64 << 10;
+/// Less than this is not many.
+const MANY_BYTES: usize = 128 << 10;
 
 /// True if a part may have this step.
 #[must_use]
@@ -40,9 +44,11 @@ pub fn is_step(command: &Command) -> bool {
 /// # Errors
 /// [`RingError::TooLarge`] for a step that is larger than a part may be.
 pub fn encode(steps: impl IntoIterator<Item = Command>) -> Result<Vec<Arc<[u8]>>, RingError> {
+    let encode = |step| command::encode(&in_stream(step, StreamId::LEGACY_DEFAULT), "step of a graph");
+    let steps = steps.into_iter().map(encode).collect::<Result<Vec<_>, _>>()?;
+    let is_many = steps.iter().map(Vec::len).sum::<usize>() > MANY_BYTES;
     let (mut parts, mut part, mut num_steps) = (Vec::new(), Vec::new(), 0);
-    for step in steps {
-        let bytes = command::encode(&in_stream(step, StreamId::LEGACY_DEFAULT), "step of a graph")?;
+    for bytes in steps {
         if bytes.len() > MAX_BYTES {
             return Err(RingError::TooLarge {
                 what: "step of a graph",
@@ -50,7 +56,11 @@ pub fn encode(steps: impl IntoIterator<Item = Command>) -> Result<Vec<Arc<[u8]>>
                 limit_bytes: MAX_BYTES as u64,
             });
         }
-        let limit = MAX_FIRST_BYTES.get(parts.len()).copied().unwrap_or(MAX_BYTES);
+        let limit = match parts.len() {
+            0 => MAX_FIRST_BYTES,
+            1 if is_many => MAX_SECOND_BYTES,
+            _ => MAX_BYTES,
+        };
         if num_steps == MAX_STEPS || (num_steps > 0 && part.len() + bytes.len() > limit) {
             parts.push(Arc::from(std::mem::take(&mut part)));
             num_steps = 0;
@@ -181,6 +191,7 @@ mod tests {
             counted.collect::<Vec<_>>()
         };
         assert_eq!(counted(20, 20_000), [1, 3, 13, 3]);
+        assert_eq!(counted(6, 20_000), [1, 5]);
         assert_eq!(counted(40, 1000), [8, 32], "the first one is short");
         assert_eq!(counted(100, 16), [100]);
         let many = encode((0..MAX_STEPS + 1).map(|_| fill(stream))).unwrap();

@@ -229,8 +229,8 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
             // What stood before it has not taken from its own time.
             let began = lane.landed_at.replace(now).map_or(since, |landed| landed.max(since));
             let own = (now - began).saturating_sub(before);
-            run.pace.ended(own);
-            session.graph_parts.lock().landed(run.part, run.steps.len(), own);
+            let length = run.pace.ended(own);
+            session.graph_parts.lock().landed(run.part, run.steps.len(), length);
         }
         queues.order.set_window(stream, most);
         count(session, &flight.work, took);

@@ -17,6 +17,8 @@ use crate::window::LONGEST;
 
 /// Runs that take less time than this share of [`LONGEST`] may become longer.
 const MUCH_SHORTER: u32 = 8;
+/// Runs are only made shorter when they have seemed too long so often: now and then somebody looks late.
+const TOO_LONG_TIMES: u32 = 3;
 /// So many launches of a run are watched at first, and later at least one of so many.
 const WATCHED_AT_FIRST: u32 = 4;
 const WATCHED_ONE_OF: u32 = 32;
@@ -45,6 +47,19 @@ pub struct GraphRun {
 pub struct Pace {
     num_launches: AtomicU32,
     took_us: AtomicU32,
+    /// How often, one time after another, it has seemed to take too long.
+    num_long: AtomicU32,
+}
+
+/// What a run's time says of its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// A pause may have to wait for all of it, and that is too long.
+    TooLong,
+    /// It may stay as it is.
+    Fits,
+    /// It may become longer.
+    Short,
 }
 
 impl Pace {
@@ -64,9 +79,23 @@ impl Pace {
     }
 
     /// It has taken so long.
-    pub fn ended(&self, after: Duration) {
+    pub fn ended(&self, after: Duration) -> Length {
         let us = u32::try_from(after.as_micros()).unwrap_or(u32::MAX);
         self.took_us.store(us, Ordering::Relaxed);
+        if after > LONGEST {
+            let before = self.num_long.fetch_add(1, Ordering::Relaxed);
+            return if before + 1 < TOO_LONG_TIMES {
+                Length::Fits
+            } else {
+                Length::TooLong
+            };
+        }
+        self.num_long.store(0, Ordering::Relaxed);
+        if after < LONGEST / MUCH_SHORTER {
+            Length::Short
+        } else {
+            Length::Fits
+        }
     }
 }
 
@@ -121,6 +150,14 @@ pub struct Part {
     made: Made,
 }
 
+impl Part {
+    /// The next runs are of so many steps at most.
+    fn divide(&mut self, most: usize) {
+        self.most = most;
+        self.made = Made::Nothing;
+    }
+}
+
 /// The parts that have been launched.
 #[derive(Default)]
 pub struct GraphParts(FxHashMap<PartKey, Part>);
@@ -159,16 +196,13 @@ impl GraphParts {
         }
     }
 
-    /// A run of `num_steps` steps of a part has taken so long. A pause may have to wait for all of it: if that is too
-    /// long, the next runs are shorter.
-    pub fn landed(&mut self, key: PartKey, num_steps: usize, after: Duration) {
+    /// A run of `num_steps` steps of a part has shown its length, which the next runs go by.
+    pub fn landed(&mut self, key: PartKey, num_steps: usize, length: Length) {
         let Some(part) = self.0.get_mut(&key) else { return };
-        if after > LONGEST && num_steps <= part.most {
-            part.most = (num_steps / 2).max(1);
-            part.made = Made::Nothing;
-        } else if num_steps == part.most && after < LONGEST / MUCH_SHORTER {
-            part.most *= 2;
-            part.made = Made::Nothing;
+        match length {
+            Length::TooLong if num_steps <= part.most => part.divide((num_steps / 2).max(1)),
+            Length::Short if num_steps == part.most => part.divide(num_steps * 2),
+            _ => {}
         }
     }
 
@@ -256,11 +290,11 @@ mod tests {
         let (pace, mut unwatched) = (Pace::default(), Duration::ZERO);
         let mut watched = |pace: &Pace, times: u32| (0..times).filter_map(|_| pace.begin(&mut unwatched)).count();
         assert_eq!(watched(&pace, WATCHED_AT_FIRST), WATCHED_AT_FIRST as usize);
-        pace.ended(BETWEEN_WATCHED / 10);
+        let _ = pace.ended(BETWEEN_WATCHED / 10);
         assert_eq!(watched(&pace, 20), 2);
-        pace.ended(BETWEEN_WATCHED);
+        let _ = pace.ended(BETWEEN_WATCHED);
         assert_eq!(watched(&pace, 20), 20);
-        pace.ended(Duration::ZERO);
+        let _ = pace.ended(Duration::ZERO);
         assert_eq!(watched(&pace, WATCHED_ONE_OF), 1);
     }
 
@@ -268,17 +302,27 @@ mod tests {
     fn runs_that_take_long_become_shorter() {
         let (mut parts, bytes) = (GraphParts::default(), bytes(1));
         let _ = parts.launch(KEY, &bytes);
-        let long = LONGEST * 2;
-        parts.landed(KEY, 100, LONGEST / 2);
+        parts.landed(KEY, 100, Length::Fits);
         assert_eq!(most_of(&parts.launch(KEY, &bytes)), usize::MAX);
-        parts.landed(KEY, 100, long);
+        parts.landed(KEY, 100, Length::TooLong);
         assert_eq!(most_of(&parts.launch(KEY, &bytes)), 50);
-        parts.landed(KEY, 100, long);
+        parts.landed(KEY, 100, Length::TooLong);
         assert!(
             matches!(parts.launch(KEY, &bytes), Way::OneByOne),
             "one of the longer ones"
         );
-        parts.landed(KEY, 50, LONGEST / 16);
+        parts.landed(KEY, 50, Length::Short);
         assert_eq!(most_of(&parts.launch(KEY, &bytes)), 100);
+    }
+
+    #[test]
+    fn a_run_is_too_long_when_it_has_been_so_several_times() {
+        let pace = Pace::default();
+        let long = LONGEST * 2;
+        let lengths = |times: u32, after| (0..times).map(|_| pace.ended(after)).collect::<Vec<_>>();
+        assert_eq!(lengths(2, long), [Length::Fits; 2], "somebody may have looked late");
+        assert_eq!(lengths(2, LONGEST / 2), [Length::Fits; 2]);
+        assert_eq!(lengths(3, long), [Length::Fits, Length::Fits, Length::TooLong]);
+        assert_eq!(lengths(1, LONGEST / 16), [Length::Short]);
     }
 }
