@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::thread_state::FINISHED;
-use hetckpt_devices::device::{Outcome, Queue, RunningLaunch, Transfer};
+use hetckpt_devices::device::{MAX_QUEUED_BYTES, Outcome, Queue, RunningLaunch, Transfer};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Landed, Phase};
 use hetckpt_ring::command::{Command, Envelope, Payload, Rows};
@@ -143,17 +143,17 @@ fn copy_in(
     data: &Payload,
 ) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
     check_known(session, std::iter::once((dst.addr, dst.width)))?;
-    let chunk = match data {
-        Payload::Inline(bytes) => return queue.write(dst.addr, bytes),
-        Payload::Staged(chunk) => *chunk,
-    };
     let lost = |reason: String| DeviceError::Driver { call: "copy", reason };
-    let side = session
-        .side
-        .get()
-        .ok_or_else(|| lost("the application is not there yet".to_owned()))?;
+    let side = session.side.get();
+    let side = side.ok_or_else(|| lost("the application is not there yet".to_owned()))?;
+    let bytes = match data {
+        Payload::Inline(bytes) => bytes,
+        Payload::Staged(chunk) => side.chunk_bytes(*chunk).map_err(|error| lost(error.to_string()))?,
+    };
+    if dst.width <= MAX_QUEUED_BYTES {
+        return queue.write(dst.addr, bytes);
+    }
     session.pin_chunks(side);
-    let bytes = side.chunk_bytes(chunk).map_err(|error| lost(error.to_string()))?;
     queue.transfer(&Transfer::Copy {
         dst: dst.addr,
         src: bytes.as_ptr() as u64,

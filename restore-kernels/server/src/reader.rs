@@ -21,10 +21,15 @@ use crate::session::Session;
 use crate::worker::hand_over;
 
 /// How long it looks whether something that the application waits for is done, before it leaves that to others.
-const LOOK_FOR_WAITERS: Duration = Duration::from_millis(2);
-/// How long either side looks for the other before it sleeps, at most, microseconds: where kernels have a processor of
-/// their own, and where they have not.
+const LOOK_FOR_WAITERS: Duration = Duration::from_millis(5);
+/// How long it looks for commands before it sleeps, at most, microseconds: where kernels have a processor of their own,
+/// and where they have not.
 const LONGEST_LOOK_US: [u32; 2] = [100, 15];
+/// How long the application looks for answers where kernels have a processor of their own and there are many
+/// processors: as long as they are looked for here. With NVIDIA's driver, a thread that waits does nothing else.
+const LONGEST_LOOK_FOR_ANSWERS_US: u32 = 5000;
+/// So many are many.
+const MANY_PROCESSORS: usize = 4;
 
 /// Commands taken in before streams do what they say: what takes in commands, and what gives launches to the driver,
 /// each runs faster several times in a row.
@@ -38,7 +43,12 @@ pub fn start(session: &Arc<Session>, consumer: Consumer) -> Result<(), ServerErr
     let looks_out = session.device.works_through_queues();
     let longest_look_us = LONGEST_LOOK_US[usize::from(!looks_out)];
     if let Some(side) = session.side.get() {
-        side.set_longest_look(longest_look_us);
+        let has_many = std::thread::available_parallelism().is_ok_and(|n| n.get() >= MANY_PROCESSORS);
+        side.set_longest_look(if looks_out && has_many {
+            LONGEST_LOOK_FOR_ANSWERS_US
+        } else {
+            longest_look_us
+        });
     }
     let reader = Reader {
         looks_out,
