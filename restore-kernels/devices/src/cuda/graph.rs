@@ -11,7 +11,6 @@ use super::driver::{Result, check};
 use super::handles::{Context, Stream};
 use super::opaque;
 use super::progress::Progress;
-use super::queue::start_transfer;
 use super::unstoppable;
 use crate::device::{DeviceGraph, GraphStep, LoadedKernel, RunningLaunch};
 use crate::error::DeviceError;
@@ -96,7 +95,7 @@ fn capture(stream: &Stream, steps: &[GraphStep]) -> Result<Captured> {
     })?;
     let given = steps.iter().try_for_each(|step| match step {
         GraphStep::Launch(launch) => opaque::start(stream, launch),
-        GraphStep::Transfer(transfer) => start_transfer(stream, transfer),
+        GraphStep::Transfer(transfer) => stream.transfer(transfer),
     });
     let mut graph = std::ptr::null_mut();
     // SAFETY: a place for a handle, and a stream that lives.

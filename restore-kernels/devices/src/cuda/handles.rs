@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmodule, CUstream};
 
 use super::driver::{self, DriverError, NOT_READY, Result};
-use crate::device::Fill;
+use crate::device::{Fill, Transfer};
 
 /// How long a wait looks before it sleeps: longer than a short copy takes, shorter than anybody minds.
 pub(super) const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(40);
@@ -87,6 +87,20 @@ impl Stream {
             Fill::U8(v) => driver::cuMemsetD2D8Async(dst, pitch, v, width, rows, self.0),
             Fill::U16(v) => driver::cuMemsetD2D16Async(dst, pitch, v, width, rows, self.0),
             Fill::U32(v) => driver::cuMemsetD2D32Async(dst, pitch, v, width, rows, self.0),
+        }
+    }
+
+    /// Starts a copy or a fill.
+    pub fn transfer(&self, transfer: &Transfer) -> Result<()> {
+        match *transfer {
+            Transfer::Copy { dst, src, size_bytes } => driver::cuMemcpyAsync(dst, src, size_bytes as usize, self.0),
+            Transfer::Fill {
+                dst,
+                pitch_bytes,
+                value,
+                width,
+                rows,
+            } => self.fill(dst, pitch_bytes, value, width, rows),
         }
     }
 

@@ -132,7 +132,7 @@ impl Queue for CudaQueue {
             Transfer::Fill { .. } => ("a fill", false),
         };
         unstoppable::give(&self.device, &self.progress, name, 1, |progress| {
-            progress.give_watched(is_long, |stream| start_transfer(stream, transfer))
+            progress.give_watched(is_long, |stream| stream.transfer(transfer))
         })
     }
 
@@ -181,20 +181,6 @@ impl Queue for CudaQueue {
             size_bytes,
             buffer: Mutex::new(buffer),
         }))
-    }
-}
-
-/// Has `stream` copy or fill.
-pub(super) fn start_transfer(stream: &Stream, transfer: &Transfer) -> driver::Result<()> {
-    match *transfer {
-        Transfer::Copy { dst, src, size_bytes } => driver::cuMemcpyAsync(dst, src, size_bytes as usize, stream.0),
-        Transfer::Fill {
-            dst,
-            pitch_bytes,
-            value,
-            width,
-            rows,
-        } => stream.fill(dst, pitch_bytes, value, width, rows),
     }
 }
 
