@@ -28,6 +28,7 @@ use hetckpt_move::check::build_id;
 use hetckpt_move::migration::channel::{Channel, Frame, Transport};
 use hetckpt_move::migration::message::{MAX_DATA_BYTES, Message};
 use hetckpt_ring::command::{Command, Envelope};
+use hetckpt_ring::graph_part;
 use hetckpt_ring::launch_record;
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::reply::ModuleDescription;
@@ -41,7 +42,7 @@ pub use borrowed_members::borrowed_members;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("archive", archive),
     ("forged_archive", forged_archive),
     ("borrowed_members", borrowed_members),
@@ -51,6 +52,7 @@ pub const TARGETS: [Target; 17] = [
     ("process_state", process_state),
     ("ring_command", ring_command),
     ("launch_record", launch_record),
+    ("graph_part", graph_part),
     ("control_message", control_message),
     ("fatbin", fatbin),
     ("ptx", ptx),
@@ -312,6 +314,30 @@ pub fn launch_record(data: &[u8]) {
         let mut again = vec![];
         launch_record::encode(envelope.reply, launch, &mut again);
         assert_eq!(again, data);
+    }
+}
+
+/// A part of a graph from the ring: the record is what was said, and its steps can be sent again.
+pub fn graph_part(data: &[u8]) {
+    let Ok(envelope) = graph_part::decode_record(data) else {
+        return;
+    };
+    let Command::GraphPart {
+        stream,
+        graph,
+        part,
+        steps,
+    } = envelope.command
+    else {
+        panic!("it is another command");
+    };
+    let mut again = vec![];
+    graph_part::encode_record(stream, (graph, part), &steps, &mut again);
+    assert_eq!(again, data);
+    if let Ok(commands) = graph_part::decode(&steps, stream) {
+        let parts = graph_part::encode(commands.clone()).unwrap();
+        let sent = parts.iter().flat_map(|part| graph_part::decode(part, stream).unwrap());
+        assert!(sent.eq(commands));
     }
 }
 

@@ -253,20 +253,19 @@ fn graph_part(session: &Arc<Session>, stream: StreamId, key: PartKey, bytes: &Ar
     } else {
         Way::OneByOne
     };
+    // What has been put into the stream before something that cannot be stays there.
+    let touched = Touched::Stream(stream.0);
     if let Way::Pieces(pieces) = &way {
         for piece in &**pieces {
-            let submitted = match piece {
+            let is_there = match piece {
                 Piece::Run(run) => submit_run(session, stream, Arc::clone(run)),
-                Piece::Step(step) => {
-                    let step = graph_part::in_stream(step.clone(), stream);
-                    enqueue(session, None, step, None, Vec::new()) != Touched::Nothing
-                }
+                Piece::Step(step) => submit_step(session, graph_part::in_stream(step.clone(), stream)),
             };
-            if !submitted {
-                return Touched::Nothing;
+            if !is_there {
+                break;
             }
         }
-        return Touched::Stream(stream.0);
+        return touched;
     }
     let steps = match graph_part::decode(bytes, stream) {
         Ok(steps) => steps,
@@ -276,20 +275,21 @@ fn graph_part(session: &Arc<Session>, stream: StreamId, key: PartKey, bytes: &Ar
             return Touched::Nothing;
         }
     };
-    for step in &steps {
-        if enqueue(session, None, step.clone(), None, Vec::new()) == Touched::Nothing {
-            return Touched::Nothing;
-        }
-    }
-    if let Way::OneByOneThenRuns { most } = way {
+    let are_there = steps.iter().all(|step| submit_step(session, step.clone()));
+    if let (true, Way::OneByOneThenRuns { most }) = (are_there, way) {
         let bytes = Arc::clone(bytes);
         aside::start(session, move |session| {
-            let work = |step: Command| Some((step.clone(), work_of(session, step, None).ok()?));
-            let pieces = graph_builder::pieces(session, key, most, steps.into_iter().filter_map(work).collect());
-            session.graph_parts.lock().made(key, &bytes, pieces);
+            let work = |step: Command| Ok((step.clone(), work_of(session, step, None)?));
+            let steps = steps.into_iter().map(work).collect::<Result<Vec<_>, u32>>();
+            let pieces = steps.map(|steps| graph_builder::pieces(session, key, most, steps));
+            session.graph_parts.lock().made(key, &bytes, pieces.unwrap_or_default());
         });
     }
-    Touched::Stream(stream.0)
+    touched
+}
+
+fn submit_step(session: &Arc<Session>, step: Command) -> bool {
+    enqueue(session, None, step, None, Vec::new()) != Touched::Nothing
 }
 
 fn submit_run(session: &Session, stream: StreamId, run: Arc<GraphRun>) -> bool {
