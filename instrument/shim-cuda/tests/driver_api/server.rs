@@ -13,6 +13,7 @@ use hetckpt_abi::image_object::{ImageObject, Resource};
 use hetckpt_ring::command::{Command, Envelope, FillValue, LaunchCommand, ModuleId, Payload, Rows};
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::control_socket::{ControlSocket, listen};
+use hetckpt_ring::graph_part;
 use hetckpt_ring::message::{Request, Response, VirtualDevice};
 use hetckpt_ring::reply::{
     GlobalDescription, KernelDescription, KernelParam, ManagedVariable, ModuleDescription, Reply,
@@ -271,6 +272,11 @@ impl Device {
                 Reply::Nothing
             }
             Command::Launch(launch) => return (self.launch(&launch), Reply::Nothing),
+            Command::GraphPart { stream, steps, .. } => {
+                let steps = graph_part::decode(&steps, stream).unwrap();
+                let results = steps.into_iter().map(|step| self.run(step).0);
+                return (results.max().unwrap_or(0), Reply::Nothing);
+            }
             Command::HostFunction { id, .. } => {
                 assert!(self.side.push_callback(id));
                 Reply::Nothing

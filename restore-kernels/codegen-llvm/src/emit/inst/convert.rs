@@ -151,11 +151,16 @@ fn float_to_int(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers,
         Rounding::Rz | Rounding::Rzi => value.clone(),
         other => round_to_integral(f, from, other, &value),
     };
+    // Exact. From `half`, LLVM 22 makes -32768 of NaN on processors with AVX512-FP16.
+    let (source, rounded) = match from {
+        Type::F16 => (Type::F32, f.def(format!("fpext half {rounded} to float"))),
+        _ => (from, rounded),
+    };
     let name = if to.is_signed() { "fptosi" } else { "fptoui" };
     let result = f.call(
         int(to),
-        &format!("llvm.{name}.sat.{}.{}", int(to), suffix(from)),
-        &[format!("{} {rounded}", llvm(from))],
+        &format!("llvm.{name}.sat.{}.{}", int(to), suffix(source)),
+        &[format!("{} {rounded}", llvm(source))],
     );
     if from != Type::F64 && bits(to) != 64 {
         return result;
