@@ -101,8 +101,7 @@ fn moved_variables(context: &mut Context, more: &[&str]) -> Result<()> {
 fn graphs(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let program = Installation::get().programs.join("native_graph");
-    // Some parts of the graph are as long as parts can be.
-    let words = ["--steps", "200", "--rounds"];
+    let words = ["--steps", "60", "--rounds"];
     let with = |rounds: &str| {
         let words = words.iter().chain([&rounds]).map(OsString::from);
         std::iter::once(program.clone().into())

@@ -14,8 +14,9 @@ use crate::process_tree::{is_ending, link_target, tree};
 /// How long a process may be in the midst of becoming another program. A busy machine may leave it there for seconds.
 const EXEC_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often a process that has arguments, but no environment, is looked at: an exec may just have begun.
-const LOOKS: u32 = 250;
+/// How often a process that has arguments, but no environment, is looked at: an exec may just have begun, and a busy
+/// machine lets nobody go on for a while.
+const LOOKS: u32 = 1500;
 
 /// A process and its descendants.
 #[derive(Debug)]
