@@ -197,6 +197,8 @@ pub enum Outcome {
     Finished,
     /// It was paused with this left over (never empty).
     Paused(PausedGrid),
+    /// A graph of launches was paused: this is left of one after another, of at least one of them something.
+    PausedSteps(Vec<PausedGrid>),
     /// It failed.
     Failed(DeviceError),
 }
@@ -272,9 +274,9 @@ pub enum Transfer {
     },
 }
 
-/// Something that a queue takes and that nothing stops.
+/// Something that a queue takes.
 pub enum GraphStep {
-    /// A launch of an [`OpaqueKernel`].
+    /// A launch of all blocks of a grid, at least one.
     Launch(Launch),
     /// A copy or a fill.
     Transfer(Transfer),
@@ -328,7 +330,8 @@ pub trait Queue: Send + Sync {
         Err(no_followers("transfer"))
     }
 
-    /// Does the steps of `graph` in their order behind all that was given before. Pauses do not stop it. Where
+    /// Does the steps of `graph` in their order behind all that was given before. A pause stops it if its steps can
+    /// stop ([`Outcome::PausedSteps`]), and otherwise waits for it. Where
     /// `is_watched`, that it is done is seen at once, which costs the device some microseconds before what comes next.
     ///
     /// # Errors
@@ -644,11 +647,12 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Makes one thing of `steps`, for [`Queue::launch_graph`]. Its kernels must have been launched before.
+    /// Makes one thing of `steps`, for [`Queue::launch_graph`]. Either all of them can stop, or none, and kernels must
+    /// have been launched before. If they can stop, it is to be on the device up to `at_a_time` times at once.
     ///
     /// # Errors
     /// [`DeviceError`].
-    fn make_graph(&self, _steps: &[GraphStep]) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+    fn make_graph(&self, _steps: &[GraphStep], _at_a_time: usize) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
         Err(DeviceError::NotBuilt("this device has no graphs".to_owned()))
     }
 

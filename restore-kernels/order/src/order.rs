@@ -10,6 +10,8 @@ use crate::stream::{Flight, Flow, Front, InPause, Item, Kind, Landing, Life, Sto
 pub const LEGACY: u64 = 0;
 /// What one stream gives to the device ahead of its completion. So much has to land at a pause.
 pub const MAX_IN_FLIGHT: usize = 64;
+/// Launches that can stop among that, where several are given as one: a pause has to lay out memory for each.
+pub const MAX_STOPPING: usize = 256;
 
 /// When the device can load the code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -365,20 +367,13 @@ impl<W, F, P> Order<W, F, P> {
         Some(first)
     }
 
-    /// The first flight of a stream is not on the device any more. Then [`Self::land_done`] or [`Self::land_stopped`].
-    pub fn landed(&mut self, stream: u64) -> Option<Flight<W, F>> {
-        let s = self.streams.get_mut(&stream)?;
-        s.landing = Landing::Unclaimed;
-        s.flights.pop_front()
-    }
-
-    /// What has landed is not done; `work` is to be done in its place when all goes on.
-    pub fn land_stopped(&mut self, stream: u64, work: W) {
+    /// What has landed is not done; `works` are to be done in its place when all goes on, and take as many places.
+    pub fn land_stopped(&mut self, stream: u64, works: impl IntoIterator<Item = W>) {
         if let Some(s) = self.streams.get_mut(&stream) {
-            s.stopped.push(Item {
+            s.stopped.extend(works.into_iter().map(|work| Item {
                 work,
                 after: Vec::new(),
-            });
+            }));
             s.put_stopped_back();
         }
     }
@@ -423,6 +418,15 @@ pub enum Landed<W, P> {
 }
 
 impl<W: Work, F, P> Order<W, F, P> {
+    /// The first flight of a stream is not on the device any more. Then [`Self::land_done`] or [`Self::land_stopped`].
+    pub fn landed(&mut self, stream: u64) -> Option<Flight<W, F>> {
+        let s = self.streams.get_mut(&stream)?;
+        s.landing = Landing::Unclaimed;
+        let flight = s.flights.pop_front()?;
+        s.num_stopping -= num_stopping(&flight.work, flight.in_pause);
+        Some(flight)
+    }
+
     /// What a snapshot says; a pause is held.
     #[must_use]
     pub fn restored(
@@ -476,7 +480,7 @@ impl<W: Work, F, P> Order<W, F, P> {
     /// The device has done what has landed.
     pub fn land_done(&mut self, stream: u64, work: W) -> Landed<W, P> {
         if self.streams.get(&stream).is_some_and(Stream::has_stopped) {
-            self.land_stopped(stream, work.behind_a_stop());
+            self.land_stopped(stream, [work.behind_a_stop()]);
             return Landed::Held;
         }
         if let Some(s) = self.streams.get_mut(&stream) {
@@ -556,7 +560,13 @@ impl<W: Work, F, P> Order<W, F, P> {
     /// True if the front item of a stream that nobody else is at may be given to the device.
     fn can_give(&self, stream: u64, s: &Stream<W, F>, item: &Item<W>) -> bool {
         let is_wanted = match item.work.kind() {
-            Kind::Launch { is_built, stops } => is_built && (stops || may_wait_for_more(s)) && self.may_launch(),
+            Kind::Launch { is_built, stops } => {
+                let may_be_there = match stops {
+                    true => has_room_for_launches(s, item.work.num_places()),
+                    false => may_wait_for_more(s),
+                };
+                is_built && may_be_there && self.may_launch()
+            }
             Kind::Transfer => may_wait_for_more(s),
             Kind::Follower => true,
             Kind::Task | Kind::HostFunction(_) => false,
@@ -582,11 +592,11 @@ impl<W: Work, F, P> Order<W, F, P> {
             }
             if let Some(s) = self.streams.get_mut(&stream) {
                 s.front = Front::Giving;
-                let given = s.queue.pop_front().map(|item| item.work);
-                s.giving.extend(given.map(|work| {
+                if let Some(Item { work, .. }) = s.queue.pop_front() {
                     let in_pause = work.kind().in_pause();
-                    (work, in_pause)
-                }));
+                    s.num_stopping += num_stopping(&work, in_pause);
+                    s.giving.push_back((work, in_pause));
+                }
             }
         }
     }
@@ -600,6 +610,19 @@ impl<W: Work, F, P> Order<W, F, P> {
 /// True if the stream may have more on the device.
 fn has_room<W, F>(stream: &Stream<W, F>) -> bool {
     stream.flow == Flow::Open && stream.num_on_device() < MAX_IN_FLIGHT
+}
+
+/// True if so many more launches that can stop may be on the device.
+fn has_room_for_launches<W, F>(stream: &Stream<W, F>, count: u64) -> bool {
+    stream.num_stopping == 0 || stream.num_stopping + count <= MAX_STOPPING as u64
+}
+
+/// Launches that a pause stops.
+fn num_stopping(work: &impl Work, in_pause: InPause) -> u64 {
+    match in_pause {
+        InPause::Stops => work.num_places(),
+        InPause::Ends | InPause::Follows => 0,
+    }
 }
 
 /// True if the device may be given something of the stream that does not stop: nothing is there that could stop in

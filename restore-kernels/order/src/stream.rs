@@ -40,7 +40,8 @@ pub trait Work {
     }
 
     /// What is left to do of something that the device has done although something before it in its stream has stopped.
-    /// A launch has run without effect, or had nothing to do, and only counts; a follower is to be done again.
+    /// A launch has run without effect, or had nothing to do, and only counts; a follower is to be done again. It takes
+    /// as many places as before.
     #[must_use]
     fn behind_a_stop(self) -> Self;
 }
@@ -141,6 +142,8 @@ pub struct Stream<W, F> {
     pub(crate) giving: VecDeque<(W, InPause)>,
     /// What is on the device, in order; before everything in `giving`.
     pub(crate) flights: VecDeque<Flight<W, F>>,
+    /// Launches among `giving` and `flights` that a pause stops.
+    pub(crate) num_stopping: u64,
     /// What has landed without being done, until all flights have: before `flights`, in order.
     pub(crate) stopped: Vec<Item<W>>,
     pub(crate) front: Front,
@@ -178,6 +181,7 @@ impl<W, F> Stream<W, F> {
             queue: VecDeque::new(),
             giving: VecDeque::new(),
             flights: VecDeque::new(),
+            num_stopping: 0,
             stopped: Vec::new(),
             front: Front::Free,
             flow: Flow::Open,

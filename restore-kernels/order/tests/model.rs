@@ -22,7 +22,9 @@ struct Thing {
 enum Sort {
     /// A launch that stops when asked.
     Launch,
-    /// One that does not.
+    /// Two such launches that the device is given as one. The second has the next number.
+    Pair,
+    /// A launch that does not stop.
     Opaque,
     /// The record of an event.
     Record,
@@ -36,8 +38,10 @@ enum Sort {
     Call,
     /// One that has been called.
     HostFunction,
-    /// A launch that has run without effect.
+    /// A launch that is over, or has run without effect.
     Ran,
+    /// Two of them.
+    RanPair,
 }
 
 impl Work for Thing {
@@ -45,29 +49,51 @@ impl Work for Thing {
         let is_built = self.is_built;
         match self.sort {
             Sort::Launch => Kind::Launch { is_built, stops: true },
+            // Nothing is made one of it before that.
+            Sort::Pair => Kind::Launch {
+                is_built: true,
+                stops: true,
+            },
             Sort::Opaque => Kind::Launch { is_built, stops: false },
             Sort::Record => Kind::Follower,
             Sort::Transfer | Sort::Two => Kind::Transfer,
-            Sort::Task | Sort::Call | Sort::Ran => Kind::Task,
+            Sort::Task | Sort::Call | Sort::Ran | Sort::RanPair => Kind::Task,
             Sort::HostFunction => Kind::HostFunction(self.number as u64),
         }
     }
 
     fn num_places(&self) -> u64 {
         match self.sort {
-            Sort::Two => 2,
+            Sort::Two | Sort::Pair | Sort::RanPair => 2,
             _ => 1,
         }
     }
 
     fn behind_a_stop(self) -> Self {
         match self.sort {
-            Sort::Launch | Sort::Opaque => Self {
-                sort: Sort::Ran,
-                ..self
-            },
+            Sort::Launch | Sort::Opaque => self.into_sort(Sort::Ran),
+            Sort::Pair => self.into_sort(Sort::RanPair),
             _ => self,
         }
+    }
+}
+
+impl Thing {
+    fn into_sort(self, sort: Sort) -> Self {
+        Self { sort, ..self }
+    }
+
+    /// What it is made of.
+    fn one_by_one(&self) -> impl Iterator<Item = Self> + use<> {
+        let sort = match self.sort {
+            Sort::Two => Sort::Transfer,
+            Sort::Pair => Sort::Launch,
+            Sort::RanPair => Sort::Ran,
+            sort => sort,
+        };
+        let is_built = self.is_built;
+        let numbers = (self.number..).take(self.num_places() as usize);
+        numbers.map(move |number| Self { number, sort, is_built })
     }
 }
 
@@ -139,6 +165,8 @@ enum Action {
     Return(u64),
     LandDone(u64),
     LandStopped(u64),
+    /// The second of a pair has stopped.
+    LandHalfDone(u64),
     LandFailed(u64),
     Cut,
     Pause,
@@ -287,15 +315,9 @@ impl State {
             // What belongs together comes one by one.
             let one_by_one = |item: &Item<Thing>| {
                 let Item { work, after } = item.clone();
-                let numbers = (work.number..).take(work.num_places() as usize);
-                let sort = match work.sort {
-                    Sort::Two => Sort::Transfer,
-                    sort => sort,
-                };
                 let is_built = false;
-                let one = move |number| Thing { number, sort, is_built };
-                numbers.map(move |number| Item {
-                    work: one(number),
+                work.one_by_one().map(move |one| Item {
+                    work: Thing { is_built, ..one },
                     after: after.clone(),
                 })
             };
@@ -330,7 +352,7 @@ impl State {
 
     /// A launch is told to stop by the device's own clock or by a pause.
     fn may_stop(&self, thing: &Thing) -> bool {
-        thing.sort == Sort::Launch && self.is_told
+        matches!(thing.sort, Sort::Launch | Sort::Pair) && self.is_told
     }
 
     fn land_done(&mut self, stream: u64, mistake: Mistake) {
@@ -394,6 +416,9 @@ impl Model for Application {
             actions.push(Action::LandDone(id));
             if state.may_stop(&first.work) {
                 actions.push(Action::LandStopped(id));
+                if first.work.sort == Sort::Pair {
+                    actions.push(Action::LandHalfDone(id));
+                }
             }
             if self.faults && state.order.fault() == 0 && phase == Phase::Running {
                 actions.push(Action::LandFailed(id));
@@ -451,7 +476,17 @@ impl Model for Application {
                     state.order.cut();
                 }
                 let flight = state.order.landed(id).unwrap();
-                state.order.land_stopped(id, flight.work);
+                // What a pause leaves goes on one by one.
+                state.order.land_stopped(id, flight.work.one_by_one());
+            }
+            Action::LandHalfDone(id) => {
+                if state.order.phase() != Phase::Paused {
+                    state.order.cut();
+                }
+                let flight = state.order.landed(id).unwrap();
+                let mut halves = flight.work.one_by_one();
+                let first = halves.next().map(|half| half.into_sort(Sort::Ran));
+                state.order.land_stopped(id, first.into_iter().chain(halves));
             }
             Action::LandFailed(id) => {
                 state.order.fail(719);
@@ -522,7 +557,7 @@ fn is_long() -> bool {
 }
 
 use Say::{Create, Destroy, Do, DoAfter, Synchronize};
-use Sort::{Call, Launch, Opaque, Record, Task, Transfer, Two};
+use Sort::{Call, Launch, Opaque, Pair, Record, Task, Transfer, Two};
 
 /// Launches with a record between them, and a copy behind, in one stream.
 const ONE_STREAM: &[Say] = &[Do(0, Launch), Do(0, Record), Do(0, Launch), Do(0, Task), Synchronize];
@@ -584,9 +619,21 @@ const TOGETHER: &[Say] = &[
     Synchronize,
 ];
 
+/// Launches that can stop and that are given as one, among others.
+const PAIRS: &[Say] = &[
+    Create(1, true),
+    Create(2, true),
+    Do(1, Pair),
+    Do(1, Record),
+    Do(1, Pair),
+    DoAfter(2, Launch, 1),
+    Do(1, Transfer),
+    Synchronize,
+];
+
 #[test]
 fn everything_takes_effect_once_and_in_order() {
-    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, MANY, TOGETHER];
+    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, MANY, TOGETHER, PAIRS];
     for says in all {
         check(application(says));
         let pauses = if is_long() { 4 } else { 2 };
@@ -603,7 +650,7 @@ fn everything_takes_effect_once_and_in_order() {
 
 #[test]
 fn a_device_that_stops_of_its_own_accord_keeps_the_order() {
-    for says in [ONE_STREAM, TWO_STREAMS, JOINS] {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS, PAIRS] {
         check(Application {
             cuts: true,
             pauses: u8::from(is_long()),
@@ -614,7 +661,7 @@ fn a_device_that_stops_of_its_own_accord_keeps_the_order() {
 
 #[test]
 fn a_failure_ends_everything_once() {
-    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, TOGETHER] {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, TOGETHER, PAIRS] {
         check(Application {
             faults: true,
             ..application(says)

@@ -504,17 +504,22 @@ impl Kernels {
 
 /// An item in the snapshot's words: one for each of its places.
 fn state_items(item: &Item, kernels: &mut Kernels) -> Result<Vec<WorkItem>, ServerError> {
-    let What::Graph(run) = &item.work.what else {
-        return Ok(vec![state_item(item, kernels)?]);
+    let one_of_several = |command| WorkItem {
+        work: StateWork::Command(command),
+        reply: None,
+        after: item.after.clone(),
     };
-    let step = |step| {
-        Ok(WorkItem {
-            work: StateWork::Command(held_commands::of_stream(step, None)?),
-            reply: None,
-            after: item.after.clone(),
-        })
-    };
-    run.steps.iter().map(step).collect()
+    match &item.work.what {
+        What::Graph(run) => {
+            let step = |step| Ok(one_of_several(held_commands::of_stream(step, None)?));
+            run.steps.iter().map(step).collect()
+        }
+        What::Ran { num_launches } if *num_launches > 1 => {
+            let ran = (0..*num_launches).map(|_| Ok(one_of_several(StreamCommand::Nothing)));
+            ran.collect()
+        }
+        _ => Ok(vec![state_item(item, kernels)?]),
+    }
 }
 
 fn state_item(item: &Item, kernels: &mut Kernels) -> Result<WorkItem, ServerError> {
@@ -527,7 +532,7 @@ fn state_item(item: &Item, kernels: &mut Kernels) -> Result<WorkItem, ServerErro
         }
         What::Resume(stopped) => StateWork::Resume(Box::new(run(stopped, kernels))),
         // The reply is due.
-        What::Ran => StateWork::Command(StreamCommand::Nothing),
+        What::Ran { .. } => StateWork::Command(StreamCommand::Nothing),
         What::Graph(_) => return Err(ServerError::WrongMoment("a graph is held back as one step")),
         What::AwaitHostFunction(id) => StateWork::AwaitHostFunction(*id),
     };

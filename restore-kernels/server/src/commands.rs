@@ -21,7 +21,7 @@ use crate::cuda_result as cu;
 use crate::deferred_commands::carry_out;
 use crate::error::ServerError;
 use crate::event_times::elapsed;
-use crate::graph_builder;
+use crate::graph_builder::{self, NotYet};
 use crate::graph_parts::{GraphRun, PartKey, Piece, Way};
 use crate::kernels::{BuildError, KernelCode};
 use crate::launch::room_of;
@@ -281,8 +281,12 @@ fn graph_part(session: &Arc<Session>, stream: StreamId, key: PartKey, bytes: &Ar
         aside::start(session, move |session| {
             let work = |step: Command| Ok((step.clone(), work_of(session, step, None)?));
             let steps = steps.into_iter().map(work).collect::<Result<Vec<_>, u32>>();
-            let pieces = steps.map(|steps| graph_builder::pieces(session, key, most, steps));
-            session.graph_parts.lock().made(key, &bytes, pieces.unwrap_or_default());
+            let pieces = graph_builder::pieces(session, key, most, steps.unwrap_or_default());
+            let mut parts = session.graph_parts.lock();
+            match pieces {
+                Ok(pieces) => parts.made(key, &bytes, pieces),
+                Err(NotYet) => parts.not_yet(key, &bytes),
+            }
         });
     }
     touched

@@ -16,7 +16,7 @@ use hetckpt_ring::reply::Reply;
 
 use crate::counters::Activity;
 use crate::cuda_result;
-use crate::graph_parts::GraphRun;
+use crate::graph_parts::{GraphRun, StoppableStep};
 use crate::kernels::ProbedKernel;
 use crate::launch::{launch, refused, waited};
 use crate::queues::{Awaiting, By, Event, Lane, LaunchSpec, Lookout, OnDevice, Queues, Stopped, What, Work};
@@ -92,6 +92,8 @@ fn watch(lane: &mut Lane, events: &FxHashMap<u64, Event>, work: &Work) -> Watch 
             command: Command::EventRecord { event, .. },
             ..
         } if events.get(&event.0).is_some_and(|event| event.timing) => Watch::Time,
+        // The next can come once it is over.
+        What::Graph(run) if run.stops() => Watch::End { before: Duration::ZERO },
         What::Graph(run) => {
             let before = run.pace.begin(&mut lane.unwatched);
             before.map_or(Watch::Nothing, |before| Watch::End { before })
@@ -170,6 +172,9 @@ fn launch_graph(session: &Session, queue: &dyn Queue, run: &GraphRun, watch: Wat
     };
     let since = Instant::now();
     let running = queue.launch_graph(&run.graph, watched.is_some())?;
+    if run.stops() {
+        return Ok(OnDevice::Launch { running, probed: None });
+    }
     Ok(OnDevice::Waited {
         running,
         since,
@@ -238,7 +243,11 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
     match (outcome, flight.handle) {
         (Some(Outcome::Paused(_)), OnDevice::Waited { .. }) => {
             // None of it has begun.
-            queues.order.land_stopped(stream, flight.work);
+            queues.order.land_stopped(stream, [flight.work]);
+            Vec::new()
+        }
+        (Some(Outcome::PausedSteps(left)), _) => {
+            land_stopped_graph(session, queues, stream, flight.work, left);
             Vec::new()
         }
         (Some(Outcome::Paused(grid)), OnDevice::Launch { probed, .. }) => {
@@ -362,28 +371,73 @@ fn land_stopped(
     let (spec, before): (Arc<LaunchSpec>, Option<Stopped>) = match what {
         What::Start(spec) => (spec, None),
         What::Resume(stopped) => (Arc::clone(&stopped.spec), Some(stopped)),
-        What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => {
-            return queues.order.land_stopped(stream, Work { what, reply });
+        What::Command { .. } | What::Ran { .. } | What::Graph(_) | What::AwaitHostFunction(_) => {
+            return queues.order.land_stopped(stream, [Work { what, reply }]);
         }
     };
     let Some(probed) = probed else {
         // Refused, and not known yet why.
         let what = What::Start(spec);
-        return queues.order.land_stopped(stream, Work { what, reply });
+        return queues.order.land_stopped(stream, [Work { what, reply }]);
     };
     let has_stopped = queues.order.stream(stream).is_some_and(|s| s.has_stopped());
     if has_stopped && has_run(&grid, before.as_ref().map(|b| &*b.grid)) {
-        let kernel = probed.kernel.name.clone();
-        tracing::error!(%kernel, "a kernel ran although the one before it in its stream had stopped");
-        queues.overtaken.get_or_insert(kernel);
+        note_overtaken(queues, &probed);
     }
     let was_in_step = before
         .as_ref()
         .and_then(|b| b.points.as_ref())
         .is_none_or(|start| start.in_step);
+    let what = left_of(session, spec, probed, grid, was_in_step);
+    queues.order.land_stopped(stream, [Work { what, reply }]);
+}
+
+/// `left` is what a pause has left of one step after another.
+fn land_stopped_graph(session: &Session, queues: &mut Queues, stream: u64, work: Work, left: Vec<PausedGrid>) {
+    let What::Graph(run) = &work.what else {
+        return queues.order.land_stopped(stream, [work]);
+    };
+    let mut has_stopped = queues.order.stream(stream).is_some_and(|s| s.has_stopped());
+    let mut num_launches = 0;
+    let mut works = Vec::new();
+    for (step, grid) in run.stoppable.iter().zip(left) {
+        if grid.is_finished() && works.is_empty() {
+            num_launches += 1;
+            continue;
+        }
+        let StoppableStep { spec, probed } = step.clone();
+        if has_stopped && has_run(&grid, None) {
+            note_overtaken(queues, &probed);
+        }
+        has_stopped = true;
+        let what = if grid.is_finished() {
+            What::Ran { num_launches: 1 }
+        } else {
+            left_of(session, spec, probed, grid, true)
+        };
+        works.push(Work::of(what));
+    }
+    let ran = (num_launches > 0).then(|| Work::of(What::Ran { num_launches }));
+    queues.order.land_stopped(stream, ran.into_iter().chain(works));
+}
+
+fn note_overtaken(queues: &mut Queues, probed: &ProbedKernel) {
+    let kernel = probed.kernel.name.clone();
+    tracing::error!(%kernel, "a kernel ran although the one before it in its stream had stopped");
+    queues.overtaken.get_or_insert(kernel);
+}
+
+/// What is to be done of a launch that came back as `grid`.
+fn left_of(
+    session: &Session,
+    spec: Arc<LaunchSpec>,
+    probed: Arc<ProbedKernel>,
+    grid: PausedGrid,
+    was_in_step: bool,
+) -> What {
     let stays_in_step = was_in_step && session.builder.generator.keeps_in_step();
     let points = StartPoints::of(&grid, spec.shape.num_blocks(), &probed.kernel, stays_in_step);
-    let what = match points {
+    match points {
         None if spec.kernel.is_some() => What::Start(spec),
         points => What::Resume(Stopped {
             spec,
@@ -391,6 +445,5 @@ fn land_stopped(
             grid: Arc::new(grid),
             points,
         }),
-    };
-    queues.order.land_stopped(stream, Work { what, reply });
+    }
 }

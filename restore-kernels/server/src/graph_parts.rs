@@ -13,6 +13,8 @@ use hetckpt_devices::device::DeviceGraph;
 use hetckpt_ring::command::{Command, GraphId};
 use rustc_hash::FxHashMap;
 
+use crate::kernels::ProbedKernel;
+use crate::queues::LaunchSpec;
 use crate::window::LONGEST;
 
 /// Runs that take less time than this share of [`LONGEST`] may become longer.
@@ -28,18 +30,29 @@ const BETWEEN_WATCHED: Duration = Duration::from_millis(1);
 /// A part: its graph, and its number there.
 pub type PartKey = (GraphId, u32);
 
-/// Steps that the device does as one. A pause waits for them.
+/// Steps that the device does as one.
 pub struct GraphRun {
     /// The part that they are of.
     pub part: PartKey,
     /// The steps, as the application asked for them.
     pub steps: Vec<Command>,
+    /// For each step the launch that it is, if a pause stops them. Otherwise it waits for them.
+    pub stoppable: Vec<StoppableStep>,
     /// Memory that its copies and fills touch: address and bytes.
     pub ranges: Vec<(u64, u64)>,
     /// What the device has made of them.
     pub graph: Arc<dyn DeviceGraph>,
     /// How it fares on the device.
     pub pace: Pace,
+}
+
+/// A launch that can stop, with the kernel whose resume points a stop names.
+#[derive(Clone)]
+pub struct StoppableStep {
+    /// The launch.
+    pub spec: Arc<LaunchSpec>,
+    /// The kernel.
+    pub probed: Arc<ProbedKernel>,
 }
 
 /// How often a run has been launched, and how long it takes.
@@ -105,6 +118,12 @@ impl GraphRun {
     pub fn num_launches(&self) -> usize {
         let launches = self.steps.iter().filter(|step| matches!(step, Command::Launch(_)));
         launches.count()
+    }
+
+    /// True if a pause stops it.
+    #[must_use]
+    pub fn stops(&self) -> bool {
+        !self.stoppable.is_empty()
     }
 
     fn is_of(&self, module: u64) -> bool {
@@ -186,6 +205,13 @@ impl GraphParts {
         }
     }
 
+    /// Nothing could be made yet of a part that was `bytes` then: it is to be tried again.
+    pub fn not_yet(&mut self, key: PartKey, bytes: &Arc<[u8]>) {
+        if let Some(part) = self.0.get_mut(&key).filter(|part| part.bytes == *bytes) {
+            part.made = Made::Nothing;
+        }
+    }
+
     /// Pieces have been made of a part that was `bytes` then. Without runs they are of no use.
     pub fn made(&mut self, key: PartKey, bytes: &Arc<[u8]>, pieces: Vec<Piece>) {
         let has_runs = pieces.iter().any(|piece| matches!(piece, Piece::Run(_)));
@@ -256,6 +282,7 @@ mod tests {
         Piece::Run(Arc::new(GraphRun {
             part: KEY,
             steps: vec![Command::Exit; num_steps],
+            stoppable: Vec::new(),
             ranges: Vec::new(),
             graph: Arc::new(NoGraph),
             pace: Pace::default(),
@@ -275,6 +302,8 @@ mod tests {
         assert!(matches!(parts.launch(KEY, &first), Way::OneByOne));
         assert_eq!(most_of(&parts.launch(KEY, &first)), usize::MAX);
         assert!(matches!(parts.launch(KEY, &first), Way::OneByOne), "under way");
+        parts.not_yet(KEY, &first);
+        assert_eq!(most_of(&parts.launch(KEY, &first)), usize::MAX, "again");
         parts.made(KEY, &bytes(2), vec![run(4)]);
         assert!(matches!(parts.launch(KEY, &first), Way::OneByOne), "of other bytes");
         parts.made(KEY, &first, vec![run(4)]);

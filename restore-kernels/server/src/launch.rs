@@ -57,17 +57,19 @@ fn prepare(work: &Work) -> Result<(Option<Arc<ProbedKernel>>, Launch), DeviceErr
                 launch_of(&stopped.spec, loaded, blocks),
             ))
         }
-        What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => {
+        What::Command { .. } | What::Ran { .. } | What::Graph(_) | What::AwaitHostFunction(_) => {
             Err(refuse("it is no launch".to_owned()))
         }
     }
 }
 
-/// A launch of machine code, as a graph of the device takes it; `None` for anything else.
-#[must_use]
-pub fn graph_step(work: &Work) -> Option<GraphStep> {
-    let launch = work.is_opaque().then(|| prepare(work).ok()).flatten();
-    launch.map(|(_, launch)| GraphStep::Launch(launch))
+/// A launch as a graph of the device takes it, and its probed kernel if it can stop. Its program has been built.
+///
+/// # Errors
+/// [`DeviceError`].
+pub fn graph_step(work: &Work) -> Result<(GraphStep, Option<Arc<ProbedKernel>>), DeviceError> {
+    let (probed, launch) = prepare(work)?;
+    Ok((GraphStep::Launch(launch), probed))
 }
 
 /// The program with which a stopped launch goes on. It has run before, so it has to.
@@ -107,7 +109,7 @@ pub fn build(work: &Work) {
             kernel.and_then(|k| k.build_leaving(spec.room).err())
         }
         What::Resume(stopped) => build_stopped(stopped).err(),
-        What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => None,
+        What::Command { .. } | What::Ran { .. } | What::Graph(_) | What::AwaitHostFunction(_) => None,
     };
     if let Some(reason) = failed {
         tracing::debug!(kernel = work.kernel_name(), %reason, "will not be launched");

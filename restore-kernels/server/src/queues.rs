@@ -83,8 +83,11 @@ pub enum What {
     Start(Arc<LaunchSpec>),
     /// A stopped launch, to go on.
     Resume(Stopped),
-    /// A launch that is over, behind one that has stopped.
-    Ran,
+    /// Launches that are over, behind one that has stopped or where a graph has stopped.
+    Ran {
+        /// How many.
+        num_launches: u64,
+    },
     /// Steps of a graph, which the device does as one.
     Graph(Arc<GraphRun>),
     /// Wait for a host function to return.
@@ -104,6 +107,12 @@ pub struct Work {
 pub type Item = stream::Item<Work>;
 
 impl Work {
+    /// Work that nobody waits for.
+    #[must_use]
+    pub fn of(what: What) -> Self {
+        Self { what, reply: None }
+    }
+
     /// A command, as `device` takes it.
     #[must_use]
     pub fn command(device: &dyn Device, command: Command, data: Option<Vec<u8>>) -> What {
@@ -151,15 +160,26 @@ impl Work {
         matches!(&self.what, What::Start(spec) if spec.kernel.as_ref().is_some_and(|k| k.is_opaque()))
     }
 
+    /// True for a launch that can be part of a graph whose launches stop when asked. Blocks that wait for one another
+    /// have the device to themselves.
+    #[must_use]
+    pub fn can_stop_in_graphs(&self) -> bool {
+        match &self.what {
+            What::Start(spec) => !self.is_opaque() && !spec.shape.cooperative && spec.shape.num_blocks() > 0,
+            _ => false,
+        }
+    }
+
     /// Whether the program of a launch is built, or known not to be buildable, which the launch then reports.
-    fn is_built(&self) -> bool {
+    #[must_use]
+    pub fn is_built(&self) -> bool {
         match &self.what {
             What::Start(spec) => spec.kernel.as_ref().is_none_or(|k| k.is_built_leaving(spec.room)),
             What::Resume(stopped) => {
                 let (points, room) = (stopped.points.as_ref(), stopped.spec.room);
                 stopped.probed.is_built_leaving(points, room)
             }
-            What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => true,
+            What::Command { .. } | What::Ran { .. } | What::Graph(_) | What::AwaitHostFunction(_) => true,
         }
     }
 
@@ -169,7 +189,7 @@ impl Work {
         match &self.what {
             What::Start(spec) => spec.kernel.as_ref().map_or("", |k| &k.name),
             What::Resume(stopped) => &stopped.probed.kernel.name,
-            What::Command { .. } | What::Ran | What::Graph(_) | What::AwaitHostFunction(_) => "",
+            What::Command { .. } | What::Ran { .. } | What::Graph(_) | What::AwaitHostFunction(_) => "",
         }
     }
 }
@@ -181,9 +201,13 @@ impl stream::Work for Work {
                 is_built: self.is_built(),
                 stops: !self.is_opaque(),
             },
+            What::Graph(run) if run.stops() => Kind::Launch {
+                is_built: true,
+                stops: true,
+            },
             What::Command { by: By::Follower, .. } => Kind::Follower,
             What::Command { by: By::Transfer, .. } | What::Graph(_) => Kind::Transfer,
-            What::Command { by: By::Thread, .. } | What::Ran => Kind::Task,
+            What::Command { by: By::Thread, .. } | What::Ran { .. } => Kind::Task,
             What::AwaitHostFunction(id) => Kind::HostFunction(*id),
         }
     }
@@ -191,14 +215,17 @@ impl stream::Work for Work {
     fn num_places(&self) -> u64 {
         match &self.what {
             What::Graph(run) => run.steps.len() as u64,
+            What::Ran { num_launches } => *num_launches,
             _ => 1,
         }
     }
 
     fn behind_a_stop(self) -> Self {
-        match self.what {
-            What::Start(_) | What::Resume(_) => Self {
-                what: What::Ran,
+        let ran = |num_launches| What::Ran { num_launches };
+        match &self.what {
+            What::Start(_) | What::Resume(_) => Self { what: ran(1), ..self },
+            What::Graph(run) if run.stops() => Self {
+                what: ran(run.steps.len() as u64),
                 ..self
             },
             _ => self,
@@ -213,7 +240,7 @@ pub enum OnDevice {
     Launch {
         /// To wait for it.
         running: Arc<dyn RunningLaunch>,
-        /// The probed kernel that runs; `None` if the launch was refused.
+        /// The probed kernel that runs; `None` for a graph, or if the launch was refused.
         probed: Option<Arc<ProbedKernel>>,
     },
     /// What a pause waits for: machine code, a copy, a fill.

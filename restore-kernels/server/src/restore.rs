@@ -288,7 +288,7 @@ fn items(
     let item = |stored: WorkItem| {
         let what = match stored.work {
             StateWork::Command(command) => match held_commands::in_stream(command, stream) {
-                None => What::Ran,
+                None => What::Ran { num_launches: 1 },
                 Some(command) => work_of(session, command, None)
                     .map_err(|result| damaged(format!("a launch that cannot be made (CUresult {result})")))?,
             },

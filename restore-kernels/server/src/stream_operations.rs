@@ -63,7 +63,7 @@ const QUICK_BYTES: u64 = 64 << 10;
 pub fn is_quick(work: &Work) -> bool {
     let rows = |r: &Rows| r.rows <= 16 && r.width.saturating_mul(r.rows) <= QUICK_BYTES;
     match &work.what {
-        What::Ran => true,
+        What::Ran { .. } => true,
         What::Command { command, .. } => match command {
             Command::CopyIn { dst: r, .. } | Command::CopyOut { src: r, .. } => rows(r),
             Command::Copy { dst: r, .. } | Command::Fill { dst: r, .. } => rows(r),
@@ -87,7 +87,7 @@ pub fn execute(session: &Session, item: Item) -> Executed {
             session.queues.lock().order.forget_host_function(id);
             return Executed::Done { answer: None };
         }
-        What::Start(_) | What::Resume(_) | What::Ran | What::Graph(_) => return done(fault),
+        What::Start(_) | What::Resume(_) | What::Ran { .. } | What::Graph(_) => return done(fault),
     };
     if fault != 0 {
         // The program gets the fault's result; its driver library looks for what kernels have printed before they

@@ -390,6 +390,7 @@ fn run_with_pauses(
                     );
                     pending.push(Some(Arc::new(left)));
                 }
+                Outcome::PausedSteps(_) => panic!("these are no graphs"),
                 Outcome::Failed(error) => panic!("{error}"),
             }
         }

@@ -1,4 +1,4 @@
-//! A launch under way, from the call to its outcome.
+//! Launches under way that can stop, from the call to their outcome.
 
 use std::sync::Arc;
 
@@ -8,45 +8,79 @@ use hetckpt_abi::paused_block::PausedGrid;
 
 use super::CudaInner;
 use super::driver::DriverError;
-use super::handles::DeviceBuffer;
-use super::module::CudaKernel;
+use super::graph_copy::GraphCopy;
+use super::handles::{DeviceBuffer, Stream};
+use super::launch::Plan;
 use super::progress::Progress;
-use crate::control::{BlockShape, ControlWords, Remains};
+use crate::control::{ControlWords, Remains};
 use crate::device::{Outcome, RunningLaunch};
 use crate::error::DeviceError;
 
 /// `CUDA_ERROR_LAUNCH_FAILED`
 const LAUNCH_FAILED: u32 = 719;
 
-/// What a pause has laid out for a launch.
+/// What a pause has laid out for launches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prepared {
-    /// The word of each block that names its slot, then the entry bits of each block.
+    /// For one launch after another: the word of each block that names its slot, then the entry bits of each block.
     pub lists: u64,
     pub slots: u64,
     pub slot_stride: u64,
 }
 
-/// A launch that was given to a queue.
-pub(super) struct Flight {
-    pub device: Arc<CudaInner>,
-    pub kernel: Arc<CudaKernel>,
-    pub shape: BlockShape,
-    /// Blocks launched.
-    pub num_blocks: u64,
-    /// Blocks of it that can be on the device at once.
-    pub max_resident: u64,
-    /// What it goes on with, if it does.
-    pub given: Option<Arc<PausedGrid>>,
+/// A launch that the device has or can be given.
+pub(super) struct Launched {
+    pub plan: Plan,
     /// Address of its control block, and what it says before a pause.
     pub control: u64,
     pub words: ControlWords,
-    pub progress: Arc<Progress>,
-    pub number: u64,
+}
+
+impl Launched {
+    /// Gives it to a stream.
+    pub fn start(&self, stream: &Stream) -> Result<(), DriverError> {
+        self.plan.starter(self.control)(stream)
+    }
+}
+
+/// What was given at once.
+pub(super) enum Launches {
+    One(Launched),
+    /// Those of a graph, one after another.
+    Graph(Arc<GraphCopy>),
+}
+
+impl Launches {
+    pub fn as_slice(&self) -> &[Launched] {
+        match self {
+            Self::One(launched) => std::slice::from_ref(launched),
+            Self::Graph(copy) => &copy.launches,
+        }
+    }
+
+    /// For messages.
+    fn name(&self) -> String {
+        let launches = self.as_slice();
+        let first = launches
+            .first()
+            .map_or("", |first| first.plan.kernel.request.name.as_str());
+        match launches.len() {
+            0 | 1 => first.to_owned(),
+            others => format!("{first} and {} launches behind it in a graph", others - 1),
+        }
+    }
+}
+
+/// What was given to a queue at once.
+pub(super) struct Flight {
+    device: Arc<CudaInner>,
+    pub launches: Launches,
+    progress: Arc<Progress>,
+    number: u64,
     pub prepared: Mutex<Option<Prepared>>,
-    pub is_taken: Mutex<bool>,
+    is_taken: Mutex<bool>,
     /// List of blocks and slots of a continuation.
-    pub _memory: Option<DeviceBuffer>,
+    _memory: Option<DeviceBuffer>,
 }
 
 impl RunningLaunch for Flight {
@@ -62,22 +96,30 @@ impl RunningLaunch for Flight {
         let stopped = self.wait_for_end();
         if let Some(error) = self.progress.take_refusal(self.number) {
             return Outcome::Failed(DeviceError::Launch {
-                kernel: self.kernel.request.name.clone(),
+                kernel: self.launches.name(),
                 reason: error.to_string(),
             });
         }
-        if stopped.is_ok() && self.device.trapped.take(self.control) {
+        let mut launches = self.launches.as_slice().iter();
+        if stopped.is_ok()
+            && let Some(trapped) = launches.find(|l| self.device.trapped.take(l.control))
+        {
             return Outcome::Failed(DeviceError::Fault {
-                kernel: self.kernel.request.name.clone(),
+                kernel: trapped.plan.kernel.request.name.clone(),
                 reason: "a thread trapped".to_owned(),
                 cuda_result: LAUNCH_FAILED,
             });
         }
-        let left = stopped.and_then(|()| self.capture());
-        match left {
-            Ok(left) if left.is_finished() => Outcome::Finished,
-            Ok(left) => Outcome::Paused(left),
-            Err(error) => Outcome::Failed(self.fault(error)),
+        let mut left = match stopped.and_then(|()| self.capture()) {
+            Ok(left) => left,
+            Err(error) => return Outcome::Failed(self.fault(error)),
+        };
+        if left.iter().all(PausedGrid::is_finished) {
+            return Outcome::Finished;
+        }
+        match self.launches {
+            Launches::One(_) => left.pop().map_or(Outcome::Finished, Outcome::Paused),
+            Launches::Graph(_) => Outcome::PausedSteps(left),
         }
     }
 
@@ -88,6 +130,24 @@ impl RunningLaunch for Flight {
 }
 
 impl Flight {
+    pub fn new(
+        device: &Arc<CudaInner>,
+        launches: Launches,
+        progress: &Arc<Progress>,
+        number: u64,
+        memory: Option<DeviceBuffer>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            device: Arc::clone(device),
+            launches,
+            progress: Arc::clone(progress),
+            number,
+            prepared: Mutex::new(None),
+            is_taken: Mutex::new(false),
+            _memory: memory,
+        })
+    }
+
     /// True if it is known to be over, without asking the driver.
     pub fn is_known_done(&self) -> bool {
         self.progress.is_known_done(self.number)
@@ -98,22 +158,39 @@ impl Flight {
         self.progress.wait(self.number)
     }
 
+    /// Words that [`Prepared::lists`] has.
+    pub fn num_list_words(&self) -> u64 {
+        let launches = self.launches.as_slice().iter();
+        launches.map(|launched| launched.plan.num_list_words()).sum()
+    }
+
     fn fault(&self, error: DriverError) -> DeviceError {
         DeviceError::Fault {
-            kernel: self.kernel.request.name.clone(),
+            kernel: self.launches.name(),
             reason: error.to_string(),
             cuda_result: error.code,
         }
     }
 
-    /// Reads what a pause has left of the launch.
-    fn capture(&self) -> Result<PausedGrid, DriverError> {
+    /// Reads what a pause has left of each launch; nothing if there was none.
+    fn capture(&self) -> Result<Vec<PausedGrid>, DriverError> {
         let Some(prepared) = *self.prepared.lock() else {
-            return Ok(PausedGrid::default());
+            return Ok(Vec::new());
         };
-        let num_blocks = self.num_blocks as usize;
-        let lists = self.read_words(prepared.lists, num_blocks * (1 + self.shape.entry_words() as usize))?;
-        let (block_slot, entry_bits) = lists.split_at(num_blocks);
+        let lists = self.read_words(prepared.lists, self.num_list_words() as usize)?;
+        let mut rest = &lists[..];
+        let launches = self.launches.as_slice().iter();
+        let left = launches.map(|launched| {
+            let (own, others) = rest.split_at(launched.plan.num_list_words() as usize);
+            rest = others;
+            self.left_of(launched, own, prepared)
+        });
+        left.collect()
+    }
+
+    fn left_of(&self, launched: &Launched, lists: &[u32], prepared: Prepared) -> Result<PausedGrid, DriverError> {
+        let plan = &launched.plan;
+        let (block_slot, entry_bits) = lists.split_at(plan.num_blocks as usize);
         let taken = block_slot.iter().filter_map(|word| word.checked_sub(2));
         let (first_slot, num_slots) = match (taken.clone().min(), taken.max()) {
             (Some(first), Some(last)) => (first, u64::from(last - first) + 1),
@@ -121,17 +198,19 @@ impl Flight {
         };
         let size = (num_slots * prepared.slot_stride) as usize;
         let mut slots = vec![0; size];
-        let from = prepared.slots + u64::from(first_slot) * prepared.slot_stride;
-        self.device.transfers.read(&self.device.context, from, &mut slots)?;
+        if size > 0 {
+            let from = prepared.slots + u64::from(first_slot) * prepared.slot_stride;
+            self.device.transfers.read(&self.device.context, from, &mut slots)?;
+        }
         let remains = Remains {
-            shape: self.shape,
-            columns: &self.kernel.columns,
+            shape: plan.shape,
+            columns: &plan.kernel.columns,
             block_slot,
             entry_bits,
             slots: &slots,
             first_slot,
             slot_stride: prepared.slot_stride as usize,
-            given: self.given.as_deref(),
+            given: plan.given.as_deref(),
         };
         Ok(remains.collect())
     }
@@ -148,14 +227,32 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        // The kernel may still run and look at its control block and lists.
+        // Kernels may still run and look at their control blocks and lists.
         let _ = self.wait_for_end();
-        self.device.returned_controls.lock().push(self.control);
+        match &self.launches {
+            Launches::One(launched) => self.device.returned_controls.lock().push(launched.control),
+            Launches::Graph(copy) => copy.give_back(),
+        }
     }
 }
 
-/// A launch given while the device is paused: all of it is left.
-pub(super) struct Held(pub Mutex<Option<PausedGrid>>);
+/// What was given while the device is paused, or had nothing to do: it has this outcome.
+pub(super) struct Held(Mutex<Option<Outcome>>);
+
+impl Held {
+    pub fn new(outcome: Outcome) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(outcome))))
+    }
+
+    /// All of it is left.
+    pub fn paused(left: PausedGrid) -> Arc<Self> {
+        Self::new(if left.is_finished() {
+            Outcome::Finished
+        } else {
+            Outcome::Paused(left)
+        })
+    }
+}
 
 impl RunningLaunch for Held {
     fn is_done(&self) -> bool {
@@ -163,10 +260,7 @@ impl RunningLaunch for Held {
     }
 
     fn wait(&self) -> Outcome {
-        match self.0.lock().take() {
-            Some(left) if !left.is_finished() => Outcome::Paused(left),
-            _ => Outcome::Finished,
-        }
+        self.0.lock().take().unwrap_or(Outcome::Finished)
     }
 
     fn wait_stopped(&self) {}

@@ -1,33 +1,33 @@
-//! What nothing stops, several of it made into one of the driver's graphs: the device goes from one to the next by
-//! itself, in less time than from one launch to another.
-#![allow(unsafe_code, reason = "driver FFI")]
+//! Steps in a row made into one of the driver's graphs: the device goes from one to the next by itself, in less time
+//! than from one launch to another.
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
-
 use super::CudaInner;
-use super::driver::{Result, check};
-use super::handles::{Context, Stream};
-use super::opaque;
-use super::progress::Progress;
+use super::executable::Executable;
+use super::graph_copy::StoppableGraph;
+use super::opaque::{self, OpaqueCuda};
+use super::queue::CudaQueue;
 use super::unstoppable;
-use crate::device::{DeviceGraph, GraphStep, LoadedKernel, RunningLaunch};
+use crate::device::{DeviceGraph, GraphStep, Launch, LoadedKernel, RunningLaunch};
 use crate::error::DeviceError;
 
 /// A graph that can be launched.
-struct CudaGraph {
-    executable: CUgraphExec,
+enum CudaGraph {
+    /// Nothing stops its steps.
+    Unstoppable(UnstoppableGraph),
+    /// A pause stops each.
+    Stoppable(StoppableGraph),
+}
+
+struct UnstoppableGraph {
+    /// Dropped in the device's context.
+    executable: Option<Executable>,
     num_steps: usize,
     /// What it runs stays loaded.
     _kernels: Vec<Arc<dyn LoadedKernel>>,
     device: Arc<CudaInner>,
 }
-
-// SAFETY: graphs may be used from any thread, and this one is never changed.
-unsafe impl Send for CudaGraph {}
-// SAFETY: as above; the driver locks, and lets launches of one graph run one after another.
-unsafe impl Sync for CudaGraph {}
 
 impl DeviceGraph for CudaGraph {
     fn as_any(&self) -> &dyn std::any::Any {
@@ -35,92 +35,68 @@ impl DeviceGraph for CudaGraph {
     }
 }
 
-impl Drop for CudaGraph {
+impl Drop for UnstoppableGraph {
     fn drop(&mut self) {
-        if self.device.context.enter().is_ok() {
-            // SAFETY: it is not used any more; the driver keeps it for launches under way.
-            let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
-        }
+        // Without a context the driver has freed it.
+        let _ = self.device.context.enter();
+        self.executable = None;
     }
 }
 
-/// Captured steps.
-struct Captured(CUgraph);
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        // SAFETY: it is not used any more.
-        let _ = unsafe { sys::cuGraphDestroy(self.0) };
-    }
-}
-
-/// Makes a graph of `steps`, one after another. Each kernel must have been launched before, as the driver may have to
-/// wait for all that runs when it loads one.
+/// Makes a graph of `steps`, one after another, of which either all can stop or none. If they can, it is to be on the
+/// device up to `at_a_time` times at once.
 pub(super) fn make(
     device: &Arc<CudaInner>,
     steps: &[GraphStep],
-) -> std::result::Result<Arc<dyn DeviceGraph>, DeviceError> {
+    at_a_time: usize,
+) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+    let stoppable: Option<Vec<&Launch>> = steps.iter().map(stoppable).collect();
+    if let Some(launches) = stoppable {
+        let graph = StoppableGraph::new(device, &launches, at_a_time)?;
+        return Ok(Arc::new(CudaGraph::Stoppable(graph)));
+    }
     let kernels = steps.iter().filter_map(|step| match step {
         GraphStep::Launch(launch) => Some(Arc::clone(&launch.kernel)),
         GraphStep::Transfer(_) => None,
     });
-    Ok(Arc::new(CudaGraph {
-        executable: instantiate(&device.context, steps)?,
+    let executable = Executable::new(&device.context, |stream| {
+        steps.iter().try_for_each(|step| match step {
+            // Refuses one that can stop.
+            GraphStep::Launch(launch) => opaque::start(stream, launch),
+            GraphStep::Transfer(transfer) => stream.transfer(transfer),
+        })
+    })?;
+    Ok(Arc::new(CudaGraph::Unstoppable(UnstoppableGraph {
+        executable: Some(executable),
         num_steps: steps.len(),
         _kernels: kernels.collect(),
         device: Arc::clone(device),
-    }))
+    })))
 }
 
-fn instantiate(context: &Context, steps: &[GraphStep]) -> Result<CUgraphExec> {
-    context.enter()?;
-    let stream = Stream::new(0)?;
-    let captured = capture(&stream, steps)?;
-    let mut executable = std::ptr::null_mut();
-    // SAFETY: a place for a handle, and a graph that lives.
-    check("cuGraphInstantiateWithFlags", unsafe {
-        sys::cuGraphInstantiateWithFlags(&raw mut executable, captured.0, 0)
-    })?;
-    // SAFETY: both live. The first launch would do it; that it fails says nothing of launches.
-    let _ = unsafe { sys::cuGraphUpload(executable, stream.0) };
-    Ok(executable)
+fn stoppable(step: &GraphStep) -> Option<&Launch> {
+    match step {
+        GraphStep::Launch(launch) if !launch.kernel.as_any().is::<OpaqueCuda>() => Some(launch),
+        GraphStep::Launch(_) | GraphStep::Transfer(_) => None,
+    }
 }
 
-fn capture(stream: &Stream, steps: &[GraphStep]) -> Result<Captured> {
-    // Other threads call the driver meanwhile, and this one may set attributes of kernels.
-    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    // SAFETY: the stream lives, and is this function's own.
-    check("cuStreamBeginCapture", unsafe {
-        sys::cuStreamBeginCapture_v2(stream.0, mode)
-    })?;
-    let given = steps.iter().try_for_each(|step| match step {
-        GraphStep::Launch(launch) => opaque::start(stream, launch),
-        GraphStep::Transfer(transfer) => stream.transfer(transfer),
-    });
-    let mut graph = std::ptr::null_mut();
-    // SAFETY: a place for a handle, and a stream that lives.
-    check("cuStreamEndCapture", unsafe {
-        sys::cuStreamEndCapture(stream.0, &raw mut graph)
-    })?;
-    let captured = Captured(graph);
-    given.map(|()| captured)
-}
-
-/// Launches on a stream of `device`; while the device is paused, nothing of it is started.
+/// Launches on a queue; while the device is paused, nothing of it is started.
 pub(super) fn launch(
-    device: &Arc<CudaInner>,
-    progress: &Arc<Progress>,
+    queue: &CudaQueue,
     graph: &Arc<dyn DeviceGraph>,
     is_watched: bool,
-) -> std::result::Result<Arc<dyn RunningLaunch>, DeviceError> {
-    let Some(own) = graph.as_any().downcast_ref::<CudaGraph>() else {
-        return Err(DeviceError::NotBuilt("the graph is another device's".to_owned()));
-    };
-    let name = format!("{} steps of a graph", own.num_steps);
-    unstoppable::give(device, progress, &name, 1, |progress| {
-        progress.give_watched(is_watched, |stream| {
-            // SAFETY: both live.
-            check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(own.executable, stream.0) })
-        })
-    })
+) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+    let elsewhere = || DeviceError::NotBuilt("the graph is another device's".to_owned());
+    match graph.as_any().downcast_ref::<CudaGraph>().ok_or_else(elsewhere)? {
+        CudaGraph::Stoppable(graph) => graph.launch(queue, is_watched),
+        CudaGraph::Unstoppable(graph) => {
+            let name = format!("{} steps of a graph", graph.num_steps);
+            unstoppable::give(&queue.device, &queue.progress, &name, 1, |progress| {
+                progress.give_watched(is_watched, |stream| {
+                    graph.executable.as_ref().map_or(Ok(()), |graph| graph.launch(stream))
+                })
+            })
+        }
+    }
 }

@@ -7,10 +7,13 @@ mod buffers;
 mod clusters;
 mod driver;
 mod events;
+mod executable;
 mod flight;
 mod graph;
+mod graph_copy;
 mod handles;
 mod image_calls;
+mod launch;
 mod launcher;
 mod library;
 mod memory;
@@ -487,8 +490,8 @@ impl Device for CudaDevice {
         true
     }
 
-    fn make_graph(&self, steps: &[GraphStep]) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
-        graph::make(&self.inner, steps)
+    fn make_graph(&self, steps: &[GraphStep], at_a_time: usize) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+        graph::make(&self.inner, steps, at_a_time)
     }
 
     fn loads_while_running(&self) -> bool {

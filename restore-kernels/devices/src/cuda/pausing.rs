@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::CudaInner;
 use super::arena::{Arenas, Scratch};
 use super::driver::{self, DriverError, Result};
 use super::flight::{Flight, Prepared};
@@ -10,6 +11,8 @@ use super::handles::Context;
 use super::transfer::Transfers;
 use crate::control::ControlWords;
 use crate::device::RunningLaunch as _;
+
+const WORD_BYTES: u64 = size_of::<u32>() as u64;
 
 /// What launching and pausing share.
 pub(super) struct Pausing {
@@ -31,13 +34,26 @@ impl Pausing {
         });
     }
 
+    /// A control block that no launch uses.
+    pub fn take_control(&mut self, device: &CudaInner) -> Result<u64> {
+        for control in device.returned_controls.lock().drain(..) {
+            self.arenas.give_back(control);
+        }
+        self.arenas.take(&device.context)
+    }
+
     /// Enters a launch behind the others of its queue.
     pub fn add(&mut self, queue: u64, flight: Arc<Flight>) {
+        self.forget_known_done(queue).push_back(flight);
+    }
+
+    /// Drops launches of a queue that are known to be over; returns the others.
+    pub fn forget_known_done(&mut self, queue: u64) -> &mut VecDeque<Arc<Flight>> {
         let flights = self.flights.entry(queue).or_default();
         while flights.front().is_some_and(|first| first.is_known_done()) {
             flights.pop_front();
         }
-        flights.push_back(flight);
+        flights
     }
 
     /// Tells all launches under way to stop. What they will need is laid out first, then the control blocks say where
@@ -72,14 +88,12 @@ impl Pausing {
         context: &Context,
         controls: &mut Vec<(u64, ControlWords)>,
     ) -> Result<()> {
-        let slot_stride = queue.iter().map(|flight| flight.shape.slot().stride).max().unwrap_or(0);
+        let launches = || queue.iter().flat_map(|flight| flight.launches.as_slice());
+        let slot_stride = launches().map(|l| l.plan.shape.slot().stride).max().unwrap_or(0);
         // While one launch ends the next may begin.
-        let num_slots: u64 = queue
-            .windows(2)
-            .map(|w| w[0].max_resident + w[1].max_resident)
-            .max()
-            .unwrap_or(0);
-        let num_slots = num_slots.max(queue.first().map_or(0, |flight| flight.max_resident));
+        let resident: Vec<u64> = launches().map(|l| l.plan.max_resident).collect();
+        let num_slots = resident.windows(2).map(|two| two[0] + two[1]).max();
+        let num_slots = num_slots.unwrap_or(0).max(resident.first().copied().unwrap_or(0));
         let too_many = |_| DriverError {
             call: "reserving slots",
             code: driver::INVALID_VALUE,
@@ -90,25 +104,27 @@ impl Pausing {
             .take(transfers, context, u64::from(num_slots) * slot_stride)?;
         let slot_counter = self.scratch.take(transfers, context, 4)?;
         for flight in queue {
-            let words_per_block = 1 + u64::from(flight.shape.entry_words());
-            let size = flight.num_blocks * words_per_block * 4;
-            let block_slot = self.scratch.take(transfers, context, size)?;
-            let entry_bits = block_slot + flight.num_blocks * 4;
-            let words = ControlWords {
-                num_slots,
-                slot_counter,
-                block_slot,
-                entry_bits,
-                slots,
-                slot_stride,
-                ..flight.words
-            };
+            let size = flight.num_list_words() * WORD_BYTES;
+            let lists = self.scratch.take(transfers, context, size)?;
+            let mut block_slot = lists;
+            for launched in flight.launches.as_slice() {
+                let words = ControlWords {
+                    num_slots,
+                    slot_counter,
+                    block_slot,
+                    entry_bits: block_slot + launched.plan.num_blocks * WORD_BYTES,
+                    slots,
+                    slot_stride,
+                    ..launched.words
+                };
+                controls.push((launched.control, words));
+                block_slot += launched.plan.num_list_words() * WORD_BYTES;
+            }
             *flight.prepared.lock() = Some(Prepared {
-                lists: block_slot,
+                lists,
                 slots,
                 slot_stride,
             });
-            controls.push((flight.control, words));
         }
         Ok(())
     }

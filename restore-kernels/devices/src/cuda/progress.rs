@@ -47,7 +47,7 @@ struct Given {
     last: u64,
     /// Number of what the driver has been given last: what comes after it is with the launcher.
     issued: u64,
-    /// Launches that the driver has refused to the launcher, and that nobody has been told of.
+    /// Launches that the driver has refused since they were counted as given, and that nobody has been told of.
     refused: Vec<(u64, DriverError)>,
     /// Events behind what has these numbers, ascending, all beyond what is known to be done.
     fences: VecDeque<(u64, Arc<PooledEvent>)>,
@@ -127,7 +127,12 @@ impl Progress {
         self.is_with_launcher.store(number < given.last, Ordering::Release);
     }
 
-    /// Why the driver has refused a launch to the launcher, if it has.
+    /// The driver has refused something of what has this number.
+    pub fn refuse(&self, number: u64, error: DriverError) {
+        self.given.lock().refused.push((number, error));
+    }
+
+    /// Why the driver has refused a launch to the launcher, or something of what was given as one, if it has.
     pub fn take_refusal(&self, number: u64) -> Option<DriverError> {
         let refused = &mut self.given.lock().refused;
         let at = refused.iter().position(|&(refused, _)| refused == number)?;

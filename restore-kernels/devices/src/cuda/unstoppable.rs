@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use hetckpt_abi::paused_block::PausedGrid;
-use parking_lot::Mutex;
 
 use super::CudaInner;
 use super::driver::Result;
@@ -76,7 +75,7 @@ pub(super) fn give(
             paused: vec![],
             not_started: vec![(0, num_blocks)],
         };
-        return Ok(Arc::new(Held(Mutex::new(Some(left)))));
+        return Ok(Held::paused(left));
     }
     let number = start(progress).map_err(|e| refused(e.to_string()))?;
     Ok(Arc::new(Unstoppable {

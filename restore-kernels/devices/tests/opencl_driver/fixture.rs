@@ -113,6 +113,7 @@ pub fn left(outcome: Outcome) -> PausedGrid {
             assert!(!left.is_finished());
             left
         }
+        Outcome::PausedSteps(_) => panic!("it is no graph"),
         Outcome::Failed(error) => panic!("{error}"),
     }
 }

@@ -2,7 +2,7 @@
 //! second parameter says, with a short sleep each time, and can be paused between two additions.
 //!
 //! The state it saves is honest: the number of additions done lies in a register that is live at the resume point.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,8 @@ use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::*;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_ir::entity::{RegId, ResumePointId};
+
+use super::fake_graph::{FakeGraph, RunningSteps};
 
 #[derive(Default)]
 pub struct Shared {
@@ -53,6 +55,8 @@ pub struct Shared {
     pub images: Mutex<BTreeSet<u64>>,
     /// Additions made, for tests that wait for progress.
     pub additions: AtomicU64,
+    /// Graphs launched.
+    pub graphs: AtomicU64,
 }
 
 /// Size of each variable of machine code.
@@ -304,6 +308,12 @@ impl Queue for FakeQueue {
         *self.1.running.lock() += 1;
         self.0.send((launch, Arc::clone(&running))).unwrap();
         Ok(running)
+    }
+    fn launch_graph(&self, graph: &Arc<dyn DeviceGraph>, _: bool) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        self.1.graphs.fetch_add(1, Ordering::SeqCst);
+        let FakeGraph(launches) = graph.as_any().downcast_ref().unwrap();
+        let running = launches.iter().map(|launch| self.launch(launch.clone()));
+        Ok(Arc::new(RunningSteps(running.collect::<Result<_, _>>()?)))
     }
 }
 
@@ -572,6 +582,16 @@ impl Device for FakeDevice {
             }
         });
         Ok(Box::new(FakeQueue(sender, Arc::clone(&self.0))))
+    }
+    fn has_graphs(&self) -> bool {
+        true
+    }
+    fn make_graph(&self, steps: &[GraphStep], _: usize) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+        let launches = steps.iter().map(|step| match step {
+            GraphStep::Launch(launch) => launch.clone(),
+            GraphStep::Transfer(_) => panic!("its queues take no transfers"),
+        });
+        Ok(Arc::new(FakeGraph(launches.collect())))
     }
     fn loads_while_running(&self) -> bool {
         !self.0.loads_alone

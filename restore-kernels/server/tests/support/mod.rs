@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 pub mod fake_device;
+pub mod fake_graph;
 pub mod fixtures;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,8 +18,9 @@ use hetckpt_ring::command::*;
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::error::RingError;
+use hetckpt_ring::graph_part;
 use hetckpt_ring::message::{Request, Response};
-use hetckpt_ring::producer::Producer;
+use hetckpt_ring::producer::{PendingReply, Producer};
 use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_ring::version::Readable;
 use hetckpt_server::capture::Commands;
@@ -56,6 +58,18 @@ fn chosen(shared: Shared) -> (Chosen, Arc<Shared>) {
         },
         shared,
     )
+}
+
+/// A launch of a module's kernel.
+fn count(module: ModuleId, stream: StreamId, out: u64, shape: LaunchShape, times: u32) -> Command {
+    let mut params = out.to_le_bytes().to_vec();
+    params.extend_from_slice(&times.to_le_bytes());
+    Command::Launch(LaunchCommand {
+        stream,
+        kernel: KernelId { module, index: 0 },
+        shape,
+        params: params.into(),
+    })
 }
 
 impl Server {
@@ -221,6 +235,12 @@ impl App {
         answer.reply
     }
 
+    /// Waits for the device, in a while.
+    pub fn begin_synchronize(&self) -> PendingReply<'_> {
+        let device = DeviceIndex::FIRST;
+        self.producer.begin(Command::Synchronize { device }).unwrap()
+    }
+
     pub fn send(&self, command: Command) {
         self.producer.send(command).unwrap();
     }
@@ -315,17 +335,26 @@ impl App {
         times: u32,
         cooperative: bool,
     ) {
-        let mut params = out.to_le_bytes().to_vec();
-        params.extend_from_slice(&times.to_le_bytes());
-        self.send(Command::Launch(LaunchCommand {
-            stream,
-            kernel: KernelId { module, index: 0 },
-            shape: LaunchShape {
-                cooperative,
-                ..LaunchShape::new([blocks, 1, 1], [threads, 1, 1])
-            },
-            params: params.into(),
-        }));
+        let shape = LaunchShape {
+            cooperative,
+            ..LaunchShape::new([blocks, 1, 1], [threads, 1, 1])
+        };
+        self.send(count(module, stream, out, shape, times));
+    }
+
+    /// Launches a graph of one launch for each of `outs`, on as many blocks.
+    pub fn count_in_graph(&self, stream: StreamId, outs: &[u64], blocks: u32, times: u32) {
+        let shape = LaunchShape::new([blocks, 1, 1], [2, 1, 1]);
+        let steps = outs.iter().map(|&out| count(ModuleId(1), stream, out, shape, times));
+        for (part, steps) in (0..).zip(graph_part::encode(steps).unwrap()) {
+            let graph = GraphId(1);
+            self.send(Command::GraphPart {
+                stream,
+                graph,
+                part,
+                steps,
+            });
+        }
     }
 
     pub fn fill(&self, stream: StreamId, addr: u64, words: u64, value: u32) {

@@ -159,6 +159,7 @@ fn run_with_pauses(
                 kernel = load(device, &continuation(probed, &points_of(&rest), Peel::Loops).unwrap());
                 blocks = Blocks::Rest(Arc::new(rest));
             }
+            Outcome::PausedSteps(_) => panic!("it is no graph"),
             Outcome::Failed(error) => panic!("{error}"),
         }
     }
