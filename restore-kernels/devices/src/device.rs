@@ -139,6 +139,13 @@ pub struct KernelAttributes {
 pub trait LoadedKernel: Send + Sync {
     /// Attributes.
     fn attributes(&self) -> KernelAttributes;
+
+    /// True if a launch of this shape, started as a whole, is over so soon that a pause can as well wait for it
+    /// ([`Queue::launch_to_end`]).
+    fn ends_soon(&self, _shape: &LaunchShape) -> bool {
+        false
+    }
+
     /// For down-casting by the device that made it.
     fn as_any(&self) -> &dyn std::any::Any;
 }
@@ -282,6 +289,18 @@ pub enum GraphStep {
     Transfer(Transfer),
 }
 
+/// What a pause is to do to a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InPause {
+    /// It stops all launches, which all steps are. None is of machine code.
+    Stops {
+        /// So often the graph is to be on the device at once, at most.
+        at_a_time: usize,
+    },
+    /// It waits for it. All launches are of machine code, or of kernels that [`LoadedKernel::ends_soon`].
+    Waits,
+}
+
 /// Steps that the device has made one thing of: queues are given it at once.
 pub trait DeviceGraph: Send + Sync {
     /// For down-casting by the device that made it.
@@ -295,6 +314,15 @@ pub trait Queue: Send + Sync {
     /// # Errors
     /// [`DeviceError::Launch`] if the device cannot run it; nothing was started then.
     fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError>;
+
+    /// As [`Queue::launch`], for a launch of all blocks that [`LoadedKernel::ends_soon`]. A pause waits for it; the
+    /// kernel does not ask whether there is one, and is faster for it.
+    ///
+    /// # Errors
+    /// As [`Queue::launch`].
+    fn launch_to_end(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        self.launch(launch)
+    }
 
     /// Records an event behind all that was given before, where [`Device::works_through_queues`].
     ///
@@ -330,8 +358,8 @@ pub trait Queue: Send + Sync {
         Err(no_followers("transfer"))
     }
 
-    /// Does the steps of `graph` in their order behind all that was given before. A pause stops it if its steps can
-    /// stop ([`Outcome::PausedSteps`]), and otherwise waits for it. Where
+    /// Does the steps of `graph` in their order behind all that was given before. What a pause does to it says
+    /// [`InPause`]; it may leave [`Outcome::PausedSteps`]. Where
     /// `is_watched`, that it is done is seen at once, which costs the device some microseconds before what comes next.
     ///
     /// # Errors
@@ -647,12 +675,11 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Makes one thing of `steps`, for [`Queue::launch_graph`]. Either all of them can stop, or none, and kernels must
-    /// have been launched before. If they can stop, it is to be on the device up to `at_a_time` times at once.
+    /// Makes one thing of `steps`, for [`Queue::launch_graph`]. Its kernels must have been launched before.
     ///
     /// # Errors
-    /// [`DeviceError`].
-    fn make_graph(&self, _steps: &[GraphStep], _at_a_time: usize) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+    /// [`DeviceError`], also if the steps are not what `in_pause` says.
+    fn make_graph(&self, _steps: &[GraphStep], _in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
         Err(DeviceError::NotBuilt("this device has no graphs".to_owned()))
     }
 

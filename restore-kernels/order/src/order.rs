@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hetckpt_state::queue::Place;
 
-use crate::stream::{Flight, Flow, Front, InPause, Item, Kind, Landing, Life, StoredStream, Stream, Work};
+use crate::stream::{Flight, Flow, Front, InPause, Item, Kind, Landing, Life, Stops, StoredStream, Stream, Work};
 
 /// The legacy default stream, which always exists.
 pub const LEGACY: u64 = 0;
@@ -335,10 +335,10 @@ impl<W, F, P> Order<W, F, P> {
         }
     }
 
-    /// What a thread gives to the device, in order.
-    pub fn giving(&self, stream: u64) -> impl Iterator<Item = &W> {
+    /// What a thread gives to the device, in order, and what a pause is to do to it.
+    pub fn giving(&self, stream: u64) -> impl Iterator<Item = (&W, InPause)> {
         let giving = self.streams.get(&stream).into_iter().flat_map(|s| &s.giving);
-        giving.map(|(work, _)| work)
+        giving.map(|(work, in_pause)| (work, *in_pause))
     }
 
     /// The first of what is being given to the device is there, which calls it `handle`. After the last,
@@ -422,9 +422,7 @@ impl<W: Work, F, P> Order<W, F, P> {
     pub fn landed(&mut self, stream: u64) -> Option<Flight<W, F>> {
         let s = self.streams.get_mut(&stream)?;
         s.landing = Landing::Unclaimed;
-        let flight = s.flights.pop_front()?;
-        s.num_stopping -= num_stopping(&flight.work, flight.in_pause);
-        Some(flight)
+        s.end_first()
     }
 
     /// What a snapshot says; a pause is held.
@@ -562,8 +560,9 @@ impl<W: Work, F, P> Order<W, F, P> {
         let is_wanted = match item.work.kind() {
             Kind::Launch { is_built, stops } => {
                 let may_be_there = match stops {
-                    true => has_room_for_launches(s, item.work.num_places()),
-                    false => may_wait_for_more(s),
+                    Stops::Never => may_wait_for_more(s),
+                    Stops::Either if s.num_stopping == 0 => may_wait_for_more(s),
+                    Stops::WhenAsked | Stops::Either => has_room_for_launches(s, item.work.num_places()),
                 };
                 is_built && may_be_there && self.may_launch()
             }
@@ -592,11 +591,7 @@ impl<W: Work, F, P> Order<W, F, P> {
             }
             if let Some(s) = self.streams.get_mut(&stream) {
                 s.front = Front::Giving;
-                if let Some(Item { work, .. }) = s.queue.pop_front() {
-                    let in_pause = work.kind().in_pause();
-                    s.num_stopping += num_stopping(&work, in_pause);
-                    s.giving.push_back((work, in_pause));
-                }
+                s.begin_front();
             }
         }
     }
@@ -617,18 +612,10 @@ fn has_room_for_launches<W, F>(stream: &Stream<W, F>, count: u64) -> bool {
     stream.num_stopping == 0 || stream.num_stopping + count <= MAX_STOPPING as u64
 }
 
-/// Launches that a pause stops.
-fn num_stopping(work: &impl Work, in_pause: InPause) -> u64 {
-    match in_pause {
-        InPause::Stops => work.num_places(),
-        InPause::Ends | InPause::Follows => 0,
-    }
-}
-
 /// True if the device may be given something of the stream that does not stop: nothing is there that could stop in
 /// front of it, and little that a pause has to wait for.
 fn may_wait_for_more<W, F>(stream: &Stream<W, F>) -> bool {
-    stream.num_in_pause(InPause::Stops) == 0 && stream.num_in_pause(InPause::Ends) < stream.window
+    stream.num_stopping == 0 && stream.num_ending < stream.window
 }
 
 /// Place of the first launch, among those that a pause can have held back, whose program is not built.

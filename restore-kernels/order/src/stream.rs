@@ -11,9 +11,8 @@ pub enum Kind {
     Launch {
         /// Its program is built, or known not to be buildable, which the launch then reports.
         is_built: bool,
-        /// It stops when asked, and turns itself away behind one that has stopped. One that does not goes by the rule
-        /// of [`Kind::Transfer`].
-        stops: bool,
+        /// What it does when asked to stop.
+        stops: Stops,
     },
     /// The device does it in order with launches, and nothing stops it: a copy, a fill. It is given to the device once
     /// no launch of its stream is there that can stop, and few such are there at a time, since a pause waits for them
@@ -26,6 +25,18 @@ pub enum Kind {
     Task,
     /// It is done once the application has said that this function of its own has returned.
     HostFunction(u64),
+}
+
+/// What a launch does when asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stops {
+    /// It stops, and turns itself away behind one that has stopped.
+    WhenAsked,
+    /// Nothing: it goes by the rule of [`Kind::Transfer`].
+    Never,
+    /// It can be given in either way: so that it does not stop, which is faster, unless something is on the device in
+    /// front of it that does.
+    Either,
 }
 
 /// What is in streams.
@@ -75,17 +86,6 @@ pub enum InPause {
     Ends,
     /// Nothing: it has no effect that counts behind a launch that stops.
     Follows,
-}
-
-impl Kind {
-    /// What a pause does to it once it is on the device.
-    pub(crate) fn in_pause(self) -> InPause {
-        match self {
-            Self::Launch { stops: true, .. } => InPause::Stops,
-            Self::Follower => InPause::Follows,
-            Self::Launch { stops: false, .. } | Self::Transfer | Self::Task | Self::HostFunction(_) => InPause::Ends,
-        }
-    }
 }
 
 /// Who is at the front of the queue.
@@ -144,6 +144,8 @@ pub struct Stream<W, F> {
     pub(crate) flights: VecDeque<Flight<W, F>>,
     /// Launches among `giving` and `flights` that a pause stops.
     pub(crate) num_stopping: u64,
+    /// Things among them that a pause waits for.
+    pub(crate) num_ending: usize,
     /// What has landed without being done, until all flights have: before `flights`, in order.
     pub(crate) stopped: Vec<Item<W>>,
     pub(crate) front: Front,
@@ -182,6 +184,7 @@ impl<W, F> Stream<W, F> {
             giving: VecDeque::new(),
             flights: VecDeque::new(),
             num_stopping: 0,
+            num_ending: 0,
             stopped: Vec::new(),
             front: Front::Free,
             flow: Flow::Open,
@@ -286,12 +289,49 @@ impl<W, F> Stream<W, F> {
         self.flights.len() + self.giving.len()
     }
 
-    /// How much is on the device, or on its way there, to which a pause does this.
-    #[must_use]
-    pub fn num_in_pause(&self, what: InPause) -> usize {
-        let flights = self.flights.iter().map(|flight| flight.in_pause);
-        let all = flights.chain(self.giving.iter().map(|&(_, in_pause)| in_pause));
-        all.filter(|&in_pause| in_pause == what).count()
+    /// What a pause does to something of this kind once it is given to the device.
+    pub(crate) fn in_pause(&self, kind: Kind) -> InPause {
+        match kind {
+            Kind::Launch {
+                stops: Stops::WhenAsked,
+                ..
+            } => InPause::Stops,
+            Kind::Launch {
+                stops: Stops::Either, ..
+            } if self.num_stopping > 0 => InPause::Stops,
+            Kind::Follower => InPause::Follows,
+            Kind::Launch { .. } | Kind::Transfer | Kind::Task | Kind::HostFunction(_) => InPause::Ends,
+        }
+    }
+
+    /// The front item is given to the device.
+    pub(crate) fn begin_front(&mut self)
+    where
+        W: Work,
+    {
+        if let Some(Item { work, .. }) = self.queue.pop_front() {
+            let in_pause = self.in_pause(work.kind());
+            match in_pause {
+                InPause::Stops => self.num_stopping += work.num_places(),
+                InPause::Ends => self.num_ending += 1,
+                InPause::Follows => {}
+            }
+            self.giving.push_back((work, in_pause));
+        }
+    }
+
+    /// The first flight is not on the device any more.
+    pub(crate) fn end_first(&mut self) -> Option<Flight<W, F>>
+    where
+        W: Work,
+    {
+        let flight = self.flights.pop_front()?;
+        match flight.in_pause {
+            InPause::Stops => self.num_stopping -= flight.work.num_places(),
+            InPause::Ends => self.num_ending -= 1,
+            InPause::Follows => {}
+        }
+        Some(flight)
     }
 
     /// True if it can be forgotten.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hetckpt_order::order::{LEGACY, Landed, Loading, Order, Phase, Step};
-use hetckpt_order::stream::{Item, Kind, StoredStream, Work};
+use hetckpt_order::stream::{Flight, InPause, Item, Kind, Stops, StoredStream, Work};
 use hetckpt_state::queue::Place;
 use stateright::{Checker, Model, Property};
 
@@ -26,6 +26,8 @@ enum Sort {
     Pair,
     /// A launch that does not stop.
     Opaque,
+    /// A launch that can be given in either way.
+    Short,
     /// The record of an event.
     Record,
     /// A copy that the device does.
@@ -46,15 +48,14 @@ enum Sort {
 
 impl Work for Thing {
     fn kind(&self) -> Kind {
+        let launch = |is_built, stops| Kind::Launch { is_built, stops };
         let is_built = self.is_built;
         match self.sort {
-            Sort::Launch => Kind::Launch { is_built, stops: true },
+            Sort::Launch => launch(is_built, Stops::WhenAsked),
             // Nothing is made one of it before that.
-            Sort::Pair => Kind::Launch {
-                is_built: true,
-                stops: true,
-            },
-            Sort::Opaque => Kind::Launch { is_built, stops: false },
+            Sort::Pair => launch(true, Stops::WhenAsked),
+            Sort::Opaque => launch(is_built, Stops::Never),
+            Sort::Short => launch(is_built, Stops::Either),
             Sort::Record => Kind::Follower,
             Sort::Transfer | Sort::Two => Kind::Transfer,
             Sort::Task | Sort::Call | Sort::Ran | Sort::RanPair => Kind::Task,
@@ -71,7 +72,7 @@ impl Work for Thing {
 
     fn behind_a_stop(self) -> Self {
         match self.sort {
-            Sort::Launch | Sort::Opaque => self.into_sort(Sort::Ran),
+            Sort::Launch | Sort::Opaque | Sort::Short => self.into_sort(Sort::Ran),
             Sort::Pair => self.into_sort(Sort::RanPair),
             _ => self,
         }
@@ -351,8 +352,8 @@ impl State {
     }
 
     /// A launch is told to stop by the device's own clock or by a pause.
-    fn may_stop(&self, thing: &Thing) -> bool {
-        matches!(thing.sort, Sort::Launch | Sort::Pair) && self.is_told
+    fn may_stop(&self, flight: &Flight<Thing, ()>) -> bool {
+        flight.in_pause == InPause::Stops && self.is_told
     }
 
     fn land_done(&mut self, stream: u64, mistake: Mistake) {
@@ -362,7 +363,7 @@ impl State {
         if is_behind_a_stop && mistake == Mistake::CountsBehindAStop {
             self.effect(number);
         }
-        if is_behind_a_stop && matches!(flight.work.sort, Sort::Opaque | Sort::Transfer | Sort::Two) {
+        if is_behind_a_stop && flight.in_pause == InPause::Ends {
             self.broken = Some("what cannot stop was done behind a stopped launch");
         }
         match self.order.land_done(stream, flight.work) {
@@ -414,7 +415,7 @@ impl Model for Application {
             let Some(first) = stream.flights().next() else { continue };
             // Behind a stopped launch, one that stops turns itself away, unless it has nothing to do.
             actions.push(Action::LandDone(id));
-            if state.may_stop(&first.work) {
+            if state.may_stop(first) {
                 actions.push(Action::LandStopped(id));
                 if first.work.sort == Sort::Pair {
                     actions.push(Action::LandHalfDone(id));
@@ -557,7 +558,7 @@ fn is_long() -> bool {
 }
 
 use Say::{Create, Destroy, Do, DoAfter, Synchronize};
-use Sort::{Call, Launch, Opaque, Pair, Record, Task, Transfer, Two};
+use Sort::{Call, Launch, Opaque, Pair, Record, Short, Task, Transfer, Two};
 
 /// Launches with a record between them, and a copy behind, in one stream.
 const ONE_STREAM: &[Say] = &[Do(0, Launch), Do(0, Record), Do(0, Launch), Do(0, Task), Synchronize];
@@ -631,9 +632,33 @@ const PAIRS: &[Say] = &[
     Synchronize,
 ];
 
+/// Launches that can be given in either way, among others.
+const SHORT: &[Say] = &[
+    Create(1, true),
+    Do(1, Short),
+    Do(1, Launch),
+    Do(1, Short),
+    Do(1, Record),
+    Do(1, Transfer),
+    Do(1, Short),
+    Do(1, Pair),
+    Do(1, Short),
+    Synchronize,
+];
+
 #[test]
 fn everything_takes_effect_once_and_in_order() {
-    let all = [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, MANY, TOGETHER, PAIRS];
+    let all = [
+        ONE_STREAM,
+        TWO_STREAMS,
+        JOINS,
+        OTHERS,
+        MIXED,
+        MANY,
+        TOGETHER,
+        PAIRS,
+        SHORT,
+    ];
     for says in all {
         check(application(says));
         let pauses = if is_long() { 4 } else { 2 };
@@ -650,7 +675,7 @@ fn everything_takes_effect_once_and_in_order() {
 
 #[test]
 fn a_device_that_stops_of_its_own_accord_keeps_the_order() {
-    for says in [ONE_STREAM, TWO_STREAMS, JOINS, PAIRS] {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS, PAIRS, SHORT] {
         check(Application {
             cuts: true,
             pauses: u8::from(is_long()),
@@ -661,7 +686,7 @@ fn a_device_that_stops_of_its_own_accord_keeps_the_order() {
 
 #[test]
 fn a_failure_ends_everything_once() {
-    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, TOGETHER, PAIRS] {
+    for says in [ONE_STREAM, TWO_STREAMS, JOINS, OTHERS, MIXED, TOGETHER, PAIRS, SHORT] {
         check(Application {
             faults: true,
             ..application(says)

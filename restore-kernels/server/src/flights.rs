@@ -11,6 +11,7 @@ use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::{MAX_QUEUED_BYTES, Outcome, Queue, RunningLaunch, Transfer};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::{Landed, Phase};
+use hetckpt_order::stream::InPause;
 use hetckpt_ring::command::{Command, Envelope, Payload, Rows};
 use hetckpt_ring::reply::Reply;
 
@@ -31,13 +32,15 @@ const GIVEN_TOGETHER: usize = 16;
 /// Gives the front items of a stream to the device. The driver is called without the lock.
 pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, stream: u64) -> MutexGuard<'a, Queues> {
     queues.order.begin_give(stream, GIVEN_TOGETHER);
-    let works: Vec<(Work, Watch)> = {
+    let works: Vec<(Work, Watch, InPause)> = {
         let Queues {
             order, lanes, events, ..
         } = &mut *queues;
         let lane = lanes.entry(stream).or_default();
         let given = order.giving(stream);
-        given.map(|work| (work.clone(), watch(lane, events, work))).collect()
+        given
+            .map(|(work, in_pause)| (work.clone(), watch(lane, events, work, in_pause), in_pause))
+            .collect()
     };
     if works.is_empty() {
         return queues;
@@ -52,13 +55,13 @@ pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, 
         }
     };
     drop(queues);
-    let give = |(work, watch): &(Work, Watch)| match &queue {
-        Ok(queue) => give(session, &**queue, work, *watch),
+    let give = |(work, watch, in_pause): &(Work, Watch, InPause)| match &queue {
+        Ok(queue) => give(session, &**queue, work, *watch, *in_pause),
         Err(error) => refused(error.clone()),
     };
     let (began, num_launches) = (
         Instant::now(),
-        works.iter().map(|(work, _)| work.num_launches()).sum::<usize>(),
+        works.iter().map(|(work, ..)| work.num_launches()).sum::<usize>(),
     );
     let handles: Vec<OnDevice> = works.iter().map(give).collect();
     let counters = session.counters();
@@ -86,14 +89,14 @@ enum Watch {
     },
 }
 
-fn watch(lane: &mut Lane, events: &FxHashMap<u64, Event>, work: &Work) -> Watch {
+fn watch(lane: &mut Lane, events: &FxHashMap<u64, Event>, work: &Work, in_pause: InPause) -> Watch {
     match &work.what {
         What::Command {
             command: Command::EventRecord { event, .. },
             ..
         } if events.get(&event.0).is_some_and(|event| event.timing) => Watch::Time,
         // The next can come once it is over.
-        What::Graph(run) if run.stops() => Watch::End { before: Duration::ZERO },
+        What::Graph(_) if in_pause == InPause::Stops => Watch::End { before: Duration::ZERO },
         What::Graph(run) => {
             let before = run.pace.begin(&mut lane.unwatched);
             before.map_or(Watch::Nothing, |before| Watch::End { before })
@@ -102,13 +105,13 @@ fn watch(lane: &mut Lane, events: &FxHashMap<u64, Event>, work: &Work) -> Watch 
     }
 }
 
-fn give(session: &Session, queue: &dyn Queue, work: &Work, watch: Watch) -> OnDevice {
+fn give(session: &Session, queue: &dyn Queue, work: &Work, watch: Watch, in_pause: InPause) -> OnDevice {
     let (command, by) = match &work.what {
         What::Command { command, by, .. } => (command, by),
-        What::Graph(run) => return launch_graph(session, queue, run, watch).unwrap_or_else(refused),
+        What::Graph(run) => return launch_graph(session, queue, run, watch, in_pause).unwrap_or_else(refused),
         _ => {
             tracing::trace!(kernel = work.kernel_name(), "launched");
-            return launch(queue, work);
+            return launch(queue, work, in_pause);
         }
     };
     let elsewhere = session.moved.read().in_command(command);
@@ -163,7 +166,13 @@ fn copy_in(
     })
 }
 
-fn launch_graph(session: &Session, queue: &dyn Queue, run: &GraphRun, watch: Watch) -> Result<OnDevice, DeviceError> {
+fn launch_graph(
+    session: &Session,
+    queue: &dyn Queue,
+    run: &GraphRun,
+    watch: Watch,
+    in_pause: InPause,
+) -> Result<OnDevice, DeviceError> {
     check_known(session, run.ranges.iter().copied())?;
     tracing::trace!(steps = run.steps.len(), "launched as a graph");
     let watched = match watch {
@@ -171,8 +180,8 @@ fn launch_graph(session: &Session, queue: &dyn Queue, run: &GraphRun, watch: Wat
         Watch::Nothing | Watch::Time => None,
     };
     let since = Instant::now();
-    let running = queue.launch_graph(&run.graph, watched.is_some())?;
-    if run.stops() {
+    let running = queue.launch_graph(run.graph(in_pause), watched.is_some())?;
+    if in_pause == InPause::Stops {
         return Ok(OnDevice::Launch { running, probed: None });
     }
     Ok(OnDevice::Waited {
@@ -400,7 +409,7 @@ fn land_stopped_graph(session: &Session, queues: &mut Queues, stream: u64, work:
     let mut has_stopped = queues.order.stream(stream).is_some_and(|s| s.has_stopped());
     let mut num_launches = 0;
     let mut works = Vec::new();
-    for (step, grid) in run.stoppable.iter().zip(left) {
+    for (step, grid) in run.stoppable().iter().zip(left) {
         if grid.is_finished() && works.is_empty() {
             num_launches += 1;
             continue;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use hetckpt_devices::device::GraphStep;
+use hetckpt_devices::device::{GraphStep, InPause};
+use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::MAX_STOPPING;
+use hetckpt_order::stream::Stops;
 use hetckpt_ring::command::Command;
 
-use crate::graph_parts::{GraphRun, Pace, PartKey, Piece, StoppableStep};
+use crate::graph_parts::{GraphRun, Graphs, Pace, PartKey, Piece, Stoppable, StoppableStep};
 use crate::launch::graph_step;
 use crate::queues::{What, Work};
 use crate::session::Session;
@@ -27,22 +29,36 @@ pub struct NotYet;
 struct Step {
     command: Command,
     on_device: GraphStep,
-    /// If it can stop.
+    /// If a pause can stop it.
     stoppable: Option<StoppableStep>,
+    stops: Stops,
 }
 
-/// Steps in a row of the same sort.
-#[derive(Default)]
+/// Steps in a row to which a pause can do the same.
 struct Row {
     steps: Vec<Step>,
+    /// What that is: of steps that can be either, either.
+    stops: Stops,
     /// Of those that can stop.
     num_threads: u64,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            steps: Vec::new(),
+            stops: Stops::Either,
+            num_threads: 0,
+        }
+    }
 }
 
 /// Makes graphs of a part.
 struct Maker<'a> {
     session: &'a Session,
     part: PartKey,
+    /// Steps of a run that a pause waits for, at most.
+    most: usize,
     /// So often the part can be on the device at a time, as far as it can stop.
     at_a_time: usize,
     pieces: Vec<Piece>,
@@ -50,7 +66,7 @@ struct Maker<'a> {
 }
 
 /// Divides a part into runs that the device does as one, and other steps. Each step comes with what a stream has to do
-/// for it. A run of steps that cannot stop has `most` of them at most. Takes as long as the driver does.
+/// for it. A run that a pause waits for has `most` steps at most. Takes as long as the driver does.
 ///
 /// # Errors
 /// [`NotYet`].
@@ -68,13 +84,14 @@ pub fn pieces(
     let mut maker = Maker {
         session,
         part,
+        most,
         at_a_time: MAX_STOPPING.div_ceil(num_stoppable.max(1)),
         pieces: Vec::new(),
         row: Row::default(),
     };
     for (command, what) in steps {
         match step(session, command.clone(), what) {
-            Some(step) => maker.add(step, most),
+            Some(step) => maker.add(step),
             None => maker.add_alone(command),
         }
     }
@@ -92,6 +109,7 @@ fn step(session: &Session, command: Command, what: What) -> Option<Step> {
             command,
             on_device: GraphStep::Transfer(transfer),
             stoppable: None,
+            stops: Stops::Never,
         });
     };
     if !work.is_opaque() && !work.can_stop_in_graphs() {
@@ -103,34 +121,41 @@ fn step(session: &Session, command: Command, what: What) -> Option<Step> {
         command,
         on_device,
         stoppable: probed.map(|probed| StoppableStep { spec, probed }),
+        stops: work.stops(),
     })
 }
 
+impl Row {
+    /// What a pause can do to all of it with one more step, if there is anything.
+    fn with(&self, step: &Step) -> Option<Stops> {
+        match (self.stops, step.stops) {
+            (one, Stops::Either) => Some(one),
+            (Stops::Either, other) => Some(other),
+            (one, other) => (one == other).then_some(one),
+        }
+    }
+}
+
 impl Maker<'_> {
-    /// `most`: of what cannot stop.
-    fn add(&mut self, step: Step, most: usize) {
-        let (stops, threads) = match &step.stoppable {
-            Some(stoppable) => {
-                let shape = &stoppable.spec.shape;
-                (
-                    true,
-                    shape.num_blocks().saturating_mul(shape.threads_per_block().max(32)),
-                )
-            }
-            None => (false, 0),
-        };
+    fn add(&mut self, step: Step) {
+        let threads = step.stoppable.as_ref().map_or(0, |StoppableStep { spec, .. }| {
+            let per_block = spec.shape.threads_per_block().max(32);
+            spec.shape.num_blocks().saturating_mul(per_block)
+        });
         let num_threads = self.row.num_threads.saturating_add(threads);
-        let is_other = self
-            .row
-            .steps
-            .last()
-            .is_some_and(|last| last.stoppable.is_some() != stops);
-        if is_other || num_threads > MOST_THREADS {
+        if self.row.with(&step).is_none() || num_threads > MOST_THREADS {
             self.end_row();
         }
-        self.row.num_threads = self.row.num_threads.saturating_add(threads);
-        self.row.steps.push(step);
-        if self.row.steps.len() == if stops { MOST_STOPPABLE } else { most } {
+        let row = &mut self.row;
+        row.stops = row.with(&step).unwrap_or(step.stops);
+        row.num_threads = row.num_threads.saturating_add(threads);
+        row.steps.push(step);
+        let most = match row.stops {
+            Stops::Never => self.most,
+            Stops::WhenAsked => MOST_STOPPABLE,
+            Stops::Either => self.most.min(MOST_STOPPABLE),
+        };
+        if row.steps.len() >= most {
             self.end_row();
         }
     }
@@ -141,17 +166,17 @@ impl Maker<'_> {
     }
 
     fn end_row(&mut self) {
-        let Row { steps, .. } = std::mem::take(&mut self.row);
-        let (mut commands, mut stoppable, mut on_device) = (Vec::new(), Vec::new(), Vec::new());
+        let Row { steps, stops, .. } = std::mem::take(&mut self.row);
+        let (mut commands, mut launches, mut on_device) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps {
             commands.push(step.command);
-            stoppable.extend(step.stoppable);
+            launches.extend(step.stoppable);
             on_device.push(step.on_device);
         }
         if commands.len() >= FEWEST_STEPS {
-            match self.session.device.make_graph(&on_device, self.at_a_time) {
-                Ok(graph) => {
-                    tracing::debug!(part = ?self.part, steps = commands.len(), "a graph is made");
+            match self.graphs(stops, &on_device, launches) {
+                Ok(graphs) => {
+                    tracing::debug!(part = ?self.part, steps = commands.len(), ?stops, "a graph is made");
                     let touched = on_device.iter().filter_map(|step| match step {
                         GraphStep::Transfer(transfer) => ranges(transfer),
                         GraphStep::Launch(_) => None,
@@ -160,8 +185,7 @@ impl Maker<'_> {
                         part: self.part,
                         ranges: touched.flatten().collect(),
                         steps: commands,
-                        stoppable,
-                        graph,
+                        graphs,
                         pace: Pace::default(),
                     })));
                 }
@@ -169,5 +193,22 @@ impl Maker<'_> {
             }
         }
         self.pieces.extend(commands.into_iter().map(Piece::Step));
+    }
+
+    fn graphs(&self, stops: Stops, steps: &[GraphStep], launches: Vec<StoppableStep>) -> Result<Graphs, DeviceError> {
+        let make = |in_pause| self.session.device.make_graph(steps, in_pause);
+        let at_a_time = self.at_a_time;
+        let stoppable = || {
+            let graph = make(InPause::Stops { at_a_time })?;
+            Ok::<_, DeviceError>(Stoppable { graph, launches })
+        };
+        Ok(match stops {
+            Stops::Never => Graphs::Waits(make(InPause::Waits)?),
+            Stops::WhenAsked => Graphs::Stops(stoppable()?),
+            Stops::Either => Graphs::Either {
+                waits: make(InPause::Waits)?,
+                stops: stoppable()?,
+            },
+        })
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hetckpt_devices::device::DeviceGraph;
+use hetckpt_order::stream::{InPause, Stops};
 use hetckpt_ring::command::{Command, GraphId};
 use rustc_hash::FxHashMap;
 
@@ -36,14 +37,35 @@ pub struct GraphRun {
     pub part: PartKey,
     /// The steps, as the application asked for them.
     pub steps: Vec<Command>,
-    /// For each step the launch that it is, if a pause stops them. Otherwise it waits for them.
-    pub stoppable: Vec<StoppableStep>,
     /// Memory that its copies and fills touch: address and bytes.
     pub ranges: Vec<(u64, u64)>,
     /// What the device has made of them.
-    pub graph: Arc<dyn DeviceGraph>,
+    pub graphs: Graphs,
     /// How it fares on the device.
     pub pace: Pace,
+}
+
+/// What the device has made of steps.
+pub enum Graphs {
+    /// A pause waits for it.
+    Waits(Arc<dyn DeviceGraph>),
+    /// A pause stops it.
+    Stops(Stoppable),
+    /// It can be either.
+    Either {
+        /// A pause waits for it.
+        waits: Arc<dyn DeviceGraph>,
+        /// A pause stops it.
+        stops: Stoppable,
+    },
+}
+
+/// A graph whose launches stop when asked.
+pub struct Stoppable {
+    /// What the device has made of them.
+    pub graph: Arc<dyn DeviceGraph>,
+    /// One for each step.
+    pub launches: Vec<StoppableStep>,
 }
 
 /// A launch that can stop, with the kernel whose resume points a stop names.
@@ -120,10 +142,33 @@ impl GraphRun {
         launches.count()
     }
 
-    /// True if a pause stops it.
+    /// What it does when asked to stop.
     #[must_use]
-    pub fn stops(&self) -> bool {
-        !self.stoppable.is_empty()
+    pub fn stops(&self) -> Stops {
+        match &self.graphs {
+            Graphs::Waits(_) => Stops::Never,
+            Graphs::Stops(_) => Stops::WhenAsked,
+            Graphs::Either { .. } => Stops::Either,
+        }
+    }
+
+    /// What to give to the device, for a pause to do this to it.
+    #[must_use]
+    pub fn graph(&self, in_pause: InPause) -> &Arc<dyn DeviceGraph> {
+        match (&self.graphs, in_pause) {
+            (Graphs::Waits(graph), _) => graph,
+            (Graphs::Either { stops, .. }, InPause::Stops) | (Graphs::Stops(stops), _) => &stops.graph,
+            (Graphs::Either { waits, .. }, InPause::Ends | InPause::Follows) => waits,
+        }
+    }
+
+    /// Its launches, one for each step, if a pause can stop it.
+    #[must_use]
+    pub fn stoppable(&self) -> &[StoppableStep] {
+        match &self.graphs {
+            Graphs::Waits(_) => &[],
+            Graphs::Stops(stops) | Graphs::Either { stops, .. } => &stops.launches,
+        }
     }
 
     fn is_of(&self, module: u64) -> bool {
@@ -282,9 +327,8 @@ mod tests {
         Piece::Run(Arc::new(GraphRun {
             part: KEY,
             steps: vec![Command::Exit; num_steps],
-            stoppable: Vec::new(),
             ranges: Vec::new(),
-            graph: Arc::new(NoGraph),
+            graphs: Graphs::Waits(Arc::new(NoGraph)),
             pace: Pace::default(),
         }))
     }

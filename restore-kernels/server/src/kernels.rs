@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use hetckpt_abi::cluster_query::ClusterQuery;
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Device, KernelAttributes, LoadRequest, LoadedKernel, OpaqueKernel, Room};
 use hetckpt_devices::error::DeviceError;
@@ -296,6 +297,14 @@ impl KernelCode {
             (Source::HetIr(_), Some(Ok(probed))) => probed.is_built_leaving(None, room),
             _ => self.is_built(),
         }
+    }
+
+    /// True if a launch is known to be over so soon that a pause can as well wait for it.
+    #[must_use]
+    pub fn ends_soon(&self, room: Room, shape: &LaunchShape) -> bool {
+        let latest = self.latest.lock();
+        let built = latest.as_ref().filter(|(known, _)| *known == room);
+        built.is_some_and(|(_, (_, loaded))| loaded.ends_soon(shape))
     }
 
     /// As [`Self::build`], with registers that leave `room` if those of the original do: a probed kernel is launched

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_devices::device::{Blocks, Device, GraphStep, Launch, LoadedKernel, Outcome, Queue, Room, RunningLaunch};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_order::stream::InPause;
 
 use crate::kernels::{BuildError, BuildResult, ProbedKernel};
 use crate::queues::{LaunchSpec, OnDevice, Stopped, What, Work};
@@ -125,12 +126,21 @@ pub fn check(queue: &dyn Queue, work: &Work) -> Result<(), DeviceError> {
     queue.check(&launch)
 }
 
-/// Launches on a queue. What the device refuses takes its place among what was given, so that order is kept.
+/// Launches on a queue, for a pause to do this to it. What the device refuses takes its place among what was given, so
+/// that order is kept.
 #[must_use]
-pub fn launch(queue: &dyn Queue, work: &Work) -> OnDevice {
-    let launched = prepare(work).and_then(|(probed, launch)| Ok((probed, queue.launch(launch)?)));
+pub fn launch(queue: &dyn Queue, work: &Work, in_pause: InPause) -> OnDevice {
+    let ends = in_pause == InPause::Ends;
+    let launched = prepare(work).and_then(|(probed, launch)| {
+        let running = if ends && probed.is_some() {
+            queue.launch_to_end(launch)
+        } else {
+            queue.launch(launch)
+        };
+        Ok((probed, running?))
+    });
     match launched {
-        Ok((_, running)) if work.is_opaque() => waited(running),
+        Ok((_, running)) if ends => waited(running),
         Ok((probed, running)) => OnDevice::Launch { running, probed },
         Err(error) => refused(error),
     }

@@ -7,7 +7,7 @@ use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_devices::device::{Device, MAX_QUEUED_BYTES, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
 use hetckpt_order::order::{Loading, Order};
-use hetckpt_order::stream::{self, Kind};
+use hetckpt_order::stream::{self, Kind, Stops};
 use hetckpt_ring::command::{Command, Envelope, SlotId};
 use hetckpt_state::queue::Place;
 use rustc_hash::FxHashMap;
@@ -170,6 +170,19 @@ impl Work {
         }
     }
 
+    /// What a launch does when asked to stop.
+    #[must_use]
+    pub fn stops(&self) -> Stops {
+        match &self.what {
+            What::Start(spec) => match &spec.kernel {
+                Some(kernel) if kernel.is_opaque() => Stops::Never,
+                Some(kernel) if kernel.ends_soon(spec.room, &spec.shape) => Stops::Either,
+                _ => Stops::WhenAsked,
+            },
+            _ => Stops::WhenAsked,
+        }
+    }
+
     /// Whether the program of a launch is built, or known not to be buildable, which the launch then reports.
     #[must_use]
     pub fn is_built(&self) -> bool {
@@ -199,14 +212,14 @@ impl stream::Work for Work {
         match &self.what {
             What::Start(_) | What::Resume(_) => Kind::Launch {
                 is_built: self.is_built(),
-                stops: !self.is_opaque(),
+                stops: self.stops(),
             },
-            What::Graph(run) if run.stops() => Kind::Launch {
+            What::Graph(run) => Kind::Launch {
                 is_built: true,
-                stops: true,
+                stops: run.stops(),
             },
             What::Command { by: By::Follower, .. } => Kind::Follower,
-            What::Command { by: By::Transfer, .. } | What::Graph(_) => Kind::Transfer,
+            What::Command { by: By::Transfer, .. } => Kind::Transfer,
             What::Command { by: By::Thread, .. } | What::Ran { .. } => Kind::Task,
             What::AwaitHostFunction(id) => Kind::HostFunction(*id),
         }
@@ -224,7 +237,7 @@ impl stream::Work for Work {
         let ran = |num_launches| What::Ran { num_launches };
         match &self.what {
             What::Start(_) | What::Resume(_) => Self { what: ran(1), ..self },
-            What::Graph(run) if run.stops() => Self {
+            What::Graph(run) if run.stops() != Stops::Never => Self {
                 what: ran(run.steps.len() as u64),
                 ..self
             },
@@ -243,7 +256,7 @@ pub enum OnDevice {
         /// The probed kernel that runs; `None` for a graph, or if the launch was refused.
         probed: Option<Arc<ProbedKernel>>,
     },
-    /// What a pause waits for: machine code, a copy, a fill.
+    /// What a pause waits for: machine code, a launch that ends soon, a copy, a fill.
     Waited {
         /// To wait for it.
         running: Arc<dyn RunningLaunch>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hetckpt_ring::command::StreamId;
 use hetckpt_state::names::description_file;
 use hetckpt_state::summary::Description;
-use support::{App, Server, start};
+use support::{App, Server, start, start_quick};
 
 const DEFAULT: StreamId = StreamId::LEGACY_DEFAULT;
 /// Launches in the graph.
@@ -63,9 +63,17 @@ fn additions(server: &Server) -> u64 {
 
 #[test]
 fn many_pauses_of_graphs_lose_nothing() {
-    let (app, server) = start();
-    let mut graph = made(&app, &server, 4);
-    for _ in 0..20 {
+    for (app, server) in [start(), start_quick()] {
+        many_pauses(&app, &server);
+    }
+}
+
+fn many_pauses(app: &App, server: &Server) {
+    let mut graph = made(app, server, 4);
+    for _ in 0..10 {
+        graph.launch();
+        // Behind it a graph stops.
+        app.count(DEFAULT, graph.out + 1024, 1, 2);
         graph.launch();
     }
     for i in 0..60 {
@@ -74,6 +82,30 @@ fn many_pauses_of_graphs_lose_nothing() {
         server.release();
     }
     graph.is_done();
+    assert_eq!(app.words(DEFAULT, graph.out + 1024, 1), [20]);
+}
+
+#[test]
+fn a_pause_waits_for_what_ends_soon_and_runs_none_behind_it() {
+    let (app, server) = start_quick();
+    let mut graph = made(&app, &server, 10);
+    let before = additions(&server);
+    for _ in 0..4 {
+        graph.launch();
+    }
+    server.wait_additions(before + 12);
+    server.pause();
+    let dir = tempfile::tempdir().unwrap();
+    server.capture(dir.path());
+    let json = std::fs::read(dir.path().join(description_file(4242))).unwrap();
+    let description: Description = serde_json::from_slice(&json).unwrap();
+    assert!(description.summary.kernels_in_flight.is_empty(), "{description:?}");
+    let one = u64::from(LAUNCHES * 10) * BLOCKS as u64;
+    let here = additions(&server) - before;
+    assert!(here.is_multiple_of(one) && here < 4 * one, "{here} of {one} each");
+    let restored = Server::restore(dir.path(), &app);
+    graph.is_done();
+    assert_eq!(here + additions(&restored), 4 * one);
 }
 
 #[test]

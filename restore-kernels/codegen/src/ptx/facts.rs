@@ -1,7 +1,8 @@
 //! What about a kernel decides how its probes are written.
 
+use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::entity::Span;
+use hetckpt_ir::entity::{BbId, Span};
 use hetckpt_ir::inst::{Op, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
@@ -22,6 +23,9 @@ pub(super) struct Facts {
     pub has_warp_op: bool,
     /// Touches shared memory.
     pub uses_shared: bool,
+    /// Has no way round: each of its threads comes to its end soon, and does not need to be asked to stop. It may be
+    /// launched without a control block then.
+    pub ends_soon: bool,
     /// A stopping thread must meet the rest of its block before it ends: others may wait at a barrier, and shared
     /// memory can be saved only when nobody writes it any more.
     pub drains: bool,
@@ -55,8 +59,20 @@ impl Facts {
             }
         }
         facts.drains = facts.has_barrier || facts.uses_shared;
+        facts.ends_soon = facts.is_probed && !block_list && ends_soon(kernel);
         Ok(facts)
     }
+}
+
+/// True if no thread goes round a loop, or tells by its control block that it has trapped.
+fn ends_soon(kernel: &Kernel) -> bool {
+    let cfg = Cfg::new(kernel);
+    let traps = |id| kernel.blocks[BbId::index(id)].terminator == Terminator::Trap;
+    let mut reachable = cfg.reverse_post_order().iter();
+    reachable.all(|&id| {
+        let goes_back = |next: &BbId| cfg.position(*next) <= cfg.position(id);
+        !traps(id) && !cfg.successors(id).iter().any(goes_back)
+    })
 }
 
 fn touches_shared(op: &Op) -> bool {

@@ -46,6 +46,10 @@ use writer::Writer;
 /// First line of the text of a program that is launched over a list of blocks.
 pub const BLOCK_LIST_MARK: &str = "// hetckpt: launched over a list of blocks";
 
+/// First line of a program whose hidden parameter may be 0. It does not ask then whether to stop, and each of its
+/// threads ends soon.
+pub const ENDS_SOON_MARK: &str = "// hetckpt: each thread ends soon";
+
 /// What the text is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PtxOptions {
@@ -129,6 +133,9 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     let mut text = String::with_capacity(body.len() + 1024);
     if block_list {
         let _ = writeln!(text, "{BLOCK_LIST_MARK}");
+    }
+    if facts.ends_soon {
+        let _ = writeln!(text, "{ENDS_SOON_MARK}");
     }
     // Up to 8.0 parameters may take 4096 bytes.
     let (major, minor) = if parameter_bytes(kernel) > 4096 {

@@ -28,7 +28,14 @@ impl Writer<'_> {
             "mad.wide.u32 %pause_at, {sm}, {}, %pause_at",
             PAUSE_WORD_STRIDE
         ));
-        self.line(LOAD_PAUSE);
+        if self.facts.ends_soon {
+            let can_be_asked = self.scratch(Width::Pred);
+            self.line(format_args!("setp.ne.u64 {can_be_asked}, %control, 0"));
+            self.line("mov.u32 %pause, 0");
+            self.line(format_args!("@{can_be_asked} {LOAD_PAUSE}"));
+        } else {
+            self.line(LOAD_PAUSE);
+        }
         if self.barriers.counts() {
             let budget = self.barriers.first_budget;
             self.line(format_args!("mov.u32 %until_look, {budget}"));

@@ -4,19 +4,22 @@
 use std::sync::Arc;
 
 use super::CudaInner;
+use super::driver;
 use super::executable::Executable;
 use super::graph_copy::StoppableGraph;
+use super::handles::Stream;
+use super::launch::{NO_CONTROL, Plan};
 use super::opaque::{self, OpaqueCuda};
 use super::queue::CudaQueue;
 use super::unstoppable;
-use crate::device::{DeviceGraph, GraphStep, Launch, LoadedKernel, RunningLaunch};
+use crate::device::{DeviceGraph, GraphStep, InPause, Launch, LoadedKernel, RunningLaunch, Transfer};
 use crate::error::DeviceError;
 
 /// A graph that can be launched.
 enum CudaGraph {
-    /// Nothing stops its steps.
+    /// A pause waits for it.
     Unstoppable(UnstoppableGraph),
-    /// A pause stops each.
+    /// A pause stops each of its launches.
     Stoppable(StoppableGraph),
 }
 
@@ -43,41 +46,62 @@ impl Drop for UnstoppableGraph {
     }
 }
 
-/// Makes a graph of `steps`, one after another, of which either all can stop or none. If they can, it is to be on the
-/// device up to `at_a_time` times at once.
+/// Makes a graph of `steps`, one after another.
 pub(super) fn make(
     device: &Arc<CudaInner>,
     steps: &[GraphStep],
-    at_a_time: usize,
+    in_pause: InPause,
 ) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
-    let stoppable: Option<Vec<&Launch>> = steps.iter().map(stoppable).collect();
-    if let Some(launches) = stoppable {
-        let graph = StoppableGraph::new(device, &launches, at_a_time)?;
+    let launches = || {
+        steps.iter().filter_map(|step| match step {
+            GraphStep::Launch(launch) => Some(launch),
+            GraphStep::Transfer(_) => None,
+        })
+    };
+    if let InPause::Stops { at_a_time } = in_pause {
+        let launches: Vec<Launch> = launches().cloned().collect();
+        if launches.len() < steps.len() {
+            return Err(DeviceError::NotBuilt("nothing stops a copy".to_owned()));
+        }
+        let graph = StoppableGraph::new(device, launches, at_a_time)?;
         return Ok(Arc::new(CudaGraph::Stoppable(graph)));
     }
-    let kernels = steps.iter().filter_map(|step| match step {
-        GraphStep::Launch(launch) => Some(Arc::clone(&launch.kernel)),
-        GraphStep::Transfer(_) => None,
-    });
+    device.context.enter()?;
+    let starts = steps.iter().map(|step| Start::new(device, step));
+    let starts = starts.collect::<Result<Vec<_>, DeviceError>>()?;
     let executable = Executable::new(&device.context, |stream| {
-        steps.iter().try_for_each(|step| match step {
-            // Refuses one that can stop.
-            GraphStep::Launch(launch) => opaque::start(stream, launch),
-            GraphStep::Transfer(transfer) => stream.transfer(transfer),
-        })
+        starts.into_iter().try_for_each(|start| start.give(stream))
     })?;
     Ok(Arc::new(CudaGraph::Unstoppable(UnstoppableGraph {
         executable: Some(executable),
         num_steps: steps.len(),
-        _kernels: kernels.collect(),
+        _kernels: launches().map(|launch| Arc::clone(&launch.kernel)).collect(),
         device: Arc::clone(device),
     })))
 }
 
-fn stoppable(step: &GraphStep) -> Option<&Launch> {
-    match step {
-        GraphStep::Launch(launch) if !launch.kernel.as_any().is::<OpaqueCuda>() => Some(launch),
-        GraphStep::Launch(_) | GraphStep::Transfer(_) => None,
+/// What gives a step to a stream.
+enum Start<'a> {
+    Opaque(&'a Launch),
+    ToEnd(Plan),
+    Transfer(&'a Transfer),
+}
+
+impl<'a> Start<'a> {
+    fn new(device: &CudaInner, step: &'a GraphStep) -> Result<Self, DeviceError> {
+        Ok(match step {
+            GraphStep::Launch(launch) if launch.kernel.as_any().is::<OpaqueCuda>() => Self::Opaque(launch),
+            GraphStep::Launch(launch) => Self::ToEnd(Plan::to_end(device, launch)?),
+            GraphStep::Transfer(transfer) => Self::Transfer(transfer),
+        })
+    }
+
+    fn give(self, stream: &Stream) -> driver::Result<()> {
+        match self {
+            Self::Opaque(launch) => opaque::start(stream, launch),
+            Self::ToEnd(plan) => plan.starter(NO_CONTROL)(stream),
+            Self::Transfer(transfer) => stream.transfer(transfer),
+        }
     }
 }
 

@@ -39,10 +39,9 @@ impl StoppableGraph {
     /// Makes a graph of launches that is to be on the device up to `at_a_time` times at once.
     pub fn new(
         device: &Arc<CudaInner>,
-        launches: &[&Launch],
+        launches: Vec<Launch>,
         at_a_time: usize,
     ) -> std::result::Result<Self, DeviceError> {
-        let launches: Vec<Launch> = launches.iter().map(|&launch| launch.clone()).collect();
         let num_copies = at_a_time.clamp(1, MAX_COPIES);
         let copy = || {
             let mut copy = GraphCopy::new(device, &mut device.pausing.lock(), &launches)?;

@@ -14,6 +14,9 @@ use crate::control::{BlockShape, ControlWords};
 use crate::device::{Blocks, Launch};
 use crate::error::DeviceError;
 
+/// In place of a control block's address: the launch does not ask whether to stop.
+pub(super) const NO_CONTROL: u64 = 0;
+
 /// A launch, looked at and found possible.
 pub(super) struct Plan {
     pub kernel: Arc<CudaKernel>,
@@ -105,6 +108,21 @@ impl Plan {
             params: Arc::clone(&launch.params),
             kernel,
         })
+    }
+
+    /// The same for one that ends soon, which can be started with [`NO_CONTROL`].
+    ///
+    /// # Errors
+    /// [`DeviceError::Launch`].
+    pub fn to_end(device: &CudaInner, launch: &Launch) -> Result<Self, DeviceError> {
+        let plan = Self::new(device, launch)?;
+        if plan.given.is_none() && launch.kernel.ends_soon(&launch.shape) {
+            return Ok(plan);
+        }
+        Err(refusal(
+            &plan.kernel.request.name,
+            "a pause would have to stop it".to_owned(),
+        ))
     }
 
     /// All of it.

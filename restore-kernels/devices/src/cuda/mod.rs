@@ -43,8 +43,8 @@ use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
 
 use crate::device::{
-    Code, Device, DeviceDescription, DeviceGraph, Fill, GraphStep, LoadRequest, LoadedKernel, MemoryView, OpaqueModule,
-    Queue, Room,
+    Code, Device, DeviceDescription, DeviceGraph, Fill, GraphStep, InPause, LoadRequest, LoadedKernel, MemoryView,
+    OpaqueModule, Queue, Room,
 };
 use crate::error::DeviceError;
 use arena::{Arenas, Scratch};
@@ -216,8 +216,11 @@ impl CudaDevice {
             scratch: Scratch::new(&transfers, &context, &memory_stream, scratch_bytes)?,
             flights: std::collections::BTreeMap::new(),
         };
+        let num_threads = |number| get(number).max(0).cast_unsigned();
         let builder = Builder {
             device: description.id.clone(),
+            num_threads: u64::from(description.num_multiprocessors)
+                * u64::from(num_threads(attribute::MAX_THREADS_PER_MULTIPROCESSOR)),
         };
         let shared_base = shared_base::measure(&builder, &context, &transfers, &memory_stream, sm)?;
         let inner = CudaInner {
@@ -490,8 +493,8 @@ impl Device for CudaDevice {
         true
     }
 
-    fn make_graph(&self, steps: &[GraphStep], at_a_time: usize) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
-        graph::make(&self.inner, steps, at_a_time)
+    fn make_graph(&self, steps: &[GraphStep], in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+        graph::make(&self.inner, steps, in_pause)
     }
 
     fn loads_while_running(&self) -> bool {

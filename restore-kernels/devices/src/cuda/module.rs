@@ -3,6 +3,8 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use hetckpt_abi::launch_shape::LaunchShape;
+
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -15,10 +17,18 @@ use crate::error::DeviceError;
 /// First line of a program that is launched over a list of blocks (the PTX generator's `BLOCK_LIST_MARK`).
 const BLOCK_LIST_MARK: &str = "// hetckpt: launched over a list of blocks";
 
+/// First line of a program whose control block's address may be 0 (the PTX generator's `ENDS_SOON_MARK`).
+const ENDS_SOON_MARK: &str = "// hetckpt: each thread ends soon";
+/// A launch of such a program is over soon if its blocks take the device's multiprocessors so often at most. Larger ones
+/// hide what asking costs.
+const FEW_ROUNDS: u64 = 8;
+
 /// A program loaded on a CUDA device.
 pub(super) struct CudaKernel {
     pub request: LoadRequest,
     pub is_block_list: bool,
+    /// Threads that a launch may have to be over soon; 0 if none is.
+    most_threads_to_end: u64,
     /// Columns of its registers ([`crate::control::register_columns`]).
     pub columns: Vec<(u32, u32)>,
     attributes: KernelAttributes,
@@ -42,6 +52,11 @@ pub(super) struct LoadedCuda(pub Arc<CudaKernel>);
 impl LoadedKernel for LoadedCuda {
     fn attributes(&self) -> KernelAttributes {
         self.0.attributes
+    }
+
+    fn ends_soon(&self, shape: &LaunchShape) -> bool {
+        let num_threads = shape.num_blocks().saturating_mul(shape.threads_per_block());
+        !shape.cooperative && (1..=self.0.most_threads_to_end).contains(&num_threads)
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
@@ -72,6 +87,8 @@ impl CudaKernel {
 pub(super) struct Builder {
     /// As the user names it.
     pub device: String,
+    /// Threads that it runs at a time.
+    pub num_threads: u64,
 }
 
 impl Builder {
@@ -83,7 +100,11 @@ impl Builder {
         ptx: &str,
         max_registers: Option<u32>,
     ) -> Result<CudaKernel, DeviceError> {
-        Ok(CudaKernel::new(request, ptx, self.build(request, ptx, max_registers)?))
+        let mut kernel = CudaKernel::new(request, ptx, self.build(request, ptx, max_registers)?);
+        if ptx.starts_with(ENDS_SOON_MARK) {
+            kernel.most_threads_to_end = self.num_threads * FEW_ROUNDS;
+        }
+        Ok(kernel)
     }
 
     fn build(&self, request: &LoadRequest, ptx: &str, max_registers: Option<u32>) -> Result<BuiltModule, DeviceError> {
@@ -109,6 +130,7 @@ impl CudaKernel {
         Self {
             attributes,
             is_block_list: ptx.starts_with(BLOCK_LIST_MARK),
+            most_threads_to_end: 0,
             columns: crate::control::register_columns(&request.layout),
             function,
             occupancy: Mutex::default(),

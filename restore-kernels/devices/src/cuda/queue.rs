@@ -12,7 +12,7 @@ use super::driver::DriverError;
 use super::flight::{Flight, Held, Launched, Launches};
 use super::graph;
 use super::handles::{DeviceBuffer, Stream};
-use super::launch::{Plan, refusal};
+use super::launch::{NO_CONTROL, Plan, refusal};
 use super::opaque::{self, OpaqueCuda};
 use super::progress::Progress;
 use super::read::CudaRead;
@@ -80,6 +80,15 @@ impl Queue for CudaQueue {
         let flight = Flight::new(&self.device, launches, &self.progress, number, memory);
         pausing.add(self.id, Arc::clone(&flight));
         Ok(flight)
+    }
+
+    fn launch_to_end(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        self.device.context.enter()?;
+        let plan = Plan::to_end(&self.device, &launch)?;
+        let name = plan.kernel.request.name.clone();
+        unstoppable::give(&self.device, &self.progress, &name, plan.num_blocks, |progress| {
+            Progress::give_launch(progress, self.device.launcher.as_ref(), plan.starter(NO_CONTROL))
+        })
     }
 
     fn transfer(&self, transfer: &Transfer) -> Result<Arc<dyn RunningLaunch>, DeviceError> {

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use hetckpt_abi::array::{ArrayShape, BoxCopy, BoxPlace, BoxSize};
 use hetckpt_abi::image_object::{ImageHandle, ImageObject};
+use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::{PausedBlock, PausedGrid};
 use hetckpt_abi::thread_state::FINISHED;
 use hetckpt_devices::device::*;
@@ -45,6 +46,8 @@ pub struct Shared {
     pub tight_programs: AtomicU64,
     /// It takes no machine code.
     needs_ptx: bool,
+    /// Its kernels are taken to end soon.
+    ends_soon: bool,
     /// Where it places variables of machine code.
     variables_at: u64,
     /// Texture and surface objects count from here; 0: it has no arrays.
@@ -108,6 +111,14 @@ impl Shared {
         Self {
             loads_alone: true,
             ..Self::with_registers(probed, original)
+        }
+    }
+
+    /// One whose launches a pause can as well wait for.
+    pub fn quick() -> Self {
+        Self {
+            ends_soon: true,
+            ..Self::default()
         }
     }
 
@@ -237,6 +248,7 @@ struct Loaded {
     is_opaque: bool,
     /// Threads that its registers leave room for.
     max_threads: u32,
+    ends_soon: bool,
 }
 
 impl LoadedKernel for Loaded {
@@ -245,6 +257,9 @@ impl LoadedKernel for Loaded {
             max_threads_per_block: self.max_threads,
             ..KernelAttributes::default()
         }
+    }
+    fn ends_soon(&self, _: &LaunchShape) -> bool {
+        self.ends_soon
     }
     fn as_any(&self) -> &dyn std::any::Any {
         self
@@ -273,22 +288,17 @@ impl RunningLaunch for Running {
     }
 }
 
-type Job = (Launch, Arc<Running>);
+struct Job {
+    launch: Launch,
+    running: Arc<Running>,
+    /// No pause reaches it.
+    to_end: bool,
+}
 
 struct FakeQueue(mpsc::Sender<Job>, Arc<Shared>);
 
-impl Queue for FakeQueue {
-    fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
-        let (threads, max) = (launch.shape.block.iter().product::<u32>(), self.1.max_threads);
-        if max == 0 || threads <= max {
-            return Ok(());
-        }
-        Err(DeviceError::Launch {
-            kernel: "count".to_owned(),
-            reason: format!("{threads} threads; 1 to {max} are possible"),
-        })
-    }
-    fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+impl FakeQueue {
+    fn give(&self, launch: Launch, to_end: bool) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         let (threads, max) = (
             launch.shape.block.iter().product::<u32>(),
             launch.kernel.attributes().max_threads_per_block,
@@ -306,13 +316,38 @@ impl Queue for FakeQueue {
         };
         let running = Arc::new(running);
         *self.1.running.lock() += 1;
-        self.0.send((launch, Arc::clone(&running))).unwrap();
+        let job = Job {
+            launch,
+            running: Arc::clone(&running),
+            to_end,
+        };
+        self.0.send(job).unwrap();
         Ok(running)
+    }
+}
+
+impl Queue for FakeQueue {
+    fn check(&self, launch: &Launch) -> Result<(), DeviceError> {
+        let (threads, max) = (launch.shape.block.iter().product::<u32>(), self.1.max_threads);
+        if max == 0 || threads <= max {
+            return Ok(());
+        }
+        Err(DeviceError::Launch {
+            kernel: "count".to_owned(),
+            reason: format!("{threads} threads; 1 to {max} are possible"),
+        })
+    }
+    fn launch(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        self.give(launch, false)
+    }
+    fn launch_to_end(&self, launch: Launch) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
+        self.give(launch, true)
     }
     fn launch_graph(&self, graph: &Arc<dyn DeviceGraph>, _: bool) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
         self.1.graphs.fetch_add(1, Ordering::SeqCst);
-        let FakeGraph(launches) = graph.as_any().downcast_ref().unwrap();
-        let running = launches.iter().map(|launch| self.launch(launch.clone()));
+        let FakeGraph { launches, in_pause } = graph.as_any().downcast_ref().unwrap();
+        let to_end = *in_pause == InPause::Waits;
+        let running = launches.iter().map(|launch| self.give(launch.clone(), to_end));
         Ok(Arc::new(RunningSteps(running.collect::<Result<_, _>>()?)))
     }
 }
@@ -335,12 +370,12 @@ fn blocks_of(launch: &Launch, kernel: &Loaded) -> Vec<(u64, u32)> {
     }
 }
 
-fn run(shared: &Shared, launch: &Launch) -> Result<Outcome, DeviceError> {
+fn run(shared: &Shared, Job { launch, to_end, .. }: &Job) -> Result<Outcome, DeviceError> {
     let kernel = launch.kernel.as_any().downcast_ref::<Loaded>().unwrap();
     let out = u64::from_le_bytes(launch.params[..8].try_into().unwrap());
     let times = u32::from_le_bytes(launch.params[8..12].try_into().unwrap());
     let threads = launch.shape.block.iter().product::<u32>() as usize;
-    let is_paused = || !kernel.is_opaque && shared.says_stop();
+    let is_paused = || !kernel.is_opaque && !to_end && shared.says_stop();
     let mut left = PausedGrid::default();
     for (block, mut count) in blocks_of(launch, kernel) {
         let started = count > 0 || !is_paused();
@@ -456,6 +491,7 @@ impl Device for FakeDevice {
                 bytes_per_thread: 0,
                 is_opaque: true,
                 max_threads: or_all(self.0.registers_for.1),
+                ends_soon: false,
             }));
         }
         // A 32-bit register that is live at the first resume point after the entry: the last column of that width.
@@ -471,6 +507,7 @@ impl Device for FakeDevice {
             bytes_per_thread: request.layout.bytes_per_thread as usize,
             is_opaque: false,
             max_threads: or_all(self.0.registers_for.0),
+            ends_soon: self.0.ends_soon,
         }))
     }
     fn has_registers(&self) -> bool {
@@ -498,6 +535,7 @@ impl Device for FakeDevice {
             bytes_per_thread: 0,
             is_opaque: true,
             max_threads: 1024,
+            ends_soon: false,
         };
         let params = vec![(0, 8), (8, 4)];
         let kernel = OpaqueKernel {
@@ -569,8 +607,9 @@ impl Device for FakeDevice {
         let (sender, jobs) = mpsc::channel::<Job>();
         let shared = Arc::clone(&self.0);
         std::thread::spawn(move || {
-            for (launch, running) in jobs {
-                let outcome = run(&shared, &launch).unwrap_or_else(Outcome::Failed);
+            for job in jobs {
+                let outcome = run(&shared, &job).unwrap_or_else(Outcome::Failed);
+                let running = job.running;
                 *shared.running.lock() -= 1;
                 shared.ended.notify_all();
                 {
@@ -586,12 +625,13 @@ impl Device for FakeDevice {
     fn has_graphs(&self) -> bool {
         true
     }
-    fn make_graph(&self, steps: &[GraphStep], _: usize) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+    fn make_graph(&self, steps: &[GraphStep], in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
         let launches = steps.iter().map(|step| match step {
             GraphStep::Launch(launch) => launch.clone(),
             GraphStep::Transfer(_) => panic!("its queues take no transfers"),
         });
-        Ok(Arc::new(FakeGraph(launches.collect())))
+        let launches = launches.collect();
+        Ok(Arc::new(FakeGraph { launches, in_pause }))
     }
     fn loads_while_running(&self) -> bool {
         !self.0.loads_alone

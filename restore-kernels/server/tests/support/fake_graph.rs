@@ -1,11 +1,14 @@
-//! Graphs of the device of a few lines: launches that can stop, given one after another.
+//! Graphs of the device of a few lines: launches given one after another.
 
 use std::sync::Arc;
 
 use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_devices::device::{DeviceGraph, Launch, Outcome, RunningLaunch};
+use hetckpt_devices::device::{DeviceGraph, InPause, Launch, Outcome, RunningLaunch};
 
-pub struct FakeGraph(pub Vec<Launch>);
+pub struct FakeGraph {
+    pub launches: Vec<Launch>,
+    pub in_pause: InPause,
+}
 
 impl DeviceGraph for FakeGraph {
     fn as_any(&self) -> &dyn std::any::Any {

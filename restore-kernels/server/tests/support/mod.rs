@@ -169,6 +169,11 @@ pub fn start_blind(slice: u64) -> (App, Server) {
     start_on(Shared::blind(slice), Duration::from_secs(60))
 }
 
+/// A server whose device has launches that a pause can as well wait for.
+pub fn start_quick() -> (App, Server) {
+    start_on(Shared::quick(), Duration::from_secs(60))
+}
+
 /// A server whose device places variables of machine code from `addr` on.
 pub fn start_with_variables_at(addr: u64) -> (App, Server) {
     start_on(Shared::with_variables_at(addr), Duration::from_secs(60))
