@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use hetckpt_ring::command::Command;
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::error::RingError;
 use hetckpt_ring::futex::{self, Patience};
@@ -34,6 +35,10 @@ const MANY_PROCESSORS: usize = 4;
 /// Commands taken in before streams do what they say: what takes in commands, and what gives launches to the driver,
 /// each runs faster several times in a row.
 const TAKEN_TOGETHER: u32 = 16;
+
+/// How long it looks for what comes behind the record of an event, to give both to the device at once: programs take
+/// the time of short kernels between two such records.
+const LOOK_BEHIND_RECORD: Duration = Duration::from_micros(3);
 
 /// Starts it.
 ///
@@ -104,16 +109,34 @@ impl Reader {
 
     /// Takes in the commands that are there, a few at most. Returns how many.
     fn take_some(&mut self) -> Result<u32, RingError> {
-        for count in 0..TAKEN_TOGETHER {
+        let (mut count, mut is_behind_record) = (0, false);
+        while count < TAKEN_TOGETHER {
             let Some(envelope) = self.consumer.take()? else {
-                return Ok(count);
+                if is_behind_record && self.has_soon() {
+                    continue;
+                }
+                break;
             };
+            is_behind_record = matches!(envelope.command, Command::EventRecord { .. });
             let touched = commands::handle(&self.session, envelope);
             if touched != Touched::Nothing && !self.touched.contains(&touched) {
                 self.touched.push(touched);
             }
+            count += 1;
         }
-        Ok(TAKEN_TOGETHER)
+        Ok(count)
+    }
+
+    /// True if there is a command, or comes very soon.
+    fn has_soon(&self) -> bool {
+        let (began, bell) = (Instant::now(), self.consumer.bell());
+        while self.looks_out && futex::has_many_processors() && began.elapsed() < LOOK_BEHIND_RECORD {
+            if self.consumer.has_more(bell) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
     }
 
     fn look_out(&self) {

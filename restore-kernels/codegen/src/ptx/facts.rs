@@ -23,8 +23,8 @@ pub(super) struct Facts {
     pub has_warp_op: bool,
     /// Touches shared memory.
     pub uses_shared: bool,
-    /// Has no way round: each of its threads comes to its end soon, and does not need to be asked to stop. It may be
-    /// launched without a control block then.
+    /// Is short and has no way round: each of its threads comes to its end soon, and does not need to be asked to stop.
+    /// It may be launched without a control block, and has code for that.
     pub ends_soon: bool,
     /// A stopping thread must meet the rest of its block before it ends: others may wait at a barrier, and shared
     /// memory can be saved only when nobody writes it any more.
@@ -64,8 +64,14 @@ impl Facts {
     }
 }
 
+/// Instructions of a short kernel. Longer ones lose little time with probes, and compiling them twice takes long.
+const FEW_INSTS: usize = 512;
+
 /// True if no thread goes round a loop, or tells by its control block that it has trapped.
 fn ends_soon(kernel: &Kernel) -> bool {
+    if kernel.blocks.iter().map(|block| block.insts.len()).sum::<usize>() > FEW_INSTS {
+        return false;
+    }
     let cfg = Cfg::new(kernel);
     let traps = |id| kernel.blocks[BbId::index(id)].terminator == Terminator::Trap;
     let mut reachable = cfg.reverse_post_order().iter();

@@ -117,14 +117,15 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
         });
     }
     let mut w = Writer::new(program, layout, options, facts);
+    let order = block_order::block_order(kernel);
+    if facts.ends_soon {
+        w.unasked(&order)?;
+    }
     w.prologue();
     if block_list {
         w.block_list_prologue()?;
     }
-    let order = block_order::block_order(kernel);
-    for (i, &id) in order.iter().enumerate() {
-        w.basic_block(id, order.get(i + 1).copied())?;
-    }
+    w.basic_blocks(&order)?;
     w.looks();
     w.save_paths()?;
     w.meeting();

@@ -38,6 +38,11 @@ pub(super) fn label(id: BbId) -> String {
     format!("$bb{}", id.0)
 }
 
+/// A label of a basic block for launches that are not asked to stop.
+pub(super) fn label_unasked(id: BbId) -> String {
+    format!("$unasked_bb{}", id.0)
+}
+
 /// A label of a basic block, behind the barrier that is written before it.
 pub(super) fn label_after_join(id: BbId) -> String {
     format!("$bb{}_joined", id.0)

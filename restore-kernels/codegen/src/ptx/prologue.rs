@@ -1,17 +1,18 @@
 //! What a kernel begins with: registers with names of their own, and their first values.
 
 use hetckpt_abi::launch_control::{ARENA_BYTES, NUM_PAUSE_WORDS, PAUSE_WORD_STRIDE};
+use hetckpt_ir::entity::BbId;
 use hetckpt_ir::types::Width;
 
 use super::loop_probes::LOAD_PAUSE;
-use super::names;
 use super::writer::Writer;
+use super::{Error, names};
 
 impl Writer<'_> {
     /// The kernel's first instructions, before those of `bb0`.
     pub(super) fn prologue(&mut self) {
-        if self.kernel.local.size_bytes > 0 {
-            self.line("mov.u64 %local, hetckpt_local");
+        if !self.facts.ends_soon {
+            self.local_frame();
         }
         if !self.facts.is_probed {
             return;
@@ -28,18 +29,33 @@ impl Writer<'_> {
             "mad.wide.u32 %pause_at, {sm}, {}, %pause_at",
             PAUSE_WORD_STRIDE
         ));
-        if self.facts.ends_soon {
-            let can_be_asked = self.scratch(Width::Pred);
-            self.line(format_args!("setp.ne.u64 {can_be_asked}, %control, 0"));
-            self.line("mov.u32 %pause, 0");
-            self.line(format_args!("@{can_be_asked} {LOAD_PAUSE}"));
-        } else {
-            self.line(LOAD_PAUSE);
-        }
+        self.line(LOAD_PAUSE);
         if self.barriers.counts() {
             let budget = self.barriers.first_budget;
             self.line(format_args!("mov.u32 %until_look, {budget}"));
         }
+    }
+
+    fn local_frame(&mut self) {
+        if self.kernel.local.size_bytes > 0 {
+            self.line("mov.u64 %local, hetckpt_local");
+        }
+    }
+
+    /// The whole kernel once more, without probes, for launches without a control block. Even instructions that are not
+    /// carried out cost a short kernel time, and so does a branch round them.
+    pub(super) fn unasked(&mut self, order: &[BbId]) -> Result<(), Error> {
+        self.local_frame();
+        // A control block never lies at the start of an arena, so its address has a low word.
+        let (low, is_asked) = (self.scratch(Width::W32), self.scratch(Width::Pred));
+        self.line(format_args!("ld.param.u32 {low}, [{}]", names::CONTROL_PARAM));
+        self.line(format_args!("setp.ne.u32 {is_asked}, {low}, 0"));
+        self.line(format_args!("@{is_asked} bra.uni $asked"));
+        self.is_unasked = true;
+        self.basic_blocks(order)?;
+        self.is_unasked = false;
+        self.label("$asked");
+        Ok(())
     }
 
     /// Registers with a name of their own: type and name.

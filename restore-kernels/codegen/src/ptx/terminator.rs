@@ -28,8 +28,8 @@ impl Writer<'_> {
                 probe,
                 next,
             } => {
-                if let Some(probe) = probe {
-                    self.probed_barrier(id, *probe, *reduction);
+                if let Some(probe) = probe.filter(|_| !self.is_unasked) {
+                    self.probed_barrier(id, probe, *reduction);
                 } else {
                     self.barrier(*number, *count, *reduction);
                 }
@@ -64,13 +64,13 @@ impl Writer<'_> {
 
     fn jump(&mut self, next: BbId) {
         if self.next != Some(next) {
-            self.line(format_args!("bra.uni {}", names::label(next)));
+            self.line(format_args!("bra.uni {}", self.block_label(next)));
         }
     }
 
     /// Jumps to a basic block behind the barrier before it, if there is one: the block has just decided.
     fn jump_past_join(&mut self, next: BbId) {
-        if self.barriers.joins_before(next).is_some() {
+        if self.joins_before(next).is_some() {
             self.line(format_args!("bra.uni {}", names::label_after_join(next)));
         } else {
             self.jump(next);
@@ -84,11 +84,11 @@ impl Writer<'_> {
                 ..guard
             };
             let guard = self.guard(Some(inverse));
-            self.line(format_args!("{guard}bra {}", names::label(not_taken)));
+            self.line(format_args!("{guard}bra {}", self.block_label(not_taken)));
             return;
         }
         let guard = self.guard(Some(guard));
-        self.line(format_args!("{guard}bra {}", names::label(taken)));
+        self.line(format_args!("{guard}bra {}", self.block_label(taken)));
         self.jump(not_taken);
     }
 
@@ -109,7 +109,8 @@ impl Writer<'_> {
                 let negated = if src.negated { "!" } else { "" };
                 let (dst, pred) = (self.reg(dst), self.reg(src.pred));
                 // Threads may come here apart from their warp once some have stopped, so not the aligned form.
-                let form = if self.facts.is_probed { "barrier" } else { "bar" };
+                let can_stop = self.facts.is_probed && !self.is_unasked;
+                let form = if can_stop { "barrier" } else { "bar" };
                 self.line(format_args!(
                     "{form}.red.{name} {dst}, {number}{count}, {negated}{pred}"
                 ));

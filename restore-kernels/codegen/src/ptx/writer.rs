@@ -49,6 +49,8 @@ pub(super) struct Writer<'a> {
     pub looks: Vec<Look>,
     /// Where threads come from that meet at the one barrier of [`super::barriers_and_warps`].
     pub meets: Vec<Meet>,
+    /// What is written is for launches that are not asked to stop.
+    pub is_unasked: bool,
     /// The basic block written next.
     pub next: Option<BbId>,
     /// Resume points at which some emitted probe can stop.
@@ -74,6 +76,7 @@ impl<'a> Writer<'a> {
             polls,
             looks: Vec::new(),
             meets: Vec::new(),
+            is_unasked: false,
             next: None,
             stops: Vec::new(),
             span: NO_SPAN,

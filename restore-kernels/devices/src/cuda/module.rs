@@ -21,7 +21,7 @@ const BLOCK_LIST_MARK: &str = "// hetckpt: launched over a list of blocks";
 const ENDS_SOON_MARK: &str = "// hetckpt: each thread ends soon";
 /// A launch of such a program is over soon if its blocks take the device's multiprocessors so often at most. Larger ones
 /// hide what asking costs.
-const FEW_ROUNDS: u64 = 8;
+const FEW_ROUNDS: u64 = 32;
 
 /// A program loaded on a CUDA device.
 pub(super) struct CudaKernel {
