@@ -25,9 +25,10 @@ use crate::graph_builder::{self, NotYet};
 use crate::graph_parts::{GraphRun, PartKey, Piece, Way};
 use crate::kernels::{BuildError, KernelCode};
 use crate::launch::room_of;
+use crate::launch_spec::LaunchSpec;
 use crate::load_failure::{LoadFailure, NotLoaded};
 use crate::loaded_module::LoadedModule;
-use crate::queues::{Awaiting, Event, LaunchSpec, Queues, What, Work};
+use crate::queues::{Awaiting, Event, Queues, What, Work};
 use crate::session::Session;
 
 /// Which streams can have something new to do after a command.

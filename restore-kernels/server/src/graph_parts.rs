@@ -15,7 +15,7 @@ use hetckpt_ring::command::{Command, GraphId};
 use rustc_hash::FxHashMap;
 
 use crate::kernels::ProbedKernel;
-use crate::queues::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
 use crate::window::LONGEST;
 
 /// Runs that take less time than this share of [`LONGEST`] may become longer.

@@ -9,7 +9,8 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_order::stream::InPause;
 
 use crate::kernels::{BuildError, BuildResult, ProbedKernel};
-use crate::queues::{LaunchSpec, OnDevice, Stopped, What, Work};
+use crate::launch_spec::LaunchSpec;
+use crate::queues::{OnDevice, Stopped, What, Work};
 
 /// A launch that the device has refused: it takes its place among those in flight so that order is kept.
 struct Refused(DeviceError);

@@ -40,6 +40,7 @@ pub mod worker;
 pub mod kicker;
 pub mod stream_operations;
 pub mod launch;
+pub mod launch_spec;
 pub mod graph_builder;
 pub mod event_times;
 pub mod flights;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
-use hetckpt_devices::device::{Device, MAX_QUEUED_BYTES, PendingRead, Queue, RecordedEvent, Room, RunningLaunch};
+use hetckpt_devices::device::{Device, MAX_QUEUED_BYTES, PendingRead, Queue, RecordedEvent, RunningLaunch};
 use hetckpt_order::order::{Loading, Order};
 use hetckpt_order::stream::{self, Kind, Stops};
 use hetckpt_ring::command::{Command, Envelope, SlotId};
@@ -13,27 +12,11 @@ use hetckpt_state::queue::Place;
 use rustc_hash::FxHashMap;
 
 use crate::graph_parts::GraphRun;
-use crate::kernels::{KernelCode, ProbedKernel};
+use crate::kernels::ProbedKernel;
+use crate::launch_spec::LaunchSpec;
 use crate::start_points::StartPoints;
 use crate::transfers::transfer_of;
 use crate::window::Window;
-
-/// A launch as the application asked for it.
-#[derive(Clone)]
-pub struct LaunchSpec {
-    /// Kernel; `None` if it was restored from a snapshot, which keeps the probed kernel only.
-    pub kernel: Option<Arc<KernelCode>>,
-    /// Other kernels that are to be built before this one runs ([`crate::session::Session::loads_eagerly`]).
-    pub build_before: Vec<Arc<KernelCode>>,
-    /// How many threads.
-    pub shape: LaunchShape,
-    /// What has to have room on a multiprocessor.
-    pub room: Room,
-    /// Parameter buffer.
-    pub params: Arc<[u8]>,
-    /// The command, to be held back again.
-    pub command: Option<Command>,
-}
 
 /// A launch that was stopped.
 #[derive(Clone)]

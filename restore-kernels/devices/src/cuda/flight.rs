@@ -9,10 +9,10 @@ use hetckpt_abi::paused_block::PausedGrid;
 use super::CudaInner;
 use super::driver::DriverError;
 use super::graph_copy::GraphCopy;
-use super::handles::{DeviceBuffer, Stream};
-use super::launch::Plan;
+use super::handles::DeviceBuffer;
+use super::launch::Launched;
 use super::progress::Progress;
-use crate::control::{ControlWords, Remains};
+use crate::control::Remains;
 use crate::device::{Outcome, RunningLaunch};
 use crate::error::DeviceError;
 
@@ -26,21 +26,6 @@ pub(super) struct Prepared {
     pub lists: u64,
     pub slots: u64,
     pub slot_stride: u64,
-}
-
-/// A launch that the device has or can be given.
-pub(super) struct Launched {
-    pub plan: Plan,
-    /// Address of its control block, and what it says before a pause.
-    pub control: u64,
-    pub words: ControlWords,
-}
-
-impl Launched {
-    /// Gives it to a stream.
-    pub fn start(&self, stream: &Stream) -> Result<(), DriverError> {
-        self.plan.starter(self.control)(stream)
-    }
 }
 
 /// What was given at once.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::CudaInner;
 use super::driver;
 use super::executable::Executable;
-use super::graph_copy::StoppableGraph;
 use super::handles::Stream;
 use super::launch::{NO_CONTROL, Plan};
 use super::opaque::{self, OpaqueCuda};
-use super::queue::CudaQueue;
+use super::progress::Progress;
+use super::stoppable_graph::StoppableGraph;
 use super::unstoppable;
 use crate::device::{DeviceGraph, GraphStep, InPause, Launch, LoadedKernel, RunningLaunch, Transfer};
 use crate::error::DeviceError;
@@ -52,6 +52,7 @@ pub(super) fn make(
     steps: &[GraphStep],
     in_pause: InPause,
 ) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+    device.context.enter()?;
     let launches = || {
         steps.iter().filter_map(|step| match step {
             GraphStep::Launch(launch) => Some(launch),
@@ -66,7 +67,6 @@ pub(super) fn make(
         let graph = StoppableGraph::new(device, launches, at_a_time)?;
         return Ok(Arc::new(CudaGraph::Stoppable(graph)));
     }
-    device.context.enter()?;
     let starts = steps.iter().map(|step| Start::new(device, step));
     let starts = starts.collect::<Result<Vec<_>, DeviceError>>()?;
     let executable = Executable::new(&device.context, |stream| {
@@ -105,18 +105,19 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Launches on a queue; while the device is paused, nothing of it is started.
+/// Launches on the queue of this number; while the device is paused, nothing of it is started.
 pub(super) fn launch(
-    queue: &CudaQueue,
+    device: &Arc<CudaInner>,
+    (queue, progress): (u64, &Arc<Progress>),
     graph: &Arc<dyn DeviceGraph>,
     is_watched: bool,
 ) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
     let elsewhere = || DeviceError::NotBuilt("the graph is another device's".to_owned());
     match graph.as_any().downcast_ref::<CudaGraph>().ok_or_else(elsewhere)? {
-        CudaGraph::Stoppable(graph) => graph.launch(queue, is_watched),
+        CudaGraph::Stoppable(graph) => graph.launch(device, (queue, progress), is_watched),
         CudaGraph::Unstoppable(graph) => {
             let name = format!("{} steps of a graph", graph.num_steps);
-            unstoppable::give(&queue.device, &queue.progress, &name, 1, |progress| {
+            unstoppable::give(device, progress, &name, 1, |progress| {
                 progress.give_watched(is_watched, |stream| {
                     graph.executable.as_ref().map_or(Ok(()), |graph| graph.launch(stream))
                 })

@@ -155,6 +155,21 @@ impl Plan {
     }
 }
 
+/// A launch that the device has or can be given.
+pub(super) struct Launched {
+    pub plan: Plan,
+    /// Address of its control block, and what it says before a pause.
+    pub control: u64,
+    pub words: ControlWords,
+}
+
+impl Launched {
+    /// Gives it to a stream.
+    pub fn start(&self, stream: &Stream) -> Result<(), DriverError> {
+        self.plan.starter(self.control)(stream)
+    }
+}
+
 fn start(stream: &Stream, kernel: &CudaKernel, shape: &Shape, params: &[u8], control: u64) -> Result<(), DriverError> {
     let end = kernel
         .request

@@ -27,6 +27,7 @@ mod recorded;
 mod register_budget;
 mod shadow;
 mod shared_base;
+mod stoppable_graph;
 mod transfer;
 mod trap_word;
 mod unstoppable;

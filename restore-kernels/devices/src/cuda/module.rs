@@ -19,8 +19,8 @@ const BLOCK_LIST_MARK: &str = "// hetckpt: launched over a list of blocks";
 
 /// First line of a program whose control block's address may be 0 (the PTX generator's `ENDS_SOON_MARK`).
 const ENDS_SOON_MARK: &str = "// hetckpt: each thread ends soon";
-/// A launch of such a program is over soon if its blocks take the device's multiprocessors so often at most. Larger ones
-/// hide what asking costs.
+/// A launch of such a program is over soon if its blocks take the device's multiprocessors so often at most. Larger
+/// ones hide what asking costs.
 const FEW_ROUNDS: u64 = 32;
 
 /// A program loaded on a CUDA device.

@@ -9,10 +9,10 @@ use hetckpt_abi::launch_control::RESUMED_BLOCK_BYTES;
 
 use super::CudaInner;
 use super::driver::DriverError;
-use super::flight::{Flight, Held, Launched, Launches};
+use super::flight::{Flight, Held, Launches};
 use super::graph;
 use super::handles::{DeviceBuffer, Stream};
-use super::launch::{NO_CONTROL, Plan, refusal};
+use super::launch::{Launched, NO_CONTROL, Plan, refusal};
 use super::opaque::{self, OpaqueCuda};
 use super::progress::Progress;
 use super::read::CudaRead;
@@ -110,7 +110,7 @@ impl Queue for CudaQueue {
         graph: &Arc<dyn DeviceGraph>,
         is_watched: bool,
     ) -> Result<Arc<dyn RunningLaunch>, DeviceError> {
-        graph::launch(self, graph, is_watched)
+        graph::launch(&self.device, (self.id, &self.progress), graph, is_watched)
     }
 
     fn record(&self, has_time: bool) -> Result<Arc<dyn RecordedEvent>, DeviceError> {
