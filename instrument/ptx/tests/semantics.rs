@@ -495,3 +495,244 @@ fn guarded_warp_operations_and_barriers_are_skipped_by_branches() {
         assert_eq!(row, [shuffled, 0xFFFF_0000, 16, 0], "thread {thread}");
     }
 }
+
+/// Bits of halves, and their values. Both are exact.
+const HALVES: [(u16, f32); 9] = [
+    (0, 0.0),
+    (0x8000, -0.0),
+    (0x3C00, 1.0),
+    (0xBC00, -1.0),
+    (0x4000, 2.0),
+    (0x7BFF, 65504.0),
+    (0x7C00, f32::INFINITY),
+    (0xFC00, f32::NEG_INFINITY),
+    (0x7E00, f32::NAN),
+];
+
+#[test]
+fn pairs_of_halves_are_compared_each_by_itself() {
+    let ptx = kernel(
+        "ld.global.v2.u32 {%r1, %r2}, [%rd1];
+        setp.lt.f16x2 %p1|%p2, %r1, %r2;
+        selp.u32 %r3, 1, 0, %p1;
+        selp.u32 %r4, 2, 0, %p2;
+        or.b32 %r3, %r3, %r4;
+        setp.neu.and.f16x2 %p1|%p3, %r1, %r2, %p1;
+        selp.u32 %r4, 4, 0, %p1;
+        or.b32 %r3, %r3, %r4;
+        selp.u32 %r4, 8, 0, %p3;
+        or.b32 %r3, %r3, %r4;
+        st.global.u32 [%rd1+8], %r3;
+        set.geu.f16x2.f16x2 %r5, %r1, %r2;
+        st.global.u32 [%rd1+12], %r5;",
+    );
+    for (low_bits, low) in HALVES {
+        for (high_bits, high) in HALVES {
+            for (right_bits, right) in HALVES {
+                let left_word = u32::from(high_bits) << 16 | u32::from(low_bits);
+                let right_word = u32::from(right_bits) << 16 | u32::from(right_bits);
+                let output = execute(&ptx, 1, 0, &[], &[left_word, right_word, 0, 0]);
+                let less = [low < right, high < right];
+                let other = [low, high].map(|left| left != right);
+                let flags = [less[0], less[1], other[0] && less[0], other[1] && less[0]];
+                let wanted = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag));
+                assert_eq!(output[2], wanted, "{low} {high} {right}");
+                let one = |is: bool| if is { 0x3C00 } else { 0 };
+                let is_not_less = |left: f32| left.partial_cmp(&right) != Some(std::cmp::Ordering::Less);
+                let wanted = one(is_not_less(low)) | one(is_not_less(high)) << 16;
+                assert_eq!(output[3], wanted, "{low} {high} {right}");
+            }
+        }
+    }
+}
+
+#[test]
+fn properties_of_numbers_are_theirs() {
+    let ask = |property: &str, at: usize| {
+        format!(
+            "testp.{property}.f32 %p1, %f1;\ntestp.{property}.f64 %p2, %fd1;\n\
+             selp.u32 %r1, 1, 0, %p1;\nselp.u32 %r2, 2, 0, %p2;\nor.b32 %r1, %r1, %r2;\n\
+             st.global.u32 [%rd1+{}], %r1;\n",
+            12 + 4 * at
+        )
+    };
+    let properties = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
+    let asked: String = properties
+        .iter()
+        .zip(0..)
+        .map(|(property, at)| ask(property, at))
+        .collect();
+    let ptx = kernel(&format!(
+        ".reg .f64 %fd<2>;\nld.global.f64 %fd1, [%rd1];\nld.global.f32 %f1, [%rd1+8];\n{asked}"
+    ));
+    let numbers: [(f32, f64); 12] = [
+        (0.0, 0.0),
+        (-0.0, -0.0),
+        (1.5, -1.5),
+        (f32::MIN_POSITIVE, f64::MIN_POSITIVE),
+        (-f32::MIN_POSITIVE / 2.0, -f64::MIN_POSITIVE / 2.0),
+        (f32::from_bits(1), f64::from_bits(1)),
+        (f32::from_bits(0x007F_FFFF), f64::from_bits((1 << 52) - 1)),
+        (f32::MAX, f64::MAX),
+        (f32::INFINITY, f64::NEG_INFINITY),
+        (f32::NEG_INFINITY, f64::INFINITY),
+        (f32::NAN, -f64::NAN),
+        (f32::from_bits(0x7F80_0001), f64::from_bits(0xFFF0_0000_0000_0001)),
+    ];
+    for (single, double) in numbers {
+        let bits = double.to_bits();
+        let mut input = vec![bits as u32, (bits >> 32) as u32, single.to_bits()];
+        input.resize(18, 0);
+        let output = execute(&ptx, 1, 0, &[], &input);
+        let both = |of_single: bool, of_double: bool| u32::from(of_single) | u32::from(of_double) << 1;
+        let is_normal_there = |is_normal, is_zero| is_normal || is_zero;
+        let wanted = [
+            both(single.is_finite(), double.is_finite()),
+            both(single.is_infinite(), double.is_infinite()),
+            both(!single.is_nan(), !double.is_nan()),
+            both(single.is_nan(), double.is_nan()),
+            both(
+                is_normal_there(single.is_normal(), single == 0.0),
+                is_normal_there(double.is_normal(), double == 0.0),
+            ),
+            both(single.is_subnormal(), double.is_subnormal()),
+        ];
+        assert_eq!(output[3..9], wanted, "{single:e} {double:e}");
+    }
+}
+
+#[test]
+fn products_of_24_bits_have_48() {
+    let ptx = kernel(
+        "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];
+        mul24.lo.u32 %r5, %r1, %r2;
+        mul24.hi.u32 %r6, %r1, %r2;
+        mul24.lo.s32 %r7, %r1, %r2;
+        mul24.hi.s32 %r8, %r1, %r2;
+        st.global.v4.u32 [%rd1+16], {%r5, %r6, %r7, %r8};
+        mad24.lo.u32 %r5, %r1, %r2, %r3;
+        mad24.hi.u32 %r6, %r1, %r2, %r3;
+        mad24.lo.s32 %r7, %r1, %r2, %r3;
+        mad24.hi.s32 %r8, %r1, %r2, %r3;
+        st.global.v4.u32 [%rd1+32], {%r5, %r6, %r7, %r8};",
+    );
+    for a in interesting().into_iter().map(|a| a as u32) {
+        for b in interesting().into_iter().map(|b| (b >> 40) as u32) {
+            let c = a.rotate_left(7) ^ b;
+            let mut input = vec![a, b, c, 0];
+            input.resize(12, 0);
+            let output = execute(&ptx, 1, 0, &[], &input);
+            let unsigned = u64::from(a & 0xFF_FFFF) * u64::from(b & 0xFF_FFFF);
+            let signed = |v: u32| i64::from((v << 8).cast_signed() >> 8);
+            let signed = (signed(a) * signed(b)).cast_unsigned();
+            let products = [unsigned, unsigned >> 16, signed, signed >> 16].map(|product| product as u32);
+            assert_eq!(output[4..8], products, "{a:x} {b:x}");
+            assert_eq!(
+                output[8..12],
+                products.map(|product| product.wrapping_add(c)),
+                "{a:x} {b:x}"
+            );
+        }
+    }
+}
+
+#[test]
+fn differences_of_parts_are_absolute() {
+    let ptx = kernel(
+        "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];
+        vabsdiff4.u32.u32.u32 %r5, %r1, %r2, %r3;
+        vabsdiff4.u32.u32.u32.add %r6, %r1, %r2, %r3;
+        vabsdiff2.u32.u32.u32 %r7, %r1, %r2, %r3;
+        vabsdiff2.u32.u32.u32.add %r8, %r1, %r2, %r3;
+        st.global.v4.u32 [%rd1+16], {%r5, %r6, %r7, %r8};",
+    );
+    for a in interesting().into_iter().map(|a| a as u32) {
+        for b in interesting().into_iter().map(|b| (b >> 64) as u32) {
+            let c = a ^ b.rotate_left(9);
+            let mut input = vec![a, b, c, 0];
+            input.resize(8, 0);
+            let output = execute(&ptx, 1, 0, &[], &input);
+            let of_bits = |bits: u32| {
+                let mask = u32::MAX >> (32 - bits);
+                let places = (0..32).step_by(bits as usize);
+                let differences = places.map(move |at| (at, (a >> at & mask).abs_diff(b >> at & mask)));
+                let parts = differences
+                    .clone()
+                    .fold(0, |all, (at, difference)| all | difference << at);
+                let sum = differences.fold(c, |sum, (_, difference)| sum.wrapping_add(difference));
+                [parts, sum]
+            };
+            assert_eq!(output[4..8], [of_bits(8), of_bits(16)].concat(), "{a:x} {b:x}");
+        }
+    }
+}
+
+#[test]
+fn halves_are_added_atomically() {
+    // Each thread adds 1 and 2 to a pair, and threads below 8 add 1 to the upper half of another word.
+    let ptx = kernel(
+        "mov.u32 %r1, 0x40003C00;
+        mov.u32 %r9, %tid.x;
+        atom.global.add.noftz.f16x2 %r2, [%rd1], %r1;
+        mul.wide.u32 %rd2, %r9, 4;
+        add.s64 %rd3, %rd1, %rd2;
+        st.global.u32 [%rd3+8], %r2;
+        setp.lt.u32 %p1, %r9, 8;
+        mov.b16 %h1, 0x3C00;
+        @%p1 red.global.add.noftz.f16 [%rd1+6], %h1;",
+    );
+    let output = execute(&ptx, 40, 0, &[], &[0; 42]);
+    // 40 and 80; 8.
+    assert_eq!(output[..2], [0x5500_5100, 0x4800 << 16]);
+    let mut before = output[2..].to_vec();
+    before.sort_unstable();
+    before.dedup();
+    assert_eq!(before.len(), 40, "each has found another sum");
+}
+
+#[test]
+fn dot_products_of_halves_and_bytes_are_sums() {
+    let ptx = kernel(
+        "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];
+        dp2a.lo.u32.u32 %r5, %r1, %r2, %r3;
+        dp2a.hi.u32.s32 %r6, %r1, %r2, %r3;
+        dp2a.lo.s32.u32 %r7, %r1, %r2, %r3;
+        dp2a.hi.s32.s32 %r8, %r1, %r2, %r3;
+        st.global.v4.u32 [%rd1+16], {%r5, %r6, %r7, %r8};",
+    );
+    for a in interesting().into_iter().map(|a| a as u32) {
+        for b in interesting().into_iter().map(|b| (b >> 64) as u32) {
+            let c = a ^ b.rotate_left(9);
+            let mut input = vec![a, b, c, 0];
+            input.resize(8, 0);
+            let output = execute(&ptx, 1, 0, &[], &input);
+            let half = |at: u32, signed: bool| {
+                let bits = (a >> (16 * at)) as u16;
+                if signed {
+                    i64::from(bits.cast_signed())
+                } else {
+                    i64::from(bits)
+                }
+            };
+            let byte = |at: u32, signed: bool| {
+                let bits = (b >> (8 * at)) as u8;
+                if signed {
+                    i64::from(bits.cast_signed())
+                } else {
+                    i64::from(bits)
+                }
+            };
+            let sum = |first, a_signed, b_signed| {
+                let products = (0..2).map(|i| half(i, a_signed) * byte(first + i, b_signed));
+                (i64::from(c) + products.sum::<i64>()) as u32
+            };
+            let wanted = [
+                sum(0, false, false),
+                sum(2, false, true),
+                sum(0, true, false),
+                sum(2, true, true),
+            ];
+            assert_eq!(output[4..8], wanted, "{a:x} {b:x}");
+        }
+    }
+}

@@ -239,9 +239,18 @@ pub(super) fn copysign<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a
     same_type(k, inst, AluOp::Copysign, plain(inst, &[&FLOATS])?, 2)
 }
 
-/// PTX ISA, "dp4a": the sum of the products of four bytes each, and the third source.
+/// PTX ISA, "dp4a": the sum of the products of four bytes each, and the third source; "dp2a": of two halves of the first
+/// source, and two bytes of the second, its low or its high ones.
 pub(super) fn dot_product<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
+    let (left_bits, first_byte) = match inst.opcode {
+        "dp2a" => {
+            let is_high = list.take_from(&[("lo", false), ("hi", true)]);
+            let is_high = is_high.ok_or(Reason::Lacks("`.lo` or `.hi`"))?;
+            (16, if is_high { 2 } else { 0 })
+        }
+        _ => (8, 0),
+    };
     let (a_ty, b_ty) = (list.ty()?, list.ty()?);
     list.finish()?;
     for ty in [a_ty, b_ty] {
@@ -252,27 +261,133 @@ pub(super) fn dot_product<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction
     // Sums are exact modulo 2^32, whatever the signs.
     let mut sum = k.value(c, Type::U32)?;
     let dst = k.result(dst, Width::W32)?;
-    let scratch = |k: &mut KernelLowering<'_, '_>, op, ty, srcs| {
-        let dst = k.scratch(Width::W32);
-        k.emit_unguarded(Op::Alu {
-            op,
-            ty,
-            mods: Modifiers::default(),
-            dst,
-            srcs,
-        });
-        Operand::Reg(dst)
+    let part = |k: &mut KernelLowering<'_, '_>, ty, src, at: u64, bits: u64| {
+        let srcs = vec![src, Operand::Imm(at), Operand::Imm(bits)];
+        scratch(k, AluOp::Bfe, ty, Width::W32, srcs)
     };
-    for byte in 0..4 {
-        let position = [Operand::Imm(8 * byte), Operand::Imm(8)];
-        let left = scratch(k, AluOp::Bfe, a_ty, vec![a, position[0], position[1]]);
-        let right = scratch(k, AluOp::Bfe, b_ty, vec![b, position[0], position[1]]);
-        sum = scratch(k, AluOp::Mad, Type::U32, vec![left, right, sum]);
+    for number in 0..32 / left_bits {
+        let left = part(k, a_ty, a, left_bits * number, left_bits);
+        let right = part(k, b_ty, b, 8 * (first_byte + number), 8);
+        sum = scratch(k, AluOp::Mad, Type::U32, Width::W32, vec![left, right, sum]);
     }
     k.emit(Op::Mov {
         ty: Type::B32,
         dst,
         src: sum,
+    });
+    Ok(())
+}
+
+/// Emits what only the rest of the lowering reads.
+fn scratch(k: &mut KernelLowering<'_, '_>, op: AluOp, ty: Type, result: Width, srcs: Vec<Operand>) -> Operand {
+    let dst = k.scratch(result);
+    let mods = Modifiers::default();
+    k.emit_unguarded(Op::Alu {
+        op,
+        ty,
+        mods,
+        dst,
+        srcs,
+    });
+    Operand::Reg(dst)
+}
+
+/// PTX ISA, "mul24", and "mad24" (`adds`): of the product of the low 24 bits of each, bits 0 to 31 or 16 to 47.
+pub(super) fn product_of_24_bits<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    inst: &Instruction<'a>,
+    adds: bool,
+) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let is_high = list
+        .take_from(&[("lo", false), ("hi", true)])
+        .ok_or(Reason::Lacks("`.lo` or `.hi`"))?;
+    let ty = list.ty()?;
+    list.finish()?;
+    let wide = match ty {
+        Type::U32 => Type::U64,
+        Type::S32 => Type::S64,
+        _ => return Err(Reason::Type(ty.name().to_owned())),
+    };
+    let (dst, a, b, c) = match (inst.operands.as_slice(), adds) {
+        ([dst, a, b], false) => (dst, a, b, None),
+        ([dst, a, b, c], true) => (dst, a, b, Some(c)),
+        _ => {
+            return Err(Reason::OperandCount {
+                expected: if adds { "4" } else { "3" },
+                found: inst.operands.len(),
+            });
+        }
+    };
+    let (a, b) = (k.value(a, ty)?, k.value(b, ty)?);
+    let c = c.map_or(Ok(Operand::Imm(0)), |c| k.value(c, ty))?;
+    let dst = k.result(dst, Width::W32)?;
+    let low_bits = |k: &mut KernelLowering<'_, '_>, src| {
+        let srcs = vec![src, Operand::Imm(0), Operand::Imm(24)];
+        scratch(k, AluOp::Bfe, ty, Width::W32, srcs)
+    };
+    let (a, b) = (low_bits(k, a), low_bits(k, b));
+    let product = if is_high {
+        let product = scratch(k, AluOp::MulWide, ty, Width::W64, vec![a, b]);
+        let shifted = scratch(k, AluOp::Shr, wide, Width::W64, vec![product, Operand::Imm(16)]);
+        let low = k.scratch(Width::W32);
+        k.emit_unguarded(Op::Unpack {
+            ty: Type::B64,
+            dsts: vec![Some(low), None],
+            src: shifted,
+        });
+        Operand::Reg(low)
+    } else {
+        scratch(k, AluOp::Mul, ty, Width::W32, vec![a, b])
+    };
+    k.emit(Op::Alu {
+        op: AluOp::Add,
+        ty,
+        mods: Modifiers::default(),
+        dst,
+        srcs: vec![product, c],
+    });
+    Ok(())
+}
+
+/// PTX ISA, "vabsdiff2", "vabsdiff4": absolute differences of unsigned parts of `bits` bits, or their sum and the third
+/// source. Parts are taken in order, and all are written.
+pub(super) fn differences_of_parts<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    inst: &Instruction<'a>,
+    bits: u64,
+) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let types = [list.ty()?, list.ty()?, list.ty()?];
+    let sums = list.take("add");
+    list.finish()?;
+    for ty in types {
+        check_type(ty, &[&[Type::U32]])?;
+    }
+    let [dst, a, b, c] = operands(inst, "4")?;
+    let value = |k: &mut KernelLowering<'_, 'a>, operand| k.value(operand, Type::U32);
+    let (a, b, c) = (value(k, a)?, value(k, b)?, value(k, c)?);
+    let dst = k.result(dst, Width::W32)?;
+    let mut result = if sums { c } else { Operand::Imm(0) };
+    for position in (0..32).step_by(bits as usize) {
+        let place = [Operand::Imm(position), Operand::Imm(bits)];
+        let part = |k: &mut KernelLowering<'_, '_>, src| {
+            scratch(k, AluOp::Bfe, Type::U32, Width::W32, vec![src, place[0], place[1]])
+        };
+        let (left, right) = (part(k, a), part(k, b));
+        let before = if sums { result } else { Operand::Imm(0) };
+        let difference = scratch(k, AluOp::Sad, Type::U32, Width::W32, vec![left, right, before]);
+        result = if sums {
+            difference
+        } else {
+            let srcs = vec![difference, result, place[0], place[1]];
+            scratch(k, AluOp::Bfi, Type::B32, Width::W32, srcs)
+        };
+    }
+    k.emit(Op::Mov {
+        ty: Type::B32,
+        dst,
+        src: result,
     });
     Ok(())
 }

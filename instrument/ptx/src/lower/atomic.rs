@@ -1,7 +1,9 @@
 //! Atomic operations (PTX ISA, "atom", "red").
 
-use hetckpt_ir::inst::{AtomOp, Op, Ordering, Scope};
-use hetckpt_ir::types::{Space, Type};
+use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::entity::RegId;
+use hetckpt_ir::inst::{Address, AluOp, AtomOp, Comparison, Guard, Modifiers, Op, Operand, Ordering, Scope};
+use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
@@ -31,9 +33,15 @@ pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, h
     let ordering = list.ordering().unwrap_or(Ordering::Relaxed);
     let scope = list.scope().unwrap_or(Scope::Gpu);
     let op = list.take_from(&OPERATIONS).ok_or(Reason::Lacks("an operation"))?;
+    let is_noftz = list.take("noftz");
     let ty = list.ty()?;
     list.finish()?;
-    check(op, ty)?;
+    let word = word_of_halves(ty).filter(|_| op == AtomOp::Add && is_noftz);
+    match word {
+        None if is_noftz => return Err(Reason::Modifier("noftz".to_owned())),
+        None => check(op, ty)?,
+        Some(_) => {}
+    }
     if !matches!(space, Space::Global | Space::Shared | Space::Generic) {
         return Err(Reason::Modifier("local".to_owned()));
     }
@@ -60,17 +68,125 @@ pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, h
         None | Some(ast::Operand::Name("_", None)) => None,
         Some(dst) => Some(k.result(dst, width_of(ty))?),
     };
-    k.emit(Op::Atom {
+    let mut atom = Atom {
         op,
         space,
         ty,
         ordering,
         scope,
-        dst,
         addr,
-        srcs,
-    });
+    };
+    if let Some(word) = word {
+        atom.ty = word;
+        add_halves(k, &atom, ty, dst, srcs);
+    } else {
+        k.emit(atom.into_op(dst, srcs));
+    }
     Ok(())
+}
+
+/// An atomic operation without its registers.
+#[derive(Clone)]
+struct Atom {
+    op: AtomOp,
+    space: Space,
+    ty: Type,
+    ordering: Ordering,
+    scope: Scope,
+    addr: Address,
+}
+
+impl Atom {
+    fn into_op(self, dst: Option<RegId>, srcs: Vec<Operand>) -> Op {
+        Op::Atom {
+            op: self.op,
+            space: self.space,
+            ty: self.ty,
+            ordering: self.ordering,
+            scope: self.scope,
+            dst,
+            addr: self.addr,
+            srcs,
+        }
+    }
+}
+
+/// The word in which halves lie that can be added atomically.
+const fn word_of_halves(ty: Type) -> Option<Type> {
+    match ty {
+        Type::F16 | Type::Bf16 => Some(Type::B16),
+        Type::F16x2 | Type::Bf16x2 => Some(Type::B32),
+        _ => None,
+    }
+}
+
+/// Adds halves by exchanging words until none has come in between; `atom` is of such a word.
+fn add_halves(
+    k: &mut KernelLowering<'_, '_>,
+    atom: &Atom,
+    halves: Type,
+    dst: Option<RegId>,
+    mut summand: Vec<Operand>,
+) {
+    let width = width_of(atom.ty);
+    let (before, sum, found) = (k.scratch(width), k.scratch(width), k.scratch(width));
+    let is_other = k.scratch(Width::Pred);
+    let not_taken = k.branch_on_guard();
+    k.emit(Op::Load {
+        space: atom.space,
+        ty: atom.ty,
+        ordering: Ordering::Relaxed,
+        dsts: vec![Some(before)],
+        addr: atom.addr.clone(),
+    });
+    let (again, done) = (k.drafts.reserve(), k.drafts.reserve());
+    k.drafts.start(again);
+    summand.insert(0, Operand::Reg(before));
+    k.emit(Op::Alu {
+        op: AluOp::Add,
+        ty: halves,
+        mods: Modifiers::default(),
+        dst: sum,
+        srcs: summand,
+    });
+    let cas = Atom {
+        op: AtomOp::Cas,
+        ..atom.clone()
+    };
+    k.emit(cas.into_op(Some(found), vec![Operand::Reg(before), Operand::Reg(sum)]));
+    k.emit(Op::Setp {
+        cmp: Comparison::Ne,
+        ty: atom.ty,
+        ftz: false,
+        dst: is_other,
+        dst_not: None,
+        a: Operand::Reg(found),
+        b: Operand::Reg(before),
+        combine: None,
+    });
+    k.emit(Op::Mov {
+        ty: atom.ty,
+        dst: before,
+        src: Operand::Reg(found),
+    });
+    let guard = Guard {
+        pred: is_other,
+        negated: false,
+    };
+    k.terminate(Terminator::Branch {
+        guard,
+        taken: again,
+        not_taken: done,
+    });
+    k.drafts.start(done);
+    if let Some(dst) = dst {
+        k.emit(Op::Mov {
+            ty: atom.ty,
+            dst,
+            src: Operand::Reg(found),
+        });
+    }
+    k.leave_guard(not_taken);
 }
 
 /// Types each operation exists for.

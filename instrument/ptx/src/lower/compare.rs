@@ -1,7 +1,7 @@
 //! Comparison and selection (PTX ISA, "Comparison and Selection Instructions").
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{BoolOp, Comparison, Guard, Op, Operand};
+use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Guard, Modifiers, Op, Operand};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
@@ -59,7 +59,7 @@ fn check(cmp: Comparison, ty: Type) -> Result<(), Reason> {
         Type::U16 | Type::U32 | Type::U64 | Type::S16 | Type::S32 | Type::S64 => {
             matches!(cmp, Eq | Ne | Lt | Le | Gt | Ge)
         }
-        Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => true,
+        Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 | Type::F32 | Type::F64 => true,
         _ => false,
     };
     if known {
@@ -95,6 +95,48 @@ fn sources<'a>(
     Ok((k.value(a, ty)?, k.value(b, ty)?, combined))
 }
 
+/// The type of each half of a pair.
+const fn half_of(ty: Type) -> Option<Type> {
+    match ty {
+        Type::F16x2 => Some(Type::F16),
+        Type::Bf16x2 => Some(Type::Bf16),
+        _ => None,
+    }
+}
+
+/// Compares both halves of pairs; the results, the lower half's first.
+fn compare_halves(
+    k: &mut KernelLowering<'_, '_>,
+    compare: &Compare,
+    half: Type,
+    (a, b, combine): (Operand, Operand, Option<Combine>),
+) -> [RegId; 2] {
+    let mut halves = |src| {
+        let parts = [k.scratch(Width::W16), k.scratch(Width::W16)];
+        k.emit_unguarded(Op::Unpack {
+            ty: Type::B32,
+            dsts: parts.map(Some).to_vec(),
+            src,
+        });
+        parts
+    };
+    let (a, b) = (halves(a), halves(b));
+    [0, 1].map(|at| {
+        let dst = k.scratch(Width::Pred);
+        k.emit_unguarded(Op::Setp {
+            cmp: compare.cmp,
+            ty: half,
+            ftz: compare.ftz,
+            dst,
+            dst_not: None,
+            a: Operand::Reg(a[at]),
+            b: Operand::Reg(b[at]),
+            combine,
+        });
+        dst
+    })
+}
+
 /// PTX ISA, "setp".
 pub(super) fn setp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
@@ -122,6 +164,21 @@ pub(super) fn setp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
             found: "the second".into(),
         });
     }
+    if let Some(half) = half_of(ty) {
+        // Of pairs the second result is that of the upper half.
+        let results = compare_halves(k, &compare, half, (a, b, combine));
+        for (dst, result) in [Some(dst), dst_not].into_iter().zip(results) {
+            if let Some(dst) = dst {
+                let src = Operand::Reg(result);
+                k.emit(Op::Mov {
+                    ty: Type::Pred,
+                    dst,
+                    src,
+                });
+            }
+        }
+        return Ok(());
+    }
     k.emit(Op::Setp {
         cmp: compare.cmp,
         ty,
@@ -146,15 +203,30 @@ pub(super) fn set<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         Type::U32 | Type::S32 => 0xFFFF_FFFF,
         Type::F32 => u64::from(1.0f32.to_bits()),
         // One in half precision and in bfloat16.
-        Type::F16 => 0x3C00,
-        Type::Bf16 => 0x3F80,
+        Type::F16 | Type::F16x2 => 0x3C00,
+        Type::Bf16 | Type::Bf16x2 => 0x3F80,
         _ => return Err(Reason::Type(dst_ty.name().to_owned())),
     };
+    if half_of(dst_ty) != half_of(ty) {
+        return Err(Reason::Type(dst_ty.name().to_owned()));
+    }
     let (a, b, combine) = sources(k, inst, &compare, ty)?;
     let Some(dst) = inst.operands.first() else {
         return Err(Reason::Lacks("a result"));
     };
     let dst = k.result(dst, width_of(dst_ty))?;
+    if let Some(half) = half_of(ty) {
+        let results = compare_halves(k, &compare, half, (a, b, combine));
+        let srcs = results.map(|pred| {
+            let dst = k.scratch(Width::W16);
+            let (ty, a, b) = (Type::B16, Operand::Imm(yes), Operand::Imm(0));
+            k.emit_unguarded(Op::Selp { ty, dst, a, b, pred });
+            Operand::Reg(dst)
+        });
+        let (ty, srcs) = (Type::B32, srcs.to_vec());
+        k.emit(Op::Pack { ty, dst, srcs });
+        return Ok(());
+    }
     let Compare { cmp, ftz, .. } = compare;
     let is_half = matches!(dst_ty, Type::F16 | Type::Bf16);
     if combine.is_none() && !is_half {
@@ -233,5 +305,85 @@ pub(super) fn slct<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
         combine: None,
     });
     k.emit(Op::Selp { ty, dst, a, b, pred });
+    Ok(())
+}
+
+/// What `testp` asks of a number's magnitude, its bits without the sign.
+#[derive(Clone, Copy)]
+enum Property {
+    Finite,
+    Infinite,
+    Number,
+    NotANumber,
+    Normal,
+    Subnormal,
+}
+
+const PROPERTIES: [(&str, Property); 6] = [
+    ("finite", Property::Finite),
+    ("infinite", Property::Infinite),
+    ("number", Property::Number),
+    ("notanumber", Property::NotANumber),
+    ("normal", Property::Normal),
+    ("subnormal", Property::Subnormal),
+];
+
+/// PTX ISA, "testp". Zero is a normal number there.
+pub(super) fn testp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let property = list.take_from(&PROPERTIES).ok_or(Reason::Lacks("a property"))?;
+    let ty = list.ty()?;
+    list.finish()?;
+    let (bits, unsigned, infinity, least_normal) = match ty {
+        Type::F32 => (Type::B32, Type::U32, 0x7F80_0000, 1 << 23),
+        Type::F64 => (Type::B64, Type::U64, 0x7FF0_0000_0000_0000, 1 << 52),
+        _ => return Err(Reason::Type(ty.name().to_owned())),
+    };
+    let [dst, a] = operands(inst, "2")?;
+    let a = k.value(a, ty)?;
+    let dst = k.result(dst, Width::Pred)?;
+    let mut alu = |op, ty, srcs| {
+        let dst = k.scratch(width_of(ty));
+        let mods = Modifiers::default();
+        k.emit_unguarded(Op::Alu {
+            op,
+            ty,
+            mods,
+            dst,
+            srcs,
+        });
+        Operand::Reg(dst)
+    };
+    let not_sign = infinity | (least_normal - 1);
+    let magnitude = alu(AluOp::And, bits, vec![a, Operand::Imm(not_sign)]);
+    // Zero becomes the largest number.
+    let less_one = alu(AluOp::Sub, unsigned, vec![magnitude, Operand::Imm(1)]);
+    let infinity = Operand::Imm(infinity);
+    let largest_subnormal = Operand::Imm(least_normal - 1);
+    let (cmp, a, b) = match property {
+        Property::Finite | Property::Normal => (Comparison::Lt, magnitude, infinity),
+        Property::Infinite => (Comparison::Eq, magnitude, infinity),
+        Property::Number => (Comparison::Le, magnitude, infinity),
+        Property::NotANumber => (Comparison::Gt, magnitude, infinity),
+        Property::Subnormal => (Comparison::Lt, less_one, largest_subnormal),
+    };
+    let setp = |dst, cmp, a, b, combine| Op::Setp {
+        cmp,
+        ty: unsigned,
+        ftz: false,
+        dst,
+        dst_not: None,
+        a,
+        b,
+        combine,
+    };
+    if !matches!(property, Property::Normal) {
+        k.emit(setp(dst, cmp, a, b, None));
+        return Ok(());
+    }
+    let is_finite = k.scratch(Width::Pred);
+    k.emit_unguarded(setp(is_finite, cmp, a, b, None));
+    let combine = Some((BoolOp::And, is_finite, false));
+    k.emit(setp(dst, Comparison::Ge, less_one, largest_subnormal, combine));
     Ok(())
 }
