@@ -239,8 +239,8 @@ pub(super) fn copysign<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a
     same_type(k, inst, AluOp::Copysign, plain(inst, &[&FLOATS])?, 2)
 }
 
-/// PTX ISA, "dp4a": the sum of the products of four bytes each, and the third source; "dp2a": of two halves of the first
-/// source, and two bytes of the second, its low or its high ones.
+/// PTX ISA, "dp4a": the sum of the products of four bytes each, and the third source; "dp2a": of two halves of the
+/// first source, and two bytes of the second, its low or its high ones.
 pub(super) fn dot_product<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
     let (left_bits, first_byte) = match inst.opcode {
