@@ -173,6 +173,12 @@ pub const REGISTERED: Program = Program {
     ..small(program("registered", "rounds", 100), &["--n", "4096"])
 };
 
+/// Lists of nodes that kernels take from their heap, and give back.
+pub const DEVICE_HEAP: Program = Program {
+    lasts: 2,
+    ..small(program("device_heap", "rounds", 100), &["--n", "64"])
+};
+
 /// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
 pub const TEXTURES: Program = Program {
     lasts: 4,

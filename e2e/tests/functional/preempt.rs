@@ -1,6 +1,6 @@
 //! Each of the ten programs, one whose blocks wait for one another, one whose work is recorded as graphs, one with
-//! managed memory, one that manages its memory itself, one of many streams, and the OpenCL programs is dumped at random
-//! moments, killed, restored, and must end as if nothing had happened.
+//! managed memory, one that manages its memory itself, one whose kernels take memory, one of many streams, and the
+//! OpenCL programs is dumped at random moments, killed, restored, and must end as if nothing had happened.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::program::{
-    GRAPHS, GROWING, MANAGED, MANY_STREAMS, OPENCL, Pace, Program, REGISTERED, STREAM_WORDS, TEN,
+    DEVICE_HEAP, GRAPHS, GROWING, MANAGED, MANY_STREAMS, OPENCL, Pace, Program, REGISTERED, STREAM_WORDS, TEN,
 };
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -46,7 +46,7 @@ pub fn tests() -> Vec<Test> {
     let test = |program: Program, count: u32| named(program.name, program, count);
     let cuda = TEN
         .into_iter()
-        .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS])
+        .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS, DEVICE_HEAP])
         .map(|program| test(program, count));
     let many_streams = named("many_streams", MANY_STREAMS, count);
     let growing = test(GROWING, count).also_needs(Requirement::VirtualMemory);

@@ -10,6 +10,7 @@ mod ast;
 mod parse;
 mod lower;
 mod device_functions;
+mod device_heap;
 mod link;
 
 pub use error::{Error, Reason, SyntaxError};
@@ -39,7 +40,20 @@ fn lower_beside(text: &str, others: &[&str]) -> Result<hetckpt_ir::module::Modul
     if text.len() > MAX_TEXT_BYTES {
         return Err(Error::TooLarge { size_bytes: text.len() });
     }
-    let (supplied, printf_bytes);
+    let with_heap = lower_supplied(text, others, true)?;
+    let has_heap = with_heap
+        .globals
+        .iter()
+        .any(|global| global.name == hetckpt_abi::device_heap::NAME);
+    if with_heap.rejected.is_empty() || !has_heap {
+        return Ok(with_heap);
+    }
+    // A GPU runs the kernels that are not modelled as they are, with the driver's heap: then all have that.
+    lower_supplied(text, others, false)
+}
+
+fn lower_supplied(text: &str, others: &[&str], has_heap: bool) -> Result<hetckpt_ir::module::Module, Error> {
+    let (printing, heap);
     let mut module = parse::parse_module(text);
     if !module.errors.is_empty() {
         return Err(Error::Syntax { errors: module.errors });
@@ -49,12 +63,15 @@ fn lower_beside(text: &str, others: &[&str]) -> Result<hetckpt_ir::module::Modul
             .iter()
             .for_each(|other| link::take_functions(&mut module, parse::parse_module(other)));
     }
-    (supplied, printf_bytes) = device_functions::supply(&module)
-        .map(|supplied| (supplied.text, supplied.printf_bytes))
-        .unwrap_or_default();
-    let parsed = parse::parse_module(&supplied);
-    module.variables.extend(parsed.variables);
-    module.functions.extend(parsed.functions);
-    module.broken.extend(parsed.broken);
+    heap = device_heap::supply(&module).filter(|_| has_heap).unwrap_or_default();
+    printing = device_functions::supply(&module);
+    let printing = printing.as_ref();
+    for supplied in [heap.as_str(), printing.map_or("", |supplied| supplied.text.as_str())] {
+        let parsed = parse::parse_module(supplied);
+        module.variables.extend(parsed.variables);
+        module.functions.extend(parsed.functions);
+        module.broken.extend(parsed.broken);
+    }
+    let printf_bytes = printing.map_or(0, |supplied| supplied.printf_bytes);
     lower::lower(&module, printf_bytes)
 }

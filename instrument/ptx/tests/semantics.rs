@@ -736,3 +736,78 @@ fn dot_products_of_halves_and_bytes_are_sums() {
         }
     }
 }
+
+#[test]
+fn kernels_take_memory_and_give_it_back() {
+    use hetckpt_abi::device_heap as layout;
+    const HEAP: u64 = BUFFER + 0x10000;
+    const HEAP_BYTES: u64 = 16384;
+    // Each thread takes eight times its number of bytes and notes their address; every other one gives them back, and
+    // takes as many once more.
+    let ptx = ".version 8.0\n.target sm_80\n.address_size 64
+.extern .func (.param .b64 result) malloc(.param .b64 size);
+.extern .func free(.param .b64 pointer);
+.entry k(.param .u64 buffer)
+{
+    .reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %rd<9>;
+    ld.param.u64 %rd1, [buffer];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 16;
+    add.s64 %rd1, %rd1, %rd2;
+    mul.wide.u32 %rd3, %r1, 8;
+    { .param .b64 a; .param .b64 b; st.param.b64 [a], %rd3; call.uni (b), malloc, (a); ld.param.b64 %rd4, [b]; }
+    st.global.u64 [%rd1], %rd4;
+    setp.eq.u64 %p1, %rd4, 0;
+    @%p1 ret;
+    st.u32 [%rd4], %r1;
+    and.b32 %r2, %r1, 1;
+    setp.eq.u32 %p2, %r2, 0;
+    @%p2 bra $kept;
+    { .param .b64 a; st.param.b64 [a], %rd4; call.uni free, (a); }
+    { .param .b64 a; .param .b64 b; st.param.b64 [a], %rd3; call.uni (b), malloc, (a); ld.param.b64 %rd5, [b]; }
+    st.global.u64 [%rd1+8], %rd5;
+    st.u32 [%rd5], %r1;
+$kept:
+    ret;
+}
+";
+    let mut module = hetckpt_ptx::lower_module(ptx).unwrap();
+    assert!(module.rejected.is_empty(), "{:?}", module.rejected);
+    assert_eq!(module.globals[0].name, layout::NAME);
+    let variable = BUFFER + 0x8000;
+    let addresses = std::iter::once((layout::NAME.to_owned(), variable)).collect();
+    hetckpt_ir::module::bind_globals(&mut module.kernels[0], &addresses).unwrap();
+    let program = Program::from_start(module.kernels[0].clone());
+    let thread_state = ThreadStateLayout::new(&program.kernel);
+    let (grid, block) = (Dim3 { x: 1, y: 1, z: 1 }, Dim3 { x: 32, y: 1, z: 1 });
+    let params = BUFFER.to_le_bytes();
+    let launch = Launch::new(&program, &thread_state, grid, block, &params);
+    let mut memory = GlobalMemory::new();
+    memory.map(BUFFER, vec![0; 16 * 32]);
+    memory.map(variable, HEAP.to_le_bytes().to_vec());
+    let mut heap = vec![0; HEAP_BYTES as usize];
+    heap[layout::USED as usize..][..8].copy_from_slice(&u64::from(layout::HEADER_BYTES).to_le_bytes());
+    heap[layout::SIZE as usize..][..8].copy_from_slice(&HEAP_BYTES.to_le_bytes());
+    memory.map(HEAP, heap);
+    run(launch, &mut memory).unwrap();
+    let heap = memory.range(HEAP).unwrap().to_vec();
+    let noted = memory.range(BUFFER).unwrap();
+    let noted: Vec<u64> = noted
+        .chunks(8)
+        .map(|v| u64::from_le_bytes(v.try_into().unwrap()))
+        .collect();
+    let mut held: Vec<(u64, u64)> = Vec::new();
+    for (thread, pair) in (0..32).zip(noted.chunks(2)) {
+        let pointer = if pair[1] == 0 { pair[0] } else { pair[1] };
+        if thread == 0 {
+            assert_eq!(pointer, 0, "nothing was wanted");
+            continue;
+        }
+        assert!(pointer % 16 == 0 && pointer > HEAP && pointer + 8 * thread <= HEAP + HEAP_BYTES);
+        let at = (pointer - HEAP) as usize;
+        assert_eq!(heap[at..at + 4], (thread as u32).to_le_bytes(), "nobody else has it");
+        held.push((pointer, 8 * thread));
+    }
+    held.sort_unstable();
+    assert!(held.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{held:?}");
+}

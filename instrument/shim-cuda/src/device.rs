@@ -15,6 +15,7 @@ use hetckpt_ring::producer::{Answer, OwnedChunk, PendingReply, Producer};
 use hetckpt_ring::reply::Reply;
 use hetckpt_ring::version::PROTOCOL_VERSION;
 
+use crate::device_heap::place::DeviceHeap;
 use crate::device_output::buffers::OutputBuffers;
 use crate::fork;
 use crate::log;
@@ -40,6 +41,8 @@ pub struct Device {
     memory: Mutex<MemoryMap>,
     /// Where what kernels print gathers.
     pub output: OutputBuffers,
+    /// Where kernels take memory.
+    pub heap: DeviceHeap,
     managed: Mutex<PinnedPool>,
 }
 
@@ -95,6 +98,7 @@ impl Device {
             is_lost: AtomicBool::new(false),
             memory: Mutex::default(),
             output: OutputBuffers::default(),
+            heap: DeviceHeap::default(),
             managed: Mutex::new(PinnedPool::new(MANAGED_ADDRESSES)),
         }
     }

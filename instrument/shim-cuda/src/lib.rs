@@ -25,6 +25,7 @@ mod image;
 mod objects;
 mod fork;
 mod device;
+mod device_heap;
 mod device_output;
 mod driver_addresses;
 mod library;

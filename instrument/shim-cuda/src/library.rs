@@ -14,7 +14,6 @@ use hetckpt_ring::producer::Answer;
 use hetckpt_ring::reply::{BuiltKernel, KernelDescription, ModuleDescription, Reply};
 
 use crate::device::Device;
-use crate::device_output;
 use crate::driver_addresses;
 use crate::handles::Handle;
 use crate::image::{self, Part};
@@ -22,6 +21,7 @@ use crate::log;
 use crate::memory_map::RangeKind;
 use crate::placed_variables::PlacedVariables;
 use crate::result::{CuResult, Outcome};
+use crate::{device_heap, device_output};
 
 /// Where the image lies.
 #[derive(Debug)]
@@ -233,6 +233,7 @@ fn note_variables(device: &Device, description: &ModuleDescription, placed: &Pla
     }
     drop(memory);
     device_output::note(device, description);
+    device_heap::note(device, description);
     hidden
 }
 

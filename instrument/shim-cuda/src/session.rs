@@ -12,6 +12,7 @@ use hetckpt_ring::reply::Reply;
 
 use crate::advice::AdviceTable;
 use crate::device::Device;
+use crate::device_heap::place::DEFAULT_LIMIT;
 use crate::device_output;
 use crate::event::Event;
 use crate::fork;
@@ -249,4 +250,13 @@ impl Session {
 }
 
 /// `cuCtxGetLimit`: stack size, printf buffer, malloc heap, device runtime depth and launches, L2 fetch granularity.
-const DEFAULT_LIMITS: [u64; 16] = [1024, 8_650_752, 8_388_608, 2, 2048, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const DEFAULT_LIMITS: [u64; 16] = {
+    let known = [1024, 8_650_752, DEFAULT_LIMIT, 2, 2048, 128];
+    let mut all = [0; 16];
+    let mut at = 0;
+    while at < known.len() {
+        all[at] = known[at];
+        at += 1;
+    }
+    all
+};

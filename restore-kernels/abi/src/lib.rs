@@ -4,6 +4,7 @@
 
 pub mod program;
 pub mod device_output;
+pub mod device_heap;
 pub mod thread_state;
 pub mod launch_control;
 pub mod launch_shape;

@@ -5,7 +5,6 @@ use hetckpt_ir::inst::{Inst, Op};
 use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, Param, SharedSegment};
 
 use crate::ast::{self, DeclSpace, Statement};
-use crate::device_functions;
 use crate::error::Reason;
 use crate::lower::call::{self, Call};
 use crate::lower::control_flow::Drafts;
@@ -15,6 +14,7 @@ use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol, register_width, width_of};
 use crate::lower::{address_spaces, instruction, warp_constants};
+use crate::{device_functions, device_heap};
 
 /// Statements of a kernel once its calls are inlined.
 const MAX_STATEMENTS: usize = 1 << 20;
@@ -117,7 +117,8 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
 
     fn instruction(&mut self, inst: &'m ast::Instruction<'a>) {
         // The lines of the functions that we supply would mean nothing to anybody.
-        let is_supplied = self.frames.last().is_some_and(|f| device_functions::is_ours(f.name));
+        let is_ours = |name| device_functions::is_ours(name) || device_heap::is_ours(name);
+        let is_supplied = self.frames.last().is_some_and(|f| is_ours(f.name));
         if !is_supplied {
             self.span = Span { line: inst.line };
         }

@@ -262,9 +262,15 @@ fn get_limit(current: Current, value: Out<u64>, limit: u32) -> Outcome {
     value.set(*limits.get(limit as usize).ok_or(CuResult::INVALID_VALUE)?)
 }
 
+/// `CU_LIMIT_MALLOC_HEAP_SIZE`
+const MALLOC_HEAP_SIZE: u32 = 2;
+
 fn set_limit(current: Current, limit: u32, value: u64) -> Outcome {
     let mut limits = current.session.limits.lock();
     *limits.get_mut(limit as usize).ok_or(CuResult::INVALID_VALUE)? = value;
+    if limit == MALLOC_HEAP_SIZE {
+        current.session.device.heap.set_limit(value);
+    }
     Ok(())
 }
 
