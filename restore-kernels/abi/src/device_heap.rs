@@ -33,12 +33,12 @@ pub const BLOCK_HEADER_BYTES: u32 = 16;
 /// As many bytes as a heap may have: places are 32 bits.
 pub const LARGEST_BYTES: u64 = 16 << 32;
 
-/// Bytes of a heap from which a program can take `limit` bytes, if it does so in blocks that are not small: each can be
-/// nearly twice as large as what the program asks for.
+/// Bytes of a heap from which a program can take `limit` bytes, if it does so in blocks of 120 bytes and more: each can
+/// take nearly twice the bytes that the program asks for, and its header.
 #[must_use]
 pub fn heap_bytes(limit: u64) -> u64 {
-    let blocks = limit.saturating_mul(2).next_multiple_of(4096);
-    blocks.saturating_add(u64::from(HEADER_BYTES)).min(LARGEST_BYTES)
+    let blocks = (limit / 4).saturating_mul(9).min(LARGEST_BYTES).next_multiple_of(4096);
+    (blocks + u64::from(HEADER_BYTES)).min(LARGEST_BYTES)
 }
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests {
         const { assert!(FREE + 8 * NUM_CLASSES <= HEADER_BYTES) };
         const { assert!((SMALLEST_BLOCK_BYTES as u64) << (NUM_CLASSES - 1) >= LARGEST_BYTES) };
         let limit = 8 << 20;
-        for wanted in [100_u64, 4081, 65_536, 1 << 20] {
+        for wanted in [120_u64, 4081, 65_536, 1 << 20] {
             let block = (wanted + u64::from(BLOCK_HEADER_BYTES)).next_power_of_two();
             assert!(
                 heap_bytes(limit) - u64::from(HEADER_BYTES) >= limit / wanted * block,
