@@ -179,6 +179,12 @@ pub const DEVICE_HEAP: Program = Program {
     ..small(program("device_heap", "rounds", 100), &["--n", "64"])
 };
 
+/// Blocks of two halves that wait at barriers of their own.
+pub const NAMED_BARRIERS: Program = Program {
+    lasts: 2,
+    ..program("named_barriers", "rounds", 100)
+};
+
 /// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
 pub const TEXTURES: Program = Program {
     lasts: 4,

@@ -1,11 +1,12 @@
 //! Kernels that hetckpt does not model: NVIDIA GPUs run them as they came, and their programs are preempted between
-//! them; elsewhere each is refused by name when it is launched, and the program lives on.
+//! them; elsewhere each is refused by name when it is launched, and the program lives on. One sort of them the CPU
+//! device runs and stops.
 
 use anyhow::{Result, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
-use hetckpt_e2e::program::{Program, TEXTURES, unmodelled};
+use hetckpt_e2e::program::{NAMED_BARRIERS, Program, TEXTURES, unmodelled};
 use hetckpt_e2e::runner::{Context, Test};
 
 use super::preempt::{num_preemptions, preempt};
@@ -19,6 +20,8 @@ struct Unmodelled {
     refused_for: &'static str,
     /// What the refusal of a dump names, once it has run.
     hides: Option<&'static str>,
+    /// The CPU device has code for it.
+    runs_on_cpus: bool,
 }
 
 const fn kernel(name: &'static str, arguments: &'static [&'static str], refused_for: &'static str) -> Unmodelled {
@@ -27,12 +30,20 @@ const fn kernel(name: &'static str, arguments: &'static [&'static str], refused_
         arguments,
         refused_for,
         hides: None,
+        runs_on_cpus: false,
     }
 }
 
 const fn hiding(what: &'static str, kernel: Unmodelled) -> Unmodelled {
     Unmodelled {
         hides: Some(what),
+        ..kernel
+    }
+}
+
+const fn runs_on_cpus(kernel: Unmodelled) -> Unmodelled {
+    Unmodelled {
+        runs_on_cpus: true,
         ..kernel
     }
 }
@@ -50,7 +61,7 @@ const KERNELS: [Unmodelled; 7] = [
     ),
     kernel("cluster", &["--kernel", "4"], "barrier.cluster.arrive"),
     kernel("bulk_copy", &["--kernel", "5"], "cp.async.bulk"),
-    kernel("named_barrier", &["--kernel", "6"], "barrier 0"),
+    runs_on_cpus(kernel("named_barrier", &["--kernel", "6"], "barrier 0")),
 ];
 
 /// The tests.
@@ -71,11 +82,15 @@ pub fn tests() -> Vec<Test> {
     tests.push(native("arrays", TEXTURES));
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
     tests.push(refused.also_needs(Requirement::CpuOnly));
+    let barriers = move |context: &mut Context| preempt(context, &NAMED_BARRIERS, count);
+    let barriers = Test::new("preempt_named_barriers", barriers).also_needs(Requirement::CpuOnly);
+    // OpenCL devices have neither.
+    tests.push(barriers.also_needs(Requirement::VirtualMemory));
     tests
 }
 
 fn refused(context: &mut Context) -> Result<()> {
-    for kernel in KERNELS {
+    for kernel in KERNELS.iter().filter(|kernel| !kernel.runs_on_cpus) {
         let mut arguments = vec!["run".into(), "--device".into(), "cpu".into(), "--".into()];
         arguments.extend(unmodelled(kernel.arguments).command(1));
         let outcome = hetckpt::run(&context.sandbox, arguments)?;

@@ -1,8 +1,8 @@
 //! A kernel: its parameters, memory, registers, basic blocks and resume points.
 
 use crate::basic_block::{BasicBlock, Terminator};
-use crate::entity::{BbId, RegId, ResumePointId};
-use crate::inst::{Inst, Op};
+use crate::entity::{BbId, RegId, ResumePointId, Span};
+use crate::inst::{Inst, Op, Operand};
 use crate::types::Width;
 
 /// A `.entry` and all it needs, once globals are bound.
@@ -158,6 +158,16 @@ impl Kernel {
         self.blocks
             .iter()
             .any(|block| matches!(block.terminator, Terminator::Barrier { .. }))
+    }
+
+    /// Where a barrier stands, if any, that is not number 0, or not for the whole block.
+    #[must_use]
+    pub fn partial_barrier(&self) -> Option<Span> {
+        let mut blocks = self.blocks.iter();
+        blocks.find_map(|block| match &block.terminator {
+            Terminator::Barrier { id, count, .. } if *id != Operand::Imm(0) || count.is_some() => Some(block.span),
+            _ => None,
+        })
     }
 
     /// True if lanes of a warp wait for one another.

@@ -17,22 +17,6 @@ pub enum Error {
         /// Name of the kernel.
         kernel: String,
     },
-    /// A barrier other than number 0.
-    #[error("kernel `{kernel}`, line {line}: only barrier 0 can be probed, not a barrier of another number")]
-    NamedBarrier {
-        /// Name of the kernel.
-        kernel: String,
-        /// Line of the PTX text.
-        line: u32,
-    },
-    /// A barrier for part of the block.
-    #[error("kernel `{kernel}`, line {line}: a barrier with a thread count cannot be probed")]
-    PartialBarrier {
-        /// Name of the kernel.
-        kernel: String,
-        /// Line of the PTX text.
-        line: u32,
-    },
     /// What a pass made breaks hetIR's rules: a bug in this crate.
     #[error("kernel `{kernel}`: {pass} made invalid code: {reason}")]
     Invalid {

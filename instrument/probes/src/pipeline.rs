@@ -17,7 +17,7 @@ use crate::{
 /// Looks whether `kernel` can be probed.
 ///
 /// # Errors
-/// The kernel has been probed already, has no code, or has barriers that cannot be probed.
+/// The kernel has been probed already, or has no code.
 pub fn check_input(kernel: &Kernel) -> Result<(), Error> {
     if !kernel.resume_points.is_empty() {
         return Err(Error::AlreadyProbed {
@@ -29,10 +29,7 @@ pub fn check_input(kernel: &Kernel) -> Result<(), Error> {
             kernel: kernel.name.clone(),
         });
     }
-    match unprobed(kernel) {
-        Some(Unprobed::AsyncCopies) => Ok(()),
-        _ => split_barriers::check(kernel),
-    }
+    Ok(())
 }
 
 /// The probed kernel of `kernel`, and what was done.

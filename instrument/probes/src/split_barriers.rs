@@ -1,7 +1,7 @@
 //! Gives each barrier a basic block of its own and the two resume points around it.
 //!
 //! # Requires
-//! The entry probe, and only barriers that [`check`] takes.
+//! The entry probe.
 //! # Ensures
 //! A block that ends in a barrier has no instructions; its probe's `arrive` stands at that block, `leave` at the next.
 //! # Leaves alone
@@ -13,10 +13,7 @@
 
 use hetckpt_ir::basic_block::{BarrierProbe, BasicBlock, Terminator};
 use hetckpt_ir::entity::BbId;
-use hetckpt_ir::inst::Operand;
 use hetckpt_ir::kernel::{Kernel, ResumePoint, ResumePointKind};
-
-use crate::error::Error;
 
 /// Splits the barriers; how many there are.
 pub fn run(kernel: &mut Kernel) -> u32 {
@@ -42,26 +39,6 @@ pub fn run(kernel: &mut Kernel) -> u32 {
         }
     }
     num_barriers
-}
-
-/// Looks whether all barriers can be split.
-///
-/// # Errors
-/// The kernel has a barrier that is not for all threads of the block.
-pub fn check(kernel: &Kernel) -> Result<(), Error> {
-    for block in &kernel.blocks {
-        let Terminator::Barrier { id, count, .. } = &block.terminator else {
-            continue;
-        };
-        let (name, line) = (|| kernel.name.clone(), block.span.line);
-        if *id != Operand::Imm(0) {
-            return Err(Error::NamedBarrier { kernel: name(), line });
-        }
-        if count.is_some() {
-            return Err(Error::PartialBarrier { kernel: name(), line });
-        }
-    }
-    Ok(())
 }
 
 /// Moves the terminator of `block` to a block of its own, unless it is alone already; where it stands then.

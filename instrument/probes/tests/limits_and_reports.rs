@@ -19,29 +19,12 @@ fn kernel(body: &str) -> Kernel {
     .unwrap()
 }
 
-fn error(body: &str) -> Error {
-    probe(&kernel(body), &Options::default()).unwrap_err()
-}
-
 #[test]
-fn rejects_barriers_that_are_not_the_whole_blocks() {
-    let found = error("bb0:\n  barrier 3 next bb1 !17\nbb1:\n  exit\n");
-    assert_eq!(
-        found,
-        Error::NamedBarrier {
-            kernel: "k".into(),
-            line: 17
-        }
-    );
-    assert!(found.to_string().contains("line 17"), "{found}");
-    let found = error("bb0:\n  barrier 0 count 64 next bb1 !18\nbb1:\n  exit\n");
-    assert_eq!(
-        found,
-        Error::PartialBarrier {
-            kernel: "k".into(),
-            line: 18
-        }
-    );
+fn barriers_that_are_not_the_whole_blocks_have_resume_points_too() {
+    let text = "bb0:\n  barrier 3 count 64 next bb1 !17\nbb1:\n  exit\n";
+    let probed = probe(&kernel(text), &Options::default()).unwrap();
+    assert_eq!(probed.resume_points.len(), 3, "the entry, before and behind it");
+    assert!(probed.partial_barrier().is_some());
 }
 
 #[test]

@@ -53,6 +53,12 @@ impl Generator {
         matches!(self, Self::Ptx(_))
     }
 
+    /// True if its code stops at barriers of any number and for any part of a block.
+    #[must_use]
+    pub fn stops_at_partial_barriers(self) -> bool {
+        matches!(self, Self::Cpu)
+    }
+
     /// True if what it generates for listed blocks starts them at any resume point.
     fn starts_anywhere(self, kernel: &Kernel) -> bool {
         matches!(self, Self::OpenCl(_)) && opencl::stops(kernel) == Stops::Blocks

@@ -21,6 +21,7 @@ use hetckpt_state::module::{GlobalState, ModuleState};
 use parking_lot::Mutex;
 
 use crate::cuda_result;
+use crate::generate::Generator;
 use crate::kernels::{Builder, KernelCode, Refusal, Source};
 use crate::load_failure::{LoadFailure, NotLoaded};
 use crate::managed_places::{Places, check_places, first_managed};
@@ -356,7 +357,7 @@ impl LoadedModule {
             let target = target_of(text);
             for mut kernel in module.kernels {
                 let bound = bind_globals(&mut kernel, addresses).map_err(Refusal::Undefined);
-                let refused = bound.and_then(|_| can_be_probed(&kernel)).err();
+                let refused = bound.and_then(|_| can_be_probed(&kernel, builder.generator)).err();
                 description.kernels.push(describe(&kernel, target, refused.as_ref()));
                 let name = kernel.name.clone();
                 let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
@@ -410,6 +411,7 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
         for kernel in std::mem::take(&mut module.kernels) {
             let reason = match hetckpt_probes::check_input(&kernel) {
                 Err(error) => error.to_string(),
+                Ok(()) if kernel.partial_barrier().is_some() => PARTIAL_BARRIER.to_owned(),
                 Ok(()) if !has_room_for_control(&kernel) => "its parameters leave no room for one of ours".to_owned(),
                 Ok(()) => {
                     module.kernels.push(kernel);
@@ -425,11 +427,19 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
     modules
 }
 
-/// Where kernels do not run as they came, those without probes do not run.
-fn can_be_probed(kernel: &Kernel) -> Result<(), Refusal> {
-    hetckpt_probes::check_input(kernel).map_err(|error| Refusal::NotSupported {
-        reasons: vec![error.to_string()],
-    })
+/// Only the CPU device stops at such barriers.
+const PARTIAL_BARRIER: &str = "it has a barrier that is not barrier 0, or not for the whole block";
+
+/// Where kernels do not run as they came, those do not run that `generator` has no code for with probes.
+fn can_be_probed(kernel: &Kernel, generator: Generator) -> Result<(), Refusal> {
+    let reason = match hetckpt_probes::check_input(kernel) {
+        Err(error) => error.to_string(),
+        Ok(()) if kernel.partial_barrier().is_some() && !generator.stops_at_partial_barriers() => {
+            PARTIAL_BARRIER.to_owned()
+        }
+        Ok(()) => return Ok(()),
+    };
+    Err(Refusal::NotSupported { reasons: vec![reason] })
 }
 
 /// True if each kernel can be run in our own code.

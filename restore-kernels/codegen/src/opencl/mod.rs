@@ -119,6 +119,8 @@ pub fn stops(kernel: &Kernel) -> Stops {
     }
 }
 
+const PARTIAL_BARRIER: &str = "a barrier that is not number 0, or not for the whole block";
+
 /// Writes a program as OpenCL C. With a list of blocks, and where threads stop as blocks ([`stops`]), it can start them
 /// at any resume point, whatever its entries are.
 ///
@@ -130,6 +132,13 @@ pub fn generate(
     options: &OpenClOptions,
 ) -> Result<OpenClProgram, Error> {
     let kernel = &program.kernel;
+    if let Some(span) = kernel.partial_barrier() {
+        return Err(Error::NoForm {
+            kernel: kernel.name.clone(),
+            span,
+            what: PARTIAL_BARRIER.to_owned(),
+        });
+    }
     let stops = stops(kernel);
     let meetings = Meetings::of(kernel);
     // From the fastest form that there may be to the one that there always is.

@@ -3,7 +3,7 @@
 use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, Span};
-use hetckpt_ir::inst::{Op, Operand};
+use hetckpt_ir::inst::Op;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
@@ -48,15 +48,15 @@ impl Facts {
                 facts.has_warp_op |= matches!(inst.op, Op::Warp { .. });
                 facts.uses_shared |= touches_shared(&inst.op);
             }
-            if let Terminator::Barrier { id, count, .. } = &block.terminator {
-                facts.has_barrier = true;
-                if facts.is_probed && (*id != Operand::Imm(0) || count.is_some()) {
-                    return Err(Error::PartialBarrier {
-                        kernel: kernel.name.clone(),
-                        span: block.span,
-                    });
-                }
-            }
+            facts.has_barrier |= matches!(block.terminator, Terminator::Barrier { .. });
+        }
+        if facts.is_probed
+            && let Some(span) = kernel.partial_barrier()
+        {
+            return Err(Error::PartialBarrier {
+                kernel: kernel.name.clone(),
+                span,
+            });
         }
         facts.drains = facts.has_barrier || facts.uses_shared;
         facts.ends_soon = facts.is_probed && !block_list && ends_soon(kernel);
