@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use hetckpt_abi::device_output as layout;
 
 use crate::ast::{DeclSpace, Module, Statement};
+use crate::link::lacks_function;
 use crate::lower::layout::size_and_align;
 
 /// The name that `printf` calls.
@@ -48,11 +49,7 @@ pub(crate) struct Supplied {
 
 /// The bodies of what `module` declares and does not define; `None` if it needs none.
 pub(crate) fn supply(module: &Module<'_>) -> Option<Supplied> {
-    let is_missing = |name| {
-        let mut named = module.functions.iter().filter(|f| f.name == name).peekable();
-        named.peek().is_some() && named.all(|f| f.body.is_none())
-    };
-    let (prints, asserts) = (is_missing(VPRINTF), is_missing(ASSERTFAIL));
+    let (prints, asserts) = (lacks_function(module, VPRINTF), lacks_function(module, ASSERTFAIL));
     if !prints && !asserts {
         return None;
     }

@@ -5,6 +5,7 @@
 use hetckpt_abi::device_heap as layout;
 
 use crate::ast::Module;
+use crate::link::lacks_function;
 
 const MALLOC: &str = "malloc";
 const FREE: &str = "free";
@@ -17,13 +18,9 @@ pub(crate) fn is_ours(name: &str) -> bool {
 /// The bodies of what `module` declares and does not define, and the variable that they need, as PTX; `None` if it
 /// needs none.
 pub(crate) fn supply(module: &Module<'_>) -> Option<String> {
-    let is_missing = |name| {
-        let mut named = module.functions.iter().filter(|f| f.name == name).peekable();
-        named.peek().is_some() && named.all(|f| f.body.is_none())
-    };
     let bodies: String = [(MALLOC, malloc as fn() -> String), (FREE, free)]
         .into_iter()
-        .filter(|&(name, _)| is_missing(name))
+        .filter(|&(name, _)| lacks_function(module, name))
         .map(|(_, body)| body())
         .collect();
     let head = ".version 8.0\n.target sm_75\n.address_size 64\n";

@@ -16,6 +16,12 @@ fn defined_functions<'m, 'a>(module: &'m Module<'a>) -> impl Iterator<Item = &'a
     has_body.map(|f| f.name)
 }
 
+/// True if a function of this name is declared, and has a body nowhere.
+pub(crate) fn lacks_function(module: &Module<'_>, name: &str) -> bool {
+    let mut named = module.functions.iter().filter(|f| f.name == name).peekable();
+    named.peek().is_some() && named.all(|f| f.body.is_none())
+}
+
 /// Names of functions and variables that are defined.
 fn definitions<'m, 'a>(module: &'m Module<'a>) -> impl Iterator<Item = &'a str> + use<'m, 'a> {
     let variables = module.variables.iter().filter(|v| !v.is_extern).map(|v| v.name);

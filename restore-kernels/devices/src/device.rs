@@ -358,8 +358,8 @@ pub trait Queue: Send + Sync {
         Err(no_followers("transfer"))
     }
 
-    /// Does the steps of `graph` in their order behind all that was given before. What a pause does to it says
-    /// [`InPause`]; it may leave [`Outcome::PausedSteps`]. Where
+    /// Does the steps of `graph` in their order behind all that was given before. A pause does to it what
+    /// [`Device::make_graph`] was told, and may leave [`Outcome::PausedSteps`]. Where
     /// `is_watched`, that it is done is seen at once, which costs the device some microseconds before what comes next.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use hetckpt_abi::device_heap;
 use hetckpt_codegen::ptx::has_room_for_control;
 use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
@@ -405,9 +406,11 @@ impl LoadedModule {
     }
 }
 
-/// Rejects kernels to which no probes can be added, so that they run as they came.
+/// Rejects kernels to which no probes can be added, so that they run as they came. A module with a heap that has such
+/// kernels is rejected whole: what one kernel takes, another may give back.
 fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
     for module in &mut modules {
+        let has_heap = module.globals.iter().any(|global| global.name == device_heap::NAME);
         for kernel in std::mem::take(&mut module.kernels) {
             let reason = match hetckpt_probes::check_input(&kernel) {
                 Err(error) => error.to_string(),
@@ -422,6 +425,13 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
                 name: kernel.name,
                 reasons: vec![reason],
             });
+        }
+        if has_heap && !module.rejected.is_empty() {
+            let others = std::mem::take(&mut module.kernels).into_iter();
+            module.rejected.extend(others.map(|kernel| RejectedKernel {
+                name: kernel.name,
+                reasons: vec!["its module takes memory from the driver's heap".to_owned()],
+            }));
         }
     }
     modules
@@ -562,5 +572,21 @@ mod tests {
         let aside: Vec<&str> = modules[0].rejected.iter().map(|kernel| &*kernel.name).collect();
         assert_eq!((kept, aside), (vec!["whole"], vec!["named"]));
         assert!(modules[0].rejected[0].reasons[0].contains("barrier 0"));
+    }
+
+    #[test]
+    fn all_kernels_of_a_module_have_one_heap() {
+        let ptx = |barrier: &str| {
+            format!(
+                ".version 8.0\n.target sm_80\n.address_size 64\n.extern .func free(.param .b64 pointer);\n\
+                 .visible .entry takes(.param .u64 p) {{ .reg .b64 %d; ld.param.u64 %d, [p];\n\
+                 {{ .param .b64 a; st.param.b64 [a], %d; call.uni free, (a); }} ret; }}\n\
+                 .visible .entry waits() {{ {barrier}; ret; }}\n"
+            )
+        };
+        for (barrier, kept) in [("bar.sync 0", 2), ("bar.sync 1, 64", 0)] {
+            let modules = set_unstoppable_ones_aside(lower(&[ptx(barrier)]).unwrap());
+            assert_eq!(modules[0].kernels.len(), kept, "{:?}", modules[0].rejected);
+        }
     }
 }

@@ -279,7 +279,13 @@ pub(super) fn dot_product<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction
 }
 
 /// Emits what only the rest of the lowering reads.
-fn scratch(k: &mut KernelLowering<'_, '_>, op: AluOp, ty: Type, result: Width, srcs: Vec<Operand>) -> Operand {
+pub(super) fn scratch(
+    k: &mut KernelLowering<'_, '_>,
+    op: AluOp,
+    ty: Type,
+    result: Width,
+    srcs: Vec<Operand>,
+) -> Operand {
     let dst = k.scratch(result);
     let mods = Modifiers::default();
     k.emit_unguarded(Op::Alu {

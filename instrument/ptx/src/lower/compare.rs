@@ -1,11 +1,12 @@
 //! Comparison and selection (PTX ISA, "Comparison and Selection Instructions").
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Guard, Modifiers, Op, Operand};
+use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Guard, Op, Operand};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
+use crate::lower::arithmetic::scratch;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -342,22 +343,11 @@ pub(super) fn testp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
     let [dst, a] = operands(inst, "2")?;
     let a = k.value(a, ty)?;
     let dst = k.result(dst, Width::Pred)?;
-    let mut alu = |op, ty, srcs| {
-        let dst = k.scratch(width_of(ty));
-        let mods = Modifiers::default();
-        k.emit_unguarded(Op::Alu {
-            op,
-            ty,
-            mods,
-            dst,
-            srcs,
-        });
-        Operand::Reg(dst)
-    };
+    let width = width_of(ty);
     let not_sign = infinity | (least_normal - 1);
-    let magnitude = alu(AluOp::And, bits, vec![a, Operand::Imm(not_sign)]);
+    let magnitude = scratch(k, AluOp::And, bits, width, vec![a, Operand::Imm(not_sign)]);
     // Zero becomes the largest number.
-    let less_one = alu(AluOp::Sub, unsigned, vec![magnitude, Operand::Imm(1)]);
+    let less_one = scratch(k, AluOp::Sub, unsigned, width, vec![magnitude, Operand::Imm(1)]);
     let infinity = Operand::Imm(infinity);
     let largest_subnormal = Operand::Imm(least_normal - 1);
     let (cmp, a, b) = match property {

@@ -73,7 +73,7 @@ fn ends_soon(kernel: &Kernel) -> bool {
         return false;
     }
     let cfg = Cfg::new(kernel);
-    let traps = |id| kernel.blocks[BbId::index(id)].terminator == Terminator::Trap;
+    let traps = |id: BbId| kernel.blocks[id.index()].terminator == Terminator::Trap;
     let mut reachable = cfg.reverse_post_order().iter();
     reachable.all(|&id| {
         let goes_back = |next: &BbId| cfg.position(*next) <= cfg.position(id);

@@ -118,6 +118,7 @@ pub fn generate(program: &Program, layout: &ThreadStateLayout, options: &PtxOpti
     }
     let mut w = Writer::new(program, layout, options, facts);
     let order = block_order::block_order(kernel);
+    w.local_frame();
     if facts.ends_soon {
         w.unasked(&order)?;
     }

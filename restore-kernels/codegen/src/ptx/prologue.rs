@@ -11,9 +11,6 @@ use super::{Error, names};
 impl Writer<'_> {
     /// The kernel's first instructions, before those of `bb0`.
     pub(super) fn prologue(&mut self) {
-        if !self.facts.ends_soon {
-            self.local_frame();
-        }
         if !self.facts.is_probed {
             return;
         }
@@ -36,7 +33,8 @@ impl Writer<'_> {
         }
     }
 
-    fn local_frame(&mut self) {
+    /// The address of the thread's frame, if it has one.
+    pub(super) fn local_frame(&mut self) {
         if self.kernel.local.size_bytes > 0 {
             self.line("mov.u64 %local, hetckpt_local");
         }
@@ -45,7 +43,6 @@ impl Writer<'_> {
     /// The whole kernel once more, without probes, for launches without a control block. Even instructions that are not
     /// carried out cost a short kernel time, and so does a branch round them.
     pub(super) fn unasked(&mut self, order: &[BbId]) -> Result<(), Error> {
-        self.local_frame();
         // A control block never lies at the start of an arena, so its address has a low word.
         let (low, is_asked) = (self.scratch(Width::W32), self.scratch(Width::Pred));
         self.line(format_args!("ld.param.u32 {low}, [{}]", names::CONTROL_PARAM));
