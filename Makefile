@@ -76,8 +76,8 @@ STAGED_FILES := \
 	instrument/api/hetckpt.h:include/hetckpt.h \
 	instrument/api/python/hetckpt.py:lib/hetckpt/python/hetckpt.py
 
-# Test programs carry PTX only, compressed as nvcc does by default; no_ptx, machine_code, native_graph and boundary_native, which
-# is `boundary` once more, carry machine code only.
+# Test programs carry PTX only, compressed as nvcc does by default; no_ptx, machine_code, native_graph, printing and
+# boundary_native, which is `boundary` once more, carry machine code only.
 # Clusters and bulk copies are there from compute capability 9.0 on.
 NVCC_FLAGS := -std=c++17 -O3
 PTX_ONLY := -gencode arch=compute_80,code=compute_80
@@ -86,13 +86,14 @@ MACHINE_CODE_ONLY := -gencode arch=compute_90,code=sm_90
 PROGRAM_NAMES := $(filter-out mpi_%,$(basename $(notdir $(wildcard e2e/programs/*.cu))))
 # MPI test programs, where there is an MPI to compile them with.
 MPI_PROGRAMS := $(if $(shell command -v mpicxx),$(patsubst e2e/programs/%.cu,$(HETCKPT_PROGRAMS)/%,$(wildcard e2e/programs/mpi_*.cu)))
+MACHINE_CODE_PROGRAMS := no_ptx machine_code native_graph printing
 BOUNDARY_NATIVE := $(HETCKPT_PROGRAMS)/boundary_native
 PROGRAM_HEADERS := $(wildcard e2e/programs/*.h)
 PROGRAMS := $(addprefix $(HETCKPT_PROGRAMS)/,$(PROGRAM_NAMES))
 # OpenCL test programs, where there are the headers to compile them with.
 OPENCL_HEADERS := $(wildcard /usr/include/CL/cl.h /usr/local/include/CL/cl.h)
 OPENCL_PROGRAMS := $(if $(OPENCL_HEADERS),$(patsubst e2e/opencl-programs/%.c,$(HETCKPT_PROGRAMS)/%,$(wildcard e2e/opencl-programs/*.c)))
-PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out no_ptx machine_code native_graph unmodelled,$(PROGRAM_NAMES)))
+PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out $(MACHINE_CODE_PROGRAMS) unmodelled,$(PROGRAM_NAMES)))
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null) $(wildcard migrate-scripts/lsf/*.hetckpt)
 
@@ -150,7 +151,7 @@ $(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c $(wildcard e2
 
 $(PROGRAMS): TARGET_CODE = $(PTX_ONLY)
 $(HETCKPT_PROGRAMS)/unmodelled: TARGET_CODE = $(NEWER_PTX_ONLY)
-$(addprefix $(HETCKPT_PROGRAMS)/,no_ptx machine_code native_graph): TARGET_CODE = $(MACHINE_CODE_ONLY)
+$(addprefix $(HETCKPT_PROGRAMS)/,$(MACHINE_CODE_PROGRAMS)): TARGET_CODE = $(MACHINE_CODE_ONLY)
 $(PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/programs/%.cu $(PROGRAM_HEADERS)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(TARGET_CODE) $< -o $@

@@ -34,6 +34,8 @@ pub struct Variable {
 pub struct Contents {
     pub kernels: Vec<Kernel>,
     pub variables: Vec<Variable>,
+    /// Its kernels print.
+    pub prints: bool,
 }
 
 /// The image at a pointer of a `cuModuleLoadData`, as long as it says that it is.
@@ -103,6 +105,7 @@ fn of_cubin(image: &[u8]) -> Option<Contents> {
             params: params(info),
         });
     }
+    contents.prints = file.symbols().any(|s| s.is_undefined() && s.name() == Ok("vprintf"));
     for symbol in file.symbols().filter(|s| s.kind() == SymbolKind::Data && s.size() > 0) {
         let section = symbol
             .section_index()

@@ -24,6 +24,7 @@ mod copies;
 mod arrays;
 mod image;
 mod module;
+mod output;
 mod launch;
 mod stream;
 mod graph;

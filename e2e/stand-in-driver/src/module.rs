@@ -12,6 +12,14 @@ pub struct Function {
     name: CString,
     pub params: Vec<(usize, usize)>,
     allows_non_portable_clusters: AtomicBool,
+    prints: bool,
+}
+
+impl Function {
+    /// What a launch prints: the stand-in knows no more of it than its name.
+    pub fn printed(&self) -> Option<String> {
+        self.prints.then(|| format!("{}\n", self.name.to_string_lossy()))
+    }
 }
 
 /// Multiprocessors of each of its parts; a cluster lies within one.
@@ -62,13 +70,19 @@ fn load(place_for: Option<&mut *const Module>, image: *const u8) -> u32 {
     }
     // SAFETY: what the driver API asks of its callers.
     let bytes = unsafe { image::bytes_at(image) };
-    let Some(Contents { kernels, variables }) = image::contents(bytes) else {
+    let Some(Contents {
+        kernels,
+        variables,
+        prints,
+    }) = image::contents(bytes)
+    else {
         return NO_BINARY_FOR_GPU;
     };
     let functions = kernels.into_iter().map(|kernel| Function {
         name: kernel.name,
         params: kernel.params,
         allows_non_portable_clusters: AtomicBool::new(false),
+        prints,
     });
     let variables = variables.into_iter().filter_map(|variable| {
         let addr = place(variable.size)?;

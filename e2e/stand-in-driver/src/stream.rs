@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::output;
 use crate::result::{INVALID_VALUE, SUCCESS, put};
 
 static NEXT_STREAM: AtomicU64 = AtomicU64::new(0x1_0000);
@@ -23,6 +24,7 @@ driver_api! {
         SUCCESS
     }
     fn cuStreamSynchronize(_stream: u64) {
+        output::flush();
         SUCCESS
     }
     fn cuEventCreate(event: Option<&mut *mut Event>, _flags: u32) {

@@ -29,6 +29,7 @@ pub fn tests() -> Vec<Test> {
         })
         .also_needs(Requirement::Programs),
         Test::new("graphs_of_machine_code_are_launched_as_such_and_restored", graphs).also_needs(Requirement::Programs),
+        Test::new("kernels_of_machine_code_print_across_a_dump", printing).also_needs(Requirement::Programs),
         Test::new("the_driver_tells_of_clusters", clusters).also_needs(Requirement::Programs),
         Test::new("kernels_that_bind_a_snapshot_to_gpus_are_named", bound_kernels).also_needs(Requirement::Programs),
     ]
@@ -119,6 +120,38 @@ fn graphs(context: &mut Context) -> Result<()> {
         outcome.code == 0 && outcome.stdout.ends_with("PASS\n"),
         "the restored program: {}",
         outcome.text()
+    );
+    Ok(())
+}
+
+/// Each line comes out once, behind what the program had printed before: also what the driver had not yet printed when
+/// the program was dumped.
+fn printing(context: &mut Context) -> Result<()> {
+    let sandbox = &context.sandbox;
+    let program = |rounds: &str, pause: &str| -> Vec<OsString> {
+        let program = Installation::get().programs.join("printing");
+        let words = ["--rounds", rounds, "--pause", pause].map(OsString::from);
+        std::iter::once(program.into()).chain(words).collect()
+    };
+    let expected = |rounds: usize| -> String {
+        let round = |round: usize| format!("round {round}\nsays_its_name\n");
+        (0..rounds).map(round).collect()
+    };
+    let mut run = command(sandbox, &["run", "--device", "cuda", "--"])?;
+    run.args(program("20", "0"));
+    let stdout = Running::run(run, PATIENCE)?.success("run")?.stdout;
+    ensure!(stdout.starts_with(&expected(20)), "not what was printed: {stdout}");
+    // Rounds are mostly pauses, so the dump comes between a launch and the wait for it.
+    let archive = dump(sandbox, &program("60", "40000"), &[])?;
+    let outcome = restore(sandbox, &archive)?.success("the restored program")?;
+    let (printed, end) = outcome
+        .stdout
+        .rsplit_once('\n')
+        .map_or(("", ""), |(before, _)| before.rsplit_once('\n').unwrap_or_default());
+    ensure!(
+        !printed.is_empty() && expected(60).trim_end().ends_with(printed) && end.ends_with("PASS"),
+        "not what was printed: {}",
+        outcome.stdout
     );
     Ok(())
 }

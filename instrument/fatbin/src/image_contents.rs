@@ -11,6 +11,7 @@ use crate::hidden::{Hidden, HiddenSince};
 use crate::locate::{ImageKind, best_cubin, best_ptx, image_kind};
 use crate::ptx_reach::Functions;
 
+const PRINT: &str = "vprintf";
 const HEAP: &str = "a heap of its own (`malloc` in kernels)";
 
 /// What names of tables of virtual functions begin with (Itanium C++ ABI, 5.1.4.1).
@@ -32,6 +33,8 @@ pub struct Contents {
     pub variables: BTreeSet<Variable>,
     /// What else it has, which nobody can look into.
     pub hidden: Vec<Hidden>,
+    /// Kernels of it may print, by the driver's `vprintf`.
+    pub prints: bool,
 }
 
 /// The contents of what a GPU of compute capability `device` (times ten plus minor) takes of an image. PTX is not
@@ -43,6 +46,7 @@ pub fn contents(image: &[u8], device: u32, known: &[String]) -> Contents {
             what: "what cannot be read".to_owned(),
             since: HiddenSince::Loading,
         }],
+        prints: true,
         ..Contents::default()
     };
     let contents = match image_kind(image) {
@@ -62,6 +66,7 @@ fn of_cubin(cubin: &[u8]) -> Option<Contents> {
     let mut contents = Contents::default();
     for symbol in file.symbols() {
         let name = symbol.name().ok()?;
+        contents.prints |= name == PRINT && symbol.is_undefined();
         let hidden = match name {
             "malloc" | "free" if symbol.is_undefined() => Some(HEAP.to_owned()),
             _ if name.starts_with(VIRTUAL_TABLE) => Some(format!("a table of virtual functions (`{name}`)")),
@@ -118,7 +123,11 @@ fn of_ptx(text: &str, known: &[String]) -> Contents {
             since: HiddenSince::Loading,
         });
     }
-    Contents { variables, hidden }
+    Contents {
+        variables,
+        hidden,
+        prints: text.contains(PRINT),
+    }
 }
 
 #[cfg(test)]

@@ -564,6 +564,15 @@ pub trait Device: Send + Sync {
         })
     }
 
+    /// Says that kernels loaded as they came may print: from now on [`Device::flush_output`] is worth its while.
+    fn expect_output(&self) {}
+
+    /// Has the driver write to this process's stdout what such kernels have printed, those of all queues that have
+    /// ended. False if there can be nothing.
+    fn flush_output(&self) -> bool {
+        false
+    }
+
     /// Makes a tensor map as kernels of this device's own code take it.
     ///
     /// # Errors

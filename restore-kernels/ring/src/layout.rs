@@ -7,6 +7,7 @@
 //! | 0x2_1000 | call-backs due: `u64` ids, a FIFO of [`NUM_CALLBACKS`] |
 //! | 0x2_5000 | state words of the staging chunks, `u32` each |
 //! | 0x3_0000 | reply slots, [`REPLY_SLOT_BYTES`] each |
+//! | 0x8_0000 | what kernels of machine code have printed, a FIFO of [`PRINTED_BYTES`] ([`crate::printed`]) |
 //! | 0x10_0000 | command FIFO, [`COMMAND_BYTES`] |
 //! | 0x20_0000 | staging chunks, [`CHUNK_BYTES`] each |
 
@@ -70,6 +71,13 @@ pub const LABEL_BYTES: usize = 660;
 /// `u32` how often the application has been restored; written by the server only.
 pub const NUM_RESTORES: usize = 664;
 
+/// `u64` printed text written up to here (bytes since the start); written by the server only.
+pub const PRINTED_TAIL: usize = 672;
+/// `u64` printed text taken up to here; written by the application only.
+pub const PRINTED_HEAD: usize = 680;
+/// `u32`: 1 = the server has more, for which there was no room; written by it only.
+pub const PRINTED_MORE: usize = 688;
+
 /// What the application calls its state; written by it.
 pub const LABEL: usize = 0x300;
 /// Room for it.
@@ -108,6 +116,11 @@ pub const NUM_REPLY_SLOTS: u32 = 256;
 pub const REPLY_SLOT_BYTES: usize = 1024;
 /// What a reply may hold.
 pub const REPLY_PAYLOAD_BYTES: usize = REPLY_SLOT_BYTES - 16;
+
+/// FIFO of what kernels of machine code have printed. Before version 9 nothing was there.
+pub const PRINTED: usize = 0x8_0000;
+/// Its size, a power of two.
+pub const PRINTED_BYTES: usize = 0x8_0000;
 
 /// Command FIFO.
 pub const COMMANDS: usize = 0x10_0000;
@@ -159,7 +172,8 @@ const _: () = {
     assert!(PINNED_TABLE + MAX_PINNED * PINNED_ENTRY_BYTES <= CALLBACKS);
     assert!(CALLBACKS + NUM_CALLBACKS as usize * 8 <= CHUNK_STATES);
     assert!(CHUNK_STATES + NUM_CHUNKS as usize * 4 <= REPLY_SLOTS);
-    assert!(REPLY_SLOTS + NUM_REPLY_SLOTS as usize * REPLY_SLOT_BYTES <= COMMANDS);
+    assert!(REPLY_SLOTS + NUM_REPLY_SLOTS as usize * REPLY_SLOT_BYTES <= PRINTED);
+    assert!(PRINTED + PRINTED_BYTES <= COMMANDS && PRINTED_BYTES.is_power_of_two());
     assert!(COMMANDS + COMMAND_BYTES <= CHUNKS);
     assert!(COMMAND_BYTES.is_power_of_two() && MAX_RECORD_BYTES < COMMAND_BYTES / 2);
 };

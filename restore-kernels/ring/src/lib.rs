@@ -16,6 +16,7 @@ pub mod command;
 pub mod reply;
 pub mod launch_record;
 pub mod graph_part;
+pub mod printed;
 pub mod producer;
 pub mod consumer;
 pub mod server_side;

@@ -18,6 +18,7 @@ use crate::graph_part;
 use crate::launch_record;
 use crate::layout::{self, record_kind, slot_state};
 use crate::pinned_table::PinnedTable;
+use crate::printed::PrintedFifo;
 use crate::reply::Reply;
 use crate::shared_memory::SharedMemory;
 
@@ -96,6 +97,12 @@ impl Producer {
     pub fn set_fault(&self, result: u32) {
         let word = self.memory.u32_at(layout::FAULT);
         let _ = word.compare_exchange(0, result, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// What kernels of machine code have printed.
+    #[must_use]
+    pub fn printed(&self) -> PrintedFifo<'_> {
+        PrintedFifo::new(&self.memory)
     }
 
     /// What the application asks for itself.

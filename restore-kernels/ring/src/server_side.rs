@@ -12,6 +12,7 @@ use crate::error::RingError;
 use crate::futex;
 use crate::layout::{self, slot_state};
 use crate::pinned_table::PinnedTable;
+use crate::printed::{self, PrintedFifo};
 use crate::producer::{chunk_offset, release_chunk, slot_offset};
 use crate::reply::Reply;
 use crate::shared_memory::SharedMemory;
@@ -48,6 +49,12 @@ impl ServerSide {
     /// Says how long threads of the application look for answers, at most, before they sleep.
     pub fn set_longest_look(&self, us: u32) {
         self.memory.u32_at(layout::LONGEST_LOOK_US).store(us, Ordering::Relaxed);
+    }
+
+    /// Where to write what kernels have printed; `None` if the application's driver library is too old to look there.
+    #[must_use]
+    pub fn printed(&self) -> Option<PrintedFifo<'_>> {
+        (self.version() >= printed::FIRST_VERSION).then(|| PrintedFifo::new(&self.memory))
     }
 
     /// Answers the command that came with `slot`. A slot nobody waits for is left alone.

@@ -63,7 +63,10 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
         }
         _ => fault,
     };
-    session.answer(envelope.reply, result, &body);
+    match activity {
+        Some(Activity::Wait) => session.answer_behind_kernels(envelope.reply, result, &body),
+        _ => session.answer(envelope.reply, result, &body),
+    }
     if let Some(activity) = activity {
         session.counters().add(activity, 0, since.elapsed());
     }

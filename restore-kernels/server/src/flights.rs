@@ -289,7 +289,7 @@ pub fn land(session: &Session, queues: &mut Queues, stream: u64, outcome: Option
             Landed::Held => Vec::new(),
             Landed::Done { work, mut released } => {
                 let result = answer_read(session, &work, queues.order.fault(), &*read);
-                session.answer(work.reply, result, &Reply::Nothing);
+                session.answer_behind_kernels(work.reply, result, &Reply::Nothing);
                 if let Some(free) = free_of(&work) {
                     released.extend(queues.order.wait_for(free, Vec::new()));
                 }
@@ -335,7 +335,7 @@ fn land_done(session: &Session, queues: &mut Queues, stream: u64, work: Work) ->
             {
                 give_chunk_back(session, command, data.is_some());
             }
-            session.answer(work.reply, queues.order.fault(), &Reply::Nothing);
+            session.answer_behind_kernels(work.reply, queues.order.fault(), &Reply::Nothing);
             released
         }
     }
@@ -348,6 +348,7 @@ fn fail(session: &Session, queues: &mut Queues, work: &Work, error: &DeviceError
             "" => tracing::error!(%error, "the device failed"),
             kernel => tracing::error!(%kernel, %error, "kernel failed"),
         }
+        session.note_assertions(result);
         if let Some(side) = session.side.get() {
             side.set_fault(result);
         }

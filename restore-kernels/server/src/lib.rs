@@ -16,6 +16,7 @@ pub mod memory_file;
 pub mod kept_memory;
 pub mod held_commands;
 pub mod pinned;
+pub mod printed;
 pub mod generate;
 pub mod kernels;
 pub mod kernel_names;

@@ -193,8 +193,14 @@ impl LoadedModule {
             });
         let (images, loaded): (Vec<Vec<u8>>, Vec<OpaqueModule>) = loaded.unzip();
         let capability = builder.device.takes_images_for().unwrap_or(0);
-        let hidden = images.iter().flat_map(|image| contents(image, capability, &[]).hidden);
-        let hidden = hidden.collect();
+        let mut hidden = Vec::new();
+        for image in &images {
+            let contents = contents(image, capability, &[]);
+            hidden.extend(contents.hidden);
+            if contents.prints {
+                builder.device.expect_output();
+            }
+        }
         let keeps = loaded.iter().filter_map(|module| module.loaded.clone()).collect();
         let kernels = loaded.into_iter().flat_map(|module| module.kernels);
         let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
@@ -313,6 +319,9 @@ impl LoadedModule {
                 since: HiddenSince::Loading,
             });
             module.hidden.extend(contents.hidden.into_iter().chain(lost));
+            if contents.prints {
+                builder.device.expect_output();
+            }
             module.keeps.extend(loaded.loaded);
             module.machine_code.push(part.to_vec());
             module.compiled_for.extend(targets(part));

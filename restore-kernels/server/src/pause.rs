@@ -91,6 +91,7 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
         go_on(session);
         return Err(error);
     }
+    session.hand_over_printed();
     let queues = session.queues.lock();
     let last_stop = queues.lanes.values().filter_map(|lane| lane.stopped_at).max();
     let latency = last_stop.map_or(Duration::ZERO, |at| at.saturating_duration_since(started));

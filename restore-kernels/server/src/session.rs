@@ -17,6 +17,7 @@ use hetckpt_state::virtual_device::VirtualDevice as StateVirtualDevice;
 
 use crate::arrays::Arrays;
 use crate::counters::Counters;
+use crate::cuda_result as cu;
 use crate::generate::Generator;
 use crate::graph_parts::GraphParts;
 use crate::kernels::Builder;
@@ -24,6 +25,7 @@ use crate::memory::DeviceMemory;
 use crate::modules::Modules;
 use crate::moved_variables::MovedVariables;
 use crate::pinned::Pinned;
+use crate::printed::Printed;
 use crate::queues::{Queues, loading};
 use crate::state_output::ArchiveEnd;
 
@@ -57,6 +59,8 @@ pub struct Session {
     pub memory: Mutex<DeviceMemory>,
     /// Pinned host memory.
     pub pinned: Pinned,
+    /// What kernels of machine code have printed.
+    pub printed: Printed,
     /// Streams and all that is queued.
     pub queues: Mutex<Queues>,
     /// Parts of graphs that have been launched.
@@ -113,6 +117,7 @@ impl Session {
             arrays: Mutex::default(),
             memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
             pinned: Pinned::new(Arc::clone(&device)),
+            printed: Printed::default(),
             queues: Mutex::new(Queues::new(Order::new(loading(&*device)), Duration::ZERO)),
             graph_parts: Mutex::default(),
             loads_eagerly: loads_eagerly() && !device.loads_while_running(),
@@ -182,6 +187,14 @@ impl Session {
         }
     }
 
+    /// Answers a command that has waited for kernels, if an answer is wanted.
+    pub fn answer_behind_kernels(&self, slot: Option<SlotId>, result: u32, reply: &Reply) {
+        if slot.is_some() {
+            self.hand_over_printed();
+        }
+        self.answer(slot, result, reply);
+    }
+
     /// Answers with a result, or makes it the sticky one if nobody waits for it.
     pub fn answer_or_fault(&self, slot: Option<SlotId>, result: u32) {
         if slot.is_some() {
@@ -194,11 +207,24 @@ impl Session {
     /// Makes `result` what every later call of the application returns.
     pub fn set_fault(&self, result: u32) {
         self.queues.lock().order.fail(result);
+        self.note_assertions(result);
         if let Some(side) = self.side.get() {
             side.set_fault(result);
         }
         self.changed.notify_all();
         self.work.notify_all();
+    }
+
+    /// Has the application print what kernels of machine code have printed.
+    pub fn hand_over_printed(&self) {
+        self.printed.hand_over(&*self.device, self.side.get());
+    }
+
+    /// Has the application say which assertions have failed, if `result` is that some have.
+    pub fn note_assertions(&self, result: u32) {
+        if result == cu::ASSERT {
+            self.printed.hand_over_assertions(self.side.get());
+        }
     }
 
     /// Puts the microseconds since `started` into `word`.

@@ -143,7 +143,7 @@ fn take_front<'a>(
             if let Some((slot, result)) = answer {
                 // Still taken: a capture waits until the answer is given.
                 drop(queues);
-                session.answer(Some(slot), result, &Reply::Nothing);
+                session.answer_behind_kernels(Some(slot), result, &Reply::Nothing);
                 queues = session.queues.lock();
             }
             released

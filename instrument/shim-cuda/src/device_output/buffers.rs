@@ -12,6 +12,7 @@ pub struct OutputBuffers {
     is_there: AtomicBool,
     has_asserted: AtomicBool,
     buffers: Mutex<Vec<Buffer>>,
+    printed: Mutex<()>,
 }
 
 /// The buffer of one module.
@@ -60,6 +61,11 @@ impl OutputBuffers {
     /// Notes that an assertion has failed.
     pub fn note_assertion(&self) {
         self.has_asserted.store(true, Ordering::Relaxed);
+    }
+
+    /// What kernels of machine code have printed, for this thread alone.
+    pub fn lock_printed(&self) -> MutexGuard<'_, ()> {
+        self.printed.lock()
     }
 
     /// The buffers, for this thread alone.

@@ -1,10 +1,11 @@
 //! What kernels print (`printf`, failed assertions). It gathers in variables of their modules
 //! ([`hetckpt_abi::device_output`]) and is taken from there when the program synchronises, as CUDA promises (CUDA C++
-//! Programming Guide, "Formatted Output").
+//! Programming Guide, "Formatted Output"). Kernels of machine code print by the driver ([`machine_code`]).
 
 pub mod buffers;
 mod c_library;
 mod format;
+mod machine_code;
 mod records;
 
 use hetckpt_abi::device_output as layout;
@@ -56,6 +57,7 @@ pub fn forget(device: &Device, description: &ModuleDescription) {
 
 /// Prints what has gathered. What cannot be fetched is left for another time.
 pub fn print(device: &Device) {
+    machine_code::print(device);
     if !device.output.is_there() {
         return;
     }

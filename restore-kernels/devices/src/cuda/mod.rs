@@ -34,8 +34,8 @@ mod unstoppable;
 mod write;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use hetckpt_abi::array::{ArrayShape, BoxCopy};
 use hetckpt_abi::cluster_query::ClusterQuery;
@@ -112,6 +112,9 @@ struct CudaInner {
     events: Arc<Pool>,
     buffers: Buffers,
     memory_stream: Arc<Stream>,
+    /// Always empty: what kernels have printed, in whatever stream, is written when somebody waits for any. There once
+    /// output is expected.
+    output_stream: OnceLock<Stream>,
     launcher: Option<Launcher>,
     /// Dropped last: all above belongs to it.
     context: Arc<Context>,
@@ -243,6 +246,7 @@ impl CudaDevice {
             events: Arc::default(),
             buffers: Buffers::default(),
             memory_stream,
+            output_stream: OnceLock::new(),
             launcher: Launcher::start_if_useful({
                 let context = Arc::clone(&context);
                 // If it fails, the driver refuses what it is given.
@@ -412,6 +416,30 @@ impl Device for CudaDevice {
     fn load_opaque(&self, image: &[u8], variables: &[String]) -> Result<OpaqueModule, DeviceError> {
         self.inner.context.enter()?;
         opaque::load(image, variables, &self.description.id)
+    }
+
+    fn expect_output(&self) {
+        let inner = &self.inner;
+        if inner.output_stream.get().is_some() {
+            return;
+        }
+        match inner.context.enter().and_then(|()| Stream::new(self.priorities.0)) {
+            Ok(stream) => drop(inner.output_stream.set(stream)),
+            Err(error) => tracing::warn!(%error, "what kernels of machine code print will be lost"),
+        }
+    }
+
+    fn flush_output(&self) -> bool {
+        let inner = &self.inner;
+        let Some(stream) = inner.output_stream.get() else {
+            return false;
+        };
+        // A device that has failed prints no more, and says so elsewhere.
+        let _ = inner
+            .context
+            .enter()
+            .and_then(|()| driver::cuStreamSynchronize(stream.0));
+        true
     }
 
     fn encode_tensor_map(&self, map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], DeviceError> {
