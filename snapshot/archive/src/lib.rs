@@ -17,6 +17,7 @@ pub mod known_pieces;
 pub mod stripes;
 pub mod chunk;
 pub mod memory_file;
+mod file_writer;
 pub mod part_appender;
 pub mod part_pipeline;
 pub mod packed_state;

@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::file_writer::FileWriter;
 use crate::memory_source::MemberPlace;
 use crate::part_appender::{PartAppender, WrittenParts};
 use crate::stripes::Stripes;
@@ -17,7 +18,7 @@ pub struct MemoryFile<'a>(End<'a>);
 
 /// Where the next piece goes.
 enum End<'a> {
-    File(&'a File, AtomicU64),
+    File(FileWriter<'a>, AtomicU64),
     Pipe(&'a File, Mutex<u64>),
     Archive(PartAppender<'a>),
     Stripes(Stripes<'a>),
@@ -41,7 +42,7 @@ impl<'a> MemoryFile<'a> {
     pub fn new(file: &'a File) -> io::Result<Self> {
         Ok(Self(match file.metadata()?.file_type().is_fifo() {
             true => End::Pipe(file, Mutex::new(0)),
-            false => End::File(file, AtomicU64::new(0)),
+            false => End::File(FileWriter::new(file), AtomicU64::new(0)),
         }))
     }
 
@@ -69,7 +70,7 @@ impl<'a> MemoryFile<'a> {
             End::Stripes(stripes) => stripes.add(piece),
             End::File(file, end) => {
                 let offset = end.fetch_add(piece.len() as u64, Ordering::Relaxed);
-                file.write_all_at(piece, offset)?;
+                file.write_all_at(&[piece], offset)?;
                 Ok(offset)
             }
             End::Pipe(pipe, end) => {

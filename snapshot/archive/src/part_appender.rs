@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::file_writer::FileWriter;
 use crate::limits::MAX_PARTS;
 use crate::manifest::{Part, part_name};
 use crate::member::{TAR_BLOCK, tar_header, tar_padding};
@@ -25,7 +25,7 @@ pub struct WrittenParts {
 
 /// Appends parts behind what the file has.
 pub struct PartAppender<'a> {
-    file: &'a File,
+    writer: FileWriter<'a>,
     member: String,
     begin: u64,
     state: Mutex<State>,
@@ -51,7 +51,7 @@ impl<'a> PartAppender<'a> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is no tar so far"));
         }
         Ok(Self {
-            file,
+            writer: FileWriter::new(file),
             member: member.to_owned(),
             begin: position,
             state: Mutex::new(State {
@@ -86,10 +86,9 @@ impl<'a> PartAppender<'a> {
             taken
         };
         let header = tar_header(&part_name(&self.member, number), size)?;
-        self.file.write_all_at(header.as_bytes(), position)?;
-        self.file.write_all_at(stored, position + TAR_BLOCK)?;
-        self.file
-            .write_all_at(&[0; TAR_BLOCK as usize][..padding], position + TAR_BLOCK + size)?;
+        let padding = &[0; TAR_BLOCK as usize][..padding];
+        self.writer
+            .write_all_at(&[header.as_bytes(), stored, padding], position)?;
         Ok(offset)
     }
 
