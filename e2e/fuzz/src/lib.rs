@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hetckpt_archive::chunk::read_memory;
+use hetckpt_archive::chunk::{Origin, read_memory};
 use hetckpt_archive::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, Index, MemberEntry, Part, part_name};
 use hetckpt_archive::member::{tar_header, tar_padding};
 use hetckpt_archive::memory_source::MemorySource;
@@ -247,7 +247,7 @@ pub fn device_memory(data: &[u8]) {
     file.write_all(data.0).unwrap();
     let written = AtomicU64::new(0);
     let file = MemorySource::File(file);
-    let _ = read_memory(&file, &[MAPPING], &index, |addr, bytes| {
+    let _ = read_memory(&file, &[MAPPING], &index, Origin::Outside, |addr, bytes| {
         let end = addr + bytes.len() as u64;
         assert!(addr >= BASE && end <= BASE + MAPPING.size_bytes);
         written.fetch_add(bytes.len() as u64, Ordering::Relaxed);

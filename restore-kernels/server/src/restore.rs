@@ -197,9 +197,13 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
             None => damaged("mappings and allocations contradict each other"),
         })?;
     let device = &session.device;
-    read_memory(&files.memory()?, &state.mappings, &state.memory, |addr, bytes| {
-        device.write(addr, bytes)
-    })
+    read_memory(
+        &files.memory()?,
+        &state.mappings,
+        &state.memory,
+        files.origin(),
+        |addr, bytes| device.write(addr, bytes),
+    )
     .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))
 }
 

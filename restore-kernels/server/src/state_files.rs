@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use hetckpt_archive::chunk::Origin;
 use hetckpt_archive::limits::{MAX_STATE_BYTES, MAX_TEXT_MEMBER_BYTES};
 use hetckpt_archive::memory_source::{MemberPlace, MemorySource};
 use hetckpt_state::names::{description_file, lender_file, memory_file, place_file, state_file, user_file};
@@ -90,6 +91,8 @@ pub struct StateFiles {
     /// Where the memory lies in its file and others, if these are archives.
     place: Option<(MemberPlace, Vec<StateFile>)>,
     user: Option<StateFile>,
+    /// Of the memory.
+    origin: Origin,
 }
 
 impl StateFiles {
@@ -115,6 +118,7 @@ impl StateFiles {
             memory: open(memory_file(pid))?,
             place,
             user: StateFile::find(dir.join(user_file(pid)))?,
+            origin: Origin::Outside,
         })
     }
 
@@ -140,6 +144,11 @@ impl StateFiles {
             description: of(&state.description, Part::Description)?,
             state: of(&state.state, Part::State)?,
             memory: first.ok_or(std::io::ErrorKind::NotFound)??,
+            // A file that was named is anybody's; files of shared memory are this process's.
+            origin: match place {
+                Some(_) => Origin::OwnMemory,
+                None => Origin::Outside,
+            },
             place,
             user: None,
         })
@@ -183,6 +192,12 @@ impl StateFiles {
     /// [`ServerError::File`].
     pub fn state(&self) -> Result<Vec<u8>, ServerError> {
         self.state.read(MAX_STATE_BYTES)
+    }
+
+    /// Where device memory's content comes from.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Device memory.

@@ -30,15 +30,29 @@ const STUCK_AFTER: Duration = Duration::from_millis(100);
 /// One way across the bus.
 struct Lane {
     stream: Stream,
-    buffers: [Pinned; 2],
+    buffers: [Buffer; 2],
     done: [Event; 2],
+}
+
+/// A pinned buffer that is made when it is needed: the driver pins some 2 MiB in a millisecond, for however many threads
+/// at once.
+#[derive(Default)]
+struct Buffer(Option<Pinned>);
+
+impl Buffer {
+    fn get(&mut self) -> Result<&mut Pinned> {
+        match self.0 {
+            Some(ref mut made) => Ok(made),
+            None => Ok(self.0.insert(Pinned::new(PIECE_BYTES)?)),
+        }
+    }
 }
 
 impl Lane {
     fn new(priority: i32) -> Result<Self> {
         Ok(Self {
             stream: Stream::new(priority)?,
-            buffers: [Pinned::new(PIECE_BYTES)?, Pinned::new(PIECE_BYTES)?],
+            buffers: Default::default(),
             done: [Event::new(false, true)?, Event::new(false, true)?],
         })
     }
@@ -50,21 +64,17 @@ impl Lane {
         loop {
             let now = match pieces.next() {
                 Some(piece) => {
-                    self.buffers[turn].receive(src + piece.offset, piece.bytes.len(), &self.stream)?;
-                    self.done[turn].record(&self.stream)?;
+                    self.begin_fetch(turn, src + piece.offset, piece.bytes.len())?;
                     Some((turn, piece))
                 }
                 None => None,
             };
             if let Some((turn, piece)) = before.take() {
-                let done = &self.done[turn];
-                if !limit.map_or_else(|| done.wait().map(|()| true), |limit| done.comes_within(limit))? {
+                if !self.end_fetch(turn, limit)? {
                     pieces.give_back([piece].into_iter().chain(now.map(|(_, piece)| piece)));
                     return Ok(Fetched::UntilStuck);
                 }
-                piece
-                    .bytes
-                    .copy_from_slice(&self.buffers[turn].bytes()[..piece.bytes.len()]);
+                self.copy_out(turn, piece.bytes)?;
             }
             if now.is_none() {
                 return Ok(Fetched::All);
@@ -72,6 +82,22 @@ impl Lane {
             before = now;
             turn = 1 - turn;
         }
+    }
+
+    fn begin_fetch(&mut self, turn: usize, src: CUdeviceptr, size: usize) -> Result<()> {
+        self.buffers[turn].get()?.receive(src, size, &self.stream)?;
+        self.done[turn].record(&self.stream)
+    }
+
+    /// False if it has not come after `limit`.
+    fn end_fetch(&self, turn: usize, limit: Option<Duration>) -> Result<bool> {
+        let done = &self.done[turn];
+        limit.map_or_else(|| done.wait().map(|()| true), |limit| done.comes_within(limit))
+    }
+
+    fn copy_out(&mut self, turn: usize, dst: &mut [u8]) -> Result<()> {
+        dst.copy_from_slice(&self.buffers[turn].get()?.bytes()[..dst.len()]);
+        Ok(())
     }
 
     /// True unless the device is yet to copy something.
@@ -86,8 +112,9 @@ impl Lane {
             if is_busy[turn] {
                 self.done[turn].wait()?;
             }
-            self.buffers[turn].bytes_mut()[..piece.len()].copy_from_slice(piece);
-            self.buffers[turn].send(dst + offset, piece.len(), &self.stream)?;
+            let buffer = self.buffers[turn].get()?;
+            buffer.bytes_mut()[..piece.len()].copy_from_slice(piece);
+            buffer.send(dst + offset, piece.len(), &self.stream)?;
             self.done[turn].record(&self.stream)?;
             is_busy[turn] = true;
             turn = 1 - turn;
@@ -201,35 +228,54 @@ impl Transfers {
 
     /// Device to host.
     pub fn read(&self, context: &Context, src: CUdeviceptr, dst: &mut [u8]) -> Result<()> {
+        if dst.len() <= PIECE_BYTES {
+            context.enter()?;
+            return self.fetch_piece(src, dst);
+        }
         let size = dst.len();
         let pieces = Pieces::of(dst);
-        self.share(context, size, &|| self.fetch(src, &pieces))
+        self.share(context, size, &|| {
+            let lane = self.fetch_by(|lane, limit| lane.fetch(src, &pieces, limit))?;
+            self.lanes.lock().idle.push(lane);
+            Ok(())
+        })
     }
 
-    /// Fetches pieces, through another lane if one gets stuck.
-    fn fetch(&self, src: CUdeviceptr, pieces: &Pieces<'_>) -> Result<()> {
+    /// Fetches what fits into one buffer. While it is copied out of there, others fetch.
+    fn fetch_piece(&self, src: CUdeviceptr, dst: &mut [u8]) -> Result<()> {
+        let mut lane = self.fetch_by(|lane, limit| {
+            lane.begin_fetch(0, src, dst.len())?;
+            Ok(match lane.end_fetch(0, limit)? {
+                true => Fetched::All,
+                false => Fetched::UntilStuck,
+            })
+        })?;
+        let copied = lane.copy_out(0, dst);
+        self.lanes.lock().idle.push(lane);
+        copied
+    }
+
+    /// Has a lane fetch, and another one go on if it gets stuck; gives the last one.
+    fn fetch_by(&self, fetch: impl FnMut(&mut Lane, Option<Duration>) -> Result<Fetched>) -> Result<Lane> {
         let mut lanes = self.lanes.lock();
         while lanes.num_fetching >= MAX_LANES {
             self.has_fetched.wait(&mut lanes);
         }
         lanes.num_fetching += 1;
         drop(lanes);
-        let fetched = self.fetch_at_once(src, pieces);
+        let lane = self.fetch_at_once(fetch);
         self.lanes.lock().num_fetching -= 1;
         self.has_fetched.notify_one();
-        fetched
+        lane
     }
 
-    fn fetch_at_once(&self, src: CUdeviceptr, pieces: &Pieces<'_>) -> Result<()> {
+    fn fetch_at_once(&self, mut fetch: impl FnMut(&mut Lane, Option<Duration>) -> Result<Fetched>) -> Result<Lane> {
         loop {
             let mut lane = self.take()?;
             // With so many stuck, another one would be too.
             let limit = (self.lanes.lock().stuck.len() < MAX_STUCK).then_some(STUCK_AFTER);
-            match lane.fetch(src, pieces, limit) {
-                Ok(Fetched::All) => {
-                    self.lanes.lock().idle.push(lane);
-                    return Ok(());
-                }
+            match fetch(&mut lane, limit) {
+                Ok(Fetched::All) => return Ok(lane),
                 Ok(Fetched::UntilStuck) => self.lanes.lock().stuck.push(lane),
                 Err(error) => {
                     give_up(lane);
@@ -308,11 +354,12 @@ impl Transfers {
         context.enter()?;
         self.with_lane(|lane| {
             lane.stream.wait()?;
-            lane.buffers[0].bytes_mut().fill(0);
+            let zeros = lane.buffers[0].get()?;
+            zeros.bytes_mut().fill(0);
             let mut at = 0;
             while at < size {
                 let piece = usize::try_from((size - at).min(PIECE_BYTES as u64)).unwrap_or(PIECE_BYTES);
-                lane.buffers[0].send(dst + at, piece, &lane.stream)?;
+                zeros.send(dst + at, piece, &lane.stream)?;
                 at += piece as u64;
             }
             lane.stream.wait()
