@@ -102,7 +102,11 @@ impl<'a> MemoryFile<'a> {
         Ok(match self.0 {
             End::Archive(parts) => WrittenFile::Parts(parts.finish()?),
             End::Stripes(stripes) => WrittenFile::Placed(stripes.finish()),
-            End::File(..) | End::Pipe(..) => WrittenFile::Whole,
+            End::File(file, end) => {
+                file.finish(end.into_inner())?;
+                WrittenFile::Whole
+            }
+            End::Pipe(..) => WrittenFile::Whole,
         })
     }
 }

@@ -105,9 +105,11 @@ impl<'a> PartAppender<'a> {
         if self.state.lock().parts.is_empty() {
             self.add(&[], blake3::hash(&[]))?;
         }
+        let state = self.state.into_inner();
+        self.writer.finish(state.position)?;
         Ok(WrittenParts {
             position: self.begin,
-            parts: self.state.into_inner().parts,
+            parts: state.parts,
             borrowed: vec![],
         })
     }
