@@ -32,8 +32,8 @@ pub struct FileWriter<'a> {
 }
 
 impl<'a> FileWriter<'a> {
-    /// `file` is open for writing. What is written follows what it has, without gaps in the end; nobody makes it shorter
-    /// meanwhile.
+    /// `file` is open for writing. What is written follows what it has, without gaps in the end; nobody makes it
+    /// shorter meanwhile.
     #[must_use]
     pub fn new(file: &'a File) -> Self {
         Self {

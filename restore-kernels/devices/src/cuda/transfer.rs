@@ -34,8 +34,8 @@ struct Lane {
     done: [Event; 2],
 }
 
-/// A pinned buffer that is made when it is needed: the driver pins some 2 MiB in a millisecond, for however many threads
-/// at once.
+/// A pinned buffer that is made when it is needed: the driver pins some 2 MiB in a millisecond, for however many
+/// threads at once.
 #[derive(Default)]
 struct Buffer(Option<Pinned>);
 
