@@ -40,7 +40,8 @@ use crate::store_arguments::{KeyFile, StoreVerb};
     HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda,\n                         cuda:N, opencl, opencl:PLATFORM[:DEVICE])\n  \
     HETCKPT_CRIU           the criu program (default: the one installed with hetckpt, else on PATH,\n                         \
     else in /usr/local/sbin, /usr/sbin, /sbin or /opt/criu/bin)\n  \
-    HETCKPT_CACHE_DIR      where translated kernels are kept, 2 GiB at most; `off` keeps none\n  \
+    HETCKPT_CACHE_DIR      where translated kernels and compressed files are kept, 2 GiB at most;\n                         \
+    `off` keeps none (default: $XDG_CACHE_HOME/hetckpt, else ~/.cache/hetckpt)\n  \
     HETCKPT_RUNTIME_DIR    where device servers have their sockets and logs, `*app-PID.log`\n                         \
     (default: root /run/hetckpt, others $XDG_RUNTIME_DIR/hetckpt, in a\n                         \
     session /run/user/UID/hetckpt, else /tmp/hetckpt-UID, or where that is\n                         \

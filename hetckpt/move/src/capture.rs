@@ -1,6 +1,8 @@
 //! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and
 //! `migrate` have in common. What becomes of the images is theirs.
 
+use hetckpt_cache::folder::CacheFolder;
+use hetckpt_cache::place::cache_dir;
 use hetckpt_ring::failure_code::Code;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
@@ -148,7 +150,8 @@ pub fn capture<'a>(
     obstacles::look(&target.tree())?;
     let mut times = Times::default();
     // While the program still runs: this takes a while.
-    let mut packing = Packing::new(request.bundle, target.pid, request.parent);
+    let cache = cache_dir().map(CacheFolder::new);
+    let mut packing = Packing::new(request.bundle, target.pid, request.parent, cache);
     packing.take_mapped_by(&target.tree(), taker)?;
     taker.settle()?;
     // Our own hold keeps the device paused after the plugin has left, until the snapshot is safe.

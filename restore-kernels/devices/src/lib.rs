@@ -2,7 +2,6 @@
 
 pub mod device;
 pub mod error;
-mod code_cache;
 pub mod control;
 pub mod cuda;
 pub mod opencl;

@@ -1,10 +1,10 @@
 //! Which device: `auto`, `cpu`, `cuda:N` or `opencl:PLATFORM:DEVICE`.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use hetckpt_abi::opencl_program::Requirements;
+use hetckpt_cache::place::cache_dir;
 use hetckpt_codegen::opencl::OpenClOptions;
 use hetckpt_codegen::ptx::PtxOptions;
 use hetckpt_codegen::spirv::Compiler;
@@ -144,22 +144,6 @@ fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
 /// host writes, for tests.
 fn wants_bounded_launches() -> bool {
     std::env::var_os("HETCKPT_OPENCL_BOUNDED").is_some_and(|value| value == "1")
-}
-
-/// Folder for translated code: `$HETCKPT_CACHE_DIR` (`off`: none), else the user's cache folder.
-fn cache_dir() -> Option<PathBuf> {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    match variable("HETCKPT_CACHE_DIR") {
-        Some(dir) if dir.as_os_str() == "off" => None,
-        Some(dir) => Some(dir),
-        None => variable("XDG_CACHE_HOME")
-            .or_else(|| Some(variable("HOME")?.join(".cache")))
-            .map(|dir| dir.join("hetckpt")),
-    }
 }
 
 /// Opens the device.

@@ -13,6 +13,9 @@ use crate::unpack::{UnpackError, Unpacker};
 /// Little is gained by more: these are programs and libraries.
 const LEVEL: i32 = 1;
 
+/// How files are compressed: what was compressed in another form does not stand for it.
+pub const FORM: &[u8] = b"one zstd frame with a checksum, level 1";
+
 /// Length from which on all cores compress a file together.
 pub const SHARED_BYTES: u64 = 64 << 20;
 

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 /// What of a file can be mapped: no machine has more memory for it.
 const WINDOW_BYTES: usize = 1 << 40;
 const PAGE_BYTES: u64 = 4096;
-/// So much room is set aside at once, where there is that much, as soon as less than half of it is left.
+/// So much room is set aside at once, and as much as has been written at most, as soon as less than half of it is left.
 const AHEAD_BYTES: u64 = 128 << 20;
 
 /// A file that several threads write to, each to places of its own.
@@ -78,6 +78,8 @@ struct Window {
     /// Up to there the file has room. Held by whoever makes some.
     room: Mutex<()>,
     room_end: AtomicU64,
+    /// There the file ended.
+    begin: u64,
 }
 
 // SAFETY: it is only copied to, by pointers, and threads do not copy to the same bytes.
@@ -98,17 +100,20 @@ impl Window {
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe { mmap(None, length, protection, flags, file, 0) }.ok()?;
+        let begin = file.metadata().ok()?.len();
         Some(Self {
             base,
             room: Mutex::new(()),
-            room_end: AtomicU64::new(file.metadata().ok()?.len()),
+            room_end: AtomicU64::new(begin),
+            begin,
         })
     }
 
     /// Sees to it that the file has room up to `end`. What it has no room for must not be touched.
     fn make_room(&self, file: &File, end: u64) -> nix::Result<()> {
         let has_room = |end| end <= self.room_end.load(Ordering::Acquire);
-        if has_room(end + AHEAD_BYTES / 2) {
+        let ahead = end.saturating_sub(self.begin).min(AHEAD_BYTES);
+        if has_room(end + ahead / 2) {
             return Ok(());
         }
         let room = match has_room(end) {
@@ -116,7 +121,7 @@ impl Window {
             false => Some(self.room.lock()),
         };
         // Somebody is at it, or has been.
-        if room.is_none() || has_room(end + AHEAD_BYTES / 2) {
+        if room.is_none() || has_room(end + ahead / 2) {
             return Ok(());
         }
         let from = self.room_end.load(Ordering::Relaxed);
@@ -124,8 +129,7 @@ impl Window {
             let length = to.saturating_sub(from);
             fallocate(file, FallocateFlags::empty(), from.cast_signed(), length.cast_signed()).map(|()| to)
         };
-        let ahead = (end.max(from) + AHEAD_BYTES).min(WINDOW_BYTES as u64);
-        let made = match allocate(ahead) {
+        let made = match allocate((end.max(from) + ahead).min(WINDOW_BYTES as u64)) {
             // So much need not be allowed.
             Err(_) if has_room(end) => return Ok(()),
             Err(_) => allocate(end),

@@ -14,6 +14,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use procfs::process::{MMPermissions, MMapPath, Process};
 
 use hetckpt_archive::manifest::{CarriedFile, is_plain_path};
+use hetckpt_cache::folder::CacheFolder;
 use hetckpt_criu::memory_sink::MemorySink;
 use hetckpt_criu::needs::{NeededFile, Needs, Role};
 use hetckpt_criu::rewrite::{self, Change};
@@ -36,17 +37,20 @@ pub struct Packing<'a> {
     num_packed: usize,
     /// What need not be copied.
     parent: Option<&'a Parent>,
+    cache: Option<CacheFolder>,
 }
 
 impl<'a> Packing<'a> {
-    /// Nothing yet. What `parent` has is not copied. Paths are those of process `pid`.
-    pub fn new(bundle: Bundle, pid: i32, parent: Option<&'a Parent>) -> Self {
+    /// Nothing yet. What `parent` has is not copied, and what the `cache` has is not compressed again. Paths are those
+    /// of process `pid`.
+    pub fn new(bundle: Bundle, pid: i32, parent: Option<&'a Parent>, cache: Option<CacheFolder>) -> Self {
         Self {
             bundle,
             root: format!("/proc/{pid}/root").into(),
             files: BTreeMap::new(),
             num_packed: 0,
             parent,
+            cache,
         }
     }
 
@@ -76,7 +80,8 @@ impl<'a> Packing<'a> {
     fn send(&mut self, inputs: Vec<Input>, taker: &mut dyn MemorySink) -> Result<(), Failure> {
         let first = self.num_packed;
         self.num_packed += inputs.len();
-        self.files.extend(pipeline::send(inputs, first, self.parent, taker)?);
+        self.files
+            .extend(pipeline::send(inputs, first, self.parent, self.cache.as_ref(), taker)?);
         Ok(())
     }
 
@@ -195,7 +200,7 @@ fn original_names(files: &[NeededFile]) -> BTreeMap<PathBuf, PathBuf> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
     use hetckpt_criu::image_messages::Regular;
@@ -277,7 +282,7 @@ mod tests {
             })
             .collect();
         let mut shelf = Shelf::default();
-        let mut packing = Packing::new(Bundle::All, pid, None);
+        let mut packing = Packing::new(Bundle::All, pid, None, None);
         let early = [&paths[0], &paths[2]].map(|path| packing.open(Path::new(path)).unwrap());
         packing.send(early.into(), &mut shelf).unwrap();
         let needs = Needs {
@@ -294,16 +299,16 @@ mod tests {
         }
         assert_eq!(crate::carried::read_index(&images).unwrap(), listed);
 
-        let packing = Packing::new(Bundle::All, pid, None);
+        let packing = Packing::new(Bundle::All, pid, None, None);
         assert_eq!(
             packing.finish(&images, &needs, &mut Full).unwrap_err().message,
             "no space left"
         );
         fs::remove_file(&paths[1]).unwrap();
-        let packing = Packing::new(Bundle::All, pid, None);
+        let packing = Packing::new(Bundle::All, pid, None, None);
         let failure = packing.finish(&images, &needs, &mut Shelf::default()).unwrap_err();
         assert!(failure.message.ends_with(&paths[1]), "{}", failure.message);
-        let packing = Packing::new(Bundle::None, pid, None);
+        let packing = Packing::new(Bundle::None, pid, None, None);
         assert_eq!(packing.finish(&images, &needs, &mut Full).unwrap(), []);
     }
 
@@ -314,7 +319,7 @@ mod tests {
         let large = folder.path().join("large");
         let bytes: Vec<u8> = (0..65usize << 20).map(|at| (at / 3 % 251) as u8).collect();
         fs::write(&large, &bytes).unwrap();
-        let mut packing = Packing::new(Bundle::All, pid, None);
+        let mut packing = Packing::new(Bundle::All, pid, None, None);
         let mut inputs = vec![packing.open(&large).unwrap()];
         for number in 0..40 {
             let path = folder.path().join(format!("{number}"));
@@ -332,12 +337,48 @@ mod tests {
     }
 
     #[test]
+    fn what_was_compressed_before_comes_from_the_cache_if_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let path = folder.path().join("x");
+        let text = b"again and again ".repeat(5000);
+        fs::write(&path, &text).unwrap();
+        let packed = || {
+            let mut packing = Packing::new(Bundle::All, pid, None, Some(CacheFolder::new(cache.clone())));
+            let mut shelf = Shelf::default();
+            let input = packing.open(&path).unwrap();
+            packing.send(vec![input], &mut shelf).unwrap();
+            let target = folder.path().join("unpacked");
+            shelf.unpack(&packing.files[&path], folder.path(), &target);
+            (shelf.0, fs::read(target).unwrap())
+        };
+        let (first, unpacked) = packed();
+        assert_eq!(unpacked, text);
+        let [kept] = &fs::read_dir(&cache).unwrap().flatten().collect::<Vec<_>>()[..] else {
+            panic!("not one file in the cache")
+        };
+        assert_eq!(kept.metadata().unwrap().mode() & 0o777, 0o600);
+        let written = || kept.metadata().unwrap().ino();
+        let before = written();
+        assert_eq!(packed(), (first.clone(), text.clone()));
+        assert_eq!(written(), before, "compressed again");
+        let mut damaged = fs::read(kept.path()).unwrap();
+        *damaged.last_mut().unwrap() ^= 1;
+        fs::write(kept.path(), damaged).unwrap();
+        assert_eq!(packed(), (first.clone(), text.clone()));
+        assert_ne!(written(), before, "not made again");
+        fs::write(&path, "other text").unwrap();
+        assert_eq!(packed().1, b"other text");
+    }
+
+    #[test]
     fn a_file_that_cannot_be_read_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
         let path = folder.path().join("x");
         fs::write(&path, "x").unwrap();
-        let mut packing = Packing::new(Bundle::All, pid, None);
+        let mut packing = Packing::new(Bundle::All, pid, None, None);
         let input = Input {
             file: fs::OpenOptions::new().write(true).open(&path).unwrap(),
             ..packing.open(&path).unwrap()
@@ -351,7 +392,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = fs::canonicalize(folder.path()).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let packing = Packing::new(Bundle::All, pid, None);
+        let packing = Packing::new(Bundle::All, pid, None, None);
         fs::create_dir(folder.join("of-others")).unwrap();
         fs::write(folder.join("of-others/secret"), "x").unwrap();
         std::os::unix::fs::symlink("of-others", folder.join("link")).unwrap();

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use hetckpt_archive::carried::{self, Compressing};
 use hetckpt_archive::manifest::CarriedFile;
 use hetckpt_archive::parallel::{cores, map_in_parallel};
+use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 use hetckpt_criu::memory_sink::MemorySink;
 use hetckpt_report::failure::Failure;
 use hetckpt_ring::failure_code::Code;
@@ -39,6 +40,10 @@ impl Input {
         carried::describe(&self.file, &self.text(), &member(name))
     }
 
+    fn compressed(&self, name: &str, bytes: &mut Vec<u8>) -> io::Result<CarriedFile> {
+        carried::pack(self.file.try_clone()?, &self.text(), &member(name), bytes)
+    }
+
     fn text(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }
@@ -49,13 +54,14 @@ fn member(name: &str) -> String {
 }
 
 /// Has `taker` take `files`, the largest first, as numbers `first` and so on. Of those that `parent` has it gets the
-/// name only. Gives what the archive says of them.
+/// name only, and small ones may have been compressed before, in the `cache`. Gives what the archive says of them.
 ///
 /// A file that cannot be read to its end is a failure: a part of it may be in the archive.
 pub fn send(
     mut files: Vec<Input>,
     first: usize,
     parent: Option<&Parent>,
+    cache: Option<&CacheFolder>,
     taker: &mut dyn MemorySink,
 ) -> Result<Vec<(PathBuf, CarriedFile)>, Failure> {
     files.sort_by_key(|input| std::cmp::Reverse(input.size_bytes));
@@ -65,7 +71,12 @@ pub fn send(
         // Gone before the other thread is waited for, which then need not go on.
         let receiver = receiver;
         scope.spawn(move || {
-            let work = Work { first, parent, sender };
+            let work = Work {
+                first,
+                parent,
+                cache,
+                sender,
+            };
             // If nobody takes them any more, the reason is known there.
             let _ = work.compress(files);
         });
@@ -124,6 +135,8 @@ struct Unwanted;
 struct Work<'a> {
     first: usize,
     parent: Option<&'a Parent>,
+    /// Has what was compressed before.
+    cache: Option<&'a CacheFolder>,
     sender: SyncSender<Message>,
 }
 
@@ -198,10 +211,7 @@ impl Work<'_> {
             let mut bytes = vec![];
             let packed_file = match &known[at] {
                 Some(file) => Ok(file.clone()),
-                None => files[at].file.try_clone().and_then(|file| {
-                    let (text, member) = (files[at].text(), member(&self.name(at)));
-                    carried::pack(file, &text, &member, &mut bytes)
-                }),
+                None => self.compress_small(&files[at], &self.name(at), &mut bytes),
             };
             (bytes, packed_file)
         });
@@ -211,6 +221,25 @@ impl Work<'_> {
             self.send_end(at, end)?;
         }
         Ok(())
+    }
+
+    /// Into `bytes`, from the cache if it has been compressed before. It is read in any case, for its hash.
+    fn compress_small(&self, input: &Input, name: &str, bytes: &mut Vec<u8>) -> io::Result<CarriedFile> {
+        let Some(cache) = self.cache else {
+            return input.compressed(name, bytes);
+        };
+        let described = input.described(name)?;
+        let key = Key::new(Kind::Carried, &[carried::FORM, described.blake3.as_bytes()]);
+        if let Some(found) = cache.read(&key) {
+            *bytes = found;
+            return Ok(described);
+        }
+        let file = input.compressed(name, bytes)?;
+        // Not if it has changed in between.
+        if file.blake3 == described.blake3 {
+            cache.write(&key, bytes);
+        }
+        Ok(file)
     }
 
     fn send_end(&self, at: usize, end: io::Result<CarriedFile>) -> Result<(), Unwanted> {

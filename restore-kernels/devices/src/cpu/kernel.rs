@@ -12,9 +12,9 @@ use hetckpt_abi::thread_state::ThreadStateLayout;
 use super::code_generator::CodeGenerator;
 use super::object::{Regions, Source};
 use super::{CpuOptions, MAX_THREADS_PER_BLOCK};
-use crate::code_cache::CodeCache;
 use crate::device::{Code, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
+use hetckpt_cache::folder::CacheFolder;
 
 /// What a thread at a resume point waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl CpuKernel {
             .collect();
         let source = Source {
             generator: generator.clone(),
-            cache: options.cache_dir.clone().map(CodeCache::new),
+            cache: options.cache_dir.clone().map(CacheFolder::new),
             text: text.as_str().into(),
         };
         let is_long = text.len() >= options.quick_from_bytes;

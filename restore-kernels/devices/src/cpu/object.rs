@@ -9,7 +9,7 @@ use hetckpt_abi::cpu_codegen::{Entry, Tier};
 use hetckpt_abi::cpu_tables::{CpuTables, DecodeError};
 
 use super::code_generator::{CodeGenerator, Compiled, GeneratorError, LoadedObject};
-use crate::code_cache::{CodeCache, Key, Kind};
+use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 
 /// Why there are no region functions.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub struct Source {
     /// The compiler.
     pub generator: Arc<CodeGenerator>,
     /// Keeps objects.
-    pub cache: Option<CodeCache>,
+    pub cache: Option<CacheFolder>,
     /// hetIR.
     pub text: Arc<str>,
 }

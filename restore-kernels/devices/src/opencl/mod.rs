@@ -39,13 +39,13 @@ use std::time::Duration;
 use opencl3::device::{CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
 use parking_lot::Mutex;
 
-use crate::code_cache::CodeCache;
 use crate::device::{Device, DeviceDescription, Fill, GRANULARITY, LoadRequest, LoadedKernel, Queue};
 use crate::error::DeviceError;
 use arena::Arena;
 use flight::DroppedLaunch;
 use grids::Programs;
 use handles::{CommandQueue, Context, DeviceId};
+use hetckpt_cache::folder::CacheFolder;
 use host_clock::HostClock;
 use module::{Builder, LoadedOpenCl};
 use not_shared::{Finding, NotShared};
@@ -188,7 +188,7 @@ impl OpenClDevice {
             capabilities,
             form,
             counts_looks: !sees_host_writes,
-            cache: options.cache_dir.clone().map(CodeCache::new),
+            cache: options.cache_dir.clone().map(CacheFolder::new),
             compiling: Mutex::default(),
             programs: Programs::default(),
             description,

@@ -14,9 +14,9 @@ use super::failure::ClFailure;
 use super::grids::{Programs, UnderWay};
 use super::handles::{Context, Kernel, Program};
 use super::program_form::ProgramForm;
-use crate::code_cache::{CodeCache, Key, Kind};
 use crate::device::{Code, DeviceDescription, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
+use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 
 /// A loaded program.
 pub(super) struct OpenClKernel {
@@ -60,7 +60,7 @@ pub(super) struct Builder {
     /// Programs must count their looks at the pause word; elsewhere they must not.
     pub counts_looks: bool,
     /// Keeps built programs.
-    pub cache: Option<CodeCache>,
+    pub cache: Option<CacheFolder>,
     /// Held while a compiler runs: not all of them bear company.
     pub compiling: Mutex<()>,
     /// What is under way of the programs built.
