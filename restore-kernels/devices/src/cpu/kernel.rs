@@ -8,13 +8,13 @@ use std::time::Duration;
 use hetckpt_abi::cpu_codegen::{Entry, Tier};
 use hetckpt_abi::cpu_tables::{BarrierTable, WarpTable};
 use hetckpt_abi::thread_state::ThreadStateLayout;
+use hetckpt_cache::folder::CacheFolder;
 
 use super::code_generator::CodeGenerator;
 use super::object::{Regions, Source};
 use super::{CpuOptions, MAX_THREADS_PER_BLOCK};
 use crate::device::{Code, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
-use hetckpt_cache::folder::CacheFolder;
 
 /// What a thread at a resume point waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

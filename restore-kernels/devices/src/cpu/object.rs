@@ -7,9 +7,9 @@ use std::time::Instant;
 use hetckpt_abi::cpu_block::{CpuRegion, region_symbol};
 use hetckpt_abi::cpu_codegen::{Entry, Tier};
 use hetckpt_abi::cpu_tables::{CpuTables, DecodeError};
+use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 
 use super::code_generator::{CodeGenerator, Compiled, GeneratorError, LoadedObject};
-use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 
 /// Why there are no region functions.
 #[derive(Debug, thiserror::Error)]
