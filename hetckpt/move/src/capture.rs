@@ -1,9 +1,6 @@
 //! A program's way from running to stopped, with CRIU's images and its devices' state in a folder: what `dump` and
 //! `migrate` have in common. What becomes of the images is theirs.
 
-use hetckpt_cache::folder::CacheFolder;
-use hetckpt_cache::place::cache_dir;
-use hetckpt_ring::failure_code::Code;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -11,6 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hetckpt_archive::manifest::{CarriedFile, Clocks, Header, Index, Manifest};
 use hetckpt_archive::writer::Source;
+use hetckpt_cache::folder::CacheFolder;
+use hetckpt_cache::place::cache_dir;
 use hetckpt_criu::device_streams::DeviceStreams;
 use hetckpt_criu::locate::Criu;
 use hetckpt_criu::memory_sink::{MemorySink, Sizes};
@@ -18,6 +17,7 @@ use hetckpt_criu::{eventfds, needs, page_server, pending_signals, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{quantity, remark};
+use hetckpt_ring::failure_code::Code;
 use hetckpt_state::names::memory_file;
 use hetckpt_supervise::interrupting::{Interrupting, ensure_not_interrupted};
 use hetckpt_supervise::namespaces::{self, clocks};

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hetckpt_cache::folder::CacheFolder;
 use opencl3::device::{CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
 use parking_lot::Mutex;
 
@@ -45,7 +46,6 @@ use arena::Arena;
 use flight::DroppedLaunch;
 use grids::Programs;
 use handles::{CommandQueue, Context, DeviceId};
-use hetckpt_cache::folder::CacheFolder;
 use host_clock::HostClock;
 use module::{Builder, LoadedOpenCl};
 use not_shared::{Finding, NotShared};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hetckpt_abi::opencl_program::{Argument, OpenClProgram};
+use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 use hetckpt_ir::entity::ResumePointId;
 use opencl3::device::{CL_DEVICE_NAME, CL_DEVICE_VERSION, CL_DRIVER_VERSION};
 use opencl3::kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_PRIVATE_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE};
@@ -16,7 +17,6 @@ use super::handles::{Context, Kernel, Program};
 use super::program_form::ProgramForm;
 use crate::device::{Code, DeviceDescription, KernelAttributes, LoadRequest, LoadedKernel};
 use crate::error::DeviceError;
-use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 
 /// A loaded program.
 pub(super) struct OpenClKernel {
