@@ -185,6 +185,12 @@ pub const NAMED_BARRIERS: Program = Program {
     ..program("named_barriers", "rounds", 100)
 };
 
+/// Blocks that go round at a barrier of libcu++.
+pub const MEMORY_BARRIERS: Program = Program {
+    lasts: 2,
+    ..program("memory_barriers", "rounds", 100)
+};
+
 /// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
 pub const TEXTURES: Program = Program {
     lasts: 4,

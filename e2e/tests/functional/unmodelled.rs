@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
-use hetckpt_e2e::program::{NAMED_BARRIERS, Program, TEXTURES, unmodelled};
+use hetckpt_e2e::program::{MEMORY_BARRIERS, NAMED_BARRIERS, Program, TEXTURES, unmodelled};
 use hetckpt_e2e::runner::{Context, Test};
 
 use super::preempt::{num_preemptions, preempt};
@@ -82,10 +82,12 @@ pub fn tests() -> Vec<Test> {
     tests.push(native("arrays", TEXTURES));
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
     tests.push(refused.also_needs(Requirement::CpuOnly));
-    let barriers = move |context: &mut Context| preempt(context, &NAMED_BARRIERS, count);
-    let barriers = Test::new("preempt_named_barriers", barriers).also_needs(Requirement::CpuOnly);
-    // OpenCL devices have neither.
-    tests.push(barriers.also_needs(Requirement::VirtualMemory));
+    for program in [NAMED_BARRIERS, MEMORY_BARRIERS] {
+        let barriers = move |context: &mut Context| preempt(context, &program, count);
+        let barriers = Test::new(format!("preempt_{}", program.name), barriers).also_needs(Requirement::CpuOnly);
+        // OpenCL devices have none of these.
+        tests.push(barriers.also_needs(Requirement::VirtualMemory));
+    }
     tests
 }
 

@@ -14,6 +14,9 @@ pub struct BasicBlock {
     pub span: Span,
 }
 
+/// Number of a barrier that is none of PTX's, for one thread: it goes on once the others have got as far as they can.
+pub const GIVE_WAY: u64 = 16;
+
 /// The end of a basic block.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Terminator {
@@ -35,7 +38,7 @@ pub enum Terminator {
     /// `bar.sync` or `bar.red` (PTX ISA, "barrier"): wait for all threads of the block that have not exited.
     /// After the probe pass such a block has no instructions of its own.
     Barrier {
-        /// Barrier number, 0 to 15.
+        /// Barrier number, 0 to 15, or [`GIVE_WAY`].
         id: Operand,
         /// Threads taking part; `None`: the whole block.
         count: Option<Operand>,

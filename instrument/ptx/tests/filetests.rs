@@ -61,6 +61,7 @@ cases! {
     compare_select
     conversions
     memory
+    memory_barriers
     shared_layout
     generic_addresses
     struct_params

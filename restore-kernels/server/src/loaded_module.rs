@@ -447,7 +447,8 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
 }
 
 /// Only the CPU device stops at such barriers.
-const PARTIAL_BARRIER: &str = "it has a barrier that is not barrier 0, or not for the whole block";
+const PARTIAL_BARRIER: &str =
+    "it has a barrier that is not barrier 0, or not for the whole block, or a memory barrier object";
 
 /// Where kernels do not run as they came, those do not run that `generator` has no code for with probes.
 fn can_be_probed(kernel: &Kernel, generator: Generator) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 
 use super::error::Rule;
 use super::operand::{Operands, count};
-use crate::basic_block::{BarrierReductionOp, Terminator};
+use crate::basic_block::{BarrierReductionOp, GIVE_WAY, Terminator};
 use crate::inst::{Op, Operand, WarpOp};
 use crate::kernel::Kernel;
 use crate::types::{Type, Width};
@@ -15,8 +15,10 @@ pub(super) fn terminator(kernel: &Kernel, terminator: &Terminator) -> Result<(),
             id, count, reduction, ..
         } => {
             operands.source(*id, Type::B32)?;
-            if let Operand::Imm(number @ 16..) = id {
-                return Err(Rule::BarrierNumber(*number));
+            match id {
+                Operand::Imm(GIVE_WAY) if *count == Some(Operand::Imm(1)) => {}
+                Operand::Imm(number @ 16..) => return Err(Rule::BarrierNumber(*number)),
+                _ => {}
             }
             count.map_or(Ok(()), |c| operands.source(c, Type::B32))?;
             let Some(r) = reduction else { return Ok(()) };

@@ -151,6 +151,7 @@ fn refuses_broken_rules() {
         ),
         ("br !%r4", "br !%r0", "%r0 is W32 where a predicate belongs"),
         ("barrier 0", "barrier 16", "barrier number 16 is above 15"),
+        ("barrier 0", "barrier 16 count 2", "barrier number 16 is above 15"),
         ("red popc %r0", "red popc %r4", "%r4 is Pred where 32 bits belongs"),
         ("%r1, 16, 31 mask", "%r1, 16 mask", "2 operands where 3 belong"),
         (

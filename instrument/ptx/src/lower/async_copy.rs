@@ -8,6 +8,7 @@ use crate::ast::{self, Const, Instruction};
 use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::memory::memory_target;
+use crate::lower::memory_barrier;
 use crate::lower::modifiers::ModifierList;
 
 /// PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all".
@@ -18,6 +19,9 @@ pub(super) fn cp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> 
     }
     if let ["async", "commit_group" | "wait_group" | "wait_all"] = inst.modifiers.as_slice() {
         return Ok(());
+    }
+    if list.take("mbarrier") {
+        return memory_barrier::arrive_behind_copies(k, inst, list);
     }
     list.drop_cache_hints();
     if !(list.take("shared") || list.take("shared::cta")) || !list.take("global") {

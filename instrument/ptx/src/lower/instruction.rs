@@ -10,7 +10,9 @@ use crate::lower::arithmetic::check_type;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
-use crate::lower::{arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, memory, moves, warp};
+use crate::lower::{
+    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, memory, memory_barrier, moves, warp,
+};
 
 /// Lowers one instruction.
 pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
@@ -87,7 +89,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
             Err(Reason::Family("tensor core instructions"))
         }
         "cp" => async_copy::cp(k, inst),
-        "mbarrier" => Err(Reason::Family("memory barrier objects")),
+        "mbarrier" => memory_barrier::mbarrier(k, inst),
         "brx" => Err(Reason::Family("indirect branches")),
         _ => Err(Reason::Instruction),
     }

@@ -18,6 +18,7 @@ mod compare;
 mod convert;
 mod moves;
 mod memory;
+mod memory_barrier;
 mod async_copy;
 mod atomic;
 mod warp;

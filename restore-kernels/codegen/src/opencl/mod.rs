@@ -119,7 +119,7 @@ pub fn stops(kernel: &Kernel) -> Stops {
     }
 }
 
-const PARTIAL_BARRIER: &str = "a barrier that is not number 0, or not for the whole block";
+const PARTIAL_BARRIER: &str = "a barrier that is not number 0, or not for the whole block, or a memory barrier object";
 
 /// Writes a program as OpenCL C. With a list of blocks, and where threads stop as blocks ([`stops`]), it can start them
 /// at any resume point, whatever its entries are.
