@@ -1,7 +1,7 @@
 //! Ends of basic blocks.
 
 use hetckpt_abi::launch_control::{ARENA_BYTES, TRAP_WORD_ADDRESS_AT};
-use hetckpt_ir::basic_block::{BarrierReduction, BarrierReductionOp, Terminator};
+use hetckpt_ir::basic_block::{BarrierReduction, BarrierReductionOp, GIVE_WAY, Terminator};
 use hetckpt_ir::entity::BbId;
 use hetckpt_ir::inst::{Guard, Operand};
 use hetckpt_ir::types::{Type, Width};
@@ -30,7 +30,8 @@ impl Writer<'_> {
             } => {
                 if let Some(probe) = probe.filter(|_| !self.is_unasked) {
                     self.probed_barrier(id, probe, *reduction);
-                } else {
+                } else if *number != Operand::Imm(GIVE_WAY) {
+                    // Threads of a GPU get on without others giving way.
                     self.barrier(*number, *count, *reduction);
                 }
                 self.jump(*next);
