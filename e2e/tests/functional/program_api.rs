@@ -203,6 +203,8 @@ fn told_why(context: &mut Context) -> Result<()> {
         ],
     )?;
     hetckpt::inspect(sandbox, &sandbox.path(" \u{1b}\n.hetsnap"))?;
+    // Device servers end a moment after their programs.
+    sandbox.wait_until_empty(PATIENCE)?;
     let left: Vec<PathBuf> = fs::read_dir(sandbox.runtime_dir())?
         .flatten()
         .map(|entry| entry.path())
