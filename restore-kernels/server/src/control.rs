@@ -77,7 +77,6 @@ impl Control {
 
     /// Accepts connections for ever.
     pub fn serve(self: &Arc<Self>) {
-        self.session.printed.begin();
         for stream in self.listener.incoming() {
             let stream = match stream {
                 Ok(stream) => stream,

@@ -11,7 +11,7 @@ use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::error::FatbinError;
 use hetckpt_fatbin::hidden::{Hidden, HiddenSince};
-use hetckpt_fatbin::image_contents::contents;
+use hetckpt_fatbin::image_contents::{Contents, contents};
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
 use hetckpt_fatbin::targets::{target_of_ptx, targets};
 use hetckpt_ir::kernel::Kernel;
@@ -192,15 +192,8 @@ impl LoadedModule {
                 }
             });
         let (images, loaded): (Vec<Vec<u8>>, Vec<OpaqueModule>) = loaded.unzip();
-        let capability = builder.device.takes_images_for().unwrap_or(0);
-        let mut hidden = Vec::new();
-        for image in &images {
-            let contents = contents(image, capability, &[]);
-            hidden.extend(contents.hidden);
-            if contents.prints {
-                builder.device.expect_output();
-            }
-        }
+        let hidden = images.iter().flat_map(|image| look_into(image, &[], builder).hidden);
+        let hidden = hidden.collect();
         let keeps = loaded.iter().filter_map(|module| module.loaded.clone()).collect();
         let kernels = loaded.into_iter().flat_map(|module| module.kernels);
         let native = kernels.map(|kernel| (kernel.name.clone(), kernel)).collect();
@@ -301,9 +294,8 @@ impl LoadedModule {
             description: Vec::new(),
         };
         let mut description = ModuleDescription::default();
-        let capability = builder.device.takes_images_for().unwrap_or(0);
         for &part in parts {
-            let contents = contents(part, capability, more_variables);
+            let contents = look_into(part, more_variables, builder);
             let names: Vec<String> = contents.variables.iter().map(|v| v.name.clone()).collect();
             let loaded = match builder.device.load_opaque(part, &names) {
                 Ok(loaded) => loaded,
@@ -319,9 +311,6 @@ impl LoadedModule {
                 since: HiddenSince::Loading,
             });
             module.hidden.extend(contents.hidden.into_iter().chain(lost));
-            if contents.prints {
-                builder.device.expect_output();
-            }
             module.keeps.extend(loaded.loaded);
             module.machine_code.push(part.to_vec());
             module.compiled_for.extend(targets(part));
@@ -413,6 +402,16 @@ impl LoadedModule {
             description,
         }
     }
+}
+
+/// What an image that is run as it came has; the device is told if it prints.
+fn look_into(image: &[u8], more_variables: &[String], builder: &Builder) -> Contents {
+    let capability = builder.device.takes_images_for().unwrap_or(0);
+    let contents = contents(image, capability, more_variables);
+    if contents.prints {
+        builder.device.expect_output();
+    }
+    contents
 }
 
 /// Rejects kernels to which no probes can be added, so that they run as they came. A module with a heap that has such

@@ -33,7 +33,7 @@ use crate::state_output::ArchiveEnd;
 const PAUSE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What the server's threads share. Locks are taken in this order: holds, modules, arrays,
-/// memory, queues, parts of graphs.
+/// memory, queues, parts of graphs, what was printed.
 pub struct Session {
     /// The application's process id as the server sees it.
     pub app_pid: u32,

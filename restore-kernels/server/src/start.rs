@@ -167,6 +167,8 @@ fn serve(
         }
     }
     ready.succeeded();
+    // It may have had stdout to be told by.
+    control.session.printed.begin();
     control.serve();
     Ok(())
 }

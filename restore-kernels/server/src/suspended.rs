@@ -319,6 +319,7 @@ impl Suspended {
             })
             .collect();
         let session = restore(&files, state, choose(device)?)?;
+        session.printed.begin();
         for area in pinned {
             session.pinned.register_from_app(self.pid, area)?;
         }

@@ -13,8 +13,8 @@ use crate::unpack::{UnpackError, Unpacker};
 /// Little is gained by more: these are programs and libraries.
 const LEVEL: i32 = 1;
 
-/// How files are compressed: what was compressed in another form does not stand for it.
-pub const FORM: &[u8] = b"one zstd frame with a checksum, level 1";
+/// How files are compressed, the form's number and the level: what was compressed otherwise does not stand for it.
+pub const FORM: &[u8] = &[b'1', LEVEL as u8];
 
 /// Length from which on all cores compress a file together.
 pub const SHARED_BYTES: u64 = 64 << 20;
