@@ -78,23 +78,8 @@ mod flag {
 /// # Errors
 /// [`FatbinError::Truncated`], [`FatbinError::BadField`], [`FatbinError::TooLarge`].
 pub fn entries(fatbin: &[u8]) -> Result<Vec<Entry<'_>>, FatbinError> {
-    let header = slice(fatbin, 0, FATBIN_HEADER_BYTES as u64, "header")?;
-    let bad = |field, value| FatbinError::BadField {
-        field,
-        offset: 0,
-        value,
-    };
-    if u32_at(header, 0) != FATBIN_MAGIC {
-        return Err(bad("magic", u32_at(header, 0).into()));
-    }
-    if u16_at(header, 4) != 1 {
-        return Err(bad("version", u16_at(header, 4).into()));
-    }
-    let header_bytes = u64::from(u16_at(header, 6));
-    if header_bytes < FATBIN_HEADER_BYTES as u64 {
-        return Err(bad("header size", header_bytes));
-    }
-    let body = slice(fatbin, header_bytes, u64_at(header, 8), "body")?;
+    let (header_bytes, body_bytes) = extent(fatbin)?;
+    let body = slice(fatbin, header_bytes, body_bytes, "body")?;
     let mut all = Vec::new();
     let mut offset = 0_u64;
     while offset < body.len() as u64 {
@@ -111,6 +96,37 @@ pub fn entries(fatbin: &[u8]) -> Result<Vec<Entry<'_>>, FatbinError> {
         offset += size;
     }
     Ok(all)
+}
+
+/// Bytes that a bare fatbin takes; others may follow.
+///
+/// # Errors
+/// [`FatbinError::Truncated`], [`FatbinError::BadField`].
+pub fn length(fatbin: &[u8]) -> Result<usize, FatbinError> {
+    let (header_bytes, body_bytes) = extent(fatbin)?;
+    let body = slice(fatbin, header_bytes, body_bytes, "body")?;
+    Ok(header_bytes as usize + body.len())
+}
+
+/// Sizes of a fatbin's header and of what follows it.
+fn extent(fatbin: &[u8]) -> Result<(u64, u64), FatbinError> {
+    let header = slice(fatbin, 0, FATBIN_HEADER_BYTES as u64, "header")?;
+    let bad = |field, value| FatbinError::BadField {
+        field,
+        offset: 0,
+        value,
+    };
+    if u32_at(header, 0) != FATBIN_MAGIC {
+        return Err(bad("magic", u32_at(header, 0).into()));
+    }
+    if u16_at(header, 4) != 1 {
+        return Err(bad("version", u16_at(header, 4).into()));
+    }
+    let header_bytes = u64::from(u16_at(header, 6));
+    if header_bytes < FATBIN_HEADER_BYTES as u64 {
+        return Err(bad("header size", header_bytes));
+    }
+    Ok((header_bytes, u64_at(header, 8)))
 }
 
 fn read_entry(body: &[u8], offset: u64) -> Result<(Entry<'_>, u64), FatbinError> {

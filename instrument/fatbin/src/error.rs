@@ -49,6 +49,12 @@ pub enum FatbinError {
         /// The decompressor's words.
         reason: String,
     },
+    /// Something was taken for a file of the host, and is none.
+    #[error("neither an object nor a static library: {reason}")]
+    HostFile {
+        /// Why.
+        reason: String,
+    },
     /// PTX is not text.
     #[error("PTX is not UTF-8 text: byte {offset}")]
     NotText {

@@ -12,6 +12,7 @@ pub mod locate;
 pub mod hidden;
 mod ptx_reach;
 pub mod image_contents;
+pub mod host_files;
 pub mod targets;
 #[cfg(test)]
 mod tests;

@@ -76,7 +76,7 @@ fn has_entries(part: Part) -> bool {
     part.length > 16
 }
 
-/// What [`link`] has put together: each part is an image without a wrapper.
+/// What [`link`] has put together: each part is an image without a wrapper, or a static library of the host.
 fn linked(addr: u64) -> Outcome<Vec<Part>> {
     let count = word(HostMemory::bytes(addr, 8), 4);
     let mut at = addr + 8;
@@ -84,7 +84,14 @@ fn linked(addr: u64) -> Outcome<Vec<Part>> {
     for _ in 0..count {
         let place = HostMemory::bytes(at, 8);
         let length = u64::from(word(place, 0)) | u64::from(word(place, 4)) << 32;
-        all.extend(parts(at + 8)?);
+        let part = Part {
+            addr: at + 8,
+            length: length as usize,
+        };
+        match part.bytes().starts_with(b"!<arch>\n") {
+            true => all.push(part),
+            false => all.extend(parts(part.addr)?),
+        }
         at += 8 + length;
     }
     Ok(all)

@@ -1,5 +1,6 @@
 //! Linking at run time. Nothing is compiled here: what comes out holds what went in, and is translated when it is
-//! loaded. One input is its own result. Several are put one behind the other, which only [`crate::image`] understands.
+//! loaded. One input that is an image is its own result. Others are put one behind the other, which only
+//! [`crate::image`] understands.
 //!
 //! | offset | what |
 //! |---|---|
@@ -21,16 +22,22 @@ pub enum Input {
     Ptx,
     /// A fat binary.
     FatBinary,
+    /// An object of the host, with device code in it.
+    Object,
+    /// A static library of such objects.
+    Library,
 }
 
 impl Input {
-    /// By number; objects and libraries of the host, and LLVM's IR, are not taken.
+    /// By number; NVVM's IR is not taken.
     pub fn from_number(number: u32) -> Outcome<Self> {
         match number {
             0 => Ok(Self::Cubin),
             1 => Ok(Self::Ptx),
             2 => Ok(Self::FatBinary),
-            3..=5 => Err(CuResult::NOT_SUPPORTED),
+            3 => Ok(Self::Object),
+            4 => Ok(Self::Library),
+            5 => Err(CuResult::NOT_SUPPORTED),
             _ => Err(CuResult::INVALID_VALUE),
         }
     }
@@ -40,6 +47,8 @@ impl Input {
 #[derive(Debug, Default)]
 pub struct Linking {
     parts: Vec<Vec<u8>>,
+    /// A part is no image by itself.
+    has_host_files: bool,
     /// It stays as it is until the linking is forgotten: the program has its address.
     result: Option<Box<[u8]>>,
 }
@@ -57,6 +66,7 @@ impl Linking {
             part.truncate(end);
             part.push(0);
         }
+        self.has_host_files |= matches!(kind, Input::Object | Input::Library);
         self.parts.push(part);
         Ok(())
     }
@@ -66,15 +76,17 @@ impl Linking {
         if self.parts.is_empty() && self.result.is_none() {
             return Err(CuResult::INVALID_VALUE);
         }
-        let parts = std::mem::take(&mut self.parts);
-        Ok(self.result.get_or_insert_with(|| joined(parts).into_boxed_slice()))
+        let mut parts = std::mem::take(&mut self.parts);
+        let has_host_files = self.has_host_files;
+        let result = self.result.get_or_insert_with(|| match parts.pop() {
+            Some(only) if parts.is_empty() && !has_host_files => only.into_boxed_slice(),
+            last => joined(parts.into_iter().chain(last).collect()).into_boxed_slice(),
+        });
+        Ok(result)
     }
 }
 
-fn joined(mut parts: Vec<Vec<u8>>) -> Vec<u8> {
-    if parts.len() == 1 {
-        return parts.pop().unwrap_or_default();
-    }
+fn joined(parts: Vec<Vec<u8>>) -> Vec<u8> {
     let mut all = MAGIC.to_le_bytes().to_vec();
     all.extend((parts.len() as u32).to_le_bytes());
     for part in parts {
@@ -106,6 +118,13 @@ mod tests {
         let parts = image::parts(result.as_ptr().expose_provenance() as u64).unwrap();
         let parts: Vec<&[u8]> = parts.into_iter().map(image::Part::bytes).collect();
         assert_eq!(parts, [b".version 8.0".as_slice(), b"// more"]);
-        assert_eq!(Input::from_number(4), Err(CuResult::NOT_SUPPORTED));
+
+        let mut library = Linking::default();
+        library.add(Input::Library, b"!<arch>\nmembers").unwrap();
+        let result = library.complete().unwrap();
+        let parts = image::parts(result.as_ptr().expose_provenance() as u64).unwrap();
+        let parts: Vec<&[u8]> = parts.into_iter().map(image::Part::bytes).collect();
+        assert_eq!(parts, [b"!<arch>\nmembers"]);
+        assert_eq!(Input::from_number(5), Err(CuResult::NOT_SUPPORTED));
     }
 }

@@ -564,6 +564,18 @@ pub trait Device: Send + Sync {
         })
     }
 
+    /// Has the driver link images into one, which [`Device::load_opaque`] takes. The default has no linker.
+    ///
+    /// # Errors
+    /// [`DeviceError::Build`].
+    fn link(&self, images: &[&[u8]]) -> Result<Vec<u8>, DeviceError> {
+        Err(DeviceError::Build {
+            kernel: format!("{} images", images.len()),
+            device: self.describe().id,
+            log: "this device has no linker".to_owned(),
+        })
+    }
+
     /// Says that kernels loaded as they came may print: from now on [`Device::flush_output`] is worth its while.
     fn expect_output(&self) {}
 

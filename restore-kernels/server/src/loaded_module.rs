@@ -2,6 +2,7 @@
 //! or to what the device runs as it came.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use hetckpt_devices::device::{Device, Fill, OpaqueKernel, OpaqueModule};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_fatbin::error::FatbinError;
 use hetckpt_fatbin::hidden::{Hidden, HiddenSince};
+use hetckpt_fatbin::host_files::{fat_binaries, is_host_file};
 use hetckpt_fatbin::image_contents::{Contents, contents};
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
 use hetckpt_fatbin::targets::{target_of_ptx, targets};
@@ -90,11 +92,12 @@ impl LoadedModule {
         builder: &Builder,
         memory: &Mutex<DeviceMemory>,
     ) -> Result<Self, NotLoaded> {
+        let parts = &*without_host_files(parts)?;
         let images: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         let is_newer = |image: &&[u8]| has_cubin_newer_than_ptx(image, capability).unwrap_or(false);
         if builder.device.takes_images_for().is_some()
             && images.iter().any(is_newer)
-            && let Some(module) = Self::opaque(id, &images, &[], builder, memory)
+            && let Some(module) = Self::opaque_linked(id, &images, &[], builder, memory)
         {
             return Ok(module);
         }
@@ -108,6 +111,8 @@ impl LoadedModule {
                 }
                 // Variables are shared by all kernels of a module: all of it is the driver's then.
                 Ok(modules) if modules.iter().all(|module| module.globals.is_empty()) => {
+                    let linked = linked(&images, builder);
+                    let images = linked.as_deref().map_or(images, |one| vec![one]);
                     return Ok(Self::mixed(ptx, modules, &images, builder));
                 }
                 Ok(modules) if let Some(name) = first_managed(&modules) => {
@@ -117,12 +122,12 @@ impl LoadedModule {
                     );
                     return Err(LoadFailure::new(cuda_result::NOT_SUPPORTED, why).into());
                 }
-                Ok(modules) => match Self::opaque(id, &images, &names_of(&modules), builder, memory) {
+                Ok(modules) => match Self::opaque_linked(id, &images, &names_of(&modules), builder, memory) {
                     Some(module) => return Ok(module),
                     None => (ptx, modules),
                 },
                 Err(failure) => {
-                    let native = || Self::opaque(id, &images, &[], builder, memory);
+                    let native = || Self::opaque_linked(id, &images, &[], builder, memory);
                     let native = builder.device.takes_images_for().is_some().then(native).flatten();
                     return native.ok_or(failure.into());
                 }
@@ -131,7 +136,7 @@ impl LoadedModule {
                 // As the driver would: machine code that fits rather than nothing.
                 let fits = |part: &&Vec<u8>| has_cubin(part, capability).unwrap_or(false);
                 let machine_code: Vec<&[u8]> = parts.iter().filter(fits).map(Vec::as_slice).collect();
-                if let Some(module) = Self::opaque(id, &machine_code, &[], builder, memory) {
+                if let Some(module) = Self::opaque_linked(id, &machine_code, &[], builder, memory) {
                     return Ok(module);
                 }
                 // What a program has for newer GPUs only does the same on a device that is none of NVIDIA's, or whose
@@ -273,6 +278,20 @@ impl LoadedModule {
         there.next().map(|hidden| hidden.what.as_str())
     }
 
+    /// As [`Self::opaque`], of images that may need one another.
+    fn opaque_linked(
+        id: u64,
+        parts: &[&[u8]],
+        more_variables: &[String],
+        builder: &Builder,
+        memory: &Mutex<DeviceMemory>,
+    ) -> Option<Self> {
+        match linked(parts, builder) {
+            Some(one) => Self::opaque(id, &[&one], more_variables, builder, memory),
+            None => Self::opaque(id, parts, more_variables, builder, memory),
+        }
+    }
+
     /// The module from images as they came, if the device takes any; `more_variables` are names of some that it may
     /// have beside those that machine code names.
     fn opaque(
@@ -402,6 +421,34 @@ impl LoadedModule {
             description,
         }
     }
+}
+
+/// The parts, with the device code of objects and libraries of the host in their places.
+fn without_host_files(parts: &[Vec<u8>]) -> Result<Cow<'_, [Vec<u8>]>, LoadFailure> {
+    if !parts.iter().any(|part| is_host_file(part)) {
+        return Ok(Cow::Borrowed(parts));
+    }
+    let mut all = Vec::new();
+    for part in parts {
+        if !is_host_file(part) {
+            all.push(part.clone());
+            continue;
+        }
+        let found = fat_binaries(part).map_err(|error| LoadFailure::new(cuda_result::INVALID_IMAGE, error))?;
+        all.extend(found.into_iter().map(<[u8]>::to_vec));
+    }
+    Ok(Cow::Owned(all))
+}
+
+/// One image of several, if the device's linker makes one.
+fn linked(images: &[&[u8]], builder: &Builder) -> Option<Vec<u8>> {
+    if images.len() < 2 || builder.device.takes_images_for().is_none() {
+        return None;
+    }
+    let linked = builder.device.link(images);
+    linked
+        .inspect_err(|error| tracing::warn!(%error, "not linked, so each is loaded by itself"))
+        .ok()
 }
 
 /// What an image that is run as it came has; the device is told if it prints.
@@ -569,6 +616,8 @@ fn fill(global: &Global, addresses: &BTreeMap<String, u64>, device: &dyn Device)
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use hetckpt_fatbin::entry::FATBIN_MAGIC;
+
     use super::*;
 
     #[test]
@@ -581,6 +630,27 @@ mod tests {
         let aside: Vec<&str> = modules[0].rejected.iter().map(|kernel| &*kernel.name).collect();
         assert_eq!((kept, aside), (vec!["whole"], vec!["named"]));
         assert!(modules[0].rejected[0].reasons[0].contains("barrier 0"));
+    }
+
+    #[test]
+    fn parts_of_a_host_file_come_in_its_place() {
+        use object::write::{Object, StandardSegment};
+        let fatbin = [&FATBIN_MAGIC.to_le_bytes()[..], &[1, 0, 16, 0], &[0; 8]].concat();
+        let mut file = Object::new(
+            object::BinaryFormat::Elf,
+            object::Architecture::X86_64,
+            object::Endianness::Little,
+        );
+        let segment = file.segment_name(StandardSegment::Data).to_vec();
+        let section = file.add_section(segment, b"__nv_relfatbin".to_vec(), object::SectionKind::Data);
+        file.append_section_data(section, &fatbin.repeat(2), 8);
+        let parts = [b".version 8.0".to_vec(), file.write().unwrap()];
+        assert!(matches!(without_host_files(&parts[..1]).unwrap(), Cow::Borrowed(_)));
+        assert_eq!(
+            &*without_host_files(&parts).unwrap(),
+            [parts[0].clone(), fatbin.clone(), fatbin]
+        );
+        assert!(without_host_files(&[b"!<arch>\nno member".to_vec()]).is_err());
     }
 
     #[test]

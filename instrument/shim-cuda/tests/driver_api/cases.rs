@@ -629,7 +629,7 @@ fn contexts_keep_the_runtimes_values() {
 
 fn what_is_linked_can_be_loaded() {
     const PTX: u32 = 1;
-    const LIBRARY: u32 = 4;
+    const NVVM: u32 = 5;
     context();
     let (mut linking, mut image, mut size, mut module) = (0, null(), 0, 0);
     cu!(cuLinkCreate_v2(0, null(), null(), &mut linking));
@@ -640,7 +640,7 @@ fn what_is_linked_can_be_loaded() {
         unsafe { cuLinkAddData_v2(linking, kind, image, IMAGE.len(), name, 0, null(), null()) }
     };
     assert_eq!(add(PTX, c"kernels".as_ptr()), SUCCESS);
-    assert_eq!(add(LIBRARY, null()), NOT_SUPPORTED);
+    assert_eq!(add(NVVM, null()), NOT_SUPPORTED);
     cu!(cuLinkComplete(linking, &mut image, &mut size));
     cu!(cuModuleLoadData(&mut module, image));
     cu!(cuLinkDestroy(linking));

@@ -16,6 +16,7 @@ mod image_calls;
 mod launch;
 mod launcher;
 mod library;
+mod link;
 mod memory;
 mod module;
 mod opaque;
@@ -416,6 +417,15 @@ impl Device for CudaDevice {
     fn load_opaque(&self, image: &[u8], variables: &[String]) -> Result<OpaqueModule, DeviceError> {
         self.inner.context.enter()?;
         opaque::load(image, variables, &self.description.id)
+    }
+
+    fn link(&self, images: &[&[u8]]) -> Result<Vec<u8>, DeviceError> {
+        self.inner.context.enter()?;
+        link::link(images).map_err(|(error, log)| DeviceError::Build {
+            kernel: format!("{} images", images.len()),
+            device: self.description.id.clone(),
+            log: format!("{error}: {log}"),
+        })
     }
 
     fn expect_output(&self) {
