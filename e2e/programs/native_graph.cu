@@ -1,4 +1,5 @@
-// A graph of fills, copies and launches of machine code, launched again and again, and changed now and then. Its kernel
+// A graph of fills, copies and launches of machine code in two branches, launched again and again, and changed now and
+// then. Its kernel
 // leaves everything as it is, so the results are right on a stand-in for the driver, which runs no kernels, too.
 #include "program.h"
 
@@ -17,9 +18,20 @@ struct Arrays {
     uint32_t *input, *scratch, *placed, *output;
 };
 
-static cudaGraph_t capture(const Arrays &arrays, uint32_t steps, uint32_t summand, cudaStream_t stream)
+static cudaGraph_t capture(const Arrays &arrays, uint32_t steps, uint32_t summand, cudaStream_t stream,
+                           cudaStream_t branch)
 {
+    cudaEvent_t fork, join;
+    CHECK_CUDA(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventCreateWithFlags(&join, cudaEventDisableTiming));
     CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CHECK_CUDA(cudaEventRecord(fork, stream));
+    CHECK_CUDA(cudaStreamWaitEvent(branch, fork));
+    CHECK_CUDA(cudaMemcpyAsync(arrays.output, arrays.input, sizeof(uint32_t) * WORDS, cudaMemcpyDeviceToDevice,
+                               branch));
+    keep<<<1, WORDS, 0, branch>>>(arrays.output, steps);
+    CHECK_LAUNCH();
+    CHECK_CUDA(cudaEventRecord(join, branch));
     for (uint32_t step = 0; step < steps; ++step) {
         // A fill writes bytes.
         CHECK_CUDA(cudaMemsetAsync(arrays.scratch, step + summand, sizeof(uint32_t) * WORDS, stream));
@@ -28,10 +40,11 @@ static cudaGraph_t capture(const Arrays &arrays, uint32_t steps, uint32_t summan
         CHECK_CUDA(cudaMemcpyAsync(arrays.placed + step * WORDS, arrays.scratch, sizeof(uint32_t) * WORDS,
                                    cudaMemcpyDeviceToDevice, stream));
     }
-    CHECK_CUDA(cudaMemcpyAsync(arrays.output, arrays.input, sizeof(uint32_t) * WORDS, cudaMemcpyDeviceToDevice,
-                               stream));
+    CHECK_CUDA(cudaStreamWaitEvent(stream, join));
     cudaGraph_t graph;
     CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+    CHECK_CUDA(cudaEventDestroy(fork));
+    CHECK_CUDA(cudaEventDestroy(join));
     return graph;
 }
 
@@ -47,11 +60,12 @@ int main(int argc, char **argv)
     CHECK_CUDA(cudaMalloc(&arrays.scratch, sizeof(uint32_t) * WORDS));
     CHECK_CUDA(cudaMalloc(&arrays.placed, sizeof(uint32_t) * WORDS * steps));
     CHECK_CUDA(cudaMalloc(&arrays.output, sizeof(uint32_t) * WORDS));
-    cudaStream_t stream, other;
+    cudaStream_t stream, other, branch;
     CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CHECK_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&branch, cudaStreamNonBlocking));
     uint32_t summand = 0;
-    cudaGraph_t graph = capture(arrays, steps, summand, stream);
+    cudaGraph_t graph = capture(arrays, steps, summand, stream, branch);
     cudaGraphExec_t executable;
     CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
     std::vector<uint32_t> input(WORDS), output(WORDS), placed(WORDS * steps);
@@ -61,7 +75,7 @@ int main(int argc, char **argv)
         arguments.progress("round", round);
         if (round % 16 == 15) {
             CHECK_CUDA(cudaGraphDestroy(graph));
-            graph = capture(arrays, steps, ++summand, stream);
+            graph = capture(arrays, steps, ++summand, stream, branch);
             cudaGraphExecUpdateResultInfo info{};
             CHECK_CUDA(cudaGraphExecUpdate(executable, graph, &info));
         }

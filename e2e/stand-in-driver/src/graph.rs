@@ -9,15 +9,24 @@ use crate::result::{INVALID_VALUE, SUCCESS, put};
 type Step = Box<dyn Fn() -> u32 + Send>;
 pub type Graph = Vec<Step>;
 
-/// What has been given to streams that are captured.
-static CAPTURED: LazyLock<Mutex<HashMap<u64, Graph>>> = LazyLock::new(Mutex::default);
+/// A stream that is captured.
+#[derive(Default)]
+struct Capture {
+    steps: Graph,
+    /// Nodes that the next step comes behind. A node is the number of steps up to it.
+    latest: Vec<usize>,
+}
+
+/// All streams that are captured.
+static CAPTURED: LazyLock<Mutex<HashMap<u64, Capture>>> = LazyLock::new(Mutex::default);
 
 /// Does `step`, or keeps it for the graph that the stream's work becomes.
 pub fn give(stream: u64, step: impl Fn() -> u32 + Send + 'static) -> u32 {
     let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
     match captured.get_mut(&stream) {
-        Some(graph) => {
-            graph.push(Box::new(step));
+        Some(capture) => {
+            capture.steps.push(Box::new(step));
+            capture.latest = vec![capture.steps.len()];
             SUCCESS
         }
         None => step(),
@@ -27,12 +36,40 @@ pub fn give(stream: u64, step: impl Fn() -> u32 + Send + 'static) -> u32 {
 driver_api! {
     fn cuStreamBeginCapture_v2(stream: u64, _mode: u32) {
         let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
-        captured.insert(stream, Graph::new());
+        captured.insert(stream, Capture::default());
         SUCCESS
     }
     fn cuStreamEndCapture(stream: u64, graph: Option<&mut *mut Graph>) {
         let ended = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
-        ended.map_or(INVALID_VALUE, |steps| put(graph, Box::into_raw(Box::new(steps))))
+        ended.map_or(INVALID_VALUE, |capture| put(graph, Box::into_raw(Box::new(capture.steps))))
+    }
+    fn cuStreamGetCaptureInfo_v3(
+        stream: u64, status: Option<&mut u32>, _id: *mut u64, _graph: *mut u64, nodes: Option<&mut *const usize>,
+        _edges: *mut u64, count: Option<&mut usize>
+    ) {
+        const ACTIVE: u32 = 1;
+        let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(capture) = captured.get(&stream) else { return INVALID_VALUE };
+        put(count, capture.latest.len());
+        put(nodes, capture.latest.as_ptr());
+        put(status, ACTIVE)
+    }
+    // Steps are done in the order in which they are given: each node must have been.
+    fn cuStreamUpdateCaptureDependencies_v2(
+        stream: u64, nodes: *const usize, _edges: *const u64, count: usize, _flags: u32
+    ) {
+        let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(capture) = captured.get_mut(&stream) else { return INVALID_VALUE };
+        let nodes = match count {
+            0 => &[],
+            // SAFETY: the caller's nodes, as many as it says.
+            _ => unsafe { std::slice::from_raw_parts(nodes, count) },
+        };
+        if nodes.iter().any(|&node| node == 0 || node > capture.steps.len()) {
+            return INVALID_VALUE;
+        }
+        capture.latest = nodes.to_vec();
+        SUCCESS
     }
     // The steps go over to what can be launched: nobody launches two of one graph.
     fn cuGraphInstantiateWithFlags(executable: Option<&mut *mut Graph>, graph: Option<&mut Graph>, _flags: u64) {

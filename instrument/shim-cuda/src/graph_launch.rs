@@ -58,28 +58,100 @@ fn come_behind(session: &Session, latest: StreamId, stream: StreamId) -> Outcome
 
 /// Divides steps into parts, as long as there can be, and what can be in none.
 fn divide(session: &Session, steps: &[Step]) -> Outcome<Vec<Given>> {
-    let mut given = Vec::new();
-    let mut commands = Vec::new();
-    collect(session, steps, &mut commands, &mut given)?;
-    end_parts(session, &mut commands, &mut given)?;
-    Ok(given)
+    let mut divider = Divider {
+        session,
+        given: Vec::new(),
+        part: Vec::new(),
+        first: 0,
+    };
+    divider.add(steps, &[])?;
+    divider.end_part()?;
+    Ok(divider.given)
 }
 
-fn collect(session: &Session, steps: &[Step], commands: &mut Vec<Command>, given: &mut Vec<Given>) -> Outcome {
-    for step in steps.iter().filter(|step| step.is_enabled) {
-        match &step.operation {
-            // What another graph does stands behind it.
-            Operation::Empty | Operation::Graph(_) => collect(session, &step.inner, commands, given)?,
-            operation => match commands_of(session, operation)? {
-                Some(more) => commands.extend(more),
-                None => {
-                    end_parts(session, commands, given)?;
-                    given.push(Given::Operation(operation.clone()));
-                }
-            },
+/// More edges than this are not told of: a step then follows all before it.
+const MOST_EDGES: usize = 64;
+
+struct Divider<'a> {
+    session: &'a Session,
+    given: Vec<Given>,
+    /// What has not become parts yet. Places of steps are counted from the graph's beginning.
+    part: Vec<graph_part::Step>,
+    first: u32,
+}
+
+impl Divider<'_> {
+    /// Adds steps that begin when those at the places `before` have ended. Returns the places of those with which all of
+    /// them end.
+    fn add(&mut self, steps: &[Step], before: &[u32]) -> Outcome<Vec<u32>> {
+        let mut ends: Vec<Vec<u32>> = Vec::with_capacity(steps.len());
+        let mut is_last = vec![true; steps.len()];
+        for step in steps {
+            let after = if step.after.is_empty() {
+                before.to_vec()
+            } else {
+                joined(step.after.iter().map(|&at| &ends[at]))
+            };
+            step.after.iter().for_each(|&at| is_last[at] = false);
+            ends.push(if step.is_enabled {
+                self.add_step(step, after)?
+            } else {
+                after
+            });
         }
+        let last = ends
+            .iter()
+            .zip(is_last)
+            .filter_map(|(ends, is_last)| is_last.then_some(ends));
+        Ok(if steps.is_empty() {
+            before.to_vec()
+        } else {
+            joined(last)
+        })
     }
-    Ok(())
+
+    fn add_step(&mut self, step: &Step, after: Vec<u32>) -> Outcome<Vec<u32>> {
+        match &step.operation {
+            Operation::Empty => return Ok(after),
+            Operation::Graph(_) => return self.add(&step.inner, &after),
+            _ => {}
+        }
+        let Some(commands) = commands_of(self.session, &step.operation)? else {
+            self.end_part()?;
+            self.given.push(Given::Operation(step.operation.clone()));
+            return Ok(Vec::new());
+        };
+        if after.len() > MOST_EDGES {
+            self.end_part()?;
+        }
+        let mut after = after;
+        for command in commands {
+            let next = self.first + self.part.len() as u32;
+            let in_part = after.iter().filter_map(|place| place.checked_sub(self.first));
+            let after_in_part = in_part.collect();
+            self.part.push(graph_part::Step {
+                command,
+                after: after_in_part,
+            });
+            after = vec![next];
+        }
+        Ok(after)
+    }
+
+    fn end_part(&mut self) -> Outcome {
+        self.first += self.part.len() as u32;
+        let parts = graph_part::encode(self.part.drain(..)).map_err(|error| self.session.device.broken(&error))?;
+        self.given.extend(parts.into_iter().map(Given::Part));
+        Ok(())
+    }
+}
+
+/// All places that the lists have, in order.
+fn joined<'a>(lists: impl IntoIterator<Item = &'a Vec<u32>>) -> Vec<u32> {
+    let mut all: Vec<u32> = lists.into_iter().flatten().copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// What the server is to do for an operation, in the stream's order; `None` if the application has a part in it.
@@ -96,12 +168,6 @@ fn commands_of(session: &Session, operation: &Operation) -> Outcome<Option<Vec<C
         }
         _ => Ok(None),
     }
-}
-
-fn end_parts(session: &Session, commands: &mut Vec<Command>, given: &mut Vec<Given>) -> Outcome {
-    let parts = graph_part::encode(commands.drain(..)).map_err(|error| session.device.broken(&error))?;
-    given.extend(parts.into_iter().map(Given::Part));
-    Ok(())
 }
 
 fn give_operation(current: &Current, stream: StreamId, operation: &Operation) -> Outcome {

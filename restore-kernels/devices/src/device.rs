@@ -289,6 +289,26 @@ pub enum GraphStep {
     Transfer(Transfer),
 }
 
+/// A step of a graph.
+pub struct GraphNode {
+    /// What it does.
+    pub step: GraphStep,
+    /// Nodes that have ended when it begins, by their places in the graph, which are before its own.
+    pub after: Vec<usize>,
+}
+
+impl GraphNode {
+    /// True if it only follows the one before, at `place` in the graph.
+    #[must_use]
+    pub fn is_next(&self, place: usize) -> bool {
+        match self.after[..] {
+            [] => place == 0,
+            [before] => before + 1 == place,
+            _ => false,
+        }
+    }
+}
+
 /// What a pause is to do to a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InPause {
@@ -696,11 +716,12 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Makes one thing of `steps`, for [`Queue::launch_graph`]. Its kernels must have been launched before.
+    /// Makes one thing of `nodes`, for [`Queue::launch_graph`]. Its kernels must have been launched before. A graph that
+    /// a pause stops does its nodes one after another, whatever they say.
     ///
     /// # Errors
-    /// [`DeviceError`], also if the steps are not what `in_pause` says.
-    fn make_graph(&self, _steps: &[GraphStep], _in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+    /// [`DeviceError`], also if the nodes are not what `in_pause` says.
+    fn make_graph(&self, _nodes: &[GraphNode], _in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
         Err(DeviceError::NotBuilt("this device has no graphs".to_owned()))
     }
 

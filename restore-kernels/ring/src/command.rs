@@ -480,6 +480,12 @@ pub enum Command {
         /// The graph.
         graph: GraphId,
     },
+    /// Only in a part of a graph ([`crate::graph_part`]): the step behind this begins once these steps of the part have
+    /// ended, and not the one before it.
+    StepAfter {
+        /// Their places in the part.
+        steps: Vec<u32>,
+    },
 }
 
 impl Command {

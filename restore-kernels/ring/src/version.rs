@@ -2,7 +2,7 @@
 
 /// Version of ring layout, commands and control messages together. A program brings its driver library along when it is
 /// restored, and with it this version: servers go on reading older ones.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Versions that a server reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,8 @@ impl Readable {
     /// What this server reads. 1 and 2 were never released; 4 has [`crate::command::Command::MallocAt`], 5
     /// clusters of launches and tensor maps, 6 [`crate::command::Command::EventSynchronizeElapsed`], arrays,
     /// texture and surface objects, and variables in managed memory, 7 [`crate::command::Command::QueryClusters`],
-    /// 8 [`crate::command::Command::GraphPart`], 9 [`crate::printed`].
+    /// 8 [`crate::command::Command::GraphPart`], 9 [`crate::printed`], 10
+    /// [`crate::command::Command::StepAfter`].
     pub const HERE: Self = Self {
         oldest: 3,
         newest: PROTOCOL_VERSION,

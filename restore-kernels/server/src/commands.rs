@@ -9,7 +9,7 @@ use hetckpt_abi::image_object::ImageObject;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::Phase;
 use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand, Payload, SlotId, StreamId};
-use hetckpt_ring::graph_part;
+use hetckpt_ring::graph_part::{self, Step};
 use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::reply::{BuiltKernel, Reply};
 use hetckpt_state::allocation::Owner;
@@ -276,11 +276,11 @@ fn graph_part(session: &Arc<Session>, stream: StreamId, key: PartKey, bytes: &Ar
             return Touched::Nothing;
         }
     };
-    let are_there = steps.iter().all(|step| submit_step(session, step.clone()));
+    let are_there = steps.iter().all(|step| submit_step(session, step.command.clone()));
     if let (true, Way::OneByOneThenRuns { most }) = (are_there, way) {
         let bytes = Arc::clone(bytes);
         aside::start(session, move |session| {
-            let work = |step: Command| Ok((step.clone(), work_of(session, step, None)?));
+            let work = |step: Step| Ok((work_of(session, step.command.clone(), None)?, step));
             let steps = steps.into_iter().map(work).collect::<Result<Vec<_>, u32>>();
             let pieces = graph_builder::pieces(session, key, most, steps.unwrap_or_default());
             let mut parts = session.graph_parts.lock();

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use hetckpt_devices::device::{GraphStep, InPause};
+use hetckpt_devices::device::{GraphNode, GraphStep, InPause};
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::MAX_STOPPING;
 use hetckpt_order::stream::Stops;
 use hetckpt_ring::command::Command;
+use hetckpt_ring::graph_part;
 
 use crate::graph_parts::{GraphRun, Graphs, Pace, PartKey, Piece, Stoppable, StoppableStep};
 use crate::launch::graph_step;
@@ -29,6 +30,8 @@ pub struct NotYet;
 struct Step {
     command: Command,
     on_device: GraphStep,
+    /// Places in the part.
+    after: Vec<u32>,
     /// If a pause can stop it.
     stoppable: Option<StoppableStep>,
     stops: Stops,
@@ -36,6 +39,8 @@ struct Step {
 
 /// Steps in a row to which a pause can do the same.
 struct Row {
+    /// The first one's place in the part.
+    first: u32,
     steps: Vec<Step>,
     /// What that is: of steps that can be either, either.
     stops: Stops,
@@ -46,6 +51,7 @@ struct Row {
 impl Default for Row {
     fn default() -> Self {
         Self {
+            first: 0,
             steps: Vec::new(),
             stops: Stops::Either,
             num_threads: 0,
@@ -74,9 +80,9 @@ pub fn pieces(
     session: &Session,
     part: PartKey,
     most: usize,
-    steps: Vec<(Command, What)>,
+    steps: Vec<(What, graph_part::Step)>,
 ) -> Result<Vec<Piece>, NotYet> {
-    let works = || steps.iter().map(|(_, what)| Work::of(what.clone()));
+    let works = || steps.iter().map(|(what, _)| Work::of(what.clone()));
     if !works().all(|work| work.is_built()) {
         return Err(NotYet);
     }
@@ -89,18 +95,18 @@ pub fn pieces(
         pieces: Vec::new(),
         row: Row::default(),
     };
-    for (command, what) in steps {
-        match step(session, command.clone(), what) {
-            Some(step) => maker.add(step),
-            None => maker.add_alone(command),
+    for (place, (what, given)) in (0..).zip(steps) {
+        match step(session, given.clone(), what) {
+            Some(step) => maker.add(place, step),
+            None => maker.add_alone(given.command),
         }
     }
     maker.end_row();
     Ok(maker.pieces)
 }
 
-/// What the device is to do for a command; `None` if it does it better alone.
-fn step(session: &Session, command: Command, what: What) -> Option<Step> {
+/// What the device is to do for a step; `None` if it does it better alone.
+fn step(session: &Session, graph_part::Step { command, after }: graph_part::Step, what: What) -> Option<Step> {
     let work = Work::of(what);
     let What::Start(spec) = &work.what else {
         let elsewhere = session.moved.read().in_command(&command);
@@ -108,6 +114,7 @@ fn step(session: &Session, command: Command, what: What) -> Option<Step> {
         return Some(Step {
             command,
             on_device: GraphStep::Transfer(transfer),
+            after,
             stoppable: None,
             stops: Stops::Never,
         });
@@ -120,6 +127,7 @@ fn step(session: &Session, command: Command, what: What) -> Option<Step> {
     Some(Step {
         command,
         on_device,
+        after,
         stoppable: probed.map(|probed| StoppableStep { spec, probed }),
         stops: work.stops(),
     })
@@ -137,7 +145,7 @@ impl Row {
 }
 
 impl Maker<'_> {
-    fn add(&mut self, step: Step) {
+    fn add(&mut self, place: u32, step: Step) {
         let threads = step.stoppable.as_ref().map_or(0, |StoppableStep { spec, .. }| {
             let per_block = spec.shape.threads_per_block().max(32);
             spec.shape.num_blocks().saturating_mul(per_block)
@@ -147,6 +155,9 @@ impl Maker<'_> {
             self.end_row();
         }
         let row = &mut self.row;
+        if row.steps.is_empty() {
+            row.first = place;
+        }
         row.stops = row.with(&step).unwrap_or(step.stops);
         row.num_threads = row.num_threads.saturating_add(threads);
         row.steps.push(step);
@@ -166,18 +177,25 @@ impl Maker<'_> {
     }
 
     fn end_row(&mut self) {
-        let Row { steps, stops, .. } = std::mem::take(&mut self.row);
+        let Row {
+            first, steps, stops, ..
+        } = std::mem::take(&mut self.row);
         let (mut commands, mut launches, mut on_device) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps {
             commands.push(step.command);
             launches.extend(step.stoppable);
-            on_device.push(step.on_device);
+            // The row begins when all that is before it has ended.
+            let in_row = |place: &u32| place.checked_sub(first).map(|place| place as usize);
+            on_device.push(GraphNode {
+                step: step.on_device,
+                after: step.after.iter().filter_map(in_row).collect(),
+            });
         }
         if commands.len() >= FEWEST_STEPS {
             match self.graphs(stops, &on_device, launches) {
                 Ok(graphs) => {
                     tracing::debug!(part = ?self.part, steps = commands.len(), ?stops, "a graph is made");
-                    let touched = on_device.iter().filter_map(|step| match step {
+                    let touched = on_device.iter().filter_map(|node| match &node.step {
                         GraphStep::Transfer(transfer) => ranges(transfer),
                         GraphStep::Launch(_) => None,
                     });
@@ -195,8 +213,8 @@ impl Maker<'_> {
         self.pieces.extend(commands.into_iter().map(Piece::Step));
     }
 
-    fn graphs(&self, stops: Stops, steps: &[GraphStep], launches: Vec<StoppableStep>) -> Result<Graphs, DeviceError> {
-        let make = |in_pause| self.session.device.make_graph(steps, in_pause);
+    fn graphs(&self, stops: Stops, nodes: &[GraphNode], launches: Vec<StoppableStep>) -> Result<Graphs, DeviceError> {
+        let make = |in_pause| self.session.device.make_graph(nodes, in_pause);
         let at_a_time = self.at_a_time;
         let stoppable = || {
             let graph = make(InPause::Stops { at_a_time })?;

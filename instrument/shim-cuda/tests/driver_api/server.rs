@@ -274,7 +274,7 @@ impl Device {
             Command::Launch(launch) => return (self.launch(&launch), Reply::Nothing),
             Command::GraphPart { stream, steps, .. } => {
                 let steps = graph_part::decode(&steps, stream).unwrap();
-                let results = steps.into_iter().map(|step| self.run(step).0);
+                let results = steps.into_iter().map(|step| self.run(step.command).0);
                 return (results.max().unwrap_or(0), Reply::Nothing);
             }
             Command::HostFunction { id, .. } => {

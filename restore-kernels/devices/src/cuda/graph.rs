@@ -1,5 +1,5 @@
-//! Steps in a row made into one of the driver's graphs: the device goes from one to the next by itself, in less time
-//! than from one launch to another.
+//! Steps made into one of the driver's graphs: the device goes from one to the next by itself, in less time than from
+//! one launch to another, and does side by side what need not follow one another.
 
 use std::sync::Arc;
 
@@ -12,8 +12,11 @@ use super::opaque::{self, OpaqueCuda};
 use super::progress::Progress;
 use super::stoppable_graph::StoppableGraph;
 use super::unstoppable;
-use crate::device::{DeviceGraph, GraphStep, InPause, Launch, LoadedKernel, RunningLaunch, Transfer};
+use crate::device::{DeviceGraph, GraphNode, GraphStep, InPause, Launch, LoadedKernel, RunningLaunch, Transfer};
 use crate::error::DeviceError;
+
+/// The first driver with the calls by which branches are captured: CUDA 12.3.
+const FIRST_WITH_EDGE_DATA: i32 = 12_030;
 
 /// A graph that can be launched.
 enum CudaGraph {
@@ -46,35 +49,42 @@ impl Drop for UnstoppableGraph {
     }
 }
 
-/// Makes a graph of `steps`, one after another.
+/// Makes a graph of `nodes`.
 pub(super) fn make(
     device: &Arc<CudaInner>,
-    steps: &[GraphStep],
+    nodes: &[GraphNode],
     in_pause: InPause,
 ) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
     device.context.enter()?;
     let launches = || {
-        steps.iter().filter_map(|step| match step {
+        nodes.iter().filter_map(|node| match &node.step {
             GraphStep::Launch(launch) => Some(launch),
             GraphStep::Transfer(_) => None,
         })
     };
     if let InPause::Stops { at_a_time } = in_pause {
         let launches: Vec<Launch> = launches().cloned().collect();
-        if launches.len() < steps.len() {
+        if launches.len() < nodes.len() {
             return Err(DeviceError::NotBuilt("nothing stops a copy".to_owned()));
         }
         let graph = StoppableGraph::new(device, launches, at_a_time)?;
         return Ok(Arc::new(CudaGraph::Stoppable(graph)));
     }
-    let starts = steps.iter().map(|step| Start::new(device, step));
+    let starts = nodes.iter().map(|node| Start::new(device, &node.step));
     let starts = starts.collect::<Result<Vec<_>, DeviceError>>()?;
-    let executable = Executable::new(&device.context, |stream| {
-        starts.into_iter().try_for_each(|start| start.give(stream))
-    })?;
+    let has_branches = nodes.iter().zip(0..).any(|(node, place)| !node.is_next(place));
+    let executable = if has_branches && driver::cuDriverGetVersion()? >= FIRST_WITH_EDGE_DATA {
+        let gives = starts.into_iter().map(|start| |stream: &Stream| start.give(stream));
+        let after = nodes.iter().map(|node| node.after.clone());
+        Executable::with_branches(&device.context, gives.zip(after))?
+    } else {
+        Executable::new(&device.context, |stream| {
+            starts.into_iter().try_for_each(|start| start.give(stream))
+        })?
+    };
     Ok(Arc::new(CudaGraph::Unstoppable(UnstoppableGraph {
         executable: Some(executable),
-        num_steps: steps.len(),
+        num_steps: nodes.len(),
         _kernels: launches().map(|launch| Arc::clone(&launch.kernel)).collect(),
         device: Arc::clone(device),
     })))

@@ -45,7 +45,7 @@ use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
 
 use crate::device::{
-    Code, Device, DeviceDescription, DeviceGraph, Fill, GraphStep, InPause, LoadRequest, LoadedKernel, MemoryView,
+    Code, Device, DeviceDescription, DeviceGraph, Fill, GraphNode, InPause, LoadRequest, LoadedKernel, MemoryView,
     OpaqueModule, Queue, Room,
 };
 use crate::error::DeviceError;
@@ -532,8 +532,8 @@ impl Device for CudaDevice {
         true
     }
 
-    fn make_graph(&self, steps: &[GraphStep], in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
-        graph::make(&self.inner, steps, in_pause)
+    fn make_graph(&self, nodes: &[GraphNode], in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+        graph::make(&self.inner, nodes, in_pause)
     }
 
     fn loads_while_running(&self) -> bool {

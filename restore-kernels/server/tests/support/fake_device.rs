@@ -625,8 +625,8 @@ impl Device for FakeDevice {
     fn has_graphs(&self) -> bool {
         true
     }
-    fn make_graph(&self, steps: &[GraphStep], in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
-        let launches = steps.iter().map(|step| match step {
+    fn make_graph(&self, nodes: &[GraphNode], in_pause: InPause) -> Result<Arc<dyn DeviceGraph>, DeviceError> {
+        let launches = nodes.iter().map(|node| match &node.step {
             GraphStep::Launch(launch) => launch.clone(),
             GraphStep::Transfer(_) => panic!("its queues take no transfers"),
         });

@@ -18,7 +18,7 @@ use hetckpt_ring::command::*;
 use hetckpt_ring::consumer::Consumer;
 use hetckpt_ring::control_socket::{ControlSocket, listen};
 use hetckpt_ring::error::RingError;
-use hetckpt_ring::graph_part;
+use hetckpt_ring::graph_part::{self, Step};
 use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::producer::{PendingReply, Producer};
 use hetckpt_ring::reply::{ModuleDescription, Reply};
@@ -350,7 +350,8 @@ impl App {
     /// Launches a graph of one launch for each of `outs`, on as many blocks.
     pub fn count_in_graph(&self, stream: StreamId, outs: &[u64], blocks: u32, times: u32) {
         let shape = LaunchShape::new([blocks, 1, 1], [2, 1, 1]);
-        let steps = outs.iter().map(|&out| count(ModuleId(1), stream, out, shape, times));
+        let step = |(place, &out)| Step::in_row(count(ModuleId(1), stream, out, shape, times), place);
+        let steps = outs.iter().enumerate().map(step);
         for (part, steps) in (0..).zip(graph_part::encode(steps).unwrap()) {
             let graph = GraphId(1);
             self.send(Command::GraphPart {
