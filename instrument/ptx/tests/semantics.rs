@@ -691,6 +691,41 @@ fn halves_are_added_atomically() {
 }
 
 #[test]
+fn modes_of_prmt_choose_bytes() {
+    let ptx = kernel(
+        "ld.global.v2.u32 {%r1, %r2}, [%rd1];
+        ld.global.u32 %r3, [%rd1+8];
+        prmt.b32.f4e %r4, %r1, %r2, %r3;
+        prmt.b32.b4e %r5, %r1, %r2, %r3;
+        prmt.b32.rc8 %r6, %r1, %r2, %r3;
+        prmt.b32.ecl %r7, %r1, %r2, %r3;
+        prmt.b32.ecr %r8, %r1, %r2, %r3;
+        prmt.b32.rc16 %r9, %r1, %r2, %r3;
+        st.global.v2.u32 [%rd1+16], {%r4, %r5};
+        st.global.v4.u32 [%rd1+32], {%r6, %r7, %r8, %r9};",
+    );
+    let (a, b) = (0x3322_1100_u32, 0x7766_5544_u32);
+    let byte = |at: u32| (((u64::from(b) << 32 | u64::from(a)) >> (8 * (at % 8))) as u32) & 0xFF;
+    // The bytes above the two bits make no difference.
+    for c in [0, 1, 2, 3, 0xFFFF_FFF0, 0xFFFF_FFFF] {
+        let mut input = vec![a, b, c];
+        input.resize(12, 0);
+        let output = execute(&ptx, 1, 0, &[], &input);
+        let at = c % 4;
+        let made_of = |source: &dyn Fn(u32) -> u32| (0..4).fold(0, |all, i| all | byte(source(i)) << (8 * i));
+        let wanted = [
+            made_of(&|i| at + i),
+            made_of(&|i| at + 8 - i),
+            made_of(&|_| at),
+            made_of(&|i| at.max(i)),
+            made_of(&|i| at.min(i)),
+            made_of(&|i| 2 * (at % 2) + i % 2),
+        ];
+        assert_eq!([&output[4..6], &output[8..12]].concat(), wanted, "{c:x}");
+    }
+}
+
+#[test]
 fn dot_products_of_halves_and_bytes_are_sums() {
     let ptx = kernel(
         "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];

@@ -1,14 +1,15 @@
 //! Logic, shifts and bit fields (PTX ISA, "Logic and Shift Instructions" and the bit instructions among the integer
 //! ones).
 
-use hetckpt_ir::inst::{AluOp, Modifiers};
+use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::arithmetic::{Alu, check_type, emit};
+use crate::lower::arithmetic::{Alu, check_type, emit, scratch};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
 use crate::lower::scope::width_of;
 
 const WORDS: [Type; 2] = [Type::B32, Type::B64];
@@ -144,10 +145,47 @@ pub(super) fn mask<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
     emit(k, inst, &alu(op, ty, &[Type::U32, Type::U32]))
 }
 
-/// PTX ISA, "prmt", default mode.
+/// Modes of `prmt`, and what the default mode would be told instead for 0 to 3 in the lowest bits of the third source,
+/// 16 bits each.
+const MODES: [(&str, [u16; 4]); 6] = [
+    ("f4e", [0x3210, 0x4321, 0x5432, 0x6543]),
+    ("b4e", [0x5670, 0x6701, 0x7012, 0x0123]),
+    ("rc8", [0x0000, 0x1111, 0x2222, 0x3333]),
+    ("ecl", [0x3210, 0x3211, 0x3222, 0x3333]),
+    ("ecr", [0x0000, 0x1110, 0x2210, 0x3210]),
+    ("rc16", [0x1010, 0x3232, 0x1010, 0x3232]),
+];
+
+/// PTX ISA, "prmt".
 pub(super) fn permute<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
-    let ty = only_type(inst, &[&[Type::B32]])?;
-    emit(k, inst, &alu(AluOp::Prmt, ty, &[ty, ty, ty]))
+    let mut list = ModifierList::new(inst);
+    let ty = list.ty()?;
+    let mode = list.take_from(&MODES);
+    list.finish()?;
+    check_type(ty, &[&[Type::B32]])?;
+    let Some(selectors) = mode else {
+        return emit(k, inst, &alu(AluOp::Prmt, ty, &[ty, ty, ty]));
+    };
+    let [dst, a, b, c] = operands(inst, "4")?;
+    let (a, b, c) = (k.value(a, ty)?, k.value(b, ty)?, k.value(c, ty)?);
+    let dst = k.result(dst, Width::W32)?;
+    let pair = |at: usize| Operand::Imm(u64::from(selectors[at]) | u64::from(selectors[at + 1]) << 16);
+    // Bytes 2n and 2n + 1 of the table: the default mode can take them out as well.
+    let number = vec![c, Operand::Imm(3)];
+    let number = scratch(k, AluOp::And, Type::B32, Width::W32, number);
+    let bytes = vec![number, Operand::Imm(0x22), Operand::Imm(0x10)];
+    let bytes = scratch(k, AluOp::Mad, Type::U32, Width::W32, bytes);
+    let selector = scratch(k, AluOp::Prmt, ty, Width::W32, vec![pair(0), pair(2), bytes]);
+    let srcs = vec![a, b, selector];
+    let mods = Modifiers::default();
+    k.emit(Op::Alu {
+        op: AluOp::Prmt,
+        ty,
+        mods,
+        dst,
+        srcs,
+    });
+    Ok(())
 }
 
 /// PTX ISA, "lop3". The truth table is a constant of 8 bits.
