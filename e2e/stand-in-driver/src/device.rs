@@ -65,6 +65,9 @@ driver_api! {
     fn cuDevicePrimaryCtxRelease_v2(_device: i32) {
         SUCCESS
     }
+    fn cuDevicePrimaryCtxSetFlags_v2(_device: i32, _flags: u32) {
+        SUCCESS
+    }
     fn cuCtxSetCurrent(_context: usize) {
         SUCCESS
     }

@@ -81,8 +81,8 @@ struct Divider<'a> {
 }
 
 impl Divider<'_> {
-    /// Adds steps that begin when those at the places `before` have ended. Returns the places of those with which all of
-    /// them end.
+    /// Adds steps that begin when those at the places `before` have ended. Returns the places of those with which all
+    /// of them end.
     fn add(&mut self, steps: &[Step], before: &[u32]) -> Outcome<Vec<u32>> {
         let mut ends: Vec<Vec<u32>> = Vec::with_capacity(steps.len());
         let mut is_last = vec![true; steps.len()];

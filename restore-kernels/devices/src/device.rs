@@ -716,8 +716,8 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Makes one thing of `nodes`, for [`Queue::launch_graph`]. Its kernels must have been launched before. A graph that
-    /// a pause stops does its nodes one after another, whatever they say.
+    /// Makes one thing of `nodes`, for [`Queue::launch_graph`]. Its kernels must have been launched before. A graph
+    /// that a pause stops does its nodes one after another, whatever they say.
     ///
     /// # Errors
     /// [`DeviceError`], also if the nodes are not what `in_pause` says.

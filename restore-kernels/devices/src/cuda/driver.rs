@@ -120,6 +120,7 @@ macro_rules! driver_calls {
 driver_calls! {
     fn cuInit(flags: u32) => cuInit;
     fn cuCtxSetCurrent(context: CUcontext) => cuCtxSetCurrent;
+    fn cuDevicePrimaryCtxSetFlags(device: CUdevice, flags: u32) => cuDevicePrimaryCtxSetFlags_v2;
     fn cuDevicePrimaryCtxRelease(device: CUdevice) => cuDevicePrimaryCtxRelease_v2;
     fn cuStreamSynchronize(stream: CUstream) => cuStreamSynchronize;
     fn cuStreamQuery(stream: CUstream) => cuStreamQuery;

@@ -35,8 +35,9 @@ unsafe impl Sync for Context {}
 
 impl Context {
     pub fn retain(device: CUdevice) -> Result<Self> {
-        // Its waits do not sleep: a context whose waits do makes each launch, and each node of a graph, take longer.
-        // Events can be slept for all the same.
+        const BLOCKING_SYNC: u32 = 4;
+        // Refused where the context is in use already; then waits merely cost more. Launches and graphs cost the same.
+        let _ = driver::cuDevicePrimaryCtxSetFlags(device, BLOCKING_SYNC);
         let handle = driver::cuDevicePrimaryCtxRetain(device)?;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -105,14 +106,7 @@ impl Stream {
 
     /// Waits for all that was given to the stream.
     pub fn wait(&self) -> Result<()> {
-        wait(
-            || driver::cuStreamQuery(self.0),
-            || {
-                let end = Event::new(false, true)?;
-                end.record(self)?;
-                end.sleep()
-            },
-        )
+        wait(|| driver::cuStreamQuery(self.0), || driver::cuStreamSynchronize(self.0))
     }
 }
 
@@ -154,7 +148,6 @@ impl Event {
         driver::cuEventSynchronize(self.0)
     }
 
-    /// Looks for a short time, then sleeps, if it wakes.
     pub fn wait(&self) -> Result<()> {
         wait(|| driver::cuEventQuery(self.0), || driver::cuEventSynchronize(self.0))
     }

@@ -52,7 +52,8 @@ fn complete(linking: &Linking, images: &[&[u8]]) -> Result<Vec<u8>> {
         // Text ends with 0.
         let mut image = [image, &[0][..]].concat();
         let (data, size, none) = (image.as_mut_ptr().cast(), image.len(), std::ptr::null_mut());
-        // SAFETY: a linking that lives, and as many bytes as said, which the driver reads before it returns; no options.
+        // SAFETY: a linking that lives, and as many bytes as said, which the driver reads before it returns; no
+        // options.
         check("cuLinkAddData", unsafe {
             sys::cuLinkAddData_v2(linking.0, kind, data, size, c"".as_ptr(), 0, none, none.cast())
         })?;
