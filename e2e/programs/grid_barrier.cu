@@ -1,7 +1,10 @@
 // Blocks that wait for one another: in each round every block adds its neighbours' values of the round before, with a barrier
 // of the whole grid between rounds. At the barrier one thread of a block spins while the others wait for it.
+// With --cooperative 1 it is the barrier of CUDA's cooperative groups.
 #include "program.h"
 #include "xorshift.h"
+
+#include <cooperative_groups.h>
 
 constexpr uint32_t THREADS = 128;
 
@@ -25,7 +28,8 @@ __device__ void grid_barrier(uint32_t *arrived, volatile uint32_t *generation)
     __syncthreads();
 }
 
-__global__ void exchange(uint32_t *values, uint32_t *sync, uint32_t rounds)
+template <class Barrier>
+__device__ void exchange_behind(Barrier barrier, uint32_t *values, uint32_t rounds)
 {
     const uint32_t size = gridDim.x * THREADS, i = blockIdx.x * THREADS + threadIdx.x;
     const uint32_t left = (i + size - THREADS) % size, right = (i + THREADS) % size;
@@ -33,22 +37,43 @@ __global__ void exchange(uint32_t *values, uint32_t *sync, uint32_t rounds)
         const volatile uint32_t *from = values + (round % 2) * size;
         const uint32_t sum = from[left] + 3 * from[i] + from[right];
         values[(round + 1) % 2 * size + i] = xorshift32(sum | 1);
-        grid_barrier(&sync[0], &sync[1]);
+        barrier();
     }
+}
+
+__global__ void exchange(uint32_t *values, uint32_t *sync, uint32_t rounds)
+{
+    exchange_behind([=] { grid_barrier(&sync[0], &sync[1]); }, values, rounds);
+}
+
+__global__ void exchange_in_groups(uint32_t *values, uint32_t *sync, uint32_t rounds)
+{
+    const cooperative_groups::grid_group grid = cooperative_groups::this_grid();
+    exchange_behind([&] { grid.sync(); }, values, rounds);
+    if (grid.thread_rank() == 0)
+        sync[1] = rounds;
 }
 
 int main(int argc, char **argv)
 {
     const Arguments arguments(argc, argv, "grid_barrier", "exchanges values between blocks that wait for one another",
                               {{"blocks", 8, 2, 64, "thread blocks; all must be on the device at once"},
-                               {"iterations", 1000, 1, UINT32_MAX, "rounds"}});
-    const uint32_t blocks = arguments["blocks"], rounds = arguments["iterations"], size = blocks * THREADS;
+                               {"iterations", 1000, 1, UINT32_MAX, "rounds"},
+                               {"cooperative", 0, 0, 1, "with the barrier of CUDA's cooperative groups"}});
+    const uint32_t blocks = arguments["blocks"], size = blocks * THREADS;
+    uint32_t rounds = arguments["iterations"];
     std::vector<uint32_t> values(2 * size);
     for (uint32_t i = 0; i < size; ++i)
         values[i] = xorshift32_seed(i);
     DeviceArray<uint32_t> device_values(values), device_sync(std::vector<uint32_t>(2, 0));
-    exchange<<<blocks, THREADS>>>(device_values.get(), device_sync.get(), rounds);
-    CHECK_LAUNCH();
+    if (arguments["cooperative"]) {
+        uint32_t *values_at = device_values.get(), *sync_at = device_sync.get();
+        void *parameters[] = {&values_at, &sync_at, &rounds};
+        CHECK_CUDA(cudaLaunchCooperativeKernel((const void *)exchange_in_groups, blocks, THREADS, parameters));
+    } else {
+        exchange<<<blocks, THREADS>>>(device_values.get(), device_sync.get(), rounds);
+        CHECK_LAUNCH();
+    }
     arguments.progress("launched");
     const std::vector<uint32_t> out = device_values.to_host();
     const std::vector<uint32_t> sync = device_sync.to_host();

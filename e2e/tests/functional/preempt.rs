@@ -34,6 +34,13 @@ pub const GRID_BARRIER: Program = Program {
     is_float: false,
 };
 
+/// The same with the barrier of cooperative groups, which counts in memory that the driver gives.
+const GRID_SYNC: Program = Program {
+    arguments: &["--blocks", "2", "--cooperative", "1"],
+    small: &["--blocks", "2", "--cooperative", "1"],
+    ..GRID_BARRIER
+};
+
 /// One test for each program.
 pub fn tests() -> Vec<Test> {
     let count = num_preemptions();
@@ -49,12 +56,13 @@ pub fn tests() -> Vec<Test> {
         .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS, DEVICE_HEAP])
         .map(|program| test(program, count));
     let many_streams = named("many_streams", MANY_STREAMS, count);
+    let grid_sync = named("grid_sync", GRID_SYNC, count);
     let growing = test(GROWING, count).also_needs(Requirement::VirtualMemory);
     // Most of what they do is to compile, and no kernel of theirs is of another sort.
     let opencl = OPENCL
         .into_iter()
         .map(|program| test(program, count.div_ceil(3)).also_needs(Requirement::OpenclPrograms));
-    cuda.chain(opencl).chain([growing, many_streams]).collect()
+    cuda.chain(opencl).chain([growing, grid_sync, many_streams]).collect()
 }
 
 /// How often each program is to be preempted.

@@ -2,6 +2,7 @@
 
 use crate::basic_block::{BasicBlock, Terminator};
 use crate::entity::{BbId, RegId, ResumePointId, Span};
+use crate::grid_workspace;
 use crate::inst::{Inst, Op, Operand};
 use crate::types::Width;
 
@@ -145,6 +146,19 @@ impl Kernel {
     #[must_use]
     pub fn param_bytes(&self) -> u32 {
         self.params.iter().map(|p| p.offset + p.size_bytes).max().unwrap_or(0)
+    }
+
+    /// The parameter behind the program's own that tells where blocks of a cooperative launch meet.
+    #[must_use]
+    pub fn grid_workspace(&self) -> Option<&Param> {
+        self.params.last().filter(|param| param.name == grid_workspace::PARAM)
+    }
+
+    /// The parameters that the program knows of.
+    #[must_use]
+    pub fn program_params(&self) -> &[Param] {
+        let hidden = usize::from(self.grid_workspace().is_some());
+        self.params.split_at(self.params.len() - hidden).0
     }
 
     /// All instructions, block by block.

@@ -8,6 +8,7 @@ pub mod types;
 pub mod inst;
 mod operands;
 pub mod basic_block;
+pub mod grid_workspace;
 pub mod kernel;
 pub mod module;
 pub mod text;

@@ -64,6 +64,7 @@ cases! {
     memory_barriers
     shared_layout
     generic_addresses
+    grid_workspace
     struct_params
     atomics
     warp_operations

@@ -188,7 +188,7 @@ pub fn work_of(session: &Session, command: Command, data: Option<Vec<u8>>) -> Re
     } else {
         Vec::new()
     };
-    let params = session.moved.read().in_params(params);
+    let params = kernel.complete_params(session.moved.read().in_params(params), &shape);
     let room = room_of(&*session.device, &shape);
     let command = Some(Command::Launch(launch));
     let kernel = Some(kernel);

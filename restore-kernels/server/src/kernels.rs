@@ -17,6 +17,7 @@ use hetckpt_probes::options::Options;
 
 use crate::counters::{Activity, Counters};
 use crate::generate::{Generator, RequestError, Start};
+use crate::grid_workspaces::WorkspaceParam;
 use crate::start_points::StartPoints;
 
 /// What kernels are built with.
@@ -216,6 +217,8 @@ pub struct KernelCode {
     /// What was built for the latest launch: the next one mostly has the same room.
     latest: Mutex<Option<(Room, BuiltProgram)>>,
     has_run: AtomicBool,
+    /// Where blocks of its cooperative launches meet, if they do.
+    grid_workspace: Option<WorkspaceParam>,
 }
 
 impl KernelCode {
@@ -230,6 +233,23 @@ impl KernelCode {
             original: OnceLock::new(),
             latest: Mutex::default(),
             has_run: AtomicBool::new(false),
+            grid_workspace: None,
+        }
+    }
+
+    /// With a parameter for one of its module's workspaces.
+    #[must_use]
+    pub fn with_grid_workspace(mut self, param: Option<WorkspaceParam>) -> Self {
+        self.grid_workspace = param;
+        self
+    }
+
+    /// The parameter buffer of a launch: the program's, and behind it what it does not know of.
+    #[must_use]
+    pub fn complete_params(&self, params: Arc<[u8]>, shape: &LaunchShape) -> Arc<[u8]> {
+        match &self.grid_workspace {
+            Some(param) => param.append(&params, shape.cooperative),
+            None => params,
         }
     }
 
@@ -260,13 +280,18 @@ impl KernelCode {
         self.original.get_or_init(build).clone()
     }
 
-    /// Size of the parameter buffer, or why the kernel cannot be run.
+    /// Size of the program's parameter buffer, or why the kernel cannot be run.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn param_bytes(&self) -> Result<u32, &Refusal> {
         match &self.source {
-            Source::HetIr(kernel) => Ok(kernel.param_bytes()),
+            Source::HetIr(kernel) => Ok(kernel
+                .program_params()
+                .iter()
+                .map(|param| param.offset + param.size_bytes)
+                .max()
+                .unwrap_or(0)),
             Source::Opaque(kernel) => Ok(kernel.params.iter().map(|&(at, size)| at + size).max().unwrap_or(0)),
             Source::Refused(refusal) => Err(refusal),
         }

@@ -18,6 +18,7 @@ pub mod held_commands;
 pub mod pinned;
 pub mod printed;
 pub mod generate;
+pub mod grid_workspaces;
 pub mod kernels;
 pub mod kernel_names;
 pub mod loaded_module;

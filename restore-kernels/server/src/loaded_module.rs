@@ -16,6 +16,7 @@ use hetckpt_fatbin::host_files::{fat_binaries, is_host_file};
 use hetckpt_fatbin::image_contents::{Contents, contents};
 use hetckpt_fatbin::locate::{FoundPtx, find_newer_ptx, find_ptx, has_cubin, has_cubin_newer_than_ptx};
 use hetckpt_fatbin::targets::{target_of_ptx, targets};
+use hetckpt_ir::grid_workspace;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::{Global, Module as IrModule, RejectedKernel, bind_globals};
 use hetckpt_ring::reply::{GlobalDescription, KernelDescription, KernelParam, ModuleDescription};
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 
 use crate::cuda_result;
 use crate::generate::Generator;
+use crate::grid_workspaces::{GridWorkspaces, WorkspaceParam};
 use crate::kernels::{Builder, KernelCode, Refusal, Source};
 use crate::load_failure::{LoadFailure, NotLoaded};
 use crate::managed_places::{Places, check_places, first_managed};
@@ -48,6 +50,8 @@ pub struct LoadedModule {
     pub keeps: Vec<Arc<dyn Any + Send + Sync>>,
     /// What a capture cannot reach of images that are run as they came.
     pub hidden: Vec<Hidden>,
+    /// Where blocks of its launches meet, if they do.
+    pub grid_workspaces: Option<Arc<GridWorkspaces>>,
     /// The description, encoded.
     pub description: Vec<u8>,
 }
@@ -310,6 +314,7 @@ impl LoadedModule {
             is_placed_by_device: true,
             keeps: Vec::new(),
             hidden: Vec::new(),
+            grid_workspaces: None,
             description: Vec::new(),
         };
         let mut description = ModuleDescription::default();
@@ -371,6 +376,8 @@ impl LoadedModule {
                 .collect(),
             ..ModuleDescription::default()
         };
+        let workspaces = addresses.get(grid_workspace::VARIABLE);
+        let workspaces = workspaces.map(|&addr| Arc::new(GridWorkspaces::at(addr)));
         for (module, text) in modules.into_iter().zip(&ptx) {
             let target = target_of(text);
             for mut kernel in module.kernels {
@@ -378,8 +385,10 @@ impl LoadedModule {
                 let refused = bound.and_then(|_| can_be_probed(&kernel, builder.generator)).err();
                 description.kernels.push(describe(&kernel, target, refused.as_ref()));
                 let name = kernel.name.clone();
+                let workspace = WorkspaceParam::of(&kernel, workspaces.as_ref());
                 let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
-                kernels.push(Arc::new(KernelCode::new(name, source, builder.clone())));
+                let code = KernelCode::new(name, source, builder.clone());
+                kernels.push(Arc::new(code.with_grid_workspace(workspace)));
             }
             for rejected in module.rejected {
                 if let Some(kernel) = native.remove(&rejected.name) {
@@ -418,6 +427,7 @@ impl LoadedModule {
             is_placed_by_device: false,
             keeps: Vec::new(),
             hidden: Vec::new(),
+            grid_workspaces: workspaces,
             description,
         }
     }
@@ -513,9 +523,11 @@ fn is_all_modelled(modules: &[IrModule]) -> bool {
     modules.iter().all(|module| module.rejected.is_empty())
 }
 
-/// Names of all variables.
+/// Names of all variables of the program's.
 fn names_of(modules: &[IrModule]) -> Vec<String> {
     let globals = modules.iter().flat_map(|module| &module.globals);
+    // The driver's own code has workspaces of the driver's.
+    let globals = globals.filter(|global| global.name != grid_workspace::VARIABLE);
     globals.map(|global| global.name.clone()).collect()
 }
 
@@ -568,7 +580,7 @@ fn describe(kernel: &Kernel, target: u32, refused: Option<&Refusal>) -> KernelDe
     KernelDescription {
         name: kernel.name.clone(),
         params: kernel
-            .params
+            .program_params()
             .iter()
             .map(|p| KernelParam {
                 offset: p.offset,

@@ -104,6 +104,15 @@ impl Modules {
             .cloned()
     }
 
+    /// The workspace is a stopped launch's.
+    pub fn keep_grid_workspace(&self, addr: u64) {
+        let workspaces = self
+            .loaded
+            .values()
+            .filter_map(|module| module.grid_workspaces.as_ref());
+        workspaces.for_each(|workspaces| workspaces.keep(addr));
+    }
+
     /// Kernels of a module that are not built yet.
     #[must_use]
     pub fn unbuilt(&self, module: u64) -> Vec<Arc<KernelCode>> {

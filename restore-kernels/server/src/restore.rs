@@ -15,6 +15,7 @@ use hetckpt_ring::command::{Envelope, SlotId};
 use hetckpt_ring::pinned_table::MANAGED_ADDRESSES;
 use hetckpt_ring::version::Readable;
 use hetckpt_state::codec::CodecError;
+use hetckpt_state::kernel_run::KernelRun;
 use hetckpt_state::names::{memory_file, state_file};
 use hetckpt_state::process::ProcessState;
 use hetckpt_state::queue::{Work as StateWork, WorkItem};
@@ -23,6 +24,7 @@ use crate::capture::of_chunk_error;
 use crate::choose_device::Chosen;
 use crate::commands::work_of;
 use crate::error::{Cause, ServerError};
+use crate::grid_workspaces::workspace_of;
 use crate::held_commands;
 use crate::host_memory::available_memory;
 use crate::kernels::ProbedKernel;
@@ -214,12 +216,7 @@ fn ensure_room(
     kernels: &[Arc<ProbedKernel>],
     available_bytes: u64,
 ) -> Result<(), ServerError> {
-    let work = state.streams.iter().flat_map(|stream| &stream.work);
-    let runs = work.filter_map(|item| match &item.work {
-        StateWork::Resume(run) => Some(run),
-        _ => None,
-    });
-    let needed_bytes = runs.fold(0u64, |sum, run| {
+    let needed_bytes = stopped(state).fold(0u64, |sum, run| {
         let probed = kernels.get(run.probed_kernel as usize);
         sum.saturating_add(probed.map_or(0, |p| memory_bytes(run, &p.kernel, &p.layout)))
     });
@@ -233,6 +230,26 @@ fn ensure_room(
     })
 }
 
+/// The launches that have been stopped.
+fn stopped(state: &ProcessState) -> impl Iterator<Item = &KernelRun> {
+    let work = state.streams.iter().flat_map(|stream| &stream.work);
+    work.filter_map(|item| match &item.work {
+        StateWork::Resume(run) => Some(&**run),
+        _ => None,
+    })
+}
+
+/// Leaves their workspaces to stopped launches, before others take any.
+fn keep_workspaces(session: &Session, state: &ProcessState, kernels: &[Arc<ProbedKernel>]) {
+    let modules = session.modules.lock();
+    for run in stopped(state) {
+        let probed = kernels.get(run.probed_kernel as usize);
+        if let Some(addr) = probed.and_then(|probed| workspace_of(&probed.kernel, &run.params)) {
+            modules.keep_grid_workspace(addr);
+        }
+    }
+}
+
 fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues, ServerError> {
     let mut kernels = Vec::new();
     for stored in &state.probed_kernels {
@@ -241,6 +258,7 @@ fn rebuild_queues(session: &Session, state: &mut ProcessState) -> Result<Queues,
         kernels.push(Arc::new(ProbedKernel::new(kernel, session.builder.clone())));
     }
     ensure_room(session.app_pid, state, &kernels, available_memory())?;
+    keep_workspaces(session, state, &kernels);
     let mut streams = Vec::new();
     for stored in std::mem::take(&mut state.streams) {
         if stored.submitted.checked_sub(stored.completed) != Some(stored.work.len() as u64) {

@@ -1,6 +1,7 @@
 //! One kernel: its parameters and bounds, then its statements, with calls inlined.
 
 use hetckpt_ir::entity::Span;
+use hetckpt_ir::grid_workspace;
 use hetckpt_ir::inst::{Inst, Op};
 use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, Param, SharedSegment};
 
@@ -8,7 +9,7 @@ use crate::ast::{self, DeclSpace, Statement};
 use crate::error::Reason;
 use crate::lower::call::{self, Call};
 use crate::lower::control_flow::Drafts;
-use crate::lower::layout::{Placed, Segment, size_and_align};
+use crate::lower::layout::{Placed, size_and_align};
 use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
 use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
@@ -44,10 +45,9 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
 
     fn params(&mut self) -> Vec<Param> {
         let mut params = Vec::new();
-        let mut buffer = Segment::default();
         let entry = self.entry;
         for param in &entry.params {
-            let placed = size_and_align(param).and_then(|(size, align)| Ok((buffer.place(size, align)?, align)));
+            let placed = size_and_align(param).and_then(|(size, align)| Ok((self.params.place(size, align)?, align)));
             let result = placed.and_then(|(Placed { offset, size_bytes }, align_bytes)| {
                 params.push(Param {
                     name: param.name.to_owned(),
@@ -244,8 +244,16 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         bounds
     }
 
-    fn finish(mut self, params: Vec<Param>) -> Result<Kernel, Vec<String>> {
+    fn finish(mut self, mut params: Vec<Param>) -> Result<Kernel, Vec<String>> {
         let bounds = self.bounds();
+        if self.reads_grid_workspace {
+            params.push(Param {
+                name: grid_workspace::PARAM.to_owned(),
+                offset: self.grid_workspace(),
+                size_bytes: grid_workspace::PARAM_BYTES,
+                align_bytes: grid_workspace::PARAM_BYTES,
+            });
+        }
         self.shared
             .round_up(SEGMENT_ALIGN.max(if self.dynamic_shared.is_empty() {
                 0

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{RegId, Span};
+use hetckpt_ir::grid_workspace;
 use hetckpt_ir::inst::{Guard, Inst, Op};
 use hetckpt_ir::kernel::Variable;
 use hetckpt_ir::types::{Space, Width};
@@ -57,6 +58,10 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(crate) generic_origins: Vec<(RegId, Space)>,
     /// `vprintf` is called.
     pub(super) prints: bool,
+    /// Size of the parameter buffer.
+    pub(super) params: Segment,
+    /// The parameter for a grid's workspace is read.
+    pub(super) reads_grid_workspace: bool,
     /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space,
     /// line.
     pub(crate) generic_ends: Vec<address_spaces::End>,
@@ -87,6 +92,8 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             carry_flag: None,
             generic_origins: Vec::new(),
             prints: false,
+            params: Segment::default(),
+            reads_grid_workspace: false,
             generic_ends: Vec::new(),
         }
     }
@@ -102,6 +109,12 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         *self
             .carry_flag
             .get_or_insert_with(|| new_register(registers, Width::Pred))
+    }
+
+    /// Offset of the parameter for a grid's workspace, which the kernel has from now on.
+    pub(crate) fn grid_workspace(&mut self) -> u32 {
+        self.reads_grid_workspace = true;
+        self.params.size_bytes().next_multiple_of(grid_workspace::PARAM_BYTES)
     }
 
     /// The position of what is being lowered.

@@ -29,7 +29,8 @@ mod warp_constants;
 
 use std::collections::HashSet;
 
-use hetckpt_ir::module::{Module, RejectedKernel};
+use hetckpt_ir::grid_workspace;
+use hetckpt_ir::module::{Global, Module, RejectedKernel};
 
 use crate::ast;
 use crate::error::Error;
@@ -56,8 +57,25 @@ pub(crate) fn lower(ast: &ast::Module<'_>, printf_bytes: u32) -> Result<Module, 
             }),
         }
     }
+    if module.kernels.iter().any(|kernel| kernel.grid_workspace().is_some()) {
+        module.globals.push(grid_workspaces());
+    }
     reject_broken_kernels(ast, &mut module);
     Ok(module)
+}
+
+/// What [`grid_workspace`] says that a module has.
+fn grid_workspaces() -> Global {
+    Global {
+        name: grid_workspace::VARIABLE.to_owned(),
+        is_constant: false,
+        is_extern: false,
+        is_managed: false,
+        size_bytes: u64::from(grid_workspace::COUNT * grid_workspace::BYTES),
+        align_bytes: grid_workspace::BYTES,
+        init: Vec::new(),
+        relocations: Vec::new(),
+    }
 }
 
 /// Kernels of which not more than their name could be read.

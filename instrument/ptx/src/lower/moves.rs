@@ -29,10 +29,7 @@ pub(super) fn mov<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
             let op = match src {
                 ast::Operand::Name(name, component) if k.register_named(name).is_none() && *name != "WARP_SZ" => {
                     match special_named(name, *component)? {
-                        Some(special) if special.width() == width_of(ty) => Op::ReadSpecial {
-                            dst,
-                            special: special.register,
-                        },
+                        Some(special) if special.width() == width_of(ty) => k.read_special(special, dst),
                         Some(_) => return Err(Reason::Type(ty.name().to_owned())),
                         None => {
                             let place = k.place(name)?;

@@ -160,10 +160,8 @@ impl<'a> KernelLowering<'_, 'a> {
                 if let Some(special) = special_named(name, *component)? {
                     let dst = self.scratch(special.width());
                     let read = self.expect_width(&operand.describe(), dst, width_of(ty))?;
-                    self.emit_unguarded(Op::ReadSpecial {
-                        dst,
-                        special: special.register,
-                    });
+                    let read_special = self.read_special(special, dst);
+                    self.emit_unguarded(read_special);
                     return Ok(Operand::Reg(read));
                 }
                 self.symbol_value(name, 0, ty)

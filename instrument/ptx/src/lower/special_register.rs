@@ -1,21 +1,45 @@
 //! Special registers by name (PTX ISA, "Special Registers").
 
-use hetckpt_ir::inst::{Axis, SpecialReg};
-use hetckpt_ir::types::Width;
+use hetckpt_ir::entity::RegId;
+use hetckpt_ir::inst::{Address, AddressBase, Axis, Op, Ordering, SpecialReg};
+use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::error::Reason;
+use crate::lower::lowering::KernelLowering;
 
 /// A special register and how it is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Special {
-    pub(crate) register: SpecialReg,
+pub(crate) enum Special {
+    /// By an instruction.
+    Register(SpecialReg),
+    /// From the parameter for a grid's workspace ([`hetckpt_ir::grid_workspace`]), at this offset.
+    GridWorkspace(u32),
 }
 
 impl Special {
     pub(crate) const fn width(self) -> Width {
-        match self.register {
-            SpecialReg::Clock64 | SpecialReg::GlobalTimer => Width::W64,
-            _ => Width::W32,
+        match self {
+            Self::Register(SpecialReg::Clock64 | SpecialReg::GlobalTimer) => Width::W64,
+            Self::Register(_) | Self::GridWorkspace(_) => Width::W32,
+        }
+    }
+}
+
+impl KernelLowering<'_, '_> {
+    /// The instruction that reads a special register.
+    pub(crate) fn read_special(&mut self, special: Special, dst: RegId) -> Op {
+        match special {
+            Special::Register(special) => Op::ReadSpecial { dst, special },
+            Special::GridWorkspace(offset) => Op::Load {
+                space: Space::Param,
+                ty: Type::B32,
+                ordering: Ordering::Weak,
+                dsts: vec![Some(dst)],
+                addr: Address {
+                    base: AddressBase::Absolute,
+                    offset: i64::from(self.grid_workspace() + offset),
+                },
+            },
         }
     }
 }
@@ -40,7 +64,7 @@ pub(crate) fn special_named(name: &str, component: Option<&str>) -> Result<Optio
             "%nctaid" => SpecialReg::Nctaid(axis),
             _ => return Err(unsupported()),
         };
-        return Ok(Some(Special { register }));
+        return Ok(Some(Special::Register(register)));
     }
     let register = match name {
         "%laneid" => SpecialReg::LaneId,
@@ -59,8 +83,10 @@ pub(crate) fn special_named(name: &str, component: Option<&str>) -> Result<Optio
         "%smid" => SpecialReg::SmId,
         "%nsmid" => SpecialReg::NSmId,
         "%gridid" => SpecialReg::GridId,
+        "%envreg1" => return Ok(Some(Special::GridWorkspace(4))),
+        "%envreg2" => return Ok(Some(Special::GridWorkspace(0))),
         _ if name.starts_with('%') => return Err(unsupported()),
         _ => return Ok(None),
     };
-    Ok(Some(Special { register }))
+    Ok(Some(Special::Register(register)))
 }

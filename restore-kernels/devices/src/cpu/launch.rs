@@ -22,6 +22,8 @@ pub struct CpuLaunch {
     grid: [u32; 3],
     block: [u32; 3],
     dynamic_shared_bytes: u32,
+    /// Its blocks may wait for one another.
+    pub is_cooperative: bool,
     params: AlignedParams,
     /// What it continues.
     pub continues: Option<Arc<PausedGrid>>,
@@ -124,6 +126,7 @@ impl CpuLaunch {
             grid: launch.shape.grid,
             block: launch.shape.block,
             dynamic_shared_bytes: launch.shape.dynamic_shared_bytes,
+            is_cooperative: launch.shape.cooperative,
             params: AlignedParams::new(&launch.params),
             kernel: launch.kernel,
             continues,
@@ -140,6 +143,11 @@ impl CpuLaunch {
     /// The program. `new` made sure that it is this device's.
     pub fn kernel(&self) -> Option<&CpuKernel> {
         self.kernel.as_any().downcast_ref()
+    }
+
+    /// Blocks of the grid.
+    pub fn num_blocks(&self) -> u64 {
+        self.grid.iter().map(|&n| u64::from(n)).product()
     }
 
     /// What its blocks have in common.

@@ -48,12 +48,11 @@ impl WorkerState {
         }
     }
 
-    /// If the present block has had its turn since before `limit`: its launch, after `f` said whether to stop the
-    /// block.
-    pub fn end_long_turn(&self, limit: Duration, f: impl FnOnce(&Arc<CpuLaunch>) -> bool) {
+    /// Stops the present block if it has had its turn for longer than `limit` says of its launch, and `f` says so.
+    pub fn end_long_turn(&self, limit: impl FnOnce(&CpuLaunch) -> Duration, f: impl FnOnce(&Arc<CpuLaunch>) -> bool) {
         let mut turn = self.turn.lock();
-        let is_long = turn.since.is_some_and(|since| since.elapsed() > limit);
-        if let (true, Some(launch)) = (is_long, &turn.launch)
+        if let (Some(since), Some(launch)) = (turn.since, &turn.launch)
+            && since.elapsed() > limit(launch)
             && f(launch)
         {
             self.pause.0.store(1, Ordering::SeqCst);
