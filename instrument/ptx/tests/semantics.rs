@@ -725,6 +725,182 @@ fn modes_of_prmt_choose_bytes() {
     }
 }
 
+/// Runs a kernel of one thread on words, which are its inputs, with `results` zeros behind them.
+fn results(body: &str, inputs: &[u32], results: usize) -> Vec<u32> {
+    let mut words = inputs.to_vec();
+    words.resize(inputs.len() + results, 0);
+    execute(&kernel(body), 1, 0, &[], &words).split_off(inputs.len())
+}
+
+#[test]
+fn limited_results_are_not_negative_and_keep_nan() {
+    let (nan, negative_zero, one, minus_two) = (0x7FC0_1234_u32, 1_u32 << 31, 1.0_f32.to_bits(), (-2.0_f32).to_bits());
+    let body = "ld.global.v2.f32 {%f1, %f2}, [%rd1];
+        max.NaN.f32 %f3, %f1, %f2;
+        min.NaN.f32 %f4, %f1, %f2;
+        st.global.v2.f32 [%rd1+8], {%f3, %f4};";
+    for (a, b, wanted) in [
+        (one, minus_two, [one, minus_two]),
+        (nan, one, [0x7FFF_FFFF; 2]),
+        (one, nan | 1 << 31, [0x7FFF_FFFF; 2]),
+        (0, negative_zero, [0, negative_zero]),
+    ] {
+        assert_eq!(results(body, &[a, b], 2), wanted, "{a:x} {b:x}");
+    }
+    // Halves: 1 and -2 above, NaN and 3 below.
+    let body = "ld.global.v2.u32 {%r1, %r2}, [%rd1];
+        max.NaN.f16x2 %r3, %r1, %r2;
+        mov.b32 %r4, 0x3C003C00;
+        fma.rn.relu.f16x2 %r5, %r1, %r4, %r2;
+        st.global.v2.u32 [%rd1+8], {%r3, %r5};";
+    let pairs = [0x3C00_7E01, 0xC000_4200];
+    assert_eq!(results(body, &pairs, 2), [0x3C00_7FFF, 0x0000_7FFF], "1 - 2 is below 0");
+    let body = "ld.global.v2.f32 {%f1, %f2}, [%rd1];
+        cvt.rn.relu.bf16x2.f32 %r3, %f1, %f2;
+        cvt.rn.relu.f16.f32 %h1, %f1;
+        cvt.u32.u16 %r4, %h1;
+        st.global.v2.u32 [%rd1+8], {%r3, %r4};";
+    assert_eq!(results(body, &[one, minus_two], 2), [0x3F80_0000, 0x3C00]);
+    assert_eq!(results(body, &[minus_two, nan], 2), [0x0000_7FFF, 0]);
+}
+
+#[test]
+fn halves_of_integers_do_not_touch_one_another() {
+    let body = "ld.global.v2.u32 {%r1, %r2}, [%rd1];
+        add.u16x2 %r3, %r1, %r2;
+        max.s16x2 %r4, %r1, %r2;
+        min.u16x2 %r5, %r1, %r2;
+        max.relu.s16x2 %r6, %r1, %r2;
+        min.relu.s32 %r7, %r1, %r2;
+        st.global.v2.u32 [%rd1+8], {%r3, %r4};
+        st.global.v2.u32 [%rd1+16], {%r5, %r6};
+        st.global.u32 [%rd1+24], %r7;";
+    let wanted = |a: u32, b: u32| {
+        let halves = |f: &dyn Fn(u16, u16) -> u16| {
+            u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
+        };
+        let signed = |x: u16, y: u16| x.cast_signed().max(y.cast_signed());
+        vec![
+            halves(&u16::wrapping_add),
+            halves(&|x, y| signed(x, y).cast_unsigned()),
+            halves(&|x, y| x.min(y)),
+            halves(&|x, y| signed(x, y).max(0).cast_unsigned()),
+            a.cast_signed().min(b.cast_signed()).max(0).cast_unsigned(),
+        ]
+    };
+    for a in interesting().into_iter().map(|a| a as u32) {
+        for b in interesting().into_iter().map(|b| (b >> 64) as u32) {
+            assert_eq!(results(body, &[a, b], 5), wanted(a, b), "{a:x} {b:x}");
+        }
+    }
+}
+
+#[test]
+fn bits_are_extended_from_any_place() {
+    let body = "ld.global.v2.u32 {%r1, %r2}, [%rd1];
+        szext.clamp.u32 %r3, %r1, %r2;
+        szext.wrap.s32 %r4, %r1, %r2;
+        st.global.v2.u32 [%rd1+8], {%r3, %r4};";
+    let a = 0xDEAD_BEEF_u32;
+    for count in [0, 1, 8, 17, 31, 32, 33, 0xFFFF_FFFF] {
+        let below = |count: u32| if count < 32 { a & ((1 << count) - 1) } else { a };
+        let wrapped = count % 32;
+        let signed = match wrapped {
+            0 => 0,
+            _ => (a << (32 - wrapped)).cast_signed() >> (32 - wrapped),
+        };
+        assert_eq!(
+            results(body, &[a, count], 2),
+            [below(count), signed.cast_unsigned()],
+            "{count}"
+        );
+    }
+}
+
+#[test]
+fn copies_are_filled_up_with_zeros() {
+    let words = [0x0302_0100, 0x0706_0504, 0x0B0A_0908, 0x0F0E_0D0C];
+    for num_bytes in [0_u32, 1, 4, 7, 8, 13, 16] {
+        let body = format!(
+            ".shared .align 16 .b8 place[16];
+            mov.u32 %r1, place;
+            mov.u32 %r2, {num_bytes};
+            st.shared.v4.u32 [%r1], {{-1, -1, -1, -1}};
+            cp.async.cg.shared.global [%r1], [%rd1], 16, %r2;
+            cp.async.wait_all;
+            ld.shared.v4.u32 {{%r4, %r5, %r6, %r7}}, [%r1];
+            st.global.v4.u32 [%rd1+16], {{%r4, %r5, %r6, %r7}};"
+        );
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
+        bytes[num_bytes as usize..].fill(0);
+        let wanted: Vec<u32> = bytes
+            .chunks(4)
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+            .collect();
+        assert_eq!(results(&body, &words, 4), wanted, "{num_bytes}");
+    }
+    let body = ".shared .align 16 .b8 place[16];
+        mov.u32 %r1, place;
+        setp.eq.u32 %p1, 1, 1;
+        mov.u64 %rd2, 0;
+        cp.async.ca.shared.global.L2::cache_hint [%r1], [%rd1], 8, %p1, %rd2;
+        cp.async.ca.shared.global [%r1+8], [%rd1+8], 8, !%p1;
+        ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r1];
+        st.global.v4.u32 [%rd1+16], {%r4, %r5, %r6, %r7};";
+    assert_eq!(results(body, &words, 4), [0, 0, words[2], words[3]]);
+}
+
+#[test]
+fn the_lowest_lane_of_a_mask_is_elected() {
+    let ptx = kernel(
+        "mov.u32 %r9, %tid.x;
+        elect.sync %r1|%p1, 0xFFFFFFF8;
+        elect.sync _|%p2, 0xFFFFFFFF;
+        selp.b32 %r2, 100, 0, %p1;
+        add.u32 %r1, %r1, %r2;
+        selp.b32 %r2, 1000, 0, %p2;
+        add.u32 %r1, %r1, %r2;
+        mul.wide.u32 %rd2, %r9, 4;
+        add.s64 %rd3, %rd1, %rd2;
+        st.global.u32 [%rd3], %r1;",
+    );
+    let output = execute(&ptx, 32, 0, &[], &[0; 32]);
+    let wanted = |lane| {
+        if lane == 0 {
+            1003
+        } else {
+            3 + 100 * u32::from(lane == 3)
+        }
+    };
+    assert_eq!(output, (0..32).map(wanted).collect::<Vec<u32>>());
+}
+
+#[test]
+fn hints_change_nothing() {
+    let body = "createpolicy.fractional.L2::evict_last.b64 %rd2, 1.0;
+        ld.global.L2::cache_hint.u32 %r1, [%rd1], %rd2;
+        griddepcontrol.wait;
+        fence.acq_rel.cluster;
+        st.global.L2::cache_hint.u32 [%rd1+4], %r1, %rd2;
+        griddepcontrol.launch_dependents;";
+    assert_eq!(results(body, &[77], 1), [77]);
+}
+
+#[test]
+fn halves_have_the_functions_of_single_precision() {
+    let body = "ld.global.u32 %r1, [%rd1];
+        ex2.approx.f16x2 %r2, %r1;
+        tanh.approx.bf16x2 %r3, %r1;
+        st.global.v2.u32 [%rd1+8], {%r2, %r3};";
+    // 3 and -1 as f16, and other numbers as bf16.
+    let found = results(body, &[0x4200_BC00, 0], 2);
+    assert_eq!(found[0], 0x4800_3800, "8 and 0.5");
+    let tanh = |bits: u32| (f32::from_bits(bits << 16).tanh().to_bits() >> 16, bits);
+    for (half, (wanted, _)) in [(found[1] & 0xFFFF, tanh(0xBC00)), (found[1] >> 16, tanh(0x4200))] {
+        assert!(half.abs_diff(wanted) <= 1, "{half:x} {wanted:x}");
+    }
+}
+
 #[test]
 fn dot_products_of_halves_and_bytes_are_sums() {
     let ptx = kernel(

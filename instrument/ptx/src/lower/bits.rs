@@ -145,6 +145,29 @@ pub(super) fn mask<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
     emit(k, inst, &alu(op, ty, &[Type::U32, Type::U32]))
 }
 
+/// PTX ISA, "szext": the bits below a place, extended by zeros or the topmost of them.
+pub(super) fn extend<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let modes = [("clamp", (AluOp::Min, 32)), ("wrap", (AluOp::And, 31))];
+    let (limit, by) = list.take_from(&modes).ok_or(Reason::Lacks("`.clamp` or `.wrap`"))?;
+    let ty = list.ty()?;
+    list.finish()?;
+    check_type(ty, &[&[Type::U32, Type::S32]])?;
+    let [dst, src, count] = operands(inst, "3")?;
+    let (src, count) = (k.value(src, ty)?, k.value(count, Type::U32)?);
+    let dst = k.result(dst, Width::W32)?;
+    let limit_ty = if limit == AluOp::And { Type::B32 } else { Type::U32 };
+    let count = scratch(k, limit, limit_ty, Width::W32, vec![count, Operand::Imm(by)]);
+    k.emit(Op::Alu {
+        op: AluOp::Bfe,
+        ty,
+        mods: Modifiers::default(),
+        dst,
+        srcs: vec![src, Operand::Imm(0), count],
+    });
+    Ok(())
+}
+
 /// Modes of `prmt`, and what the default mode would be told instead for 0 to 3 in the lowest bits of the third source,
 /// 16 bits each.
 const MODES: [(&str, [u16; 4]); 6] = [

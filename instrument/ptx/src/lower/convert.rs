@@ -5,6 +5,7 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
 use crate::error::Reason;
+use crate::lower::halves::{element, relu};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -13,6 +14,7 @@ use crate::lower::operand::operands;
 pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
     let mods = list.arithmetic();
+    let has_relu = list.take("relu");
     let dst_ty = list.ty()?;
     let src_ty = list.ty()?;
     list.finish()?;
@@ -22,13 +24,28 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         }
     }
     if let Type::F16x2 | Type::Bf16x2 = dst_ty {
-        return cvt_pair(k, inst, dst_ty, src_ty, mods);
+        return cvt_pair(k, inst, dst_ty, src_ty, mods, has_relu);
     }
     if let Type::F16x2 | Type::Bf16x2 = src_ty {
         return Err(Reason::Type(src_ty.name().to_owned()));
     }
     let [dst, src] = operands(inst, "2")?;
     let src = k.wide_value(src, src_ty)?;
+    if has_relu {
+        return match (dst_ty, src_ty) {
+            (Type::F16 | Type::Bf16, Type::F32) => {
+                let dst = k.result(dst, Width::W16)?;
+                let src = rounded(k, dst_ty, mods, src, true);
+                k.emit(Op::Mov {
+                    ty: Type::B16,
+                    dst,
+                    src,
+                });
+                Ok(())
+            }
+            _ => Err(Reason::Modifier("relu".to_owned())),
+        };
+    }
     let dst = k.wide_result(dst, dst_ty)?;
     k.emit(Op::Cvt {
         dst_ty,
@@ -40,6 +57,22 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     Ok(())
 }
 
+/// A half made of single precision.
+fn rounded(k: &mut KernelLowering<'_, '_>, half: Type, mods: Modifiers, src: Operand, has_relu: bool) -> Operand {
+    let dst = k.scratch(Width::W16);
+    k.emit_unguarded(Op::Cvt {
+        dst_ty: half,
+        src_ty: Type::F32,
+        mods,
+        dst,
+        src,
+    });
+    match has_relu {
+        true => relu(k, half, Operand::Reg(dst)),
+        false => Operand::Reg(dst),
+    }
+}
+
 /// `cvt.rn.f16x2.f32 d, a, b`: the first source becomes the upper half.
 fn cvt_pair<'a>(
     k: &mut KernelLowering<'_, 'a>,
@@ -47,24 +80,16 @@ fn cvt_pair<'a>(
     pair: Type,
     src_ty: Type,
     mods: Modifiers,
+    has_relu: bool,
 ) -> Result<(), Reason> {
     if src_ty != Type::F32 {
         return Err(Reason::Type(src_ty.name().to_owned()));
     }
-    let half = if pair == Type::F16x2 { Type::F16 } else { Type::Bf16 };
     let [dst, high, low] = operands(inst, "3")?;
     let sources = [k.value(low, src_ty)?, k.value(high, src_ty)?];
     let mut srcs = Vec::with_capacity(2);
     for src in sources {
-        let part = k.scratch(Width::W16);
-        k.emit_unguarded(Op::Cvt {
-            dst_ty: half,
-            src_ty,
-            mods,
-            dst: part,
-            src,
-        });
-        srcs.push(Operand::Reg(part));
+        srcs.push(rounded(k, element(pair), mods, src, has_relu));
     }
     let dst = k.result(dst, Width::W32)?;
     k.emit(Op::Pack {

@@ -11,13 +11,14 @@ use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::{
-    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, memory, memory_barrier, moves, warp,
+    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, halves, memory, memory_barrier, moves, warp,
 };
 
 /// Lowers one instruction.
 pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     match inst.opcode {
         "add" | "addc" | "sub" | "subc" | "mad" | "madc" if carry::is_carry_chain(inst) => carry::carry_chain(k, inst),
+        "add" | "fma" | "min" | "max" | "ex2" | "tanh" if halves::has(inst) => halves::lower(k, inst),
         "add" => arithmetic::add_sub(k, inst, AluOp::Add),
         "sub" => arithmetic::add_sub(k, inst, AluOp::Sub),
         "mul" => arithmetic::mul(k, inst),
@@ -60,6 +61,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "bfi" => bits::insert(k, inst),
         "bmsk" => bits::mask(k, inst),
         "prmt" => bits::permute(k, inst),
+        "szext" => bits::extend(k, inst),
         "lop3" => bits::lop3(k, inst),
         "setp" => compare::setp(k, inst),
         "testp" => compare::testp(k, inst),
@@ -72,7 +74,11 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "ld" | "ldu" => memory::load(k, inst),
         "st" => memory::store(k, inst),
         "membar" | "fence" => memory::fence(k, inst),
-        "prefetch" | "prefetchu" | "applypriority" => Ok(()),
+        // Advice, whose content may be lost (`discard`), and events for profilers. Launches that may begin before what
+        // they depend on has ended do not.
+        "prefetch" | "prefetchu" | "applypriority" | "discard" | "pmevent" | "griddepcontrol" => Ok(()),
+        "createpolicy" => memory::create_policy(k, inst),
+        "elect" => warp::elect(k, inst),
         "nanosleep" => nanosleep(k, inst),
         "atom" => atomic::atom(k, inst, true),
         "red" => atomic::atom(k, inst, false),

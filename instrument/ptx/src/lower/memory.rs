@@ -80,7 +80,7 @@ pub(super) fn load<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
         ordering,
         count,
     } = access(inst)?;
-    let [dst, address] = operands(inst, "2")?;
+    let [dst, address] = without_policy(inst)?;
     let parts = elements(dst, count)?;
     match target(k, address, space)? {
         Target::Memory(space, addr) => {
@@ -112,7 +112,7 @@ pub(super) fn store<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         ordering,
         count,
     } = access(inst)?;
-    let [address, src] = operands(inst, "2")?;
+    let [address, src] = without_policy(inst)?;
     let parts = elements(src, count)?;
     let srcs = parts
         .iter()
@@ -272,10 +272,40 @@ pub(super) fn memory_target<'a>(
     }
 }
 
+/// The operands but the last one, if that only advises the cache.
+fn without_policy<'i, 'a, const N: usize>(inst: &'i Instruction<'a>) -> Result<&'i [ast::Operand<'a>; N], Reason> {
+    match inst.operands.split_last_chunk::<1>() {
+        Some((others, _)) if inst.modifiers.contains(&"L2::cache_hint") => {
+            let found = inst.operands.len();
+            let expected = "2, and a cache policy";
+            others.try_into().map_err(|_| Reason::OperandCount { expected, found })
+        }
+        _ => operands(inst, "2"),
+    }
+}
+
+/// PTX ISA, "createpolicy": nobody reads it here.
+pub(super) fn create_policy<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let dst = inst.operands.first().ok_or(Reason::Lacks("a result"))?;
+    let dst = k.result(dst, Width::W64)?;
+    k.emit(Op::Mov {
+        ty: Type::B64,
+        dst,
+        src: Operand::Imm(0),
+    });
+    Ok(())
+}
+
 /// PTX ISA, "membar", "fence". hetIR has one strength of fence, which is `membar`'s.
 pub(super) fn fence<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
-    let scope = list.scope();
+    // There are no clusters here, and all see memory in one way.
+    let scope = if list.take("cluster") {
+        Some(Scope::Gpu)
+    } else {
+        list.scope()
+    };
+    list.take("mbarrier_init");
     for semantics in ["sc", "acq_rel", "acquire", "release"] {
         list.take(semantics);
     }

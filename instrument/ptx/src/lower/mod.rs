@@ -13,6 +13,7 @@ mod call;
 mod instruction;
 mod arithmetic;
 mod carry;
+mod halves;
 mod bits;
 mod compare;
 mod convert;

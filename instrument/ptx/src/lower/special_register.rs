@@ -1,7 +1,7 @@
 //! Special registers by name (PTX ISA, "Special Registers").
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{Address, AddressBase, Axis, Op, Ordering, SpecialReg};
+use hetckpt_ir::inst::{Address, AddressBase, Axis, Op, Operand, Ordering, SpecialReg};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::error::Reason;
@@ -12,6 +12,8 @@ use crate::lower::lowering::KernelLowering;
 pub(crate) enum Special {
     /// By an instruction.
     Register(SpecialReg),
+    /// The upper half of one of 64 bits.
+    HighHalf(SpecialReg),
     /// From the parameter for a grid's workspace ([`hetckpt_ir::grid_workspace`]), at this offset.
     GridWorkspace(u32),
 }
@@ -20,7 +22,7 @@ impl Special {
     pub(crate) const fn width(self) -> Width {
         match self {
             Self::Register(SpecialReg::Clock64 | SpecialReg::GlobalTimer) => Width::W64,
-            Self::Register(_) | Self::GridWorkspace(_) => Width::W32,
+            Self::Register(_) | Self::HighHalf(_) | Self::GridWorkspace(_) => Width::W32,
         }
     }
 }
@@ -30,6 +32,15 @@ impl KernelLowering<'_, '_> {
     pub(crate) fn read_special(&mut self, special: Special, dst: RegId) -> Op {
         match special {
             Special::Register(special) => Op::ReadSpecial { dst, special },
+            Special::HighHalf(special) => {
+                let whole = self.scratch(Width::W64);
+                self.emit_unguarded(Op::ReadSpecial { dst: whole, special });
+                Op::Unpack {
+                    ty: Type::B64,
+                    dsts: vec![None, Some(dst)],
+                    src: Operand::Reg(whole),
+                }
+            }
             Special::GridWorkspace(offset) => Op::Load {
                 space: Space::Param,
                 ty: Type::B32,
@@ -77,6 +88,8 @@ pub(crate) fn special_named(name: &str, component: Option<&str>) -> Result<Optio
         "%lanemask_gt" => SpecialReg::LaneMaskGt,
         "%clock" => SpecialReg::Clock,
         "%clock64" => SpecialReg::Clock64,
+        "%clock_hi" => return Ok(Some(Special::HighHalf(SpecialReg::Clock64))),
+        "%globaltimer_hi" => return Ok(Some(Special::HighHalf(SpecialReg::GlobalTimer))),
         "%globaltimer" => SpecialReg::GlobalTimer,
         "%dynamic_smem_size" => SpecialReg::DynamicSmemSize,
         "%total_smem_size" => SpecialReg::TotalSmemSize,

@@ -2,11 +2,12 @@
 //! "bar.warp.sync"). One that is guarded becomes a branch around it: which lanes take part is then control flow.
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{Op, Operand, ReduxOp, WarpOp};
+use hetckpt_ir::inst::{AluOp, Comparison, Op, Operand, ReduxOp, SpecialReg, WarpOp};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
+use crate::lower::arithmetic::scratch;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -211,6 +212,43 @@ pub(super) fn redux<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
             mask,
         })
     })
+}
+
+/// PTX ISA, "elect.sync": the lowest lane of the mask.
+pub(super) fn elect<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    need_sync(&mut list)?;
+    list.finish()?;
+    let [result, mask] = operands(inst, "2")?;
+    let mask = k.value(mask, Type::B32)?;
+    let (lane, is_elected) = result_pair(k, result)?;
+    let reversed = scratch(k, AluOp::Brev, Type::B32, Width::W32, vec![mask]);
+    let lowest = scratch(k, AluOp::Clz, Type::B32, Width::W32, vec![reversed]);
+    if let Some(dst) = lane {
+        k.emit(Op::Mov {
+            ty: Type::B32,
+            dst,
+            src: lowest,
+        });
+    }
+    if let Some(dst) = is_elected {
+        let own = k.scratch(Width::W32);
+        k.emit_unguarded(Op::ReadSpecial {
+            dst: own,
+            special: SpecialReg::LaneId,
+        });
+        k.emit(Op::Setp {
+            cmp: Comparison::Eq,
+            ty: Type::U32,
+            ftz: false,
+            dst,
+            dst_not: None,
+            a: Operand::Reg(own),
+            b: lowest,
+            combine: None,
+        });
+    }
+    Ok(())
 }
 
 /// PTX ISA, "activemask".
