@@ -876,6 +876,29 @@ fn the_lowest_lane_of_a_mask_is_elected() {
 }
 
 #[test]
+fn addresses_are_asked_for_their_space() {
+    let body = ".shared .align 4 .b32 word;
+        .local .align 4 .b32 own;
+        mov.u64 %rd2, word;
+        cvta.shared.u64 %rd3, %rd2;
+        add.u64 %rd4, %rd3, 0;
+        mov.u64 %rd5, own;
+        cvta.local.u64 %rd6, %rd5;
+        isspacep.shared %p1, %rd4;
+        isspacep.global %p2, %rd4;
+        isspacep.local %p3, %rd6;
+        isspacep.global %p4, %rd1;
+        isspacep.shared %p5, %rd1;
+        selp.b32 %r1, 1, 0, %p1;
+        @%p2 or.b32 %r1, %r1, 2;
+        @%p3 or.b32 %r1, %r1, 4;
+        @%p4 or.b32 %r1, %r1, 8;
+        @%p5 or.b32 %r1, %r1, 16;
+        st.global.u32 [%rd1], %r1;";
+    assert_eq!(results(body, &[], 1), [1 + 4 + 8]);
+}
+
+#[test]
 fn hints_change_nothing() {
     let body = "createpolicy.fractional.L2::evict_last.b64 %rd2, 1.0;
         ld.global.L2::cache_hint.u32 %r1, [%rd1], %rd2;

@@ -30,6 +30,20 @@ pub(crate) struct End {
     pub(crate) line: u32,
 }
 
+/// An `isspacep`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    /// Predicate that holds the answer; one comparison of two constants writes it, of equal ones where the answer is
+    /// yes.
+    pub(crate) answer: RegId,
+    /// The generic address.
+    pub(crate) source: RegId,
+    /// The space that is asked for: global, shared or local.
+    pub(crate) space: Space,
+    /// Line of the PTX text.
+    pub(crate) line: u32,
+}
+
 const SHARED: u8 = 1;
 const LOCAL: u8 = 2;
 const OTHER: u8 = 4;
@@ -42,8 +56,22 @@ const ESCAPES: Reason =
 const UNKNOWN: Reason = Reason::GenericAddress("it is not known that the generic address points to this state space");
 
 /// Gives every access in `kernel` a definite space, or says where that fails.
-pub(crate) fn resolve(kernel: &mut Kernel, origins: &[(RegId, Space)], ends: &[End]) -> Result<(), (u32, Reason)> {
+pub(crate) fn resolve(
+    kernel: &mut Kernel,
+    origins: &[(RegId, Space)],
+    ends: &[End],
+    questions: &[Question],
+) -> Result<(), (u32, Reason)> {
     let spaces = Spaces::new(kernel, origins, ends);
+    for question in questions {
+        let space = match spaces.of(question.source) {
+            SHARED => Space::Shared,
+            LOCAL => Space::Local,
+            found if found & SEGMENTS == 0 => Space::Global,
+            _ => return Err((question.line, MIXED)),
+        };
+        answer(kernel, question.answer, space == question.space);
+    }
     for end in ends {
         let expected = if end.space == Space::Shared { SHARED } else { LOCAL };
         match spaces.of(end.source) {
@@ -83,6 +111,16 @@ pub(crate) fn resolve(kernel: &mut Kernel, origins: &[(RegId, Space)], ends: &[E
         }
     }
     Ok(())
+}
+
+fn answer(kernel: &mut Kernel, answer: RegId, is_yes: bool) {
+    for inst in kernel.blocks.iter_mut().flat_map(|block| &mut block.insts) {
+        if let Op::Setp { dst, b, .. } = &mut inst.op
+            && *dst == answer
+        {
+            *b = Operand::Imm(u64::from(!is_yes));
+        }
+    }
 }
 
 /// The instructions of a kernel, and which of them read each register.

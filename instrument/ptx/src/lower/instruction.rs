@@ -71,6 +71,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "cvt" => convert::cvt(k, inst),
         "mov" => moves::mov(k, inst),
         "cvta" => moves::cvta(k, inst),
+        "isspacep" => moves::isspacep(k, inst),
         "ld" | "ldu" => memory::load(k, inst),
         "st" => memory::store(k, inst),
         "membar" | "fence" => memory::fence(k, inst),

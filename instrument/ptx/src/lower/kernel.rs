@@ -287,8 +287,9 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             resume_points: Vec::new(),
         };
         if self.reasons.is_empty() {
-            if let Err((line, reason)) = address_spaces::resolve(&mut kernel, &self.generic_origins, &self.generic_ends)
-            {
+            let (origins, ends) = (&self.generic_origins, &self.generic_ends);
+            let resolved = address_spaces::resolve(&mut kernel, origins, ends, &self.generic_questions);
+            if let Err((line, reason)) = resolved {
                 self.span = Span { line };
                 self.reject(None, &reason);
             }

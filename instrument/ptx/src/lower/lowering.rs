@@ -65,6 +65,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space,
     /// line.
     pub(crate) generic_ends: Vec<address_spaces::End>,
+    /// Where it is asked which space a generic address means.
+    pub(crate) generic_questions: Vec<address_spaces::Question>,
 }
 
 impl<'m, 'a> KernelLowering<'m, 'a> {
@@ -95,6 +97,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             params: Segment::default(),
             reads_grid_workspace: false,
             generic_ends: Vec::new(),
+            generic_questions: Vec::new(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Moves, address conversions and branches (PTX ISA, "mov", "cvta", "Control Flow Instructions").
 
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::inst::{Op, Operand};
+use hetckpt_ir::inst::{Comparison, Op, Operand};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::address_spaces::End;
+use crate::lower::address_spaces::{End, Question};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -101,6 +101,48 @@ pub(super) fn results<'m, 'a>(
             _ => result(k, part).map(Some),
         })
         .collect()
+}
+
+/// PTX ISA, "isspacep". Variables in constant memory are in global memory here, so of that nothing can be said.
+pub(super) fn isspacep<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    let (space, is_constant) = list.space();
+    list.finish()?;
+    if is_constant || !matches!(space, Space::Global | Space::Shared | Space::Local) {
+        return Err(Reason::Lacks("`.global`, `.shared` or `.local`"));
+    }
+    let [dst, src] = operands(inst, "2")?;
+    let line = k.span().line;
+    let address = k.value(src, Type::U64)?;
+    let dst = k.result(dst, Width::Pred)?;
+    let (answer, source) = (k.scratch(Width::Pred), k.scratch(Width::W64));
+    k.emit_unguarded(Op::Mov {
+        ty: Type::B64,
+        dst: source,
+        src: address,
+    });
+    k.emit_unguarded(Op::Setp {
+        cmp: Comparison::Eq,
+        ty: Type::U32,
+        ftz: false,
+        dst: answer,
+        dst_not: None,
+        a: Operand::Imm(0),
+        b: Operand::Imm(0),
+        combine: None,
+    });
+    k.emit(Op::Mov {
+        ty: Type::Pred,
+        dst,
+        src: Operand::Reg(answer),
+    });
+    k.generic_questions.push(Question {
+        answer,
+        source,
+        space,
+        line,
+    });
+    Ok(())
 }
 
 /// PTX ISA, "cvta". Global addresses are generic addresses. What the other spaces' generic addresses may be used for,
