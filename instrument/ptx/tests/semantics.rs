@@ -898,6 +898,89 @@ fn addresses_are_asked_for_their_space() {
     assert_eq!(results(body, &[], 1), [1 + 4 + 8]);
 }
 
+/// The number of a byte with so many bits of mantissa; `None` if it is none.
+fn number_of_byte(byte: u32, mantissa: u32) -> Option<f32> {
+    let (bias, rest) = (if mantissa == 3 { 7 } else { 15 }, byte & 0x7F);
+    if rest > if mantissa == 3 { 0x7E } else { 0x7C } {
+        return None;
+    }
+    let (exponent, fraction) = ((rest >> mantissa).cast_signed(), (rest & ((1 << mantissa) - 1)) as f32);
+    let unit = |exponent: i32| 2.0_f32.powi(exponent - bias - mantissa.cast_signed());
+    let size = match exponent {
+        0 => fraction * unit(1),
+        31 => f32::INFINITY,
+        _ => ((1 << mantissa) as f32 + fraction) * unit(exponent),
+    };
+    Some(if byte >> 7 == 1 { -size } else { size })
+}
+
+/// Numbers of 8 bits have at most three bits of fraction, and all are halves.
+fn half_of(number: f32) -> u32 {
+    let (bits, size) = (number.to_bits(), number.abs());
+    let sign = bits >> 16 & 0x8000;
+    sign | match size {
+        _ if size.is_infinite() => 0x7C00,
+        _ if size < 2.0_f32.powi(-14) => (size * 2.0_f32.powi(24)) as u32,
+        _ => ((bits >> 13) & 0x3_FFFF) - (112 << 10),
+    }
+}
+
+#[test]
+fn eight_bits_become_halves() {
+    for (name, mantissa) in [("e4m3x2", 3), ("e5m2x2", 2)] {
+        let body = format!(
+            "ld.global.u16 %h1, [%rd1];
+            cvt.rn.f16x2.{name} %r1, %h1;
+            cvt.rn.relu.f16x2.{name} %r2, %h1;
+            st.global.v2.u32 [%rd1+8], {{%r1, %r2}};"
+        );
+        for byte in 0..256 {
+            let number = number_of_byte(byte, mantissa);
+            let wanted = number.map_or(0x7FFF, half_of);
+            let limited = if number.is_some_and(|n| n <= 0.0) { 0 } else { wanted };
+            assert_eq!(results(&body, &[byte, 0], 2), [wanted, limited], "{name} {byte:x}");
+            assert_eq!(results(&body, &[byte << 8, 0], 2)[0], wanted << 16, "{name} {byte:x}");
+        }
+    }
+}
+
+#[test]
+fn numbers_become_the_nearest_of_eight_bits() {
+    for (name, mantissa) in [("e4m3x2", 3), ("e5m2x2", 2)] {
+        let body = format!(
+            "ld.global.v2.f32 {{%f1, %f2}}, [%rd1];
+            cvt.rn.satfinite.{name}.f32 %h1, %f1, %f2;
+            cvt.rn.satfinite.relu.{name}.f32 %h2, %f1, %f2;
+            mov.b32 %r1, {{%h1, %h2}};
+            st.global.u32 [%rd1+8], %r1;"
+        );
+        let finite: Vec<(u32, f32)> = (0..128)
+            .filter_map(|byte| Some((byte, number_of_byte(byte, mantissa)?)))
+            .filter(|(_, number)| number.is_finite())
+            .collect();
+        let nearest = |number: f32| -> u32 {
+            let largest = finite.last().unwrap().1;
+            let distance = |other: f32| (f64::from(number.abs().min(largest)) - f64::from(other)).abs();
+            let best = |a: &&(u32, f32), b: &&(u32, f32)| {
+                distance(a.1).total_cmp(&distance(b.1)).then((a.0 % 2).cmp(&(b.0 % 2)))
+            };
+            let byte = finite.iter().min_by(best).unwrap().0;
+            byte | u32::from(number.is_sign_negative()) << 7
+        };
+        let between = finite.windows(2).map(|pair| (pair[0].1 + pair[1].1) / 2.0);
+        let edges = between.flat_map(|middle| [middle, middle.next_up(), middle.next_down()]);
+        let others = interesting().into_iter().map(|bits| f32::from_bits(bits as u32));
+        let numbers = finite.iter().map(|&(_, number)| number).chain(edges).chain(others);
+        for number in numbers.chain([f32::INFINITY, f32::MAX, f32::MIN_POSITIVE, f32::NAN]) {
+            let wanted = |number: f32| if number.is_nan() { 0x7F } else { nearest(number) };
+            let limited = |number: f32| if number <= 0.0 { 0 } else { wanted(number) };
+            let output = results(&body, &[number.to_bits(), (-number).to_bits()], 2)[0];
+            let both = |of: &dyn Fn(f32) -> u32| of(number) << 8 | of(-number);
+            assert_eq!(output, both(&wanted) | both(&limited) << 16, "{name} {number:e}");
+        }
+    }
+}
+
 #[test]
 fn hints_change_nothing() {
     let body = "createpolicy.fractional.L2::evict_last.b64 %rd2, 1.0;

@@ -11,7 +11,8 @@ use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::{
-    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, halves, memory, memory_barrier, moves, warp,
+    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, memory, memory_barrier,
+    moves, warp,
 };
 
 /// Lowers one instruction.
@@ -68,6 +69,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "set" => compare::set(k, inst),
         "selp" => compare::selp(k, inst),
         "slct" => compare::slct(k, inst),
+        "cvt" if eight_bits::has(inst) => eight_bits::cvt(k, inst),
         "cvt" => convert::cvt(k, inst),
         "mov" => moves::mov(k, inst),
         "cvta" => moves::cvta(k, inst),

@@ -14,6 +14,7 @@ mod instruction;
 mod arithmetic;
 mod carry;
 mod halves;
+mod eight_bits;
 mod bits;
 mod compare;
 mod convert;
