@@ -982,6 +982,29 @@ fn numbers_become_the_nearest_of_eight_bits() {
 }
 
 #[test]
+fn packed_numbers_are_limited() {
+    let body = "ld.global.v2.u32 {%r1, %r2}, [%rd1];
+        ld.global.u32 %r3, [%rd1+8];
+        cvt.pack.sat.s16.s32 %r4, %r1, %r2;
+        cvt.pack.sat.u8.s32.b32 %r5, %r1, %r2, %r3;
+        cvt.pack.sat.s4.s32.b32 %r6, %r1, %r2, %r3;
+        st.global.v2.u32 [%rd1+16], {%r4, %r5};
+        st.global.u32 [%rd1+24], %r6;";
+    for (a, b) in [(0, -1), (70_000, -70_000), (-5, 7), (200, 300), (i32::MIN, i32::MAX)] {
+        let above = 0xABCD_1234_u32;
+        let input = [a.cast_unsigned(), b.cast_unsigned(), above, 0];
+        let part =
+            |number: i32, low: i32, high: i32, bits: u32| number.clamp(low, high).cast_unsigned() & ((1 << bits) - 1);
+        let wanted = [
+            part(a, -32768, 32767, 16) << 16 | part(b, -32768, 32767, 16),
+            above << 16 | part(a, 0, 255, 8) << 8 | part(b, 0, 255, 8),
+            above << 8 | part(a, -8, 7, 4) << 4 | part(b, -8, 7, 4),
+        ];
+        assert_eq!(results(body, &input, 4)[..3], wanted, "{a} {b}");
+    }
+}
+
+#[test]
 fn hints_change_nothing() {
     let body = "createpolicy.fractional.L2::evict_last.b64 %rd2, 1.0;
         ld.global.L2::cache_hint.u32 %r1, [%rd1], %rd2;

@@ -1,14 +1,76 @@
 //! Conversions (PTX ISA, "cvt").
 
-use hetckpt_ir::inst::{Modifiers, Op, Operand};
+use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
 use crate::error::Reason;
+use crate::lower::arithmetic::scratch;
 use crate::lower::halves::{element, relu};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
+
+/// PTX ISA, "cvt.pack": two numbers, limited to what the type holds, side by side; above numbers of 8 bits or less
+/// stands what a third source has in its lower bits.
+pub(super) fn cvt_pack<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    const PARTS: [(&str, (u64, bool)); 8] = [
+        ("u16", (16, false)),
+        ("s16", (16, true)),
+        ("u8", (8, false)),
+        ("s8", (8, true)),
+        ("u4", (4, false)),
+        ("s4", (4, true)),
+        ("u2", (2, false)),
+        ("s2", (2, true)),
+    ];
+    let mut list = ModifierList::new(inst);
+    list.take("pack");
+    if !list.take("sat") {
+        return Err(Reason::Lacks("`.sat`"));
+    }
+    let (bits, is_signed) = list.take_from(&PARTS).ok_or(Reason::Lacks("a type"))?;
+    let has_third = list.take("b32");
+    if !list.take("s32") {
+        return Err(Reason::Lacks("`.s32`"));
+    }
+    list.finish()?;
+    let (dst, high, low, above) = match inst.operands.as_slice() {
+        [dst, high, low] if !has_third && bits == 16 => (dst, high, low, None),
+        [dst, high, low, above] if has_third && bits < 16 => (dst, high, low, Some(above)),
+        _ => {
+            return Err(Reason::OperandCount {
+                expected: "3, or 4 for numbers of 8 bits or less",
+                found: inst.operands.len(),
+            });
+        }
+    };
+    let sources = [k.value(low, Type::S32)?, k.value(high, Type::S32)?];
+    let above = above.map_or(Ok(Operand::Imm(0)), |above| k.value(above, Type::B32))?;
+    let dst = k.result(dst, Width::W32)?;
+    let largest = (1_i64 << (bits - u64::from(is_signed))) - 1;
+    let smallest = if is_signed { -largest - 1 } else { 0 };
+    let word = |number: i64| Operand::Imm(u64::from(number as u32));
+    let mut whole = scratch(
+        k,
+        AluOp::Shl,
+        Type::B32,
+        Width::W32,
+        vec![above, Operand::Imm(2 * bits)],
+    );
+    for (src, at) in sources.into_iter().zip([0, bits]) {
+        let limited = scratch(k, AluOp::Min, Type::S32, Width::W32, vec![src, word(largest)]);
+        let limited = scratch(k, AluOp::Max, Type::S32, Width::W32, vec![limited, word(smallest)]);
+        let place = vec![limited, whole, Operand::Imm(at), Operand::Imm(bits)];
+        whole = scratch(k, AluOp::Bfi, Type::B32, Width::W32, place);
+    }
+    k.emit(Op::Mov {
+        ty: Type::B32,
+        dst,
+        src: whole,
+    });
+    Ok(())
+}
 
 /// PTX ISA, "cvt".
 pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {

@@ -70,6 +70,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "selp" => compare::selp(k, inst),
         "slct" => compare::slct(k, inst),
         "cvt" if eight_bits::has(inst) => eight_bits::cvt(k, inst),
+        "cvt" if inst.modifiers.first() == Some(&"pack") => convert::cvt_pack(k, inst),
         "cvt" => convert::cvt(k, inst),
         "mov" => moves::mov(k, inst),
         "cvta" => moves::cvta(k, inst),
