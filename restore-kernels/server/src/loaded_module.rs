@@ -236,6 +236,15 @@ impl LoadedModule {
             return module.checked(state);
         }
         let modules = lower(&state.ptx)?;
+        let has_workspaces = state
+            .globals
+            .iter()
+            .any(|global| global.name == grid_workspace::VARIABLE);
+        let modules = if has_workspaces {
+            modules
+        } else {
+            without_grid_workspaces(modules)
+        };
         if !machine_code.is_empty() {
             // As where it was loaded, whatever this device is: that decides the order of the kernels.
             let modules = set_unstoppable_ones_aside(modules);
@@ -255,15 +264,26 @@ impl LoadedModule {
         module.checked(state)
     }
 
-    /// The process knows kernels by their place in the list.
-    fn checked(self, state: &ModuleState) -> Result<Self, LoadFailure> {
+    /// The process knows kernels by their place in the list. Those that an older version could not run stood last.
+    fn checked(mut self, state: &ModuleState) -> Result<Self, LoadFailure> {
         if self.kernels.iter().map(|k| &k.name).eq(state.kernels.iter()) {
             return Ok(self);
         }
-        Err(LoadFailure::new(
-            cuda_result::INVALID_IMAGE,
-            "the module's kernels are not those of the snapshot",
-        ))
+        let found: HashMap<&str, &Arc<KernelCode>> = self.kernels.iter().map(|k| (k.name.as_str(), k)).collect();
+        let named = state
+            .kernels
+            .iter()
+            .map(|name| found.get(name.as_str()).copied().cloned());
+        match named.collect::<Option<Vec<_>>>() {
+            Some(kernels) if kernels.len() == self.kernels.len() => {
+                self.kernels = kernels;
+                Ok(self)
+            }
+            _ => Err(LoadFailure::new(
+                cuda_result::INVALID_IMAGE,
+                "the module's kernels are not those of the snapshot",
+            )),
+        }
     }
 
     /// What is there now that a capture cannot reach, in words, if there is something.
@@ -471,6 +491,19 @@ fn look_into(image: &[u8], more_variables: &[String], builder: &Builder) -> Cont
     contents
 }
 
+/// Rejects kernels whose blocks meet: the module was loaded by a version that set no memory aside for it.
+fn without_grid_workspaces(mut modules: Vec<IrModule>) -> Vec<IrModule> {
+    for module in &mut modules {
+        let meets = |kernel: &mut Kernel| kernel.grid_workspace().is_some();
+        let rejected = module.kernels.extract_if(.., meets).map(|kernel| RejectedKernel {
+            name: kernel.name,
+            reasons: vec!["it was loaded by a version without barriers of the whole grid".to_owned()],
+        });
+        module.rejected.extend(rejected);
+    }
+    modules
+}
+
 /// Rejects kernels to which no probes can be added, so that they run as they came. A module with a heap that has such
 /// kernels is rejected whole: what one kernel takes, another may give back.
 fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
@@ -642,6 +675,15 @@ mod tests {
         let aside: Vec<&str> = modules[0].rejected.iter().map(|kernel| &*kernel.name).collect();
         assert_eq!((kept, aside), (vec!["whole"], vec!["named"]));
         assert!(modules[0].rejected[0].reasons[0].contains("barrier 0"));
+    }
+
+    #[test]
+    fn kernels_of_older_versions_have_no_workspace() {
+        let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n\
+                   .visible .entry meets() { .reg .b32 %r; mov.u32 %r, %envreg1; ret; }\n\
+                   .visible .entry other() { ret; }\n";
+        let modules = without_grid_workspaces(lower(&[ptx.to_owned()]).unwrap());
+        assert_eq!((modules[0].kernels.len(), &*modules[0].rejected[0].name), (1, "meets"));
     }
 
     #[test]
