@@ -163,8 +163,9 @@ pub enum Requirement {
     Gpu,
     /// Programs start on the CPU, not on a GPU.
     CpuOnly,
-    /// No program is on an OpenCL device: these have no virtual memory management.
-    VirtualMemory,
+    /// No program is on an OpenCL device: these have no virtual memory management and no barriers of parts of a block,
+    /// and those that are CPUs have no room for two blocks that wait for one another.
+    NoOpenclDevice,
     /// File systems can be mounted; not everywhere where one is root.
     Mounting,
     /// Slurm's programs and munge's.
@@ -231,9 +232,9 @@ impl Requirement {
             Self::OpenclDevice => Some("there is no OpenCL device".to_owned()),
             Self::Gpu if starts_on_gpu() => None,
             Self::Gpu => Some("needs an NVIDIA GPU".to_owned()),
-            Self::VirtualMemory => {
+            Self::NoOpenclDevice => {
                 let devices = [Installation::from_device(), Installation::to_device()];
-                let reason = "OpenCL devices have no virtual memory management";
+                let reason = "OpenCL devices do not have what it needs";
                 Self::of_devices([&devices[0], &devices[1]]).map(|_| reason.to_owned())
             }
             Self::CpuOnly if !starts_on_gpu() => None,

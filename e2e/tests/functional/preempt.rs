@@ -56,8 +56,8 @@ pub fn tests() -> Vec<Test> {
         .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS, DEVICE_HEAP])
         .map(|program| test(program, count));
     let many_streams = named("many_streams", MANY_STREAMS, count);
-    let grid_sync = named("grid_sync", GRID_SYNC, count);
-    let growing = test(GROWING, count).also_needs(Requirement::VirtualMemory);
+    let grid_sync = named("grid_sync", GRID_SYNC, count).also_needs(Requirement::NoOpenclDevice);
+    let growing = test(GROWING, count).also_needs(Requirement::NoOpenclDevice);
     // Most of what they do is to compile, and no kernel of theirs is of another sort.
     let opencl = OPENCL
         .into_iter()

@@ -86,7 +86,7 @@ pub fn tests() -> Vec<Test> {
         let barriers = move |context: &mut Context| preempt(context, &program, count);
         let barriers = Test::new(format!("preempt_{}", program.name), barriers).also_needs(Requirement::CpuOnly);
         // OpenCL devices have none of these.
-        tests.push(barriers.also_needs(Requirement::VirtualMemory));
+        tests.push(barriers.also_needs(Requirement::NoOpenclDevice));
     }
     tests
 }
