@@ -7,6 +7,7 @@ use hetckpt_ir::types::{Type, Width};
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
 use crate::lower::arithmetic::scratch;
+use crate::lower::halves::halves;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -112,16 +113,7 @@ fn compare_halves(
     half: Type,
     (a, b, combine): (Operand, Operand, Option<Combine>),
 ) -> [RegId; 2] {
-    let mut halves = |src| {
-        let parts = [k.scratch(Width::W16), k.scratch(Width::W16)];
-        k.emit_unguarded(Op::Unpack {
-            ty: Type::B32,
-            dsts: parts.map(Some).to_vec(),
-            src,
-        });
-        parts
-    };
-    let (a, b) = (halves(a), halves(b));
+    let (a, b) = (halves(k, a), halves(k, b));
     [0, 1].map(|at| {
         let dst = k.scratch(Width::Pred);
         k.emit_unguarded(Op::Setp {

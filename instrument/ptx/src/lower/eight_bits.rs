@@ -7,7 +7,7 @@ use hetckpt_ir::types::{Type, Width};
 use crate::ast::Instruction;
 use crate::error::Reason;
 use crate::lower::arithmetic::scratch;
-use crate::lower::halves::relu;
+use crate::lower::halves::{halves, relu};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -114,17 +114,6 @@ fn select(k: &mut KernelLowering<'_, '_>, cmp: Comparison, ty: Type, of: [Operan
     Operand::Reg(dst)
 }
 
-/// The halves of 32 bits.
-fn halves(k: &mut KernelLowering<'_, '_>, src: Operand) -> [Operand; 2] {
-    let parts = [k.scratch(Width::W16), k.scratch(Width::W16)];
-    k.emit_unguarded(Op::Unpack {
-        ty: Type::B32,
-        dsts: parts.map(Some).to_vec(),
-        src,
-    });
-    parts.map(Operand::Reg)
-}
-
 /// Two numbers into 16 bits, the first source's into the upper ones.
 fn narrow<'a>(
     k: &mut KernelLowering<'_, 'a>,
@@ -139,7 +128,7 @@ fn narrow<'a>(
     } else {
         let [dst, src] = operands(inst, "2")?;
         let src = k.value(src, ty)?;
-        let parts = halves(k, src);
+        let parts = halves(k, src).map(Operand::Reg);
         (dst, parts.map(|part| convert(k, part, (Type::F16, Type::F32))))
     };
     let dst = k.result(dst, Width::W16)?;

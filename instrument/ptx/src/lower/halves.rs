@@ -89,18 +89,23 @@ pub(super) const fn element(ty: Type) -> Type {
     }
 }
 
+/// The halves of 32 bits, the lower one first.
+pub(super) fn halves(k: &mut KernelLowering<'_, '_>, src: Operand) -> [RegId; 2] {
+    let parts = [k.scratch(Width::W16), k.scratch(Width::W16)];
+    k.emit_unguarded(Op::Unpack {
+        ty: Type::B32,
+        dsts: parts.map(Some).to_vec(),
+        src,
+    });
+    parts
+}
+
 /// Halves of a pair, the lower one first, or the value itself.
 fn parts(k: &mut KernelLowering<'_, '_>, ty: Type, value: Operand) -> Vec<Operand> {
     if element(ty) == ty {
         return vec![value];
     }
-    let parts = [k.scratch(Width::W16), k.scratch(Width::W16)];
-    k.emit_unguarded(Op::Unpack {
-        ty: Type::B32,
-        dsts: parts.map(Some).to_vec(),
-        src: value,
-    });
-    parts.map(Operand::Reg).to_vec()
+    halves(k, value).map(Operand::Reg).to_vec()
 }
 
 /// Puts a pair's halves, or a value, into the result of an instruction.
