@@ -308,6 +308,7 @@ pub(super) fn product_of_24_bits<'a>(
     let is_high = list
         .take_from(&[("lo", false), ("hi", true)])
         .ok_or(Reason::Lacks("`.lo` or `.hi`"))?;
+    let sat = adds && is_high && list.take("sat");
     let ty = list.ty()?;
     list.finish()?;
     let wide = match ty {
@@ -349,7 +350,10 @@ pub(super) fn product_of_24_bits<'a>(
     k.emit(Op::Alu {
         op: AluOp::Add,
         ty,
-        mods: Modifiers::default(),
+        mods: Modifiers {
+            sat,
+            ..Modifiers::default()
+        },
         dst,
         srcs: vec![product, c],
     });
