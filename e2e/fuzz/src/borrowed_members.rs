@@ -68,7 +68,7 @@ pub fn borrowed_members(data: &[u8]) {
     assert_eq!(fs::read(out.join(NAME)).unwrap(), right);
     let archive = Archive::open(&file).unwrap();
     let place = archive.place(archive.locate(NAME).unwrap()).unwrap();
-    let files = [&file, &folder.path().join("p.hetsnap")].map(|path| File::open(path).unwrap());
+    let files = [&file, &folder.path().join("p.hetsnap")].map(|path| File::open(path).unwrap().into());
     let mut read = vec![0; right.len()];
     let source = MemorySource::member(files.into(), &place);
     source.read_exact_at(&mut read, 0).unwrap();

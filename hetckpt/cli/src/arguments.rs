@@ -15,6 +15,7 @@ use hetckpt_move::migration::handover::Address;
 use hetckpt_move::migration::serve_options::Serve;
 use hetckpt_move::migration::source;
 use hetckpt_move::migration::tls::Files;
+use hetckpt_move::snapshot::Given;
 use hetckpt_move::{dump, restore};
 use hetckpt_report::number;
 use hetckpt_ring::question;
@@ -603,11 +604,10 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// What the restore is told, of the archive that is at `snapshot`.
-    pub fn how<'a>(&'a self, snapshot: &'a Path, is_temporary: bool) -> restore::Options<'a> {
+    /// What the restore is told, of what it is to restore.
+    pub fn how<'a>(&'a self, snapshot: &'a Given) -> restore::Options<'a> {
         restore::Options {
             snapshot,
-            is_temporary,
             device: &self.device,
             detach: self.detach,
             pid_file: self.pid_file.as_deref(),

@@ -1,11 +1,17 @@
-//! An archive or folder that a verb is given: a path, or a store's URL, from which the archive is fetched.
+//! An archive or folder that a verb is given: a path, or a store's URL, from which the archive is fetched, or read where
+//! it is.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use hetckpt_archive::backing::RemoteBytes;
+use hetckpt_move::snapshot::Given;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
-use hetckpt_store::address::{Fetched, archive_at};
+use hetckpt_store::address::{Fetched, InPlace, archive_at, archive_in_place};
 use hetckpt_store::failure::failure;
+use hetckpt_store::in_place::StoredArchive;
 use hetckpt_store::location::is_url;
 use hetckpt_store::watch::Watch;
 
@@ -40,9 +46,28 @@ impl Located {
             Self::Fetched(fetched) => fetched.path(),
         }
     }
+}
 
-    /// True if it was made for this.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Fetched(fetched) if fetched.is_temporary())
+/// What a restore is `given`: a path, or a URL, whose archive stays where it is.
+pub fn in_place(given: &Path, key: &KeyFile) -> Result<Given, Failure> {
+    let Some(url) = given.to_str().filter(|text| is_url(text)) else {
+        return Ok(Given::Path(given.to_owned()));
+    };
+    match archive_in_place(url, key.open()?).map_err(|error| failure(&error))? {
+        InPlace::File(path) => Ok(Given::Path(path)),
+        InPlace::Stored(archive) => Ok(Given::Remote(given.to_owned(), Arc::new(Remote(archive)))),
+    }
+}
+
+/// Stores know nothing of archives.
+struct Remote(StoredArchive);
+
+impl RemoteBytes for Remote {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(out, offset)
     }
 }

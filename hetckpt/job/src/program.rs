@@ -65,7 +65,7 @@ impl Program {
         Self::spawn("run", options, device, arguments.collect())
     }
 
-    /// Goes on from an archive, by `hetckpt restore`. Files that the program has written since are cut back if
+    /// Goes on from an archive, a file or in a store, by `hetckpt restore`. Files that the program has written since are cut back if
     /// `is_periodic`.
     pub fn go_on(options: &Options, device: &str, archive: &Path, is_periodic: bool) -> Result<Self, Failure> {
         let mut arguments: Vec<OsString> = vec![];
@@ -74,6 +74,9 @@ impl Program {
         }
         if let Some(folder) = &options.cwd {
             arguments.extend(["--cwd".into(), folder.into()]);
+        }
+        if let Some(file) = &options.key_file {
+            arguments.extend(["--key-file".into(), file.into()]);
         }
         arguments.push(archive.into());
         Self::spawn("restore", options, device, arguments)

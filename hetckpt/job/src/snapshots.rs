@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use tempfile::{TempDir, TempPath};
+use tempfile::TempDir;
 
 use hetckpt_report::failure::Failure;
 use hetckpt_report::remark;
@@ -16,7 +17,7 @@ use hetckpt_store::name::{Key, SnapshotId};
 use hetckpt_store::prune::with_needs;
 use hetckpt_store::record::{Draft, Occasion, Record};
 use hetckpt_store::store::Store;
-use hetckpt_store::watch::Watch;
+use hetckpt_store::watch::{Watch, unwatched};
 
 use crate::renewing::Renewing;
 
@@ -46,23 +47,10 @@ pub struct Snapshots {
     claim: Option<Renewing>,
     /// Those that are known, the newest first. The store may not answer when they are asked for.
     records: Vec<Record>,
-    /// Where archives wait to be sent, and lie when they were fetched.
+    /// Where archives wait to be sent.
     scratch: Option<TempDir>,
     /// The next one borrows from none.
     is_next_whole: bool,
-}
-
-/// An archive that can be restored, as long as this lives.
-pub struct Readable {
-    path: PathBuf,
-    _fetched: Option<TempPath>,
-}
-
-impl Readable {
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 /// Who runs the job.
@@ -248,19 +236,22 @@ impl Snapshots {
         Ok(record)
     }
 
-    /// The archive of a snapshot, where it can be restored from. What of it is not here is fetched.
-    pub fn readable(&mut self, record: &Record) -> Result<Readable, StoreError> {
+    /// What `hetckpt restore` takes for a snapshot: a file, or a URL.
+    pub fn archive(&self, record: &Record) -> Result<PathBuf, StoreError> {
+        let path = self.store.local_path(&self.job, record.id())?;
+        Ok(path.unwrap_or_else(|| self.store.url(&self.job, record.id()).into()))
+    }
+
+    /// True if a snapshot that could not be restored is not what was stored.
+    pub fn is_damaged(&self, record: &Record) -> Result<bool, StoreError> {
         if let Some(path) = self.store.local_path(&self.job, record.id())? {
-            return Ok(Readable { path, _fetched: None });
+            return Ok(is_damaged(&path));
         }
-        let path = self.scratch()?.join(format!("fetched-{}.hetsnap", record.id()));
-        let mut progress = |_| ();
-        let mut watch = Watch::new(&mut progress, &|| false);
-        self.store.get(&self.job, record.id(), &path, &mut watch)?;
-        Ok(Readable {
-            path: path.clone(),
-            _fetched: TempPath::try_from_path(path).ok(),
-        })
+        match unwatched(|watch| self.store.verify_one(record, watch)) {
+            Ok(()) => Ok(false),
+            Err(StoreError::Damaged { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Leaves what waits to be sent where it is; gives its folder, if there is one.
@@ -289,4 +280,15 @@ impl Snapshots {
 /// This node's name.
 pub fn host() -> String {
     nix::sys::utsname::uname().map_or_else(|_| "?".into(), |names| names.nodename().to_string_lossy().into_owned())
+}
+
+/// True if the archive is not whole; what else keeps it from being restored is another matter.
+fn is_damaged(archive: &Path) -> bool {
+    let Ok(program) = std::env::current_exe() else {
+        return false;
+    };
+    let mut command = Command::new(program);
+    command.args(["inspect", "--verify"]).arg(archive);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| !status.success())
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -250,20 +250,20 @@ impl<'a> Supervisor<'a> {
         }
         for (age, record) in records.iter().enumerate() {
             let begun = Instant::now();
-            let archive = self.snapshots.readable(record).map_err(|e| failure(&e))?;
+            let archive = self.snapshots.archive(record).map_err(|e| failure(&e))?;
             // Files may have grown since, but for what was written behind the last dump of a run.
             // Even then: a run that went on from it may have been lost. So they are cut back at the second try.
             let has_run_on = record.draft.occasion != Occasion::Final || age > 0;
             let tries: &[bool] = if has_run_on { &[true] } else { &[false, true] };
             for &rewinds_outputs in tries {
-                let mut program = Program::go_on(self.options, &device, archive.path(), rewinds_outputs)?;
+                let mut program = Program::go_on(self.options, &device, &archive, rewinds_outputs)?;
                 if self.has_begun(&mut program) {
                     self.say_that_it_goes_on(&mut program, record, begun.elapsed());
                     self.snapshots.set_num_failures(0);
                     return Ok(Some(program));
                 }
             }
-            if !is_damaged(archive.path()) {
+            if !self.snapshots.is_damaged(record).map_err(|e| failure(&e))? {
                 break;
             }
             remark::note(format!("the snapshot of {} is damaged", record.time));
@@ -800,15 +800,4 @@ fn wait_for(dump: &mut Dump, limit: Duration) -> Option<Result<Dumped, DumpError
             result => return result,
         }
     }
-}
-
-/// True if the archive is not whole; what else keeps it from being restored is another matter.
-fn is_damaged(archive: &Path) -> bool {
-    let Ok(program) = std::env::current_exe() else {
-        return false;
-    };
-    let mut command = Command::new(program);
-    command.args(["inspect", "--verify"]).arg(archive);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| !status.success())
 }

@@ -7,6 +7,7 @@
 
 pub mod adaptation;
 pub mod archive_name;
+mod byte_service;
 pub mod capture;
 pub mod carried;
 pub mod check;

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use hetckpt_archive::backing::RemoteBytes;
 use hetckpt_archive::carried::{self as packed_file, CarriedError};
 use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::manifest::{CarriedFile, Manifest};
@@ -20,6 +22,7 @@ use hetckpt_report::archive_error;
 use hetckpt_report::failure::Failure;
 use hetckpt_state::names::state_file;
 
+use crate::byte_service::ByteService;
 use crate::carried::{self, layout};
 use crate::folder_error::FolderError;
 use crate::snapshot_files::{self, Origin};
@@ -35,7 +38,26 @@ pub enum Snapshot {
     Images(PathBuf, Box<Manifest>),
 }
 
+/// What is to be restored.
+#[derive(Clone)]
+pub enum Given {
+    /// An archive, or a folder of images.
+    Path(PathBuf),
+    /// An archive that is no file of this machine: what errors call it, and its bytes.
+    Remote(PathBuf, Arc<dyn RemoteBytes>),
+}
+
 impl Snapshot {
+    /// Opens what is `given`.
+    pub fn open_given(given: &Given) -> Result<Self, Failure> {
+        match given {
+            Given::Path(path) => Self::open(path),
+            Given::Remote(name, bytes) => Archive::open_remote(name, Arc::clone(bytes))
+                .map(|archive| Self::Archive(Box::new(archive)))
+                .map_err(archive_error::failure),
+        }
+    }
+
     /// Opens `path`, whatever it is.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         match path.is_dir() {
@@ -94,14 +116,24 @@ impl Snapshot {
     }
 
     /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave: then a restore finds all images there,
-    /// and where the archive, which must stay, has device memory. Carried files are not among them.
-    pub fn complete(&self, descriptions: &Path) -> Result<(), Failure> {
-        match self {
-            Self::Archive(archive) => {
-                snapshot_files::unpack_rest(archive, descriptions).map_err(archive_error::failure)
+    /// and where the archive, which must stay, has device memory. Carried files are not among them. What the archive has
+    /// elsewhere is served on a socket in `scratch`, as long as the service is there.
+    pub fn complete(&self, descriptions: &Path, scratch: &Path) -> Result<Option<ByteService>, Failure> {
+        let Self::Archive(archive) = self else {
+            return Ok(None);
+        };
+        let socket = scratch.join("archive.sock");
+        let service = match archive.remote() {
+            None => None,
+            Some(bytes) => {
+                let expected_bytes = snapshot_files::memory_bytes(archive);
+                let service = ByteService::start(&socket, Arc::clone(bytes), expected_bytes);
+                Some(service.map_err(|e| cannot_write(&socket, &e))?)
             }
-            Self::Images(..) => Ok(()),
-        }
+        };
+        let served = service.is_some().then_some(&*socket);
+        snapshot_files::unpack_rest(archive, descriptions, served).map_err(archive_error::failure)?;
+        Ok(service)
     }
 
     /// Writes the content of a carried file to `target`, which is new. Only a whole file with the hash stays.

@@ -230,11 +230,14 @@ pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), Archi
 
 /// Makes `folder`, into which [`unpack_descriptions`] has unpacked, one that CRIU and the device servers restore from:
 /// unpacks what that has left out, but carried files, of which this machine may have most, and device memory, which the
-/// servers read where the archive has it.
-pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<(), ArchiveError> {
+/// servers read where the archive has it: in its file, or on the socket `served`.
+pub fn unpack_rest(archive: &Archive, folder: &Path, served: Option<&Path>) -> Result<(), ArchiveError> {
     let archives = archive.parents()?.iter();
     // Whoever has put another file in the place of one has not put it in ours.
-    let path_of = |archive: &Archive| archive.path().canonicalize().ok().filter(|path| archive.is_at(path));
+    let path_of = |archive: &Archive| match (archive.remote(), served) {
+        (Some(_), Some(socket)) => Some(socket.to_owned()),
+        _ => archive.path().canonicalize().ok().filter(|path| archive.is_at(path)),
+    };
     let paths: Option<Vec<PathBuf>> = [archive].into_iter().chain(archives).map(path_of).collect();
     let mut in_place = BTreeSet::new();
     for member in archive.members() {
@@ -268,6 +271,14 @@ pub fn unpack_rest(archive: &Archive, folder: &Path) -> Result<(), ArchiveError>
 pub fn verify_memory(archive: &Archive) -> Result<(), ArchiveError> {
     let mut members = archive.members().filter(|member| memory_of(member.entry).is_some());
     members.try_for_each(|member| archive.extract(member, &mut io::sink()))
+}
+
+/// Bytes that device memory has in the archive.
+pub fn memory_bytes(archive: &Archive) -> u64 {
+    let members = archive.members().filter(|member| memory_of(member.entry).is_some());
+    members
+        .map(|member| member.entry.raw_bytes())
+        .fold(0, u64::saturating_add)
 }
 
 /// The process whose device memory a member is.
@@ -361,7 +372,7 @@ pub(crate) mod tests {
         let images = folder.join("restored");
         unpack_descriptions(archive, &images).unwrap();
         assert_eq!(fs::read_dir(&images).unwrap().count(), 1);
-        unpack_rest(archive, &images).unwrap();
+        unpack_rest(archive, &images, None).unwrap();
         for (name, text) in [
             ("hetgpu-7.user", "user"),
             ("inventory.img", "inventory"),
@@ -382,7 +393,7 @@ pub(crate) mod tests {
         let place: MemberPlace = serde_json::from_slice(&fs::read(images.join("hetgpu-7.place")).unwrap()).unwrap();
         assert!(place.parts.len() > 1);
         let mut bytes = vec![0; MEMORY_BYTES];
-        let source = MemorySource::member(vec![File::open(memory).unwrap()], &place);
+        let source = MemorySource::member(vec![File::open(memory).unwrap().into()], &place);
         source.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes == fs::read(folder.path().join("images/hetgpu-7.mem")).unwrap());
     }

@@ -23,6 +23,11 @@ pub fn failure(error: ArchiveError) -> Failure {
                 false => failure,
             }
         }
+        ArchiveError::Io {
+            action: "fetch",
+            source,
+            ..
+        } => Failure::new(Code::StoreFailed, text).note(source.to_string()),
         ArchiveError::Io { source, .. } => Failure::new(Code::NotAnArchive, text).note(source.to_string()),
         ArchiveError::NotAnArchive { .. } => Failure::new(Code::NotAnArchive, text),
         ArchiveError::Damaged { .. } => {

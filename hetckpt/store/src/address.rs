@@ -9,6 +9,7 @@ use tempfile::TempPath;
 
 use crate::encryption::{Encryption, KeyError};
 use crate::error::StoreError;
+use crate::in_place::{AGE_MAGIC, StoredArchive};
 use crate::location::{BadUrl, shown};
 use crate::name::{ARCHIVE, Key, SnapshotId, object};
 use crate::objects::{Objects, locate};
@@ -16,9 +17,6 @@ use crate::record::{Draft, Record};
 use crate::store::{Source, Store};
 use crate::transfer::Stored;
 use crate::watch::Watch;
-
-/// What every age file begins with.
-const AGE_MAGIC: &[u8] = b"age-encryption.org/";
 
 /// What a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +88,7 @@ impl Address {
 pub struct Fetched {
     path: PathBuf,
     /// It is removed when this is dropped.
-    temporary: Option<TempPath>,
+    _temporary: Option<TempPath>,
     /// Its record, if it has one.
     pub record: Option<Record>,
 }
@@ -100,12 +98,6 @@ impl Fetched {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// True if the file was made for this.
-    #[must_use]
-    pub fn is_temporary(&self) -> bool {
-        self.temporary.is_some()
     }
 }
 
@@ -125,7 +117,7 @@ pub fn archive_at(url: &str, encryption: Option<Encryption>, watch: &mut Watch<'
     if let Some(path) = store.local_path(&record.job, record.id())? {
         return Ok(Fetched {
             path,
-            temporary: None,
+            _temporary: None,
             record: Some(record),
         });
     }
@@ -133,9 +125,46 @@ pub fn archive_at(url: &str, encryption: Option<Encryption>, watch: &mut Watch<'
     store.get_into(&record, &path, &mut file, watch)?;
     Ok(Fetched {
         path: path.to_path_buf(),
-        temporary: Some(path),
+        _temporary: Some(path),
         record: Some(record),
     })
+}
+
+/// An archive that is not fetched.
+pub enum InPlace {
+    /// It lies in a folder, not encrypted.
+    File(PathBuf),
+    /// It is read through the store.
+    Stored(StoredArchive),
+}
+
+/// The archive that `url` names, where it is. Its size is that of its record, if it has one. Its own hashes tell whether
+/// what is read of it is right.
+///
+/// # Errors
+/// [`StoreError::Url`], [`StoreError::Name`], [`StoreError::NoSuchSnapshot`], [`StoreError::Damaged`],
+/// [`StoreError::Key`], and what the store gives.
+pub fn archive_in_place(url: &str, encryption: Option<Encryption>) -> Result<InPlace, StoreError> {
+    let address = Address::parse(url)?;
+    let store = address.open(encryption)?;
+    let record = match &address {
+        Address::Archive { name, .. } => {
+            let bytes = store.objects.size(name)?.ok_or_else(|| store.no_such(name))?;
+            return match &store.objects {
+                Objects::Folder(folder) => Ok(InPlace::File(folder.path(name))),
+                Objects::Remote(_) => StoredArchive::open(store, name.clone(), name, bytes).map(InPlace::Stored),
+            };
+        }
+        Address::Snapshot { job, id, .. } => store.record_at(job, id)?,
+        Address::Job { job, .. } => store.latest(job)?.ok_or_else(|| store.no_such(job.as_str()))?,
+    };
+    if let Some(path) = store.local_path(&record.job, record.id())? {
+        return Ok(InPlace::File(path));
+    }
+    let bytes = store.stored_bytes(&record)?;
+    let name = object(&record.job, record.id(), ARCHIVE);
+    let opened = StoredArchive::open(store, name, &record.name(), bytes)?;
+    Ok(InPlace::Stored(opened))
 }
 
 /// An archive without a record. Its own hashes tell whether it is whole.
@@ -143,7 +172,7 @@ fn plain_at(store: &Store, name: &str, watch: &mut Watch<'_>) -> Result<Fetched,
     if let Objects::Folder(folder) = &store.objects {
         return Ok(Fetched {
             path: folder.path(name),
-            temporary: None,
+            _temporary: None,
             record: None,
         });
     }
@@ -182,7 +211,7 @@ fn plain_at(store: &Store, name: &str, watch: &mut Watch<'_>) -> Result<Fetched,
     })?;
     Ok(Fetched {
         path: path.to_path_buf(),
-        temporary: Some(path),
+        _temporary: Some(path),
         record: None,
     })
 }

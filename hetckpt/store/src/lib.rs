@@ -14,6 +14,7 @@
 //! No process is started here, and no archive is looked into. All functions wait until they are done.
 
 pub mod address;
+pub mod in_place;
 pub mod claim;
 pub mod encryption;
 pub mod error;

@@ -1,6 +1,10 @@
 //! The files or objects of a store, whichever of the two they are.
 
 use std::io::{Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
 
 use crate::error::StoreError;
 use crate::folder::{Folder, Found};
@@ -117,6 +121,24 @@ impl Objects {
                 produced.ok_or(StoreError::Interrupted)
             }
             Self::Remote(remote) => remote.write(name, bytes, watch, note, |out| produce(out)),
+        }
+    }
+
+    /// The bytes of a range of the object `name`, all of them. Several threads may ask at once.
+    pub(crate) fn read_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        match self {
+            Self::Folder(folder) => {
+                let (file, _) = folder.open(name)?;
+                let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(usize::MAX)];
+                let read = file.read_exact_at(&mut bytes, range.start);
+                read.map_err(|source| StoreError::Folder {
+                    action: "read",
+                    path: folder.path(name),
+                    source,
+                })?;
+                Ok(bytes.into())
+            }
+            Self::Remote(remote) => remote.read_range(name, range),
         }
     }
 

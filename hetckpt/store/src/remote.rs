@@ -522,6 +522,16 @@ impl Remote {
         Ok(true)
     }
 
+    /// The bytes of a range of the object `name`, all of them. Several threads may ask at once.
+    pub(crate) fn read_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let about = self.about("read", name);
+        let path = self.path(name);
+        let asked = self.run(again(|| {
+            tokio::time::timeout(self.limit, whole_range(&self.store, &path, range.clone()))
+        }));
+        asked.map_err(|_| about.silent())?.map_err(|error| about.failed(&error))
+    }
+
     /// Reads `bytes` of the object `name` and gives them to `consume`.
     pub(crate) fn read<T: Send>(
         &self,

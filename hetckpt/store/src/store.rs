@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use crate::claim::{self, Claim, ClaimGuard, is_claim};
 use crate::encryption::Encryption;
@@ -260,6 +261,16 @@ impl Store {
         self.take(record, watch, Some(Target { path, out: file }))
     }
 
+    /// How many bytes are stored of `record`: as many as it says.
+    pub(crate) fn stored_bytes(&self, record: &Record) -> Result<u64, StoreError> {
+        let expected = record.stored_bytes;
+        match self.objects.size(&object(&record.job, record.id(), ARCHIVE))? {
+            None => Err(self.no_such(&record.name())),
+            Some(found) if found != expected => Err(self.damaged(&record.name(), Damage::Size { found, expected })),
+            Some(found) => Ok(found),
+        }
+    }
+
     /// Reads what is stored of `record`, and sees that all is as it says.
     pub(crate) fn take(
         &self,
@@ -267,15 +278,8 @@ impl Store {
         watch: &mut Watch<'_>,
         target: Option<Target<'_>>,
     ) -> Result<(), StoreError> {
+        self.stored_bytes(record)?;
         let name = object(&record.job, record.id(), ARCHIVE);
-        match self.objects.size(&name)? {
-            None => return Err(self.no_such(&record.name())),
-            Some(found) if found != record.stored_bytes => {
-                let expected = record.stored_bytes;
-                return Err(self.damaged(&record.name(), Damage::Size { found, expected }));
-            }
-            Some(_) => {}
-        }
         let encryption = self.encryption.as_ref();
         self.objects.read(&name, record.stored_bytes, watch, |stored| {
             transfer::take(&self.name, record, encryption, stored, target)
@@ -300,6 +304,18 @@ impl Store {
         };
         let record = self.record_at(job, id)?;
         Ok((!record.encrypted).then(|| folder.path(&object(job, id, ARCHIVE))))
+    }
+
+    /// What [`crate::address::archive_in_place`] takes for the archive of the snapshot `id`.
+    #[must_use]
+    pub fn url(&self, job: &Key, id: &SnapshotId) -> String {
+        let name = object(job, id, ARCHIVE);
+        let in_folder = match &self.objects {
+            Objects::Folder(folder) => std::path::absolute(folder.path(&name)).ok(),
+            Objects::Remote(_) => None,
+        };
+        let url = in_folder.and_then(|path| Url::from_file_path(path).ok());
+        url.map_or_else(|| format!("{}/{name}", self.name), String::from)
     }
 
     /// The record of the snapshot `id` of `job`.

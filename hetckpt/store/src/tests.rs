@@ -20,6 +20,7 @@ use crate::claim::{Claim, STALE_AFTER};
 use crate::encryption::{Encryption, KeyError};
 use crate::error::{Damage, StoreError};
 use crate::folder::Folder;
+use crate::in_place::StoredArchive;
 use crate::keep::Keep;
 use crate::name::{ARCHIVE, Key, RECORD, SnapshotId, object};
 use crate::objects::Objects;
@@ -198,6 +199,85 @@ fn what_was_changed_is_never_taken() {
             assert_eq!(states(store)[good.id()], "good");
         });
     }
+}
+
+#[test]
+fn archives_are_read_where_they_are() {
+    let scratch = tempfile::tempdir().unwrap();
+    let content = bytes((9 << 20) + 77);
+    for encryption in [None, Some(encryption())] {
+        for objects in [
+            memory(),
+            Objects::Folder(Folder {
+                root: scratch.path().join("store"),
+            }),
+        ] {
+            let store = store_of(objects, encryption.clone());
+            let record = put(&store, scratch.path(), &content);
+            let name = object(&record.job, record.id(), ARCHIVE);
+            let archive = StoredArchive::open(store, name, "it", record.stored_bytes).unwrap();
+            assert_eq!(archive.size_bytes(), content.len() as u64);
+            let read = |offset: usize, size: usize| {
+                let mut out = vec![0; size];
+                let mut filled = 0;
+                while filled < size {
+                    match archive.read_at(&mut out[filled..], (offset + filled) as u64).unwrap() {
+                        0 => break,
+                        count => filled += count,
+                    }
+                }
+                out.truncate(filled);
+                assert!(content[offset.min(content.len())..].starts_with(&out));
+                filled
+            };
+            std::thread::scope(|scope| {
+                for start in [0, 1, 65_535, (2 << 20) - 1, 5 << 20, content.len() - 3] {
+                    scope.spawn(move || {
+                        for size in [1, 512, 70_000, 4 << 20, 9 << 20] {
+                            assert_eq!(read(start, size), size.min(content_left(start)));
+                        }
+                    });
+                }
+            });
+            assert_eq!(read(content.len(), 10), 0);
+            assert_eq!(read(content.len() + 5, 10), 0);
+        }
+    }
+
+    fn content_left(start: usize) -> usize {
+        (9 << 20) + 77 - start
+    }
+}
+
+#[test]
+fn encrypted_archives_are_read_where_they_are_only_with_their_key_and_whole() {
+    let scratch = tempfile::tempdir().unwrap();
+    let secret = encryption();
+    let open = |record: &Record, key: Option<&Encryption>, bytes| {
+        let root = scratch.path().join("store");
+        let store = store_of(Objects::Folder(Folder { root }), key.cloned());
+        let name = object(&record.job, record.id(), ARCHIVE);
+        StoredArchive::open(store, name, "it", bytes).map(drop)
+    };
+    let root = scratch.path().join("store");
+    let store = store_of(Objects::Folder(Folder { root }), Some(secret.clone()));
+    let record = put(&store, scratch.path(), &bytes(200_000));
+    open(&record, Some(&secret), record.stored_bytes).unwrap();
+    assert!(matches!(
+        open(&record, None, record.stored_bytes),
+        Err(StoreError::Key(KeyError::Needed { .. }))
+    ));
+    assert!(matches!(
+        open(&record, Some(&encryption()), record.stored_bytes),
+        Err(StoreError::Key(KeyError::Other { .. }))
+    ));
+    assert!(matches!(
+        open(&record, Some(&secret), record.stored_bytes - 1),
+        Err(StoreError::Damaged {
+            source: Damage::Encryption,
+            ..
+        })
+    ));
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::chunk::Origin;
 use hetckpt_archive::limits::{MAX_STATE_BYTES, MAX_TEXT_MEMBER_BYTES};
-use hetckpt_archive::memory_source::{MemberPlace, MemorySource};
+use hetckpt_archive::memory_source::{Lender, MemberPlace, MemorySource};
+use hetckpt_archive::parallel::cores;
+use hetckpt_archive::served_bytes::ServedBytes;
 use hetckpt_state::names::{description_file, lender_file, memory_file, place_file, state_file, user_file};
 use hetckpt_state::summary::{Description, DescriptionError, MAX_DESCRIPTION_BYTES, ServerUser};
 use nix::unistd::geteuid;
@@ -82,14 +84,47 @@ fn is_in_user_namespace() -> bool {
     !map.split_whitespace().eq(ALL_IDS)
 }
 
+/// Where device memory is.
+enum Memory {
+    /// In a file of its own.
+    Own(StateFile),
+    /// In archives.
+    Member(MemberPlace, Vec<Lender>),
+}
+
+impl Memory {
+    /// That of process `pid` in `dir`.
+    fn open(dir: &Path, pid: u32) -> Result<Self, ServerError> {
+        let open = |number| {
+            let path = dir.join(lender_file(pid, number));
+            let is_socket = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_socket());
+            match is_socket {
+                false => Ok(Lender::from(StateFile::open(path)?.file)),
+                true => match ServedBytes::connect(&path, cores().min(MOST_CONNECTIONS)) {
+                    Ok(served) => Ok(Lender::Served(served.into())),
+                    Err(source) => Err(ServerError::File { path, source }),
+                },
+            }
+        };
+        let Some(place) = StateFile::find(dir.join(place_file(pid)))? else {
+            return StateFile::open(dir.join(memory_file(pid))).map(Self::Own);
+        };
+        let place = parse_place(&place)?;
+        let last = place.parts.iter().map(|part| part.file).max().unwrap_or(0);
+        let lenders = (0..=last).map(open).collect::<Result<_, _>>()?;
+        Ok(Self::Member(place, lenders))
+    }
+}
+
+/// Most connections to whoever serves an archive that is no file of this machine.
+const MOST_CONNECTIONS: usize = 16;
+
 /// The files of one process's state.
 pub struct StateFiles {
     pid: u32,
     description: StateFile,
     state: StateFile,
-    memory: StateFile,
-    /// Where the memory lies in its file and others, if these are archives.
-    place: Option<(MemberPlace, Vec<StateFile>)>,
+    memory: Memory,
     user: Option<StateFile>,
     /// Of the memory.
     origin: Origin,
@@ -102,21 +137,11 @@ impl StateFiles {
     /// [`ServerError::File`].
     pub fn open(dir: &Path, pid: u32) -> Result<Self, ServerError> {
         let open = |name: String| StateFile::open(dir.join(name));
-        let place = match StateFile::find(dir.join(place_file(pid)))? {
-            None => None,
-            Some(file) => {
-                let place = parse_place(&file)?;
-                let last = place.parts.iter().map(|part| part.file).max().unwrap_or(0);
-                let others = (1..=last).map(|number| open(lender_file(pid, number)));
-                Some((place, others.collect::<Result<_, _>>()?))
-            }
-        };
         Ok(Self {
             pid,
             description: open(description_file(pid))?,
             state: open(state_file(pid))?,
-            memory: open(memory_file(pid))?,
-            place,
+            memory: Memory::open(dir, pid)?,
             user: StateFile::find(dir.join(user_file(pid)))?,
             origin: Origin::Outside,
         })
@@ -133,23 +158,25 @@ impl StateFiles {
                 file: file.try_clone()?,
             })
         };
-        let mut memory = state.memory.files().iter().map(|file| of(file, Part::Memory));
-        let first = memory.next();
-        let place = match state.memory.place() {
-            None => None,
-            Some(place) => Some((place.clone(), memory.collect::<Result<_, _>>()?)),
+        let mut files = state.memory.files().iter();
+        // A file that was named is anybody's; files of shared memory are this process's.
+        let (memory, origin) = match state.memory.place() {
+            None => {
+                let file = files.next().ok_or(std::io::ErrorKind::NotFound)?;
+                (Memory::Own(of(file, Part::Memory)?), Origin::Outside)
+            }
+            Some(place) => {
+                let lenders = files.map(|file| Ok(file.try_clone()?.into()));
+                let lenders = lenders.collect::<std::io::Result<_>>()?;
+                (Memory::Member(place.clone(), lenders), Origin::OwnMemory)
+            }
         };
         Ok(Self {
             pid,
             description: of(&state.description, Part::Description)?,
             state: of(&state.state, Part::State)?,
-            memory: first.ok_or(std::io::ErrorKind::NotFound)??,
-            // A file that was named is anybody's; files of shared memory are this process's.
-            origin: match place {
-                Some(_) => Origin::OwnMemory,
-                None => Origin::Outside,
-            },
-            place,
+            memory,
+            origin,
             user: None,
         })
     }
@@ -205,13 +232,10 @@ impl StateFiles {
     /// # Errors
     /// [`ServerError::File`].
     pub fn memory(&self) -> Result<MemorySource, ServerError> {
-        let own = self.memory.again()?;
-        let Some((place, others)) = &self.place else {
-            return Ok(MemorySource::File(own));
-        };
-        let others = others.iter().map(StateFile::again);
-        let files = [Ok(own)].into_iter().chain(others).collect::<Result<_, _>>()?;
-        Ok(MemorySource::member(files, place))
+        match &self.memory {
+            Memory::Own(file) => file.again().map(MemorySource::File),
+            Memory::Member(place, lenders) => Ok(MemorySource::member(lenders.clone(), place)),
+        }
     }
 }
 

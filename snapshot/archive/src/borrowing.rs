@@ -149,7 +149,7 @@ impl Archive {
                 part,
                 is_whole,
                 bytes: Stored {
-                    file: &parent.file,
+                    backing: &parent.backing,
                     position: place.offset + before,
                     left,
                 },

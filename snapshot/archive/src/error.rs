@@ -9,7 +9,7 @@ pub enum ArchiveError {
     /// The file system refused (host).
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried: `create`, `write`, `read`, …
+        /// What was tried: `create`, `write`, `read`, `fetch` (from another machine), …
         action: &'static str,
         /// The file.
         path: PathBuf,

@@ -12,6 +12,8 @@ mod pack;
 mod unpack;
 mod room;
 pub mod parallel;
+pub mod backing;
+pub mod served_bytes;
 pub mod memory_source;
 pub mod known_pieces;
 pub mod stripes;

@@ -1,13 +1,15 @@
-//! Where device memory is read from: a file of its own, or the archive's, where the member lies in parts.
+//! Where device memory is read from: a file of its own, or the archive's bytes, where the member lies in parts.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use hetckpt_state::bounded;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_PARTS;
+use crate::served_bytes::ServedBytes;
 
 /// A part of a member that is stored as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,31 +30,55 @@ pub struct MemberPlace {
     pub parts: Vec<PartPlace>,
 }
 
-/// A memory file, open for reading.
+/// An archive's bytes, open for reading.
+#[derive(Clone, Debug)]
+pub enum Lender {
+    /// In a file.
+    File(Arc<File>),
+    /// On a socket.
+    Served(Arc<ServedBytes>),
+}
+
+impl Lender {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_exact_at(bytes, offset),
+            Self::Served(served) => served.read_exact_at(bytes, offset),
+        }
+    }
+}
+
+impl From<File> for Lender {
+    fn from(file: File) -> Self {
+        Self::File(file.into())
+    }
+}
+
+/// Device memory, open for reading.
 #[derive(Debug)]
 pub enum MemorySource {
     /// All of a file.
     File(File),
     /// A member of an archive.
     Member {
-        /// The archives' files.
-        files: Vec<File>,
+        /// The archives.
+        lenders: Vec<Lender>,
         /// Where each part ends in the member, and its place.
         parts: Vec<(u64, PartPlace)>,
     },
 }
 
 impl MemorySource {
-    /// The member that lies at `place` in `files`.
+    /// The member that lies at `place` in the archives `lenders`.
     #[must_use]
-    pub fn member(files: Vec<File>, place: &MemberPlace) -> Self {
+    pub fn member(lenders: Vec<Lender>, place: &MemberPlace) -> Self {
         let mut end = 0u64;
         let parts = place.parts.iter().map(|&part| {
             end = end.saturating_add(part.size_bytes);
             (end, part)
         });
         let parts = parts.collect();
-        Self::Member { files, parts }
+        Self::Member { lenders, parts }
     }
 
     /// Fills `bytes` from those of the member at `offset`.
@@ -60,9 +86,9 @@ impl MemorySource {
     /// # Errors
     /// What the system says; `UnexpectedEof` if the member or the file has not so many.
     pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let (files, parts) = match self {
+        let (lenders, parts) = match self {
             Self::File(file) => return file.read_exact_at(bytes, offset),
-            Self::Member { files, parts } => (files, parts),
+            Self::Member { lenders, parts } => (lenders, parts),
         };
         let first = parts.partition_point(|&(end, _)| end <= offset);
         let (mut left, mut offset) = (bytes, offset);
@@ -76,8 +102,8 @@ impl MemorySource {
             let at = at.ok_or(ErrorKind::UnexpectedEof)?;
             let count = usize::try_from(rest).map_or(left.len(), |rest| rest.min(left.len()));
             let (now, later) = left.split_at_mut(count);
-            let file = files.get(part.file as usize).ok_or(ErrorKind::UnexpectedEof)?;
-            file.read_exact_at(now, at)?;
+            let lender = lenders.get(part.file as usize).ok_or(ErrorKind::UnexpectedEof)?;
+            lender.read_exact_at(now, at)?;
             offset += count as u64;
             left = later;
         }
@@ -109,7 +135,7 @@ mod tests {
         let files = [&b"..abc......fghi"[..], b"de"].map(|bytes| {
             let file = tempfile::tempfile().unwrap();
             file.write_all_at(bytes, 0).unwrap();
-            file
+            Lender::from(file)
         });
         let place = place(&[(0, 2, 3), (1, 0, 2), (0, 0, 0), (0, 11, 4)]);
         let source = MemorySource::member(files.into(), &place);
@@ -139,7 +165,7 @@ mod tests {
         ] {
             let file = tempfile::tempfile().unwrap();
             file.write_all_at(b"ten bytes.", 0).unwrap();
-            let source = MemorySource::member(vec![file], &place(parts));
+            let source = MemorySource::member(vec![file.into()], &place(parts));
             for offset in [0, 1, u64::MAX - 1, u64::MAX] {
                 let result = source.read_exact_at(&mut [0; 11], offset);
                 assert!(result.is_err(), "{parts:?} {offset}");

@@ -1,22 +1,22 @@
 //! An archive's outer form, as it is opened: tar headers, its header and its index.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::Path;
 
 use hetckpt_state::bounded;
 use serde::Deserialize;
 
+use crate::backing::Backing;
 use crate::error::ArchiveError;
 use crate::limits::{MAX_EXPANSION, MAX_PARTS, MAX_TEXT_BYTES, MAX_TEXT_MEMBER_BYTES};
 use crate::manifest::{Encoding, FORMAT, FORMAT_VERSION, Header, INCREMENTAL_VERSION, Index, MemberEntry, part_name};
 use crate::member::{TAR_BLOCK, is_safe_name};
 
-/// A file that is being opened as an archive.
+/// What is being opened as an archive.
 pub(crate) struct Opening<'a> {
     pub(crate) path: &'a Path,
-    pub(crate) file: File,
+    pub(crate) backing: &'a Backing,
 }
 
 impl Opening<'_> {
@@ -24,7 +24,7 @@ impl Opening<'_> {
         match source.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged("it is truncated"),
             _ => ArchiveError::Io {
-                action: "read",
+                action: self.backing.action(),
                 path: self.path.to_owned(),
                 source,
             },
@@ -45,22 +45,18 @@ impl Opening<'_> {
         }
     }
 
-    pub(crate) fn bytes(&mut self, offset: u64, size: u64) -> Result<Vec<u8>, ArchiveError> {
-        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-        self.file.seek(SeekFrom::Start(offset)).map_err(|e| self.io(e))?;
-        (&mut self.file)
-            .take(size)
-            .read_to_end(&mut bytes)
-            .map_err(|e| self.io(e))?;
-        if bytes.len() as u64 == size {
-            Ok(bytes)
-        } else {
-            Err(self.damaged("it is truncated"))
+    /// `size` bytes, of which the caller has seen that they are not too many.
+    pub(crate) fn bytes(&self, offset: u64, size: u64) -> Result<Vec<u8>, ArchiveError> {
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        let filled = self.backing.fill_at(&mut bytes, offset).map_err(|e| self.io(e))?;
+        match filled as u64 == size {
+            true => Ok(bytes),
+            false => Err(self.damaged("it is truncated")),
         }
     }
 
     /// The text of the member whose tar header stands at `offset`, in a file of `file_bytes`.
-    pub(crate) fn text_member(&mut self, offset: u64, size: u64, file_bytes: u64) -> Result<Vec<u8>, ArchiveError> {
+    pub(crate) fn text_member(&self, offset: u64, size: u64, file_bytes: u64) -> Result<Vec<u8>, ArchiveError> {
         if size > MAX_TEXT_MEMBER_BYTES {
             return Err(self.damaged("its header or its index is too large"));
         }
@@ -71,20 +67,12 @@ impl Opening<'_> {
     }
 
     /// Name and size of the member whose header stands at `offset`; `None` at the end mark or the end of the file.
-    pub(crate) fn header(&mut self, offset: u64) -> Result<Option<(String, u64)>, ArchiveError> {
-        self.file.seek(SeekFrom::Start(offset)).map_err(|e| self.io(e))?;
+    pub(crate) fn header(&self, offset: u64) -> Result<Option<(String, u64)>, ArchiveError> {
         let mut header = tar::Header::new_old();
-        let mut filled = 0;
-        while filled < TAR_BLOCK as usize {
-            match self
-                .file
-                .read(&mut header.as_mut_bytes()[filled..])
-                .map_err(|e| self.io(e))?
-            {
-                0 => break,
-                n => filled += n,
-            }
-        }
+        let filled = self
+            .backing
+            .fill_at(header.as_mut_bytes(), offset)
+            .map_err(|e| self.io(e))?;
         if filled == 0 || header.as_bytes().iter().all(|&b| b == 0) {
             return Ok(None);
         }

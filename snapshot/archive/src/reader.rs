@@ -4,12 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use crate::backing::{Backing, RemoteBytes};
 use crate::carried::CarriedError;
 use crate::error::ArchiveError;
 use crate::file_id::FileId;
@@ -24,7 +25,7 @@ use crate::unpack::{UnpackError, Unpacker};
 /// An archive whose header and index were read and checked; members are checked as they are taken out.
 pub struct Archive {
     pub(crate) path: PathBuf,
-    pub(crate) file: File,
+    pub(crate) backing: Backing,
     manifest: Manifest,
     manifest_hash: String,
     /// Where each member's parts are, in the index's order.
@@ -75,15 +76,40 @@ impl Archive {
     /// # Errors
     /// Every [`ArchiveError`] of reading.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let mut reader = Opening {
-            path,
-            file: open_file(path)?,
+        let io = |source| ArchiveError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
         };
-        let found = reader.file.metadata().map_err(|e| reader.io(e))?;
+        let file = open_file(path)?;
+        let found = file.metadata().map_err(io)?;
+        let backing = Backing::File(file);
         if !found.is_file() {
+            let reader = Opening {
+                path,
+                backing: &backing,
+            };
             return Err(reader.not_an_archive("it is no regular file"));
         }
-        let size = found.len();
+        Self::open_backing(path, backing, found.len())
+    }
+
+    /// As [`Archive::open`], for `bytes` that are no file of this machine; errors call them `name`. Only the index tells
+    /// where the parts are, as each that is looked at takes a request. Their hashes are checked as ever.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn open_remote(name: &Path, bytes: Arc<dyn RemoteBytes>) -> Result<Self, ArchiveError> {
+        let size = bytes.size_bytes();
+        Self::open_backing(name, Backing::Remote(bytes), size)
+    }
+
+    fn open_backing(path: &Path, backing: Backing, size: u64) -> Result<Self, ArchiveError> {
+        let reader = Opening {
+            path,
+            backing: &backing,
+        };
+        let looks_at_parts = matches!(backing, Backing::File(_));
         let (name, header_bytes) = reader.header(0)?.ok_or_else(|| reader.not_an_archive("it is empty"))?;
         match &*name {
             HEADER_NAME => {}
@@ -122,7 +148,7 @@ impl Archive {
                 let name = part_name(&member.name, number);
                 let end = file_end(position, part.stored_bytes).filter(|&end| end <= seal.index_at);
                 let end = end.ok_or_else(|| reader.damaged(&format!("it ends inside member `{name}`")))?;
-                if reader.header(position)? != Some((name, part.stored_bytes)) {
+                if looks_at_parts && reader.header(position)? != Some((name, part.stored_bytes)) {
                     let name = &member.name;
                     return Err(reader.damaged(&format!("member `{name}` is not where the index has it")));
                 }
@@ -141,10 +167,9 @@ impl Archive {
         let numbers = (index.members.iter().map(|member| member.name.clone()))
             .zip(0..)
             .collect();
-        let file = reader.file;
         Ok(Self {
             path: path.to_owned(),
-            file,
+            backing,
             manifest: Manifest { header, index },
             manifest_hash: seal.hash.to_hex().to_string(),
             places,
@@ -166,7 +191,7 @@ impl Archive {
         &self.manifest_hash
     }
 
-    /// The archive's file.
+    /// The archive's file, or what errors call it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -192,7 +217,19 @@ impl Archive {
     /// True if `path` is this archive's file.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
-        FileId::of(&self.file).is_ok_and(|id| FileId::at(path) == Some(id))
+        match &self.backing {
+            Backing::File(file) => FileId::of(file).is_ok_and(|id| FileId::at(path) == Some(id)),
+            Backing::Remote(_) => false,
+        }
+    }
+
+    /// Its bytes, if they are no file of this machine.
+    #[must_use]
+    pub fn remote(&self) -> Option<&Arc<dyn RemoteBytes>> {
+        match &self.backing {
+            Backing::File(_) => None,
+            Backing::Remote(bytes) => Some(bytes),
+        }
     }
 
     /// Members in the order stored.
@@ -261,7 +298,7 @@ impl Archive {
     /// A part's bytes as they are stored.
     pub(crate) fn stored(&self, offset: u64, part: &Part) -> Stored<'_> {
         Stored {
-            file: &self.file,
+            backing: &self.backing,
             position: offset,
             left: part.stored_bytes,
         }
@@ -341,7 +378,7 @@ impl Archive {
 
     fn read_error(&self, source: io::Error) -> ArchiveError {
         ArchiveError::Io {
-            action: "read",
+            action: self.backing.action(),
             path: self.path.clone(),
             source,
         }
@@ -400,7 +437,7 @@ impl<R: Read> Read for Chain<R> {
 
 /// The stored bytes of a part.
 pub(crate) struct Stored<'a> {
-    pub(crate) file: &'a File,
+    pub(crate) backing: &'a Backing,
     pub(crate) position: u64,
     pub(crate) left: u64,
 }
@@ -408,7 +445,7 @@ pub(crate) struct Stored<'a> {
 impl Read for Stored<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let most = buf.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        let n = self.file.read_at(&mut buf[..most], self.position)?;
+        let n = self.backing.read_at(&mut buf[..most], self.position)?;
         self.position += n as u64;
         self.left -= n as u64;
         Ok(n)

@@ -110,7 +110,7 @@ impl Member {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::memory_source::MemorySource;
+    use crate::memory_source::{Lender, MemorySource};
 
     fn piece(number: usize) -> Vec<u8> {
         let byte = u8::try_from(number % 251).unwrap();
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(stripes.size_bytes(), all);
         let place = stripes.finish();
         assert!(files.iter().all(|file| file.metadata().unwrap().len() > 0));
-        let source = MemorySource::member(files.into(), &place);
+        let source = MemorySource::member(files.map(Lender::from).into(), &place);
         for (offset, number) in found.into_inner() {
             let mut bytes = vec![0; piece(number).len()];
             source.read_exact_at(&mut bytes, offset).unwrap();

@@ -83,7 +83,7 @@ fn what_is_borrowed_comes_out() {
 
     let place = archive.place(archive.locate(MEMBER).unwrap()).unwrap();
     let opened = [&archive].into_iter().chain(archive.parents().unwrap());
-    let files = opened.map(|archive| fs::File::open(archive.path()).unwrap());
+    let files = opened.map(|archive| fs::File::open(archive.path()).unwrap().into());
     let source = MemorySource::member(files.collect(), &place);
     for from in 0..memory.len() {
         let mut bytes = vec![0; memory.len() - from];

@@ -10,7 +10,7 @@ use hetckpt_supervise::namespaces::create::{Job, run_inside};
 
 use super::code_of;
 use crate::arguments::Restore;
-use crate::located::Located;
+use crate::located;
 
 /// Restores the program and, unless detached, stands in for it.
 pub fn run(options: &Restore) -> anyhow::Result<ExitCode> {
@@ -24,8 +24,8 @@ pub fn run(options: &Restore) -> anyhow::Result<ExitCode> {
     let outcome = match run_inside(options.adaptation.namespaces, &job)? {
         Some(outcome) => outcome,
         None => {
-            let found = Located::find(&options.snapshot, &options.key)?;
-            restore::restore(&options.how(found.path(), found.is_temporary()))?
+            let given = located::in_place(&options.snapshot, &options.key)?;
+            restore::restore(&options.how(&given))?
         }
     };
     Ok(code_of(outcome))

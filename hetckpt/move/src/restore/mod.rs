@@ -7,7 +7,6 @@ mod rewind;
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -38,22 +37,21 @@ use hetckpt_supervise::{process_tree, stand_in};
 use self::rewind::Rewound;
 use self::stdio::Stdio;
 use crate::adaptation::{Adaptation, Outside};
+use crate::byte_service::ByteService;
 use crate::carried::keeper::Keeper;
 use crate::carried::layout::Layout;
 use crate::check::{self, Restorable};
 use crate::private_folder;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Given, Snapshot};
 
 /// What became of the program if a restore fails.
 const NOTHING_STARTED: &str = "nothing was started; the snapshot is as it was";
 
 /// What to restore, and how.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The archive, or the folder of the images.
-    pub snapshot: &'a Path,
-    /// That is a file made for this: it is removed as soon as it is unpacked.
-    pub is_temporary: bool,
+    /// What it is restored from.
+    pub snapshot: &'a Given,
     /// Device to go on with.
     pub device: &'a str,
     /// Nobody is to stand in for the program.
@@ -77,7 +75,7 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
     let start = Instant::now();
     // Before the first thread starts, as hashing does: one that does not hold a signal back would take it, and end us.
     let held = HeldSignals::hold()?;
-    let snapshot = Snapshot::open(options.snapshot)?;
+    let snapshot = Snapshot::open_given(options.snapshot)?;
     let manifest = snapshot.manifest();
     let installation = Installation::find()?;
     let found = Criu::find()?;
@@ -100,7 +98,11 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
     let pid_file = pid_file.map(|path| ResultFile::open(path, Code::StandIn)).transpose()?;
 
     remark::progress("unpacking");
-    let Prepared { images, layout } = prepare(&snapshot, &restorable, scratch.path())?;
+    let Prepared {
+        images,
+        layout,
+        service,
+    } = prepare(&snapshot, &restorable, scratch.path())?;
     let unpacked = start.elapsed();
     go_on(&held)?;
 
@@ -129,18 +131,12 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
         &restorable,
         &stdio,
     )
-    .map_err(|failure| match snapshot.verify_left() {
-        Err(damage) => damage.state(NOTHING_STARTED),
-        Ok(()) => failure,
-    })?;
+    .map_err(|failure| why_not(&snapshot, service.as_ref(), failure))?;
     remark::progress_done();
     rewound.keep();
     let root_pid = manifest.header.root_pid;
     // It would take its room for as long as the program runs.
-    drop(snapshot);
-    if options.is_temporary {
-        let _ = fs::remove_file(options.snapshot);
-    }
+    drop((service, snapshot));
     let keeper = layout.and_then(|layout| Keeper::start(layout, root_pid));
     let restored = start.elapsed();
     let relays = stdio.into_relays();
@@ -179,12 +175,28 @@ struct Prepared {
     images: PathBuf,
     /// Carried files, if some are lacking here.
     layout: Option<Layout>,
+    /// Where the device servers read an archive that is no file of this machine.
+    service: Option<ByteService>,
+}
+
+/// Why CRIU has failed: device servers find that memory is damaged, or not there, but do not know an archive.
+fn why_not(snapshot: &Snapshot, service: Option<&ByteService>, failure: Failure) -> Failure {
+    let unread = service.and_then(ByteService::failure);
+    if let Some(why) = unread {
+        return Failure::new(Code::StoreFailed, "cannot fetch device memory from the archive")
+            .note(why.to_string())
+            .state(NOTHING_STARTED);
+    }
+    match snapshot.verify_left() {
+        Err(damage) => damage.state(NOTHING_STARTED),
+        Ok(()) => failure,
+    }
 }
 
 /// Unpacks the images, lays the files out that this machine lacks, and leads the images to them.
 fn prepare(snapshot: &Snapshot, restorable: &Restorable, scratch: &Path) -> Result<Prepared, Failure> {
     let images = restorable.descriptions.clone();
-    snapshot.complete(&images)?;
+    let service = snapshot.complete(&images, scratch)?;
     let mut changes = restorable.plan.changes.clone();
     let layout = match restorable.plan.lacking.as_slice() {
         [] => None,
@@ -210,7 +222,11 @@ fn prepare(snapshot: &Snapshot, restorable: &Restorable, scratch: &Path) -> Resu
         }
     };
     let images = snapshot.changed(images, scratch, &changes)?;
-    Ok(Prepared { images, layout })
+    Ok(Prepared {
+        images,
+        layout,
+        service,
+    })
 }
 
 /// A folder for CRIU's log and, where they come out of an archive, its images.
