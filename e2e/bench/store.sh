@@ -1,9 +1,10 @@
 #!/bin/bash
-# Measures the snapshot store beside rclone: one file up to an S3 server on this machine and down again.
+# Measures the snapshot store beside rclone: one file up to an S3 server on this machine and down again; then a program
+# with as much device memory on the CPU, dumped into the store and restored from there.
 #
 #   store.sh [--dry-run] [MIB]
 #
-# MIB is the file's size (4096). The server is the one of e2e/setup/install-s3-server.sh, over a folder in TMPDIR; rclone
+# MIB is the file's size (4096). Works after `make build programs`, as root. The server is the one of e2e/setup/install-s3-server.sh, over a folder in TMPDIR; rclone
 # is Debian's package. Both send parts of 16 MiB, six at a time. Prints times, rates and the most resident memory.
 set -euo pipefail
 
@@ -57,4 +58,30 @@ for round in 1 2; do
 	rclone_s3 down copyto ":s3:bucket/rclone-$round" "$scratch/fetched"
 	cmp "$scratch/file" "$scratch/fetched"
 	rm "$scratch/fetched"
+done
+
+# Dumped, and restored until the program runs, without a file on this machine.
+target=${CARGO_TARGET_DIR:-$root/target}
+export HETCKPT_STAGE=${HETCKPT_STAGE:-$target/stage}
+export HETCKPT_CRIU=${HETCKPT_CRIU:-${HETCKPT_CACHE:-$HOME/.cache/hetckpt}/criu/bin/criu}
+hetckpt=$HETCKPT_STAGE/bin/hetckpt
+program=${HETCKPT_PROGRAMS:-$target/e2e/programs}/memory_hog
+timed() { # WHAT COMMAND...
+	local what=$1 start end
+	shift
+	start=$(date +%s.%N)
+	/usr/bin/time -f %M -o "$scratch/memory" "$@" >"$scratch/said" 2>&1 || { cat "$scratch/said" >&2 && exit 1; }
+	end=$(date +%s.%N)
+	echo "$start $end $mib $(tail -n 1 "$scratch/memory")" |
+		awk -v what="$what" '{ s = $2 - $1; printf "%s: %.2f s, %.0f MB/s, most memory %d MiB\n", what, s, $3 * 1.048576 / s, $4 / 1024 }'
+}
+for round in 1 2; do
+	"$hetckpt" run --device cpu --pid-file "$scratch/pid" -- "$program" --mib "$mib" --sleeps 1 --iterations 2000000 --progress \
+		>"$scratch/out" 2>"$scratch/err" &
+	until grep -q launched "$scratch/err"; do sleep 0.1; done
+	timed "round $round, dump" "$hetckpt" dump --pid "$(cat "$scratch/pid")" -o s3://bucket/job
+	wait $! 2>/dev/null || true
+	timed "round $round, restore" "$hetckpt" restore --detach --device cpu --pid-file "$scratch/pid" s3://bucket/job
+	kill -9 "$(cat "$scratch/pid")"
+	"$hetckpt" store rm --all --store s3://bucket job 2>/dev/null
 done

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ pub fn tests() -> Vec<Test> {
         Test::new("job_without_its_object_store_is_not_run", unreachable),
         Test::new("job_whose_object_store_goes_away_keeps_the_archive", goes_away),
         Test::new("dump_into_an_object_store_is_restored_from_there", dumped),
+        Test::new("damage_in_an_object_store_is_found_where_it_is_read", damaged),
     ];
     tests
         .into_iter()
@@ -252,14 +253,14 @@ fn goes_away(context: &mut Context) -> Result<()> {
     finish(job)
 }
 
-fn dumped(context: &mut Context) -> Result<()> {
-    let server = Server::start(context)?;
+/// Dumps a program with the `arguments` into the store.
+fn dump_into(context: &mut Context, server: &Server, program: &str, arguments: &[&str]) -> Result<String> {
     let pid_file = context.sandbox.path("pid");
     let mut run = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--pid-file"]);
     run.arg(&pid_file)
         .arg("--")
-        .arg(Installation::get().programs.join("paced"));
-    run.args(["--iterations", ITERATIONS]);
+        .arg(Installation::get().programs.join(program))
+        .args(arguments);
     let program = Running::start(run)?;
     wait_at_work(context)?;
     let pid = fs::read_to_string(&pid_file)?;
@@ -268,6 +269,53 @@ fn dumped(context: &mut Context) -> Result<()> {
     Running::run(dump, PATIENCE)?.success("dump")?;
     program.wait(PATIENCE)?;
     ensure!(server.stored(".hetsnap").len() == 1, "{:?}", server.stored(""));
+    Ok(url)
+}
+
+fn dumped(context: &mut Context) -> Result<()> {
+    let server = Server::start(context)?;
+    let url = dump_into(context, &server, "paced", &["--iterations", ITERATIONS])?;
+    let restored = Running::start(command(context, server.port, &["restore", "--device", "cpu", &url]))?;
+    wait_at_work(context)?;
+    finish(restored)
+}
+
+/// Device memory is read in its place; what is wrong with it, and that the store is gone, is said for what it is.
+fn damaged(context: &mut Context) -> Result<()> {
+    let mut server = Server::start(context)?;
+    let url = dump_into(
+        context,
+        &server,
+        "memory_hog",
+        &["--mib", "48", "--iterations", "30000"],
+    )?;
+    let names = server.stored(".hetsnap");
+    let archive = server.folder.join("bucket/snapshots/a").join(&names[0]);
+    let file = fs::OpenOptions::new().read(true).write(true).open(&archive)?;
+    // Device memory is most of it.
+    let middle = file.metadata()?.len() / 2;
+    let mut right = [0; 64];
+    file.read_exact_at(&mut right, middle)?;
+    file.write_all_at(&right.map(|byte| !byte), middle)?;
+    let restore = |context: &Context, server: &Server| {
+        let arguments = ["restore", "--device", "cpu", &url];
+        Running::run(command(context, server.port, &arguments), PATIENCE)
+    };
+    let ended = restore(context, &server)?;
+    ensure!(
+        ended.code != 0 && ended.stderr.contains("is damaged"),
+        "{}",
+        ended.text()
+    );
+    file.write_all_at(&right, middle)?;
+    server.end();
+    let ended = restore(context, &server)?;
+    ensure!(
+        ended.code != 0 && ended.stderr.contains("in the store"),
+        "{}",
+        ended.text()
+    );
+    server = Server::start_at(server.folder.clone(), server.port)?;
     let restored = Running::start(command(context, server.port, &["restore", "--device", "cpu", &url]))?;
     wait_at_work(context)?;
     finish(restored)

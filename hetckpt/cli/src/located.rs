@@ -1,5 +1,5 @@
-//! An archive or folder that a verb is given: a path, or a store's URL, from which the archive is fetched, or read where
-//! it is.
+//! An archive or folder that a verb is given: a path, or a store's URL, from which the archive is fetched, or where it
+//! is read.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -116,7 +116,7 @@ impl Snapshot {
     }
 
     /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave: then a restore finds all images there,
-    /// and where the archive, which must stay, has device memory. Carried files are not among them. What the archive has
+    /// and where the archive, which must stay, has device memory. Carried files are not among them. An archive that is
     /// elsewhere is served on a socket in `scratch`, as long as the service is there.
     pub fn complete(&self, descriptions: &Path, scratch: &Path) -> Result<Option<ByteService>, Failure> {
         let Self::Archive(archive) = self else {

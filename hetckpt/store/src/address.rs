@@ -138,8 +138,8 @@ pub enum InPlace {
     Stored(StoredArchive),
 }
 
-/// The archive that `url` names, where it is. Its size is that of its record, if it has one. Its own hashes tell whether
-/// what is read of it is right.
+/// The archive that `url` names, where it is. Its size is that of its record, if it has one. Its own hashes tell
+/// whether what is read of it is right.
 ///
 /// # Errors
 /// [`StoreError::Url`], [`StoreError::Name`], [`StoreError::NoSuchSnapshot`], [`StoreError::Damaged`],

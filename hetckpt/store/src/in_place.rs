@@ -4,21 +4,26 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
 
 use age::stream::StreamReader;
 use bytes::Bytes;
+use nix::sys::signal::SigSet;
 use parking_lot::Mutex;
 
 use crate::encryption::{Encryption, KeyError};
 use crate::error::{Damage, StoreError};
 use crate::store::Store;
 
-/// What is fetched for reads of less.
+/// Bytes of one request.
 const BLOCK: u64 = 2 << 20;
 /// Blocks that are kept.
-const KEPT_BLOCKS: usize = 24;
-/// Most bytes of one request.
-const MOST_BYTES: usize = 8 << 20;
+const KEPT_BLOCKS: usize = 48;
+/// Blocks that are fetched ahead of whoever reads one after the other.
+const AHEAD: u64 = 16;
+/// Requests at a time for those.
+const FETCHERS: usize = 8;
 /// What every age file begins with.
 pub(crate) const AGE_MAGIC: &[u8] = b"age-encryption.org/";
 
@@ -41,8 +46,35 @@ struct Object {
     store: Store,
     name: String,
     bytes: u64,
-    /// The latest last.
-    kept: Mutex<VecDeque<(u64, Arc<Mutex<Option<Bytes>>>)>>,
+    kept: Mutex<Kept>,
+}
+
+/// Whoever locks it first fetches it.
+type Block = Arc<Mutex<Option<Bytes>>>;
+
+#[derive(Default)]
+struct Kept {
+    /// With their numbers, the latest last.
+    blocks: VecDeque<(u64, Block)>,
+    /// The last one that somebody wanted.
+    wanted: u64,
+    /// Whoever fetches ahead.
+    fetchers: Option<Sender<Vec<(u64, Block)>>>,
+}
+
+impl Kept {
+    /// The block `number`, and whether it is new.
+    fn block(&mut self, number: u64) -> (Block, bool) {
+        let found = self.blocks.iter().position(|(known, _)| *known == number);
+        let entry = found.and_then(|at| self.blocks.remove(at));
+        let is_new = entry.is_none();
+        let (_, block) = entry.unwrap_or_default();
+        self.blocks.push_back((number, Arc::clone(&block)));
+        if self.blocks.len() > KEPT_BLOCKS {
+            self.blocks.pop_front();
+        }
+        (block, is_new)
+    }
 }
 
 /// A place in the object.
@@ -121,50 +153,85 @@ impl Object {
         opened.map_err(|_| KeyError::Other { name: shown.to_owned() }.into())
     }
 
-    fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize, StoreError> {
-        let left = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let count = out.len().min(left).min(MOST_BYTES);
-        if count == 0 {
+    fn read_at(self: &Arc<Self>, out: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        if offset >= self.bytes || out.is_empty() {
             return Ok(0);
         }
-        if count as u64 >= BLOCK {
-            let bytes = self.fetch(offset, count as u64)?;
-            out[..count].copy_from_slice(&bytes);
-            return Ok(count);
-        }
         let number = offset / BLOCK;
-        let start = number * BLOCK;
-        let kept = self.block(number);
-        let mut block = kept.lock();
+        let block = self.block(number);
+        let mut block = block.lock();
         let bytes = match &*block {
             Some(bytes) => bytes,
-            None => block.insert(self.fetch(start, BLOCK.min(self.bytes - start))?),
+            None => block.insert(self.fetch(number)?),
         };
-        let from = bytes.get((offset - start) as usize..).unwrap_or_default();
-        let count = count.min(from.len());
+        let from = bytes.get((offset - number * BLOCK) as usize..).unwrap_or_default();
+        let count = out.len().min(from.len());
         out[..count].copy_from_slice(&from[..count]);
         Ok(count)
     }
 
-    /// A block, which is fetched by whoever locks it first.
-    fn block(&self, number: u64) -> Arc<Mutex<Option<Bytes>>> {
+    /// A block that is wanted. Others are fetched behind it, if the one before it was wanted lately.
+    fn block(self: &Arc<Self>, number: u64) -> Block {
         let mut kept = self.kept.lock();
-        let found = kept.iter().position(|(known, _)| *known == number);
-        let entry = match found.and_then(|at| kept.remove(at)) {
-            Some(entry) => entry,
-            None => (number, Arc::default()),
-        };
-        let block = Arc::clone(&entry.1);
-        kept.push_back(entry);
-        if kept.len() > KEPT_BLOCKS {
-            kept.pop_front();
+        let goes_on = (1..=AHEAD).contains(&number.wrapping_sub(kept.wanted));
+        if number >= kept.wanted || kept.wanted - number > AHEAD {
+            kept.wanted = number;
+        }
+        let (block, _) = kept.block(number);
+        if goes_on {
+            let end = (number + 1 + AHEAD).min(self.bytes.div_ceil(BLOCK));
+            let ahead: Vec<_> = (number + 1..end)
+                .filter_map(|number| {
+                    let (block, is_new) = kept.block(number);
+                    is_new.then_some((number, block))
+                })
+                .collect();
+            if !ahead.is_empty() {
+                let fetchers = kept.fetchers.get_or_insert_with(|| start_fetchers(self));
+                // They are there as long as this is.
+                let _ = fetchers.send(ahead);
+            }
         }
         block
     }
 
-    fn fetch(&self, offset: u64, count: u64) -> Result<Bytes, StoreError> {
-        self.store.objects.read_range(&self.name, offset..offset + count)
+    fn fetch(&self, number: u64) -> Result<Bytes, StoreError> {
+        let start = number * BLOCK;
+        let end = self.bytes.min(start + BLOCK);
+        self.store.objects.read_range(&self.name, start..end)
     }
+}
+
+/// Starts threads that fetch what is sent to them, until `object` is gone.
+fn start_fetchers(object: &Arc<Object>) -> Sender<Vec<(u64, Block)>> {
+    let (sender, receiver) = mpsc::channel::<Vec<(u64, Block)>>();
+    let queue = Arc::new(Mutex::new((receiver, VecDeque::new())));
+    for _ in 0..FETCHERS {
+        let (object, queue) = (Arc::downgrade(object), Arc::clone(&queue));
+        thread::spawn(move || {
+            // Signals are for whoever waits for them.
+            let _ = SigSet::all().thread_block();
+            loop {
+                let next = {
+                    let (receiver, left) = &mut *queue.lock();
+                    if left.is_empty() {
+                        let Ok(more) = receiver.recv() else { return };
+                        left.extend(more);
+                    }
+                    left.pop_front()
+                };
+                let (Some((number, block)), Some(object)) = (next, object.upgrade()) else {
+                    return;
+                };
+                let mut block = block.lock();
+                if block.is_none() {
+                    // Whoever wants it tries again, and says why it cannot be had.
+                    *block = object.fetch(number).ok();
+                }
+            }
+        });
+    }
+    sender
 }
 
 impl Read for Cursor {

@@ -94,8 +94,8 @@ impl Archive {
         Self::open_backing(path, backing, found.len())
     }
 
-    /// As [`Archive::open`], for `bytes` that are no file of this machine; errors call them `name`. Only the index tells
-    /// where the parts are, as each that is looked at takes a request. Their hashes are checked as ever.
+    /// As [`Archive::open`], for `bytes` that are no file of this machine; errors call them `name`. Only the index
+    /// tells where the parts are, as each that is looked at takes a request. Their hashes are checked as ever.
     ///
     /// # Errors
     /// As [`Archive::open`].
