@@ -65,8 +65,8 @@ impl Program {
         Self::spawn("run", options, device, arguments.collect())
     }
 
-    /// Goes on from an archive, a file or in a store, by `hetckpt restore`. Files that the program has written since are
-    /// cut back if `is_periodic`.
+    /// Goes on from an archive, a file or in a store, by `hetckpt restore`. Files that the program has written since
+    /// are cut back if `is_periodic`.
     pub fn go_on(options: &Options, device: &str, archive: &Path, is_periodic: bool) -> Result<Self, Failure> {
         let mut arguments: Vec<OsString> = vec![];
         if is_periodic {

@@ -16,6 +16,10 @@ use crate::pinned_table::PinnedArea;
 /// What `hetckpt-server --restore` prints once no other restore can have the process; the server is not ready then.
 pub const RESERVED: &str = "reserved\n";
 
+/// Environment variable: a device server that restores says that it is ready once it has its device and the room of its
+/// memory. The rest it does beside CRIU, and fails when the application is attached if it cannot.
+pub const BESIDE_CRIU_ENV: &str = "HETCKPT_RESTORE_BESIDE_CRIU";
+
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]

@@ -27,6 +27,7 @@ use crate::pause;
 use crate::process;
 use crate::queues::What;
 use crate::reader;
+use crate::rest_of_restore::RestOfRestore;
 use crate::run_as;
 use crate::session::Session;
 use crate::state_output::{ArchiveEnd, Folder};
@@ -48,6 +49,8 @@ pub struct Control {
     pub files: OwnFiles,
     /// True if the application is to be attached by the plugin, not by its own hello.
     pub is_restored: bool,
+    /// What is left of its restore.
+    rest: RestOfRestore,
     /// A capture that is to be written.
     kept: Mutex<Option<KeptCapture>>,
 }
@@ -71,8 +74,15 @@ impl Control {
             ring: OnceLock::new(),
             files,
             is_restored,
+            rest: RestOfRestore::nothing(),
             kept: Mutex::default(),
         }
+    }
+
+    /// `rest` is left of the restore: what concerns the program's state waits for it.
+    #[must_use]
+    pub fn with_rest(self, rest: RestOfRestore) -> Self {
+        Self { rest, ..self }
     }
 
     /// Accepts connections for ever.
@@ -160,6 +170,10 @@ impl Control {
 
     fn answer(self: &Arc<Self>, number: u64, request: Request, fds: Vec<OwnedFd>) -> Result<Response, ServerError> {
         let session = &self.session;
+        let is_beside = matches!(request, Request::Status | Request::Stats | Request::AddPinned { .. });
+        if !is_beside {
+            self.rest.wait()?;
+        }
         match request {
             Request::Hello { protocol, .. } => {
                 // A program that starts has the driver library of this installation.

@@ -55,6 +55,7 @@ pub mod thread_state;
 pub mod state_output;
 pub mod state_files;
 pub mod rights;
+pub mod rest_of_restore;
 pub mod run_as;
 pub mod capture;
 pub mod kept_capture;

@@ -81,8 +81,17 @@ pub fn read_state(files: &StateFiles, readable_rings: Readable) -> Result<Proces
 ///
 /// # Errors
 /// Any [`ServerError`]: nothing has touched the application.
-pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
-    let started = Instant::now();
+pub fn restore(files: &StateFiles, state: ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
+    let session = begin(files, &state, chosen)?;
+    finish(&session, files, state)?;
+    Ok(session)
+}
+
+/// Does of that what is likely to fail: the session has its device, and all of its memory's room.
+///
+/// # Errors
+/// As [`restore`].
+pub fn begin(files: &StateFiles, state: &ProcessState, chosen: Chosen) -> Result<Arc<Session>, ServerError> {
     let [device] = &*state.devices else {
         return Err(damaged(format!(
             "a process with {} devices, not one",
@@ -91,9 +100,19 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
     };
     let virtual_device = crate::virtual_device::from_state(&device.virtual_device);
     let session = Session::new(files.pid(), chosen.device, chosen.generator, virtual_device);
-    check_managed_memory(&session, &state)?;
-    check_arrays(&session, &state)?;
-    fill_memory(files, &session, &state)?;
+    check_managed_memory(&session, state)?;
+    check_arrays(&session, state)?;
+    map_memory(&session, state)?;
+    Ok(Arc::new(session))
+}
+
+/// Does what [`begin`] has left of the session: fills memory and builds kernels.
+///
+/// # Errors
+/// As [`restore`].
+pub fn finish(session: &Session, files: &StateFiles, mut state: ProcessState) -> Result<(), ServerError> {
+    let started = Instant::now();
+    fill_memory(files, session, &state)?;
     let memory_at = started.elapsed();
     {
         let mut modules = session.modules.lock();
@@ -102,18 +121,18 @@ pub fn restore(files: &StateFiles, mut state: ProcessState, chosen: Chosen) -> R
                 LoadedModule::from_state(module, &session.builder, &session.memory).map_err(|f| damaged(f.log))?;
             modules.insert(module.id, loaded);
         }
-        fill_variables(&session, &mut modules, &state)?;
+        fill_variables(session, &mut modules, &state)?;
         for part in &state.arriving {
             modules.add_data(part.module, part.part, &part.bytes);
         }
     }
-    fill_arrays(&session, &mut state)?;
-    let queues = rebuild_queues(&session, &mut state)?;
+    fill_arrays(session, &mut state)?;
+    let queues = rebuild_queues(session, &mut state)?;
     build_stopped(&queues)?;
-    check_stopped(&session, &queues)?;
+    check_stopped(session, &queues)?;
     *session.queues.lock() = queues;
     tracing::info!(elapsed = ?started.elapsed(), memory = ?memory_at, device = %session.device.describe().id, "restored");
-    Ok(Arc::new(session))
+    Ok(())
 }
 
 /// Kernels must reach managed memory, which lies in the host's.
@@ -176,7 +195,7 @@ fn fill_variables(session: &Session, modules: &mut Modules, state: &ProcessState
     Ok(())
 }
 
-fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> Result<(), ServerError> {
+fn map_memory(session: &Session, state: &ProcessState) -> Result<(), ServerError> {
     let description = session.device.describe();
     let requested_bytes = state
         .mappings
@@ -197,7 +216,10 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
         .map_err(|error| match error {
             Some(error) => ServerError::Device(error),
             None => damaged("mappings and allocations contradict each other"),
-        })?;
+        })
+}
+
+fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> Result<(), ServerError> {
     let device = &session.device;
     read_memory(
         &files.memory()?,

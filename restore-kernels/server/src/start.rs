@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hetckpt_ring::control_socket::{ControlSocket, listen};
-use hetckpt_ring::message::RESERVED;
+use hetckpt_ring::message::{BESIDE_CRIU_ENV, RESERVED};
 use hetckpt_ring::runtime_dir::{ensure_runtime_dir, log_path, socket_path};
 use hetckpt_ring::signs_of_life::{Silence, WaitError};
 use hetckpt_ring::version::Readable;
@@ -22,7 +22,8 @@ use crate::control::Control;
 use crate::error::ServerError;
 use crate::options::{Options, Task};
 use crate::own_files::{OwnFiles, SocketFile};
-use crate::restore::{read_state, restore};
+use crate::rest_of_restore::RestOfRestore;
+use crate::restore::{begin, finish, read_state};
 use crate::rights;
 use crate::run_as;
 use crate::session::Session;
@@ -88,7 +89,7 @@ enum Expected {
     },
 }
 
-type Prepared = (Arc<Session>, UnixListener, SocketFile);
+type Prepared = (Arc<Session>, RestOfRestore, UnixListener, SocketFile);
 
 fn prepare_fresh(options: &Options) -> Result<Prepared, ServerError> {
     let dir = ensure_runtime_dir()?;
@@ -99,28 +100,42 @@ fn prepare_fresh(options: &Options) -> Result<Prepared, ServerError> {
     let session = Session::new(options.pid, chosen.device, chosen.generator, virtual_device);
     let socket = socket_path(&dir, options.pid);
     let listener = listen(&socket)?;
-    Ok((Arc::new(session), listener, SocketFile::new(socket)))
+    Ok((
+        Arc::new(session),
+        RestOfRestore::nothing(),
+        listener,
+        SocketFile::new(socket),
+    ))
 }
 
 fn prepare_restored(dir: &Path, options: &Options) -> Result<Prepared, ServerError> {
     let runtime = ensure_runtime_dir()?;
     let files = StateFiles::open(dir, options.pid)?;
     let path = socket_path(&runtime, options.pid);
+    let user = run_as::other_user(files.server_user()?);
     let rebuild = || {
         rights::reduce(false)?;
-        restore(&files, read_state(&files, Readable::HERE)?, choose(options.device)?)
+        let state = read_state(&files, Readable::HERE)?;
+        let session = begin(&files, &state, choose(options.device)?)?;
+        let restored = Arc::clone(&session);
+        let rest = RestOfRestore::start(move || finish(&restored, &files, state))?;
+        if std::env::var_os(BESIDE_CRIU_ENV).is_none() {
+            rest.wait()?;
+        }
+        Ok::<_, ServerError>((session, rest))
     };
-    let Some(user) = run_as::other_user(files.server_user()?) else {
-        let session = rebuild()?;
+    let Some(user) = user else {
+        let (session, rest) = rebuild()?;
         let listener = listen(&path)?;
-        return Ok((session, listener, SocketFile::new(path)));
+        return Ok((session, rest, listener, SocketFile::new(path)));
     };
     // What only root may do, before all that looks at what the program has left.
     let listener = listen(&path)?;
     let socket = SocketFile::new(path);
     run_as::go_on_in_child(&socket, &log_path(&runtime, options.pid))?;
     run_as::become_user(user, &listener)?;
-    Ok((rebuild()?, listener, socket))
+    let (session, rest) = rebuild()?;
+    Ok((session, rest, listener, socket))
 }
 
 fn serve(
@@ -129,7 +144,7 @@ fn serve(
     device: DeviceChoice,
     expected: Expected,
 ) -> Result<(), ServerError> {
-    let (session, listener, socket) = match prepared {
+    let (session, rest, listener, socket) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             ready.failed(&error);
@@ -139,7 +154,7 @@ fn serve(
     let log = log_path(socket.folder(), session.app_pid);
     let files = OwnFiles { socket, log };
     let is_restored = matches!(expected, Expected::Attach { .. });
-    let control = Arc::new(Control::new(session, device, listener, files, is_restored));
+    let control = Arc::new(Control::new(session, device, listener, files, is_restored).with_rest(rest));
     match expected {
         Expected::Hello => {
             end_without_application(&control, "nobody has connected", || {

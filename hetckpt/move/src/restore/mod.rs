@@ -5,6 +5,7 @@ mod stdio;
 mod rewind;
 
 use hetckpt_ring::failure_code::Code;
+use hetckpt_ring::message::BESIDE_CRIU_ENV;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
@@ -272,11 +273,15 @@ fn run_criu(
     if !restorable.needs.outside_sockets.is_empty() {
         arguments.push("--ext-unix-sk".into());
     }
-    let environment: [(&str, OsString); 3] = [
+    let mut environment: Vec<(&str, OsString)> = vec![
         ("HETCKPT_DEVICE", options.device.into()),
         ("HETCKPT_SERVER", installation.server.clone().into_os_string()),
         ("HETCKPT_CPU_CODEGEN", installation.cpu_codegen().into_os_string()),
     ];
+    // Whoever is at the other end of a connection would see that a program was rebuilt whose device is not.
+    if restorable.needs.connections.is_empty() && restorable.needs.outside_sockets.is_empty() {
+        environment.push((BESIDE_CRIU_ENV, "1".into()));
+    }
     let call = run::Call {
         verb: "restore",
         images,
