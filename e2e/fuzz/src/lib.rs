@@ -247,12 +247,21 @@ pub fn device_memory(data: &[u8]) {
     file.write_all(data.0).unwrap();
     let written = AtomicU64::new(0);
     let file = MemorySource::File(file);
-    let _ = read_memory(&file, &[MAPPING], &index, Origin::Outside, |addr, bytes| {
-        let end = addr + bytes.len() as u64;
-        assert!(addr >= BASE && end <= BASE + MAPPING.size_bytes);
-        written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok::<(), Infallible>(())
-    });
+    let _ = read_memory(
+        &file,
+        &[MAPPING],
+        &index,
+        Origin::Outside,
+        |addr, size, spare, produce| {
+            let end = addr + size as u64;
+            assert!(addr >= BASE && end <= BASE + MAPPING.size_bytes);
+            spare.resize(size, 0);
+            if produce(spare) {
+                written.fetch_add(size as u64, Ordering::Relaxed);
+            }
+            Ok::<(), Infallible>(())
+        },
+    );
     assert!(written.into_inner() <= MAPPING.size_bytes);
 }
 

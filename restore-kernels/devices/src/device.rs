@@ -496,6 +496,26 @@ pub trait Device: Send + Sync {
     /// [`DeviceError::Driver`].
     fn write(&self, dst: u64, src: &[u8]) -> Result<(), DeviceError>;
 
+    /// Host to device: what `produce` puts into `size_bytes` of memory that the device can copy from, or that is its
+    /// own. Nobody else uses what is at `dst`. If `produce` says false, what is there afterwards is of no use. `spare`
+    /// is for devices that have no such memory. Several threads may write at once.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn write_with(
+        &self,
+        dst: u64,
+        size_bytes: usize,
+        spare: &mut Vec<u8>,
+        produce: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), DeviceError> {
+        spare.resize(size_bytes, 0);
+        match produce(spare) {
+            true => self.write(dst, spare),
+            false => Ok(()),
+        }
+    }
+
     /// Device to host.
     ///
     /// # Errors

@@ -201,7 +201,10 @@ fn map_memory(session: &Session, state: &ProcessState) -> Result<(), ServerError
         .mappings
         .iter()
         .fold(0u64, |sum, m| sum.saturating_add(m.size_bytes));
-    if requested_bytes > description.total_bytes {
+    // Where memory is the host's, nobody says no when it is mapped: what is filled must be there.
+    let is_mapped_lazily = description.kind != "cuda";
+    let is_too_much = is_mapped_lazily && filled_bytes(state) > description.free_bytes;
+    if requested_bytes > description.total_bytes || is_too_much {
         let free_bytes = description.free_bytes;
         return Err(DeviceError::OutOfMemory {
             requested_bytes,
@@ -219,6 +222,15 @@ fn map_memory(session: &Session, state: &ProcessState) -> Result<(), ServerError
         })
 }
 
+/// Bytes of device memory that are not all zero.
+fn filled_bytes(state: &ProcessState) -> u64 {
+    let pieces = state.memory.chunks.iter();
+    let sizes = pieces.filter_map(|chunk| state.memory.pieces.get(chunk.piece as usize));
+    sizes
+        .map(|piece| u64::from(piece.raw_bytes))
+        .fold(0, u64::saturating_add)
+}
+
 fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> Result<(), ServerError> {
     let device = &session.device;
     read_memory(
@@ -226,7 +238,7 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
         &state.mappings,
         &state.memory,
         files.origin(),
-        |addr, bytes| device.write(addr, bytes),
+        |addr, size_bytes, spare, produce| device.write_with(addr, size_bytes, spare, produce),
     )
     .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))
 }

@@ -204,70 +204,80 @@ pub enum Origin {
     OwnMemory,
 }
 
-/// What a thread reads pieces with, one after the other: fresh memory costs more than the bytes in it.
+/// Memory that a thread uses for one piece after the other: fresh memory costs more than the bytes in it.
 #[derive(Default)]
-struct PieceReader {
+struct Buffers {
     stored: Vec<u8>,
-    raw: Vec<u8>,
+    spare: Vec<u8>,
 }
 
-impl PieceReader {
-    /// Content of a piece of the memory file, checked against its hash; `addr` is only for the message.
-    fn read<E: std::error::Error + 'static>(
-        &mut self,
-        file: &MemorySource,
-        piece: &Piece,
-        addr: u64,
-        origin: Origin,
-    ) -> Result<&[u8], ChunkError<E>> {
-        if u64::from(piece.raw_bytes) > CHUNK_BYTES || piece.stored_bytes > piece.raw_bytes {
-            return Err(ChunkError::Index { addr });
+/// Puts the content of a piece of the memory file into `out`, which is as large, and checks it against its hash; `addr`
+/// is only for the message.
+fn read_piece<E: std::error::Error + 'static>(
+    file: &MemorySource,
+    piece: &Piece,
+    addr: u64,
+    origin: Origin,
+    stored: &mut Vec<u8>,
+    out: &mut [u8],
+) -> Result<(), ChunkError<E>> {
+    let is_compressed = piece.stored_bytes < piece.raw_bytes;
+    let target = match is_compressed {
+        true => {
+            stored.resize(piece.stored_bytes as usize, 0);
+            &mut stored[..]
         }
-        let end = piece.offset_bytes.checked_add(u64::from(piece.stored_bytes));
-        if end.is_none_or(|end| i64::try_from(end).is_err()) {
-            return Err(ChunkError::Index { addr });
-        }
-        self.stored.resize(piece.stored_bytes as usize, 0);
-        let read = file.read_exact_at(&mut self.stored, piece.offset_bytes);
-        read.map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => ChunkError::Index { addr },
-            _ => ChunkError::File(error),
-        })?;
-        let raw = if piece.stored_bytes == piece.raw_bytes {
-            &self.stored
-        } else {
-            self.raw.resize(piece.raw_bytes as usize, 0);
-            let size = zstd::bulk::decompress_to_buffer(&self.stored, &mut self.raw[..]);
-            if size.ok() != Some(piece.raw_bytes as usize) {
-                return Err(ChunkError::Hash { addr });
-            }
-            &self.raw
-        };
-        if origin == Origin::Outside && *blake3::hash(raw).as_bytes() != piece.hash {
+        false => &mut *out,
+    };
+    let read = file.read_exact_at(target, piece.offset_bytes);
+    read.map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => ChunkError::Index { addr },
+        _ => ChunkError::File(error),
+    })?;
+    if is_compressed {
+        let size = zstd::bulk::decompress_to_buffer(stored, out);
+        if size.ok() != Some(piece.raw_bytes as usize) {
             return Err(ChunkError::Hash { addr });
         }
-        Ok(raw)
     }
+    if origin == Origin::Outside && *blake3::hash(out).as_bytes() != piece.hash {
+        return Err(ChunkError::Hash { addr });
+    }
+    Ok(())
 }
 
-/// Reads what [`write_memory`] wrote and hands it to `write` (device address, bytes), several threads at once. Device
-/// memory must be zero where nothing is written.
+/// Reads what [`write_memory`] wrote and hands it to `write`, several threads at once. That gets a device address, a
+/// size in bytes, memory that it may use for them, and what puts them where it wants them; false from there: it cannot.
+/// Device memory must be zero where nothing is written.
 ///
 /// # Errors
-/// Any [`ChunkError`]; every byte handed out lies inside `mappings`, and, from outside, had the right hash.
+/// Any [`ChunkError`]; every byte handed out lies inside `mappings`, and, from outside, had the right hash, or the
+/// outcome is an error.
 pub fn read_memory<E: std::error::Error + Send + 'static>(
     file: &MemorySource,
     mappings: &[Mapping],
     index: &MemoryIndex,
     origin: Origin,
-    write: impl Fn(u64, &[u8]) -> Result<(), E> + Sync,
+    write: impl Fn(u64, usize, &mut Vec<u8>, &mut dyn FnMut(&mut [u8]) -> bool) -> Result<(), E> + Sync,
 ) -> Result<(), ChunkError<E>> {
     let places = places(mappings, index)?;
-    in_parallel(cores(), places.len(), |at, reader: &mut PieceReader| {
+    in_parallel(cores(), places.len(), |at, Buffers { stored, spare }: &mut Buffers| {
         let (addr, piece) = places[at];
-        let raw = reader.read(file, piece, addr, origin)?;
-        write(addr, raw).map_err(|source| ChunkError::Device { addr, source })
+        let mut read = Ok(());
+        let written = write(addr, piece.raw_bytes as usize, spare, &mut |out| {
+            read = read_piece(file, piece, addr, origin, stored, out);
+            read.is_ok()
+        });
+        read?;
+        written.map_err(|source| ChunkError::Device { addr, source })
     })
+}
+
+/// True if it is no larger than a chunk, stored or not, and lies where a file can have it.
+fn is_possible(piece: &Piece) -> bool {
+    let end = piece.offset_bytes.checked_add(u64::from(piece.stored_bytes));
+    let is_in_file = end.is_some_and(|end| i64::try_from(end).is_ok());
+    u64::from(piece.raw_bytes) <= CHUNK_BYTES && piece.stored_bytes <= piece.raw_bytes && is_in_file
 }
 
 /// Where each piece goes, once it is sure that all of them lie inside the mappings and no byte is written twice: else a
@@ -289,7 +299,7 @@ fn places<'a, E: std::error::Error + 'static>(
                     .checked_sub(1)?,
             )?;
             let end = (addr - mapping.addr).checked_add(u64::from(piece.raw_bytes))?;
-            (end <= mapping.size_bytes).then_some(piece)
+            (end <= mapping.size_bytes && is_possible(piece)).then_some(piece)
         });
         let piece = place.ok_or(ChunkError::Index { addr })?;
         done = addr.saturating_add(u64::from(piece.raw_bytes));
@@ -433,13 +443,29 @@ mod tests {
     fn ensure_reads_as(memory: &[u8], file: &File, mappings: &[Mapping], index: &MemoryIndex) {
         let back = Mutex::new(vec![0; memory.len()]);
         let file = source(file);
-        read_memory(&file, mappings, index, Origin::Outside, |addr, bytes| {
+        read_memory(&file, mappings, index, Origin::Outside, |addr, size, spare, produce| {
+            spare.resize(size, 0);
+            assert!(produce(spare));
             let at = usize::try_from(addr - BASE).unwrap();
-            back.lock()[at..at + bytes.len()].copy_from_slice(bytes);
+            back.lock()[at..at + size].copy_from_slice(spare);
             Ok::<(), Infallible>(())
         })
         .unwrap();
         assert!(back.into_inner() == memory);
+    }
+
+    fn read_nowhere(file: &File, mappings: &[Mapping], index: &MemoryIndex) -> Result<(), ChunkError<Infallible>> {
+        read_memory(
+            &source(file),
+            mappings,
+            index,
+            Origin::Outside,
+            |_, size, spare, produce| {
+                spare.resize(size, 0);
+                produce(spare);
+                Ok(())
+            },
+        )
     }
 
     #[test]
@@ -450,9 +476,7 @@ mod tests {
             let at = piece.offset_bytes + u64::from(piece.stored_bytes) / 2;
             file.read_exact_at(&mut byte, at).unwrap();
             file.write_all_at(&[byte[0] ^ 4], at).unwrap();
-            let result = read_memory(&source(&file), &mappings, &index, Origin::Outside, |_, _| {
-                Ok::<(), Infallible>(())
-            });
+            let result = read_nowhere(&file, &mappings, &index);
             assert!(matches!(result, Err(ChunkError::Hash { .. })), "{result:?}");
             file.write_all_at(&byte, at).unwrap();
         }
@@ -475,9 +499,7 @@ mod tests {
         for (i, change) in changes.into_iter().enumerate() {
             let mut index = index.clone();
             change(&mut index);
-            let result = read_memory(&source(&file), &mappings, &index, Origin::Outside, |_, _| {
-                Ok::<(), Infallible>(())
-            });
+            let result = read_nowhere(&file, &mappings, &index);
             assert!(matches!(result, Err(ChunkError::Index { .. })), "{i}: {result:?}");
         }
     }
@@ -486,9 +508,7 @@ mod tests {
     fn chunk_outside_the_mappings_is_refused() {
         let (file, mappings, mut index) = written(&memory());
         index.chunks[0].addr = BASE + mappings[0].size_bytes;
-        let result = read_memory(&source(&file), &mappings, &index, Origin::Outside, |_, _| {
-            Ok::<(), Infallible>(())
-        });
+        let result = read_nowhere(&file, &mappings, &index);
         assert!(matches!(result, Err(ChunkError::Index { .. })), "{result:?}");
     }
 }

@@ -72,19 +72,14 @@ pub struct Restorable {
     pub descriptions: PathBuf,
 }
 
-/// Makes sure that nothing is known to stand against a restore. `scratch` takes what must be unpacked to tell.
+/// Makes sure that nothing is known to stand against a restore but the device: device servers find that before there is
+/// a process, and looking first would take as long again. `scratch` takes what must be unpacked to tell.
 ///
 /// CRIU itself compares the processor; that costs nothing to undo, since it does so first.
-pub fn require(
-    snapshot: &Snapshot,
-    device: &str,
-    allowed: &Allowed<'_>,
-    scratch: &Path,
-) -> Result<Restorable, Failure> {
+pub fn require(snapshot: &Snapshot, allowed: &Allowed<'_>, scratch: &Path) -> Result<Restorable, Failure> {
     let folder = snapshot.descriptions(scratch)?;
     let needs = snapshot.needs(&folder)?;
-    let (plan, mut findings) = of_this_machine(snapshot, &needs, allowed);
-    findings.extend(device::compare(snapshot, device)?);
+    let (plan, findings) = of_this_machine(snapshot, &needs, allowed);
     match finding::refusal(&findings) {
         Some(failure) => Err(failure),
         None => Ok(Restorable {
@@ -93,6 +88,11 @@ pub fn require(
             descriptions: folder,
         }),
     }
+}
+
+/// Makes sure that the device can go on with the program, as far as is known.
+pub fn require_device(snapshot: &Snapshot, device: &str) -> Result<(), Failure> {
+    finding::refusal(&device::compare(snapshot, device)?).map_or(Ok(()), Err)
 }
 
 /// How a program that comes from another node is to be restored.

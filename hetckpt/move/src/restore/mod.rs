@@ -86,8 +86,8 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
         adaptation: options.adaptation,
         outside: options.outside,
     };
-    let restorable = check::require(&snapshot, options.device, &allowed, scratch.path())
-        .map_err(|failure| failure.state(NOTHING_STARTED))?;
+    let restorable =
+        check::require(&snapshot, &allowed, scratch.path()).map_err(|failure| failure.state(NOTHING_STARTED))?;
     go_on(&held)?;
     let timings = options
         .timings
@@ -132,7 +132,7 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
         &restorable,
         &stdio,
     )
-    .map_err(|failure| why_not(&snapshot, service.as_ref(), failure))?;
+    .map_err(|failure| why_not(&snapshot, options.device, service.as_ref(), failure))?;
     remark::progress_done();
     rewound.keep();
     let root_pid = manifest.header.root_pid;
@@ -180,16 +180,17 @@ struct Prepared {
     service: Option<ByteService>,
 }
 
-/// Why CRIU has failed: device servers find that memory is damaged, or not there, but do not know an archive.
-fn why_not(snapshot: &Snapshot, service: Option<&ByteService>, failure: Failure) -> Failure {
+/// Why CRIU has failed: a device server finds that it cannot have the device, and that memory is damaged or not there,
+/// but knows neither what would do nor an archive.
+fn why_not(snapshot: &Snapshot, device: &str, service: Option<&ByteService>, failure: Failure) -> Failure {
     let unread = service.and_then(ByteService::failure);
     if let Some(why) = unread {
         return Failure::new(Code::StoreFailed, "cannot fetch device memory from the archive")
             .note(why.to_string())
             .state(NOTHING_STARTED);
     }
-    match snapshot.verify_left() {
-        Err(damage) => damage.state(NOTHING_STARTED),
+    match check::require_device(snapshot, device).and_then(|()| snapshot.verify_left()) {
+        Err(better) => better.state(NOTHING_STARTED),
         Ok(()) => failure,
     }
 }

@@ -123,6 +123,12 @@ pub fn write(dst: u64, src: &[u8]) {
     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), place(dst), src.len()) };
 }
 
+/// Host to device: what `produce` puts there, which nobody else uses meanwhile.
+pub fn write_with(dst: u64, size_bytes: usize, produce: &mut dyn FnMut(&mut [u8]) -> bool) {
+    // SAFETY: as for `write`; the caller has it that nobody else uses these bytes.
+    produce(unsafe { std::slice::from_raw_parts_mut(place(dst), size_bytes) });
+}
+
 /// Device to host.
 pub fn read(src: u64, dst: &mut [u8]) {
     // SAFETY: as for `write`.

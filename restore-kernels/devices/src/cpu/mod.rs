@@ -201,6 +201,17 @@ impl Device for CpuDevice {
         Ok(())
     }
 
+    fn write_with(
+        &self,
+        dst: u64,
+        size_bytes: usize,
+        _spare: &mut Vec<u8>,
+        produce: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), DeviceError> {
+        memory::write_with(dst, size_bytes, produce);
+        Ok(())
+    }
+
     fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
         memory::read(src, dst);
         Ok(())

@@ -63,7 +63,7 @@ use progress::Progress;
 use queue::CudaQueue;
 use register_budget::Multiprocessor;
 use shadow::Shadow;
-use transfer::Transfers;
+use transfer::{PIECE_BYTES, Transfers};
 use trap_word::TrapWord;
 
 pub use library::DRIVER_VARIABLE;
@@ -333,6 +333,24 @@ impl Device for CudaDevice {
             return Ok(inner.transfers.write_pinned(&inner.context, dst, src)?);
         }
         Ok(inner.transfers.write(&inner.context, dst, src)?)
+    }
+
+    fn write_with(
+        &self,
+        dst: u64,
+        size_bytes: usize,
+        spare: &mut Vec<u8>,
+        produce: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        if size_bytes <= PIECE_BYTES {
+            return Ok(inner.transfers.write_with(&inner.context, dst, size_bytes, produce)?);
+        }
+        spare.resize(size_bytes, 0);
+        match produce(spare) {
+            true => self.write(dst, spare),
+            false => Ok(()),
+        }
     }
 
     fn view(&self, ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {

@@ -17,7 +17,7 @@ use super::driver::{self, Result};
 use super::handles::{Context, Event, Pinned, Stream};
 
 /// Size of a pinned buffer.
-const PIECE_BYTES: usize = 4 << 20;
+pub(super) const PIECE_BYTES: usize = 4 << 20;
 /// Lanes that share a large copy, and lanes that fetch at the same time, at most. With 16 on an H100, where the driver
 /// uses 8 queues, some waited for the program's kernels.
 const MAX_LANES: usize = 4;
@@ -290,6 +290,25 @@ impl Transfers {
         let pieces = Mutex::new((0u64..).step_by(PIECE_BYTES).zip(src.chunks(PIECE_BYTES)));
         self.share(context, src.len(), &|| {
             self.with_lane(|lane| lane.send(dst, || pieces.lock().next()))
+        })
+    }
+
+    /// Host to device: what `produce` puts into a buffer, at most [`PIECE_BYTES`]; nothing if it says false.
+    pub fn write_with(
+        &self,
+        context: &Context,
+        dst: CUdeviceptr,
+        size: usize,
+        produce: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<()> {
+        context.enter()?;
+        self.with_lane(|lane| {
+            let buffer = lane.buffers[0].get()?;
+            if !produce(&mut buffer.bytes_mut()[..size]) {
+                return Ok(());
+            }
+            buffer.send(dst, size, &lane.stream)?;
+            lane.stream.wait()
         })
     }
 
