@@ -497,12 +497,13 @@ pub trait Device: Send + Sync {
     fn write(&self, dst: u64, src: &[u8]) -> Result<(), DeviceError>;
 
     /// Host to device: what `produce` puts into `size_bytes` of memory that the device can copy from, or that is its
-    /// own. Nobody else uses what is at `dst`. If `produce` says false, what is there afterwards is of no use. `spare`
-    /// is for devices that have no such memory. Several threads may write at once.
+    /// own. It is there after [`Device::end_writes`], and nobody uses what is at `dst` until then. If `produce` says
+    /// false, what is there afterwards is of no use. `spare` is for devices that have no such memory. Several threads
+    /// may write at once.
     ///
     /// # Errors
     /// [`DeviceError::Driver`].
-    fn write_with(
+    fn begin_write(
         &self,
         dst: u64,
         size_bytes: usize,
@@ -514,6 +515,14 @@ pub trait Device: Send + Sync {
             true => self.write(dst, spare),
             false => Ok(()),
         }
+    }
+
+    /// Waits for what [`Device::begin_write`] has begun.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn end_writes(&self) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     /// Device to host.

@@ -238,9 +238,10 @@ fn fill_memory(files: &StateFiles, session: &Session, state: &ProcessState) -> R
         &state.mappings,
         &state.memory,
         files.origin(),
-        |addr, size_bytes, spare, produce| device.write_with(addr, size_bytes, spare, produce),
+        |addr, size_bytes, spare, produce| device.begin_write(addr, size_bytes, spare, produce),
     )
-    .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))
+    .map_err(|error| of_chunk_error(error, &memory_file(files.pid())))?;
+    Ok(device.end_writes()?)
 }
 
 /// Makes sure that what the blocks of stopped launches grow to has room, before any of them does.

@@ -201,7 +201,7 @@ impl Device for CpuDevice {
         Ok(())
     }
 
-    fn write_with(
+    fn begin_write(
         &self,
         dst: u64,
         size_bytes: usize,

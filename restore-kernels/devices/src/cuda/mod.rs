@@ -335,7 +335,7 @@ impl Device for CudaDevice {
         Ok(inner.transfers.write(&inner.context, dst, src)?)
     }
 
-    fn write_with(
+    fn begin_write(
         &self,
         dst: u64,
         size_bytes: usize,
@@ -344,13 +344,17 @@ impl Device for CudaDevice {
     ) -> Result<(), DeviceError> {
         let inner = &self.inner;
         if size_bytes <= PIECE_BYTES {
-            return Ok(inner.transfers.write_with(&inner.context, dst, size_bytes, produce)?);
+            return Ok(inner.transfers.begin_write(&inner.context, dst, size_bytes, produce)?);
         }
         spare.resize(size_bytes, 0);
         match produce(spare) {
             true => self.write(dst, spare),
             false => Ok(()),
         }
+    }
+
+    fn end_writes(&self) -> Result<(), DeviceError> {
+        Ok(self.inner.transfers.end_writes(&self.inner.context)?)
     }
 
     fn view(&self, ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {

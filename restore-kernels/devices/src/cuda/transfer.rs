@@ -22,6 +22,9 @@ pub(super) const PIECE_BYTES: usize = 4 << 20;
 /// uses 8 queues, some waited for the program's kernels.
 const MAX_LANES: usize = 4;
 
+/// Lanes whose buffers are on their way while others are being filled.
+const SPARE_LANES: usize = 4;
+
 /// So many may be set aside.
 const MAX_STUCK: usize = 24;
 /// A piece that has not come after this is stuck: by itself it takes a few milliseconds at most.
@@ -32,6 +35,8 @@ struct Lane {
     stream: Stream,
     buffers: [Buffer; 2],
     done: [Event; 2],
+    /// The first buffer may be on its way to the device still.
+    is_sending: bool,
 }
 
 /// A pinned buffer that is made when it is needed: the driver pins some 2 MiB in a millisecond, for however many
@@ -54,6 +59,7 @@ impl Lane {
             stream: Stream::new(priority)?,
             buffers: Default::default(),
             done: [Event::new(false, true)?, Event::new(false, true)?],
+            is_sending: false,
         })
     }
 
@@ -107,7 +113,7 @@ impl Lane {
 
     /// Sends pieces until there are none.
     fn send<'a>(&mut self, dst: CUdeviceptr, mut next: impl FnMut() -> Option<(u64, &'a [u8])>) -> Result<()> {
-        let (mut turn, mut is_busy) = (0, [false; 2]);
+        let (mut turn, mut is_busy) = (0, [std::mem::take(&mut self.is_sending), false]);
         while let Some((offset, piece)) = next() {
             if is_busy[turn] {
                 self.done[turn].wait()?;
@@ -120,6 +126,28 @@ impl Lane {
             turn = 1 - turn;
         }
         self.stream.wait()
+    }
+
+    /// Starts sending what `produce` puts into the first buffer; nothing if it says false.
+    fn begin_send(&mut self, dst: CUdeviceptr, size: usize, produce: &mut dyn FnMut(&mut [u8]) -> bool) -> Result<()> {
+        if std::mem::take(&mut self.is_sending) {
+            self.done[0].wait()?;
+        }
+        let buffer = self.buffers[0].get()?;
+        if produce(&mut buffer.bytes_mut()[..size]) {
+            buffer.send(dst, size, &self.stream)?;
+            self.done[0].record(&self.stream)?;
+            self.is_sending = true;
+        }
+        Ok(())
+    }
+
+    /// Waits until all has been sent.
+    fn end_send(&mut self) -> Result<()> {
+        match std::mem::take(&mut self.is_sending) {
+            true => self.done[0].wait(),
+            false => Ok(()),
+        }
     }
 }
 
@@ -187,6 +215,12 @@ struct Lanes {
 }
 
 impl Lanes {
+    /// The one whose buffer has been on its way for the longest time. None if there are few: then one is to be made, so
+    /// that whoever has bytes to send need not wait for those of others.
+    fn longest_idle(&mut self) -> Option<Lane> {
+        (self.idle.len() >= SPARE_LANES).then(|| self.idle.remove(0))
+    }
+
     /// Looks for one to be used. None if one is to be made.
     fn next(&mut self) -> Option<Lane> {
         let (free, stuck): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stuck).into_iter().partition(Lane::is_free);
@@ -293,8 +327,9 @@ impl Transfers {
         })
     }
 
-    /// Host to device: what `produce` puts into a buffer, at most [`PIECE_BYTES`]; nothing if it says false.
-    pub fn write_with(
+    /// Host to device: what `produce` puts into a buffer, at most [`PIECE_BYTES`]; nothing if it says false. It may be
+    /// on its way until [`Transfers::end_writes`].
+    pub fn begin_write(
         &self,
         context: &Context,
         dst: CUdeviceptr,
@@ -302,14 +337,23 @@ impl Transfers {
         produce: &mut dyn FnMut(&mut [u8]) -> bool,
     ) -> Result<()> {
         context.enter()?;
-        self.with_lane(|lane| {
-            let buffer = lane.buffers[0].get()?;
-            if !produce(&mut buffer.bytes_mut()[..size]) {
-                return Ok(());
+        let found = self.lanes.lock().longest_idle();
+        let mut lane = found.map_or_else(|| Lane::new(self.priority), Ok)?;
+        match lane.begin_send(dst, size, produce) {
+            Ok(()) => self.lanes.lock().idle.push(lane),
+            Err(error) => {
+                give_up(lane);
+                return Err(error);
             }
-            buffer.send(dst, size, &lane.stream)?;
-            lane.stream.wait()
-        })
+        }
+        Ok(())
+    }
+
+    /// Waits for what [`Transfers::begin_write`] has begun.
+    pub fn end_writes(&self, context: &Context) -> Result<()> {
+        context.enter()?;
+        let mut lanes = self.lanes.lock();
+        lanes.idle.iter_mut().map(Lane::end_send).fold(Ok(()), Result::and)
     }
 
     fn share(&self, context: &Context, size: usize, work: &(dyn Fn() -> Result<()> + Sync)) -> Result<()> {
