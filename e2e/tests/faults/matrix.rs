@@ -39,12 +39,15 @@ struct Way {
     words: &'static [&'static str],
     /// The program runs on beside its archive.
     runs_on: bool,
+    /// The archive borrows from one that was made just before.
+    borrows: bool,
 }
 
 const ORDINARY: Way = Way {
     program: PACED,
     words: &[],
     runs_on: false,
+    borrows: false,
 };
 
 /// With memory that takes a while to write.
@@ -55,6 +58,14 @@ const LIVE: Way = Way {
     },
     words: &["--leave-running", "--live"],
     runs_on: true,
+    borrows: false,
+};
+
+const INCREMENTAL: Way = Way {
+    words: &[],
+    runs_on: false,
+    borrows: true,
+    ..LIVE
 };
 
 /// What breaks.
@@ -77,6 +88,14 @@ const OF_DUMP: [(&str, Fault); 9] = [
     ("command_line_hangs", Hangs(Cli)),
     ("criu_hangs", Hangs(Criu)),
     ("device_server_hangs", Hangs(Server)),
+    ("disk_fills_up", DiskFull),
+];
+
+/// Of one that borrows: who writes, and where to.
+const OF_INCREMENTAL_DUMP: [(&str, Fault); 4] = [
+    ("command_line_killed", Killed(&[Cli])),
+    ("command_line_and_criu_killed", Killed(&[Cli, Criu])),
+    ("device_server_killed", Killed(&[Server])),
     ("disk_fills_up", DiskFull),
 ];
 
@@ -106,13 +125,19 @@ pub fn tests(repeats: u32) -> Vec<Test> {
         });
         (fault, test)
     });
+    let incremental = OF_INCREMENTAL_DUMP.map(|(name, fault)| {
+        let test = Test::new(format!("incremental_dump_{name}"), move |context| {
+            of_dump(context, INCREMENTAL, fault, repeats)
+        });
+        (fault, test)
+    });
     let of_restore = OF_RESTORE.map(|(name, fault)| {
         let test = Test::new(format!("restore_{name}"), move |context| {
             of_restore(context, fault, repeats)
         });
         (fault, test)
     });
-    let all = ordinary.into_iter().chain(live).chain(of_restore);
+    let all = ordinary.into_iter().chain(live).chain(incremental).chain(of_restore);
     all.map(|(fault, test)| match fault {
         DiskFull => test.also_needs(Requirement::Mounting),
         _ => test,
@@ -151,6 +176,18 @@ impl<'a> Place<'a> {
         );
         command.arg(self.archive()).args(words).env("TMPDIR", &self.temporary);
         Running::start(command)
+    }
+
+    /// An archive of the program, which runs on, for others to borrow from.
+    fn parent(&self, pid: i32) -> Result<PathBuf> {
+        let folder = self.context.sandbox.path("parents");
+        fs::create_dir_all(&folder)?;
+        let parent = folder.join("p.hetsnap");
+        let arguments = ["dump", "--force", "--leave-running", "--pid", &pid.to_string(), "-o"];
+        let mut command = hetckpt::command(&self.context.sandbox, arguments);
+        command.arg(&parent).env("TMPDIR", &self.temporary);
+        Running::run(command, PATIENCE)?.success("the first dump")?;
+        Ok(parent)
     }
 
     fn restore(&self) -> Result<Running> {
@@ -278,7 +315,10 @@ fn of_dump(context: &mut Context, way: Way, fault: Fault, repeats: u32) -> Resul
                 .transpose()?;
             let mut job = Job::start(&context.sandbox, &way.program.command(length))?;
             job.wait_for_kernel()?;
-            let mut dump = place.dump(job.pid(), way.words)?;
+            let parent = way.borrows.then(|| place.parent(job.pid())).transpose()?;
+            let parent = parent.as_ref().and_then(|path| path.to_str());
+            let borrowing = parent.map_or_else(Vec::new, |path| vec!["--parent", path]);
+            let mut dump = place.dump(job.pid(), &[way.words, &borrowing].concat())?;
             (delay, has_hit) = break_at_random(
                 &place,
                 &mut random,

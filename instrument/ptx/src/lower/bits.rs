@@ -1,12 +1,13 @@
 //! Logic, shifts and bit fields (PTX ISA, "Logic and Shift Instructions" and the bit instructions among the integer
 //! ones).
 
-use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand};
+use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Guard, Modifiers, Op, Operand};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
 use crate::lower::arithmetic::{Alu, check_type, emit, scratch};
+use crate::lower::halves::compare;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -211,9 +212,76 @@ pub(super) fn permute<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>
     Ok(())
 }
 
-/// PTX ISA, "lop3". The truth table is a constant of 8 bits.
+/// PTX ISA, "fns": the place of a bit that is set: the first, the second, … from a place upwards, or downwards.
+pub(super) fn find_nth<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    only_type(inst, &[&[Type::B32]])?;
+    let [dst, mask, base, offset] = operands(inst, "4")?;
+    let (mask, base, offset) = (
+        k.value(mask, Type::B32)?,
+        k.value(base, Type::U32)?,
+        k.value(offset, Type::S32)?,
+    );
+    let dst = k.result(dst, Width::W32)?;
+    let word = |k: &mut KernelLowering<'_, 'a>, op, ty, srcs: &[Operand]| scratch(k, op, ty, Width::W32, srcs.to_vec());
+    let choose = |k: &mut KernelLowering<'_, 'a>, pred, [a, b]: [Operand; 2]| {
+        let dst = k.scratch(Width::W32);
+        let ty = Type::B32;
+        k.emit_unguarded(Op::Selp { ty, dst, a, b, pred });
+        Operand::Reg(dst)
+    };
+    let zero = Operand::Imm(0);
+    // Downwards is upwards in the mask turned round.
+    let is_down = compare(k, (Comparison::Lt, Type::S32), offset, zero, None);
+    let reversed = word(k, AluOp::Brev, Type::B32, &[mask]);
+    let mask = choose(k, is_down, [reversed, mask]);
+    let from_above = word(k, AluOp::Sub, Type::U32, &[Operand::Imm(31), base]);
+    let from = choose(k, is_down, [from_above, base]);
+    let negated = word(k, AluOp::Sub, Type::U32, &[zero, offset]);
+    let number = choose(k, is_down, [negated, offset]);
+    // None: the bit at that place itself.
+    let is_itself = compare(k, (Comparison::Eq, Type::S32), offset, zero, None);
+    let itself = word(k, AluOp::Shl, Type::B32, &[Operand::Imm(1), from]);
+    let and_above = word(k, AluOp::Shl, Type::B32, &[Operand::Imm(u64::from(u32::MAX)), from]);
+    let span = choose(k, is_itself, [itself, and_above]);
+    let mask = word(k, AluOp::And, Type::B32, &[mask, span]);
+    let number = word(k, AluOp::Max, Type::U32, &[number, Operand::Imm(1)]);
+    let (mut left, mut place) = (number, zero);
+    for width in [16, 8, 4, 2, 1] {
+        let part = word(k, AluOp::Bfe, Type::U32, &[mask, place, Operand::Imm(width)]);
+        let count = word(k, AluOp::Popc, Type::B32, &[part]);
+        let is_beyond = compare(k, (Comparison::Gt, Type::U32), left, count, None);
+        let fewer = word(k, AluOp::Sub, Type::U32, &[left, count]);
+        let further = word(k, AluOp::Add, Type::U32, &[place, Operand::Imm(width)]);
+        left = choose(k, is_beyond, [fewer, left]);
+        place = choose(k, is_beyond, [further, place]);
+    }
+    let from_below = word(k, AluOp::Sub, Type::U32, &[Operand::Imm(31), place]);
+    let place = choose(k, is_down, [from_below, place]);
+    let count = word(k, AluOp::Popc, Type::B32, &[mask]);
+    let is_there = compare(k, (Comparison::Ge, Type::U32), count, number, None);
+    k.emit(Op::Selp {
+        ty: Type::B32,
+        dst,
+        a: place,
+        b: Operand::Imm(u64::from(u32::MAX)),
+        pred: is_there,
+    });
+    Ok(())
+}
+
+const BOOL_OPS: [(&str, BoolOp); 2] = [("or", BoolOp::Or), ("and", BoolOp::And)];
+
+/// PTX ISA, "lop3". The truth table is a constant of 8 bits. With a second result: whether the first one is not zero,
+/// combined with a predicate.
 pub(super) fn lop3<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
-    let ty = only_type(inst, &[&[Type::B32]])?;
+    let mut list = ModifierList::new(inst);
+    let bool_op = list.take_from(&BOOL_OPS);
+    let ty = list.ty()?;
+    list.finish()?;
+    check_type(ty, &[&[Type::B32]])?;
+    if let Some(bool_op) = bool_op {
+        return lop3_with_predicate(k, inst, bool_op);
+    }
     if let Some(table) = inst.operands.last()
         && !matches!(table, ast::Operand::Const(ast::Const::Int(0..=255)))
     {
@@ -223,4 +291,51 @@ pub(super) fn lop3<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
         });
     }
     emit(k, inst, &alu(AluOp::Lop3, ty, &[ty, ty, ty, Type::U32]))
+}
+
+fn lop3_with_predicate<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    inst: &Instruction<'a>,
+    bool_op: BoolOp,
+) -> Result<(), Reason> {
+    let [results, a, b, c, table, combined] = operands(inst, "6")?;
+    let ast::Operand::Const(ast::Const::Int(table @ 0..=255)) = table else {
+        return Err(Reason::Operand {
+            expected: "a constant of 8 bits",
+            found: table.describe(),
+        });
+    };
+    let ast::Operand::Pair(dst, pred) = results else {
+        return Err(Reason::Operand {
+            expected: "two results",
+            found: results.describe(),
+        });
+    };
+    let Guard {
+        pred: combined,
+        negated,
+    } = k.predicate(combined)?;
+    let mut srcs = vec![];
+    for src in [a, b, c] {
+        srcs.push(k.value(src, Type::B32)?);
+    }
+    srcs.push(Operand::Imm(*table));
+    let value = scratch(k, AluOp::Lop3, Type::B32, Width::W32, srcs);
+    let combine = Some((bool_op, combined, negated));
+    let is_not_zero = compare(k, (Comparison::Ne, Type::B32), value, Operand::Imm(0), combine);
+    let result = k.result(&ast::Operand::Name(pred, None), Width::Pred)?;
+    if *dst != "_" {
+        let dst = k.result(&ast::Operand::Name(dst, None), Width::W32)?;
+        k.emit(Op::Mov {
+            ty: Type::B32,
+            dst,
+            src: value,
+        });
+    }
+    k.emit(Op::Mov {
+        ty: Type::Pred,
+        dst: result,
+        src: Operand::Reg(is_not_zero),
+    });
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! What is done to each half of a pair by itself, and results that are limited: `.NaN` and `.relu`.
+//! What is done to each half of a pair by itself, and results that are limited: `.NaN`, `.relu` and `.xorsign.abs`.
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AluOp, BoolOp, Comparison, Modifiers, Op, Operand, Rounding};
@@ -20,7 +20,7 @@ const HALVES: [Type; 4] = [Type::F16, Type::Bf16, Type::F16x2, Type::Bf16x2];
 pub(super) fn has(inst: &Instruction<'_>) -> bool {
     let is_function = matches!(inst.opcode, "ex2" | "tanh");
     inst.modifiers.iter().any(|modifier| match *modifier {
-        "NaN" | "relu" | "s16x2" | "u16x2" => true,
+        "NaN" | "relu" | "s16x2" | "u16x2" | "xorsign" => true,
         "f16" | "bf16" | "f16x2" | "bf16x2" => is_function,
         _ => false,
     })
@@ -30,6 +30,10 @@ pub(super) fn has(inst: &Instruction<'_>) -> bool {
 pub(super) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
     let (keeps_nan, has_relu) = (list.take("NaN"), list.take("relu"));
+    let of_magnitudes = list.take("xorsign");
+    if of_magnitudes && !list.take("abs") {
+        return Err(Reason::Lacks("`.abs`"));
+    }
     let is_signed = list.take_from(&INTEGERS);
     let mods = list.arithmetic();
     let op = match inst.opcode {
@@ -45,6 +49,7 @@ pub(super) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
     if let Some(is_signed) = is_signed {
         list.finish()?;
         return match op {
+            _ if of_magnitudes => wrong("xorsign"),
             AluOp::Add | AluOp::Min | AluOp::Max if keeps_nan => wrong("NaN"),
             AluOp::Add if has_relu => wrong("relu"),
             AluOp::Min | AluOp::Max if has_relu && !is_signed => wrong("relu"),
@@ -54,6 +59,12 @@ pub(super) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
     }
     let ty = list.ty()?;
     list.finish()?;
+    if of_magnitudes {
+        return match (op, has_relu) {
+            (AluOp::Min | AluOp::Max, false) => min_max_of_magnitudes(k, inst, op, (ty, mods), keeps_nan),
+            _ => wrong("xorsign"),
+        };
+    }
     match (op, keeps_nan, has_relu) {
         (AluOp::Min | AluOp::Max, true, false) => min_max_keeping_nan(k, inst, op, (ty, mods)),
         (AluOp::Min | AluOp::Max, false, true) if ty == Type::S32 => min_max_not_negative(k, inst, op),
@@ -161,7 +172,7 @@ fn is_nan(k: &mut KernelLowering<'_, '_>, ty: Type, a: Operand, b: Operand) -> R
     compare(k, above, b, Operand::Imm(infinity), Some((BoolOp::Or, one, false)))
 }
 
-fn compare(
+pub(super) fn compare(
     k: &mut KernelLowering<'_, '_>,
     (cmp, ty): (Comparison, Type),
     a: Operand,
@@ -225,6 +236,59 @@ fn min_max_keeping_nan<'a>(
     let (a, b) = (parts(k, ty, a), parts(k, ty, b));
     let limited = |(a, b)| keeping_nan(k, op, element(ty), mods.ftz, a, b);
     let results = a.into_iter().zip(b).map(limited).collect();
+    put(k, dst, ty, results)
+}
+
+/// PTX ISA, "min", "max" with `.xorsign.abs`: of the magnitudes, with the product's sign.
+fn min_max_of_magnitudes<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    inst: &Instruction<'a>,
+    op: AluOp,
+    (ty, mods): (Type, Modifiers),
+    keeps_nan: bool,
+) -> Result<(), Reason> {
+    check_type(ty, &[&[Type::F32], &HALVES])?;
+    let [dst, a, b] = operands(inst, "3")?;
+    let (a, b) = (k.value(a, ty)?, k.value(b, ty)?);
+    let (a, b) = (parts(k, ty, a), parts(k, ty, b));
+    let (bits, sign) = match ty {
+        Type::F32 => (Type::B32, 1 << 31),
+        _ => (Type::B16, 1 << 15),
+    };
+    let element = element(ty);
+    let width = width_of(element);
+    let mut results = vec![];
+    for (a, b) in a.into_iter().zip(b) {
+        let logic = |k: &mut KernelLowering<'_, 'a>, op, srcs: [Operand; 2]| scratch(k, op, bits, width, srcs.to_vec());
+        let magnitude = Operand::Imm(sign - 1);
+        let [left, right] = [a, b].map(|number| logic(k, AluOp::And, [number, magnitude]));
+        let number = if keeps_nan {
+            keeping_nan(k, op, element, mods.ftz, left, right)
+        } else {
+            let dst = k.scratch(width);
+            k.emit_unguarded(Op::Alu {
+                op,
+                ty: element,
+                mods,
+                dst,
+                srcs: vec![left, right],
+            });
+            Operand::Reg(dst)
+        };
+        let signs = logic(k, AluOp::Xor, [a, b]);
+        let signs = logic(k, AluOp::And, [signs, Operand::Imm(sign)]);
+        let signed = logic(k, AluOp::Or, [number, signs]);
+        // NaN has no sign.
+        let (pred, dst) = (is_nan(k, element, number, number), k.scratch(width));
+        k.emit_unguarded(Op::Selp {
+            ty: bits,
+            dst,
+            a: number,
+            b: signed,
+            pred,
+        });
+        results.push(Operand::Reg(dst));
+    }
     put(k, dst, ty, results)
 }
 

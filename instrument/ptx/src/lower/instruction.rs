@@ -12,7 +12,7 @@ use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::{
     arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, memory, memory_barrier,
-    moves, warp,
+    moves, tf32, warp,
 };
 
 /// Lowers one instruction.
@@ -61,6 +61,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "bfe" => bits::extract(k, inst),
         "bfi" => bits::insert(k, inst),
         "bmsk" => bits::mask(k, inst),
+        "fns" => bits::find_nth(k, inst),
         "prmt" => bits::permute(k, inst),
         "szext" => bits::extend(k, inst),
         "lop3" => bits::lop3(k, inst),
@@ -69,6 +70,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "set" => compare::set(k, inst),
         "selp" => compare::selp(k, inst),
         "slct" => compare::slct(k, inst),
+        "cvt" if tf32::has(inst) => tf32::cvt(k, inst),
         "cvt" if eight_bits::has(inst) => eight_bits::cvt(k, inst),
         "cvt" if inst.modifiers.first() == Some(&"pack") => convert::cvt_pack(k, inst),
         "cvt" => convert::cvt(k, inst),

@@ -26,6 +26,7 @@ mod atomic;
 mod warp;
 mod barrier;
 mod special_register;
+mod tf32;
 mod address_spaces;
 mod warp_constants;
 

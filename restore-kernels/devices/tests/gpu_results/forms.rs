@@ -127,6 +127,23 @@ fn forms() -> Vec<String> {
     add("shf.@.@.b32 %r0, %r1, %r2, %r3", &[&["l", "r"], &["wrap", "clamp"]]);
     add("@.sat.s32 %r0, %r1, %r2", &[&["add", "sub"]]);
     add("copysign.f32 %r0, %r1, %r2", &[]);
+    let magnitudes: &[&str] = &["xorsign.abs", "NaN.xorsign.abs"];
+    add("@.@.@ %r0, %r1, %r2", &[least, magnitudes, &["f32", "f16x2", "bf16x2"]]);
+    add("@.@.@ %h0, %h1, %h2", &[least, magnitudes, &["f16", "bf16"]]);
+    add("cvt.@.tf32.f32 %r0, %r1", &[&["rna", "rn", "rz", "rn.relu", "rz.relu"]]);
+    add(
+        "and.b32 %r2, %r2, 31; bfe.s32 %r3, %r3, 0, 4; fns.b32 %r0, %r1, %r2, %r3",
+        &[],
+    );
+    add(
+        "setp.lt.s32 %p2, %r1, %r3; lop3.@.b32 %r8|%p1, %r1, %r2, %r3, @, @%p2; \
+         selp.b32 %r7, 1, 0, %p1; xor.b32 %r0, %r8, %r7",
+        &[&["or", "and"], &["0x80", "0x96"], &["", "!"]],
+    );
+    add(
+        "setp.lt.s32 %p2, %r1, %r3; lop3.or.b32 _|%p1, %r1, %r2, %r3, 0x80, %p2; selp.b32 %r0, 1, 0, %p1",
+        &[],
+    );
     let order: &[&str] = &[
         "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
     ];
