@@ -4,8 +4,8 @@
 #
 #   store.sh [--dry-run] [MIB]
 #
-# MIB is the file's size (4096). Works after `make build programs`, as root. The server is the one of e2e/setup/install-s3-server.sh, over a folder in TMPDIR; rclone
-# is Debian's package. Both send parts of 16 MiB, six at a time. Prints times, rates and the most resident memory.
+# MIB is the file's size (4096). Works after `make build programs`, as root. The server is the one of
+# e2e/setup/install-s3-server.sh, over a folder in TMPDIR; rclone is Debian's package. Both send parts of 16 MiB, six at a time. Prints times, rates and the most resident memory.
 set -euo pipefail
 
 mib=4096

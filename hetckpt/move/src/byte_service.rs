@@ -7,6 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use nix::sys::socket::{self, Shutdown as ShutdownListener};
 use parking_lot::Mutex;
@@ -15,6 +16,8 @@ use hetckpt_archive::backing::RemoteBytes;
 use hetckpt_archive::served_bytes::{answer, listen};
 use hetckpt_report::remark;
 
+/// How long after a connection that could not be taken the next try comes.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// Bytes between two lines of progress.
 const STEP_BYTES: u64 = 64 << 20;
 
@@ -27,8 +30,8 @@ pub struct ByteService {
 
 struct Shared {
     bytes: Arc<dyn RemoteBytes>,
-    /// Of all that are connected.
-    streams: Mutex<Vec<UnixStream>>,
+    /// Those that are being answered.
+    streams: Mutex<Vec<Arc<UnixStream>>>,
     /// Why something could not be read.
     failure: Mutex<Option<io::Error>>,
     progress: Mutex<Progress>,
@@ -67,11 +70,18 @@ impl ByteService {
         });
         let (accepting_on, for_streams) = (Arc::clone(&listener), Arc::clone(&shared));
         let accepting = thread::spawn(move || {
-            while let Ok((stream, _)) = accepting_on.accept() {
-                let shared = Arc::clone(&for_streams);
-                let Ok(kept) = stream.try_clone() else { return };
-                shared.streams.lock().push(kept);
-                thread::spawn(move || shared.answer(&stream));
+            loop {
+                match accepting_on.accept() {
+                    Ok((stream, _)) => {
+                        let (shared, stream) = (Arc::clone(&for_streams), Arc::new(stream));
+                        shared.streams.lock().push(Arc::clone(&stream));
+                        thread::spawn(move || shared.answer(&stream));
+                    }
+                    // What it says once it has been shut down.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                    // Too many descriptors, say: whoever waits is answered when there are fewer.
+                    Err(_) => thread::sleep(ACCEPT_AGAIN),
+                }
             }
         });
         Ok(Self {
@@ -88,13 +98,12 @@ impl ByteService {
 }
 
 impl Shared {
-    fn answer(&self, stream: &UnixStream) {
+    fn answer(&self, stream: &Arc<UnixStream>) {
         let answered = answer(stream, &*self.bytes, &|count| self.progress.lock().add(count));
         if let Err(error) = answered {
             self.failure.lock().get_or_insert(error);
         }
-        // Another descriptor of it is kept.
-        let _ = stream.shutdown(Shutdown::Both);
+        self.streams.lock().retain(|known| !Arc::ptr_eq(known, stream));
     }
 }
 

@@ -13,8 +13,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::backing::RemoteBytes;
 
-/// Most bytes of one answer.
-const MAX_ANSWER_BYTES: usize = 4 << 20;
+/// Most bytes of one answer: whoever answers has so many in memory for each connection.
+const MAX_ANSWER_BYTES: usize = 256 << 10;
 
 /// Listens on the new socket `path`.
 ///
