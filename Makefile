@@ -179,7 +179,8 @@ test: ## the whole check, as CI runs it; it must leave the tree as it was
 	@$(STAGE) building $(MAKE) -j2 built program-files
 	@# Tests wait more than they compute.
 	@$(STAGE) 'unit tests, lints beside them' $(BESIDE) '$(MAKE) lints' $(MAKE) unit
-	@$(STAGE) 'end-to-end tests, OpenCL instructions beside them' $(BESIDE) '$(MAKE) opencl-instructions' $(MAKE) e2e-test
+	@$(STAGE) 'OpenCL instructions' $(MAKE) opencl-instructions
+	@$(STAGE) 'end-to-end tests' $(MAKE) e2e-test
 	@$(STAGE) 'as another user' $(MAKE) user-test
 	@$(STAGE) 'preemptions on OpenCL devices' $(MAKE) opencl-preemptions
 	@git status --porcelain | diff $(TARGET)/status-before-test - || \

@@ -13,9 +13,9 @@ use hetckpt_e2e::program::{MEMORY_HOG, Program};
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 
-/// With so much memory that it outweighs all else in an archive. It does not compress.
+/// With so much memory, of the device and its own, that it outweighs all else in an archive. It does not compress.
 const HOLDER: Program = Program {
-    arguments: &["--mib", "64", "--sleeps", "1"],
+    arguments: &["--mib", "64", "--host-mib", "64", "--sleeps", "1"],
     ..MEMORY_HOG
 };
 

@@ -424,9 +424,9 @@ pub struct Dump {
     pub force: bool,
 
     /// Store only what is not in FILE, an earlier archive of the program: of device memory the chunks of 4 MiB that
-    /// have changed, the program's own memory, and the files that go along if they are others. The new archive borrows
-    /// the rest from that one, and from those that it borrows from itself. All of them must stay where they are, or
-    /// move together if they lie in one folder, until `hetckpt merge` makes one of them.
+    /// have changed, of the program's own memory the MiB that have, and the files that go along if they are others.
+    /// The new archive borrows the rest from that one, and from those that it borrows from itself. All of them must
+    /// stay where they are, or move together if they lie in one folder, until `hetckpt merge` makes one of them.
     #[arg(long, value_name = "FILE")]
     pub parent: Option<PathBuf>,
 

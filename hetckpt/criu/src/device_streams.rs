@@ -21,7 +21,7 @@ use nix::unistd::mkfifo;
 use hetckpt_report::failure::Failure;
 use hetckpt_state::names::memory_file;
 
-use crate::memory_sink::{Broken, MemorySink, Sizes, hand_over};
+use crate::memory_sink::{Broken, MemorySink, MemorySource, Sizes, hand_over};
 
 /// Bytes that a pipe holds if it may: most that users may ask for where nothing else is set.
 const PIPE_BYTES: i32 = 1 << 20;
@@ -56,16 +56,32 @@ impl DeviceStreams {
     pub fn take_all(mut self, criu: BorrowedFd<'_>, taker: &mut dyn MemorySink) -> Result<Sizes, Broken> {
         let mut sizes = Sizes::new();
         while let Next::Device(at) = next(&self.0, criu).map_err(|e| broken(&e))? {
-            let mut stream = self.0.swap_remove(at);
-            let (name, mut size) = (stream.name.clone(), 0);
-            hand_over(taker, &name, |buffer| {
-                let count = stream.read(buffer, criu)?;
-                size += count as u64;
-                Ok(count)
-            })?;
-            sizes.insert(name, size);
+            let stream = self.0.swap_remove(at);
+            let name = stream.name.clone();
+            let mut taken = Taken {
+                stream,
+                criu,
+                size_bytes: 0,
+            };
+            hand_over(taker, &name, &mut taken)?;
+            sizes.insert(name, taken.size_bytes);
         }
         Ok(sizes)
+    }
+}
+
+/// What comes from a pipe.
+struct Taken<'a> {
+    stream: DeviceStream,
+    criu: BorrowedFd<'a>,
+    size_bytes: u64,
+}
+
+impl MemorySource for Taken<'_> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
+        let count = self.stream.read(buffer, self.criu)?;
+        self.size_bytes += count as u64;
+        Ok(count)
     }
 }
 

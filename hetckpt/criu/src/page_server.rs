@@ -23,12 +23,13 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use prost::Message;
 
+use hetckpt_archive::part_pipeline::PART_BYTES;
 use hetckpt_report::failure::Failure;
 
 use crate::device_streams::DeviceStreams;
 use crate::image_messages::{PagemapEntry, PagemapHead};
 use crate::images::{COMMON_MAGIC, PAGEMAP_MAGIC};
-use crate::memory_sink::{Broken, MemorySink, Sizes, hand_over};
+use crate::memory_sink::{Broken, MemorySink, MemorySource, Sizes, hand_over};
 use crate::page_protocol::{self, Command, Form, Image, Row};
 
 /// Bytes that are read ahead: commands and single pages come together then.
@@ -123,10 +124,12 @@ fn take_image(
         connection,
         image,
         rows: RowList::create(images.join(image.name()), pages_id).map_err(Broken::Failed)?,
-        left_bytes: 0,
+        at: Place::default(),
+        section: None,
+        taken_bytes: 0,
         next: None,
     };
-    hand_over(taker, &format!("pages-{pages_id}.img"), |buffer| pages.fill(buffer))?;
+    hand_over(taker, &format!("pages-{pages_id}.img"), &mut pages)?;
     pages.rows.finish().map_err(Broken::Failed)?;
     pages.next.ok_or_else(|| {
         Broken::Failed(not_understood(
@@ -166,40 +169,89 @@ impl Connection<'_> {
     }
 }
 
+/// Memory is cut into sections where its address is a multiple of this: what grows or moves in one place leaves those
+/// of others as they were, which then need not be stored again. Less would be more parts; each takes some 0.7 KiB.
+const SECTION_BYTES: u64 = 1 << 20;
+
+/// Bytes of an image from which on they are larger: an archive has at most [`hetckpt_archive::limits::MAX_PARTS`].
+const MANY_BYTES: u64 = 32 << 30;
+
 /// The content of an image of pages, as it comes. Over when another command than [`Command::Add`] has come.
 struct Pages<'a, 'b> {
     connection: &'a mut Connection<'b>,
     image: Image,
     rows: RowList,
-    /// Of the current row.
-    left_bytes: u64,
+    at: Place,
+    /// The section that is read; none at the beginning.
+    section: Option<u64>,
+    taken_bytes: u64,
     next: Option<Command>,
 }
 
+/// What is left of a row.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    address: u64,
+    left_bytes: u64,
+}
+
 impl Pages<'_, '_> {
-    /// Reads on; 0 at the end.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
-        while self.left_bytes == 0 {
-            if self.next.is_some() {
-                return Ok(0);
-            }
+    /// Goes on to the next row with pages, if the current one is over.
+    fn find_row(&mut self) -> Result<(), Broken> {
+        while self.at.left_bytes == 0 && self.next.is_none() {
             match self.connection.command().map_err(broken)? {
                 Command::Add(row) if row.image == self.image => {
                     self.rows.add(&row).map_err(Broken::Failed)?;
-                    self.left_bytes = row.stored_bytes();
+                    self.at = Place {
+                        address: row.address,
+                        left_bytes: row.stored_bytes(),
+                    };
                 }
                 Command::Add(_) => return Err(Broken::Failed(not_understood("it sends pages of another image"))),
                 other => self.next = Some(other),
             }
         }
-        let most = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(buffer.len());
+        Ok(())
+    }
+
+    /// The section of what comes next, if anything comes, and how many bytes it may have up to its end.
+    fn next_in(&self) -> Option<(u64, u64)> {
+        let size = match self.taken_bytes < MANY_BYTES {
+            true => SECTION_BYTES,
+            false => PART_BYTES as u64,
+        };
+        let start = self.at.address - self.at.address % size;
+        let up_to_end = size - self.at.address % size;
+        (self.at.left_bytes > 0).then_some((start, up_to_end))
+    }
+}
+
+impl MemorySource for Pages<'_, '_> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
+        self.find_row()?;
+        let Some((start, up_to_end)) = self.next_in() else {
+            return Ok(0);
+        };
+        if *self.section.get_or_insert(start) != start {
+            return Ok(0);
+        }
+        let most = self.at.left_bytes.min(up_to_end);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(buffer.len());
         match self.connection.input.read(&mut buffer[..most]).map_err(broken)? {
             0 if most > 0 => Err(Broken::Ended),
             size => {
-                self.left_bytes -= size as u64;
+                self.at.address += size as u64;
+                self.at.left_bytes -= size as u64;
+                self.taken_bytes += size as u64;
                 Ok(size)
             }
         }
+    }
+
+    fn next_section(&mut self) -> Result<bool, Broken> {
+        self.find_row()?;
+        self.section = self.next_in().map(|(start, _)| start);
+        Ok(self.section.is_some())
     }
 }
 

@@ -56,9 +56,13 @@ fn images_are_those_that_criu_would_have_written() {
         })
         .unwrap();
         let expected = [
-            ("pages-1.img".to_owned(), [pages(2, 1), pages(300, 2)].concat()),
-            ("pages-2.img".to_owned(), pages(1, 3)),
-            ("pages-3.img".to_owned(), vec![]),
+            // Cut where the address is a multiple of a section's length.
+            (
+                "pages-1.img".to_owned(),
+                vec![[pages(2, 1), pages(0x100 - 9, 2)].concat(), pages(300 - (0x100 - 9), 2)],
+            ),
+            ("pages-2.img".to_owned(), vec![pages(1, 3)]),
+            ("pages-3.img".to_owned(), vec![vec![]]),
         ];
         assert_eq!(shelf.0, expected.into());
         let images = Images(folder.path());

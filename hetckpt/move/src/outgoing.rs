@@ -3,7 +3,7 @@
 
 use hetckpt_ring::failure_code::Code;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::limits::MAX_TEXT_MEMBER_BYTES;
 use hetckpt_archive::manifest::{CarriedFile, Index};
 use hetckpt_archive::part_appender::WrittenParts;
+use hetckpt_archive::sections::Sections;
 use hetckpt_archive::stream_writer::{ArchiveStream, Compression, Written};
 use hetckpt_archive::writer;
 use hetckpt_criu::memory_sink::{MemorySink, Sizes};
@@ -113,13 +114,17 @@ impl<'a, S: ArchiveSink> Outgoing<'a, S> {
         let archive = ArchiveStream::new(sink, &self.target, &header, Compression::default());
         let archive =
             archive.map_err(|(error, mut sink)| sink.failure().unwrap_or_else(|| archive_error::failure(error)));
-        self.begun = Some((Instant::now(), archive?));
+        let mut archive = archive?;
+        if let Some(parent) = self.request.parent {
+            archive.borrow_parts(parent.known_parts());
+        }
+        self.begun = Some((Instant::now(), archive));
         Ok(())
     }
 }
 
 impl<S: ArchiveSink> MemorySink for Outgoing<'_, S> {
-    fn take(&mut self, name: &str, content: &mut dyn Read) -> Result<(), Failure> {
+    fn take(&mut self, name: &str, content: &mut dyn Sections) -> Result<(), Failure> {
         self.begin()?;
         let (begun, archive) = self.begun.as_mut().ok_or_else(not_begun)?;
         let begun = *begun;

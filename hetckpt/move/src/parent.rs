@@ -1,5 +1,5 @@
-//! The archive that a dump borrows from: what it has of device memory, in its own file or in those that it borrows from
-//! itself, need not be written again.
+//! The archive that a dump borrows from: what it has of memory and carried files, in its own file or in those that it
+//! borrows from itself, need not be written again.
 
 use hetckpt_ring::failure_code::Code;
 use std::collections::BTreeMap;
@@ -7,10 +7,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::known_parts::KnownParts;
 use hetckpt_archive::known_pieces::{self, KnownPiece};
 use hetckpt_archive::limits::MAX_PARENTS;
 use hetckpt_archive::manifest::{Borrowed, CarriedFile, Encoding, MemberEntry, Parent as Listed};
@@ -33,6 +35,8 @@ pub struct Parent {
     places: Vec<Borrowed>,
     /// The list of known pieces, as device servers read it.
     known: File,
+    /// Known parts of members that are compressed here, such as processes' memory.
+    known_parts: Arc<KnownParts>,
     /// Where carried files are, by hash and length of their content.
     files: BTreeMap<(String, u64), Vec<Borrowed>>,
 }
@@ -82,11 +86,13 @@ impl Parent {
             files.insert((file.blake3.clone(), file.size_bytes), all_of(member));
         }
         let known = listed_in_memory(&pieces).map_err(|e| cannot_read(path, e.to_string()))?;
+        let known_parts = KnownParts::of(&archive).map_err(archive_error::failure)?.into();
         Ok(Self {
             archive,
             listed,
             places,
             known,
+            known_parts,
             files,
         })
     }
@@ -113,6 +119,11 @@ impl Parent {
         self.known.as_fd()
     }
 
+    /// The compressed parts of members that are known.
+    pub fn known_parts(&self) -> Arc<KnownParts> {
+        self.known_parts.clone()
+    }
+
     /// Where the packed content of a carried file is, if it is known.
     pub fn file(&self, file: &CarriedFile) -> Option<&[Borrowed]> {
         let found = self.files.get(&(file.blake3.clone(), file.size_bytes));
@@ -130,16 +141,12 @@ impl Parent {
         for &number in numbers {
             let place = self.places.get(number as usize)?;
             match all.last_mut() {
-                Some(last) if follows(last, place) => last.size_bytes += place.size_bytes,
+                Some(last) if last.is_continued_by(place) => last.size_bytes += place.size_bytes,
                 _ => all.push(place.clone()),
             }
         }
         Some(all)
     }
-}
-
-fn follows(last: &Borrowed, next: &Borrowed) -> bool {
-    last.parent == next.parent && last.member == next.member && last.offset_bytes + last.size_bytes == next.offset_bytes
 }
 
 /// Where all of a member of the first archive is; nowhere if it is compressed there.
@@ -150,6 +157,7 @@ fn all_of(member: Member<'_>) -> Vec<Borrowed> {
         member: entry.name.clone(),
         offset_bytes: 0,
         size_bytes: entry.stored_bytes(),
+        after_parts: None,
     };
     let others = entry.borrowed.iter().map(|borrowed| Borrowed {
         parent: borrowed.parent + 1,
@@ -162,7 +170,8 @@ fn all_of(member: Member<'_>) -> Vec<Borrowed> {
     }
 }
 
-/// Where a piece of a member of the first archive is.
+/// Where a piece of a member of the first archive is: device servers' members have what they borrow behind their own
+/// parts.
 fn place_of(member: Member<'_>, piece: &Piece) -> Option<Borrowed> {
     let size_bytes = u64::from(piece.stored_bytes);
     let end = piece.offset_bytes.checked_add(size_bytes).filter(|_| size_bytes > 0)?;
@@ -173,6 +182,7 @@ fn place_of(member: Member<'_>, piece: &Piece) -> Option<Borrowed> {
             member: member.entry.name.clone(),
             offset_bytes: piece.offset_bytes,
             size_bytes,
+            after_parts: None,
         });
     }
     let mut start = own_bytes;
@@ -184,6 +194,7 @@ fn place_of(member: Member<'_>, piece: &Piece) -> Option<Borrowed> {
                 member: borrowed.member.clone(),
                 offset_bytes: borrowed.offset_bytes + (piece.offset_bytes - start),
                 size_bytes,
+                after_parts: None,
             });
         }
         start = next;

@@ -1,10 +1,11 @@
-//! What an archive has in others: opening these, and finding, unpacking and copying what is borrowed from them.
+//! What an archive has in others: opening these, and finding what is borrowed from them.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::error::ArchiveError;
-use crate::manifest::{Borrowed, Encoding, MemberEntry, Parent, Part};
+use crate::limits::MAX_PARTS;
+use crate::manifest::{Borrowed, Encoding, MemberEntry, Parent, Part, Run};
 use crate::memory_source::{MemberPlace, PartPlace};
 use crate::reader::{Archive, InFile, Member, Stored};
 
@@ -16,6 +17,20 @@ impl<'a> Member<'a> {
         let first = after.saturating_sub(1);
         let parts = self.places.iter().copied().zip(&self.entry.parts).skip(first);
         parts.take_while(move |(place, _)| place.start < end)
+    }
+
+    /// True if its own parts have those bytes, and, if it is compressed, these are whole parts.
+    fn has(&self, borrowed: &Borrowed) -> bool {
+        let ends = |(place, part): (&InFile, &Part)| place.start.saturating_add(part.raw_bytes);
+        let own = self.places.last().zip(self.entry.parts.last()).map_or(0, ends);
+        let Some(end) = borrowed.offset_bytes.checked_add(borrowed.size_bytes) else {
+            return false;
+        };
+        let is_start = |at| self.places.binary_search_by_key(&at, |place| place.start).is_ok();
+        match self.entry.encoding {
+            Encoding::Stored => end <= own,
+            Encoding::Zstd => is_start(borrowed.offset_bytes) && (end == own || is_start(end)),
+        }
     }
 }
 
@@ -53,22 +68,63 @@ impl Archive {
         }
     }
 
-    /// The archive and its member that bytes are borrowed from, which has them.
-    fn lender(&self, borrowed: &Borrowed) -> Result<(&Self, Member<'_>), ArchiveError> {
+    /// The archive and its member that bytes are borrowed from for `borrower`, which has them.
+    fn lender(&self, borrower: &MemberEntry, borrowed: &Borrowed) -> Result<(&Self, Member<'_>), ArchiveError> {
         let found = self.parents()?.get(borrowed.parent as usize);
         let member = found.and_then(|parent| Some((parent, parent.locate(&borrowed.member).ok()?)));
-        let has_them = |member: &Member<'_>| {
-            let last = member.places.last().zip(member.entry.parts.last());
-            let own = last.map_or(0, |(place, part)| place.start.saturating_add(part.raw_bytes));
-            let end = borrowed.offset_bytes.checked_add(borrowed.size_bytes);
-            member.entry.encoding == Encoding::Stored && end.is_some_and(|end| end <= own)
-        };
         member
-            .filter(|(_, member)| has_them(member))
+            .filter(|(_, member)| member.entry.encoding == borrower.encoding && member.has(borrowed))
             .ok_or_else(|| ArchiveError::Damaged {
                 path: self.path.clone(),
                 what: format!("it borrows what `{}` of another archive does not have", borrowed.member),
             })
+    }
+
+    /// What a member is made of, in its order.
+    ///
+    /// # Errors
+    /// As [`Self::parents`]; [`ArchiveError::Damaged`] if one does not have what is borrowed from it.
+    pub(crate) fn stretches<'a>(&'a self, member: Member<'a>) -> Result<Vec<Stretch<'a>>, ArchiveError> {
+        let mut stretches = vec![];
+        for run in member.entry.runs() {
+            match run {
+                Run::Own(number) => {
+                    let (place, part) = (member.places[number], &member.entry.parts[number]);
+                    stretches.push(Stretch {
+                        archive: self,
+                        file: 0,
+                        member: member.entry,
+                        part,
+                        place,
+                        before: 0,
+                        size: part.raw_bytes,
+                    });
+                }
+                Run::Borrowed(borrowed) => {
+                    let (parent, lent) = self.lender(member.entry, borrowed)?;
+                    let (start, size) = (borrowed.offset_bytes, borrowed.size_bytes);
+                    stretches.extend(lent.parts_of(start, size).map(|(place, part)| {
+                        // Of the first one the end, of the last one the beginning.
+                        let before = start.saturating_sub(place.start);
+                        let end = part.raw_bytes.min(start + size - place.start);
+                        Stretch {
+                            archive: parent,
+                            file: borrowed.parent + 1,
+                            member: lent.entry,
+                            part,
+                            place,
+                            before,
+                            size: end - before,
+                        }
+                    }));
+                }
+            }
+            // Each borrowed range may name all parts of a lender.
+            if stretches.len() > MAX_PARTS {
+                return Err(self.damaged(member.entry, "is made of too many pieces"));
+            }
+        }
+        Ok(stretches)
     }
 
     /// Where the bytes of a member that is stored as it is lie: in this archive's file, which is number 0, and in those
@@ -77,123 +133,81 @@ impl Archive {
     /// # Errors
     /// As [`Self::parents`]; [`ArchiveError::Damaged`] if one does not have what is borrowed from it.
     pub fn place(&self, member: Member<'_>) -> Result<MemberPlace, ArchiveError> {
-        let own = member.parts().map(|(offset_bytes, part)| PartPlace {
-            file: 0,
-            offset_bytes,
-            size_bytes: part.stored_bytes,
+        let stretches = self.stretches(member)?;
+        let parts = stretches.iter().map(|stretch| PartPlace {
+            file: stretch.file,
+            offset_bytes: stretch.place.offset + stretch.before,
+            size_bytes: stretch.size,
         });
-        let mut parts: Vec<PartPlace> = own.collect();
-        for borrowed in &member.entry.borrowed {
-            let (_, lent) = self.lender(borrowed)?;
-            let (start, size) = (borrowed.offset_bytes, borrowed.size_bytes);
-            parts.extend(lent.parts_of(start, size).map(|(place, part)| {
-                let before = start.saturating_sub(place.start);
-                let end = part.stored_bytes.min(start + size - place.start);
-                PartPlace {
-                    file: borrowed.parent + 1,
-                    offset_bytes: place.offset + before,
-                    size_bytes: end - before,
-                }
-            }));
-        }
-        Ok(MemberPlace { parts })
+        Ok(MemberPlace { parts: parts.collect() })
+    }
+}
+
+/// Bytes of a member that lie in one part, of its archive or of one that this borrows from.
+pub(crate) struct Stretch<'a> {
+    archive: &'a Archive,
+    /// Number of the archive: 0, or that of a parent and one.
+    pub(crate) file: u32,
+    /// The member that has the part.
+    pub(crate) member: &'a MemberEntry,
+    pub(crate) part: &'a Part,
+    pub(crate) place: InFile,
+    /// Bytes of the part, unpacked, that come before them.
+    before: u64,
+    /// How many they are, unpacked.
+    pub(crate) size: u64,
+}
+
+impl<'a> Stretch<'a> {
+    /// True if it is all of the part.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.size == self.part.raw_bytes
     }
 
-    /// Writes what a member has in another archive to `out`; the parts that it lies in must have their hashes.
-    pub(crate) fn unpack_borrowed(
-        &self,
-        borrowed: &Borrowed,
-        out: &mut impl Write,
-        target: &Path,
-    ) -> Result<(), ArchiveError> {
-        let (parent, member) = self.lender(borrowed)?;
+    /// Writes it to `out`, which errors call `target`; the part must have its hash.
+    pub(crate) fn unpack(&self, out: &mut impl Write, target: &Path) -> Result<(), ArchiveError> {
+        let Self {
+            archive, member, part, ..
+        } = self;
+        if self.is_whole() {
+            return archive.unpack_part(member, self.place.offset, part, out, target);
+        }
         let mut out = Window {
             inner: out,
-            before: 0,
-            left: borrowed.size_bytes,
+            before: self.before,
+            left: self.size,
         };
-        for (place, part) in member.parts_of(borrowed.offset_bytes, borrowed.size_bytes) {
-            // Of the first one the end, of the last one the beginning.
-            out.before = borrowed.offset_bytes.saturating_sub(place.start);
-            parent.unpack_part(member.entry, place.offset, part, &mut out, target)?;
-        }
-        Ok(())
+        archive.unpack_part(member, self.place.offset, part, &mut out, target)
     }
 
-    /// A member's own part, to be copied.
-    pub(crate) fn whole_part<'a>(&'a self, member: Member<'a>, number: usize) -> Lent<'a> {
-        let (place, part) = (member.places[number], &member.entry.parts[number]);
-        Lent {
-            archive: self,
-            member: member.entry,
-            part,
-            is_whole: true,
-            bytes: self.stored(place.offset, part),
+    /// Its bytes as they are stored.
+    pub(crate) fn stored(&self) -> Stored<'a> {
+        Stored {
+            backing: &self.archive.backing,
+            position: self.place.offset + self.before,
+            left: match self.is_whole() {
+                true => self.part.stored_bytes,
+                // Of what is stored as it is.
+                false => self.size,
+            },
         }
     }
 
-    /// What a member has in another archive, to be copied in parts.
-    pub(crate) fn lent<'a>(&'a self, borrowed: &Borrowed) -> Result<Vec<Lent<'a>>, ArchiveError> {
-        let (parent, member) = self.lender(borrowed)?;
-        let (start, size) = (borrowed.offset_bytes, borrowed.size_bytes);
-        let lent = member.parts_of(start, size).map(|(place, part)| {
-            let before = start.saturating_sub(place.start);
-            let left = part.stored_bytes.min(start + size - place.start) - before;
-            let is_whole = left == part.stored_bytes;
-            if !is_whole {
-                parent.unpack_part(member.entry, place.offset, part, &mut io::sink(), parent.path())?;
-            }
-            Ok(Lent {
-                archive: parent,
-                member: member.entry,
-                part,
-                is_whole,
-                bytes: Stored {
-                    backing: &parent.backing,
-                    position: place.offset + before,
-                    left,
-                },
-            })
-        });
-        lent.collect()
-    }
-}
-
-/// Bytes of a part as they are stored: all of them, or some of a part that has its hash.
-pub(crate) struct Lent<'a> {
-    archive: &'a Archive,
-    member: &'a MemberEntry,
-    part: &'a Part,
-    is_whole: bool,
-    pub(crate) bytes: Stored<'a>,
-}
-
-impl Lent<'_> {
-    /// How many are left.
-    pub(crate) fn size_bytes(&self) -> u64 {
-        self.bytes.left
-    }
-
-    /// How many bytes of the member are in them.
-    pub(crate) fn raw_bytes(&self) -> u64 {
-        match self.is_whole {
-            true => self.part.raw_bytes,
-            false => self.bytes.left,
+    /// As [`Self::stored`], to be copied: what is not a whole part, and so has no hash of its own, is part of one that
+    /// has its hash.
+    pub(crate) fn checked(&self) -> Result<Stored<'a>, ArchiveError> {
+        if !self.is_whole() {
+            self.unpack(&mut io::sink(), self.archive.path())?;
         }
+        Ok(self.stored())
     }
 
-    /// Fails unless the `copy` of them is right.
+    /// Fails unless the `copy` of it is right.
     pub(crate) fn ensure_right(&self, copy: &Part) -> Result<(), ArchiveError> {
-        match !self.is_whole || copy.blake3 == self.part.blake3 {
+        match !self.is_whole() || copy.blake3 == self.part.blake3 {
             true => Ok(()),
             false => Err(self.archive.damaged(self.member, "does not have its hash")),
         }
-    }
-}
-
-impl Read for Lent<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.bytes.read(buf)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::error::ArchiveError;
-use crate::manifest::{Borrowed, MemberEntry, Part};
+use crate::manifest::MemberEntry;
 use crate::member::is_safe_name;
 use crate::parallel::{cores, in_parallel};
 use crate::reader::Archive;
@@ -74,13 +74,10 @@ impl Archive {
             created.map_err(|e| io_error("create", &path, e))?;
             let path = Arc::new(path);
             let mut position = 0u64;
-            for (offset, part) in member.parts() {
-                jobs.push((What::Part(member.entry, offset, part), Arc::clone(&path), position));
-                position = position.saturating_add(part.raw_bytes);
-            }
-            for borrowed in &member.entry.borrowed {
-                jobs.push((What::Borrowed(borrowed), Arc::clone(&path), position));
-                position = position.saturating_add(borrowed.size_bytes);
+            for stretch in self.stretches(member)? {
+                let start = position;
+                position = position.saturating_add(stretch.size);
+                jobs.push((stretch, Arc::clone(&path), start));
             }
         }
         let told = Mutex::new(Told::new(progress));
@@ -89,7 +86,7 @@ impl Archive {
             false => cores().min(MAX_THREADS),
         };
         in_parallel(threads, jobs.len(), |at, (): &mut ()| {
-            let (what, path, position) = &jobs[at];
+            let (stretch, path, position) = &jobs[at];
             // Not kept open: an archive may have more members than a process files.
             let opened = OpenOptions::new().write(true).open(&**path);
             let file = opened.map_err(|e| io_error("write", path, e))?;
@@ -98,19 +95,10 @@ impl Archive {
                 file,
                 position: *position,
             };
-            match *what {
-                What::Part(member, offset, part) => self.unpack_part(member, offset, part, &mut out, path),
-                What::Borrowed(borrowed) => self.unpack_borrowed(borrowed, &mut out, path),
-            }
+            stretch.unpack(&mut out, path)
         })?;
         Ok(total)
     }
-}
-
-/// What is unpacked at a time.
-enum What<'a> {
-    Part(&'a MemberEntry, u64, &'a Part),
-    Borrowed(&'a Borrowed),
 }
 
 /// Bytes that are written, and whoever wants to know of them.

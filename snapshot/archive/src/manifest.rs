@@ -21,8 +21,9 @@ pub const SEAL_NAME: &str = "index.blake3";
 pub const FORMAT: &str = "hetckpt-snapshot";
 /// Version of an archive that has all that it needs. 1 was never released.
 pub const FORMAT_VERSION: u32 = 2;
-/// Version of an archive that borrows from others, and the newest that is read.
-pub const INCREMENTAL_VERSION: u32 = 3;
+/// Version of an archive that borrows from others, and the newest that is read. In 3, only what is stored as it is
+/// borrowed, and all of it stood behind a member's own parts.
+pub const INCREMENTAL_VERSION: u32 = 4;
 
 /// What an archive is and holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,13 +114,37 @@ pub struct Parent {
 pub struct Borrowed {
     /// Which of [`Index::parents`].
     pub parent: u32,
-    /// That archive's member; it is stored as it is.
+    /// That archive's member, which is stored as the one that borrows.
     #[serde(deserialize_with = "bounded::text::<_, MAX_TEXT_BYTES>")]
     pub member: String,
-    /// Where the bytes begin in that member's own parts.
+    /// Where the bytes begin in that member's own parts, unpacked. Of a compressed member, only whole parts are
+    /// borrowed.
     pub offset_bytes: u64,
-    /// How many they are.
+    /// How many they are, unpacked.
     pub size_bytes: u64,
+    /// How many of the borrowing member's own parts stand before them: all of them, unless it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_parts: Option<u32>,
+}
+
+impl Borrowed {
+    /// True if `next` is what stands behind it, there and here.
+    #[must_use]
+    pub fn is_continued_by(&self, next: &Self) -> bool {
+        self.parent == next.parent
+            && self.member == next.member
+            && self.after_parts == next.after_parts
+            && self.offset_bytes.checked_add(self.size_bytes) == Some(next.offset_bytes)
+    }
+}
+
+/// What a member has at some place.
+#[derive(Clone, Copy, Debug)]
+pub enum Run<'a> {
+    /// Its own part with this number.
+    Own(usize),
+    /// Bytes of another archive.
+    Borrowed(&'a Borrowed),
 }
 
 /// Clocks that count from the machine's start, or from what stands for that in the processes' time namespace,
@@ -178,10 +203,10 @@ pub struct MemberEntry {
     pub name: String,
     /// How it is stored.
     pub encoding: Encoding,
-    /// Its parts, at least one.
+    /// Its own parts. One that borrows nothing has at least one.
     #[serde(deserialize_with = "bounded::list::<_, _, MAX_PARTS>")]
     pub parts: Vec<Part>,
-    /// What it has behind them in other archives.
+    /// What it has in other archives, in its order.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -232,6 +257,40 @@ impl MemberEntry {
     pub fn borrowed_bytes(&self) -> u64 {
         let borrowed = self.borrowed.iter().map(|borrowed| borrowed.size_bytes);
         borrowed.fold(0, u64::saturating_add)
+    }
+
+    /// What it is made of, in its order.
+    pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
+        let ends = self.borrowed.iter().map(|borrowed| self.parts_before(borrowed));
+        let starts = [0].into_iter().chain(ends.clone());
+        let own = starts
+            .zip(ends.chain([self.parts.len()]))
+            .map(|(start, end)| start..end);
+        let borrowed = self.borrowed.iter().map(Some).chain([None]);
+        own.zip(borrowed)
+            .flat_map(|(own, borrowed)| own.map(Run::Own).chain(borrowed.map(Run::Borrowed)))
+    }
+
+    /// How many of its own parts stand before what is borrowed.
+    fn parts_before(&self, borrowed: &Borrowed) -> usize {
+        let said = borrowed.after_parts.map(|count| count as usize);
+        said.map_or(self.parts.len(), |count| count.min(self.parts.len()))
+    }
+
+    /// True if what it borrows stands in its order.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        let said = |borrowed: &Borrowed| borrowed.after_parts.map_or(self.parts.len(), |count| count as usize);
+        self.borrowed.iter().map(said).is_sorted()
+            && self.borrowed.iter().all(|borrowed| said(borrowed) <= self.parts.len())
+    }
+
+    /// Has it go on with what is borrowed.
+    pub(crate) fn borrow(&mut self, borrowed: Borrowed) {
+        match self.borrowed.last_mut() {
+            Some(last) if last.is_continued_by(&borrowed) => last.size_bytes += borrowed.size_bytes,
+            _ => self.borrowed.push(borrowed),
+        }
     }
 
     /// Name of the file that it was made from: without the `.zst` of what was compressed here.

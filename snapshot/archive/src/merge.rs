@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::borrowing::Lent;
+use crate::borrowing::Stretch;
 use crate::error::ArchiveError;
 use crate::manifest::{FORMAT_VERSION, Header, Index, MemberEntry, Part};
 use crate::reader::Archive;
@@ -18,7 +18,7 @@ pub fn header(archive: &Archive) -> Header {
 }
 
 /// Copies all that `archive` has and borrows to `stream`, which has [`header`], and completes it. `progress` is told
-/// how many bytes have been copied.
+/// how many bytes, unpacked, have been copied.
 ///
 /// # Errors
 /// As reading [`Archive`] and writing [`ArchiveStream`].
@@ -34,12 +34,9 @@ pub fn merge<S: Write>(
             borrowed: vec![],
             ..member.entry.clone()
         };
-        let own = (0..member.entry.parts.len()).map(|number| archive.whole_part(member, number));
-        let borrowed = member.entry.borrowed.iter().map(|borrowed| archive.lent(borrowed));
-        let lent = borrowed.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
-        for mut part in own.chain(lent) {
-            done += part.size_bytes();
-            copy(&mut part, stream, &mut entry)?;
+        for stretch in archive.stretches(member)? {
+            done += stretch.size;
+            copy(&stretch, stream, &mut entry)?;
             progress(done);
         }
         stream.list(entry)?;
@@ -52,13 +49,16 @@ pub fn merge<S: Write>(
 }
 
 fn copy<S: Write>(
-    part: &mut Lent<'_>,
+    stretch: &Stretch<'_>,
     stream: &mut ArchiveStream<S>,
     entry: &mut MemberEntry,
 ) -> Result<(), ArchiveError> {
-    let raw_bytes = part.raw_bytes();
-    let copied = stream.copy_part(entry, part.size_bytes(), part)?;
-    part.ensure_right(&copied)?;
-    entry.parts.push(Part { raw_bytes, ..copied });
+    let mut stored = stretch.checked()?;
+    let copied = stream.copy_part(entry, stored.left, &mut stored)?;
+    stretch.ensure_right(&copied)?;
+    entry.parts.push(Part {
+        raw_bytes: stretch.size,
+        ..copied
+    });
     Ok(())
 }

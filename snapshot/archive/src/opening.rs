@@ -162,7 +162,7 @@ impl Opening<'_> {
             });
             total_bytes = sizes
                 .try_fold(total_bytes, |sum, size| sum.checked_add(size?))
-                .filter(|_| !member.parts.is_empty())
+                .filter(|_| !member.parts.is_empty() || !member.borrowed.is_empty())
                 .ok_or_else(|| self.damaged(&format!("member `{name}` cannot have the length that the index says")))?;
             total_bytes = borrowed_bytes(index, member)
                 .and_then(|borrowed| total_bytes.checked_add(borrowed))
@@ -183,14 +183,14 @@ impl Opening<'_> {
     }
 }
 
-/// Bytes that a member borrows; none if it cannot: it is compressed, borrows nothing at all somewhere, or from an
-/// archive that is not listed.
+/// Bytes that a member borrows; none if it cannot: it borrows nothing at all somewhere, from an archive that is not
+/// listed, or in no order.
 fn borrowed_bytes(index: &Index, member: &MemberEntry) -> Option<u64> {
-    let mut borrowed = member.borrowed.iter();
+    let mut borrowed = member.is_in_order().then(|| member.borrowed.iter())?;
     borrowed.try_fold(0u64, |sum, borrowed| {
         let is_listed = (borrowed.parent as usize) < index.parents.len();
         let end = borrowed.offset_bytes.checked_add(borrowed.size_bytes);
-        let is_possible = member.encoding == Encoding::Stored && is_listed && borrowed.size_bytes > 0 && end.is_some();
+        let is_possible = is_listed && borrowed.size_bytes > 0 && end.is_some();
         is_possible.then(|| sum.checked_add(borrowed.size_bytes))?
     })
 }

@@ -2,7 +2,7 @@
 //! and those before them are written, in their order.
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
 
 use parking_lot::Mutex;
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::manifest::Encoding;
 use crate::member::update;
 use crate::pack::Packer;
+use crate::sections::Sections;
 
 /// Bytes for which there is memory before it is known that a file has more.
 const FIRST_BYTES: usize = 64 << 10;
@@ -53,8 +54,9 @@ impl PackedPart {
     }
 }
 
-/// Reads the next bytes of `input` into `raw`, in place of what it held. True if there are no more.
-fn fill(raw: &mut Vec<u8>, input: &mut impl Read) -> io::Result<bool> {
+/// Reads the next bytes of `input` into `raw`, in place of what it held: none of two sections. True if there are no
+/// more.
+fn fill(raw: &mut Vec<u8>, input: &mut impl Sections) -> io::Result<bool> {
     let mut filled = 0;
     loop {
         if filled == raw.len() {
@@ -65,8 +67,11 @@ fn fill(raw: &mut Vec<u8>, input: &mut impl Read) -> io::Result<bool> {
         }
         match input.read(&mut raw[filled..]) {
             Ok(0) => {
-                raw.truncate(filled);
-                return Ok(true);
+                let is_over = !input.next_section()?;
+                if is_over || filled > 0 {
+                    raw.truncate(filled);
+                    return Ok(is_over);
+                }
             }
             Ok(size) => filled += size,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -99,11 +104,11 @@ struct Job {
     answer: SyncSender<io::Result<PackedPart>>,
 }
 
-/// Has `write` write all parts of `input`, one after the other: at least one, and none that is empty but that. As many
-/// as `threads` pack them; one that is the only one is packed with what is `kept`. `failed` says what errors of reading
-/// and packing are.
+/// Has `write` write all parts of `input`, one after the other: at least one, and none that is empty but that. None has
+/// bytes of two sections. As many as `threads` pack them; one that is the only one is packed with what is `kept`.
+/// `failed` says what errors of reading and packing are.
 pub(crate) fn write_parts<E>(
-    input: &mut impl Read,
+    input: &mut impl Sections,
     encoding: Encoding,
     threads: usize,
     kept: &mut Kept,
@@ -193,7 +198,10 @@ fn gone() -> io::Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+    use crate::sections::Whole;
 
     /// Gives so many bytes, and then fails.
     struct Breaks(usize);
@@ -214,7 +222,7 @@ mod tests {
     fn errors_end_it_wherever_they_come() {
         let run = |input: &mut dyn Read, most_parts: usize| {
             let mut num_parts = 0;
-            let mut input = input;
+            let mut input = Whole(input);
             write_parts(
                 &mut input,
                 Encoding::Zstd,

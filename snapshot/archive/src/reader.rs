@@ -250,11 +250,8 @@ impl Archive {
 
     /// As [`Archive::extract`]; `target` is what errors call `out`.
     fn unpack(&self, member: Member<'_>, out: &mut impl Write, target: &Path) -> Result<(), ArchiveError> {
-        member
-            .parts()
-            .try_for_each(|(offset, part)| self.unpack_part(member.entry, offset, part, out, target))?;
-        let mut borrowed = member.entry.borrowed.iter();
-        borrowed.try_for_each(|borrowed| self.unpack_borrowed(borrowed, out, target))
+        let stretches = self.stretches(member)?;
+        stretches.iter().try_for_each(|stretch| stretch.unpack(out, target))
     }
 
     pub(crate) fn unpack_part(
@@ -339,11 +336,13 @@ impl Archive {
 
     fn unpack_carried(&self, file: &CarriedFile, out: impl Write, target: &Path) -> Result<(), ArchiveError> {
         let member = self.locate(&file.member)?;
-        let mut parts: VecDeque<Stored<'_>> = member.parts().map(|(offset, part)| self.stored(offset, part)).collect();
-        for borrowed in &member.entry.borrowed {
-            parts.extend(self.lent(borrowed)?.into_iter().map(|lent| lent.bytes));
-        }
-        let mut stored = Chain(parts);
+        let stretches = self.stretches(member)?;
+        let mut stored = Chain(
+            stretches
+                .iter()
+                .map(|stretch| stretch.checked())
+                .collect::<Result<_, _>>()?,
+        );
         let mut out = HashingWriter::new(out);
         let unpacked = self.with_unpacker(|unpacker| unpacker.decompress(&mut stored, &mut out, file.size_bytes))?;
         let (size, hash) = out.finish();

@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::ArchiveError;
+use crate::known_parts::KnownParts;
 use crate::limits::{MAX_MEMBERS, MAX_PARTS, MAX_TEXT_MEMBER_BYTES};
 use crate::manifest::{
     Borrowed, Encoding, HEADER_NAME, Header, INDEX_NAME, Index, MemberEntry, Part, SEAL_NAME, part_name,
@@ -16,6 +18,7 @@ use crate::member::{HashingWriter, TAR_BLOCK, copy_in_pieces, is_safe_name, tar_
 use crate::parallel::cores;
 use crate::part_pipeline::{self, Kept};
 use crate::seal::Seal;
+use crate::sections::Sections;
 
 /// Threads that compress unless it is said how many: what one thread reads keeps no more of them busy.
 const MAX_THREADS: usize = 16;
@@ -61,6 +64,8 @@ pub struct ArchiveStream<S> {
     raw_bytes: u64,
     num_parts: usize,
     entries: Vec<MemberEntry>,
+    /// What need not be written again.
+    known: Option<Arc<KnownParts>>,
 }
 
 impl<S: Write> ArchiveStream<S> {
@@ -83,6 +88,7 @@ impl<S: Write> ArchiveStream<S> {
             raw_bytes: 0,
             num_parts: 0,
             entries: vec![],
+            known: None,
         };
         match stream.write_header(header) {
             Ok(()) => Ok(stream),
@@ -102,8 +108,13 @@ impl<S: Write> ArchiveStream<S> {
         &mut self.sink
     }
 
-    /// Adds the member `name`, to which `.zst` is added if it is compressed: all that `input` gives. `progress` is
-    /// called with the number of raw bytes taken in so far.
+    /// Borrows compressed parts that are `known`, from now on.
+    pub fn borrow_parts(&mut self, known: Arc<KnownParts>) {
+        self.known = Some(known);
+    }
+
+    /// Adds the member `name`, to which `.zst` is added if it is compressed: all that `input` gives. Each of its
+    /// sections begins a part. `progress` is called with the number of raw bytes taken in so far.
     ///
     /// # Errors
     /// [`ArchiveError::Io`], also if `input` fails, and [`ArchiveError::BadMemberName`], also if there are too many.
@@ -111,7 +122,7 @@ impl<S: Write> ArchiveStream<S> {
         &mut self,
         name: &str,
         encoding: Encoding,
-        input: impl Read,
+        input: impl Sections,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), ArchiveError> {
         let name = match encoding {
@@ -139,8 +150,10 @@ impl<S: Write> ArchiveStream<S> {
             threads,
             position,
             num_parts,
+            known,
             ..
         } = self;
+        let known = known.as_deref().filter(|_| encoding == Encoding::Zstd);
         let failed = |source| write_error(target, source);
         part_pipeline::write_parts(&mut input, encoding, *threads, kept, failed, |packed| {
             let name = part_name(&entry.name, entry.parts.len());
@@ -148,13 +161,21 @@ impl<S: Write> ArchiveStream<S> {
                 return Err(ArchiveError::BadMemberName { name });
             }
             let stored = packed.stored();
+            let (stored_bytes, raw_bytes) = (stored.len() as u64, packed.raw_bytes());
+            *num_parts += 1;
+            if let Some(place) = known.and_then(|known| known.find(packed.hash, stored_bytes, raw_bytes)) {
+                entry.borrow(Borrowed {
+                    after_parts: u32::try_from(entry.parts.len()).ok(),
+                    ..place.clone()
+                });
+                return Ok(());
+            }
             *position += write_file(sink, &name, stored).map_err(failed)?;
             entry.parts.push(Part {
-                stored_bytes: stored.len() as u64,
-                raw_bytes: packed.raw_bytes(),
+                stored_bytes,
+                raw_bytes,
                 blake3: packed.hash,
             });
-            *num_parts += 1;
             Ok(())
         })?;
         self.raw_bytes = input.count;
@@ -338,6 +359,12 @@ struct Counted<'a, R> {
     inner: R,
     count: u64,
     progress: &'a mut dyn FnMut(u64),
+}
+
+impl<R: Sections> Sections for Counted<'_, R> {
+    fn next_section(&mut self) -> io::Result<bool> {
+        self.inner.next_section()
+    }
 }
 
 impl<R: Read> Read for Counted<'_, R> {

@@ -13,6 +13,7 @@ use crate::error::ArchiveError;
 use crate::file_id::FileId;
 use crate::manifest::{Encoding, Manifest};
 use crate::reader::Archive;
+use crate::sections::Whole;
 use crate::stream_writer::{ArchiveStream, Compression, Written};
 
 /// A file that is to become a member.
@@ -220,7 +221,7 @@ pub fn write_to<S: Write>(
     for source in sources {
         let added = open(source).and_then(|input| {
             let input = Interruptible { input, options };
-            archive.add(&source.name, source.encoding, input, progress)
+            archive.add(&source.name, source.encoding, Whole(input), progress)
         });
         // What was interrupted ends with an error of reading.
         options.go_on(target)?;
@@ -238,7 +239,7 @@ pub fn add_file<S: Write>(
     source: &Source,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ArchiveError> {
-    archive.add(&source.name, source.encoding, open(source)?, progress)
+    archive.add(&source.name, source.encoding, Whole(open(source)?), progress)
 }
 
 /// Opens a file, but not where a link leads that stands in its place.

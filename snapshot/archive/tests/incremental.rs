@@ -4,16 +4,19 @@
 mod forged;
 
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use hetckpt_archive::carried;
 use hetckpt_archive::error::ArchiveError;
+use hetckpt_archive::known_parts::KnownParts;
 use hetckpt_archive::manifest::{Borrowed, Encoding, FORMAT_VERSION, INCREMENTAL_VERSION, Manifest, Parent};
 use hetckpt_archive::memory_source::MemorySource;
 use hetckpt_archive::merge;
 use hetckpt_archive::part_appender::PartAppender;
 use hetckpt_archive::reader::Archive;
+use hetckpt_archive::sections::{Sections, Whole};
 use hetckpt_archive::stream_writer::{ArchiveStream, Compression};
 use hetckpt_archive::verify::verify;
 
@@ -27,6 +30,7 @@ fn lent(parent: u32, offset_bytes: u64, size_bytes: u64) -> Borrowed {
         member: MEMBER.to_owned(),
         offset_bytes,
         size_bytes,
+        after_parts: None,
     }
 }
 
@@ -54,7 +58,7 @@ fn archive(folder: &Path, name: &str, pieces: &[&[u8]], parents: &[&Path], borro
         .unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(stream.position())).unwrap();
     stream
-        .add("criu/e", Encoding::Zstd, name.as_bytes(), &mut |_| {})
+        .add("criu/e", Encoding::Zstd, Whole(name.as_bytes()), &mut |_| {})
         .unwrap();
     stream.finish(index).unwrap();
     path
@@ -197,6 +201,15 @@ fn what_cannot_be_borrowed_is_refused() {
         member: "criu/e.zst".to_owned(),
         ..lent(0, 0, 1)
     };
+    forge(
+        Encoding::Zstd,
+        vec![Borrowed {
+            size_bytes: 5,
+            after_parts: Some(0),
+            ..of_other.clone()
+        }],
+    )
+    .unwrap();
     let unknown = Borrowed {
         member: "device/none".to_owned(),
         ..lent(0, 0, 1)
@@ -207,7 +220,16 @@ fn what_cannot_be_borrowed_is_refused() {
         (Encoding::Stored, lent(0, 2, 5)),
         (Encoding::Stored, lent(0, 7, 1)),
         (Encoding::Stored, lent(0, u64::MAX, 2)),
-        (Encoding::Zstd, lent(0, 0, 1)),
+        // Of the other kind, and not a whole part.
+        (Encoding::Zstd, lent(0, 0, 6)),
+        (Encoding::Zstd, of_other.clone()),
+        (
+            Encoding::Stored,
+            Borrowed {
+                after_parts: Some(2),
+                ..lent(0, 0, 1)
+            },
+        ),
         (Encoding::Stored, of_other),
         (Encoding::Stored, unknown),
     ] {
@@ -217,6 +239,115 @@ fn what_cannot_be_borrowed_is_refused() {
             "{borrowed:?}: {result:?}"
         );
     }
+}
+
+const PAGES: &str = "criu/pages-1.img";
+const PAGES_MEMBER: &str = "criu/pages-1.img.zst";
+
+/// What a section has: so many bytes, of a kind of its own.
+fn content((kind, size): (u8, usize)) -> Vec<u8> {
+    (0..size).map(|at| kind ^ (at >> 16) as u8).collect()
+}
+
+/// Bytes in sections.
+struct Pages<'a> {
+    sections: &'a [(u8, usize)],
+    current: io::Cursor<Vec<u8>>,
+}
+
+impl Read for Pages<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.current.read(buffer)
+    }
+}
+
+impl Sections for Pages<'_> {
+    fn next_section(&mut self) -> io::Result<bool> {
+        let Some((&next, rest)) = self.sections.split_first() else {
+            return Ok(false);
+        };
+        (self.sections, self.current) = (rest, io::Cursor::new(content(next)));
+        Ok(true)
+    }
+}
+
+/// Writes the archive `name` with a member of these sections; gives it and what the member has.
+fn archive_of_sections(path: &Path, sections: &[(u8, usize)], parents: &[&Path]) -> (Archive, Vec<u8>) {
+    let Manifest { mut header, mut index } = manifest();
+    header.format_version = INCREMENTAL_VERSION;
+    index.parents = parents.iter().map(|parent| listed(parent)).collect();
+    let file = fs::File::create_new(path).unwrap();
+    let mut stream = ArchiveStream::new(file, path, &header, Compression::default()).unwrap();
+    if let Some(parent) = parents.first() {
+        let known = KnownParts::of(&Archive::open(parent).unwrap()).unwrap();
+        stream.borrow_parts(known.into());
+    }
+    let pages = Pages {
+        sections,
+        current: io::Cursor::default(),
+    };
+    stream.add(PAGES, Encoding::Zstd, pages, &mut |_| {}).unwrap();
+    stream.finish(index).unwrap();
+    let content = sections.iter().flat_map(|&section| content(section)).collect();
+    (verify(path).unwrap(), content)
+}
+
+#[test]
+fn sections_that_are_known_are_borrowed_wherever_they_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    // More than a part, and less.
+    let (a, b, c, d, e) = (
+        (0, 9 << 20),
+        (0x20, 1 << 20),
+        (0x40, 4097),
+        (0x60, 1 << 20),
+        (0x80, 70_000),
+    );
+    let (first, _) = archive_of_sections(&path("first"), &[a, b, c], &[]);
+    assert_eq!(first.locate(PAGES_MEMBER).unwrap().entry.parts.len(), 5);
+    let (second, content) = archive_of_sections(&path("second"), &[a, d, c, b], &[&path("first")]);
+    let entry = second.locate(PAGES_MEMBER).unwrap().entry;
+    assert_eq!((entry.parts.len(), entry.raw_bytes()), (1, content.len() as u64));
+    // `c` and `b` stand the other way round there.
+    let places = entry
+        .borrowed
+        .iter()
+        .map(|borrowed| (borrowed.after_parts, borrowed.size_bytes));
+    assert_eq!(
+        places.collect::<Vec<_>>(),
+        [(Some(0), 9 << 20), (Some(1), 4097), (Some(1), 1 << 20)]
+    );
+    // What the first one lent the second one comes from there.
+    let (third, content) = archive_of_sections(&path("third"), &[e, a, d, b], &[&path("second"), &path("first")]);
+    let entry = third.locate(PAGES_MEMBER).unwrap().entry;
+    let parents = entry.borrowed.iter().map(|borrowed| borrowed.parent);
+    assert_eq!((entry.parts.len(), parents.collect::<Vec<_>>()), (1, vec![1, 0, 1]));
+    // All of it.
+    let (fourth, _) = archive_of_sections(
+        &path("fourth"),
+        &[d, b],
+        &[&path("third"), &path("second"), &path("first")],
+    );
+    assert!(fourth.locate(PAGES_MEMBER).unwrap().entry.parts.is_empty());
+    assert_eq!(fourth.manifest().index.parents.len(), 2);
+
+    let out = path("out");
+    third.extract_all("criu/", &out).unwrap();
+    assert!(fs::read(out.join("pages-1.img")).unwrap() == content);
+    let merged = path("merged");
+    let file = fs::File::create_new(&merged).unwrap();
+    let mut stream = ArchiveStream::new(file, &merged, &merge::header(&third), Compression::default()).unwrap();
+    merge::merge(&third, &mut stream, &mut |_| {}).unwrap();
+    for name in ["first", "second", "third"] {
+        fs::remove_file(path(name)).unwrap();
+    }
+    let mut bytes = vec![];
+    let merged = verify(&merged).unwrap();
+    merged
+        .extract(merged.locate(PAGES_MEMBER).unwrap(), &mut bytes)
+        .unwrap();
+    assert!(bytes == content);
 }
 
 #[test]
@@ -237,7 +368,7 @@ fn a_carried_file_can_be_borrowed() {
         index.files = vec![carried_file.clone()];
         index.parents = parents;
         let mut stream = ArchiveStream::new(file, &path, &header, Compression::default()).unwrap();
-        stream.add(FILE, Encoding::Stored, stored, &mut |_| {}).unwrap();
+        stream.add(FILE, Encoding::Stored, Whole(stored), &mut |_| {}).unwrap();
         stream.lend(FILE, borrowed);
         stream.finish(index).unwrap();
         path

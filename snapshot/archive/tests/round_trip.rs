@@ -16,6 +16,7 @@ use hetckpt_archive::member::tar_header;
 use hetckpt_archive::part_appender::PartAppender;
 use hetckpt_archive::part_pipeline::PART_BYTES;
 use hetckpt_archive::reader::Archive;
+use hetckpt_archive::sections::Whole;
 use hetckpt_archive::stream_writer::{ArchiveStream, Compression};
 use hetckpt_archive::verify::verify;
 use hetckpt_archive::writer::{self, ArchiveName, Options, Source};
@@ -309,7 +310,7 @@ fn large_files_are_members_of_several_parts() {
         ("device/exact", Encoding::Stored, exact),
         ("device/empty", Encoding::Stored, &[]),
     ] {
-        stream.add(name, encoding, content, &mut |_| {}).unwrap();
+        stream.add(name, encoding, Whole(content), &mut |_| {}).unwrap();
     }
     stream.finish(manifest().index).unwrap();
     let path = folder.path().join("a.hetsnap");
@@ -398,7 +399,7 @@ fn what_others_append_comes_out() {
     stream.adopt("device/none", second.parts, vec![]).unwrap();
     file.seek(SeekFrom::Start(stream.position())).unwrap();
     stream
-        .add("criu/e", Encoding::Zstd, &b"after"[..], &mut |_| {})
+        .add("criu/e", Encoding::Zstd, Whole(&b"after"[..]), &mut |_| {})
         .unwrap();
     let written = stream.finish(manifest().index).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), written.size_bytes);

@@ -202,6 +202,8 @@ fn original_names(files: &[NeededFile]) -> BTreeMap<PathBuf, PathBuf> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use hetckpt_archive::sections::Sections;
+
     use super::*;
     use hetckpt_criu::image_messages::Regular;
 
@@ -237,7 +239,7 @@ mod tests {
     struct Shelf(BTreeMap<String, Vec<u8>>);
 
     impl MemorySink for Shelf {
-        fn take(&mut self, name: &str, content: &mut dyn io::Read) -> Result<(), Failure> {
+        fn take(&mut self, name: &str, content: &mut dyn Sections) -> Result<(), Failure> {
             let mut taken = vec![];
             content
                 .read_to_end(&mut taken)
@@ -262,7 +264,7 @@ mod tests {
     struct Full;
 
     impl MemorySink for Full {
-        fn take(&mut self, _: &str, _: &mut dyn io::Read) -> Result<(), Failure> {
+        fn take(&mut self, _: &str, _: &mut dyn Sections) -> Result<(), Failure> {
             Err(Failure::new(Code::CannotWrite, "no space left"))
         }
     }

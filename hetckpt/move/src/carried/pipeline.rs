@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use hetckpt_archive::carried::{self, Compressing};
 use hetckpt_archive::manifest::CarriedFile;
 use hetckpt_archive::parallel::{cores, map_in_parallel};
+use hetckpt_archive::sections::Whole;
 use hetckpt_cache::folder::{CacheFolder, Key, Kind};
 use hetckpt_criu::memory_sink::MemorySink;
 use hetckpt_report::failure::Failure;
@@ -87,7 +88,7 @@ pub fn send(
                 block: io::Cursor::default(),
                 end: None,
             };
-            let result = taker.take(&name, &mut content);
+            let result = taker.take(&name, &mut Whole(&mut content));
             match content.end {
                 Some(End::Failed(input, error)) => return Err(cannot_carry(&files[input].path, &error)),
                 Some(End::All(input, file)) if result.is_ok() => taken.push((files[input].path.clone(), file)),
