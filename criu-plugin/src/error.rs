@@ -38,6 +38,9 @@ pub enum PluginError {
     /// A device server came up behind the hook that pauses (nobody's fault).
     #[error("process {pid} started its device server while it was being frozen; it runs on: dump it again in a moment")]
     StartedWhileFrozen { pid: u32 },
+    /// Whoever runs CRIU has given the dump up before it began (they know why).
+    #[error("the dump is not to begin")]
+    NoGoAhead(#[source] io::Error),
     /// The process keeps becoming another program (the program's fault).
     #[error("process {pid} keeps calling execve, so it cannot be paused: dump it again in a moment")]
     BecomesOthers { pid: u32 },

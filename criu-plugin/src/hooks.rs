@@ -15,8 +15,9 @@ use hetckpt_ring::server_start::owns_ring;
 
 use crate::error::PluginError;
 use crate::guard::guard;
-use crate::{client, eventfds, host, log, restore, threads, user};
+use crate::{client, eventfds, go_ahead, host, log, restore, threads, user};
 
+const STAGE_DUMP: c_int = 0;
 const STAGE_PRE_DUMP: c_int = 1;
 const STAGE_RESTORE: c_int = 2;
 
@@ -40,11 +41,12 @@ static IN_INVENTORY: AtomicBool = AtomicBool::new(false);
 static IS_PRE_DUMP: AtomicBool = AtomicBool::new(false);
 
 /// All of a restore that can be done before any process exists happens here: what is left then is handing over
-/// descriptors.
+/// descriptors. Of a dump, waiting until it may begin.
 pub extern "C" fn init(stage: c_int) -> c_int {
     IS_PRE_DUMP.store(stage == STAGE_PRE_DUMP, Ordering::Relaxed);
     guard("init", || match stage {
         STAGE_RESTORE => restore::start_servers().map(|()| Some(0)),
+        STAGE_DUMP => go_ahead::wait().map(|()| Some(0)),
         _ => Ok(Some(0)),
     })
 }

@@ -7,6 +7,7 @@
 pub mod abi;
 mod error;
 mod guard;
+mod go_ahead;
 mod log;
 mod host;
 mod hooks;

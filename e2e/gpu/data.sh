@@ -97,6 +97,14 @@ ours() {
 	rm "$data/dump, end.hetsnap"
 }
 
+# A program whose kernel computes for some 20 s, alone and with a snapshot every second.
+every() {
+	local -a command=("$program" --gib "$gib" --sleeps 1 --iterations 150000)
+	timed 'a program' "$hetckpt" run --device cuda -- "${command[@]}"
+	timed 'job --every 1s' "$hetckpt" job --scheduler none --name every --store "$data/store" --every 1s --device cuda -- "${command[@]}"
+	rm -rf "$data/store"
+}
+
 the_drivers() {
 	mkdir "$data/images"
 	setsid "$program" --gib "$gib" --iterations 1 --idle 3600 --progress </dev/null >"$work/out" 2>"$work/err" &
@@ -116,10 +124,11 @@ for turn in $(seq "$turns"); do
 	ours
 	# Bash remarks on what CRIU kills.
 	the_drivers 2>"$work/remarks" || die "the driver's way: $(cat "$work/remarks")"
+	every
 done
 printf '%-24s %8s %8s %8s\n' "$gib GiB, ms" median least most
 for what in suspend 'driver: checkpoint' resume 'a context' 'driver: restore' dump 'dump, stopped' 'dump --live' 'dump --live, stopped' \
-	'dump --parent' 'dump, end' 'criu dump' restore 'criu restore'; do
+	'dump --parent' 'dump, end' 'criu dump' restore 'criu restore' 'a program' 'job --every 1s'; do
 	sort -n "$work/ms.$what" | awk -v what="$what" '{ ms[NR] = $1 }
 		END { printf "%-24s %8d %8d %8d\n", what, ms[int((NR + 1) / 2)], ms[1], ms[NR] }'
 done

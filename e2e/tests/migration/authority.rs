@@ -1,5 +1,7 @@
 //! An authority for a test, and what it signs.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ pub struct Authority<'a> {
     sandbox: &'a Sandbox,
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
+    /// What it has signed: names and years.
+    signed: RefCell<BTreeSet<(String, i32)>>,
 }
 
 /// A node's files.
@@ -39,10 +43,11 @@ impl<'a> Authority<'a> {
             sandbox,
             folder,
             issuer: Issuer::new(params, key),
+            signed: RefCell::default(),
         })
     }
 
-    /// Signs a certificate for `name`.
+    /// Signs a certificate for `name`, once.
     pub fn sign(&self, name: &str) -> Result<Files> {
         self.sign_until(name, 2100)
     }
@@ -59,6 +64,10 @@ impl<'a> Authority<'a> {
             key: file("key"),
             ca: self.folder.join("ca.pem"),
         };
+        if !self.signed.borrow_mut().insert((name.to_owned(), year)) {
+            // Somebody may be reading them.
+            return Ok(files);
+        }
         fs::write(&files.cert, params.signed_by(&key, &self.issuer)?.pem())?;
         fs::write(&files.key, key.serialize_pem())?;
         fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600))?;

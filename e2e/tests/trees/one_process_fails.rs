@@ -108,9 +108,9 @@ fn one_server_does_not_answer(context: &mut Context) -> Result<()> {
     let (job, rows, expected) = start(sandbox)?;
     let last = rows.last().context("no process has a server")?;
     let server = Pid::from_raw(number(last, "server_pid")?);
-    // The plugin asks too: it is CRIU that is told in the middle of the tree.
+    // Before CRIU asks whether it may begin.
     let criu = criu(sandbox, "dump", &format!("kill -STOP {server}"), "")?;
-    let dumped = failed_dump(sandbox, &job, "HK0903", |command| {
+    let dumped = failed_dump(sandbox, &job, "HK0602", |command| {
         command.env("HETCKPT_CRIU", criu).args(["--pause-timeout", "1"]);
     });
     kill(server, Signal::SIGCONT)?;

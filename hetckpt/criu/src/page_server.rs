@@ -13,6 +13,8 @@
 //! (what is written).
 
 use hetckpt_ring::failure_code::Code;
+#[cfg(doc)]
+use hetckpt_ring::message::GO_AHEAD_ENV;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
@@ -20,7 +22,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use prost::Message;
 
 use hetckpt_archive::part_pipeline::PART_BYTES;
@@ -35,36 +39,55 @@ use crate::page_protocol::{self, Command, Form, Image, Row};
 /// Bytes that are read ahead: commands and single pages come together then.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Runs `criu`, which is given CRIU's socket, open for programs that are started, and has `taker` take the memory that
-/// it dumps, that of `devices` first. The images in which CRIU looks up processes' memory come into the folder
-/// `images`. Gives what is known of the devices' then.
+/// CRIU's ends of sockets that it has with us, open for programs that are started.
+pub struct ForCriu {
+    /// Where it sends pages.
+    pub pages: UnixStream,
+    /// Where the plugin asks whether the dump may begin ([`GO_AHEAD_ENV`]).
+    pub go_ahead: UnixStream,
+}
+
+/// Runs `criu`, calls `begin` when it has made itself ready, and has `taker` take the memory that it dumps, that of the
+/// devices that `begin` gives first. The images in which CRIU looks up processes' memory come into the folder `images`.
+/// Gives what is known of the devices' then.
 pub fn while_serving(
     images: &Path,
-    devices: DeviceStreams,
+    begin: impl FnOnce(&mut dyn MemorySink) -> Result<DeviceStreams, Failure>,
     taker: &mut dyn MemorySink,
-    criu: impl FnOnce(&UnixStream) -> Result<(), Failure> + Send,
+    criu: impl FnOnce(&ForCriu) -> Result<(), Failure> + Send,
 ) -> Result<Sizes, Failure> {
-    let cannot =
-        |e: io::Error| Failure::new(Code::StandIn, "cannot make a socket for the program's memory").note(e.to_string());
-    let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
-    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|e| cannot(e.into()))?;
+    let (pages, their_pages) = socket()?;
+    let (go_ahead, their_go_ahead) = socket()?;
+    let theirs = ForCriu {
+        pages: their_pages,
+        go_ahead: their_go_ahead,
+    };
     let (ran, served) = std::thread::scope(|scope| {
-        let ours = &ours;
+        let (pages, go_ahead) = (&pages, &go_ahead);
+        let close = move || {
+            let _ = go_ahead.shutdown(Shutdown::Both);
+            let _ = pages.shutdown(Shutdown::Both);
+        };
         let run = scope.spawn(move || {
             let ran = criu(&theirs);
-            // What it has left running may hold its end.
-            let _ = ours.shutdown(Shutdown::Both);
+            // What it has left running may hold its ends.
+            close();
             ran
         });
-        let served = devices
-            .take_all(ours.as_fd(), taker)
+        let served = wait_for_plugin(go_ahead, pages)
+            .and_then(|()| begin(taker).map_err(Broken::Failed))
+            .and_then(|devices| {
+                let mut answers = go_ahead;
+                answers.write_all(b".").map_err(broken)?;
+                devices.take_all(pages.as_fd(), taker)
+            })
             .and_then(|mut sizes| {
                 sizes.extend(taker.devices_done(images).map_err(Broken::Failed)?);
                 Ok(sizes)
             })
-            .and_then(|sizes| serve(ours, images, taker).map(|()| sizes));
+            .and_then(|sizes| serve(pages, images, taker).map(|()| sizes));
         if served.is_err() {
-            let _ = ours.shutdown(Shutdown::Both);
+            close();
         }
         (run.join(), served)
     });
@@ -79,6 +102,33 @@ pub fn while_serving(
         (Err(failure), _) => Err(failure),
         (Ok(()), Err(Broken::Ended)) => Err(not_understood("it ended before it had given all memory")),
         (Ok(()), Ok(sizes)) => Ok(sizes),
+    }
+}
+
+/// Two ends of a socket; programs that are started get the second one.
+fn socket() -> Result<(UnixStream, UnixStream), Failure> {
+    let cannot = |e: io::Error| Failure::new(Code::StandIn, "cannot make a socket for CRIU").note(e.to_string());
+    let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
+    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|e| cannot(e.into()))?;
+    Ok((ours, theirs))
+}
+
+/// Waits until the plugin asks whether the dump may begin.
+fn wait_for_plugin(go_ahead: &UnixStream, pages: &UnixStream) -> Result<(), Broken> {
+    loop {
+        let mut awaited = [go_ahead, pages].map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+        match poll(&mut awaited, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(broken(e.into())),
+        }
+        let [asks, sends] = awaited.map(|socket| socket.any() == Some(true));
+        if asks {
+            let (mut question, mut asking) = ([0], go_ahead);
+            return asking.read_exact(&mut question).map_err(broken);
+        }
+        if sends {
+            return Err(Broken::Failed(not_understood("it begins without our plugin")));
+        }
     }
 }
 

@@ -35,12 +35,54 @@ fn ask(mut socket: &UnixStream, bytes: &[u8], answer_bytes: usize) -> Result<(),
     Ok(())
 }
 
+/// As [`while_serving`], with `criu` from when it sends pages.
+fn serving(
+    folder: &Path,
+    taker: &mut dyn MemorySink,
+    criu: impl FnOnce(&UnixStream) -> Result<(), Failure> + Send,
+) -> Result<Sizes, Failure> {
+    while_serving(
+        folder,
+        |_| Ok(DeviceStreams::default()),
+        taker,
+        |sockets| {
+            let mut plugin = &sockets.go_ahead;
+            plugin.write_all(b"?").unwrap();
+            plugin.read_exact(&mut [0]).unwrap();
+            criu(&sockets.pages)
+        },
+    )
+}
+
+#[test]
+fn what_fails_before_the_dump_begins_is_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let fails = |text: &'static str| move |_: &mut dyn MemorySink| Err(Failure::new(Code::NotStopped, text));
+    // The plugin hears no answer.
+    let failure = while_serving(folder.path(), fails("kernels"), &mut Shelf::default(), |sockets| {
+        let mut plugin = &sockets.go_ahead;
+        plugin.write_all(b"?").unwrap();
+        assert_eq!(plugin.read(&mut [0]).unwrap(), 0);
+        Err(Failure::new(Code::CriuDump, "plugin"))
+    });
+    assert_eq!(failure.unwrap_err().message, "kernels");
+    // CRIU does not come so far, or has no plugin.
+    let failure = while_serving(folder.path(), fails("asked"), &mut Shelf::default(), |_| {
+        Err(Failure::new(Code::CriuDump, "options"))
+    });
+    assert_eq!(failure.unwrap_err().message, "options");
+    let failure = while_serving(folder.path(), fails("asked"), &mut Shelf::default(), |sockets| {
+        ask(&sockets.pages, &encode(Form::Long, Command::HasParent), 4)
+    });
+    assert!(failure.unwrap_err().notes[0].contains("plugin"));
+}
+
 #[test]
 fn images_are_those_that_criu_would_have_written() {
     for form in [Form::Short, Form::Long] {
         let folder = tempfile::tempdir().unwrap();
         let mut shelf = Shelf::default();
-        while_serving(folder.path(), DeviceStreams::default(), &mut shelf, |socket| {
+        serving(folder.path(), &mut shelf, |socket| {
             let say = |command| encode(form, command);
             ask(socket, &say(Command::HasParent), 4)?;
             ask(socket, &say(Command::Open(PROCESS)), 1)?;
@@ -100,7 +142,7 @@ fn who_ends_early_tells_why() {
             ask(socket, &encode(Form::Long, row(PROCESS, 0x1000, 2)), 0)?;
             end
         };
-        while_serving(folder.path(), DeviceStreams::default(), &mut Shelf::default(), criu).unwrap_err()
+        serving(folder.path(), &mut Shelf::default(), criu).unwrap_err()
     };
     assert_eq!(serve(Err(Failure::new(Code::CriuDump, "killed"))).message, "killed");
     assert!(serve(Ok(())).notes[0].contains("before it had given all memory"));
@@ -109,7 +151,7 @@ fn who_ends_early_tells_why() {
 #[test]
 fn what_cannot_be_taken_ends_criu_and_is_the_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let failure = while_serving(folder.path(), DeviceStreams::default(), &mut Full, |socket| {
+    let failure = serving(folder.path(), &mut Full, |socket| {
         ask(socket, &encode(Form::Long, Command::Open(PROCESS)), 1)?;
         // More than a socket holds.
         ask(socket, &pages(1000, 1), 0)?;
@@ -124,15 +166,10 @@ fn what_no_criu_says_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let of_another = encode(Form::Long, row(SHARED, 0, 1));
     let refused = |first: Vec<u8>, second: &[u8]| {
-        while_serving(
-            folder.path(),
-            DeviceStreams::default(),
-            &mut Shelf::default(),
-            |socket| {
-                ask(socket, &first, 1)?;
-                ask(socket, second, 1)
-            },
-        )
+        serving(folder.path(), &mut Shelf::default(), |socket| {
+            ask(socket, &first, 1)?;
+            ask(socket, second, 1)
+        })
         .unwrap_err()
     };
     let open = encode(Form::Long, Command::Open(PROCESS));

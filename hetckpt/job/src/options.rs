@@ -39,7 +39,7 @@ pub struct Options {
     pub on: Vec<Signal>,
 
     /// Also take a snapshot that often, while the program runs on: `10m`, `1h 30m`. In a folder without encryption each
-    /// has only the device memory and the files that have changed since those before, which stay as long as they are
+    /// has only the memory and the files that have changed since those before, which stay as long as they are
     /// needed.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub every: Option<Duration>,

@@ -248,7 +248,7 @@ fn watch(app: i32, pid: i32) -> Arc<AtomicBool> {
     std::thread::spawn(move || {
         let mut awaited = [PollFd::new(server.as_fd(), PollFlags::POLLIN)];
         while let Err(nix::Error::EINTR) = poll(&mut awaited, PollTimeout::NONE) {}
-        found.store(!process_tree::is_gone(app), Ordering::Release);
+        found.store(!process_tree::has_ended_or_ends(app), Ordering::Release);
     });
     is_lost
 }

@@ -13,11 +13,13 @@ use hetckpt_cache::place::cache_dir;
 use hetckpt_criu::device_streams::DeviceStreams;
 use hetckpt_criu::locate::Criu;
 use hetckpt_criu::memory_sink::{MemorySink, Sizes};
+use hetckpt_criu::page_server::ForCriu;
 use hetckpt_criu::{eventfds, needs, page_server, pending_signals, rewrite, run};
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{quantity, remark};
 use hetckpt_ring::failure_code::Code;
+use hetckpt_ring::message::GO_AHEAD_ENV;
 use hetckpt_state::names::memory_file;
 use hetckpt_supervise::interrupting::{Interrupting, ensure_not_interrupted};
 use hetckpt_supervise::namespaces::{self, clocks};
@@ -154,26 +156,29 @@ pub fn capture<'a>(
     let mut packing = Packing::new(request.bundle, target.pid, request.parent, cache);
     packing.take_mapped_by(&target.tree(), taker)?;
     taker.settle()?;
-    // Our own hold keeps the device paused after the plugin has left, until the snapshot is safe.
-    remark::progress("pausing kernels");
     server_client::wait_for_starting(&target.tree())?;
     let mut holds = server_client::holds(&target.tree())?;
     server_client::ensure_outside(&holds, &target.tree())?;
-    let stopping = Instant::now();
-    times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
-    remark::detail(format!(
-        "kernels stopped after {}",
-        quantity::duration(stopping.elapsed())
-    ));
-    ensure_not_interrupted(signals, "the dump")?;
-
-    remark::progress("dumping processes");
-    let dumping = Instant::now();
     let tree = StoppedTree::prepare(target, &request.guarded)?;
-    let devices = device_streams(request, &mut holds, taker)?;
-    server_access::grant(images, &holds)?;
-    let mut streamed =
-        page_server::while_serving(images, devices, taker, |socket| run_criu(request, socket.as_raw_fd()))?;
+    let (mut stopping, mut dumping) = (Instant::now(), Instant::now());
+    // CRIU takes a while until it is ready, and kernels run on meanwhile. Our own hold keeps the device paused after
+    // the plugin has left, until the snapshot is safe.
+    let begin = |taker: &mut dyn MemorySink| {
+        remark::progress("pausing kernels");
+        stopping = Instant::now();
+        times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
+        remark::detail(format!(
+            "kernels stopped after {}",
+            quantity::duration(stopping.elapsed())
+        ));
+        ensure_not_interrupted(signals, "the dump")?;
+        remark::progress("dumping processes");
+        dumping = Instant::now();
+        let devices = device_streams(request, &mut holds, taker)?;
+        server_access::grant(images, &holds)?;
+        Ok(devices)
+    };
+    let mut streamed = page_server::while_serving(images, begin, taker, |sockets| run_criu(request, sockets))?;
     times.criu = dumping.elapsed();
     // A tracer may have come since it was looked at.
     uprobes::ensure_none(&target.tree())?;
@@ -336,8 +341,8 @@ fn finish_packing(
     packing.finish(request.images, &needs, taker)
 }
 
-/// Has CRIU dump the program; its processes' memory goes to the socket `pages`.
-fn run_criu(request: &Request<'_>, pages: i32) -> Result<(), Failure> {
+/// Has CRIU dump the program; its processes' memory goes to one of the sockets.
+fn run_criu(request: &Request<'_>, sockets: &ForCriu) -> Result<(), Failure> {
     let mut arguments: Vec<OsString> = ["--tree", &request.target.pid.to_string()].map(Into::into).to_vec();
     let plugin_folder = request.parts.installation.plugin_folder.clone();
     arguments.extend(["--libdir".into(), plugin_folder.into_os_string()]);
@@ -366,12 +371,14 @@ fn run_criu(request: &Request<'_>, pages: i32) -> Result<(), Failure> {
     if uprobes::have_been_in(&request.target.tree()) {
         arguments.push("--allow-uprobes".into());
     }
-    arguments.extend(["--page-server", "--ps-socket", &pages.to_string()].map(OsString::from));
+    arguments.extend(["--page-server", "--ps-socket", &sockets.pages.as_raw_fd().to_string()].map(OsString::from));
     // Its log tells what it calls itself, by which its network lock is undone (`tcp_lock`).
     arguments.push("-v4".into());
-    // For a device server that turns up only now.
-    let limit =
-        (request.pause_timeout > 0).then(|| ("HETCKPT_PAUSE_TIMEOUT", request.pause_timeout.to_string().into()));
+    let mut environment = vec![(GO_AHEAD_ENV, sockets.go_ahead.as_raw_fd().to_string().into())];
+    if request.pause_timeout > 0 {
+        // For a device server that turns up only now.
+        environment.push(("HETCKPT_PAUSE_TIMEOUT", request.pause_timeout.to_string().into()));
+    }
     run::run(
         &request.parts.criu,
         &run::Call {
@@ -379,7 +386,7 @@ fn run_criu(request: &Request<'_>, pages: i32) -> Result<(), Failure> {
             images: request.images,
             work_folder: request.images,
             arguments: &arguments,
-            environment: limit.as_slice(),
+            environment: &environment,
             needs_terminal: false,
             starts_program: false,
             failure_code: Code::CriuDump,

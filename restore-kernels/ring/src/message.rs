@@ -20,6 +20,10 @@ pub const RESERVED: &str = "reserved\n";
 /// memory. The rest it does beside CRIU, and fails when the application is attached if it cannot.
 pub const BESIDE_CRIU_ENV: &str = "HETCKPT_RESTORE_BESIDE_CRIU";
 
+/// Environment variable: the number of a socket on which the plugin asks, with one byte, whether a dump may begin, and
+/// waits for one as the answer. CRIU has made itself ready by then, and nothing stands still yet.
+pub const GO_AHEAD_ENV: &str = "HETCKPT_DUMP_GO_AHEAD";
+
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
