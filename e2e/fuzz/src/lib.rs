@@ -7,6 +7,8 @@
 )]
 
 mod borrowed_members;
+mod page_server;
+mod served_bytes;
 
 use std::convert::Infallible;
 use std::fs;
@@ -37,12 +39,14 @@ use hetckpt_state::memory_index::{ChunkRef, MemoryIndex, Piece};
 use hetckpt_state::summary::Summary;
 
 pub use borrowed_members::borrowed_members;
+pub use page_server::page_server;
+pub use served_bytes::served_bytes;
 
 /// A target: its name, which is its corpus's and its program's, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 20] = [
     ("archive", archive),
     ("forged_archive", forged_archive),
     ("borrowed_members", borrowed_members),
@@ -60,6 +64,8 @@ pub const TARGETS: [Target; 18] = [
     ("migration_frames", migration_frames),
     ("criu_images", criu_images),
     ("page_protocol", page_protocol),
+    ("page_server", page_server),
+    ("served_bytes", served_bytes),
     ("build_id", build_id),
 ];
 
