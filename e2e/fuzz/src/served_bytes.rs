@@ -34,7 +34,7 @@ pub fn served_bytes(data: &[u8]) {
             let _ = answer(&theirs, &Pattern(SIZE), &|_| ());
             let _ = theirs.shutdown(Shutdown::Both);
         });
-        let (mut asks, mut hears) = (&ours, &ours);
+        let (mut asks, hears) = (&ours, &ours);
         for request in data.chunks_exact(16).take(64) {
             let [offset, size] = [0, 8].map(|at| u64::from_le_bytes(request[at..at + 8].try_into().unwrap()));
             let can_be = size == 0 || offset.checked_add(size).is_some_and(|end| end <= SIZE);
