@@ -47,6 +47,7 @@ impl<'a> Bench<'a> {
             shared: Default::default(),
             local: Default::default(),
             bounds: Default::default(),
+            multiplies_matrices: false,
             resume_points: vec![],
         };
         let has_canonical_nans = tested.has_canonical_nans();

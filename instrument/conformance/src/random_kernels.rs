@@ -29,6 +29,7 @@ pub fn kernel(seed: u64) -> Kernel {
         shared: SharedSegment::default(),
         local: LocalFrame::default(),
         bounds: LaunchBounds::default(),
+        multiplies_matrices: false,
         resume_points: Vec::new(),
     };
     let at = kernel.add_block(open());

@@ -23,6 +23,8 @@ pub struct Kernel {
     pub local: LocalFrame,
     /// Launch bounds.
     pub bounds: LaunchBounds,
+    /// It does step by step what the tensor cores of NVIDIA's GPUs do at once.
+    pub multiplies_matrices: bool,
     /// Resume points, indexed by [`ResumePointId`]; empty before the probe pass, else `rp0` is the entry.
     pub resume_points: Vec<ResumePoint>,
 }

@@ -513,6 +513,7 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
             let reason = match hetckpt_probes::check_input(&kernel) {
                 Err(error) => error.to_string(),
                 Ok(()) if kernel.partial_barrier().is_some() => PARTIAL_BARRIER.to_owned(),
+                Ok(()) if kernel.multiplies_matrices => MATRICES.to_owned(),
                 Ok(()) if !has_room_for_control(&kernel) => "its parameters leave no room for one of ours".to_owned(),
                 Ok(()) => {
                     module.kernels.push(kernel);
@@ -534,6 +535,9 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
     }
     modules
 }
+
+/// Our own code takes far longer than the device's tensor cores.
+const MATRICES: &str = "it uses tensor cores";
 
 /// Only the CPU device stops at such barriers.
 const PARTIAL_BARRIER: &str =

@@ -65,6 +65,9 @@ fn print_kernel(out: &mut String, kernel: &Kernel) {
     if let Some(n) = kernel.bounds.max_registers {
         let _ = writeln!(out, "  max_registers {n}");
     }
+    if kernel.multiplies_matrices {
+        out.push_str("  multiplies_matrices\n");
+    }
     print_registers(out, kernel);
     for (id, point) in (0..).map(ResumePointId).zip(&kernel.resume_points) {
         let _ = writeln!(out, "  resume {id} {} {}", point.kind.text_name(), point.block);

@@ -11,8 +11,8 @@ use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::{
-    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, memory, memory_barrier,
-    moves, tf32, warp,
+    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, matrix, memory,
+    memory_barrier, moves, tf32, warp,
 };
 
 /// Lowers one instruction.
@@ -97,9 +97,8 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "bra" => moves::bra(k, inst),
         "ret" | "exit" | "trap" => moves::end(k, inst),
         "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" => Err(Reason::Family("textures and surfaces")),
-        "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" | "wgmma" | "tcgen05" => {
-            Err(Reason::Family("tensor core instructions"))
-        }
+        "wmma" | "mma" | "ldmatrix" | "movmatrix" => matrix::lower(k, inst),
+        "stmatrix" | "wgmma" | "tcgen05" => Err(Reason::Family("tensor core instructions")),
         "cp" => async_copy::cp(k, inst),
         "mbarrier" => memory_barrier::mbarrier(k, inst),
         "brx" => Err(Reason::Family("indirect branches")),

@@ -284,6 +284,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
                 variables: std::mem::take(&mut self.local_variables),
             },
             bounds,
+            multiplies_matrices: self.multiplies_matrices,
             resume_points: Vec::new(),
         };
         if self.reasons.is_empty() {

@@ -60,6 +60,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(super) prints: bool,
     /// Size of the parameter buffer.
     pub(super) params: Segment,
+    /// It does what tensor cores do.
+    pub(crate) multiplies_matrices: bool,
     /// The parameter for a grid's workspace is read.
     pub(super) reads_grid_workspace: bool,
     /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space,
@@ -95,6 +97,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             generic_origins: Vec::new(),
             prints: false,
             params: Segment::default(),
+            multiplies_matrices: false,
             reads_grid_workspace: false,
             generic_ends: Vec::new(),
             generic_questions: Vec::new(),

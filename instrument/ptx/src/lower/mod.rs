@@ -27,6 +27,7 @@ mod warp;
 mod barrier;
 mod special_register;
 mod tf32;
+mod matrix;
 mod address_spaces;
 mod warp_constants;
 

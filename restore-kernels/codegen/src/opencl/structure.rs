@@ -181,6 +181,7 @@ fn region_of(kernel: &Kernel, start: BbId, cut: Cut) -> Kernel {
         shared: Default::default(),
         local: Default::default(),
         bounds: Default::default(),
+        multiplies_matrices: false,
         resume_points: Vec::new(),
     }
 }

@@ -67,6 +67,7 @@ fn empty_layout() -> ThreadStateLayout {
         shared: hetckpt_ir::kernel::SharedSegment::default(),
         local: hetckpt_ir::kernel::LocalFrame::default(),
         bounds: hetckpt_ir::kernel::LaunchBounds::default(),
+        multiplies_matrices: false,
         resume_points: vec![],
     })
 }

@@ -10,12 +10,18 @@ use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_interp::{GlobalMemory, Launch, run};
 use hetckpt_ir::types::Dim3;
 
-use crate::gpu;
+use crate::{gpu, matrices};
 
 /// One block's threads, each with operands of its own.
 const THREADS: u32 = 1024;
 /// Every so many results one is kept beside their hash.
 const SAMPLE_STEP: usize = 64;
+
+/// All, with their names.
+fn all_forms() -> Vec<(String, String)> {
+    let plain = forms().into_iter().map(|form| (form.clone(), form));
+    plain.chain(matrices::forms()).collect()
+}
 
 /// Instructions that put their result into `%r0`, `%rd0` or `%h0`. Operands are `%r1` to `%r3`, `%rd1` to `%rd3`, of
 /// which those are the low words, and `%h1` to `%h3`, their low halves.
@@ -270,9 +276,9 @@ fn forms_are_what_a_gpu_makes_of_them() {
     let device = gpu::wanted();
     let known = recorded();
     let (mut wrong, mut record) = (String::new(), String::new());
-    let forms = forms();
-    for form in &forms {
-        let name = form.as_str();
+    let forms = all_forms();
+    for (name, form) in &forms {
+        let name = name.as_str();
         let ours = lowered(form, &operands);
         let Some(device) = device else {
             let Some(&(hash_there, samples_there)) = known.get(name) else {

@@ -9,6 +9,7 @@
 mod run;
 mod recorded;
 mod gpu;
+mod matrices;
 mod forms;
 
 use run::GpuResults;

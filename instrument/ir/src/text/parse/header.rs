@@ -23,6 +23,7 @@ pub(super) fn kernel(mut line: Line<'_>, lines: &mut Lines<'_>) -> Result<Kernel
         shared: SharedSegment::default(),
         local: LocalFrame::default(),
         bounds: LaunchBounds::default(),
+        multiplies_matrices: false,
         resume_points: vec![],
     };
     line.punctuation("{")?;
@@ -128,6 +129,8 @@ fn declaration(line: &mut Line<'_>, kernel: &mut Kernel, scope: &mut Scope) -> R
         kernel.bounds.min_cta_per_sm = Some(line.u32("a number of blocks")?);
     } else if line.accept_word("max_registers") {
         kernel.bounds.max_registers = Some(line.u32("a number of registers")?);
+    } else if line.accept_word("multiplies_matrices") {
+        kernel.multiplies_matrices = true;
     } else if line.accept_word("reg") {
         registers(line, &mut kernel.registers)?;
     } else if line.accept_word("resume") {

@@ -1,0 +1,97 @@
+//! PTX ISA, "mma": lanes have the parts of matrices that the ISA gives them.
+
+use hetckpt_ir::inst::{AluOp, Operand};
+use hetckpt_ir::types::Type;
+
+use crate::ast::Instruction;
+use crate::error::Reason;
+use crate::lower::lowering::KernelLowering;
+use crate::lower::matrix::dot::{Adding, Factors, dot, factors};
+use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS};
+use crate::lower::matrix::emit::{lane_id, plus, word};
+use crate::lower::matrix::exchange::{from_lane, put, register_type, sums, values};
+use crate::lower::matrix::shape::{LANES, OF_MMA};
+use crate::lower::modifiers::ModifierList;
+use crate::lower::operand::operands;
+
+/// Lanes that share a row of the first matrix, or a column of the second.
+const SHARING: u32 = 4;
+
+/// PTX ISA, "mma".
+pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    for needed in ["sync", "aligned", "row", "col"] {
+        if !list.take(needed) {
+            return Err(Reason::Lacks("`.sync.aligned.row.col`"));
+        }
+    }
+    let shape = list.take_from(&OF_MMA).ok_or(Reason::Lacks("a shape"))?;
+    let is_limited = list.take("satfinite");
+    let matches = list.take_from(&MATCHES);
+    if matches.is_some() && !list.take("popc") {
+        return Err(Reason::Lacks("`.popc`"));
+    }
+    let lacks = Reason::Lacks("types");
+    let (Some(sum), Some(a), Some(b), Some(before)) = (
+        list.take_from(&SUMS),
+        list.take_from(&ELEMENTS),
+        list.take_from(&ELEMENTS),
+        list.take_from(&SUMS),
+    ) else {
+        return Err(lacks);
+    };
+    list.finish()?;
+    // In half of a register there is no part of a matrix.
+    let is_whole = |rows: u32| (rows * shape.k).is_multiple_of(a.per_register() * LANES);
+    let is_bit = a == Element::Bit;
+    let is_known = before == sum && a.goes_with(b, sum) && is_whole(shape.m.min(shape.n));
+    if !is_known || is_bit != matches.is_some() {
+        return Err(Reason::Family("`mma` of this shape and these types"));
+    }
+    let [dst, first, second, added] = operands(inst, "4")?;
+    let halves = shape.m / 8;
+    let count = |rows: u32| rows * shape.k / (a.per_register() * LANES);
+    let first = values(k, first, count(shape.m), register_type(a))?;
+    let second = values(k, second, count(shape.n), register_type(b))?;
+    let added = sums(k, added, 2 * halves, sum)?;
+
+    let lane = lane_id(k);
+    // The first of those that have this lane's rows, and of those that have its first column.
+    let of_rows = word(k, AluOp::And, Type::B32, [lane, Operand::Imm((LANES - SHARING).into())]);
+    let number = word(k, AluOp::And, Type::B32, [lane, Operand::Imm((SHARING - 1).into())]);
+    let of_column = word(k, AluOp::Shl, Type::B32, [number, Operand::Imm(3)]);
+    let rows: Vec<Factors> = (0..halves)
+        .map(|half| {
+            let registers = first.iter().skip(half as usize).step_by(halves as usize);
+            gathered(k, a, registers.copied().collect(), of_rows)
+        })
+        .collect();
+    let columns = [0, 1].map(|column| {
+        let start = plus(k, of_column, SHARING * column);
+        gathered(k, b, second.clone(), start)
+    });
+    let adding = Adding {
+        sum,
+        is_limited,
+        matches: matches.unwrap_or(AluOp::And),
+    };
+    let mut results = vec![];
+    for (row, added) in rows.iter().zip(added.as_chunks::<2>().0) {
+        for (column, &added) in columns.iter().zip(added) {
+            results.push(dot(k, (row, column), (added, sum), adding));
+        }
+    }
+    put(k, dst, results, sum)
+}
+
+/// A row or column that lanes from `start` on have in these registers, with its elements in their order.
+fn gathered(k: &mut KernelLowering<'_, '_>, element: Element, registers: Vec<Operand>, start: Operand) -> Factors {
+    let lanes: Vec<Operand> = (0..SHARING).map(|lane| plus(k, start, lane)).collect();
+    let mut parts = vec![];
+    for register in registers {
+        for &lane in &lanes {
+            parts.push(from_lane(k, element, register, lane));
+        }
+    }
+    factors(k, element, &parts)
+}
