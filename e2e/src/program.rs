@@ -191,6 +191,12 @@ pub const MEMORY_BARRIERS: Program = Program {
     ..program("memory_barriers", "rounds", 100)
 };
 
+/// Warps that multiply matrices, on tensor cores where there are some.
+pub const TENSOR_CORES: Program = Program {
+    lasts: 2,
+    ..program("tensor_cores", "rounds", 100)
+};
+
 /// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
 pub const TEXTURES: Program = Program {
     lasts: 4,

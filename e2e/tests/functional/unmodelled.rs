@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
-use hetckpt_e2e::program::{MEMORY_BARRIERS, NAMED_BARRIERS, Program, TEXTURES, unmodelled};
+use hetckpt_e2e::program::{MEMORY_BARRIERS, NAMED_BARRIERS, Program, TENSOR_CORES, TEXTURES, unmodelled};
 use hetckpt_e2e::runner::{Context, Test};
 
 use super::preempt::{num_preemptions, preempt};
@@ -49,7 +49,7 @@ const fn runs_on_cpus(kernel: Unmodelled) -> Unmodelled {
 }
 
 const KERNELS: [Unmodelled; 7] = [
-    kernel("tensor_core", &["--kernel", "0"], "wmma.mma.sync"),
+    runs_on_cpus(kernel("tensor_core", &["--kernel", "0"], "wmma.mma.sync")),
     kernel("texture", &["--kernel", "1"], "cuTexObjectCreate"),
     hiding(
         "has a heap of its own",
@@ -82,6 +82,11 @@ pub fn tests() -> Vec<Test> {
     tests.push(native("arrays", TEXTURES));
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
     tests.push(refused.also_needs(Requirement::CpuOnly));
+    let matrices = move |context: &mut Context| preempt(context, &TENSOR_CORES, count);
+    // GPUs stop them at their end only; OpenCL devices build them for minutes.
+    let matrices = Test::new("preempt_tensor_cores", matrices).also_needs(Requirement::CpuOnly);
+    tests.push(matrices.also_needs(Requirement::NoOpenclDevice));
+    tests.push(native("tensor_cores", TENSOR_CORES));
     for program in [NAMED_BARRIERS, MEMORY_BARRIERS] {
         let barriers = move |context: &mut Context| preempt(context, &program, count);
         let barriers = Test::new(format!("preempt_{}", program.name), barriers).also_needs(Requirement::CpuOnly);
