@@ -60,6 +60,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(super) prints: bool,
     /// Size of the parameter buffer.
     pub(super) params: Segment,
+    /// Offsets in shared memory of words for each thread ([`Self::place_unnamed_shared`]).
+    pub(crate) shelves: Vec<u32>,
     /// It does what tensor cores do.
     pub(crate) multiplies_matrices: bool,
     /// The parameter for a grid's workspace is read.
@@ -97,6 +99,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             generic_origins: Vec::new(),
             prints: false,
             params: Segment::default(),
+            shelves: Vec::new(),
             multiplies_matrices: false,
             reads_grid_workspace: false,
             generic_ends: Vec::new(),
@@ -222,6 +225,19 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             size_bytes,
         });
         Ok(Symbol::Shared(offset))
+    }
+
+    /// Room in shared memory that no variable has; its offset.
+    pub(crate) fn place_unnamed_shared(&mut self, size_bytes: u32) -> Result<u32, Reason> {
+        Ok(self.shared.place(size_bytes.into(), SEGMENT_ALIGN)?.offset)
+    }
+
+    /// Most threads of a block, if that is said.
+    pub(crate) fn most_threads(&self) -> Option<u32> {
+        let mut bounds = self.entry.directives.iter();
+        let found = bounds.find(|(name, ..)| matches!(*name, "maxntid" | "reqntid"));
+        let product = found?.1.iter().fold(1u64, |all, &axis| all.saturating_mul(axis));
+        u32::try_from(product).ok()
     }
 
     /// Lays out a variable of local memory.

@@ -61,6 +61,8 @@ pub(crate) struct Number {
 #[derive(Clone, Copy)]
 pub(crate) struct Adding {
     pub(crate) sum: Sum,
+    /// That of double precision; to the nearest if none is said.
+    pub(crate) rounding: Option<Rounding>,
     /// Integers are limited to what 32 bits hold.
     pub(crate) is_limited: bool,
     /// How bits match.
@@ -135,7 +137,7 @@ pub(crate) fn dot(
         (Factors::Doubles(a), Factors::Doubles(b)) => a.iter().zip(b).fold(before, |sum, (&a, &b)| {
             let dst = k.scratch(Width::W64);
             let mods = Modifiers {
-                rounding: Some(Rounding::Rn),
+                rounding: Some(adding.rounding.unwrap_or(Rounding::Rn)),
                 ..Modifiers::default()
             };
             k.emit_unguarded(Op::Alu {

@@ -8,7 +8,7 @@ use crate::ast;
 use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::element::{Element, Sum};
-use crate::lower::matrix::emit::{pack, shuffle, shuffle_long, unpack};
+use crate::lower::matrix::emit::{pack, unpack};
 use crate::lower::moves;
 
 /// The registers of an operand, as many as there must be.
@@ -119,13 +119,5 @@ pub(crate) fn put_registers<'a>(
 fn move_to(k: &mut KernelLowering<'_, '_>, ty: Type, dst: Option<RegId>, src: Operand) {
     if let Some(dst) = dst {
         k.emit(Op::Mov { ty, dst, src });
-    }
-}
-
-/// What another lane has of a register of elements.
-pub(crate) fn from_lane(k: &mut KernelLowering<'_, '_>, element: Element, register: Operand, lane: Operand) -> Operand {
-    match element {
-        Element::F64 => shuffle_long(k, register, lane),
-        _ => shuffle(k, register, lane),
     }
 }

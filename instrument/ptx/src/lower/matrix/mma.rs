@@ -7,10 +7,11 @@ use crate::ast::Instruction;
 use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::dot::{Adding, Factors, dot, factors};
-use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS};
+use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS, Sum};
 use crate::lower::matrix::emit::{lane_id, plus, word};
-use crate::lower::matrix::exchange::{from_lane, put, register_type, sums, values};
+use crate::lower::matrix::exchange::{put, register_type, sums, values};
 use crate::lower::matrix::shape::{LANES, OF_MMA};
+use crate::lower::matrix::shelf::{Lane, Shelf, leave};
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 
@@ -31,6 +32,7 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     if matches.is_some() && !list.take("popc") {
         return Err(Reason::Lacks("`.popc`"));
     }
+    let rounding = list.arithmetic().rounding;
     let lacks = Reason::Lacks("types");
     let (Some(sum), Some(a), Some(b), Some(before)) = (
         list.take_from(&SUMS),
@@ -44,6 +46,9 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     // In half of a register there is no part of a matrix.
     let is_whole = |rows: u32| (rows * shape.k).is_multiple_of(a.per_register() * LANES);
     let is_bit = a == Element::Bit;
+    if rounding.is_some() && sum != Sum::F64 {
+        return Err(Reason::Modifier("rn".to_owned()));
+    }
     let is_known = before == sum && a.goes_with(b, sum) && is_whole(shape.m.min(shape.n));
     if !is_known || is_bit != matches.is_some() {
         return Err(Reason::Family("`mma` of this shape and these types"));
@@ -55,6 +60,7 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     let second = values(k, second, count(shape.n), register_type(b))?;
     let added = sums(k, added, 2 * halves, sum)?;
 
+    let [first, second] = leave(k, [&first, &second], a == Element::F64)?;
     let lane = lane_id(k);
     // The first of those that have this lane's rows, and of those that have its first column.
     let of_rows = word(k, AluOp::And, Type::B32, [lane, Operand::Imm((LANES - SHARING).into())]);
@@ -62,17 +68,18 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     let of_column = word(k, AluOp::Shl, Type::B32, [number, Operand::Imm(3)]);
     let rows: Vec<Factors> = (0..halves)
         .map(|half| {
-            let registers = first.iter().skip(half as usize).step_by(halves as usize);
-            gathered(k, a, registers.copied().collect(), of_rows)
+            let registers = (half..count(shape.m)).step_by(halves as usize);
+            gathered(k, a, (&first, registers), of_rows)
         })
         .collect();
     let columns = [0, 1].map(|column| {
         let start = plus(k, of_column, SHARING * column);
-        gathered(k, b, second.clone(), start)
+        gathered(k, b, (&second, 0..count(shape.n)), start)
     });
     let adding = Adding {
         sum,
         is_limited,
+        rounding,
         matches: matches.unwrap_or(AluOp::And),
     };
     let mut results = vec![];
@@ -85,12 +92,22 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
 }
 
 /// A row or column that lanes from `start` on have in these registers, with its elements in their order.
-fn gathered(k: &mut KernelLowering<'_, '_>, element: Element, registers: Vec<Operand>, start: Operand) -> Factors {
-    let lanes: Vec<Operand> = (0..SHARING).map(|lane| plus(k, start, lane)).collect();
+fn gathered(
+    k: &mut KernelLowering<'_, '_>,
+    element: Element,
+    (shelf, registers): (&Shelf, impl Iterator<Item = u32>),
+    start: Operand,
+) -> Factors {
+    let lanes: Vec<Lane> = (0..SHARING)
+        .map(|number| {
+            let number = plus(k, start, number);
+            shelf.lane(k, number)
+        })
+        .collect();
     let mut parts = vec![];
     for register in registers {
         for &lane in &lanes {
-            parts.push(from_lane(k, element, register, lane));
+            parts.push(shelf.register(k, lane, register as usize));
         }
     }
     factors(k, element, &parts)

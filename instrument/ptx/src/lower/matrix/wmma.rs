@@ -11,8 +11,9 @@ use crate::lower::matrix::address::Start;
 use crate::lower::matrix::dot::{Adding, Factors, dot, factors};
 use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS, Sum};
 use crate::lower::matrix::emit::{lane_id, pack, plus, word};
-use crate::lower::matrix::exchange::{from_lane, put, put_registers, register_type, sum_type, sums, values};
+use crate::lower::matrix::exchange::{put, put_registers, register_type, sum_type, sums, values};
 use crate::lower::matrix::shape::{LANES, OF_WMMA, Shape};
+use crate::lower::matrix::shelf::{Shelf, leave};
 use crate::lower::memory;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -246,6 +247,7 @@ fn multiply<'a>(
     if matches.is_some() && !list.take("popc") {
         return Err(Reason::Lacks("`.popc`"));
     }
+    let rounding = list.arithmetic().rounding;
     let sum = list.take_from(&SUMS);
     // Of half precision if they are not named.
     let named = inst
@@ -263,6 +265,9 @@ fn multiply<'a>(
     };
     list.finish()?;
     let is_known = a.goes_with(b, sum) && a.goes_with(b, before) && layouts.iter().all(Option::is_some);
+    if rounding.is_some() && sum != Sum::F64 {
+        return Err(Reason::Modifier("rn".to_owned()));
+    }
     if !is_known || (a == Element::Bit) != matches.is_some() {
         return Err(Reason::Family("`wmma` of this shape and these types"));
     }
@@ -280,11 +285,15 @@ fn multiply<'a>(
     let count = shape.m * shape.n / LANES;
     let added = sums(k, added, count, before)?;
 
+    let first = &first[..rows.parts as usize];
+    let second = &second[..columns.parts as usize];
+    let [first, second] = leave(k, [first, second], a == Element::F64)?;
     let (row, first_column) = Sharing::new(shape.m, shape.n).place(k);
     let row = gathered(k, a, &first, rows, row);
     let adding = Adding {
         sum,
         is_limited,
+        rounding,
         matches: matches.unwrap_or(AluOp::And),
     };
     let mut results = vec![];
@@ -303,7 +312,7 @@ fn multiply<'a>(
 fn gathered(
     k: &mut KernelLowering<'_, '_>,
     element: Element,
-    registers: &[Operand],
+    shelf: &Shelf,
     sharing: Sharing,
     row: Operand,
 ) -> Vec<Factors> {
@@ -311,8 +320,9 @@ fn gathered(
     let mut parts = vec![];
     for lane in 0..sharing.lanes {
         let lane = plus(k, start, lane);
-        for &register in &registers[..sharing.parts as usize] {
-            parts.push(from_lane(k, element, register, lane));
+        let lane = shelf.lane(k, lane);
+        for register in 0..sharing.parts {
+            parts.push(shelf.register(k, lane, register as usize));
         }
     }
     let at_once = match element {
