@@ -9,7 +9,7 @@ use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::address::Start;
 use crate::lower::matrix::emit::{lane_id, pack, plus, shuffle, shuffle_long, unpack, word};
-use crate::lower::matrix::exchange::{put_registers, values};
+use crate::lower::matrix::registers::{put_registers, values};
 use crate::lower::memory;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;

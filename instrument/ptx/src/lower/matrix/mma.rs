@@ -9,7 +9,7 @@ use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::dot::{Adding, Factors, dot, factors};
 use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS, Sum};
 use crate::lower::matrix::emit::{lane_id, plus, word};
-use crate::lower::matrix::exchange::{put, register_type, sums, values};
+use crate::lower::matrix::registers::{put, register_type, sums, values};
 use crate::lower::matrix::shape::{LANES, OF_MMA};
 use crate::lower::matrix::shelf::{Lane, Shelf, leave};
 use crate::lower::modifiers::ModifierList;

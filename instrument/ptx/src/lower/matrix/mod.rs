@@ -1,14 +1,14 @@
 //! Tensor cores (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): `mma`, `wmma`, `ldmatrix`,
 //! `movmatrix`.
 //!
-//! Lanes hand one another the parts of matrices through shared memory ([`shelf`]), and each computes its elements of the
-//! result as an H200 was seen to ([`dot`]).
+//! Lanes hand one another the parts of matrices through shared memory ([`shelf`]), and each computes its elements of
+//! the result as an H200 was seen to ([`dot`]).
 
 pub(super) mod emit;
 pub(super) mod element;
 pub(super) mod shape;
 pub(super) mod dot;
-pub(super) mod exchange;
+pub(super) mod registers;
 pub(super) mod shelf;
 pub(super) mod address;
 pub(super) mod mma;

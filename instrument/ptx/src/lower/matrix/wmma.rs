@@ -11,7 +11,7 @@ use crate::lower::matrix::address::Start;
 use crate::lower::matrix::dot::{Adding, Factors, dot, factors};
 use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS, Sum};
 use crate::lower::matrix::emit::{lane_id, pack, plus, word};
-use crate::lower::matrix::exchange::{put, put_registers, register_type, sum_type, sums, values};
+use crate::lower::matrix::registers::{put, put_registers, register_type, sum_type, sums, values};
 use crate::lower::matrix::shape::{LANES, OF_WMMA, Shape};
 use crate::lower::matrix::shelf::{Shelf, leave};
 use crate::lower::memory;
