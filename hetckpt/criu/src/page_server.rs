@@ -148,6 +148,7 @@ fn serve(socket: &UnixStream, images: &Path, taker: &mut dyn MemorySink) -> Resu
         form: None,
     };
     let mut next = connection.command().map_err(broken)?;
+    let mut taken_bytes = 0;
     for pages_id in 1.. {
         let image = match next {
             Command::Open(image) => image,
@@ -157,35 +158,30 @@ fn serve(socket: &UnixStream, images: &Path, taker: &mut dyn MemorySink) -> Resu
             }
         };
         connection.answer(&[0]).map_err(broken)?;
-        next = take_image(&mut connection, image, pages_id, images, taker)?;
+        let pages = Pages {
+            connection: &mut connection,
+            image,
+            rows: RowList::create(images.join(image.name()), pages_id).map_err(Broken::Failed)?,
+            at: Place::default(),
+            section: None,
+            taken_bytes,
+            next: None,
+        };
+        (next, taken_bytes) = take_image(pages, pages_id, taker)?;
     }
     connection.answer(&0i32.to_ne_bytes()).map_err(broken)
 }
 
-/// Takes one image; gives the command that follows it.
-fn take_image(
-    connection: &mut Connection<'_>,
-    image: Image,
-    pages_id: u32,
-    images: &Path,
-    taker: &mut dyn MemorySink,
-) -> Result<Command, Broken> {
-    let mut pages = Pages {
-        connection,
-        image,
-        rows: RowList::create(images.join(image.name()), pages_id).map_err(Broken::Failed)?,
-        at: Place::default(),
-        section: None,
-        taken_bytes: 0,
-        next: None,
-    };
+/// Takes one image; gives the command that follows it, and how many bytes have been taken since the first image.
+fn take_image(mut pages: Pages<'_, '_>, pages_id: u32, taker: &mut dyn MemorySink) -> Result<(Command, u64), Broken> {
     hand_over(taker, &format!("pages-{pages_id}.img"), &mut pages)?;
     pages.rows.finish().map_err(Broken::Failed)?;
-    pages.next.ok_or_else(|| {
+    let next = pages.next.ok_or_else(|| {
         Broken::Failed(not_understood(
             "not all pages of an image were taken (a bug in hetckpt)",
         ))
-    })
+    })?;
+    Ok((next, pages.taken_bytes))
 }
 
 fn broken(error: io::Error) -> Broken {
@@ -223,7 +219,7 @@ impl Connection<'_> {
 /// of others as they were, which then need not be stored again. Less would be more parts; each takes some 0.7 KiB.
 const SECTION_BYTES: u64 = 1 << 20;
 
-/// Bytes of an image from which on they are larger: an archive has at most [`hetckpt_archive::limits::MAX_PARTS`].
+/// Bytes of a dump from which on they are larger: an archive has at most [`hetckpt_archive::limits::MAX_PARTS`].
 const MANY_BYTES: u64 = 32 << 30;
 
 /// The content of an image of pages, as it comes. Over when another command than [`Command::Add`] has come.
@@ -234,6 +230,7 @@ struct Pages<'a, 'b> {
     at: Place,
     /// The section that is read; none at the beginning.
     section: Option<u64>,
+    /// Since the first image.
     taken_bytes: u64,
     next: Option<Command>,
 }
