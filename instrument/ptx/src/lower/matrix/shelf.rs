@@ -2,7 +2,7 @@
 //! points at which a kernel may stop.
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{Address, AddressBase, AluOp, Op, Operand, Ordering, SpecialReg, WarpOp};
+use hetckpt_ir::inst::{Address, AddressBase, AluOp, Axis, Op, Operand, Ordering, SpecialReg, WarpOp};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::error::Reason;
@@ -34,17 +34,8 @@ pub(crate) fn leave<const N: usize>(
     parts: [&[Operand]; N],
     is_long: bool,
 ) -> Result<[Shelf; N], Reason> {
-    let warp = k.scratch(Width::W32);
-    k.emit_unguarded(Op::ReadSpecial {
-        dst: warp,
-        special: SpecialReg::WarpId,
-    });
-    let warp = word(
-        k,
-        AluOp::Mul,
-        Type::U32,
-        [Operand::Reg(warp), Operand::Imm(WARP_BYTES.into())],
-    );
+    let warp = warp_number(k);
+    let warp = word(k, AluOp::Mul, Type::U32, [warp, Operand::Imm(WARP_BYTES.into())]);
     let own = lane_id(k);
     let own = lane(k, warp, own);
     // Whoever still reads what was left before.
@@ -77,6 +68,25 @@ pub(crate) fn leave<const N: usize>(
     shelves
         .try_into()
         .map_err(|_| Reason::Family("matrices of these registers"))
+}
+
+/// The warp's number in its block. `%warpid` is another: on a GPU it tells where the warp happens to run.
+fn warp_number(k: &mut KernelLowering<'_, '_>) -> Operand {
+    let mut read = |special| {
+        let dst = k.scratch(Width::W32);
+        k.emit_unguarded(Op::ReadSpecial { dst, special });
+        Operand::Reg(dst)
+    };
+    let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| read(SpecialReg::Tid(axis)));
+    let [width, height] = [Axis::X, Axis::Y].map(|axis| read(SpecialReg::Ntid(axis)));
+    let row = word(k, AluOp::Mad, Type::U32, [z, height, y]);
+    let thread = word(k, AluOp::Mad, Type::U32, [row, width, x]);
+    word(
+        k,
+        AluOp::Shr,
+        Type::U32,
+        [thread, Operand::Imm(LANES.trailing_zeros().into())],
+    )
 }
 
 fn meet(k: &mut KernelLowering<'_, '_>) {
