@@ -2,7 +2,7 @@
 //! points at which a kernel may stop.
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{Address, AddressBase, AluOp, Axis, Op, Operand, Ordering, SpecialReg, WarpOp};
+use hetckpt_ir::inst::{Address, AddressBase, AluOp, Axis, Modifiers, Op, Operand, Ordering, SpecialReg, WarpOp};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::error::Reason;
@@ -119,7 +119,7 @@ fn lane(k: &mut KernelLowering<'_, '_>, warp: Operand, number: Operand) -> Lane 
     k.emit_unguarded(Op::Alu {
         op: AluOp::Mad,
         ty: Type::U32,
-        mods: Default::default(),
+        mods: Modifiers::default(),
         dst,
         srcs: vec![number, Operand::Imm(4), warp],
     });

@@ -17,6 +17,7 @@ use crate::lower::matrix::shelf::{Shelf, leave};
 use crate::lower::memory;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
+use crate::lower::scope::width_of;
 
 /// Registers of a matrix of half precision, whatever its shape.
 const HALF_REGISTERS: u32 = 8;
@@ -37,6 +38,19 @@ impl Sharing {
         Self {
             lanes,
             parts: parts / lanes,
+        }
+    }
+
+    /// Of the factors of a product of this shape, or nothing where a lane would have no whole register, or too many.
+    fn of_factors(rows: u32, length: u32, element: Element) -> Result<Self, Reason> {
+        let sharing = Self::new(rows, length / element.per_register());
+        let most = match element {
+            Element::F16 => HALF_REGISTERS,
+            _ => LANES,
+        };
+        match (1..=most).contains(&sharing.parts) {
+            true => Ok(sharing),
+            false => Err(Reason::Family("`wmma` of this shape and these types")),
         }
     }
 
@@ -90,7 +104,7 @@ fn load<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, mut list: Mo
         (Some(sum), _) => {
             let places = places_of_sums(k, shape, sum, (by_rows, stride));
             let ty = stored_type(sum);
-            let width = crate::lower::scope::width_of(ty);
+            let width = width_of(ty);
             let loaded = places
                 .into_iter()
                 .map(|bytes| start.behind(k, start.address, bytes).load(k, ty, width))
@@ -128,7 +142,7 @@ fn load_factors(
     (is_whole, stride): (bool, Option<Operand>),
 ) -> Result<Vec<Operand>, Reason> {
     let (per_register, bits) = (element.per_register(), element.bits());
-    let sharing = Sharing::new(rows, length / per_register);
+    let sharing = Sharing::of_factors(rows, length, element)?;
     let (row, first) = sharing.place(k);
     let first = word(k, AluOp::Mul, Type::U32, [first, Operand::Imm(per_register.into())]);
     let bytes = |k: &mut KernelLowering<'_, '_>, elements: Operand| match bits {
@@ -272,8 +286,8 @@ fn multiply<'a>(
         return Err(Reason::Family("`wmma` of this shape and these types"));
     }
     let [dst, first, second, added] = operands(inst, "4")?;
-    let length = shape.k / a.per_register();
-    let (rows, columns) = (Sharing::new(shape.m, length), Sharing::new(shape.n, length));
+    let [rows, columns] = [shape.m, shape.n].map(|rows| Sharing::of_factors(rows, shape.k, a));
+    let (rows, columns) = (rows?, columns?);
     let mut taken = |operand: &ast::Operand<'a>, sharing: Sharing| {
         let count = match a {
             Element::F16 => HALF_REGISTERS,
