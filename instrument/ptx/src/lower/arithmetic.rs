@@ -1,7 +1,7 @@
 //! Integer and floating-point arithmetic (PTX ISA, "Integer Arithmetic Instructions", "Floating Point Instructions",
 //! "Half Precision Floating Point Instructions").
 
-use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand};
+use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
@@ -294,6 +294,28 @@ pub(super) fn scratch(
         mods,
         dst,
         srcs,
+    });
+    Operand::Reg(dst)
+}
+
+/// A conversion to a new register.
+pub(super) fn convert(
+    k: &mut KernelLowering<'_, '_>,
+    (dst_ty, src_ty): (Type, Type),
+    rounding: Option<Rounding>,
+    src: Operand,
+) -> Operand {
+    let dst = k.scratch(width_of(dst_ty));
+    let mods = Modifiers {
+        rounding,
+        ..Modifiers::default()
+    };
+    k.emit_unguarded(Op::Cvt {
+        dst_ty,
+        src_ty,
+        mods,
+        dst,
+        src,
     });
     Operand::Reg(dst)
 }

@@ -6,7 +6,7 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
-use crate::lower::arithmetic::{check_type, scratch};
+use crate::lower::arithmetic::{check_type, convert, scratch};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -325,24 +325,9 @@ fn transcendental<'a>(
     let [dst, src] = operands(inst, "2")?;
     let src = k.value(src, ty)?;
     let half = element(ty);
-    let convert = |k: &mut KernelLowering<'_, '_>, src, src_ty, dst_ty, rounding| {
-        let dst = k.scratch(width_of(dst_ty));
-        let mods = Modifiers {
-            rounding,
-            ..Modifiers::default()
-        };
-        k.emit_unguarded(Op::Cvt {
-            dst_ty,
-            src_ty,
-            mods,
-            dst,
-            src,
-        });
-        Operand::Reg(dst)
-    };
     let mut results = Vec::new();
     for part in parts(k, ty, src) {
-        let wide = convert(k, part, half, Type::F32, None);
+        let wide = convert(k, (Type::F32, half), None, part);
         let value = k.scratch(Width::W32);
         k.emit_unguarded(Op::Alu {
             op,
@@ -351,7 +336,7 @@ fn transcendental<'a>(
             dst: value,
             srcs: vec![wide],
         });
-        results.push(convert(k, Operand::Reg(value), Type::F32, half, Some(Rounding::Rn)));
+        results.push(convert(k, (half, Type::F32), Some(Rounding::Rn), Operand::Reg(value)));
     }
     put(k, dst, ty, results)
 }

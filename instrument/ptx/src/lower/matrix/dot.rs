@@ -11,9 +11,12 @@
 use hetckpt_ir::inst::{AluOp, Comparison, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::{Type, Width};
 
+use crate::error::Reason;
+use crate::lower::arithmetic::convert;
 use crate::lower::lowering::KernelLowering;
-use crate::lower::matrix::element::{Element, Sum};
-use crate::lower::matrix::emit::{choose, convert, long, pack, unpack, word};
+use crate::lower::matrix::element::{Element, MATCHES, Sum};
+use crate::lower::matrix::emit::{choose, long, pack, unpack, word};
+use crate::lower::modifiers::ModifierList;
 
 /// Where numbers are cut off: bits below the highest leading one.
 const KEPT_BITS: u32 = 25;
@@ -67,6 +70,24 @@ pub(crate) struct Adding {
     pub(crate) is_limited: bool,
     /// How bits match.
     pub(crate) matches: AluOp,
+}
+
+impl Adding {
+    /// What the modifiers say but for the types: with [`Sum::F32`] until these are known.
+    pub(crate) fn read(list: &mut ModifierList<'_>) -> Result<(Self, bool), Reason> {
+        let is_limited = list.take("satfinite");
+        let matches = list.take_from(&MATCHES);
+        if matches.is_some() && !list.take("popc") {
+            return Err(Reason::Lacks("`.popc`"));
+        }
+        let adding = Self {
+            sum: Sum::F32,
+            is_limited,
+            rounding: list.arithmetic().rounding,
+            matches: matches.unwrap_or(AluOp::And),
+        };
+        Ok((adding, matches.is_some()))
+    }
 }
 
 /// Takes the registers' content apart.

@@ -1,6 +1,6 @@
 //! Short forms of what is emitted here again and again. Nothing is guarded.
 
-use hetckpt_ir::inst::{AluOp, Comparison, Modifiers, Op, Operand, Rounding, SpecialReg, WarpOp};
+use hetckpt_ir::inst::{AluOp, Comparison, Op, Operand, SpecialReg, WarpOp};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::lower::arithmetic::scratch;
@@ -24,28 +24,6 @@ pub(crate) fn plus(k: &mut KernelLowering<'_, '_>, a: Operand, b: u32) -> Operan
         0 => a,
         _ => word(k, AluOp::Add, Type::U32, [a, Operand::Imm(b.into())]),
     }
-}
-
-/// A conversion.
-pub(crate) fn convert(
-    k: &mut KernelLowering<'_, '_>,
-    (dst_ty, src_ty): (Type, Type),
-    rounding: Option<Rounding>,
-    src: Operand,
-) -> Operand {
-    let dst = k.scratch(width_of(dst_ty));
-    let mods = Modifiers {
-        rounding,
-        ..Modifiers::default()
-    };
-    k.emit_unguarded(Op::Cvt {
-        dst_ty,
-        src_ty,
-        mods,
-        dst,
-        src,
-    });
-    Operand::Reg(dst)
 }
 
 /// `if_true` where the comparison holds.

@@ -7,7 +7,7 @@ use crate::ast::Instruction;
 use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::dot::{Adding, Factors, dot, factors};
-use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS, Sum};
+use crate::lower::matrix::element::{ELEMENTS, Element, SUMS, Sum};
 use crate::lower::matrix::emit::{lane_id, plus, word};
 use crate::lower::matrix::registers::{put, register_type, sums, values};
 use crate::lower::matrix::shape::{LANES, OF_MMA};
@@ -27,12 +27,7 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         }
     }
     let shape = list.take_from(&OF_MMA).ok_or(Reason::Lacks("a shape"))?;
-    let is_limited = list.take("satfinite");
-    let matches = list.take_from(&MATCHES);
-    if matches.is_some() && !list.take("popc") {
-        return Err(Reason::Lacks("`.popc`"));
-    }
-    let rounding = list.arithmetic().rounding;
+    let (adding, has_matches) = Adding::read(&mut list)?;
     let lacks = Reason::Lacks("types");
     let (Some(sum), Some(a), Some(b), Some(before)) = (
         list.take_from(&SUMS),
@@ -46,11 +41,8 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     // In half of a register there is no part of a matrix.
     let is_whole = |rows: u32| (rows * shape.k).is_multiple_of(a.per_register() * LANES);
     let is_bit = a == Element::Bit;
-    if rounding.is_some() && sum != Sum::F64 {
-        return Err(Reason::Modifier("rn".to_owned()));
-    }
     let is_known = before == sum && a.goes_with(b, sum) && is_whole(shape.m.min(shape.n));
-    if !is_known || is_bit != matches.is_some() {
+    if !is_known || is_bit != has_matches || (adding.rounding.is_some() && sum != Sum::F64) {
         return Err(Reason::Family("`mma` of this shape and these types"));
     }
     let [dst, first, second, added] = operands(inst, "4")?;
@@ -76,12 +68,7 @@ pub(super) fn mma<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         let start = plus(k, of_column, SHARING * column);
         gathered(k, b, (&second, 0..count(shape.n)), start)
     });
-    let adding = Adding {
-        sum,
-        is_limited,
-        rounding,
-        matches: matches.unwrap_or(AluOp::And),
-    };
+    let adding = Adding { sum, ..adding };
     let mut results = vec![];
     for (row, added) in rows.iter().zip(added.as_chunks::<2>().0) {
         for (column, &added) in columns.iter().zip(added) {

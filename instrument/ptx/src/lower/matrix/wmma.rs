@@ -9,7 +9,7 @@ use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::address::Start;
 use crate::lower::matrix::dot::{Adding, Factors, dot, factors};
-use crate::lower::matrix::element::{ELEMENTS, Element, MATCHES, SUMS, Sum};
+use crate::lower::matrix::element::{ELEMENTS, Element, SUMS, Sum};
 use crate::lower::matrix::emit::{lane_id, pack, plus, word};
 use crate::lower::matrix::registers::{put, put_registers, register_type, sum_type, sums, values};
 use crate::lower::matrix::shape::{LANES, OF_WMMA, Shape};
@@ -256,12 +256,7 @@ fn multiply<'a>(
     // How the matrices lay in memory.
     let layouts = [list.take_from(&LAYOUTS), list.take_from(&LAYOUTS)];
     let shape = list.take_from(&OF_WMMA).ok_or(Reason::Lacks("a shape"))?;
-    let is_limited = list.take("satfinite");
-    let matches = list.take_from(&MATCHES);
-    if matches.is_some() && !list.take("popc") {
-        return Err(Reason::Lacks("`.popc`"));
-    }
-    let rounding = list.arithmetic().rounding;
+    let (adding, has_matches) = Adding::read(&mut list)?;
     let sum = list.take_from(&SUMS);
     // Of half precision if they are not named.
     let named = inst
@@ -279,10 +274,7 @@ fn multiply<'a>(
     };
     list.finish()?;
     let is_known = a.goes_with(b, sum) && a.goes_with(b, before) && layouts.iter().all(Option::is_some);
-    if rounding.is_some() && sum != Sum::F64 {
-        return Err(Reason::Modifier("rn".to_owned()));
-    }
-    if !is_known || (a == Element::Bit) != matches.is_some() {
+    if !is_known || (a == Element::Bit) != has_matches || (adding.rounding.is_some() && sum != Sum::F64) {
         return Err(Reason::Family("`wmma` of this shape and these types"));
     }
     let [dst, first, second, added] = operands(inst, "4")?;
@@ -304,12 +296,7 @@ fn multiply<'a>(
     let [first, second] = leave(k, [first, second], a == Element::F64)?;
     let (row, first_column) = Sharing::new(shape.m, shape.n).place(k);
     let row = gathered(k, a, &first, rows, row);
-    let adding = Adding {
-        sum,
-        is_limited,
-        rounding,
-        matches: matches.unwrap_or(AluOp::And),
-    };
+    let adding = Adding { sum, ..adding };
     let mut results = vec![];
     for (number, &added) in (0..).zip(&added) {
         let column = plus(k, first_column, number);
