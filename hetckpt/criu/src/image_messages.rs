@@ -11,6 +11,12 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Flag of a pagemap entry whose pages lie in the pages file.
 pub const IS_PRESENT: u32 = 4;
 
+/// Flag of an area that is mapped privately (`MAP_PRIVATE`).
+pub const IS_PRIVATE: u32 = 2;
+
+/// Flag of an area of huge pages (`MAP_HUGETLB`).
+pub const IS_OF_HUGE_PAGES: u32 = 0x4_0000;
+
 /// Status of an area where a file is mapped privately.
 pub const IS_PRIVATE_FILE: u32 = 1 << 6;
 

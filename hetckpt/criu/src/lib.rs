@@ -11,6 +11,7 @@ pub mod device_streams;
 pub mod eventfds;
 pub mod image_error;
 pub mod image_messages;
+pub mod image_streamer;
 pub mod images;
 pub mod locate;
 pub mod memory_sink;

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use crate::image_error::ImageError;
 use crate::image_messages::{
-    Core, FileEntry, Fs, IS_OF_PLUGIN, IS_OUTSIDE, IS_PRIVATE_FILE, InetSocket, Inventory, Mm, PstreeEntry, Regular,
-    Remap, TerminalInfo, UnixSocket,
+    Area, Core, FileEntry, Fs, IS_OF_HUGE_PAGES, IS_OF_PLUGIN, IS_OUTSIDE, IS_PRIVATE, IS_PRIVATE_FILE, InetSocket,
+    Inventory, Mm, PstreeEntry, Regular, Remap, TerminalInfo, UnixSocket,
 };
 use crate::images::{CORE_MAGIC, FILES_MAGIC, INVENTORY_IMAGE, INVENTORY_MAGIC, Images, MM_MAGIC, PSTREE_MAGIC, first};
 use crate::terminals::Terminals;
@@ -58,6 +58,8 @@ pub struct Needs {
     pub names_processor: bool,
     /// CRIU is to be told that processes have had probes in their code (uprobes).
     pub has_had_uprobes: bool,
+    /// Some have memory of their own in huge pages.
+    pub has_huge_pages: bool,
 }
 
 /// A TCP connection.
@@ -158,6 +160,8 @@ pub fn read(folder: &Path) -> Result<Needs, ImageError> {
         }
         let mm: Mm = first(&images, &format!("mm-{pid}.img"), MM_MAGIC)?;
         mapped.insert(u64::from(mm.exe_file_id));
+        let is_huge = |area: &Area| area.flags & IS_OF_HUGE_PAGES != 0 && area.flags & IS_PRIVATE != 0;
+        needs.has_huge_pages |= mm.areas.iter().any(is_huge);
         let private = mm.areas.iter().filter(|area| area.status & IS_PRIVATE_FILE != 0);
         mapped.extend(private.map(|area| area.file_id));
         let fs: Fs = first(&images, &format!("fs-{pid}.img"), FS_MAGIC)?;

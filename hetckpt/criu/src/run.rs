@@ -41,6 +41,8 @@ pub struct Call<'a> {
     pub verb: &'a str,
     /// The folder of the images.
     pub images: &'a Path,
+    /// An [`crate::image_streamer::ImageStreamer`] has the images.
+    pub are_streamed: bool,
     /// Where CRIU puts its log, `VERB.log`, and its statistics.
     pub work_folder: &'a Path,
     /// More arguments.
@@ -62,12 +64,19 @@ pub fn run(criu: &Criu, call: &Call<'_>) -> Result<(), Failure> {
     command
         .arg(call.verb)
         .arg("-D")
-        .arg(call.images)
+        .arg(match call.are_streamed {
+            // In the address of a socket there is no room for a long path.
+            true => Path::new("."),
+            false => call.images,
+        })
         .arg("-W")
         .arg(call.work_folder)
         .arg("-o")
         .arg(&log)
         .args(call.arguments);
+    if call.are_streamed {
+        command.arg("--stream").current_dir(call.images);
+    }
     if !nix::unistd::geteuid().is_root() {
         command.arg("--unprivileged");
     }

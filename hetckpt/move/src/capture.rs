@@ -384,6 +384,7 @@ fn run_criu(request: &Request<'_>, sockets: &ForCriu) -> Result<(), Failure> {
         &run::Call {
             verb: "dump",
             images: request.images,
+            are_streamed: false,
             work_folder: request.images,
             arguments: &arguments,
             environment: &environment,

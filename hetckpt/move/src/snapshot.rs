@@ -14,12 +14,14 @@ use hetckpt_archive::error::ArchiveError;
 use hetckpt_archive::manifest::{CarriedFile, Manifest};
 use hetckpt_archive::reader::Archive;
 use hetckpt_criu::image_error::ImageError;
+use hetckpt_criu::image_streamer::ImageStreamer;
 use hetckpt_criu::images;
 use hetckpt_criu::memory_sink::Sizes;
 use hetckpt_criu::needs::{self, Needs};
 use hetckpt_criu::rewrite::{self, Change};
 use hetckpt_report::archive_error;
 use hetckpt_report::failure::Failure;
+use hetckpt_report::remark;
 use hetckpt_state::names::state_file;
 
 use crate::byte_service::ByteService;
@@ -33,9 +35,18 @@ const LOG_LINES: usize = 50;
 /// An archive, or a folder of images.
 pub enum Snapshot {
     /// The archive, opened.
-    Archive(Box<Archive>),
+    Archive(Arc<Archive>),
     /// The folder, and the manifest that an archive of it would have.
     Images(PathBuf, Box<Manifest>),
+}
+
+/// What a restore reads from a snapshot while it goes on.
+#[derive(Default)]
+pub struct Services {
+    /// Where the device servers read an archive that is no file of this machine.
+    pub archive: Option<ByteService>,
+    /// Where CRIU reads images.
+    pub images: Option<ImageStreamer>,
 }
 
 /// What is to be restored.
@@ -53,7 +64,7 @@ impl Snapshot {
         match given {
             Given::Path(path) => Self::open(path),
             Given::Remote(name, bytes) => Archive::open_remote(name, Arc::clone(bytes))
-                .map(|archive| Self::Archive(Box::new(archive)))
+                .map(|archive| Self::Archive(Arc::new(archive)))
                 .map_err(archive_error::failure),
         }
     }
@@ -63,7 +74,7 @@ impl Snapshot {
         match path.is_dir() {
             true => of_images(path).map(|(folder, manifest)| Self::Images(folder, Box::new(manifest))),
             false => Archive::open(path)
-                .map(|archive| Self::Archive(Box::new(archive)))
+                .map(|archive| Self::Archive(Arc::new(archive)))
                 .map_err(archive_error::failure),
         }
     }
@@ -115,12 +126,13 @@ impl Snapshot {
         }
     }
 
-    /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave: then a restore finds all images there,
-    /// and where the archive, which must stay, has device memory. Carried files are not among them. An archive that is
-    /// elsewhere is served on a socket in `scratch`, as long as the service is there.
-    pub fn complete(&self, descriptions: &Path, scratch: &Path) -> Result<Option<ByteService>, Failure> {
+    /// Unpacks the rest into the folder that [`Snapshot::descriptions`] gave, but carried files, and what is served as
+    /// long as the services are there: the memory of processes, to CRIU, and on a socket in `scratch` the bytes of an
+    /// archive that is elsewhere, to device servers. Then a restore finds all there, and where the archive, which must
+    /// stay, has device memory.
+    pub fn complete(&self, descriptions: &Path, scratch: &Path, needs: &Needs) -> Result<Services, Failure> {
         let Self::Archive(archive) = self else {
-            return Ok(None);
+            return Ok(Services::default());
         };
         let socket = scratch.join("archive.sock");
         let service = match archive.remote() {
@@ -132,8 +144,21 @@ impl Snapshot {
             }
         };
         let served = service.is_some().then_some(&*socket);
-        snapshot_files::unpack_rest(archive, descriptions, served).map_err(archive_error::failure)?;
-        Ok(service)
+        let streamed = snapshot_files::streamed_images(archive, needs.has_huge_pages);
+        snapshot_files::unpack_rest(archive, descriptions, served, &streamed).map_err(archive_error::failure)?;
+        let images = match streamed.is_empty() {
+            true => None,
+            false => {
+                let total = snapshot_files::streamed_bytes(archive, &streamed);
+                let tell = remark::byte_progress("restoring memory", total);
+                let streamer = ImageStreamer::start(descriptions, Arc::clone(archive), streamed, tell);
+                Some(streamer.map_err(|e| cannot_write(descriptions, &e))?)
+            }
+        };
+        Ok(Services {
+            archive: service,
+            images,
+        })
     }
 
     /// Writes the content of a carried file to `target`, which is new. Only a whole file with the hash stays.

@@ -1,7 +1,7 @@
 //! The two forms of a snapshot: a folder with CRIU's images and the device servers' files, and an archive. Which file
 //! becomes which member, and back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -228,10 +228,37 @@ pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), Archi
     archive.extract_where(folder, description_name, &mut |_| ()).map(drop)
 }
 
+/// The members that CRIU reads while it restores, by the names of its images: the memory of processes. None of
+/// processes with `huge_pages`, as CRIU cannot read these from a pipe (4.2, `premap_priv_vmas`).
+pub fn streamed_images(archive: &Archive, huge_pages: bool) -> BTreeMap<String, String> {
+    if huge_pages {
+        return BTreeMap::new();
+    }
+    let names = archive.members().filter_map(|member| {
+        let name = member.entry.raw_name().strip_prefix(CRIU_PREFIX)?;
+        let is_memory = name.starts_with(MEMORY_IMAGE) && !name.contains('/');
+        is_memory.then(|| (name.to_owned(), member.entry.name.clone()))
+    });
+    names.collect()
+}
+
+/// Bytes of `members`.
+pub fn streamed_bytes(archive: &Archive, members: &BTreeMap<String, String>) -> u64 {
+    let members = members.values().filter_map(|name| archive.locate(name).ok());
+    members
+        .map(|member| member.entry.raw_bytes())
+        .fold(0, u64::saturating_add)
+}
+
 /// Makes `folder`, into which [`unpack_descriptions`] has unpacked, one that CRIU and the device servers restore from:
-/// unpacks what that has left out, but carried files, of which this machine may have most, and device memory, which the
-/// servers read where the archive has it: in its file, or on the socket `served`.
-pub fn unpack_rest(archive: &Archive, folder: &Path, served: Option<&Path>) -> Result<(), ArchiveError> {
+/// unpacks what that has left out, but the images `streamed`, carried files, of which this machine may have most, and
+/// device memory, which the servers read where the archive has it: in its file, or on the socket `served`.
+pub fn unpack_rest(
+    archive: &Archive,
+    folder: &Path,
+    served: Option<&Path>,
+    streamed: &BTreeMap<String, String>,
+) -> Result<(), ArchiveError> {
     let archives = archive.parents()?.iter();
     // Whoever has put another file in the place of one has not put it in ours.
     let path_of = |archive: &Archive| match (archive.remote(), served) {
@@ -261,6 +288,7 @@ pub fn unpack_rest(archive: &Archive, folder: &Path, served: Option<&Path>) -> R
     unpack_where(archive, folder, |member| match description_name(member) {
         Some(_) => None,
         None if is_carried(member) => None,
+        None if streamed.values().any(|name| *name == member.name) => None,
         None if memory_of(member).is_some_and(|pid| in_place.contains(&pid)) => None,
         None => image_name(member),
     })
@@ -372,7 +400,7 @@ pub(crate) mod tests {
         let images = folder.join("restored");
         unpack_descriptions(archive, &images).unwrap();
         assert_eq!(fs::read_dir(&images).unwrap().count(), 1);
-        unpack_rest(archive, &images, None).unwrap();
+        unpack_rest(archive, &images, None, &BTreeMap::new()).unwrap();
         for (name, text) in [
             ("hetgpu-7.user", "user"),
             ("inventory.img", "inventory"),

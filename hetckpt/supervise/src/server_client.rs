@@ -178,9 +178,10 @@ pub fn pause_all(holds: &mut Vec<Hold>, timeout_s: u32) -> Result<Duration, Fail
     Ok(longest)
 }
 
-/// True if a server that does not answer has ended because its process has let go of it.
+/// True if a server that does not answer has ended because its process has let go of it: it ends, or becomes another
+/// program, which may have a server of its own by now.
 fn was_left(socket: &ControlSocket, pid: i32) -> bool {
-    !socket.is_alive() && u32::try_from(pid).is_ok_and(has_let_go)
+    !socket.is_alive() && (u32::try_from(pid).is_ok_and(has_let_go) || has_server(pid))
 }
 
 impl Hold {

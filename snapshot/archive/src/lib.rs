@@ -33,6 +33,7 @@ pub mod writer;
 pub mod reader;
 mod borrowing;
 mod extract;
+pub mod read_ahead;
 pub mod merge;
 mod opening;
 pub mod verify;

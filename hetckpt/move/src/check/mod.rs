@@ -178,7 +178,7 @@ fn of_this_machine(snapshot: &Snapshot, needs: &Needs, allowed: &Allowed<'_>) ->
     findings.extend(terminal::examine(needs));
     let (plan, of_any) = of_whatever_restore(needs, snapshot.manifest(), allowed);
     findings.extend(of_any);
-    findings.push(room::examine(snapshot, plan.lacking_bytes()));
+    findings.push(room::examine(snapshot, needs, plan.lacking_bytes()));
     (plan, findings)
 }
 

@@ -3,24 +3,27 @@
 use hetckpt_ring::failure_code::Code;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
+use hetckpt_criu::needs::Needs;
 use hetckpt_report::finding::Finding;
 use hetckpt_report::quantity;
 
 use crate::snapshot::Snapshot;
-use crate::snapshot_files::{is_carried, memory_of};
+use crate::snapshot_files::{is_carried, memory_of, streamed_images};
 
 const CHECK: &str = "restore-room";
 
 const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks images there";
 
-/// Compares the files of an archive that are unpacked, but for device memory and carried files, and `laid_out` bytes of
-/// the latter, with the room in the folder for temporary files.
-pub fn examine(snapshot: &Snapshot, laid_out: u64) -> Finding {
+/// Compares the files of an archive that are unpacked, but for carried files, and `laid_out` bytes of the latter, with
+/// the room in the folder for temporary files.
+pub fn examine(snapshot: &Snapshot, needs: &Needs, laid_out: u64) -> Finding {
     let unpacked: u64 = match snapshot {
         Snapshot::Archive(archive) => {
-            let unpacked = archive
-                .members()
-                .filter(|member| memory_of(member.entry).is_none() && !is_carried(member.entry));
+            let streamed = streamed_images(archive, needs.has_huge_pages);
+            let unpacked = archive.members().filter(|member| {
+                let is_streamed = streamed.values().any(|name| *name == member.entry.name);
+                memory_of(member.entry).is_none() && !is_carried(member.entry) && !is_streamed
+            });
             let sizes = unpacked.map(|member| member.entry.raw_bytes());
             sizes.fold(0, u64::saturating_add)
         }

@@ -20,9 +20,11 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use hetckpt_archive::parallel::{cores, in_parallel};
+use hetckpt_criu::image_streamer::ImageStreamer;
 use hetckpt_criu::locate::Criu;
 use hetckpt_criu::rewrite::Change;
 use hetckpt_criu::run;
+use hetckpt_report::archive_error;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::remark;
@@ -43,7 +45,7 @@ use crate::carried::keeper::Keeper;
 use crate::carried::layout::Layout;
 use crate::check::{self, Restorable};
 use crate::private_folder;
-use crate::snapshot::{Given, Snapshot};
+use crate::snapshot::{Given, Services, Snapshot};
 
 /// What became of the program if a restore fails.
 const NOTHING_STARTED: &str = "nothing was started; the snapshot is as it was";
@@ -102,7 +104,7 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
     let Prepared {
         images,
         layout,
-        service,
+        services,
     } = prepare(&snapshot, &restorable, scratch.path())?;
     let unpacked = start.elapsed();
     go_on(&held)?;
@@ -127,17 +129,17 @@ pub fn restore(options: &Options<'_>) -> Result<Outcome, Failure> {
         options,
         &installation,
         &found,
-        &images,
+        (&images, services.images.is_some()),
         scratch.path(),
         &restorable,
         &stdio,
     )
-    .map_err(|failure| why_not(&snapshot, options.device, service.as_ref(), failure))?;
+    .map_err(|failure| why_not(&snapshot, options.device, &services, failure))?;
     remark::progress_done();
     rewound.keep();
     let root_pid = manifest.header.root_pid;
     // It would take its room for as long as the program runs.
-    drop((service, snapshot));
+    drop((services, snapshot));
     let keeper = layout.and_then(|layout| Keeper::start(layout, root_pid));
     let restored = start.elapsed();
     let relays = stdio.into_relays();
@@ -176,14 +178,16 @@ struct Prepared {
     images: PathBuf,
     /// Carried files, if some are lacking here.
     layout: Option<Layout>,
-    /// Where the device servers read an archive that is no file of this machine.
-    service: Option<ByteService>,
+    services: Services,
 }
 
-/// Why CRIU has failed: a device server finds that it cannot have the device, and that memory is damaged or not there,
-/// but knows neither what would do nor an archive.
-fn why_not(snapshot: &Snapshot, device: &str, service: Option<&ByteService>, failure: Failure) -> Failure {
-    let unread = service.and_then(ByteService::failure);
+/// Why CRIU has failed: it sees that an image comes to an end, and a device server that it cannot have the device, and
+/// that memory is damaged or not there, but they know neither what would do nor an archive.
+fn why_not(snapshot: &Snapshot, device: &str, services: &Services, failure: Failure) -> Failure {
+    if let Some(why) = services.images.as_ref().and_then(ImageStreamer::failure) {
+        return archive_error::failure(why).state(NOTHING_STARTED);
+    }
+    let unread = services.archive.as_ref().and_then(ByteService::failure);
     if let Some(why) = unread {
         return Failure::new(Code::StoreFailed, "cannot fetch device memory from the archive")
             .note(why.to_string())
@@ -198,7 +202,7 @@ fn why_not(snapshot: &Snapshot, device: &str, service: Option<&ByteService>, fai
 /// Unpacks the images, lays the files out that this machine lacks, and leads the images to them.
 fn prepare(snapshot: &Snapshot, restorable: &Restorable, scratch: &Path) -> Result<Prepared, Failure> {
     let images = restorable.descriptions.clone();
-    let service = snapshot.complete(&images, scratch)?;
+    let services = snapshot.complete(&images, scratch, &restorable.needs)?;
     let mut changes = restorable.plan.changes.clone();
     let layout = match restorable.plan.lacking.as_slice() {
         [] => None,
@@ -227,7 +231,7 @@ fn prepare(snapshot: &Snapshot, restorable: &Restorable, scratch: &Path) -> Resu
     Ok(Prepared {
         images,
         layout,
-        service,
+        services,
     })
 }
 
@@ -241,7 +245,7 @@ fn run_criu(
     options: &Options<'_>,
     installation: &Installation,
     found: &Criu,
-    images: &Path,
+    (images, are_streamed): (&Path, bool),
     scratch: &Path,
     restorable: &Restorable,
     stdio: &Stdio,
@@ -286,6 +290,7 @@ fn run_criu(
     let call = run::Call {
         verb: "restore",
         images,
+        are_streamed,
         work_folder: scratch,
         arguments: &arguments,
         environment: &environment,
