@@ -164,8 +164,8 @@ codes! {
              unpacks, or the file of `--timings`.",
             "For an archive, name a file in a folder that exists, that you may write to, and that has room. A name that somebody else \
              gives to a file meanwhile, such as another dump, is not overwritten. `pack` does not write its archive among the images. A \
-             restore unpacks the archive and lays carried files out in `TMPDIR` (default: /tmp). There must be room, and no `noexec` if \
-             files are to be laid out.";
+             restore unpacks what describes the program, but not its memory, and lays carried files out, in `TMPDIR` (default: \
+             /tmp). There must be room, and no `noexec` if files are to be laid out.";
         NoDump = "HK0705", FAILED,
             "The folder given to `pack` or `restore`, or the archive, holds no complete dump. The note names the image that is missing, cut \
              off or of another kind. `pack` also refuses a folder that holds something else than files, such as the link `parent` of \
