@@ -197,7 +197,13 @@ pub const TENSOR_CORES: Program = Program {
     ..program("tensor_cores", "rounds", 100)
 };
 
-/// Arrays, texture objects and surface objects, which only NVIDIA GPUs have.
+/// A kernel that reads textures of all kinds and adds to surfaces.
+pub const SAMPLING: Program = Program {
+    lasts: 2,
+    ..program("sampling", "rounds", 100)
+};
+
+/// Arrays, texture objects and surface objects, in many short kernels.
 pub const TEXTURES: Program = Program {
     lasts: 4,
     pace: Pace::HostSleeps(10),

@@ -1,12 +1,12 @@
 //! Kernels that hetckpt does not model: NVIDIA GPUs run them as they came, and their programs are preempted between
-//! them; elsewhere each is refused by name when it is launched, and the program lives on. One sort of them the CPU
-//! device runs and stops.
+//! them; elsewhere each is refused by name when it is launched, and the program lives on. Some of them other devices run
+//! and stop.
 
 use anyhow::{Result, ensure};
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
-use hetckpt_e2e::program::{MEMORY_BARRIERS, NAMED_BARRIERS, Program, TENSOR_CORES, TEXTURES, unmodelled};
+use hetckpt_e2e::program::{MEMORY_BARRIERS, NAMED_BARRIERS, Program, SAMPLING, TENSOR_CORES, TEXTURES, unmodelled};
 use hetckpt_e2e::runner::{Context, Test};
 
 use super::preempt::{num_preemptions, preempt};
@@ -50,7 +50,7 @@ const fn runs_on_cpus(kernel: Unmodelled) -> Unmodelled {
 
 const KERNELS: [Unmodelled; 7] = [
     runs_on_cpus(kernel("tensor_core", &["--kernel", "0"], "wmma.mma.sync")),
-    kernel("texture", &["--kernel", "1"], "cuTexObjectCreate"),
+    runs_on_cpus(kernel("texture", &["--kernel", "1"], "cuTexObjectCreate")),
     hiding(
         "has a heap of its own",
         kernel("device_malloc", &["--kernel", "2"], "calls of `malloc`"),
@@ -80,6 +80,12 @@ pub fn tests() -> Vec<Test> {
     });
     let mut tests: Vec<Test> = kernels.collect();
     tests.push(native("arrays", TEXTURES));
+    tests.push(native("sampling", SAMPLING));
+    for program in [TEXTURES, SAMPLING] {
+        let images = move |context: &mut Context| preempt(context, &program, count);
+        // GPUs stop such kernels at their end only.
+        tests.push(Test::new(format!("preempt_{}", program.name), images).also_needs(Requirement::CpuOnly));
+    }
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
     tests.push(refused.also_needs(Requirement::CpuOnly));
     let matrices = move |context: &mut Context| preempt(context, &TENSOR_CORES, count);

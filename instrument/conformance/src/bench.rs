@@ -48,6 +48,7 @@ impl<'a> Bench<'a> {
             local: Default::default(),
             bounds: Default::default(),
             multiplies_matrices: false,
+            reads_images: false,
             resume_points: vec![],
         };
         let has_canonical_nans = tested.has_canonical_nans();

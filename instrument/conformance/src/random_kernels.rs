@@ -30,6 +30,7 @@ pub fn kernel(seed: u64) -> Kernel {
         local: LocalFrame::default(),
         bounds: LaunchBounds::default(),
         multiplies_matrices: false,
+        reads_images: false,
         resume_points: Vec::new(),
     };
     let at = kernel.add_block(open());

@@ -25,6 +25,8 @@ pub struct Kernel {
     pub bounds: LaunchBounds,
     /// It does step by step what the tensor cores of NVIDIA's GPUs do at once.
     pub multiplies_matrices: bool,
+    /// It does in software what the texture units of NVIDIA's GPUs do, with descriptions of images in device memory.
+    pub reads_images: bool,
     /// Resume points, indexed by [`ResumePointId`]; empty before the probe pass, else `rp0` is the entry.
     pub resume_points: Vec<ResumePoint>,
 }

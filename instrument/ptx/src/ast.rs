@@ -154,8 +154,8 @@ pub(crate) enum Operand<'a> {
     Address(Option<&'a str>, i64),
     /// `(a, b)` of a call.
     List(Vec<Operand<'a>>),
-    /// Something in brackets that only textures and tensor copies have.
-    Brackets,
+    /// `[object, {x, y}]`: what textures, surfaces and tensor copies have.
+    Brackets(Vec<Operand<'a>>),
 }
 
 impl Operand<'_> {
@@ -173,7 +173,7 @@ impl Operand<'_> {
             Operand::Vector(_) => "{…}".to_owned(),
             Operand::Address(name, offset) => format!("[{}+{offset}]", name.unwrap_or_default()),
             Operand::List(_) => "(…)".to_owned(),
-            Operand::Brackets => "[…]".to_owned(),
+            Operand::Brackets(_) => "[…]".to_owned(),
         }
     }
 }

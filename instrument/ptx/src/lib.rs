@@ -11,6 +11,7 @@ mod parse;
 mod lower;
 mod device_functions;
 mod device_heap;
+mod images;
 mod link;
 
 pub use error::{Error, Reason, SyntaxError};
@@ -66,7 +67,8 @@ fn lower_supplied(text: &str, others: &[&str], has_heap: bool) -> Result<hetckpt
     heap = device_heap::supply(&module).filter(|_| has_heap).unwrap_or_default();
     printing = device_functions::supply(&module);
     let printing = printing.as_ref();
-    for supplied in [heap.as_str(), printing.map_or("", |supplied| supplied.text.as_str())] {
+    let printing_text = printing.map_or("", |supplied| supplied.text.as_str());
+    for supplied in [heap.as_str(), printing_text, images::supply(&module)] {
         let parsed = parse::parse_module(supplied);
         module.variables.extend(parsed.variables);
         module.functions.extend(parsed.functions);

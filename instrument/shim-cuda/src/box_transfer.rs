@@ -2,6 +2,7 @@
 //! other memory of the program goes through device memory that is there for the copy only.
 
 use hetckpt_abi::array::{BoxCopy, BoxPlace, BoxSize};
+use hetckpt_abi::software_image;
 use hetckpt_ring::command::{Command, StreamId};
 
 use crate::api::array;
@@ -9,6 +10,7 @@ use crate::api::memory;
 use crate::copy_params::{BoxSide, BoxTransfer, Side, Transfer};
 use crate::guard::Current;
 use crate::memory_map::RangeKind;
+use crate::objects::ArrayPlace;
 use crate::result::{CuResult, Outcome};
 use crate::session::Session;
 use crate::transfer::{self, Mode, Place};
@@ -26,9 +28,16 @@ enum Reached {
     Host,
 }
 
-/// Does the copy in `stream`, which must not be captured: such a copy is refused.
+/// Does the copy in `stream`, which must not be captured if an array of the device has to do with it: such a copy is
+/// refused.
 pub fn run(current: &Current, copy: &BoxTransfer, stream: StreamId, mode: Mode) -> Outcome {
     let session = current.session;
+    if let (Some(dst), Some(src)) = (
+        in_memory(current, &copy.dst, &copy.size)?,
+        in_memory(current, &copy.src, &copy.size)?,
+    ) {
+        return copy_slices(current, dst, src, &copy.size, stream, mode);
+    }
     if session.captures.tell(stream)?.is_some() {
         return Err(CuResult::NOT_SUPPORTED);
     }
@@ -50,6 +59,73 @@ pub fn run(current: &Current, copy: &BoxTransfer, stream: StreamId, mode: Mode) 
     through_device_memory(current, (dst, src, copy.size), to == Reached::Host, stream, mode)
 }
 
+/// Where the slices of a side lie in memory: the first one, and how far it is to the next. `None` for an array that
+/// the device has.
+fn in_memory(current: &Current, side: &BoxSide, size: &BoxSize) -> Outcome<Option<(Side, u64)>> {
+    match *side {
+        BoxSide::Memory {
+            addr,
+            pitch,
+            slice_rows,
+        } => {
+            let place = BoxPlace::Memory {
+                addr,
+                pitch,
+                slice_rows,
+            };
+            let is_empty = size.bytes() == Some(0);
+            if !is_empty && place.span_bytes(size).is_none() {
+                return Err(CuResult::INVALID_VALUE);
+            }
+            Ok(Some((Side { addr, pitch }, slice_rows.saturating_mul(pitch))))
+        }
+        BoxSide::Array { array, x_bytes, y, z } => {
+            let found = array::find(current, array)?;
+            let ArrayPlace::Memory(addr) = found.place else {
+                return Ok(None);
+            };
+            let place = BoxPlace::Array {
+                array: 0,
+                level: 0,
+                x_bytes,
+                y,
+                z,
+            };
+            // The shape is that of the level alone.
+            let all = found.size()?;
+            let before = software_image::level_offset(&found.whole, found.level);
+            let (true, Some(before)) = (place.fits_array(size, &found.shape), before) else {
+                return Err(CuResult::INVALID_VALUE);
+            };
+            let pitch = all.width_bytes;
+            let addr = addr + before + (z * all.rows + y) * pitch + x_bytes;
+            Ok(Some((Side { addr, pitch }, all.rows * pitch)))
+        }
+    }
+}
+
+/// Copies between places in memory, slice by slice.
+fn copy_slices(
+    current: &Current,
+    (dst, dst_slice): (Side, u64),
+    (src, src_slice): (Side, u64),
+    size: &BoxSize,
+    stream: StreamId,
+    mode: Mode,
+) -> Outcome {
+    if size.rows == 0 {
+        return Ok(());
+    }
+    let at = |side: Side, slice_bytes: u64, number: u64| Side {
+        addr: side.addr + number * slice_bytes,
+        ..side
+    };
+    (0..size.slices).try_for_each(|number| {
+        let (dst, src) = (at(dst, dst_slice, number), at(src, src_slice, number));
+        copy_rows(current, dst, src, size, stream, mode)
+    })
+}
+
 fn command(stream: StreamId, dst: BoxPlace, src: BoxPlace, size: BoxSize) -> Command {
     let copy = Box::new(BoxCopy { dst, src, size });
     Command::CopyBox { stream, copy }
@@ -60,8 +136,11 @@ fn locate(current: &Current, side: &BoxSide, size: &BoxSize) -> Outcome<(BoxPlac
     match *side {
         BoxSide::Array { array, x_bytes, y, z } => {
             let found = array::find(current, array)?;
+            let ArrayPlace::Device(number) = found.place else {
+                return Err(CuResult::INVALID_VALUE);
+            };
             let place = |level| BoxPlace::Array {
-                array: found.number,
+                array: number,
                 level,
                 x_bytes,
                 y,

@@ -40,13 +40,24 @@ pub type AttributeValue = [u32; 16];
 /// What a program has set of a stream's attributes, by `CUstreamAttrID`.
 pub type StreamAttributes = FxHashMap<u32, AttributeValue>;
 
+/// Where an array is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayPlace {
+    /// The device has it, by this number.
+    Device(u64),
+    /// In device memory, from this address on ([`hetckpt_abi::software_image`]).
+    Memory(u64),
+}
+
 /// An array, or a level of a mipmapped one.
 #[derive(Debug)]
 pub struct Array {
-    /// Number in the ring.
-    pub number: u64,
-    /// Level of the mipmapped array of that number; 0 for a plain one.
+    /// Where it, or the mipmapped array, is.
+    pub place: ArrayPlace,
+    /// Level of the mipmapped array; 0 for a plain one.
     pub level: u32,
+    /// What the mipmapped array, or it itself, was made from.
+    pub whole: ArrayShape,
     /// What it was made from, or what the level would be made from as a plain array.
     pub shape: ArrayShape,
     /// It belongs to a mipmapped array, with which it goes.
@@ -63,8 +74,10 @@ impl Array {
 /// A mipmapped array.
 #[derive(Debug)]
 pub struct MipmappedArray {
-    /// Number in the ring.
-    pub number: u64,
+    /// Where it is.
+    pub place: ArrayPlace,
+    /// What it was made from.
+    pub shape: ArrayShape,
     /// Its levels.
     pub levels: Vec<Handle>,
 }

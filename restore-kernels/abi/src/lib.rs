@@ -12,6 +12,7 @@ pub mod cluster_query;
 pub mod tensor_map;
 pub mod array;
 pub mod image_object;
+pub mod software_image;
 pub mod opencl_program;
 pub mod cpu_block;
 pub mod cpu_tables;

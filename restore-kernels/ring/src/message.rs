@@ -168,6 +168,16 @@ pub struct VirtualDevice {
 }
 
 impl VirtualDevice {
+    /// UUID of the devices that are none of NVIDIA's.
+    pub const EMULATED: [u8; 16] = *b"hetckpt-virtual0";
+
+    /// True if it is none of NVIDIA's. For the programs on it, textures are done in software
+    /// ([`hetckpt_abi::software_image`]), wherever they go on.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.uuid == Self::EMULATED
+    }
+
     /// An attribute.
     #[must_use]
     pub fn attribute(&self, number: u32) -> i32 {

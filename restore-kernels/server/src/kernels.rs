@@ -27,6 +27,8 @@ pub struct Builder {
     pub device: Arc<dyn Device>,
     /// What code it takes.
     pub generator: Generator,
+    /// Kernels find images as those of devices without texture units do ([`hetckpt_abi::software_image`]).
+    pub has_software_images: bool,
     /// Counts what is built.
     pub counters: Arc<Counters>,
 }

@@ -107,7 +107,7 @@ impl LoadedModule {
         }
         let (ptx, modules) = match choose_ptx(parts, |part| find_ptx(part, capability)) {
             Ok(ptx) => match lower(&ptx).map(|modules| match builder.device.takes_images_for() {
-                Some(_) => set_unstoppable_ones_aside(modules),
+                Some(_) => set_unstoppable_ones_aside(modules, builder.has_software_images),
                 None => modules,
             }) {
                 Ok(modules) if is_all_modelled(&modules) || builder.device.takes_images_for().is_none() => {
@@ -247,7 +247,7 @@ impl LoadedModule {
         };
         if !machine_code.is_empty() {
             // As where it was loaded, whatever this device is: that decides the order of the kernels.
-            let modules = set_unstoppable_ones_aside(modules);
+            let modules = set_unstoppable_ones_aside(modules, builder.has_software_images);
             let module = Self::mixed(state.ptx.clone(), modules, &machine_code, builder);
             return module.checked(state);
         }
@@ -504,9 +504,10 @@ fn without_grid_workspaces(mut modules: Vec<IrModule>) -> Vec<IrModule> {
     modules
 }
 
-/// Rejects kernels to which no probes can be added, so that they run as they came. A module with a heap that has such
+/// Rejects kernels to which no probes can be added, so that they run as they came; and those that read images, unless
+/// these are software's. A module with a heap that has such
 /// kernels is rejected whole: what one kernel takes, another may give back.
-fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
+fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>, has_software_images: bool) -> Vec<IrModule> {
     for module in &mut modules {
         let has_heap = module.globals.iter().any(|global| global.name == device_heap::NAME);
         for kernel in std::mem::take(&mut module.kernels) {
@@ -514,6 +515,7 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
                 Err(error) => error.to_string(),
                 Ok(()) if kernel.partial_barrier().is_some() => PARTIAL_BARRIER.to_owned(),
                 Ok(()) if kernel.multiplies_matrices => MATRICES.to_owned(),
+                Ok(()) if kernel.reads_images && !has_software_images => IMAGES.to_owned(),
                 Ok(()) if !has_room_for_control(&kernel) => "its parameters leave no room for one of ours".to_owned(),
                 Ok(()) => {
                     module.kernels.push(kernel);
@@ -538,6 +540,9 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>) -> Vec<IrModule> {
 
 /// Our own code takes far longer than the device's tensor cores.
 const MATRICES: &str = "it uses tensor cores";
+
+/// What its textures and surfaces are, only the driver knows.
+const IMAGES: &str = "it uses textures or surfaces";
 
 /// Only the CPU device stops at such barriers.
 const PARTIAL_BARRIER: &str =
@@ -674,11 +679,24 @@ mod tests {
         let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n\
                    .visible .entry whole() { bar.sync 0; ret; }\n\
                    .visible .entry named() { bar.sync 1, 64; ret; }\n";
-        let modules = set_unstoppable_ones_aside(lower(&[ptx.to_owned()]).unwrap());
+        let modules = set_unstoppable_ones_aside(lower(&[ptx.to_owned()]).unwrap(), false);
         let kept: Vec<&str> = modules[0].kernels.iter().map(|kernel| &*kernel.name).collect();
         let aside: Vec<&str> = modules[0].rejected.iter().map(|kernel| &*kernel.name).collect();
         assert_eq!((kept, aside), (vec!["whole"], vec!["named"]));
         assert!(modules[0].rejected[0].reasons[0].contains("barrier 0"));
+    }
+
+    #[test]
+    fn images_of_the_device_are_for_code_as_it_came() {
+        let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n\
+                   .visible .entry reads(.param .u64 object) { .reg .b64 %rd; .reg .f32 %f<6>;\n\
+                   ld.param.u64 %rd, [object]; mov.f32 %f5, 0f00000000;\n\
+                   tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd, {%f5, %f5}]; ret; }\n";
+        for (has_software_images, num_aside) in [(false, 1), (true, 0)] {
+            let modules = set_unstoppable_ones_aside(lower(&[ptx.to_owned()]).unwrap(), has_software_images);
+            assert_eq!(modules[0].rejected.len(), num_aside);
+            assert_eq!(modules[0].kernels.len(), 1 - num_aside);
+        }
     }
 
     #[test]
@@ -722,7 +740,7 @@ mod tests {
             )
         };
         for (barrier, kept) in [("bar.sync 0", 2), ("bar.sync 1, 64", 0)] {
-            let modules = set_unstoppable_ones_aside(lower(&[ptx(barrier)]).unwrap());
+            let modules = set_unstoppable_ones_aside(lower(&[ptx(barrier)]).unwrap(), false);
             assert_eq!(modules[0].kernels.len(), kept, "{:?}", modules[0].rejected);
         }
     }

@@ -102,6 +102,7 @@ impl Session {
         let builder = Builder {
             device: Arc::clone(&device),
             generator,
+            has_software_images: virtual_device.is_emulated(),
             counters: Arc::default(),
         };
         let limit = virtual_device.total_bytes;

@@ -129,7 +129,7 @@ pub fn of_device(device: &DeviceDescription, reaches_host_memory: bool) -> Virtu
     attributes.sort_unstable_by_key(|&(number, _)| number);
     VirtualDevice {
         name: format!("hetckpt virtual GPU ({})", device.name),
-        uuid: *b"hetckpt-virtual0",
+        uuid: VirtualDevice::EMULATED,
         // Programs may ask for all of it at once.
         total_bytes: device.total_bytes.saturating_sub(ROOM_BYTES),
         attributes,

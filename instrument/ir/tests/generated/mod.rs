@@ -67,6 +67,7 @@ pub fn kernel(seed: u64) -> Kernel {
             max_registers: g.perhaps(Generator::u32),
         },
         multiplies_matrices: g.perhaps(Generator::u32).is_some(),
+        reads_images: g.perhaps(Generator::u32).is_some(),
         resume_points: (0..g.resume_points)
             .map(|_| ResumePoint {
                 kind: g.pick::<ResumePointKind>(KINDS),

@@ -11,7 +11,7 @@ use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::{
-    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, matrix, memory,
+    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, images, matrix, memory,
     memory_barrier, moves, tf32, warp,
 };
 
@@ -96,7 +96,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "bar" | "barrier" => barrier::barrier(k, inst),
         "bra" => moves::bra(k, inst),
         "ret" | "exit" | "trap" => moves::end(k, inst),
-        "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" => Err(Reason::Family("textures and surfaces")),
+        _ if crate::images::is_needed_by(inst) => images::lower(k, inst),
         "wmma" | "mma" | "ldmatrix" | "movmatrix" => matrix::lower(k, inst),
         "stmatrix" | "wgmma" | "tcgen05" => Err(Reason::Family("tensor core instructions")),
         "cp" => async_copy::cp(k, inst),

@@ -15,7 +15,7 @@ use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol, register_width, width_of};
 use crate::lower::{address_spaces, instruction, warp_constants};
-use crate::{device_functions, device_heap};
+use crate::{device_functions, device_heap, images};
 
 /// Statements of a kernel once its calls are inlined.
 const MAX_STATEMENTS: usize = 1 << 20;
@@ -117,7 +117,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
 
     fn instruction(&mut self, inst: &'m ast::Instruction<'a>) {
         // The lines of the functions that we supply would mean nothing to anybody.
-        let is_ours = |name| device_functions::is_ours(name) || device_heap::is_ours(name);
+        let is_ours = |name| device_functions::is_ours(name) || device_heap::is_ours(name) || images::is_ours(name);
         let is_supplied = self.frames.last().is_some_and(|f| is_ours(f.name));
         if !is_supplied {
             self.span = Span { line: inst.line };
@@ -193,7 +193,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
     }
 
     /// Inlines a function (PTX ISA, "call").
-    fn inline(&mut self, call: Call<'m, 'a>) -> Result<(), Reason> {
+    pub(super) fn inline(&mut self, call: Call<'m, 'a>) -> Result<(), Reason> {
         let Call { callee, bindings } = call;
         let refuse = |why| {
             Err(Reason::Call {
@@ -285,6 +285,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             },
             bounds,
             multiplies_matrices: self.multiplies_matrices,
+            reads_images: self.reads_images,
             resume_points: Vec::new(),
         };
         if self.reasons.is_empty() {

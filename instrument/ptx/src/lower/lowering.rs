@@ -64,6 +64,10 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(crate) shelves: Vec<u32>,
     /// It does what tensor cores do.
     pub(crate) multiplies_matrices: bool,
+    /// It does what texture units do.
+    pub(super) reads_images: bool,
+    /// How often each name stands in the functions that have been looked at.
+    pub(super) mentions: HashMap<&'a str, HashMap<&'a str, usize>>,
     /// The parameter for a grid's workspace is read.
     pub(super) reads_grid_workspace: bool,
     /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space,
@@ -101,6 +105,8 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             params: Segment::default(),
             shelves: Vec::new(),
             multiplies_matrices: false,
+            reads_images: false,
+            mentions: HashMap::new(),
             reads_grid_workspace: false,
             generic_ends: Vec::new(),
             generic_questions: Vec::new(),

@@ -139,13 +139,14 @@ pub(super) fn store<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
     }
 }
 
-struct Scalar {
-    reg: RegId,
-    ty: Type,
+/// A register, and what it holds.
+pub(super) struct Scalar {
+    pub(super) reg: RegId,
+    pub(super) ty: Type,
 }
 
 /// Moves a value of type `accessed` between a call's scalar and a register, as memory in between would.
-fn transfer(
+pub(super) fn transfer(
     k: &mut KernelLowering<'_, '_>,
     dst: Scalar,
     src: Operand,

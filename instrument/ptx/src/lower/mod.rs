@@ -28,6 +28,7 @@ mod barrier;
 mod special_register;
 mod tf32;
 mod matrix;
+mod images;
 mod address_spaces;
 mod warp_constants;
 

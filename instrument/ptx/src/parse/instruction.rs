@@ -53,7 +53,7 @@ impl<'a> Parser<'a> {
             }
             Token::Punct(b'[') => {
                 self.advance();
-                self.address()
+                self.address(depth)
             }
             Token::Punct(b'!') if matches!(self.next.0, Token::Ident(_)) => {
                 self.advance();
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
     }
 
     /// What follows `[`.
-    fn address(&mut self) -> Parsed<Operand<'a>> {
+    fn address(&mut self, depth: u32) -> Parsed<Operand<'a>> {
         let base = if let Token::Ident(name) = self.token {
             self.advance();
             Some(name)
@@ -117,13 +117,14 @@ impl<'a> Parser<'a> {
         if self.eat(b']') {
             return Ok(Operand::Address(base, offset));
         }
-        self.expect(b',', "`]`")?;
+        let (Some(base), 0) = (base, offset) else {
+            return self.error("`]`");
+        };
+        let mut parts = vec![Operand::Name(base, None)];
         while !self.eat(b']') {
-            if matches!(self.token, Token::End | Token::Punct(b';')) {
-                return self.error("`]`");
-            }
-            self.advance();
+            self.expect(b',', "`]`")?;
+            parts.push(self.operand(false, depth + 1)?);
         }
-        Ok(Operand::Brackets)
+        Ok(Operand::Brackets(parts))
     }
 }

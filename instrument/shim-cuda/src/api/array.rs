@@ -1,4 +1,4 @@
-//! Arrays, plain and mipmapped. Only some devices have any.
+//! Arrays, plain and mipmapped: the device's, or memory where it is none of NVIDIA's.
 
 use std::sync::Arc;
 
@@ -8,9 +8,11 @@ use hetckpt_ring::command::{ArrayId, Command, DeviceIndex};
 use crate::array_params::{Descriptor2D, Descriptor3D};
 use crate::guard::Current;
 use crate::handles::Handle;
-use crate::objects::{Array, MipmappedArray};
+use crate::objects::{Array, ArrayPlace, MipmappedArray};
 use crate::pointers::{In, Out};
 use crate::result::{CuResult, Outcome};
+
+use super::memory;
 
 entry_points! {
     context cuArrayCreate_v2 "cuArrayCreate" 3020 (array: Out<Handle>, descriptor: In<Descriptor2D>) => create_2d;
@@ -44,43 +46,52 @@ fn create(current: &Current, array: Out<Handle>, shape: ArrayShape) -> Outcome {
     if array.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let number = request(current, shape)?;
-    let (level, is_level) = (0, false);
     array.set(current.session.arrays.insert(Arc::new(Array {
-        number,
-        level,
+        place: request(current, shape)?,
+        level: 0,
+        whole: shape,
         shape,
-        is_level,
+        is_level: false,
     })))
 }
 
-/// Has the device make an array; its number.
-fn request(current: &Current, shape: ArrayShape) -> Outcome<u64> {
+/// Has the device make an array, or memory for one.
+fn request(current: &Current, shape: ArrayShape) -> Outcome<ArrayPlace> {
     if shape.size[0] == 0 {
         return Err(CuResult::INVALID_VALUE);
     }
-    if shape.content_bytes().is_none() {
-        return Err(CuResult::NOT_SUPPORTED);
-    }
+    let content_bytes = shape.content_bytes().ok_or(CuResult::NOT_SUPPORTED)?;
     let device = &current.session.device;
+    if device.description.is_emulated() {
+        return memory::allocate(current, content_bytes).map(ArrayPlace::Memory);
+    }
     let number = device.next_id();
     current.session.call(Command::ArrayCreate {
         array: ArrayId(number),
         device: DeviceIndex::FIRST,
         shape,
     })?;
-    Ok(number)
+    Ok(ArrayPlace::Device(number))
 }
 
-/// Freed once all that was given to streams before is done.
+/// Frees an array: once all that was given to streams before is done.
+fn release(current: &Current, place: ArrayPlace) -> Outcome {
+    match place {
+        ArrayPlace::Device(number) => {
+            let array = ArrayId(number);
+            current.session.device.send(Command::ArrayDestroy { array })
+        }
+        ArrayPlace::Memory(addr) => memory::release(current, addr),
+    }
+}
+
 fn destroy(current: Current, array: Handle) -> Outcome {
     let session = current.session;
     if find(&current, array)?.is_level {
         return Err(CuResult::INVALID_HANDLE);
     }
     let removed = session.arrays.remove(array).ok_or(CuResult::INVALID_HANDLE)?;
-    let array = ArrayId(removed.number);
-    session.device.send(Command::ArrayDestroy { array })
+    release(&current, removed.place)
 }
 
 fn descriptor_2d(current: Current, descriptor: Out<Descriptor2D>, array: Handle) -> Outcome {
@@ -104,18 +115,23 @@ fn create_mipmapped(current: Current, array: Out<Handle>, descriptor: In<Descrip
         levels: levels.clamp(1, longest.max(1).ilog2() + 1),
         ..plain
     };
-    let number = request(&current, shape)?;
+    let place = request(&current, shape)?;
     let session = current.session;
     let levels = (0..shape.levels).map(|level| {
         session.arrays.insert(Arc::new(Array {
-            number,
+            place,
             level,
+            whole: shape,
             shape: plain.plain_level(level),
             is_level: true,
         }))
     });
     let levels = levels.collect();
-    array.set(session.mipmapped.insert(Arc::new(MipmappedArray { number, levels })))
+    array.set(
+        session
+            .mipmapped
+            .insert(Arc::new(MipmappedArray { place, shape, levels })),
+    )
 }
 
 fn get_level(current: Current, level_array: Out<Handle>, array: Handle, level: u32) -> Outcome {
@@ -130,6 +146,5 @@ fn destroy_mipmapped(current: Current, array: Handle) -> Outcome {
     for &level in &removed.levels {
         session.arrays.remove(level);
     }
-    let array = ArrayId(removed.number);
-    session.device.send(Command::ArrayDestroy { array })
+    release(&current, removed.place)
 }

@@ -1,17 +1,21 @@
 //! Texture objects and surface objects: the device's driver makes them, and kernels of its own code take its values.
 
 use hetckpt_abi::image_object::{ImageHandle, ImageKind, ImageObject, Resource};
+use hetckpt_abi::software_image;
 use hetckpt_ring::command::{Command, DeviceIndex};
 use hetckpt_ring::reply::Reply;
 
 use crate::array_params::{ResourceDescriptor, TextureDescriptor, ViewDescriptor};
+use crate::copy_params::Transfer;
 use crate::guard::Current;
 use crate::handles::Handle;
-use crate::objects::Image;
+use crate::log;
+use crate::objects::{ArrayPlace, Image};
 use crate::pointers::{In, Out};
 use crate::result::{CuResult, Outcome};
+use crate::transfer::{self, Mode};
 
-use super::array;
+use super::{array, memory};
 
 entry_points! {
     context cuTexObjectCreate "cuTexObjectCreate" 5000
@@ -80,19 +84,64 @@ fn create(current: &Current, object: Out<u64>, made_of: ImageObject, image: Imag
     if object.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let reply = current.session.call(Command::ImageCreate {
-        device: DeviceIndex::FIRST,
-        object: Box::new(made_of),
-    })?;
-    let Reply::ImageObject(value) = reply else {
-        return Err(CuResult::UNKNOWN);
+    let value = match current.session.device.description.is_emulated() {
+        true => describe(current, &image.resource, &made_of)?,
+        false => request(current, made_of)?,
     };
     let kind = made_of.kind();
     current.session.images.lock().insert(ImageHandle { kind, value }, image);
     object.set(value)
 }
 
-/// What the descriptor names, in the ring's words.
+/// Has the device make an object; its value.
+fn request(current: &Current, made_of: ImageObject) -> Outcome<u64> {
+    let reply = current.session.call(Command::ImageCreate {
+        device: DeviceIndex::FIRST,
+        object: Box::new(made_of),
+    })?;
+    match reply {
+        Reply::ImageObject(value) => Ok(value),
+        _ => Err(CuResult::UNKNOWN),
+    }
+}
+
+/// Describes an object in device memory; its address.
+fn describe(current: &Current, resource: &ResourceDescriptor, made_of: &ImageObject) -> Outcome<u64> {
+    let session = current.session;
+    let array = match made_of.resource() {
+        Resource::Array { .. } => {
+            let found = array::find(current, Handle(resource.words[0]))?;
+            Some((found.place, found.whole))
+        }
+        Resource::Mipmapped { .. } => {
+            let found = session.mipmapped.get(Handle(resource.words[0]));
+            found.map(|found| (found.place, found.shape))
+        }
+        Resource::Linear { .. } | Resource::Rows { .. } => None,
+    };
+    let array = array.and_then(|(place, shape)| match place {
+        ArrayPlace::Memory(addr) => Some((addr, shape)),
+        ArrayPlace::Device(_) => None,
+    });
+    let Some(description) = software_image::describe(made_of, array) else {
+        log::note(&format!(
+            "a {} of this kind is not modelled: {made_of:?}",
+            made_of.kind()
+        ));
+        return Err(CuResult::NOT_SUPPORTED);
+    };
+    let size = description.len() as u64;
+    let addr = memory::allocate(current, size)?;
+    let copied = transfer::run(
+        current,
+        Transfer::range(addr, description.as_ptr() as u64, size),
+        current.default_stream()?,
+        Mode::Sync,
+    );
+    copied.map(|()| addr)
+}
+
+/// What the descriptor names, in the ring's words. The number of an array is of no meaning if it lies in memory.
 fn resolve(current: &Current, descriptor: &ResourceDescriptor) -> Outcome<Resource> {
     let words = &descriptor.words;
     if descriptor.flags != 0 {
@@ -102,12 +151,14 @@ fn resolve(current: &Current, descriptor: &ResourceDescriptor) -> Outcome<Resour
     match descriptor.kind {
         0 => {
             let found = array::find(current, Handle(words[0]))?;
-            let (array, level) = (found.number, found.level);
-            Ok(Resource::Array { array, level })
+            Ok(Resource::Array {
+                array: number(found.place),
+                level: found.level,
+            })
         }
         1 => {
             let found = current.session.mipmapped.get(Handle(words[0]));
-            let array = found.ok_or(CuResult::INVALID_HANDLE)?.number;
+            let array = number(found.ok_or(CuResult::INVALID_HANDLE)?.place);
             Ok(Resource::Mipmapped { array })
         }
         2 => on_device(
@@ -134,6 +185,13 @@ fn resolve(current: &Current, descriptor: &ResourceDescriptor) -> Outcome<Resour
     }
 }
 
+fn number(place: ArrayPlace) -> u64 {
+    match place {
+        ArrayPlace::Device(number) => number,
+        ArrayPlace::Memory(_) => 0,
+    }
+}
+
 /// Memory of the host that the device reaches is there only when a restored program is; objects are made before. That
 /// an object ends within its memory, NVIDIA's driver does not ask either.
 fn on_device(current: &Current, resource: Resource) -> Outcome<Resource> {
@@ -154,7 +212,10 @@ fn destroy(current: &Current, kind: ImageKind, value: u64) -> Outcome {
     // Before the server hears of it: it may give the value to another thread's object then.
     let removed = current.session.images.lock().remove(&image);
     removed.ok_or(CuResult::INVALID_VALUE)?;
-    current.session.device.send(Command::ImageDestroy { image })
+    match current.session.device.description.is_emulated() {
+        true => memory::release(current, value),
+        false => current.session.device.send(Command::ImageDestroy { image }),
+    }
 }
 
 fn destroy_texture(current: Current, object: u64) -> Outcome {

@@ -33,9 +33,7 @@ pub fn alloc(current: Current, addr: Out<u64>, size: u64) -> Outcome {
     if addr.is_null() {
         return Err(CuResult::INVALID_VALUE);
     }
-    let got = request(&current, size)?;
-    current.session.device.memory().insert(got, size, RangeKind::Allocation);
-    addr.set(got)
+    addr.set(allocate(&current, size)?)
 }
 
 /// Has the device allocate; notes nothing.
@@ -51,6 +49,23 @@ pub fn request(current: &Current, size: u64) -> Outcome<u64> {
         Reply::Address(addr) => Ok(addr),
         _ => Err(CuResult::UNKNOWN),
     }
+}
+
+/// Allocates device memory, be it for something that the program does not know of.
+pub fn allocate(current: &Current, size: u64) -> Outcome<u64> {
+    let addr = request(current, size)?;
+    current
+        .session
+        .device
+        .memory()
+        .insert(addr, size, RangeKind::Allocation);
+    Ok(addr)
+}
+
+/// Frees what [`allocate`] gave, once all that was given to streams before is done.
+pub fn release(current: &Current, addr: u64) -> Outcome {
+    forget_allocation(current, addr)?;
+    current.session.call(Command::Free { addr }).map(|_| ())
 }
 
 fn alloc_pitch(current: Current, addr: Out<u64>, pitch: Out<u64>, width: u64, height: u64, element: u32) -> Outcome {

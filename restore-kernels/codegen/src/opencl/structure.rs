@@ -182,6 +182,7 @@ fn region_of(kernel: &Kernel, start: BbId, cut: Cut) -> Kernel {
         local: Default::default(),
         bounds: Default::default(),
         multiplies_matrices: false,
+        reads_images: false,
         resume_points: Vec::new(),
     }
 }

@@ -68,6 +68,7 @@ fn empty_layout() -> ThreadStateLayout {
         local: hetckpt_ir::kernel::LocalFrame::default(),
         bounds: hetckpt_ir::kernel::LaunchBounds::default(),
         multiplies_matrices: false,
+        reads_images: false,
         resume_points: vec![],
     })
 }

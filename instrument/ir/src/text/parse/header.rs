@@ -24,6 +24,7 @@ pub(super) fn kernel(mut line: Line<'_>, lines: &mut Lines<'_>) -> Result<Kernel
         local: LocalFrame::default(),
         bounds: LaunchBounds::default(),
         multiplies_matrices: false,
+        reads_images: false,
         resume_points: vec![],
     };
     line.punctuation("{")?;
@@ -131,6 +132,8 @@ fn declaration(line: &mut Line<'_>, kernel: &mut Kernel, scope: &mut Scope) -> R
         kernel.bounds.max_registers = Some(line.u32("a number of registers")?);
     } else if line.accept_word("multiplies_matrices") {
         kernel.multiplies_matrices = true;
+    } else if line.accept_word("reads_images") {
+        kernel.reads_images = true;
     } else if line.accept_word("reg") {
         registers(line, &mut kernel.registers)?;
     } else if line.accept_word("resume") {

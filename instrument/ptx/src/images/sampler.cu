@@ -1,0 +1,401 @@
+// What texture and surface instructions do, for devices that have neither. `make sampler` compiles it to sampler.ptx,
+// whose functions are inlined where PTX has such an instruction; hetckpt_abi::software_image has the layouts.
+//
+// Source: CUDA C++ Programming Guide, "Texture Fetching"; PTX ISA, "Texture Instructions" and "Surface Instructions".
+
+#include <cstddef>
+
+struct Level {
+    unsigned long long base;
+    unsigned long long slice_bytes;
+    unsigned pitch_bytes;
+    unsigned size[3];
+};
+
+struct Image {
+    // Bytes of a component, what it is, and how many an element has.
+    unsigned char component_bytes, kind, channels, reserved;
+    unsigned flags;
+    unsigned char modes[4];
+    unsigned num_levels;
+    float bias, least_level, greatest_level;
+    unsigned reserved_word;
+    unsigned border[4];
+    Level levels[18];
+};
+
+enum { UNSIGNED, SIGNED, FLOAT };
+enum { NORMALIZED_COORDINATES = 1, NORMALIZED_READS = 2, LINEAR = 4, LINEAR_BETWEEN_LEVELS = 8, BEYOND_IS_ZERO = 16 };
+enum { WRAP, CLAMP, MIRROR, BORDER };
+
+#define INLINE static __device__ __forceinline__
+
+template <class T> INLINE T read(unsigned long long address)
+{
+    return __ldg(reinterpret_cast<const T *>(address));
+}
+
+#define FIELD(type, object, field) read<type>((object) + offsetof(Image, field))
+
+INLINE unsigned long long level_at(unsigned long long object, unsigned level)
+{
+    return object + offsetof(Image, levels) + level * (unsigned long long)sizeof(Level);
+}
+
+#define OF_LEVEL(type, level, field) read<type>((level) + offsetof(Level, field))
+
+INLINE float number(unsigned value)
+{
+    return __uint_as_float(value);
+}
+
+// An integer as part of the greatest one. Not all devices divide exactly; with the rest of a first attempt it is exact.
+INLINE unsigned part_of(int value, float greatest, float inverse)
+{
+    float whole = (float)value, part = __fmul_rn(whole, inverse);
+    part = __fmaf_rn(__fmaf_rn(-part, greatest, whole), inverse, part);
+    return __float_as_uint(fmaxf(part, -1.0f));
+}
+
+// Component `component` of an element that is there, as a kernel gets it.
+INLINE unsigned load(unsigned long long object, unsigned long long level, unsigned component, int x, int y, int z)
+{
+    unsigned format = FIELD(unsigned, object, component_bytes);
+    unsigned bytes = format & 255, kind = format >> 8 & 255, channels = format >> 16 & 255;
+    bool is_number = kind == FLOAT || (FIELD(unsigned, object, flags) & NORMALIZED_READS);
+    if (component >= channels)
+        return component < 3 ? 0 : is_number ? __float_as_uint(1.0f) : 1;
+    unsigned long long address = OF_LEVEL(unsigned long long, level, base)
+        + OF_LEVEL(unsigned long long, level, slice_bytes) * z
+        + (unsigned long long)OF_LEVEL(unsigned, level, pitch_bytes) * y
+        + (unsigned long long)(channels * x + component) * bytes;
+    if (bytes == 4)
+        return read<unsigned>(address);
+    if (bytes == 2) {
+        unsigned short found = read<unsigned short>(address);
+        if (kind == FLOAT) {
+            float value;
+            asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(found));
+            return __float_as_uint(value);
+        }
+        int wide = kind == SIGNED ? (int)(short)found : (int)found;
+        if (!is_number)
+            return wide;
+        return kind == SIGNED ? part_of(wide, 32767.0f, 1.0f / 32767.0f) : part_of(wide, 65535.0f, 1.0f / 65535.0f);
+    }
+    unsigned char found = read<unsigned char>(address);
+    int wide = kind == SIGNED ? (int)(signed char)found : (int)found;
+    if (!is_number)
+        return wide;
+    return kind == SIGNED ? part_of(wide, 127.0f, 1.0f / 127.0f) : part_of(wide, 255.0f, 1.0f / 255.0f);
+}
+
+// Where element `at` of `size` is to be looked for; -1 if it is the border.
+INLINE int place(int at, int size, unsigned mode)
+{
+    if ((unsigned)at < (unsigned)size)
+        return at;
+    if (mode == BORDER)
+        return -1;
+    // At most one element beyond either end: larger distances have been taken off the coordinate.
+    if (mode == WRAP)
+        return at < 0 ? size - 1 : 0;
+    return at < 0 ? 0 : size - 1;
+}
+
+// A coordinate, in elements. The other two address modes are for normalized coordinates alone.
+INLINE float scaled(float coordinate, int size, unsigned flags, unsigned &mode)
+{
+    if (!(flags & NORMALIZED_COORDINATES)) {
+        mode = mode == BORDER ? BORDER : CLAMP;
+        return coordinate;
+    }
+    if (mode == WRAP)
+        coordinate = __fsub_rn(coordinate, floorf(coordinate));
+    if (mode == MIRROR) {
+        float whole = floorf(coordinate), part = __fsub_rn(coordinate, whole);
+        bool is_odd = __fmul_rn(whole, 0.5f) != floorf(__fmul_rn(whole, 0.5f));
+        coordinate = is_odd ? __fsub_rn(1.0f, part) : part;
+    }
+    return __fmul_rn(coordinate, (float)size);
+}
+
+// Saturates, so that one beyond is still an int.
+INLINE int whole(float value)
+{
+    return __float2int_rd(fminf(fmaxf(value, -1073741824.0f), 1073741824.0f));
+}
+
+// Weights have 8 bits behind the point.
+INLINE float of_8_bits(float part)
+{
+    return __fmul_rn(rintf(__fmul_rn(part, 256.0f)), 0.00390625f);
+}
+
+INLINE unsigned element(unsigned long long object, unsigned long long level, unsigned component, int x, int y, int z)
+{
+    if ((x | y | z) < 0)
+        return read<unsigned>(object + offsetof(Image, border) + component * 4);
+    return load(object, level, component, x, y, z);
+}
+
+// An image read at `coordinates`, of which there are `dimensions`, with the filters between elements and between levels
+// that it asks for. The slice is `layer` if slices are layers.
+template <int dimensions>
+INLINE unsigned sample(unsigned long long object, unsigned component, const float (&coordinates)[dimensions], int layer,
+                       float level)
+{
+    unsigned flags = FIELD(unsigned, object, flags);
+    unsigned num_levels = FIELD(unsigned, object, num_levels);
+    float greatest = fminf(FIELD(float, object, greatest_level), (float)(num_levels - 1));
+    level = fminf(fmaxf(__fadd_rn(level, FIELD(float, object, bias)), FIELD(float, object, least_level)), greatest);
+    bool is_between = num_levels > 1 && (flags & LINEAR_BETWEEN_LEVELS);
+    level = fmaxf(is_between ? level : __fadd_rn(level, 0.5f), 0.0f);
+    unsigned first_level = (unsigned)level, num_corners = flags & LINEAR ? 1 << dimensions : 1;
+    float part_of_next = is_between ? of_8_bits(__fsub_rn(level, floorf(level))) : 0.0f, sum = 0.0f;
+    int at[3] = {0, 0, 0};
+    if (dimensions < 3)
+        at[2] = min(max(layer, 0), (int)read<unsigned>(level_at(object, 0) + offsetof(Level, size) + 8) - 1);
+#pragma unroll 1
+    for (unsigned upper_level = 0; upper_level <= is_between; upper_level++) {
+        unsigned long long shown = level_at(object, min(first_level + upper_level, num_levels - 1));
+        int size[dimensions], first[dimensions];
+        unsigned mode[dimensions];
+        float weight[dimensions];
+#pragma unroll
+        for (int d = 0; d < dimensions; d++) {
+            size[d] = (int)read<unsigned>(shown + offsetof(Level, size) + d * 4);
+            mode[d] = read<unsigned char>(object + offsetof(Image, modes) + d);
+            float in_elements = scaled(coordinates[d], size[d], flags, mode[d]);
+            if (flags & LINEAR)
+                in_elements = __fsub_rn(in_elements, 0.5f);
+            in_elements = fminf(fmaxf(in_elements, -1073741824.0f), 1073741824.0f);
+            float below = floorf(in_elements);
+            first[d] = (int)below;
+            weight[d] = flags & LINEAR ? of_8_bits(__fsub_rn(in_elements, below)) : 0.0f;
+        }
+#pragma unroll 1
+        for (unsigned corner = 0; corner < num_corners; corner++) {
+            float share = upper_level ? part_of_next : __fsub_rn(1.0f, part_of_next);
+#pragma unroll
+            for (int d = 0; d < dimensions; d++) {
+                int upper = corner >> d & 1;
+                share = __fmul_rn(share, upper ? weight[d] : __fsub_rn(1.0f, weight[d]));
+                at[d] = place(first[d] + upper, size[d], mode[d]);
+            }
+            unsigned found = element(object, shown, component, at[0], at[1], at[2]);
+            if (num_corners == 1 && !is_between)
+                return found;
+            sum = __fmaf_rn(share, number(found), sum);
+        }
+    }
+    return __float_as_uint(sum);
+}
+
+// Whole elements, and no filter. Beyond linear memory there are zeros.
+template <int dimensions>
+INLINE unsigned fetch(unsigned long long object, unsigned component, const int (&coordinates)[dimensions], int layer,
+                      int level_number)
+{
+    unsigned num_levels = FIELD(unsigned, object, num_levels);
+    unsigned long long level = level_at(object, (unsigned)min(max(level_number, 0), (int)num_levels - 1));
+    bool is_zero_beyond = FIELD(unsigned, object, flags) & BEYOND_IS_ZERO;
+    int at[3] = {0, 0, 0};
+    if (dimensions < 3)
+        at[2] = min(max(layer, 0), (int)read<unsigned>(level + offsetof(Level, size) + 8) - 1);
+#pragma unroll
+    for (int d = 0; d < dimensions; d++) {
+        int size = (int)read<unsigned>(level + offsetof(Level, size) + d * 4);
+        unsigned mode = read<unsigned char>(object + offsetof(Image, modes) + d);
+        if (is_zero_beyond && (unsigned)coordinates[d] >= (unsigned)size)
+            return 0;
+        at[d] = place(coordinates[d], size, mode == BORDER ? BORDER : CLAMP);
+    }
+    return element(object, level, component, at[0], at[1], at[2]);
+}
+
+// The face of a cube that a direction points to, and where on it.
+INLINE int face_of(float x, float y, float z, float (&on_face)[2])
+{
+    float ax = fabsf(x), ay = fabsf(y), az = fabsf(z), s, t, m;
+    int face;
+    if (ax >= ay && ax >= az) {
+        face = x < 0.0f;
+        m = ax, s = x < 0.0f ? z : -z, t = -y;
+    } else if (ay >= az) {
+        face = 2 + (y < 0.0f);
+        m = ay, s = x, t = y < 0.0f ? -z : z;
+    } else {
+        face = 4 + (z < 0.0f);
+        m = az, s = z < 0.0f ? -x : x, t = -y;
+    }
+    on_face[0] = __fmul_rn(__fadd_rn(__fdividef(s, m), 1.0f), 0.5f);
+    on_face[1] = __fmul_rn(__fadd_rn(__fdividef(t, m), 1.0f), 0.5f);
+    return face;
+}
+
+extern "C" {
+
+__device__ unsigned __hetckpt_img_tex_1d(unsigned long long object, unsigned component, float level, float x)
+{
+    return sample<1>(object, component, {x}, 0, level);
+}
+
+__device__ unsigned __hetckpt_img_tex_2d(unsigned long long object, unsigned component, float level, float x, float y)
+{
+    return sample<2>(object, component, {x, y}, 0, level);
+}
+
+__device__ unsigned __hetckpt_img_tex_3d(unsigned long long object, unsigned component, float level, float x, float y,
+                                     float z)
+{
+    return sample<3>(object, component, {x, y, z}, 0, level);
+}
+
+__device__ unsigned __hetckpt_img_tex_a1d(unsigned long long object, unsigned component, float level, int layer, float x)
+{
+    return sample<1>(object, component, {x}, layer, level);
+}
+
+__device__ unsigned __hetckpt_img_tex_a2d(unsigned long long object, unsigned component, float level, int layer, float x,
+                                      float y)
+{
+    return sample<2>(object, component, {x, y}, layer, level);
+}
+
+__device__ unsigned __hetckpt_img_tex_cube(unsigned long long object, unsigned component, float level, float x, float y,
+                                       float z)
+{
+    float on_face[2];
+    int face = face_of(x, y, z, on_face);
+    return sample<2>(object, component, on_face, face, level);
+}
+
+__device__ unsigned __hetckpt_img_tex_acube(unsigned long long object, unsigned component, float level, int layer, float x,
+                                        float y, float z)
+{
+    float on_face[2];
+    int face = face_of(x, y, z, on_face);
+    return sample<2>(object, component, on_face, 6 * layer + face, level);
+}
+
+__device__ unsigned __hetckpt_img_fetch_1d(unsigned long long object, unsigned component, int level, int x)
+{
+    return fetch<1>(object, component, {x}, 0, level);
+}
+
+__device__ unsigned __hetckpt_img_fetch_2d(unsigned long long object, unsigned component, int level, int x, int y)
+{
+    return fetch<2>(object, component, {x, y}, 0, level);
+}
+
+__device__ unsigned __hetckpt_img_fetch_3d(unsigned long long object, unsigned component, int level, int x, int y, int z)
+{
+    return fetch<3>(object, component, {x, y, z}, 0, level);
+}
+
+__device__ unsigned __hetckpt_img_fetch_a1d(unsigned long long object, unsigned component, int level, int layer, int x)
+{
+    return fetch<1>(object, component, {x}, layer, level);
+}
+
+__device__ unsigned __hetckpt_img_fetch_a2d(unsigned long long object, unsigned component, int level, int layer, int x,
+                                        int y)
+{
+    return fetch<2>(object, component, {x, y}, layer, level);
+}
+
+// One component of the four elements that a linear filter would use, from the lower left one anticlockwise; `corner`
+// says of which.
+__device__ unsigned __hetckpt_img_tld4_2d(unsigned long long object, unsigned component, unsigned corner, float x, float y)
+{
+    unsigned long long level = level_at(object, 0);
+    unsigned flags = FIELD(unsigned, object, flags);
+    float coordinates[2] = {x, y};
+    int at[2];
+    unsigned is_upper[2] = {corner == 1 || corner == 2, corner < 2};
+#pragma unroll
+    for (int d = 0; d < 2; d++) {
+        int size = (int)read<unsigned>(level + offsetof(Level, size) + d * 4);
+        unsigned mode = read<unsigned char>(object + offsetof(Image, modes) + d);
+        float in_elements = scaled(coordinates[d], size, flags, mode);
+        at[d] = place(whole(__fsub_rn(in_elements, 0.5f)) + (int)is_upper[d], size, mode);
+    }
+    return element(object, level, component, at[0], at[1], 0);
+}
+
+// Width, height, depth or layers of the first level.
+__device__ unsigned __hetckpt_img_size(unsigned long long object, unsigned dimension)
+{
+    return read<unsigned>(level_at(object, 0) + offsetof(Level, size) + dimension * 4);
+}
+
+__device__ unsigned __hetckpt_img_num_levels(unsigned long long object)
+{
+    return FIELD(unsigned, object, num_levels);
+}
+
+}
+
+enum { ZERO, CLAMPED, TRAP };
+
+// Address of `bytes` bytes of a surface; 0 if they are not there.
+INLINE unsigned long long in_surface(unsigned long long object, int bytes, unsigned beyond, int x_bytes, int y, int z)
+{
+    unsigned long long level = level_at(object, 0);
+    unsigned format = FIELD(unsigned, object, component_bytes);
+    int row_bytes = (int)((format & 255) * (format >> 16 & 255) * OF_LEVEL(unsigned, level, size[0]));
+    int at[3] = {x_bytes, y, z};
+    int last[3] = {row_bytes - bytes, (int)OF_LEVEL(unsigned, level, size[1]) - 1,
+                   (int)OF_LEVEL(unsigned, level, size[2]) - 1};
+    bool is_beyond = false;
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+        is_beyond |= at[d] < 0 || at[d] > last[d];
+        at[d] = min(max(at[d], 0), last[d]);
+    }
+    if (is_beyond && beyond != CLAMPED) {
+        if (beyond == TRAP)
+            asm volatile("trap;");
+        return 0;
+    }
+    return OF_LEVEL(unsigned long long, level, base) + OF_LEVEL(unsigned long long, level, slice_bytes) * at[2]
+        + (unsigned long long)OF_LEVEL(unsigned, level, pitch_bytes) * at[1] + at[0];
+}
+
+extern "C" {
+
+// Bytes from `first` on, as many as `size`, of the `bytes` that are accessed at once.
+__device__ unsigned __hetckpt_img_suld(unsigned long long object, unsigned bytes, unsigned first, unsigned size,
+                                   unsigned beyond, int x_bytes, int y, int z)
+{
+    unsigned long long address = in_surface(object, bytes, beyond, x_bytes, y, z);
+    if (address == 0)
+        return 0;
+    address += first;
+    unsigned found;
+    if (size == 1)
+        asm volatile("ld.global.u8 %0, [%1];" : "=r"(found) : "l"(address) : "memory");
+    else if (size == 2)
+        asm volatile("ld.global.u16 %0, [%1];" : "=r"(found) : "l"(address) : "memory");
+    else
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(found) : "l"(address) : "memory");
+    return found;
+}
+
+__device__ void __hetckpt_img_sust(unsigned long long object, unsigned bytes, unsigned first, unsigned size,
+                               unsigned beyond, int x_bytes, int y, int z, unsigned value)
+{
+    unsigned long long address = in_surface(object, bytes, beyond, x_bytes, y, z);
+    if (address == 0)
+        return;
+    address += first;
+    if (size == 1)
+        asm volatile("st.global.u8 [%0], %1;" : : "l"(address), "r"(value) : "memory");
+    else if (size == 2)
+        asm volatile("st.global.u16 [%0], %1;" : : "l"(address), "r"(value) : "memory");
+    else
+        asm volatile("st.global.u32 [%0], %1;" : : "l"(address), "r"(value) : "memory");
+}
+
+}
