@@ -97,7 +97,7 @@ PTX := $(patsubst %,$(HETCKPT_PTX)/%.ptx,$(filter-out $(MACHINE_CODE_PROGRAMS) u
 
 SCRIPTS = .ci/run hetckpt/wrapper/criu $(shell find e2e migrate-scripts -name '*.sh' 2>/dev/null) $(wildcard migrate-scripts/lsf/*.hetckpt)
 
-.PHONY: help setup build staged built fast-built stage programs program-files ptx-files demo test test-fast check lints fmt-check clippy doc machete scripts unit e2e-test user-test scripts-test opencl-test opencl-instructions opencl-preemptions soak fuzz frameworks-test gpu-test bundle fmt clean install install-criu-wrapper
+.PHONY: help setup build staged built fast-built stage programs program-files ptx-files sampler demo test test-fast check lints fmt-check clippy doc machete scripts unit e2e-test user-test scripts-test opencl-test opencl-instructions opencl-preemptions soak fuzz frameworks-test gpu-test bundle fmt clean install install-criu-wrapper
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -144,6 +144,10 @@ program-files: $(PROGRAMS) $(BOUNDARY_NATIVE) $(OPENCL_PROGRAMS) $(MPI_PROGRAMS)
 # For measurements on GPUs.
 ptx-files: $(PTX)
 	@:
+
+sampler: setup ## compile what textures do in software, after a change of sampler.cu
+	$(NVCC) -ptx -rdc=true -arch=compute_75 --fmad=false -O3 instrument/ptx/src/images/sampler.cu -o - | \
+		sed -e '/^[[:space:]]*\/\//d' -e '/^[[:space:]]*$$/d' >instrument/ptx/src/images/sampler.ptx
 
 $(OPENCL_PROGRAMS): $(HETCKPT_PROGRAMS)/%: e2e/opencl-programs/%.c $(wildcard e2e/opencl-programs/*.h)
 	@mkdir -p $(@D)

@@ -1,6 +1,6 @@
 //! Kernels that hetckpt does not model: NVIDIA GPUs run them as they came, and their programs are preempted between
-//! them; elsewhere each is refused by name when it is launched, and the program lives on. Some of them other devices run
-//! and stop.
+//! them; elsewhere each is refused by name when it is launched, and the program lives on. Some of them other devices
+//! run and stop.
 
 use anyhow::{Result, ensure};
 use hetckpt_e2e::hetckpt;
@@ -81,11 +81,13 @@ pub fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = kernels.collect();
     tests.push(native("arrays", TEXTURES));
     tests.push(native("sampling", SAMPLING));
-    for program in [TEXTURES, SAMPLING] {
-        let images = move |context: &mut Context| preempt(context, &program, count);
-        // GPUs stop such kernels at their end only.
-        tests.push(Test::new(format!("preempt_{}", program.name), images).also_needs(Requirement::CpuOnly));
-    }
+    // GPUs stop such kernels at their end only.
+    let images = move |context: &mut Context| preempt(context, &TEXTURES, count);
+    tests.push(Test::new("preempt_textures", images).also_needs(Requirement::CpuOnly));
+    let sampling = move |context: &mut Context| preempt(context, &SAMPLING, count);
+    let sampling = Test::new("preempt_sampling", sampling).also_needs(Requirement::CpuOnly);
+    // Those build it for ten seconds and more.
+    tests.push(sampling.also_needs(Requirement::NoOpenclDevice));
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
     tests.push(refused.also_needs(Requirement::CpuOnly));
     let matrices = move |context: &mut Context| preempt(context, &TENSOR_CORES, count);

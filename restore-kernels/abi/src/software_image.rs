@@ -18,8 +18,8 @@ const NUM_LEVELS: usize = 12;
 const LEVEL_RANGE: usize = 16;
 /// Offset of four words: an element beyond the border.
 const BORDER: usize = 32;
-/// Offset of the levels: of each address (`u64`), bytes from slice to slice (`u64`), from row to row (`u32`), and width,
-/// height, depth or layers (`u32`).
+/// Offset of the levels: of each the address (`u64`), bytes from slice to slice (`u64`), from row to row (`u32`), and
+/// width, height, depth or layers (`u32`).
 const LEVELS: usize = 48;
 const LEVEL_BYTES: usize = 32;
 const MAX_LEVELS: usize = 18;
