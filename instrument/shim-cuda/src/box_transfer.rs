@@ -28,22 +28,21 @@ enum Reached {
     Host,
 }
 
-/// Does the copy in `stream`, which must not be captured if an array of the device has to do with it: such a copy is
-/// refused.
+/// Does the copy in `stream`, which must not be captured: such a copy is refused.
 pub fn run(current: &Current, copy: &BoxTransfer, stream: StreamId, mode: Mode) -> Outcome {
     let session = current.session;
-    if let (Some(dst), Some(src)) = (
-        in_memory(current, &copy.dst, &copy.size)?,
-        in_memory(current, &copy.src, &copy.size)?,
-    ) {
-        return copy_slices(current, dst, src, &copy.size, stream, mode);
-    }
     if session.captures.tell(stream)?.is_some() {
         return Err(CuResult::NOT_SUPPORTED);
     }
     let bytes = copy.size.bytes().ok_or(CuResult::INVALID_VALUE)?;
     if bytes == 0 {
         return Ok(());
+    }
+    if let (Some(dst), Some(src)) = (
+        in_memory(current, &copy.dst, &copy.size)?,
+        in_memory(current, &copy.src, &copy.size)?,
+    ) {
+        return copy_slices(current, dst, src, &copy.size, stream, mode);
     }
     let (dst, to) = locate(current, &copy.dst, &copy.size)?;
     let (src, from) = locate(current, &copy.src, &copy.size)?;
@@ -73,10 +72,7 @@ fn in_memory(current: &Current, side: &BoxSide, size: &BoxSize) -> Outcome<Optio
                 pitch,
                 slice_rows,
             };
-            let is_empty = size.bytes() == Some(0);
-            if !is_empty && place.span_bytes(size).is_none() {
-                return Err(CuResult::INVALID_VALUE);
-            }
+            place.span_bytes(size).ok_or(CuResult::INVALID_VALUE)?;
             Ok(Some((Side { addr, pitch }, slice_rows.saturating_mul(pitch))))
         }
         BoxSide::Array { array, x_bytes, y, z } => {
@@ -113,9 +109,6 @@ fn copy_slices(
     stream: StreamId,
     mode: Mode,
 ) -> Outcome {
-    if size.rows == 0 {
-        return Ok(());
-    }
     let at = |side: Side, slice_bytes: u64, number: u64| Side {
         addr: side.addr + number * slice_bytes,
         ..side
