@@ -197,6 +197,12 @@ pub const TENSOR_CORES: Program = Program {
     ..program("tensor_cores", "rounds", 100)
 };
 
+/// Virtual functions, and others that are called by address.
+pub const VIRTUAL_CALLS: Program = Program {
+    lasts: 2,
+    ..program("virtual_calls", "rounds", 1000)
+};
+
 /// A kernel that reads textures of all kinds and adds to surfaces.
 pub const SAMPLING: Program = Program {
     lasts: 2,

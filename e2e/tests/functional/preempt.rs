@@ -14,6 +14,7 @@ use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::program::{
     DEVICE_HEAP, GRAPHS, GROWING, MANAGED, MANY_STREAMS, OPENCL, Pace, Program, REGISTERED, STREAM_WORDS, TEN,
+    VIRTUAL_CALLS,
 };
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -53,7 +54,15 @@ pub fn tests() -> Vec<Test> {
     let test = |program: Program, count: u32| named(program.name, program, count);
     let cuda = TEN
         .into_iter()
-        .chain([GRID_BARRIER, GRAPHS, MANAGED, REGISTERED, STREAM_WORDS, DEVICE_HEAP])
+        .chain([
+            GRID_BARRIER,
+            GRAPHS,
+            MANAGED,
+            REGISTERED,
+            STREAM_WORDS,
+            DEVICE_HEAP,
+            VIRTUAL_CALLS,
+        ])
         .map(|program| test(program, count));
     let many_streams = named("many_streams", MANY_STREAMS, count);
     let grid_sync = named("grid_sync", GRID_SYNC, count).also_needs(Requirement::NoOpenclDevice);

@@ -49,6 +49,7 @@ impl<'a> Bench<'a> {
             bounds: Default::default(),
             multiplies_matrices: false,
             reads_images: false,
+            holds_functions: false,
             resume_points: vec![],
         };
         let has_canonical_nans = tested.has_canonical_nans();

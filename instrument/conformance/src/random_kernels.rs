@@ -31,6 +31,7 @@ pub fn kernel(seed: u64) -> Kernel {
         bounds: LaunchBounds::default(),
         multiplies_matrices: false,
         reads_images: false,
+        holds_functions: false,
         resume_points: Vec::new(),
     };
     let at = kernel.add_block(open());

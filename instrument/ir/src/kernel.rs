@@ -27,6 +27,8 @@ pub struct Kernel {
     pub multiplies_matrices: bool,
     /// It does in software what the texture units of NVIDIA's GPUs do, with descriptions of images in device memory.
     pub reads_images: bool,
+    /// It takes the address of a function, or calls one by it. These addresses are no code's.
+    pub holds_functions: bool,
     /// Resume points, indexed by [`ResumePointId`]; empty before the probe pass, else `rp0` is the entry.
     pub resume_points: Vec<ResumePoint>,
 }

@@ -505,11 +505,12 @@ fn without_grid_workspaces(mut modules: Vec<IrModule>) -> Vec<IrModule> {
 }
 
 /// Rejects kernels to which no probes can be added, so that they run as they came; and those that read images, unless
-/// these are software's. A module with a heap that has such
-/// kernels is rejected whole: what one kernel takes, another may give back.
+/// these are software's. A module that has such kernels and a heap is rejected whole, as what one kernel takes another may
+/// give back; and so is one with addresses of functions, which are others for code that runs as it came.
 fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>, has_software_images: bool) -> Vec<IrModule> {
     for module in &mut modules {
         let has_heap = module.globals.iter().any(|global| global.name == device_heap::NAME);
+        let has_functions = module.kernels.iter().any(|kernel| kernel.holds_functions);
         for kernel in std::mem::take(&mut module.kernels) {
             let reason = match hetckpt_probes::check_input(&kernel) {
                 Err(error) => error.to_string(),
@@ -527,11 +528,15 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>, has_software_images: b
                 reasons: vec![reason],
             });
         }
-        if has_heap && !module.rejected.is_empty() {
+        if (has_heap || has_functions) && !module.rejected.is_empty() {
+            let reason = match has_heap {
+                true => "its module takes memory from the driver's heap",
+                false => "its module has addresses of the driver's functions",
+            };
             let others = std::mem::take(&mut module.kernels).into_iter();
             module.rejected.extend(others.map(|kernel| RejectedKernel {
                 name: kernel.name,
-                reasons: vec!["its module takes memory from the driver's heap".to_owned()],
+                reasons: vec![reason.to_owned()],
             }));
         }
     }

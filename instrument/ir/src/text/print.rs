@@ -71,6 +71,9 @@ fn print_kernel(out: &mut String, kernel: &Kernel) {
     if kernel.reads_images {
         out.push_str("  reads_images\n");
     }
+    if kernel.holds_functions {
+        out.push_str("  holds_functions\n");
+    }
     print_registers(out, kernel);
     for (id, point) in (0..).map(ResumePointId).zip(&kernel.resume_points) {
         let _ = writeln!(out, "  resume {id} {} {}", point.kind.text_name(), point.block);

@@ -1,4 +1,8 @@
-//! Calls (PTX ISA, "call"): which function a call means and what its names stand for. Inlining it is the kernel's part.
+//! Calls (PTX ISA, "call"): which function a call means, or which ones it may mean, and what its names stand for.
+//! Inlining them is the kernel's part.
+
+use hetckpt_ir::inst::Operand;
+use hetckpt_ir::types::Type;
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
@@ -12,9 +16,35 @@ pub(super) struct Call<'m, 'a> {
     pub(super) bindings: Vec<(&'a str, Symbol)>,
 }
 
+/// What a call means.
+pub(super) enum Callee<'m, 'a> {
+    /// A function.
+    Named(Call<'m, 'a>),
+    /// The one of these whose address the operand is.
+    ByAddress(Operand, Vec<(u64, Call<'m, 'a>)>),
+}
+
 /// PTX ISA, "call": what `inst` calls, and with what.
-pub(super) fn resolve<'m, 'a>(k: &mut KernelLowering<'m, 'a>, inst: &Instruction<'a>) -> Result<Call<'m, 'a>, Reason> {
-    let (results, name, args): (&[_], _, &[_]) = match inst.operands.as_slice() {
+pub(super) fn resolve<'m, 'a>(
+    k: &mut KernelLowering<'m, 'a>,
+    inst: &Instruction<'a>,
+) -> Result<Callee<'m, 'a>, Reason> {
+    let malformed = || Reason::OperandCount {
+        expected: "results, a function and arguments",
+        found: inst.operands.len(),
+    };
+    // A call by address ends with its prototype, or with a list of functions; both are told by the arguments.
+    let operands = match inst.operands.as_slice() {
+        [others @ .., ast::Operand::Name(_, None)] if matches!(others.last(), Some(ast::Operand::List(_))) => {
+            match others {
+                // The function's own name comes behind its results.
+                [ast::Operand::List(_)] => &inst.operands,
+                _ => others,
+            }
+        }
+        all => all,
+    };
+    let (results, name, args): (&[_], _, &[_]) = match operands {
         [
             ast::Operand::List(results),
             ast::Operand::Name(name, None),
@@ -22,25 +52,44 @@ pub(super) fn resolve<'m, 'a>(k: &mut KernelLowering<'m, 'a>, inst: &Instruction
         ] => (results, name, args),
         [ast::Operand::List(results), ast::Operand::Name(name, None)] => (results, name, &[]),
         [ast::Operand::Name(name, None), ast::Operand::List(args)] => (&[], name, args),
-        [ast::Operand::Name(name, None)] => (&[], name, &[]),
-        _ => return Err(Reason::Family("indirect calls")),
+        // `call %rd1, prototype`.
+        [ast::Operand::Name(name, None), ast::Operand::Name(..)] | [ast::Operand::Name(name, None)] => (&[], name, &[]),
+        _ => return Err(malformed()),
     };
     k.names.check(name)?;
-    let Some(callee) = k.names.functions.get(name).copied() else {
-        return Err(if k.register_named(name).is_some() {
-            Reason::Family("indirect calls")
-        } else {
-            Reason::Undeclared((*name).to_owned())
-        });
+    if let Some(callee) = k.names.functions.get(name).copied() {
+        return bind(k, callee, results, args).map(Callee::Named);
+    }
+    let Some(register) = k.register_named(name) else {
+        return Err(Reason::Undeclared((*name).to_owned()));
     };
+    k.holds_functions = true;
+    let address = k.value(&ast::Operand::Name(name, None), Type::B64)?;
+    debug_assert_eq!(address, Operand::Reg(register));
+    let names = k.names;
+    let candidates = names.by_address.iter().filter_map(|(&address, name)| {
+        let callee = names.functions.get(name).copied()?;
+        // Another prototype.
+        Some((address, bind(k, callee, results, args).ok()?))
+    });
+    Ok(Callee::ByAddress(address, candidates.collect()))
+}
+
+fn bind<'m, 'a>(
+    k: &KernelLowering<'m, 'a>,
+    callee: &'m ast::Function<'a>,
+    results: &[ast::Operand<'a>],
+    args: &[ast::Operand<'a>],
+) -> Result<Call<'m, 'a>, Reason> {
+    let name = callee.name;
     if callee.body.is_none() {
         return Err(Reason::Call {
-            name: (*name).to_owned(),
+            name: name.to_owned(),
             why: "the function has no body in this module",
         });
     }
     let mismatch = || Reason::Call {
-        name: (*name).to_owned(),
+        name: name.to_owned(),
         why: "the arguments do not match the declaration",
     };
     if callee.results.len() != results.len() || callee.params.len() != args.len() {

@@ -6,6 +6,7 @@ use hetckpt_ir::module::Global;
 
 use crate::ast::{Const, DeclSpace, Init, Module, Variable};
 use crate::error::Reason;
+use crate::lower::functions;
 use crate::lower::layout::{element_bytes, size_and_align};
 use crate::lower::names::ModuleNames;
 
@@ -180,13 +181,15 @@ impl<'m> Image<'m, '_> {
             None => return Err(Reason::Initialiser("holds an address in less than 64 bits")),
             Some(mask) => self.address_byte(offset, name, addend, mask)?,
         };
-        // Functions have no address in hetIR: kernels that call through one are rejected, so nobody sees the zero.
-        if let Some(start) = start
-            && is_variable
-        {
+        let Some(start) = start else { return Ok(()) };
+        if is_variable {
             self.relocations.push((start, name.to_owned(), addend));
+            return Ok(());
         }
-        Ok(())
+        let element = std::mem::replace(&mut self.element, 8);
+        let put = self.put(start, functions::address(name).wrapping_add_signed(addend));
+        self.element = element;
+        put
     }
 
     /// One byte of an address; the address's offset with its last byte.

@@ -1,20 +1,22 @@
 //! One kernel: its parameters and bounds, then its statements, with calls inlined.
 
+use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::Span;
 use hetckpt_ir::grid_workspace;
-use hetckpt_ir::inst::{Inst, Op};
+use hetckpt_ir::inst::{Comparison, Guard, Inst, Op, Operand};
 use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, Param, SharedSegment};
+use hetckpt_ir::types::Type;
 
 use crate::ast::{self, DeclSpace, Statement};
 use crate::error::Reason;
-use crate::lower::call::{self, Call};
+use crate::lower::call::{self, Call, Callee};
 use crate::lower::control_flow::Drafts;
 use crate::lower::layout::{Placed, size_and_align};
 use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
 use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol, register_width, width_of};
-use crate::lower::{address_spaces, instruction, warp_constants};
+use crate::lower::{address_spaces, halves, instruction, warp_constants};
 use crate::{device_functions, device_heap, images};
 
 /// Statements of a kernel once its calls are inlined.
@@ -138,8 +140,10 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
     /// A call is statements again; every other instruction is its family's business.
     fn lower(&mut self, inst: &'m ast::Instruction<'a>) -> Result<(), Reason> {
         if inst.opcode == "call" {
-            let call = call::resolve(self, inst)?;
-            self.inline(call)
+            match call::resolve(self, inst)? {
+                Callee::Named(call) => self.inline(call),
+                Callee::ByAddress(address, calls) => self.inline_one_of(address, calls),
+            }
         } else {
             instruction::lower(self, inst)
         }
@@ -190,6 +194,37 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         self.scopes
             .last_mut()
             .map_or(Ok(()), |s| s.declare_symbol(variable.name, symbol))
+    }
+
+    /// Inlines the functions that a call by `address` may mean, each behind a comparison. Another address, and one that
+    /// would be recursion, ends the kernel.
+    fn inline_one_of(&mut self, address: Operand, calls: Vec<(u64, Call<'m, 'a>)>) -> Result<(), Reason> {
+        let not_taken = self.branch_on_guard();
+        let done = self.drafts.reserve();
+        for (known, call) in calls {
+            if self.frames.iter().any(|frame| frame.name == call.callee.name) {
+                continue;
+            }
+            let is_meant = halves::compare(self, (Comparison::Eq, Type::B64), address, Operand::Imm(known), None);
+            let (taken, other) = (self.drafts.reserve(), self.drafts.reserve());
+            let guard = Guard {
+                pred: is_meant,
+                negated: false,
+            };
+            self.terminate(Terminator::Branch {
+                guard,
+                taken,
+                not_taken: other,
+            });
+            self.drafts.start(taken);
+            self.inline(call)?;
+            self.terminate(Terminator::Jump(done));
+            self.drafts.start(other);
+        }
+        self.terminate(Terminator::Trap);
+        self.drafts.start(done);
+        self.leave_guard(not_taken);
+        Ok(())
     }
 
     /// Inlines a function (PTX ISA, "call").
@@ -286,6 +321,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             bounds,
             multiplies_matrices: self.multiplies_matrices,
             reads_images: self.reads_images,
+            holds_functions: self.holds_functions,
             resume_points: Vec::new(),
         };
         if self.reasons.is_empty() {

@@ -64,6 +64,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(crate) shelves: Vec<u32>,
     /// It does what tensor cores do.
     pub(crate) multiplies_matrices: bool,
+    /// It takes the address of a function, or calls one by it.
+    pub(super) holds_functions: bool,
     /// It does what texture units do.
     pub(super) reads_images: bool,
     /// How often each name stands in the functions that have been looked at.
@@ -105,6 +107,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             params: Segment::default(),
             shelves: Vec::new(),
             multiplies_matrices: false,
+            holds_functions: false,
             reads_images: false,
             mentions: HashMap::new(),
             reads_grid_workspace: false,

@@ -1,5 +1,6 @@
 //! AST to hetIR: module variables, then each kernel, one instruction family per file.
 
+mod functions;
 mod names;
 mod globals;
 pub(crate) mod layout;

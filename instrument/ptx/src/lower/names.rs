@@ -1,9 +1,10 @@
 //! Names of a module: its variables and functions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::ast;
 use crate::error::Reason;
+use crate::lower::functions;
 
 /// What names mean outside of functions.
 pub(crate) struct ModuleNames<'m, 'a> {
@@ -11,6 +12,8 @@ pub(crate) struct ModuleNames<'m, 'a> {
     pub(crate) variables: HashMap<&'a str, &'m ast::Variable<'a>>,
     /// Functions by name; the one with a body where there is one.
     pub(crate) functions: HashMap<&'a str, &'m ast::Function<'a>>,
+    /// Names of the functions that calls by address may mean, by their addresses.
+    pub(crate) by_address: BTreeMap<u64, &'a str>,
     /// Variables and functions whose declarations cannot be read or laid out, and why.
     pub(crate) broken: HashMap<&'a str, String>,
     /// What a call of `vprintf` reads from the address that it gets, bytes.
@@ -23,6 +26,7 @@ impl<'m, 'a> ModuleNames<'m, 'a> {
         let mut names = Self {
             variables: HashMap::new(),
             functions: HashMap::new(),
+            by_address: functions::taken(ast),
             broken: ast.broken.iter().map(|b| (b.name, b.error.to_string())).collect(),
             printf_bytes,
         };

@@ -6,6 +6,7 @@ use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::ast::{self, Const, DeclSpace};
 use crate::error::Reason;
+use crate::lower::functions;
 use crate::lower::globals::HANDLE_TYPES;
 use crate::lower::lowering::{KernelLowering, new_register};
 use crate::lower::scope::{Symbol, bits, width_of};
@@ -18,6 +19,8 @@ pub(crate) enum Place<'a> {
     Own(Symbol),
     /// A module variable in device memory.
     Global(&'a str),
+    /// A function, at this address.
+    Function(u64),
 }
 
 /// Exactly `N` operands.
@@ -190,7 +193,7 @@ impl<'a> KernelLowering<'_, 'a> {
         width: Width,
     ) -> Result<Op, Reason> {
         let wide_enough = match place {
-            Place::Global(_) => width == Width::W64,
+            Place::Global(_) | Place::Function(_) => width == Width::W64,
             Place::Own(_) => matches!(width, Width::W32 | Width::W64),
         };
         if !wide_enough {
@@ -202,6 +205,14 @@ impl<'a> KernelLowering<'_, 'a> {
         }
         let add = |base: u32| i64::from(base).wrapping_add(offset);
         Ok(match place {
+            Place::Function(address) => {
+                self.holds_functions = true;
+                Op::Mov {
+                    ty: Type::B64,
+                    dst,
+                    src: Operand::Imm(address),
+                }
+            }
             Place::Global(variable) => Op::AddrOf {
                 dst,
                 space: Space::Global,
@@ -253,10 +264,10 @@ impl<'a> KernelLowering<'_, 'a> {
         }
         self.names.check(name)?;
         let Some(variable) = self.names.variables.get(name).copied() else {
-            return Err(match self.names.functions.contains_key(name) {
-                true => Reason::Family("addresses of functions"),
-                false => Reason::Undeclared(name.to_owned()),
-            });
+            return match self.names.functions.contains_key(name) {
+                true => Ok(Place::Function(functions::address(name))),
+                false => Err(Reason::Undeclared(name.to_owned())),
+            };
         };
         if HANDLE_TYPES.contains(&variable.ty) {
             return Err(Reason::Family("texture, sampler and surface references"));

@@ -183,6 +183,7 @@ fn region_of(kernel: &Kernel, start: BbId, cut: Cut) -> Kernel {
         bounds: Default::default(),
         multiplies_matrices: false,
         reads_images: false,
+        holds_functions: false,
         resume_points: Vec::new(),
     }
 }

@@ -69,6 +69,7 @@ fn empty_layout() -> ThreadStateLayout {
         bounds: hetckpt_ir::kernel::LaunchBounds::default(),
         multiplies_matrices: false,
         reads_images: false,
+        holds_functions: false,
         resume_points: vec![],
     })
 }

@@ -25,6 +25,7 @@ pub(super) fn kernel(mut line: Line<'_>, lines: &mut Lines<'_>) -> Result<Kernel
         bounds: LaunchBounds::default(),
         multiplies_matrices: false,
         reads_images: false,
+        holds_functions: false,
         resume_points: vec![],
     };
     line.punctuation("{")?;
@@ -134,6 +135,8 @@ fn declaration(line: &mut Line<'_>, kernel: &mut Kernel, scope: &mut Scope) -> R
         kernel.multiplies_matrices = true;
     } else if line.accept_word("reads_images") {
         kernel.reads_images = true;
+    } else if line.accept_word("holds_functions") {
+        kernel.holds_functions = true;
     } else if line.accept_word("reg") {
         registers(line, &mut kernel.registers)?;
     } else if line.accept_word("resume") {

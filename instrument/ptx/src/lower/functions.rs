@@ -1,0 +1,89 @@
+//! Addresses of functions: which function one means, and which functions have one.
+//!
+//! Calls are inlined, so no code has an address. A function's is made from its name instead: the same on every device
+//! and in every module, wherever the program may keep it. A call by address compares it with those of the functions
+//! that may be meant.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::ast::{Init, Instruction, Module, Operand, Statement};
+
+/// The upper byte of an address, which no memory has.
+const UPPER: u64 = 0xF1 << 56;
+
+/// Addresses are even: those of member functions have another meaning otherwise (Itanium C++ ABI, "Member Pointers").
+const ALIGN: u64 = 16;
+
+/// The address of the function `name`: 64-bit FNV-1a, shortened.
+pub(crate) fn address(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    UPPER | hash & !(0xFF << 56) & !(ALIGN - 1)
+}
+
+/// The functions with a body whose addresses `module` takes, by address. Those of two that have the same are left out.
+pub(crate) fn taken<'a>(module: &Module<'a>) -> BTreeMap<u64, &'a str> {
+    let mut by_address: BTreeMap<u64, Option<&'a str>> = BTreeMap::new();
+    let mut note = |name: &'a str| {
+        by_address
+            .entry(address(name))
+            .and_modify(|known| *known = known.filter(|known| *known == name))
+            .or_insert(Some(name));
+    };
+    let with_body = module.functions.iter().filter(|f| !f.is_entry && f.body.is_some());
+    let functions: HashSet<&str> = with_body.map(|f| f.name).collect();
+    if functions.is_empty() {
+        return BTreeMap::new();
+    }
+    for variable in &module.variables {
+        if let Some(init) = &variable.init {
+            names_in(init, &mut |name| {
+                if functions.contains(name) {
+                    note(name);
+                }
+            });
+        }
+    }
+    let statements = module.functions.iter().filter_map(|f| f.body.as_deref()).flatten();
+    let instructions = statements.filter_map(|statement| match statement {
+        Statement::Instruction(inst) if inst.opcode != "call" => Some(inst),
+        _ => None,
+    });
+    for name in instructions.flat_map(names_of).filter(|name| functions.contains(name)) {
+        note(name);
+    }
+    by_address
+        .into_iter()
+        .filter_map(|(address, name)| Some((address, name?)))
+        .collect()
+}
+
+/// Names that an instruction has as they are: registers, too.
+fn names_of<'m, 'a>(inst: &'m Instruction<'a>) -> impl Iterator<Item = &'a str> + use<'m, 'a> {
+    inst.operands.iter().filter_map(|operand| match operand {
+        Operand::Name(name, None) => Some(*name),
+        _ => None,
+    })
+}
+
+fn names_in<'a>(init: &Init<'a>, found: &mut impl FnMut(&'a str)) {
+    match init {
+        Init::Address { name, .. } => found(name),
+        Init::List(parts) => parts.iter().for_each(|part| names_in(part, found)),
+        Init::Value(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_even_and_no_memorys() {
+        for name in ["", "_ZN5Three2ofEj", "f"] {
+            assert_eq!((address(name) >> 56, address(name) % ALIGN), (0xF1, 0));
+        }
+        assert_ne!(address("f"), address("g"));
+    }
+}
