@@ -505,8 +505,8 @@ fn without_grid_workspaces(mut modules: Vec<IrModule>) -> Vec<IrModule> {
 }
 
 /// Rejects kernels to which no probes can be added, so that they run as they came; and those that read images, unless
-/// these are software's. A module that has such kernels and a heap is rejected whole, as what one kernel takes another may
-/// give back; and so is one with addresses of functions, which are others for code that runs as it came.
+/// these are software's. A module that has such kernels and a heap is rejected whole, as what one kernel takes another
+/// may give back; and so is one with addresses of functions, which are others for code that runs as it came.
 fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>, has_software_images: bool) -> Vec<IrModule> {
     for module in &mut modules {
         let has_heap = module.globals.iter().any(|global| global.name == device_heap::NAME);
