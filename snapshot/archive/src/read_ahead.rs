@@ -14,22 +14,36 @@ use crate::reader::{Archive, Member};
 
 /// Most threads that unpack one member.
 const MAX_THREADS: usize = 4;
-/// Most parts that wait for their turn. With those whose turn it is, and 4 MiB each, they are some 64 MiB.
+/// Most parts that wait for their turn, of 4 MiB each, beside those whose turn it is.
 const MAX_WAITING: usize = 12;
+/// Most parts that are unpacked at the same time: each takes some 10 MiB meanwhile.
+const MAX_UNPACKING: usize = 16;
 /// A part that has more bytes is unpacked twice, to look at its hash and to write it, and never held in memory.
 const MAX_HELD_BYTES: u64 = 32 << 20;
 
-/// Room for parts that are unpacked before it is their turn, for all members that are taken out at the same time.
+/// Memory for all members that are taken out at the same time.
 #[derive(Debug)]
 pub struct ReadAhead {
-    free: Mutex<usize>,
+    free: Mutex<Free>,
     changed: Condvar,
+}
+
+/// What is not taken.
+#[derive(Debug)]
+struct Free {
+    /// Places for parts that wait for their turn.
+    places: usize,
+    /// Further parts that may be unpacked now.
+    unpacking: usize,
 }
 
 impl Default for ReadAhead {
     fn default() -> Self {
         Self {
-            free: Mutex::new(MAX_WAITING),
+            free: Mutex::new(Free {
+                places: MAX_WAITING,
+                unpacking: MAX_UNPACKING,
+            }),
             changed: Condvar::new(),
         }
     }
@@ -56,7 +70,8 @@ impl ReadAhead {
         };
         in_parallel(cores().min(MAX_THREADS), stretches.len(), |at, (): &mut ()| {
             let place = queue.enter(at);
-            let written = Unpacked::of(&stretches[at], target).and_then(|unpacked| {
+            let unpacked = self.when_few_unpack(|| Unpacked::of(&stretches[at], target));
+            let written = unpacked.and_then(|unpacked| {
                 // False if a part before it has failed.
                 if !queue.wait_for_turn(at) {
                     return Ok(());
@@ -66,6 +81,20 @@ impl ReadAhead {
             queue.leave(place, written.is_ok().then_some(at + 1));
             written
         })
+    }
+
+    /// Does `work`, which waits for nobody.
+    fn when_few_unpack<T>(&self, work: impl FnOnce() -> T) -> T {
+        let mut free = self.free.lock();
+        while free.unpacking == 0 {
+            self.changed.wait(&mut free);
+        }
+        free.unpacking -= 1;
+        drop(free);
+        let done = work();
+        self.free.lock().unpacking += 1;
+        self.changed.notify_all();
+        done
     }
 }
 
@@ -121,8 +150,8 @@ impl Queue<'_> {
     fn enter(&self, at: usize) -> Place {
         let mut free = self.room.free.lock();
         loop {
-            if *free > 0 {
-                *free -= 1;
+            if free.places > 0 {
+                free.places -= 1;
                 return Place::Taken;
             }
             if [at, BROKEN].contains(&self.turn.load(Ordering::Relaxed)) {
@@ -147,7 +176,7 @@ impl Queue<'_> {
     fn leave(&self, place: Place, next: Option<usize>) {
         let mut free = self.room.free.lock();
         if place == Place::Taken {
-            *free += 1;
+            free.places += 1;
         }
         if self.turn.load(Ordering::Relaxed) != BROKEN {
             self.turn.store(next.unwrap_or(BROKEN), Ordering::Relaxed);
