@@ -168,7 +168,8 @@ struct Rules {
     float bordered(float x, float y, float z) const
     {
         const int at[3] = {int(std::floor(x)), int(std::floor(y)), int(std::floor(z))};
-        const bool is_there = at[0] >= 0 && at[0] < WIDTH && at[1] >= 0 && at[1] < HEIGHT && at[2] >= 0 && at[2] < DEPTH;
+        const bool is_there =
+            at[0] >= 0 && at[0] < WIDTH && at[1] >= 0 && at[1] < HEIGHT && at[2] >= 0 && at[2] < DEPTH;
         return is_there ? element(4, at[0], at[1], at[2]) - 128 : 0;
     }
     float volume(float x, float y, float z) const
@@ -230,7 +231,8 @@ struct Rules {
 };
 
 // Noise in every element, of `components` each.
-template <class T> static std::vector<T> filled(uint32_t seed, int elements, int components, int offset = 0, int times = 1)
+template <class T>
+static std::vector<T> filled(uint32_t seed, int elements, int components, int offset = 0, int times = 1)
 {
     std::vector<T> values(elements * components);
     for (int i = 0; i < elements * components; ++i)
@@ -239,7 +241,8 @@ template <class T> static std::vector<T> filled(uint32_t seed, int elements, int
 }
 
 template <class T>
-static cudaArray_t array(const std::vector<T> &values, cudaChannelFormatDesc format, cudaExtent extent, uint32_t flags = 0)
+static cudaArray_t array(const std::vector<T> &values, cudaChannelFormatDesc format, cudaExtent extent,
+                         uint32_t flags = 0)
 {
     cudaArray_t made;
     CHECK_CUDA(cudaMalloc3DArray(&made, &format, extent, flags));
@@ -385,8 +388,10 @@ int main(int argc, char **argv)
     const Rules rules;
     for (int i = 0; i < THREADS && correct; ++i) {
         uint64_t expected = 0;
-        for (int phase = 0; phase < PHASES; ++phase)
-            expected += sampled(rules, i % WIDTH, i / WIDTH, phase) * (rounds / PHASES + (uint64_t(phase) < rounds % PHASES));
+        for (int phase = 0; phase < PHASES; ++phase) {
+            const uint64_t times = rounds / PHASES + (uint64_t(phase) < rounds % PHASES);
+            expected += sampled(rules, i % WIDTH, i / WIDTH, phase) * times;
+        }
         const uint16_t low = parts[i % DEPTH * THREADS + i].x;
         if (got[i] != expected)
             correct = mismatch("sum", i, got[i], expected);

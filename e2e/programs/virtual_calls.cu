@@ -65,7 +65,8 @@ __global__ void construct(unsigned char *rooms)
     make(rooms + threadIdx.x * ROOM, threadIdx.x, threadIdx.x);
 }
 
-__host__ __device__ inline uint32_t round_of(Step *step, uint32_t value, uint64_t round, const Mixer *mixers, Mixer last)
+__host__ __device__ inline uint32_t round_of(Step *step, uint32_t value, uint64_t round, const Mixer *mixers,
+                                             Mixer last)
 {
     return last(mixers[(value >> 5) % 2](step->of(value), uint32_t(round)), step->seed);
 }

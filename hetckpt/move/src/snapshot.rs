@@ -144,8 +144,9 @@ impl Snapshot {
             }
         };
         let served = service.is_some().then_some(&*socket);
-        let streamed = snapshot_files::streamed_images(archive, needs.has_huge_pages);
-        snapshot_files::unpack_rest(archive, descriptions, served, &streamed).map_err(archive_error::failure)?;
+        let huge_pages = needs.has_huge_pages;
+        snapshot_files::unpack_rest(archive, descriptions, served, huge_pages).map_err(archive_error::failure)?;
+        let streamed = snapshot_files::streamed_images(archive, huge_pages);
         let images = match streamed.is_empty() {
             true => None,
             false => {

@@ -228,16 +228,19 @@ pub fn unpack_descriptions(archive: &Archive, folder: &Path) -> Result<(), Archi
     archive.extract_where(folder, description_name, &mut |_| ()).map(drop)
 }
 
-/// The members that CRIU reads while it restores, by the names of its images: the memory of processes. None of
-/// processes with `huge_pages`, as CRIU cannot read these from a pipe (4.2, `premap_priv_vmas`).
+/// The name of a member's image if CRIU reads it from a pipe while it restores: the memory of processes. None of
+/// processes with `huge_pages`, as CRIU cannot read these so (4.2, `premap_priv_vmas`).
+pub fn streamed_name(member: &MemberEntry, huge_pages: bool) -> Option<&str> {
+    let name = member.raw_name().strip_prefix(CRIU_PREFIX)?;
+    let is_memory = name.starts_with(MEMORY_IMAGE) && !name.contains('/');
+    (is_memory && !huge_pages).then_some(name)
+}
+
+/// The members of which that is so, by the names of their images.
 pub fn streamed_images(archive: &Archive, huge_pages: bool) -> BTreeMap<String, String> {
-    if huge_pages {
-        return BTreeMap::new();
-    }
     let names = archive.members().filter_map(|member| {
-        let name = member.entry.raw_name().strip_prefix(CRIU_PREFIX)?;
-        let is_memory = name.starts_with(MEMORY_IMAGE) && !name.contains('/');
-        is_memory.then(|| (name.to_owned(), member.entry.name.clone()))
+        let name = streamed_name(member.entry, huge_pages)?;
+        Some((name.to_owned(), member.entry.name.clone()))
     });
     names.collect()
 }
@@ -251,13 +254,13 @@ pub fn streamed_bytes(archive: &Archive, members: &BTreeMap<String, String>) -> 
 }
 
 /// Makes `folder`, into which [`unpack_descriptions`] has unpacked, one that CRIU and the device servers restore from:
-/// unpacks what that has left out, but the images `streamed`, carried files, of which this machine may have most, and
-/// device memory, which the servers read where the archive has it: in its file, or on the socket `served`.
+/// unpacks what that has left out, but images with a [`streamed_name`], carried files, of which this machine may have
+/// most, and device memory, which the servers read where the archive has it: in its file, or on the socket `served`.
 pub fn unpack_rest(
     archive: &Archive,
     folder: &Path,
     served: Option<&Path>,
-    streamed: &BTreeMap<String, String>,
+    huge_pages: bool,
 ) -> Result<(), ArchiveError> {
     let archives = archive.parents()?.iter();
     // Whoever has put another file in the place of one has not put it in ours.
@@ -288,7 +291,7 @@ pub fn unpack_rest(
     unpack_where(archive, folder, |member| match description_name(member) {
         Some(_) => None,
         None if is_carried(member) => None,
-        None if streamed.values().any(|name| *name == member.name) => None,
+        None if streamed_name(member, huge_pages).is_some() => None,
         None if memory_of(member).is_some_and(|pid| in_place.contains(&pid)) => None,
         None => image_name(member),
     })
@@ -400,7 +403,7 @@ pub(crate) mod tests {
         let images = folder.join("restored");
         unpack_descriptions(archive, &images).unwrap();
         assert_eq!(fs::read_dir(&images).unwrap().count(), 1);
-        unpack_rest(archive, &images, None, &BTreeMap::new()).unwrap();
+        unpack_rest(archive, &images, None, true).unwrap();
         for (name, text) in [
             ("hetgpu-7.user", "user"),
             ("inventory.img", "inventory"),

@@ -88,6 +88,8 @@ pub(crate) struct Function<'a> {
     pub(crate) directives: Vec<(&'a str, Vec<u64>, u32)>,
     /// `None`: a prototype.
     pub(crate) body: Option<Vec<Statement<'a>>>,
+    /// The body's text, from its third token on.
+    pub(crate) text: &'a str,
     /// Syntax errors in the body.
     pub(crate) errors: Vec<SyntaxError>,
 }

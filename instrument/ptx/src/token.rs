@@ -59,6 +59,16 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0, line: 1 }
     }
 
+    /// Offset of what comes next, bytes.
+    pub(crate) const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// What has been read since `position`.
+    pub(crate) fn text_from(&self, position: usize) -> &'a str {
+        self.text.get(position..self.at).unwrap_or_default()
+    }
+
     /// The next token and the line it starts on; [`Token::End`] for ever after the last.
     pub(crate) fn next(&mut self) -> (Token<'a>, u32) {
         self.skip_blanks();

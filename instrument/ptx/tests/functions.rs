@@ -57,6 +57,20 @@ fn those_whose_addresses_are_taken_may_be_meant() {
 }
 
 #[test]
+fn addresses_are_of_a_name_and_what_it_does() {
+    let table = ".global .u64 table = f;\n";
+    let address = |functions: &str| {
+        let module = lowered(&format!("{table}{functions}"), "");
+        u64::from_le_bytes(module.globals[0].init[..].try_into().unwrap())
+    };
+    let of_f = address(&times("f", 3));
+    // No memory has such an address, and a pointer to a member function that is odd would mean a virtual one.
+    assert_eq!((of_f >> 56, of_f % 16), (0xF1, 0));
+    assert_eq!(of_f, address(&(times("g", 5) + &times("f", 3) + &times("h", 7))));
+    assert_ne!(of_f, address(&times("f", 5)));
+}
+
+#[test]
 fn a_function_that_may_call_itself_is_taken() {
     let itself = ".global .u64 table = itself;\n.func (.param .b32 v) itself(.param .b32 a) {\n\
                   .reg .b32 %r<3>; .reg .b64 %d<3>; ld.param.b32 %r1, [a];\n\

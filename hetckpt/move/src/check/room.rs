@@ -8,7 +8,7 @@ use hetckpt_report::finding::Finding;
 use hetckpt_report::quantity;
 
 use crate::snapshot::Snapshot;
-use crate::snapshot_files::{is_carried, memory_of, streamed_images};
+use crate::snapshot_files::{is_carried, memory_of, streamed_name};
 
 const CHECK: &str = "restore-room";
 
@@ -19,9 +19,8 @@ const HELP: &str = "set TMPDIR to a folder on a larger disk: restore unpacks ima
 pub fn examine(snapshot: &Snapshot, needs: &Needs, laid_out: u64) -> Finding {
     let unpacked: u64 = match snapshot {
         Snapshot::Archive(archive) => {
-            let streamed = streamed_images(archive, needs.has_huge_pages);
             let unpacked = archive.members().filter(|member| {
-                let is_streamed = streamed.values().any(|name| *name == member.entry.name);
+                let is_streamed = streamed_name(member.entry, needs.has_huge_pages).is_some();
                 memory_of(member.entry).is_none() && !is_carried(member.entry) && !is_streamed
             });
             let sizes = unpacked.map(|member| member.entry.raw_bytes());

@@ -97,7 +97,7 @@ INLINE int place(int at, int size, unsigned mode)
         return at;
     if (mode == BORDER)
         return -1;
-    // At most one element beyond either end: larger distances have been taken off the coordinate.
+    // Then at most one element beyond either end: whole images have been taken off the coordinate.
     if (mode == WRAP)
         return at < 0 ? size - 1 : 0;
     return at < 0 ? 0 : size - 1;
@@ -247,32 +247,33 @@ __device__ unsigned __hetckpt_img_tex_2d(unsigned long long object, unsigned com
 }
 
 __device__ unsigned __hetckpt_img_tex_3d(unsigned long long object, unsigned component, float level, float x, float y,
-                                     float z)
+                                         float z)
 {
     return sample<3>(object, component, {x, y, z}, 0, level);
 }
 
-__device__ unsigned __hetckpt_img_tex_a1d(unsigned long long object, unsigned component, float level, int layer, float x)
+__device__ unsigned __hetckpt_img_tex_a1d(unsigned long long object, unsigned component, float level, int layer,
+                                          float x)
 {
     return sample<1>(object, component, {x}, layer, level);
 }
 
-__device__ unsigned __hetckpt_img_tex_a2d(unsigned long long object, unsigned component, float level, int layer, float x,
-                                      float y)
+__device__ unsigned __hetckpt_img_tex_a2d(unsigned long long object, unsigned component, float level, int layer,
+                                          float x, float y)
 {
     return sample<2>(object, component, {x, y}, layer, level);
 }
 
 __device__ unsigned __hetckpt_img_tex_cube(unsigned long long object, unsigned component, float level, float x, float y,
-                                       float z)
+                                           float z)
 {
     float on_face[2];
     int face = face_of(x, y, z, on_face);
     return sample<2>(object, component, on_face, face, level);
 }
 
-__device__ unsigned __hetckpt_img_tex_acube(unsigned long long object, unsigned component, float level, int layer, float x,
-                                        float y, float z)
+__device__ unsigned __hetckpt_img_tex_acube(unsigned long long object, unsigned component, float level, int layer,
+                                            float x, float y, float z)
 {
     float on_face[2];
     int face = face_of(x, y, z, on_face);
@@ -289,7 +290,8 @@ __device__ unsigned __hetckpt_img_fetch_2d(unsigned long long object, unsigned c
     return fetch<2>(object, component, {x, y}, 0, level);
 }
 
-__device__ unsigned __hetckpt_img_fetch_3d(unsigned long long object, unsigned component, int level, int x, int y, int z)
+__device__ unsigned __hetckpt_img_fetch_3d(unsigned long long object, unsigned component, int level, int x, int y,
+                                           int z)
 {
     return fetch<3>(object, component, {x, y, z}, 0, level);
 }
@@ -300,14 +302,15 @@ __device__ unsigned __hetckpt_img_fetch_a1d(unsigned long long object, unsigned 
 }
 
 __device__ unsigned __hetckpt_img_fetch_a2d(unsigned long long object, unsigned component, int level, int layer, int x,
-                                        int y)
+                                            int y)
 {
     return fetch<2>(object, component, {x, y}, layer, level);
 }
 
 // One component of the four elements that a linear filter would use, from the lower left one anticlockwise; `corner`
 // says of which.
-__device__ unsigned __hetckpt_img_tld4_2d(unsigned long long object, unsigned component, unsigned corner, float x, float y)
+__device__ unsigned __hetckpt_img_tld4_2d(unsigned long long object, unsigned component, unsigned corner, float x,
+                                          float y)
 {
     unsigned long long level = level_at(object, 0);
     unsigned flags = FIELD(unsigned, object, flags);
@@ -367,7 +370,7 @@ extern "C" {
 
 // Bytes from `first` on, as many as `size`, of the `bytes` that are accessed at once.
 __device__ unsigned __hetckpt_img_suld(unsigned long long object, unsigned bytes, unsigned first, unsigned size,
-                                   unsigned beyond, int x_bytes, int y, int z)
+                                       unsigned beyond, int x_bytes, int y, int z)
 {
     unsigned long long address = in_surface(object, bytes, beyond, x_bytes, y, z);
     if (address == 0)
@@ -384,7 +387,7 @@ __device__ unsigned __hetckpt_img_suld(unsigned long long object, unsigned bytes
 }
 
 __device__ void __hetckpt_img_sust(unsigned long long object, unsigned bytes, unsigned first, unsigned size,
-                               unsigned beyond, int x_bytes, int y, int z, unsigned value)
+                                   unsigned beyond, int x_bytes, int y, int z, unsigned value)
 {
     unsigned long long address = in_surface(object, bytes, beyond, x_bytes, y, z);
     if (address == 0)

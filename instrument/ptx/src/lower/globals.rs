@@ -173,7 +173,8 @@ impl<'m> Image<'m, '_> {
         self.put(offset, 0)?;
         // Of those that cannot be used, `spread` tells.
         let is_variable = self.names.variables.contains_key(name) || self.names.broken.contains_key(name);
-        if !is_variable && !self.names.functions.contains_key(name) {
+        let function = self.names.functions.get(name).filter(|_| !is_variable);
+        if !is_variable && function.is_none() {
             return Err(Reason::Undeclared(name.to_owned()));
         }
         let start = match mask {
@@ -182,12 +183,12 @@ impl<'m> Image<'m, '_> {
             Some(mask) => self.address_byte(offset, name, addend, mask)?,
         };
         let Some(start) = start else { return Ok(()) };
-        if is_variable {
+        let Some(function) = function else {
             self.relocations.push((start, name.to_owned(), addend));
             return Ok(());
-        }
+        };
         let element = std::mem::replace(&mut self.element, 8);
-        let put = self.put(start, functions::address(name).wrapping_add_signed(addend));
+        let put = self.put(start, functions::address(function).wrapping_add_signed(addend));
         self.element = element;
         put
     }

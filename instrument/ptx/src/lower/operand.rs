@@ -264,10 +264,10 @@ impl<'a> KernelLowering<'_, 'a> {
         }
         self.names.check(name)?;
         let Some(variable) = self.names.variables.get(name).copied() else {
-            return match self.names.functions.contains_key(name) {
-                true => Ok(Place::Function(functions::address(name))),
-                false => Err(Reason::Undeclared(name.to_owned())),
-            };
+            let function = self.names.functions.get(name);
+            return function
+                .map(|function| Place::Function(functions::address(function)))
+                .ok_or_else(|| Reason::Undeclared(name.to_owned()));
         };
         if HANDLE_TYPES.contains(&variable.ty) {
             return Err(Reason::Family("texture, sampler and surface references"));

@@ -40,6 +40,7 @@ impl<'a> Parser<'a> {
             params,
             directives: Vec::new(),
             body: None,
+            text: "",
             errors: Vec::new(),
         };
         if broken.is_none() {
@@ -50,8 +51,12 @@ impl<'a> Parser<'a> {
             }
             match self.expect(b'{', "`{` or `;`") {
                 Ok(()) => {
+                    let start = self.lexer.position();
                     let body = self.body(&mut function)?;
                     function.body = Some(body);
+                    // Two tokens have been read ahead; no brace is among them.
+                    let text = self.lexer.text_from(start);
+                    function.text = text.rfind('}').map_or("", |end| &text[..end]);
                     module.functions.push(function);
                     return Ok(());
                 }
