@@ -2,8 +2,8 @@
 //!
 //! Calls are inlined, so no code has an address. A function's is made from its name and its text instead: the same on
 //! every device, wherever the program may keep it, and another for a function of the same name that does something
-//! else. A call by address compares it with those of the functions that may be meant. Snapshots hold such addresses: how
-//! they are made must not change.
+//! else. A call by address compares it with those of the functions that may be meant. Snapshots hold such addresses:
+//! how they are made must not change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
