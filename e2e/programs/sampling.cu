@@ -1,6 +1,6 @@
 // A kernel goes round and round and reads textures of every shape, format, filter and address mode, and adds to
-// surfaces. Where filters are at work, values and weights are such that no device rounds: the host, which samples by
-// the rules of the CUDA C++ Programming Guide ("Texture Fetching"), computes the same sums.
+// surfaces. Where filters are at work, values and weights are such that devices round to halves alone: the host, which
+// samples by the rules of the CUDA C++ Programming Guide ("Texture Fetching"), computes the same sums.
 #include "program.h"
 
 #include <cuda_fp16.h>
@@ -159,9 +159,10 @@ struct Rules {
     float2 halves(float x, float y) const
     {
         const auto component = [&](int number) {
-            return between(x, y, [&](int x, int y) {
+            // What a filter finds between halves is a half.
+            return __half2float(__float2half(between(x, y, [&](int x, int y) {
                 return float(noise(3, 2 * (clamped(y, HEIGHT) * WIDTH + clamped(x, WIDTH)) + number));
-            });
+            })));
         };
         return make_float2(component(0), component(1));
     }

@@ -95,7 +95,8 @@ fn is_mostly_in_kernels(program: &Program) -> bool {
     !is_on_opencl
         && !matches!(program.pace, Pace::HostSleeps(_))
         && program.name != "stencil"
-        && (program.name != "neural_layer" || is_on_cpu)
+        // GPUs run these as they came.
+        && (is_on_cpu || !["neural_layer", "tensor_cores", "sampling"].contains(&program.name))
 }
 
 /// True if `HETCKPT_E2E_IN_KERNEL` is set: then all moments lie between the first kernel's start and the last one's

@@ -55,7 +55,10 @@ const KERNELS: [Unmodelled; 7] = [
         "has a heap of its own",
         kernel("device_malloc", &["--kernel", "2"], "calls of `malloc`"),
     ),
-    runs_on_cpus(kernel("virtual_call", &["--kernel", "3"], "indirect calls")),
+    hiding(
+        "has calls of functions by their addresses",
+        runs_on_cpus(kernel("virtual_call", &["--kernel", "3"], "indirect calls")),
+    ),
     kernel("cluster", &["--kernel", "4"], "barrier.cluster.arrive"),
     kernel("bulk_copy", &["--kernel", "5"], "cp.async.bulk"),
     runs_on_cpus(kernel("named_barrier", &["--kernel", "6"], "barrier 0")),

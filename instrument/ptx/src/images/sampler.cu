@@ -103,33 +103,69 @@ INLINE int place(int at, int size, unsigned mode)
     return at < 0 ? 0 : size - 1;
 }
 
-// A coordinate, in elements. The other two address modes are for normalized coordinates alone.
-INLINE float scaled(float coordinate, int size, unsigned flags, unsigned &mode)
+// Where a coordinate is, in steps of 1/256 of an element; with `is_between` from the middle of an element on, without it
+// at the beginning of one. The other two address modes are for normalized coordinates alone.
+//
+// As measured on an H200: normalized coordinates lose what is behind 21 bits, and half a step is rounded upwards.
+INLINE int steps(float coordinate, int size, unsigned flags, bool is_between, unsigned &mode)
 {
     if (!(flags & NORMALIZED_COORDINATES)) {
         mode = mode == BORDER ? BORDER : CLAMP;
-        return coordinate;
+        // So that one beyond is still an int.
+        coordinate = fminf(fmaxf(coordinate, -4194304.0f), 4194304.0f);
+        if (!is_between)
+            return (int)floorf(coordinate) * 256;
+        float fine = __fmul_rn(coordinate, 256.0f), below = floorf(fine);
+        return (int)below + (__fsub_rn(fine, below) >= 0.5f) - 128;
     }
     if (mode == WRAP)
         coordinate = __fsub_rn(coordinate, floorf(coordinate));
     if (mode == MIRROR) {
-        float whole = floorf(coordinate), part = __fsub_rn(coordinate, whole);
+        float there = fabsf(coordinate), whole = floorf(there), part = __fsub_rn(there, whole);
         bool is_odd = __fmul_rn(whole, 0.5f) != floorf(__fmul_rn(whole, 0.5f));
         coordinate = is_odd ? __fsub_rn(1.0f, part) : part;
     }
-    return __fmul_rn(coordinate, (float)size);
+    coordinate = fminf(fmaxf(coordinate, -2.0f), 3.0f);
+    long long fine = (long long)(int)floorf(__fmul_rn(coordinate, 2097152.0f)) * size;
+    return is_between ? (int)((fine - 1048576 + 4096) >> 13) : (int)(fine >> 21) * 256;
 }
 
-// Saturates, so that one beyond is still an int.
-INLINE int whole(float value)
+// Weights of two neighbours are 256 together, and so are those of four; of these each is rounded, half upwards. An H200
+// takes the first and the last dimension of three together first; where it then rounds otherwise is not known.
+template <int dimensions> INLINE int share_of(unsigned corner, const int (&weight)[dimensions])
 {
-    return __float2int_rd(fminf(fmaxf(value, -1073741824.0f), 1073741824.0f));
+    int first = corner & 1 ? weight[0] : 256 - weight[0];
+    if (dimensions == 1)
+        return first;
+    const int second = dimensions - 1;
+    int both = (weight[0] * weight[second] + 128) >> 8;
+    if (corner >> second & 1)
+        first = corner & 1 ? both : weight[second] - both;
+    else
+        first = corner & 1 ? weight[0] - both : 256 - weight[0] - weight[second] + both;
+    if (dimensions == 2)
+        return first;
+    int upper = (first * weight[1] + 128) >> 8;
+    return corner & 2 ? upper : first - upper;
 }
 
-// Weights have 8 bits behind the point.
-INLINE float of_8_bits(float part)
+// A filtered number as precise as a device gives it: halves stay halves, and parts of integers have 16 bits.
+INLINE float as_filtered(unsigned long long object, float value)
 {
-    return __fmul_rn(rintf(__fmul_rn(part, 256.0f)), 0.00390625f);
+    unsigned format = FIELD(unsigned, object, component_bytes);
+    unsigned bytes = format & 255, kind = format >> 8 & 255;
+    if (kind == FLOAT) {
+        if (bytes != 2)
+            return value;
+        unsigned short half;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+        asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+        return value;
+    }
+    float greatest = kind == SIGNED ? 32767.0f : 65535.0f;
+    int parts = (int)rintf(__fmul_rn(value, greatest));
+    return __uint_as_float(kind == SIGNED ? part_of(parts, greatest, 1.0f / 32767.0f)
+                                          : part_of(parts, greatest, 1.0f / 65535.0f));
 }
 
 INLINE unsigned element(unsigned long long object, unsigned long long level, unsigned component, int x, int y, int z)
@@ -152,44 +188,39 @@ INLINE unsigned sample(unsigned long long object, unsigned component, const floa
     bool is_between = num_levels > 1 && (flags & LINEAR_BETWEEN_LEVELS);
     level = fmaxf(is_between ? level : __fadd_rn(level, 0.5f), 0.0f);
     unsigned first_level = (unsigned)level, num_corners = flags & LINEAR ? 1 << dimensions : 1;
-    float part_of_next = is_between ? of_8_bits(__fsub_rn(level, floorf(level))) : 0.0f, sum = 0.0f;
+    // What is behind 8 bits is lost.
+    int part_of_next = is_between ? (int)__fmul_rn(__fsub_rn(level, floorf(level)), 256.0f) : 0;
+    float sum = 0.0f;
     int at[3] = {0, 0, 0};
     if (dimensions < 3)
         at[2] = min(max(layer, 0), (int)read<unsigned>(level_at(object, 0) + offsetof(Level, size) + 8) - 1);
 #pragma unroll 1
     for (unsigned upper_level = 0; upper_level <= is_between; upper_level++) {
         unsigned long long shown = level_at(object, min(first_level + upper_level, num_levels - 1));
-        int size[dimensions], first[dimensions];
+        int size[dimensions], first[dimensions], weight[dimensions];
         unsigned mode[dimensions];
-        float weight[dimensions];
 #pragma unroll
         for (int d = 0; d < dimensions; d++) {
             size[d] = (int)read<unsigned>(shown + offsetof(Level, size) + d * 4);
             mode[d] = read<unsigned char>(object + offsetof(Image, modes) + d);
-            float in_elements = scaled(coordinates[d], size[d], flags, mode[d]);
-            if (flags & LINEAR)
-                in_elements = __fsub_rn(in_elements, 0.5f);
-            in_elements = fminf(fmaxf(in_elements, -1073741824.0f), 1073741824.0f);
-            float below = floorf(in_elements);
-            first[d] = (int)below;
-            weight[d] = flags & LINEAR ? of_8_bits(__fsub_rn(in_elements, below)) : 0.0f;
+            int found = steps(coordinates[d], size[d], flags, flags & LINEAR, mode[d]);
+            first[d] = found >> 8;
+            weight[d] = found & 255;
         }
 #pragma unroll 1
         for (unsigned corner = 0; corner < num_corners; corner++) {
-            float share = upper_level ? part_of_next : __fsub_rn(1.0f, part_of_next);
+            float share = __fmul_rn((float)share_of(corner, weight), 0.00390625f);
+            share = __fmul_rn(share, (float)(upper_level ? part_of_next : 256 - part_of_next) * 0.00390625f);
 #pragma unroll
-            for (int d = 0; d < dimensions; d++) {
-                int upper = corner >> d & 1;
-                share = __fmul_rn(share, upper ? weight[d] : __fsub_rn(1.0f, weight[d]));
-                at[d] = place(first[d] + upper, size[d], mode[d]);
-            }
+            for (int d = 0; d < dimensions; d++)
+                at[d] = place(first[d] + (corner >> d & 1), size[d], mode[d]);
             unsigned found = element(object, shown, component, at[0], at[1], at[2]);
             if (num_corners == 1 && !is_between)
                 return found;
             sum = __fmaf_rn(share, number(found), sum);
         }
     }
-    return __float_as_uint(sum);
+    return __float_as_uint(as_filtered(object, sum));
 }
 
 // Whole elements, and no filter. Beyond linear memory there are zeros.
@@ -321,8 +352,8 @@ __device__ unsigned __hetckpt_img_tld4_2d(unsigned long long object, unsigned co
     for (int d = 0; d < 2; d++) {
         int size = (int)read<unsigned>(level + offsetof(Level, size) + d * 4);
         unsigned mode = read<unsigned char>(object + offsetof(Image, modes) + d);
-        float in_elements = scaled(coordinates[d], size, flags, mode);
-        at[d] = place(whole(__fsub_rn(in_elements, 0.5f)) + (int)is_upper[d], size, mode);
+        int found = steps(coordinates[d], size, flags, true, mode);
+        at[d] = place((found >> 8) + (int)is_upper[d], size, mode);
     }
     return element(object, level, component, at[0], at[1], 0);
 }
