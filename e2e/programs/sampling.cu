@@ -1,6 +1,6 @@
 // A kernel goes round and round and reads textures of every shape, format, filter and address mode, and adds to
 // surfaces. Where filters are at work, values and weights are such that devices round to halves alone: the host, which
-// samples by the rules of the CUDA C++ Programming Guide ("Texture Fetching"), computes the same sums.
+// samples by the rules of the CUDA C++ Programming Guide ("Texture Fetching"), computes the sums of software's sampler.
 #include "program.h"
 
 #include <cuda_fp16.h>
