@@ -166,6 +166,8 @@ pub enum Requirement {
     /// No program is on an OpenCL device: these have no virtual memory management and no barriers of parts of a block,
     /// and those that are CPUs have no room for two blocks that wait for one another.
     NoOpenclDevice,
+    /// Programs that start elsewhere do not go on on an NVIDIA GPU, which cannot bring lanes into step again.
+    StaysInStep,
     /// File systems can be mounted; not everywhere where one is root.
     Mounting,
     /// Slurm's programs and munge's.
@@ -237,6 +239,8 @@ impl Requirement {
                 let reason = "OpenCL devices do not have what it needs";
                 Self::of_devices([&devices[0], &devices[1]]).map(|_| reason.to_owned())
             }
+            Self::StaysInStep if starts_on_gpu() || !Installation::to_device().starts_with("cuda") => None,
+            Self::StaysInStep => Some("a GPU cannot bring lanes into step again".to_owned()),
             Self::CpuOnly if !starts_on_gpu() => None,
             Self::CpuOnly => Some("is about programs that start on the CPU".to_owned()),
             Self::Slurm => ["slurmctld", "slurmd", "sbatch", "munged"]

@@ -203,6 +203,14 @@ pub const VIRTUAL_CALLS: Program = Program {
     ..program("virtual_calls", "rounds", 1000)
 };
 
+/// Lanes of warps that exchange values without barriers.
+pub const LANES_IN_STEP: Program = Program {
+    lasts: 2,
+    arguments: &["--blocks", "2"],
+    small: &["--blocks", "2"],
+    ..program("lanes_in_step", "rounds", 10_000)
+};
+
 /// A kernel that reads textures of all kinds and adds to surfaces.
 pub const SAMPLING: Program = Program {
     lasts: 2,

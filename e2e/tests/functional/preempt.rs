@@ -1,6 +1,7 @@
 //! Each of the ten programs, one whose blocks wait for one another, one whose work is recorded as graphs, one with
-//! managed memory, one that manages its memory itself, one whose kernels take memory, one of many streams, and the
-//! OpenCL programs is dumped at random moments, killed, restored, and must end as if nothing had happened.
+//! managed memory, one that manages its memory itself, one whose kernels take memory, one of many streams, one whose
+//! lanes run in step, and the OpenCL programs is dumped at random moments, killed, restored, and must end as if nothing
+//! had happened.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,8 +14,8 @@ use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::program::{
-    DEVICE_HEAP, GRAPHS, GROWING, MANAGED, MANY_STREAMS, OPENCL, Pace, Program, REGISTERED, STREAM_WORDS, TEN,
-    VIRTUAL_CALLS,
+    DEVICE_HEAP, GRAPHS, GROWING, LANES_IN_STEP, MANAGED, MANY_STREAMS, OPENCL, Pace, Program, REGISTERED,
+    STREAM_WORDS, TEN, VIRTUAL_CALLS,
 };
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -66,12 +67,15 @@ pub fn tests() -> Vec<Test> {
         .map(|program| test(program, count));
     let many_streams = named("many_streams", MANY_STREAMS, count);
     let grid_sync = named("grid_sync", GRID_SYNC, count).also_needs(Requirement::NoOpenclDevice);
+    let lanes_in_step = test(LANES_IN_STEP, count).also_needs(Requirement::StaysInStep);
     let growing = test(GROWING, count).also_needs(Requirement::NoOpenclDevice);
     // Most of what they do is to compile, and no kernel of theirs is of another sort.
     let opencl = OPENCL
         .into_iter()
         .map(|program| test(program, count.div_ceil(3)).also_needs(Requirement::OpenclPrograms));
-    cuda.chain(opencl).chain([growing, grid_sync, many_streams]).collect()
+    cuda.chain(opencl)
+        .chain([growing, grid_sync, many_streams, lanes_in_step])
+        .collect()
 }
 
 /// How often each program is to be preempted.

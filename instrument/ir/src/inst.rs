@@ -292,6 +292,10 @@ pub enum WarpOp {
     ActiveMask,
     /// `bar.warp.sync`.
     Sync,
+    /// Not an instruction of PTX: where a program counts on a GPU's order, in which no lane executes an instruction
+    /// before all lanes beside it have executed the one before. A thread that comes here goes on once the others of its
+    /// warp have come as far as they can, here or elsewhere. The mask is all lanes; nobody waits for who does not come.
+    Step,
 }
 
 /// Operation of `redux.sync`.

@@ -3,7 +3,7 @@
 use crate::basic_block::{BasicBlock, Terminator};
 use crate::entity::{BbId, RegId, ResumePointId, Span};
 use crate::grid_workspace;
-use crate::inst::{Inst, Op, Operand};
+use crate::inst::{Inst, Op, Operand, WarpOp};
 use crate::types::Width;
 
 /// A `.entry` and all it needs, once globals are bound.
@@ -194,6 +194,13 @@ impl Kernel {
     #[must_use]
     pub fn has_warp_op(&self) -> bool {
         self.insts().any(|inst| matches!(inst.op, Op::Warp { .. }))
+    }
+
+    /// True if it counts on threads that run in step ([`WarpOp::Step`]).
+    #[must_use]
+    pub fn runs_in_step(&self) -> bool {
+        let is_step = |inst: &Inst| matches!(inst.op, Op::Warp { op: WarpOp::Step, .. });
+        self.insts().any(is_step)
     }
 
     /// Ids and basic blocks, in order.

@@ -62,6 +62,7 @@ cases! {
     conversions
     memory
     memory_barriers
+    in_step
     shared_layout
     generic_addresses
     grid_workspace

@@ -8,7 +8,7 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bincode::{Decode, Encode};
 
 /// Magic and version of the encoding; a change of the tables raises the last number.
-const HEAD: [u8; 8] = *b"HKCPUTB2";
+const HEAD: [u8; 8] = *b"HKCPUTB3";
 /// What decoded tables may take in memory: real kernels have hundreds of resume points.
 const MAX_BYTES: usize = 64 << 20;
 
@@ -118,6 +118,15 @@ pub struct WarpTable {
     pub mask: Source,
 }
 
+/// A place where threads run in step: they go on once all others of the block have come as far as they can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StepTable {
+    /// Threads wait here.
+    pub arrive: u32,
+    /// And go on here.
+    pub leave: u32,
+}
+
 /// Tables of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct CpuTables {
@@ -129,6 +138,8 @@ pub struct CpuTables {
     pub barriers: Vec<BarrierTable>,
     /// Warp-level operations.
     pub warp_ops: Vec<WarpTable>,
+    /// Places where threads run in step.
+    pub steps: Vec<StepTable>,
 }
 
 /// Tables that cannot be written (a bug in us).
@@ -249,6 +260,7 @@ mod tests {
                 sources: vec![Source::Column(column(0, 8)), Source::Imm(u64::MAX)],
                 mask: Source::Imm(0xffff_ffff),
             }],
+            steps: vec![StepTable { arrive: 5, leave: 6 }],
         }
     }
 

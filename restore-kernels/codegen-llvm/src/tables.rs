@@ -1,6 +1,8 @@
 //! Barriers and warp-level operations of a program, for the CPU device.
 
-use hetckpt_abi::cpu_tables::{BarrierTable, Column, CpuTables, Reduction, ReductionOp, Source, WarpOpcode, WarpTable};
+use hetckpt_abi::cpu_tables::{
+    BarrierTable, Column, CpuTables, Reduction, ReductionOp, Source, StepTable, WarpOpcode, WarpTable,
+};
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_ir::basic_block::{BarrierReductionOp, Terminator};
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId};
@@ -29,7 +31,11 @@ pub fn build(kernel: &Kernel, layout: &ThreadStateLayout, regions: &[u32]) -> Re
             }
         }
         for inst in &block.insts {
-            if let Some(op) = columns.warp_op(id, &inst.op)?
+            if let Some(step) = step(id, &inst.op)? {
+                if tables.steps.iter().all(|s| s.arrive != step.arrive) {
+                    tables.steps.push(step);
+                }
+            } else if let Some(op) = columns.warp_op(id, &inst.op)?
                 && tables.warp_ops.iter().all(|o| o.arrive != op.arrive)
             {
                 tables.warp_ops.push(op);
@@ -130,6 +136,22 @@ impl Columns<'_> {
     }
 }
 
+fn step(block: BbId, op: &Op) -> Result<Option<StepTable>, CodegenError> {
+    let Op::Warp {
+        op: WarpOp::Step,
+        probe,
+        ..
+    } = op
+    else {
+        return Ok(None);
+    };
+    let WarpProbe { arrive, leave, .. } = probe.ok_or(CodegenError::NotProbed { block })?;
+    Ok(Some(StepTable {
+        arrive: arrive.0,
+        leave: leave.0,
+    }))
+}
+
 fn opcode(op: WarpOp) -> WarpOpcode {
     match op {
         WarpOp::ShflUp => WarpOpcode::ShflUp,
@@ -144,7 +166,8 @@ fn opcode(op: WarpOp) -> WarpOpcode {
         WarpOp::MatchAll(_) => WarpOpcode::MatchAll,
         WarpOp::Redux(op, ty) => redux(op, ty),
         WarpOp::ActiveMask => WarpOpcode::ActiveMask,
-        WarpOp::Sync => WarpOpcode::Sync,
+        // A step has a table of its own.
+        WarpOp::Sync | WarpOp::Step => WarpOpcode::Sync,
     }
 }
 

@@ -41,6 +41,12 @@ pub enum RequestError {
     /// It cannot be written as PTX.
     #[error(transparent)]
     Ptx(#[from] ptx::Error),
+    /// Lanes that were stopped apart would go on apart.
+    #[error(
+        "it counts on a warp's lanes running in step, and the CPU or an OpenCL device has stopped them apart; a GPU would \
+         let them go on apart, so go on with it on a CPU or an OpenCL device"
+    )]
+    PartedWarps,
     /// It cannot be written as OpenCL C.
     #[error(transparent)]
     OpenCl(#[from] opencl::Error),
@@ -83,6 +89,9 @@ impl Generator {
         start: Start<'_>,
     ) -> Result<LoadRequest, RequestError> {
         let (has_barrier, has_warp_op) = (kernel.has_barrier(), kernel.has_warp_op());
+        if let (Self::Ptx(_), Start::Listed(StartPoints { parts_warps: true, .. })) = (self, start) {
+            return Err(RequestError::PartedWarps);
+        }
         let block_list = matches!(start, Start::Listed(_));
         let starts_anywhere = block_list && self.starts_anywhere(kernel);
         let program = match start {
@@ -158,6 +167,7 @@ mod tests {
         let points = |points: &[u32]| StartPoints {
             points: points.to_vec(),
             in_step: true,
+            parts_warps: false,
         };
         let opencl = Generator::OpenCl(OpenClOptions::default());
         assert!(opencl.serves(&kernel, &points(&[0, 1, 4]), &points(&[0, 4])));
@@ -172,6 +182,7 @@ mod tests {
         let points = |point| StartPoints {
             points: vec![point],
             in_step: false,
+            parts_warps: false,
         };
         let opencl = Generator::OpenCl(OpenClOptions::default());
         assert!(opencl.serves(&kernel, &points(1), &points(2)));

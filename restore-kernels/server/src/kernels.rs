@@ -11,8 +11,11 @@ use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_devices::device::{Device, KernelAttributes, LoadRequest, LoadedKernel, OpaqueKernel, Room};
 use hetckpt_devices::error::DeviceError;
+use hetckpt_ir::analysis::definitions::Location;
+use hetckpt_ir::analysis::unsynchronized;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::UndefinedGlobal;
+use hetckpt_ir::types::Space;
 use hetckpt_probes::options::Options;
 
 use crate::counters::{Activity, Counters};
@@ -171,10 +174,31 @@ impl ProbedKernel {
         self.builder.counters.add(Activity::Build, 0, started.elapsed());
         let name = &self.kernel.name;
         match &result {
-            Ok(_) => tracing::debug!(kernel = %name, ?points, elapsed = ?started.elapsed(), "built"),
+            Ok(_) => {
+                tracing::debug!(kernel = %name, ?points, elapsed = ?started.elapsed(), "built");
+                if points.is_none() && !self.builder.generator.keeps_in_step() {
+                    self.warn_of_races();
+                }
+            }
             Err(reason) => tracing::error!(kernel = %name, ?points, %reason, "cannot be built"),
         }
         self.built.lock().entry(points.cloned()).or_insert(result).clone()
+    }
+
+    /// Names a kernel that may get on a GPU what it counts on, and here not.
+    fn warn_of_races(&self) {
+        let kernel = &self.kernel;
+        let line = |at: Location| at.inst(kernel).map(|inst| inst.span.line);
+        let found = unsynchronized::find(kernel);
+        if let Some(read) = found.iter().find(|read| read.space == Space::Shared) {
+            tracing::warn!(
+                kernel = %kernel.name,
+                stored_in_ptx_line = line(read.store),
+                loaded_in_ptx_line = line(read.load),
+                "it may read shared memory that another thread has written, with no barrier between; that depends on the \
+                 order of threads, which is not a GPU's here"
+            );
+        }
     }
 
     /// What has been built for `points`, or for more than these. A device that stops every so often does so at other

@@ -21,6 +21,8 @@ pub struct StartPoints {
     pub points: Vec<u32>,
     /// The threads of each block are in step.
     pub in_step: bool,
+    /// Lanes of a warp are at different points of a kernel that counts on their running in step.
+    pub parts_warps: bool,
 }
 
 impl StartPoints {
@@ -39,6 +41,7 @@ impl StartPoints {
         Some(Self {
             points: points.into_iter().collect(),
             in_step: stays_in_step || are_at_one_point(grid, kernel),
+            parts_warps: !stays_in_step && kernel.runs_in_step() && !groups_are_at_one_point(grid, WARP),
         })
     }
 }
@@ -51,6 +54,11 @@ fn are_at_one_point(grid: &PausedGrid, kernel: &Kernel) -> bool {
         (false, true) => WARP,
         (false, false) => return true,
     };
+    groups_are_at_one_point(grid, together)
+}
+
+/// True if those of each `together` threads that have not finished are at one resume point.
+fn groups_are_at_one_point(grid: &PausedGrid, together: usize) -> bool {
     let is_one = |threads: &[u32]| {
         let mut points = threads.iter().filter(|&&point| point != FINISHED);
         let first = points.next();
@@ -98,6 +106,16 @@ mod tests {
         assert!(!of(&[0, 1, 1], false).in_step);
         assert!(of(&[1, 2, 1], true).in_step);
         assert_eq!(of(&[2, 1], false).points, [0, 1, 2]);
+    }
+
+    #[test]
+    fn lanes_apart_matter_where_they_are_to_run_in_step() {
+        let of = |points: &[u32], body| StartPoints::of(&left(points), 2, &kernel(body), false).unwrap();
+        let warps = [[1; WARP], [2; WARP]].concat();
+        let step = "  warp.step _|_ mask 0xffffffff\n  exit\n";
+        assert!(!of(&warps, step).parts_warps);
+        assert!(of(&warps[1..], step).parts_warps);
+        assert!(!of(&warps[1..], BARRIER).parts_warps);
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) fn resolve(world: &mut World<'_>, block: &mut Block, first: usize) ->
         if has_stopped {
             check_polls(kernel, block, &members, &group)?;
             has_moved |= stop_at_arrival(block, &group);
-        } else if group.len() == members.len() || here.op == WarpOp::ActiveMask {
+        } else if group.len() == members.len() || matches!(here.op, WarpOp::ActiveMask | WarpOp::Step) {
             complete(world, block, first, &group)?;
             has_moved = true;
         }
@@ -225,7 +225,7 @@ fn outcome(block: &Block, first: usize, group: &[Waiting<'_>], lane: &Waiting<'_
             value: mask_of(&|_| true, 1),
             pred: false,
         },
-        WarpOp::Sync => Outcome::default(),
+        WarpOp::Sync | WarpOp::Step => Outcome::default(),
     }
 }
 

@@ -11,5 +11,7 @@ pub mod liveness;
 pub mod uniformity;
 pub mod induction;
 pub mod short_loops;
+pub mod linear_forms;
+pub mod unsynchronized;
 #[cfg(test)]
 mod tests;

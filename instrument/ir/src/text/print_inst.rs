@@ -213,6 +213,7 @@ fn warp_name(op: WarpOp) -> String {
         WarpOp::Redux(op, ty) => format!("redux.{}.{}", op.text_name(), ty.name()),
         WarpOp::ActiveMask => "activemask".into(),
         WarpOp::Sync => "sync".into(),
+        WarpOp::Step => "step".into(),
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn warp(operands: Operands<'_>, op: &Op) -> Result<(), Rule> {
         WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => (3, Type::B32),
         WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteUni | WarpOp::VoteBallot => (1, Type::Pred),
         WarpOp::MatchAny(ty) | WarpOp::MatchAll(ty) | WarpOp::Redux(_, ty) => (1, ty),
-        WarpOp::ActiveMask | WarpOp::Sync => (0, Type::B32),
+        WarpOp::ActiveMask | WarpOp::Sync | WarpOp::Step => (0, Type::B32),
     };
     let is_match = matches!(op, WarpOp::MatchAny(_) | WarpOp::MatchAll(_));
     let is_word = !ty.is_float() && (ty.size_bytes() == 4 || (ty.size_bytes() == 8 && is_match));
@@ -64,7 +64,7 @@ pub(super) fn warp(operands: Operands<'_>, op: &Op) -> Result<(), Rule> {
         WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx | WarpOp::MatchAll(_) => (true, true),
         WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteUni => (false, true),
         WarpOp::VoteBallot | WarpOp::MatchAny(_) | WarpOp::Redux(..) | WarpOp::ActiveMask => (true, false),
-        WarpOp::Sync => (false, false),
+        WarpOp::Sync | WarpOp::Step => (false, false),
     };
     if (dst.is_some() && !has_dst) || (dst_pred.is_some() && !has_pred) {
         return Err(Rule::Results);

@@ -325,7 +325,7 @@ impl Generator {
     }
 
     fn warp_op(&mut self) -> WarpOp {
-        match self.below(13) {
+        match self.below(14) {
             0 => WarpOp::ShflUp,
             1 => WarpOp::ShflDown,
             2 => WarpOp::ShflBfly,
@@ -338,6 +338,7 @@ impl Generator {
             9 => WarpOp::MatchAll(self.ty()),
             10 => WarpOp::Redux(self.pick::<ReduxOp>("add min max and or xor"), self.ty()),
             11 => WarpOp::ActiveMask,
+            12 => WarpOp::Step,
             _ => WarpOp::Sync,
         }
     }

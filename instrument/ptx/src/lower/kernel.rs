@@ -16,7 +16,7 @@ use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
 use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol, register_width, width_of};
-use crate::lower::{address_spaces, halves, instruction, warp_constants};
+use crate::lower::{address_spaces, halves, in_step, instruction, warp_constants};
 use crate::{device_functions, device_heap, images};
 
 /// Statements of a kernel once its calls are inlined.
@@ -332,6 +332,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
                 self.reject(None, &reason);
             }
             warp_constants::fold(&mut kernel);
+            in_step::insert_steps(&mut kernel);
         }
         if !self.reasons.is_empty() {
             return Err(self.reasons);

@@ -32,6 +32,7 @@ mod matrix;
 mod images;
 mod address_spaces;
 mod warp_constants;
+mod in_step;
 
 use std::collections::HashSet;
 

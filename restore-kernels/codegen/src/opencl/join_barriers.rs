@@ -85,7 +85,8 @@ impl Ways<'_> {
 
     /// True if lanes exchange values in a basic block; they do so in loops of their own.
     fn meets_lanes(&self, block: BbId) -> bool {
-        let is_exchange = |inst: &Inst| matches!(inst.op, Op::Warp { op, .. } if op != WarpOp::Sync);
+        let is_exchange =
+            |inst: &Inst| matches!(inst.op, Op::Warp { op, .. } if !matches!(op, WarpOp::Sync | WarpOp::Step));
         self.kernel.blocks[block.index()].insts.iter().any(is_exchange)
     }
 

@@ -121,7 +121,7 @@ impl Writer<'_> {
         else {
             return Ok(());
         };
-        if *op == WarpOp::Sync {
+        if matches!(op, WarpOp::Sync | WarpOp::Step) {
             self.line("block_barrier();");
             return Ok(());
         }

@@ -185,7 +185,7 @@ impl Writer<'_> {
             self.span = *span;
             let Op::Warp { op, srcs, mask, .. } = op else { continue };
             let mut text = format!("case {}:", probe.arrive.0);
-            if !matches!(op, WarpOp::Sync | WarpOp::ActiveMask) {
+            if !matches!(op, WarpOp::Sync | WarpOp::Step | WarpOp::ActiveMask) {
                 let &value = srcs.first().ok_or_else(|| self.malformed("warp-level operation"))?;
                 let _ = write!(text, " values[thread] = {};", self.bits(value_type(*op), value));
             }
@@ -269,7 +269,7 @@ impl Writer<'_> {
                 lines.push("const uint members = ptx_lanes_naming(masks + first, here.x, mask);".to_owned());
             }
         }
-        if *op != WarpOp::ActiveMask {
+        if !matches!(op, WarpOp::ActiveMask | WarpOp::Step) {
             let missing = if named == ALL_LANES {
                 "here.y & ~members".to_owned()
             } else {
@@ -318,7 +318,7 @@ impl Writer<'_> {
             }
             WarpOp::Redux(op, ty) => (format!("{}(warp, members)", redux(op, ty)), String::new()),
             WarpOp::ActiveMask => ("members".to_owned(), String::new()),
-            WarpOp::Sync => return Ok(()),
+            WarpOp::Sync | WarpOp::Step => return Ok(()),
         };
         for (dst, value) in [(dst, value), (dst_pred, pred)] {
             match dst {

@@ -9,16 +9,20 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hetckpt_abi::cpu_block::CpuBlock;
+use hetckpt_abi::cpu_tables::BarrierTable;
 use hetckpt_abi::thread_state::FINISHED;
 
 use super::context::BlockMemory;
 use super::fault::call_region;
 use super::kernel::{CpuKernel, Waits};
 use super::warp::WARP_SIZE;
-use super::{barrier, warp};
+use super::{barrier, step, warp};
 
 /// Threads given to a region function at once: each runs to its next probe before the pause word stops the call.
 const MAX_THREADS_PER_CALL: usize = 128;
+/// Times that a warp goes on past a warp-level operation before the next warp has its turn: one that spins may be
+/// waiting for another.
+const MAX_ADVANCES: u32 = 256;
 
 /// How a turn of a block ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,14 +106,15 @@ impl Turn<'_> {
         let next = std::mem::take(&mut self.memory.next_thread);
         self.run_ready(next, num_threads)?;
         loop {
+            let mut has_more = false;
             for first in (0..num_threads).step_by(group_size.max(1)) {
-                self.run_group(first, (first + group_size).min(num_threads))?;
+                has_more |= self.run_group(first, (first + group_size).min(num_threads))?;
             }
             if self.memory.is_finished() {
                 return Ok(BlockEnd::Finished);
             }
             self.check_pause()?;
-            if !barrier::release(self.kernel, self.memory) {
+            if !self.release(has_more) {
                 return Ok(BlockEnd::Failed {
                     cuda_result: 719,
                     reason: self.describe_deadlock(),
@@ -118,15 +123,28 @@ impl Turn<'_> {
         }
     }
 
-    /// Runs threads `first..end` until none of them can go on.
-    fn run_group(&mut self, first: usize, end: usize) -> Result<(), BlockEnd> {
-        loop {
+    /// Lets threads go on that have waited for others of the block. False if there are none, and nothing else goes on.
+    fn release(&mut self, has_more: bool) -> bool {
+        // Those that go on may be spinning until one that waits at a step goes on.
+        let goes_on = step::release(self.kernel, self.memory) || has_more;
+        // Only a barrier for a part of the block can be complete then.
+        let is_for_part = |b: &BarrierTable| b.count.is_some();
+        if goes_on && !self.kernel.barriers().iter().any(is_for_part) {
+            return true;
+        }
+        barrier::release(self.kernel, self.memory) || goes_on
+    }
+
+    /// Runs threads `first..end` until none of them can go on, or for a while; true if some can go on.
+    fn run_group(&mut self, first: usize, end: usize) -> Result<bool, BlockEnd> {
+        for _ in 0..MAX_ADVANCES {
             self.run_ready(first, end)?;
             if self.kernel.warp_ops().is_empty() || !warp::advance(self.kernel, self.memory, first, end) {
-                return Ok(());
+                return Ok(false);
             }
             self.check_pause()?;
         }
+        Ok(true)
     }
 
     /// Runs each thread of `first..end` that can go on, neighbours at the same point together.
@@ -216,7 +234,7 @@ impl Turn<'_> {
                     "{count} at the warp operation rp{point} ({:?})",
                     self.kernel.warp_ops()[i].op
                 ),
-                (_, Waits::No) => format!("{count} at rp{point}"),
+                (_, Waits::No | Waits::Step(_)) => format!("{count} at rp{point}"),
             })
             .collect();
         format!(

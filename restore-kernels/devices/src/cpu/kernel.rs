@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hetckpt_abi::cpu_codegen::{Entry, Tier};
-use hetckpt_abi::cpu_tables::{BarrierTable, WarpTable};
+use hetckpt_abi::cpu_tables::{BarrierTable, StepTable, WarpTable};
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_cache::folder::CacheFolder;
 
@@ -25,6 +25,8 @@ pub enum Waits {
     Barrier(usize),
     /// The warp-level operation with this index.
     WarpOp(usize),
+    /// The others of its block; then it goes on at this resume point.
+    Step(u32),
 }
 
 /// A program on the CPU.
@@ -161,6 +163,11 @@ impl CpuKernel {
         &self.regions.tables.warp_ops
     }
 
+    /// Places where threads run in step.
+    pub fn steps(&self) -> &[StepTable] {
+        &self.regions.tables.steps
+    }
+
     /// Bytes of saved registers a thread.
     pub fn bytes_per_thread(&self) -> u32 {
         self.regions.tables.bytes_per_thread
@@ -195,7 +202,8 @@ fn waits_by_point(regions: &Regions) -> Vec<Waits> {
         .iter()
         .enumerate()
         .map(|(i, o)| (o.arrive, Waits::WarpOp(i)));
-    let all: Vec<(u32, Waits)> = barriers.chain(warp_ops).collect();
+    let steps = tables.steps.iter().map(|step| (step.arrive, Waits::Step(step.leave)));
+    let all: Vec<(u32, Waits)> = barriers.chain(warp_ops).chain(steps).collect();
     let mut waits = vec![Waits::No; all.iter().map(|(point, _)| *point as usize + 1).max().unwrap_or(0)];
     for (point, wait) in all {
         waits[point as usize] = wait;

@@ -21,6 +21,7 @@ mod work;
 mod launch;
 mod pool;
 mod slice;
+mod step;
 mod optimizer;
 mod worker;
 mod frozen_process;

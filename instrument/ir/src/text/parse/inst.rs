@@ -299,7 +299,7 @@ fn warp(line: &mut Line<'_>, scope: &Scope) -> Result<Op, ParseError> {
 }
 
 fn warp_op(line: &mut Line<'_>) -> Result<WarpOp, ParseError> {
-    const PLAIN: [(&str, WarpOp); 10] = [
+    const PLAIN: [(&str, WarpOp); 11] = [
         ("shfl_up", WarpOp::ShflUp),
         ("shfl_down", WarpOp::ShflDown),
         ("shfl_bfly", WarpOp::ShflBfly),
@@ -310,6 +310,7 @@ fn warp_op(line: &mut Line<'_>) -> Result<WarpOp, ParseError> {
         ("vote_ballot", WarpOp::VoteBallot),
         ("activemask", WarpOp::ActiveMask),
         ("sync", WarpOp::Sync),
+        ("step", WarpOp::Step),
     ];
     if let Some((_, op)) = PLAIN.into_iter().find(|(name, _)| line.accept_suffix_word(name)) {
         return Ok(op);

@@ -22,6 +22,10 @@ impl Writer<'_> {
         else {
             return Ok(());
         };
+        // GPUs run lanes in step.
+        if *op == WarpOp::Step {
+            return Ok(());
+        }
         let mask = self.operand(Type::B32, *mask);
         let source_ty = match op {
             WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteUni | WarpOp::VoteBallot => Type::Pred,
@@ -53,7 +57,7 @@ impl Writer<'_> {
             WarpOp::MatchAll(ty) => format!("match.all.sync.b{} {dst}, {srcs}, {mask}", ty.size_bytes() * 8),
             WarpOp::Redux(op, ty) => format!("redux.sync.{}.{} {dst}, {srcs}, {mask}", redux(*op), ty.name()),
             WarpOp::ActiveMask => format!("activemask.b32 {dst}"),
-            WarpOp::Sync => format!("bar.warp.sync {mask}"),
+            WarpOp::Sync | WarpOp::Step => format!("bar.warp.sync {mask}"),
         };
         self.line(format_args!("{guard}{text}"));
         Ok(())
