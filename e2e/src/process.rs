@@ -236,6 +236,15 @@ impl Running {
         self.wait_for_exit(limit, hurries)
     }
 
+    /// As [`Running::wait`], of something else that started a program, which may hurry. It is told again and again: a
+    /// signal that comes while CRIU lets a program go on has no effect at times.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_hurrying(self, limit: Duration) -> Result<Outcome> {
+        self.wait_for_exit(limit, true)
+    }
+
     /// As [`Running::wait`], of a program that is measured.
     ///
     /// # Errors

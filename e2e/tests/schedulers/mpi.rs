@@ -6,7 +6,6 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use hetckpt_e2e::early_end;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::Running;
@@ -69,8 +68,7 @@ fn digest(stdout: &str) -> Option<&str> {
 fn goes_on(context: &mut Context, transports: &str) -> Result<()> {
     let undisturbed = start(context, &["run", "--device", "cpu"], transports)?;
     wait_at_work(context, &undisturbed)?;
-    early_end::descendants(undisturbed.pid());
-    let undisturbed = undisturbed.wait(PATIENCE)?.success("mpirun")?;
+    let undisturbed = undisturbed.wait_hurrying(PATIENCE)?.success("mpirun")?;
     let store = context.sandbox.path("store").display().to_string();
     let job = ["job", "--scheduler", "none", "--name", "a", "--store", &store];
     for _ in 0..2 {
@@ -88,8 +86,7 @@ fn goes_on(context: &mut Context, transports: &str) -> Result<()> {
     }
     let running = start(context, &job, transports)?;
     wait_at_work(context, &running)?;
-    early_end::descendants(running.pid());
-    let ended = running.wait(PATIENCE)?;
+    let ended = running.wait_hurrying(PATIENCE)?;
     ensure!(
         ended.code == 0 && ended.stderr.contains("goes on from the snapshot"),
         "{}",

@@ -13,7 +13,6 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use hetckpt_e2e::early_end;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement, s3_server};
 use hetckpt_e2e::process::Running;
@@ -149,8 +148,7 @@ fn signal(job: &Running, signal: Signal) -> Result<()> {
 
 /// Lets the program come to its end, which must be the right one.
 fn finish(job: Running) -> Result<()> {
-    early_end::descendants(job.pid());
-    let ended = job.wait(PATIENCE)?;
+    let ended = job.wait_hurrying(PATIENCE)?;
     ensure!(ended.code == 0 && ended.stdout.contains("PASS"), "{}", ended.text());
     Ok(())
 }

@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use hetckpt_e2e::early_end;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::{Outcome, Running};
@@ -79,8 +78,7 @@ fn signal(job: &Running, signal: Signal) -> Result<()> {
 
 /// Lets the program come to its end, and waits for that of the job.
 fn finish(job: Running) -> Result<Outcome> {
-    early_end::descendants(job.pid());
-    job.wait(PATIENCE)
+    job.wait_hurrying(PATIENCE)
 }
 
 /// Snapshots in the store.
