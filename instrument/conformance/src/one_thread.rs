@@ -4,7 +4,7 @@
 use hetckpt_ir::analysis::liveness::Liveness;
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, RegId, ResumePointId};
-use hetckpt_ir::inst::{AddressBase, AluOp, BoolOp, Comparison, Inst, Op, Operand};
+use hetckpt_ir::inst::{AddressBase, AluOp, BoolOp, Comparison, Inst, Op, Operand, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Space, Type};
 
@@ -217,6 +217,8 @@ fn step(kernel: &Kernel, regs: &mut [u64], inst: &Inst, params: &[u64], trace: &
             trace.push((addr.offset.cast_unsigned(), truncate(get(&srcs[0]), *ty)));
             return;
         }
+        // Nobody is there to wait for.
+        Op::Warp { op: WarpOp::Step, .. } => return,
         other => panic!("not evaluated: {other:?}"),
     };
     assert!(

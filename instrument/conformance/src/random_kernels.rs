@@ -1,9 +1,11 @@
 //! Random structured kernels for one thread: nested loops (counted and not), branches, breaks, stores of what is
-//! computed.
+//! computed, and in every fourth kernel steps.
 
 use hetckpt_ir::basic_block::{BasicBlock, Terminator};
 use hetckpt_ir::entity::{BbId, RegId, Span};
-use hetckpt_ir::inst::{Address, AddressBase, AluOp, Comparison, Guard, Inst, Modifiers, Op, Operand, Ordering};
+use hetckpt_ir::inst::{
+    Address, AddressBase, AluOp, Comparison, Guard, Inst, Modifiers, Op, Operand, Ordering, WarpOp,
+};
 use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, SharedSegment};
 use hetckpt_ir::types::{Space, Type, Width};
 
@@ -17,6 +19,7 @@ struct Builder {
     /// Where `break` goes, innermost last.
     exits: Vec<BbId>,
     stores: i64,
+    has_steps: bool,
 }
 
 /// The kernel for a seed.
@@ -41,6 +44,7 @@ pub fn kernel(seed: u64) -> Kernel {
         random: seed | 1,
         exits: Vec::new(),
         stores: 0,
+        has_steps: seed.is_multiple_of(4),
     };
     for reg in 0..DATA {
         let value = builder.pick(1000);
@@ -143,6 +147,7 @@ impl Builder {
                     let reg = self.data();
                     self.store(reg);
                 }
+                2 if self.has_steps => self.step(),
                 2 | 3 => self.compute(),
                 4 => self.break_perhaps(),
                 5 => self.branch(depth - 1),
@@ -150,6 +155,17 @@ impl Builder {
                 _ => self.uncounted_loop(depth - 1),
             }
         }
+    }
+
+    fn step(&mut self) {
+        self.emit(Op::Warp {
+            op: WarpOp::Step,
+            dst: None,
+            dst_pred: None,
+            srcs: Vec::new(),
+            mask: Operand::Imm(0xffff_ffff),
+            probe: None,
+        });
     }
 
     fn compute(&mut self) {
