@@ -66,15 +66,19 @@ if [ ${#tests[@]} = 0 ]; then
 	# The OpenCL programs bring no kernels of another sort, but take as long again: several of each, or none.
 	[ "$HETCKPT_PREEMPTIONS" -gt 1 ] || tests+=(--skip preempt_cl_)
 fi
-failed=()
+failed=() reasons=()
 for way in "${ways[@]}"; do
 	read -r from to <<<"$way"
 	echo "from $from to $to"
 	HETCKPT_E2E_STATE=$state HETCKPT_E2E_FROM=$from HETCKPT_E2E_TO=$to \
-		"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --workspace --locked --test e2e -- "${tests[@]}" ||
+		"${CARGO:-cargo}" test --profile "${PROFILE:-dev}" --workspace --locked --test e2e -- "${tests[@]}" 2>&1 |
+		tee "$state/output" || {
 		failed+=("$from->$to")
+		reasons+=("from $from to $to: $(sed '1,/^failures:$/d' "$state/output")")
+	}
 done
 if [ ${#failed[@]} != 0 ]; then
-	echo "failed: ${failed[*]}" >&2
+	# Other ways' output may stand between.
+	printf '%s\n' "${reasons[@]}" "failed: ${failed[*]}" >&2
 	exit 1
 fi
