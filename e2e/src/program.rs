@@ -211,6 +211,14 @@ pub const LANES_IN_STEP: Program = Program {
     ..program("lanes_in_step", "rounds", 10_000)
 };
 
+/// Pointers to shared, local and global memory, stored and followed.
+pub const GENERIC_POINTERS: Program = Program {
+    lasts: 2,
+    arguments: &["--blocks", "2"],
+    small: &["--blocks", "2"],
+    ..program("generic_pointers", "rounds", 10_000)
+};
+
 /// A kernel that reads textures of all kinds and adds to surfaces.
 pub const SAMPLING: Program = Program {
     lasts: 2,

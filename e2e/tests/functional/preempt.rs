@@ -1,7 +1,7 @@
 //! Each of the ten programs, one whose blocks wait for one another, one whose work is recorded as graphs, one with
 //! managed memory, one that manages its memory itself, one whose kernels take memory, one of many streams, one whose
-//! lanes run in step, and the OpenCL programs is dumped at random moments, killed, restored, and must end as if nothing
-//! had happened.
+//! lanes run in step, one whose pointers lead to all kinds of memory, and the OpenCL programs is dumped at random
+//! moments, killed, restored, and must end as if nothing had happened.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::program::{
-    DEVICE_HEAP, GRAPHS, GROWING, LANES_IN_STEP, MANAGED, MANY_STREAMS, OPENCL, Pace, Program, REGISTERED,
-    STREAM_WORDS, TEN, VIRTUAL_CALLS,
+    DEVICE_HEAP, GENERIC_POINTERS, GRAPHS, GROWING, LANES_IN_STEP, MANAGED, MANY_STREAMS, OPENCL, Pace, Program,
+    REGISTERED, STREAM_WORDS, TEN, VIRTUAL_CALLS,
 };
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -63,6 +63,7 @@ pub fn tests() -> Vec<Test> {
             STREAM_WORDS,
             DEVICE_HEAP,
             VIRTUAL_CALLS,
+            GENERIC_POINTERS,
         ])
         .map(|program| test(program, count));
     let many_streams = named("many_streams", MANY_STREAMS, count);

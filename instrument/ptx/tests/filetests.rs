@@ -63,6 +63,7 @@ cases! {
     memory
     memory_barriers
     in_step
+    generic_windows
     shared_layout
     generic_addresses
     grid_workspace

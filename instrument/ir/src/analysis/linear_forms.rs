@@ -3,7 +3,7 @@
 //! Wrapping is not modelled, so a form says how a program computes an address, not what must be true of it. Registers
 //! that are written more than once, or otherwise than by additions and multiplications by constants, are terms.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use super::definitions::Definitions;
@@ -68,12 +68,19 @@ impl LinearForm {
     }
 }
 
+/// Registers that a form looks through, one after the other, at most: addresses need few, and kernels may have chains
+/// without end.
+const MAX_DEPTH: u32 = 64;
+/// Terms of a form at most; a register with more is a term.
+const MAX_TERMS: usize = 16;
+
 /// The forms of a kernel's values.
 #[derive(Debug)]
 pub struct LinearForms<'a> {
     kernel: &'a Kernel,
     definitions: &'a Definitions,
     known: RefCell<BTreeMap<RegId, LinearForm>>,
+    depth: Cell<u32>,
 }
 
 impl<'a> LinearForms<'a> {
@@ -84,6 +91,7 @@ impl<'a> LinearForms<'a> {
             kernel,
             definitions,
             known: RefCell::default(),
+            depth: Cell::new(0),
         }
     }
 
@@ -104,14 +112,19 @@ impl<'a> LinearForms<'a> {
         if let Some(form) = self.known.borrow().get(&reg) {
             return form.clone();
         }
-        // What comes back to itself finds this.
         let as_term = LinearForm::of_term(Term::Register(reg));
+        if self.depth.get() == MAX_DEPTH {
+            return as_term;
+        }
+        self.depth.set(self.depth.get() + 1);
+        // What comes back to itself finds this.
         self.known.borrow_mut().insert(reg, as_term.clone());
         let form = match self.definitions.of(reg) {
             [only] => only.inst(self.kernel).and_then(|inst| self.result(inst)),
             _ => None,
         };
-        let form = form.unwrap_or(as_term);
+        self.depth.set(self.depth.get() - 1);
+        let form = form.filter(|form| form.terms.len() <= MAX_TERMS).unwrap_or(as_term);
         self.known.borrow_mut().insert(reg, form.clone());
         form
     }

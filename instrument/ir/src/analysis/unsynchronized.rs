@@ -22,7 +22,7 @@ use crate::kernel::Kernel;
 use crate::types::Space;
 
 /// Kernels with more stores, or more loads, are not looked at.
-const MAX_ACCESSES: usize = 1024;
+const MAX_ACCESSES: usize = 512;
 /// Threads that are neighbours are fewer apart.
 const MAX_DISTANCE: i64 = 32;
 const ALL_LANES: u64 = 0xffff_ffff;

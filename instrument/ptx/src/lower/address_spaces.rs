@@ -5,8 +5,8 @@
 //! memory only through `cvta.shared` and `cvta.local`; it is followed through moves, additions (LLVM writes some as
 //! `or`) and selections, register by register (nvcc's registers are nearly in SSA form, so the order of writes hardly
 //! matters). Everything else is global. An address of shared or local memory that is stored, compared with a global one
-//! or computed with otherwise has left the kernel's sight, and the kernel is rejected; so what comes out of memory is
-//! global too.
+//! or computed with otherwise has left the kernel's sight; then all are told apart when the kernel runs
+//! ([`super::generic_windows`]).
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AddressBase, AluOp, Inst, Op, Operand};
@@ -44,25 +44,35 @@ pub(crate) struct Question {
     pub(crate) line: u32,
 }
 
-const SHARED: u8 = 1;
+/// Where generic addresses are made of others, made others, and asked for their space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conversions<'a> {
+    /// Registers that hold generic addresses of a space, and nothing else.
+    pub(crate) origins: &'a [(RegId, Space)],
+    /// Conversions back.
+    pub(crate) ends: &'a [End],
+    /// Questions.
+    pub(crate) questions: &'a [Question],
+}
+
+pub(super) const SHARED: u8 = 1;
 const LOCAL: u8 = 2;
 const OTHER: u8 = 4;
-const SEGMENTS: u8 = SHARED | LOCAL;
+pub(super) const SEGMENTS: u8 = SHARED | LOCAL;
 
-const MIXED: Reason =
-    Reason::GenericAddress("the generic address may point to more than one state space; this is not supported");
-const ESCAPES: Reason =
-    Reason::GenericAddress("the generic address of shared or local memory is used as a value; this is not supported");
+pub(super) const MIXED: Reason = Reason::GenericAddress(
+    "the access names another state space than the generic address may belong to; this is not supported",
+);
 const UNKNOWN: Reason = Reason::GenericAddress("it is not known that the generic address points to this state space");
 
-/// Gives every access in `kernel` a definite space, or says where that fails.
-pub(crate) fn resolve(
-    kernel: &mut Kernel,
-    origins: &[(RegId, Space)],
-    ends: &[End],
-    questions: &[Question],
-) -> Result<(), (u32, Reason)> {
-    let spaces = Spaces::new(kernel, origins, ends);
+/// Gives every access in `kernel` a definite space, or says where that fails; then some may have one already.
+pub(crate) fn resolve(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Result<(), (u32, Reason)> {
+    let spaces = Spaces::new(kernel, conversions);
+    let Conversions {
+        origins,
+        ends,
+        questions,
+    } = *conversions;
     for question in questions {
         let space = match spaces.of(question.source) {
             SHARED => Space::Shared,
@@ -141,12 +151,13 @@ impl<'k> Flows<'k> {
 }
 
 /// What each register may hold, flow-insensitively.
-struct Spaces {
+pub(super) struct Spaces {
     of: Vec<u8>,
 }
 
 impl Spaces {
-    fn new(kernel: &Kernel, origins: &[(RegId, Space)], ends: &[End]) -> Self {
+    pub(super) fn new(kernel: &Kernel, conversions: &Conversions<'_>) -> Self {
+        let Conversions { origins, ends, .. } = *conversions;
         let mut spaces = Self {
             of: vec![0; kernel.registers.len()],
         };
@@ -183,7 +194,7 @@ impl Spaces {
         }
     }
 
-    fn of(&self, reg: RegId) -> u8 {
+    pub(super) fn of(&self, reg: RegId) -> u8 {
         self.of[reg.index()]
     }
 
@@ -235,6 +246,6 @@ impl Spaces {
             }
             op => op.for_each_use(|reg| note(&Operand::Reg(reg))),
         }
-        if escapes { Err(ESCAPES) } else { Ok(()) }
+        if escapes { Err(MIXED) } else { Ok(()) }
     }
 }

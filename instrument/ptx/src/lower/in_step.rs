@@ -16,7 +16,7 @@
 //! # Source
 //! "Warp-synchronous programming": "CUDA C Programming Guide" before CUDA 9; NVIDIA's samples `reduction`, `histogram`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use hetckpt_ir::analysis::cfg::Cfg;
 use hetckpt_ir::analysis::definitions::Location;
@@ -35,13 +35,21 @@ pub(crate) fn insert_steps(kernel: &mut Kernel) {
     insert_where_others_are_read(kernel);
 }
 
+/// Rounds in which only the first load of a basic block gets a step: most kernels need one.
+const MAX_ROUNDS: usize = 8;
+
 fn insert_where_others_are_read(kernel: &mut Kernel) {
-    // A step serves the loads behind it, too, so one in each basic block is looked at in each round.
-    loop {
-        let places = first_places(kernel, &unsynchronized::find(kernel));
+    // A step serves the loads behind it, too.
+    for round in 0..=MAX_ROUNDS {
+        let mut places = places(kernel, &unsynchronized::find(kernel));
         if places.is_empty() {
             return;
         }
+        if round < MAX_ROUNDS {
+            places.dedup_by_key(|place| place.block);
+        }
+        // From behind, so that those before stay where they are.
+        places.sort_unstable_by(|a, b| b.cmp(a));
         for Location { block, index } in places {
             let insts = &mut kernel.blocks[block.index()].insts;
             let span = insts.get(index).or(insts.last()).map(|inst| inst.span);
@@ -50,29 +58,30 @@ fn insert_where_others_are_read(kernel: &mut Kernel) {
     }
 }
 
-/// Where steps go so that some of `reads` are of what was written before a step; one in a basic block.
-fn first_places(kernel: &Kernel, reads: &[UnsynchronizedRead]) -> Vec<Location> {
+/// Where steps serve `reads`, ascending.
+fn places(kernel: &Kernel, reads: &[UnsynchronizedRead]) -> Vec<Location> {
     if reads.is_empty() {
         return vec![];
     }
     let cfg = Cfg::new(kernel);
     let forest = LoopForest::new(&cfg, &Dominators::new(&cfg));
-    let mut places = BTreeMap::new();
+    let mut places = BTreeSet::new();
     for read in reads {
         let Some(outermost) = forest.around(read.load.block).last() else {
-            places.entry(read.load.block).or_insert(read.load.index);
+            places.insert(read.load);
             continue;
         };
         let outermost = forest.get(outermost);
         if !outermost.contains(read.store.block) {
             let before = cfg.predecessors(outermost.header).iter();
-            for block in before.filter(|block| !outermost.contains(**block)) {
-                places.entry(*block).or_insert(kernel.blocks[block.index()].insts.len());
-            }
+            let before = before.filter(|block| !outermost.contains(**block));
+            places.extend(before.map(|&block| Location {
+                block,
+                index: kernel.blocks[block.index()].insts.len(),
+            }));
         }
     }
-    let places = places.into_iter();
-    places.map(|(block, index)| Location { block, index }).collect()
+    places.into_iter().collect()
 }
 
 fn insert_where_lanes_exchange(kernel: &mut Kernel) {

@@ -9,6 +9,7 @@ use hetckpt_ir::types::Type;
 
 use crate::ast::{self, DeclSpace, Statement};
 use crate::error::Reason;
+use crate::lower::address_spaces::{self, Conversions};
 use crate::lower::call::{self, Call, Callee};
 use crate::lower::control_flow::Drafts;
 use crate::lower::layout::{Placed, size_and_align};
@@ -16,7 +17,7 @@ use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
 use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol, register_width, width_of};
-use crate::lower::{address_spaces, halves, in_step, instruction, warp_constants};
+use crate::lower::{generic_windows, halves, in_step, instruction, warp_constants};
 use crate::{device_functions, device_heap, images};
 
 /// Statements of a kernel once its calls are inlined.
@@ -325,8 +326,14 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             resume_points: Vec::new(),
         };
         if self.reasons.is_empty() {
-            let (origins, ends) = (&self.generic_origins, &self.generic_ends);
-            let resolved = address_spaces::resolve(&mut kernel, origins, ends, &self.generic_questions);
+            let resolved = resolve_generic(
+                &mut kernel,
+                &Conversions {
+                    origins: &self.generic_origins,
+                    ends: &self.generic_ends,
+                    questions: &self.generic_questions,
+                },
+            );
             if let Err((line, reason)) = resolved {
                 self.span = Span { line };
                 self.reject(None, &reason);
@@ -355,6 +362,19 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
                 addr.offset = addr.offset.wrapping_add(start);
             }
         }
+    }
+}
+
+/// Gives every access of `kernel` a definite space, now or when it runs.
+fn resolve_generic(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Result<(), (u32, Reason)> {
+    let unresolved = (!conversions.origins.is_empty()).then(|| kernel.clone());
+    let resolved = address_spaces::resolve(kernel, conversions);
+    match (resolved, unresolved) {
+        (Err(_), Some(unresolved)) => {
+            *kernel = unresolved;
+            generic_windows::apply(kernel, conversions)
+        }
+        (resolved, _) => resolved,
     }
 }
 

@@ -31,6 +31,7 @@ mod tf32;
 mod matrix;
 mod images;
 mod address_spaces;
+mod generic_windows;
 mod warp_constants;
 mod in_step;
 
