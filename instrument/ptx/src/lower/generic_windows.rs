@@ -203,9 +203,13 @@ const fn tag(space: Space) -> u64 {
 }
 
 fn alu(op: AluOp, dst: RegId, a: Operand, b: Operand) -> Op {
+    let ty = match op {
+        AluOp::And => Type::B64,
+        _ => Type::U64,
+    };
     Op::Alu {
         op,
-        ty: Type::U64,
+        ty,
         mods: Modifiers::default(),
         dst,
         srcs: vec![a, b],

@@ -1,6 +1,6 @@
 //! Where a program counts on a warp's lanes running in step.
 //!
-//! Before there were `shfl` and `bar.warp.sync`, lanes of a warp exchanged values through volatile shared memory with no
+//! Before there were `shfl` and `bar.warp.sync`, lanes exchanged values through volatile shared memory with no
 //! barrier: a GPU executes an instruction for all lanes before the next one. Other devices run threads one after
 //! another, so the front end says where that order matters: before a volatile access of shared memory that conflicts
 //! with an access since the threads last met, as two do of which one at least writes. Which lanes touch the same bytes
