@@ -5,7 +5,8 @@
 //! two kinds of pairs of a store and a load whose addresses are sums of the thread's index and other terms
 //! ([`super::linear_forms`]):
 //!
-//! * each thread stores at a place of its own, and one place is loaded: a thread reads for all;
+//! * each thread stores at a place of its own, and one place is loaded, other than the first thread's: a thread reads
+//!   for all;
 //! * the load is a few places beside the store: a thread reads its neighbour's.
 //!
 //! Loads at other indices may well be of what the thread has written itself, and are not taken for such.
@@ -143,7 +144,12 @@ impl Search<'_> {
         let (own, read) = (self.of_thread(&store.form), self.of_thread(&load.form));
         let apart = load.form.clone().plus(&store.form, -1);
         if read.is_empty() && !own.is_empty() {
-            return true;
+            // The first thread's place is mostly read by that thread, as a tree of sums ends. It is the first to write,
+            // too, where threads run one after another.
+            let apart = own
+                .iter()
+                .fold(apart, |apart, (term, by)| apart.plus(&Self::of_term(term), *by));
+            return apart.as_constant() != Some(0);
         }
         let Some(apart) = apart.as_constant() else { return false };
         if own.is_empty() {
@@ -154,6 +160,13 @@ impl Search<'_> {
             .values()
             .fold(0, |gcd, coefficient| greatest_common_divisor(gcd, *coefficient));
         apart != 0 && apart % stride == 0 && (apart / stride).abs() < MAX_DISTANCE
+    }
+
+    fn of_term(term: &Term) -> LinearForm {
+        LinearForm {
+            terms: BTreeMap::from([(term.clone(), 1)]),
+            constant: 0,
+        }
     }
 
     /// The terms that differ from thread to thread.
@@ -285,9 +298,9 @@ mod tests {
         let read = |at: &str| pairs(&format!("  st.shared.u32 [%r1], 1\n  ld.shared.u32 %r3, [{at}]\n"));
         assert_eq!(read("%r1+4"), [(3, 4)]);
         assert_eq!(read("%r1-124"), [(3, 4)]);
-        assert_eq!(read("0"), [(3, 4)]);
-        // Its own; a part of another record; a column of its own, perhaps; another variable.
-        for own in ["%r1", "%r1+2", "%r1+128", "4096"] {
+        assert_eq!(read("4"), [(3, 4)]);
+        // Its own; a part of another record; a column of its own, perhaps; another variable; the first thread's.
+        for own in ["%r1", "%r1+2", "%r1+128", "4096", "0"] {
             assert_eq!(read(own), [], "{own}");
         }
     }
@@ -303,7 +316,7 @@ mod tests {
         assert_eq!(read("%r4+12"), [(4, 5)]);
         assert_eq!(read("%r4+4"), []);
         // One place, which threads have not found apart from each other.
-        assert_eq!(read("%r2"), [(4, 5)]);
+        assert_eq!(read("%r2+12"), [(4, 5)]);
     }
 
     #[test]

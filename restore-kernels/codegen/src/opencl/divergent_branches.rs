@@ -380,11 +380,12 @@ fn is_meeting(block: &BasicBlock) -> bool {
 
 /// A block in which lanes meet by exchanging values, and in no other way.
 fn is_exchange(block: &BasicBlock) -> bool {
+    // Threads that others do not wait for go on in rounds, too.
     let asks_who_is_there = |inst: &Inst| {
         matches!(
             inst.op,
             Op::Warp {
-                op: WarpOp::ActiveMask,
+                op: WarpOp::ActiveMask | WarpOp::Step,
                 ..
             }
         )
