@@ -298,6 +298,9 @@ pub enum WarpOp {
     Step,
 }
 
+/// The member mask of all lanes of a warp.
+pub const ALL_LANES: u64 = 0xffff_ffff;
+
 /// Operation of `redux.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "the names are PTX's own")]

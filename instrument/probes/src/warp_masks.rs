@@ -3,11 +3,8 @@
 //! nvcc moves the mask into a register first; that all lanes take part decides where a warp may pause.
 
 use hetckpt_ir::entity::{BbId, RegId};
-use hetckpt_ir::inst::{Inst, Op, Operand, WarpOp};
+use hetckpt_ir::inst::{ALL_LANES, Inst, Op, Operand, WarpOp};
 use hetckpt_ir::kernel::Kernel;
-
-/// The mask of all lanes.
-pub const ALL_LANES: u64 = 0xffff_ffff;
 
 /// The member mask of the warp-level operation at `position` of `block`, if it is a constant.
 pub fn constant_mask(kernel: &Kernel, block: BbId, position: usize) -> Option<u64> {

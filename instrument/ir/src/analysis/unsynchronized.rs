@@ -13,12 +13,13 @@
 
 use std::collections::BTreeMap;
 
+use super::cfg::Cfg;
 use super::definitions::{Definitions, Location};
 use super::linear_forms::{LinearForm, LinearForms, Term};
 use super::uniformity::{Divergence, Uniformity};
 use crate::basic_block::Terminator;
 use crate::entity::BbId;
-use crate::inst::{Inst, Op, Operand, Ordering, SpecialReg, WarpOp};
+use crate::inst::{ALL_LANES, Inst, Op, Operand, Ordering, SpecialReg, WarpOp};
 use crate::kernel::Kernel;
 use crate::types::Space;
 
@@ -26,7 +27,6 @@ use crate::types::Space;
 const MAX_ACCESSES: usize = 512;
 /// Threads that are neighbours are fewer apart.
 const MAX_DISTANCE: i64 = 32;
-const ALL_LANES: u64 = 0xffff_ffff;
 
 /// Such a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,10 +227,12 @@ type Pending = Vec<bool>;
 fn since_met(kernel: &Kernel, index_of: &BTreeMap<Location, usize>) -> BTreeMap<BbId, Pending> {
     let none = vec![false; index_of.len()];
     let mut at_starts: BTreeMap<BbId, Pending> = kernel.iter_blocks().map(|(id, _)| (id, none.clone())).collect();
+    let cfg = Cfg::new(kernel);
     let mut changed = true;
     while changed {
         changed = false;
-        for (id, block) in kernel.iter_blocks() {
+        for &id in cfg.reverse_post_order() {
+            let block = &kernel.blocks[id.index()];
             let end = Location {
                 block: id,
                 index: block.insts.len(),

@@ -9,12 +9,14 @@
 //! # Source
 //! PTX ISA, "Generic Addressing", which leaves open where the windows lie.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Address, AddressBase, AluOp, BoolOp, Comparison, Guard, Inst, Modifiers, Op, Operand};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::{Space, Type, Width};
 
-use super::address_spaces::{Conversions, MIXED, SEGMENTS, SHARED, Spaces};
+use super::address_spaces::{Conversions, MIXED, Question, SEGMENTS, SHARED, Spaces};
 use crate::error::Reason;
 
 /// Bits of an offset.
@@ -27,6 +29,15 @@ const LOCAL_TAG: u64 = 0x5d;
 /// Gives addresses of shared and local memory their windows, and makes accesses look at them.
 pub(crate) fn apply(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Result<(), (u32, Reason)> {
     let spaces = Spaces::new(kernel, conversions);
+    let known = Known {
+        origins: conversions.origins.iter().copied().collect(),
+        ends: conversions.ends.iter().map(|end| end.result).collect(),
+        questions: conversions
+            .questions
+            .iter()
+            .map(|asked| (asked.answer, asked))
+            .collect(),
+    };
     let has_local = conversions.origins.iter().any(|(_, space)| *space == Space::Local);
     for index in 0..kernel.blocks.len() {
         let before = std::mem::take(&mut kernel.blocks[index].insts);
@@ -37,13 +48,18 @@ pub(crate) fn apply(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Resul
         };
         for inst in before {
             let line = inst.span.line;
-            after
-                .rewrite(inst, conversions, &spaces)
-                .map_err(|reason| (line, reason))?;
+            after.rewrite(inst, &known, &spaces).map_err(|reason| (line, reason))?;
         }
         kernel.blocks[index].insts = after.insts;
     }
     Ok(())
+}
+
+/// The conversions, by the register that each writes.
+struct Known<'a> {
+    origins: BTreeMap<RegId, Space>,
+    ends: BTreeSet<RegId>,
+    questions: BTreeMap<RegId, &'a Question>,
 }
 
 struct Rewriter<'a> {
@@ -53,19 +69,19 @@ struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
-    fn rewrite(&mut self, mut inst: Inst, conversions: &Conversions<'_>, spaces: &Spaces) -> Result<(), Reason> {
+    fn rewrite(&mut self, mut inst: Inst, known: &Known<'_>, spaces: &Spaces) -> Result<(), Reason> {
         match &mut inst.op {
             Op::Mov { dst, src, .. } => {
                 let (dst, src) = (*dst, *src);
-                if let Some((_, space)) = conversions.origins.iter().find(|(reg, _)| *reg == dst) {
+                if let Some(space) = known.origins.get(&dst) {
                     let window = Operand::Imm(tag(*space) << OFFSET_BITS);
                     inst.op = alu(AluOp::Add, dst, src, window);
-                } else if conversions.ends.iter().any(|end| end.result == dst) {
+                } else if known.ends.contains(&dst) {
                     inst.op = alu(AluOp::And, dst, src, Operand::Imm(OFFSET_MASK));
                 }
             }
             Op::Setp { dst, cmp, ty, a, b, .. } => {
-                if let Some(question) = conversions.questions.iter().find(|question| question.answer == *dst) {
+                if let Some(question) = known.questions.get(dst) {
                     let asked = Asked::of(question.space);
                     let upper = self.kernel.add_register(Width::W64);
                     (*cmp, *ty, *a, *b) = (asked.cmp, Type::U64, Operand::Reg(upper), Operand::Imm(asked.tag));

@@ -25,7 +25,7 @@ use hetckpt_ir::analysis::loops::LoopForest;
 use hetckpt_ir::analysis::unsynchronized::{self, UnsynchronizedRead};
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::Span;
-use hetckpt_ir::inst::{Inst, Op, Operand, Ordering, Scope, WarpOp};
+use hetckpt_ir::inst::{ALL_LANES, Inst, Op, Operand, Ordering, Scope, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
@@ -125,8 +125,6 @@ fn step(span: Span) -> Inst {
     }
 }
 
-const ALL_LANES: u64 = 0xffff_ffff;
-
 /// What may have been done with shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Accesses {
@@ -189,10 +187,12 @@ fn after(inst: &Inst, since: Accesses, is_place: impl Fn(&Inst, Accesses) -> boo
 /// What may have been done at the start of each basic block since the threads last met: forward data flow.
 fn at_starts(kernel: &Kernel, is_place: impl Fn(&Inst, Accesses) -> bool + Copy) -> Vec<Accesses> {
     let mut at_starts = vec![Accesses::default(); kernel.blocks.len()];
+    let cfg = Cfg::new(kernel);
     let mut changed = true;
     while changed {
         changed = false;
-        for (id, block) in kernel.iter_blocks() {
+        for &id in cfg.reverse_post_order() {
+            let block = &kernel.blocks[id.index()];
             let start = at_starts[id.index()];
             let end = block
                 .insts
