@@ -120,6 +120,7 @@ macro_rules! driver_calls {
 driver_calls! {
     fn cuInit(flags: u32) => cuInit;
     fn cuCtxSetCurrent(context: CUcontext) => cuCtxSetCurrent;
+    fn cuCtxDestroy(context: CUcontext) => cuCtxDestroy_v2;
     fn cuDevicePrimaryCtxSetFlags(device: CUdevice, flags: u32) => cuDevicePrimaryCtxSetFlags_v2;
     fn cuDevicePrimaryCtxRelease(device: CUdevice) => cuDevicePrimaryCtxRelease_v2;
     fn cuStreamSynchronize(stream: CUstream) => cuStreamSynchronize;
@@ -229,6 +230,23 @@ pub(super) fn cuDevicePrimaryCtxRetain(device: CUdevice) -> Result<CUcontext> {
         sys::cuDevicePrimaryCtxRetain(&raw mut context, device)
     })?;
     Ok(context)
+}
+
+/// A further context of the device; it becomes the calling thread's.
+pub(super) fn cuCtxCreate(flags: u32, device: CUdevice) -> Result<CUcontext> {
+    // This version of it, which every driver has, is not in the headers of CUDA 13.
+    const CALL: &str = "cuCtxCreate_v2";
+    type Create = unsafe extern "C" fn(*mut CUcontext, u32, CUdevice) -> u32;
+    // SAFETY: devices come from the library, so it is present.
+    let library = unsafe { sys::culib() };
+    // SAFETY: the function's type is the driver's, with the result as a plain number.
+    let create = unsafe { library.get::<Create>(CALL.as_bytes()) }.map_err(|_| DriverError { call: CALL, code: 0 })?;
+    let mut context = std::ptr::null_mut();
+    // SAFETY: a place for a handle.
+    match unsafe { create(&raw mut context, flags, device) } {
+        0 => Ok(context),
+        code => Err(DriverError { call: CALL, code }),
+    }
 }
 
 /// Least and greatest stream priority of the current context.

@@ -14,14 +14,26 @@ use crate::device::{Fill, Transfer};
 /// How long a wait looks before it sleeps: longer than a short copy takes, shorter than anybody minds.
 pub(super) const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(40);
 
-/// The primary context of a device.
+/// A context of a device.
 #[derive(Debug)]
 pub(super) struct Context {
     pub device: CUdevice,
     handle: CUcontext,
     /// Tells contexts apart: a later one may have the same handle.
     number: u64,
+    kind: Kind,
 }
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// The one that the runtime API works in.
+    Primary,
+    /// One beside it, which has queues of the hardware of its own.
+    Further,
+}
+
+/// Waits sleep.
+const BLOCKING_SYNC: u32 = 4;
 
 thread_local! {
     /// Number of the calling thread's context.
@@ -34,14 +46,30 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    /// The device's primary context.
     pub fn retain(device: CUdevice) -> Result<Self> {
-        const BLOCKING_SYNC: u32 = 4;
         // Refused where the context is in use already; then waits merely cost more. Launches and graphs cost the same.
         let _ = driver::cuDevicePrimaryCtxSetFlags(device, BLOCKING_SYNC);
-        let handle = driver::cuDevicePrimaryCtxRetain(device)?;
+        Self::of(device, driver::cuDevicePrimaryCtxRetain(device)?, Kind::Primary)
+    }
+
+    /// Another context of this one's device, in which this one's memory has the same addresses.
+    pub fn beside(&self) -> Result<Self> {
+        Self::of(
+            self.device,
+            driver::cuCtxCreate(BLOCKING_SYNC, self.device)?,
+            Kind::Further,
+        )
+    }
+
+    fn of(device: CUdevice, handle: CUcontext, kind: Kind) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let context = Self { device, handle, number };
+        let context = Self {
+            device,
+            handle,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            kind,
+        };
         context.enter()?;
         Ok(context)
     }
@@ -58,7 +86,10 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let _ = driver::cuDevicePrimaryCtxRelease(self.device);
+        let _ = match self.kind {
+            Kind::Primary => driver::cuDevicePrimaryCtxRelease(self.device),
+            Kind::Further => driver::cuCtxDestroy(self.handle),
+        };
     }
 }
 

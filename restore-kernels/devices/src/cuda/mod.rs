@@ -1,6 +1,7 @@
 //! NVIDIA devices, through the driver API loaded at run time (cudarc). Nothing of CUDA is needed to build this, and on
 //! a machine without a driver everything here answers [`DeviceError::NotPresent`].
 
+mod apart;
 mod arena;
 mod arrays;
 mod buffers;
@@ -49,6 +50,7 @@ use crate::device::{
     OpaqueModule, Queue, Room,
 };
 use crate::error::DeviceError;
+use apart::Apart;
 use arena::{Arenas, Scratch};
 use arrays::Arrays;
 use buffers::Buffers;
@@ -117,6 +119,7 @@ struct CudaInner {
     /// output is expected.
     output_stream: OnceLock<Stream>,
     launcher: Option<Launcher>,
+    apart: Apart,
     /// Dropped last: all above belongs to it.
     context: Arc<Context>,
 }
@@ -255,6 +258,7 @@ impl CudaDevice {
                     let _ = context.enter();
                 }
             })?,
+            apart: Apart::new(urgent),
             context,
         };
         let inner = Arc::new(inner);

@@ -66,7 +66,8 @@ impl MemoryView for Shadow {
         })?;
         let device = &self.device;
         let from = range.copy.addr + (src - range.addr);
-        Ok(device.transfers.read(&device.context, from, dst)?)
+        let apart = device.apart.read(&device.context, from, dst);
+        Ok(apart.unwrap_or_else(|| device.transfers.read(&device.context, from, dst))?)
     }
 }
 
