@@ -11,6 +11,7 @@ use hetckpt_archive::writer::Source;
 use hetckpt_cache::folder::CacheFolder;
 use hetckpt_cache::place::cache_dir;
 use hetckpt_criu::device_streams::DeviceStreams;
+use hetckpt_criu::image_error::ImageError;
 use hetckpt_criu::locate::Criu;
 use hetckpt_criu::memory_sink::{MemorySink, Sizes};
 use hetckpt_criu::page_server::ForCriu;
@@ -159,11 +160,13 @@ pub fn capture<'a>(
     server_client::wait_for_starting(&target.tree())?;
     let mut holds = server_client::holds(&target.tree())?;
     server_client::ensure_outside(&holds, &target.tree())?;
-    let tree = StoppedTree::prepare(target, &request.guarded)?;
+    let mut tree = Some(StoppedTree::prepare(target, &request.guarded)?);
     let (mut stopping, mut dumping) = (Instant::now(), Instant::now());
     // CRIU takes a while until it is ready, and kernels run on meanwhile. Our own hold keeps the device paused after
     // the plugin has left, until the snapshot is safe.
     let begin = |taker: &mut dyn MemorySink| {
+        let devices = device_streams(request, &mut holds, taker)?;
+        server_access::grant(images, &holds)?;
         remark::progress("pausing kernels");
         stopping = Instant::now();
         times.pause = server_client::pause_all(&mut holds, request.pause_timeout)?;
@@ -174,15 +177,24 @@ pub fn capture<'a>(
         ensure_not_interrupted(signals, "the dump")?;
         remark::progress("dumping processes");
         dumping = Instant::now();
-        let devices = device_streams(request, &mut holds, taker)?;
-        server_access::grant(images, &holds)?;
         Ok(devices)
     };
     let mut streamed = page_server::while_serving(images, begin, taker, |sockets| run_criu(request, sockets))?;
     times.criu = dumping.elapsed();
+    if request.live {
+        // They need not wait for what is yet to be looked up about the program itself.
+        holds = going_on(holds, images)?;
+    }
     // A tracer may have come since it was looked at.
     uprobes::ensure_none(&target.tree())?;
     let clocks = clocks_to_keep();
+    let unreadable =
+        |why: ImageError| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string());
+    eventfds::keep_semaphores(images, &target.tree()).map_err(unreadable)?;
+    if let Some(mut tree) = tree.take_if(|_| request.live) {
+        tree.go_on();
+        times.stopped = Some(stopping.elapsed());
+    }
     for hold in &mut holds {
         // A process that ended before it was frozen took its server along, and its connection tells no time.
         let last_us = hold.status().map_or(0, |status| status.last_capture_us);
@@ -191,22 +203,13 @@ pub fn capture<'a>(
     ensure_not_interrupted(signals, "the dump")?;
 
     if !nix::unistd::geteuid().is_root() {
-        rewrite::attach_memfds(images).map_err(|why| {
-            Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string())
-        })?;
+        rewrite::attach_memfds(images).map_err(unreadable)?;
     }
-    eventfds::keep_semaphores(images, &target.tree())
-        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
-    pending_signals::forget_continue(images)
-        .map_err(|why| Failure::new(Code::CriuDump, "the images just written cannot be read").note(why.to_string()))?;
+    pending_signals::forget_continue(images).map_err(unreadable)?;
     let carried = finish_packing(packing, request, taker)?;
     let not_kept = not_kept::of(&target.tree());
-    let mut tree = Some(tree);
     if request.live {
         ensure_way_back(request, &carried)?;
-        drop(tree.take());
-        holds = going_on(holds, images)?;
-        times.stopped = Some(stopping.elapsed());
         remark::progress("writing device memory");
         let interrupting = Interrupting::new(signals);
         let gives_up = || interrupting.has_come();
@@ -232,7 +235,7 @@ pub fn capture<'a>(
     })
 }
 
-/// Makes sure, of a program that still stands still, that a restore would find what the images need.
+/// Makes sure that a restore would find what the images need.
 fn ensure_way_back(request: &Request<'_>, carried: &[CarriedFile]) -> Result<(), Failure> {
     let index = Index {
         files: carried.to_vec(),

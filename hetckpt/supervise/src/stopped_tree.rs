@@ -62,7 +62,15 @@ pub struct StoppedTree<'a> {
     guardian: Child,
     /// Our end of the pipe.
     pipe: Option<ChildStdin>,
-    is_ended: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It stands still, or will soon.
+    Stopped,
+    GoesOn,
+    Ended,
 }
 
 impl<'a> StoppedTree<'a> {
@@ -102,7 +110,7 @@ impl<'a> StoppedTree<'a> {
             tcp_in: output.tcp_in,
             guardian,
             pipe,
-            is_ended: false,
+            state: State::Stopped,
         };
         if let Some(pipe) = &tree.pipe {
             fcntl(pipe, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|e| cannot(e.to_string()))?;
@@ -110,9 +118,16 @@ impl<'a> StoppedTree<'a> {
         Ok(tree)
     }
 
+    /// Lets the tree run on. The guardian leaves when this is dropped.
+    pub fn go_on(&mut self) {
+        self.state = State::GoesOn;
+        let left = resume(self.target.pid, &self.stopped_before, self.tcp_in);
+        left.unwrap_or_else(|why| remark::note(format!("the program's TCP connections may not go on: {why}")));
+    }
+
     /// Ends the tree: there is nothing to run on. The guardian leaves when this is dropped.
     pub fn end(&mut self) -> bool {
-        self.is_ended = true;
+        self.state = State::Ended;
         let has_ended = process_tree::end(self.target.pid);
         if let Some(remark) = self.tcp_in.and_then(tcp_lock::leave) {
             remark::note(remark);
@@ -123,9 +138,8 @@ impl<'a> StoppedTree<'a> {
 
 impl Drop for StoppedTree<'_> {
     fn drop(&mut self) {
-        if !self.is_ended {
-            let left = resume(self.target.pid, &self.stopped_before, self.tcp_in);
-            left.unwrap_or_else(|why| remark::note(format!("the program's TCP connections may not go on: {why}")));
+        if self.state == State::Stopped {
+            self.go_on();
         }
         if let Some(mut pipe) = self.pipe.take() {
             // A guardian that is gone needs no word.

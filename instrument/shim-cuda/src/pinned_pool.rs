@@ -13,8 +13,11 @@ use crate::result::{CuResult, Outcome};
 use crate::server_process::move_out_of_the_way;
 
 const PAGE: u64 = 4096;
-/// Size of a shared area.
-const SHARED_AREA_BYTES: u64 = 16 << 20;
+/// Size of the first shared area. A device pins all of an area, which then counts as used and is dumped, so that a few
+/// bytes should not make it large.
+const FIRST_SHARED_BYTES: u64 = 256 << 10;
+/// Size of the largest. Each is as large as those before it together.
+const LAST_SHARED_BYTES: u64 = 16 << 20;
 /// Requests above this get an area of their own.
 const MAX_SHARED_BYTES: u64 = 2 << 20;
 /// Areas start at multiples of this.
@@ -72,7 +75,12 @@ impl PinnedPool {
     pub fn add_area(&mut self, size_bytes: u64) -> Outcome<PinnedArea> {
         match Self::needs_own_area(size_bytes) {
             true => self.add_own_area(size_bytes),
-            false => self.add(SHARED_AREA_BYTES, true),
+            false => {
+                let shared = self.areas.values().filter(|area| area.is_shared);
+                let shared_bytes: u64 = shared.map(|area| area.known.size_bytes).sum();
+                let size = shared_bytes.clamp(FIRST_SHARED_BYTES, LAST_SHARED_BYTES);
+                self.add(size.max(size_bytes.next_multiple_of(PAGE)), true)
+            }
         }
     }
 
@@ -213,12 +221,27 @@ mod tests {
         assert!(b >= a + 1000 && b + 5000 <= area.addr + area.size_bytes);
         assert!(pool.release(a, 1000).empty_area.is_none());
         assert!(pool.release(b, 5000).empty_area.is_none());
-        assert_eq!(
-            pool.take(SHARED_AREA_BYTES),
-            Some(area.addr),
-            "pieces were joined again"
-        );
+        assert_eq!(pool.take(area.size_bytes), Some(area.addr), "pieces were joined again");
         pool.drop_area(area.addr);
+    }
+
+    #[test]
+    fn shared_areas_begin_small_and_take_what_they_are_made_for() {
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
+        let mut add = |size| {
+            let area = pool.add_area(size).unwrap();
+            assert!(pool.take(size).is_some());
+            area.size_bytes
+        };
+        assert_eq!(add(4), FIRST_SHARED_BYTES);
+        assert_eq!(add(FIRST_SHARED_BYTES), FIRST_SHARED_BYTES);
+        assert_eq!(add(2 * FIRST_SHARED_BYTES), 2 * FIRST_SHARED_BYTES);
+        assert_eq!(add(MAX_SHARED_BYTES - 1), MAX_SHARED_BYTES);
+        let more: Vec<u64> = (0..12).map(|_| add(MAX_SHARED_BYTES)).collect();
+        assert_eq!(more.last(), Some(&LAST_SHARED_BYTES));
+        for area in pool.areas.keys().copied().collect::<Vec<_>>() {
+            pool.drop_area(area);
+        }
     }
 
     #[test]

@@ -447,6 +447,16 @@ pub trait MemoryView: Send + Sync {
     fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError>;
 }
 
+/// A view that is to be made; what of that takes long is done. What it keeps for it goes when this is dropped.
+pub trait PlannedView: Send {
+    /// Memory as it is now, while no kernel runs: `ranges` (address, bytes) of what is mapped. None if the device has no
+    /// room for it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    fn make(self: Box<Self>, ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError>;
+}
+
 /// A device.
 pub trait Device: Send + Sync {
     /// Describes the device as it is now.
@@ -531,12 +541,12 @@ pub trait Device: Send + Sync {
     /// [`DeviceError::Driver`].
     fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Memory as it is now, while no kernel runs: `ranges` (address, bytes) of what is mapped. None if the device
-    /// cannot keep it, or has no room for it.
+    /// Begins to make a view of memory, some `size_bytes` of it; kernels may run still. None if the device cannot keep
+    /// that, or has no room for it.
     ///
     /// # Errors
     /// [`DeviceError::Driver`].
-    fn view(&self, _ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {
+    fn plan_view(&self, _size_bytes: u64) -> Result<Option<Box<dyn PlannedView>>, DeviceError> {
         Ok(None)
     }
 

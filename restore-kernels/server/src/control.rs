@@ -210,14 +210,16 @@ impl Control {
                     .next()
                     .as_ref()
                     .map_or_else(|| Ok(KnownPieces::default()), KnownPieces::read);
+                let known = known.map_err(|source| ServerError::Os {
+                    call: "reading the list of known pieces",
+                    source,
+                })?;
+                let later = later.then(|| kept_capture::plan(session)).flatten();
                 *session.archive.lock() = Some(ArchiveEnd {
                     of: number,
                     file,
                     member,
-                    known: known.map_err(|source| ServerError::Os {
-                        call: "reading the list of known pieces",
-                        source,
-                    })?,
+                    known,
                     later,
                 });
                 Ok(Response::Done { elapsed_us: 0 })

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use hetckpt_devices::device::MemoryView;
+use hetckpt_devices::device::{MemoryView, PlannedView};
 
 use crate::capture::{Captured, Commands, Taken, begin};
 use crate::error::ServerError;
 use crate::session::Session;
-use crate::state_output::{ArchiveEnd, Folder, StateOutput};
+use crate::state_output::Folder;
 
 /// A state that is to be written.
 pub struct KeptCapture {
@@ -31,10 +31,10 @@ pub enum Outcome {
 ///
 /// # Errors
 /// [`ServerError`]; files may be left behind, the application can go on.
-pub fn capture(session: &Arc<Session>, output: Folder) -> Result<Outcome, ServerError> {
+pub fn capture(session: &Arc<Session>, mut output: Folder) -> Result<Outcome, ServerError> {
     let taken = begin(session, Commands::TakenIn)?;
-    if let Some(&ArchiveEnd { of, later: true, .. }) = output.archive() {
-        match session.device.view(&taken.mapped()) {
+    if let Some((of, planned)) = output.take_planned() {
+        match planned.make(&taken.mapped()) {
             Ok(Some(view)) => {
                 let announced = taken.announced();
                 let kept = KeptCapture {
@@ -45,12 +45,30 @@ pub fn capture(session: &Arc<Session>, output: Folder) -> Result<Outcome, Server
                 };
                 return Ok(Outcome::Kept(announced, Box::new(kept)));
             }
-            Ok(None) => tracing::info!("memory is written at once: the device cannot keep it as it is"),
+            Ok(None) => no_room(),
             Err(error) => tracing::warn!(%error, "memory is written at once"),
         }
     }
     let written = taken.write(&output, |addr, bytes| session.device.read(addr, bytes))?;
     Ok(Outcome::Written(written))
+}
+
+/// Has the device begin to keep memory as it is, while the application still runs. None, and a word about it, if it
+/// cannot.
+pub fn plan(session: &Session) -> Option<Box<dyn PlannedView>> {
+    let size_bytes = session.memory.lock().mapped_bytes();
+    let planned = session.device.plan_view(size_bytes).unwrap_or_else(|error| {
+        tracing::warn!(%error, "memory cannot be kept");
+        None
+    });
+    if planned.is_none() {
+        no_room();
+    }
+    planned
+}
+
+fn no_room() {
+    tracing::info!("memory is written at once: the device cannot keep it as it is");
 }
 
 impl KeptCapture {

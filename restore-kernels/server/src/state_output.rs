@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use hetckpt_archive::known_pieces::KnownPieces;
+use hetckpt_devices::device::PlannedView;
 use hetckpt_state::names::{description_file, memory_file, parts_file, state_file};
 
 use crate::kept_memory::{KeptMemory, copy_whole, in_memory};
@@ -66,8 +67,8 @@ pub struct ArchiveEnd {
     pub member: String,
     /// What it need not have.
     pub known: KnownPieces,
-    /// Memory is kept as it is and written when that connection asks for it.
-    pub later: bool,
+    /// If memory is to be kept as it is, and written when that connection asks for it.
+    pub later: Option<Box<dyn PlannedView>>,
 }
 
 /// A folder, and the archive that takes what would be its largest file.
@@ -81,6 +82,12 @@ impl Folder {
     #[must_use]
     pub fn new(folder: OwnedFd, archive: Option<ArchiveEnd>) -> Self {
         Self { folder, archive }
+    }
+
+    /// The view that is to be kept, if one is, and the connection that will ask for it.
+    pub fn take_planned(&mut self) -> Option<(u64, Box<dyn PlannedView>)> {
+        let archive = self.archive.as_mut()?;
+        Some((archive.of, archive.later.take()?))
     }
 }
 

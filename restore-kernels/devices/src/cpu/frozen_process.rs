@@ -15,7 +15,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::host;
-use crate::device::MemoryView;
+use crate::device::{MemoryView, PlannedView};
 use crate::error::DeviceError;
 
 /// The child. It is ended when this is dropped, or this process ends.
@@ -69,6 +69,15 @@ impl FrozenProcess {
             }
         }
         Ok(())
+    }
+}
+
+/// One that is to be made, of which nothing can be done before.
+pub struct PlannedFork;
+
+impl PlannedView for PlannedFork {
+    fn make(self: Box<Self>, ranges: &[(u64, u64)]) -> std::result::Result<Option<Box<dyn MemoryView>>, DeviceError> {
+        Ok(FrozenProcess::fork(ranges).map(|view| Box::new(view) as Box<dyn MemoryView>))
     }
 }
 

@@ -33,11 +33,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::device::{
-    Device, DeviceDescription, Fill, Launch, LoadRequest, LoadedKernel, MemoryView, Queue, RunningLaunch,
+    Device, DeviceDescription, Fill, Launch, LoadRequest, LoadedKernel, PlannedView, Queue, RunningLaunch,
 };
 use crate::error::DeviceError;
 use code_generator::CodeGenerator;
-use frozen_process::FrozenProcess;
+use frozen_process::PlannedFork;
 use kernel::CpuKernel;
 use pool::Pool;
 
@@ -180,8 +180,8 @@ impl Device for CpuDevice {
         self.memory.map(addr, size_bytes)
     }
 
-    fn view(&self, ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {
-        Ok(FrozenProcess::fork(ranges).map(|view| Box::new(view) as Box<dyn MemoryView>))
+    fn plan_view(&self, _size_bytes: u64) -> Result<Option<Box<dyn PlannedView>>, DeviceError> {
+        Ok(Some(Box::new(PlannedFork)))
     }
 
     fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {

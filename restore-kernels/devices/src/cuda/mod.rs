@@ -46,8 +46,8 @@ use hetckpt_abi::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use parking_lot::Mutex;
 
 use crate::device::{
-    Code, Device, DeviceDescription, DeviceGraph, Fill, GraphNode, InPause, LoadRequest, LoadedKernel, MemoryView,
-    OpaqueModule, Queue, Room,
+    Code, Device, DeviceDescription, DeviceGraph, Fill, GraphNode, InPause, LoadRequest, LoadedKernel, OpaqueModule,
+    PlannedView, Queue, Room,
 };
 use crate::error::DeviceError;
 use apart::Apart;
@@ -64,7 +64,7 @@ use pausing::Pausing;
 use progress::Progress;
 use queue::CudaQueue;
 use register_budget::Multiprocessor;
-use shadow::Shadow;
+use shadow::PlannedShadow;
 use transfer::{PIECE_BYTES, Transfers};
 use trap_word::TrapWord;
 
@@ -361,9 +361,9 @@ impl Device for CudaDevice {
         Ok(self.inner.transfers.end_writes(&self.inner.context)?)
     }
 
-    fn view(&self, ranges: &[(u64, u64)]) -> Result<Option<Box<dyn MemoryView>>, DeviceError> {
-        let shadow = Shadow::copy(&self.inner, ranges)?;
-        Ok(shadow.map(|shadow| Box::new(shadow) as Box<dyn MemoryView>))
+    fn plan_view(&self, size_bytes: u64) -> Result<Option<Box<dyn PlannedView>>, DeviceError> {
+        let planned = PlannedShadow::new(&self.inner, size_bytes)?;
+        Ok(planned.map(|planned| Box::new(planned) as Box<dyn PlannedView>))
     }
 
     fn read(&self, src: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
