@@ -206,13 +206,16 @@ impl Store {
     /// [`StoreError::Folder`], [`StoreError::Interrupted`].
     pub fn record(&self, job: &Key, draft: Draft, watch: &mut Watch<'_>) -> Result<Record, StoreError> {
         let name = object(job, &draft.id, ARCHIVE);
-        let Some(bytes) = self.objects.size(&name)? else {
+        let Objects::Folder(folder) = &self.objects else {
             return Err(self.no_such(&name));
         };
-        let path = PathBuf::from(&name);
-        let hashed = self
-            .objects
-            .read(&name, bytes, watch, |stored| transfer::hash(stored, &path))?;
+        let (file, _) = match folder.open(&name) {
+            Err(StoreError::Folder { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Err(self.no_such(&name));
+            }
+            opened => opened?,
+        };
+        let hashed = transfer::hash_file(&file, &folder.path(&name), watch)?;
         self.put_record(job, draft, hashed)
     }
 

@@ -1,6 +1,9 @@
 //! Archives on their way into a store and out of it: counted, hashed, encrypted and decrypted.
 
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use age::DecryptError;
@@ -9,6 +12,7 @@ use crate::encryption::{Encryption, KeyError};
 use crate::error::{Damage, StoreError};
 use crate::objects::PIECE;
 use crate::record::Record;
+use crate::watch::Watch;
 
 /// What has become of an archive that was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,25 +121,63 @@ fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<u64> {
 
 /// Hashes what is stored without encryption.
 pub(crate) fn hash(stored: &mut dyn Read, path: &Path) -> Result<Stored, StoreError> {
+    let mut hashed = Hashing::new(stored);
+    let bytes = copy(&mut hashed, &mut io::sink()).map_err(|source| StoreError::Local {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Stored {
+        stored_bytes: bytes,
+        archive_bytes: bytes,
+        blake3: hashed.hash(),
+    })
+}
+
+/// Bytes that all cores read and hash together.
+const HASHED_TOGETHER: usize = 64 << 20;
+
+/// Hashes what is stored in a file, which errors call `path`, without encryption. All cores take part: the first
+/// snapshot of a job may be as large as its device's memory.
+pub(crate) fn hash_file(file: &File, path: &Path, watch: &mut Watch<'_>) -> Result<Stored, StoreError> {
+    let cannot = |source| StoreError::Local {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let size = file.metadata().map_err(cannot)?.len();
     let mut hasher = blake3::Hasher::new();
-    let mut piece = vec![0; PIECE];
+    let mut buffer = vec![0; usize::try_from(size).map_or(HASHED_TOGETHER, |size| size.min(HASHED_TOGETHER))];
     let mut bytes = 0;
-    loop {
-        let read = stored.read(&mut piece).map_err(|source| StoreError::Local {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        })?;
-        if read == 0 {
-            break;
-        }
-        hasher.update(&piece[..read]);
-        bytes += read as u64;
+    while bytes < size {
+        let count = usize::try_from(size - bytes).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let piece = &mut buffer[..count];
+        read_together(file, piece, bytes).map_err(cannot)?;
+        hasher.update_rayon(piece);
+        bytes += count as u64;
+        watch.done(bytes)?;
     }
     Ok(Stored {
         stored_bytes: bytes,
         archive_bytes: bytes,
         blake3: hasher.finalize().to_hex().to_string(),
+    })
+}
+
+/// Fills `buffer` with what `file` has from `offset` on, on all cores.
+fn read_together(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let share = buffer.len().div_ceil(cores).max(PIECE);
+    std::thread::scope(|scope| {
+        let shares = buffer.chunks_mut(share).zip((offset..).step_by(share));
+        let readers: Vec<_> = shares
+            .map(|(bytes, from)| scope.spawn(move || file.read_exact_at(bytes, from)))
+            .collect();
+        let lost = || io::Error::other("a thread that reads has died (a bug in hetckpt)");
+        let mut results = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_else(|_| Err(lost())));
+        results.try_for_each(|result| result)
     })
 }
 
@@ -235,5 +277,29 @@ impl Write for Failing<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::watch::unwatched;
+
+    #[test]
+    fn all_cores_find_the_hash_that_one_does() {
+        let mut file = tempfile::tempfile().unwrap();
+        // A hole, and some bytes behind it.
+        for size in [0, 5, HASHED_TOGETHER + PIECE + 5] {
+            file.set_len((size as u64).saturating_sub(5)).unwrap();
+            file.write_all_at(b"12345", (size as u64).saturating_sub(5)).unwrap();
+            file.set_len(size as u64).unwrap();
+            let together = unwatched(|watch| hash_file(&file, Path::new("file"), watch)).unwrap();
+            io::Seek::rewind(&mut file).unwrap();
+            assert_eq!(together, hash(&mut file, Path::new("file")).unwrap());
+            assert_eq!(together.stored_bytes, size as u64);
+        }
+        let stopped = hash_file(&file, Path::new("file"), &mut Watch::new(&mut |_| (), &|| true));
+        assert!(matches!(stopped, Err(StoreError::Interrupted)));
     }
 }
