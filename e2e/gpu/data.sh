@@ -97,11 +97,25 @@ ours() {
 	rm "$data/dump, end.hetsnap"
 }
 
-# A program whose kernel computes for some 20 s, alone and with a snapshot every second.
+# How long a program takes whose kernel computes for some 20 s, and how long its kernel does.
+computing() { # SUFFIX COMMAND...
+	local suffix=$1 begun=$EPOCHREALTIME launched=0 line
+	shift
+	"$@" 2>&1 | while read -r line; do
+		case $line in
+		*launched*) launched=$EPOCHREALTIME ;;
+		*idle*) note "a kernel$suffix" "$(((${EPOCHREALTIME/[.,]/} - ${launched/[.,]/}) / 1000))" ;;
+		esac
+	done
+	note "a program$suffix" "$(((${EPOCHREALTIME/[.,]/} - ${begun/[.,]/}) / 1000))"
+}
+
+# Alone and with a snapshot every second. At its end a job removes its snapshots.
 every() {
-	local -a command=("$program" --gib "$gib" --sleeps 1 --iterations 150000)
-	timed 'a program' "$hetckpt" run --device cuda -- "${command[@]}"
-	timed 'job --every 1s' "$hetckpt" job --scheduler none --name every --store "$data/store" --every 1s --device cuda -- "${command[@]}"
+	local -a command=("$program" --gib "$gib" --sleeps 1 --iterations 150000 --progress)
+	computing '' "$hetckpt" run --device cuda -- "${command[@]}"
+	computing ', job --every 1s' "$hetckpt" job --scheduler none --name every --store "$data/store" --every 1s --device cuda \
+		-- "${command[@]}"
 	rm -rf "$data/store"
 }
 
@@ -126,9 +140,10 @@ for turn in $(seq "$turns"); do
 	the_drivers 2>"$work/remarks" || die "the driver's way: $(cat "$work/remarks")"
 	every
 done
-printf '%-24s %8s %8s %8s\n' "$gib GiB, ms" median least most
+printf '%-26s %8s %8s %8s\n' "$gib GiB, ms" median least most
 for what in suspend 'driver: checkpoint' resume 'a context' 'driver: restore' dump 'dump, stopped' 'dump --live' 'dump --live, stopped' \
-	'dump --parent' 'dump, end' 'criu dump' restore 'criu restore' 'a program' 'job --every 1s'; do
+	'dump --parent' 'dump, end' 'criu dump' restore 'criu restore' 'a kernel' 'a kernel, job --every 1s' 'a program' \
+	'a program, job --every 1s'; do
 	sort -n "$work/ms.$what" | awk -v what="$what" '{ ms[NR] = $1 }
-		END { printf "%-24s %8d %8d %8d\n", what, ms[int((NR + 1) / 2)], ms[1], ms[NR] }'
+		END { printf "%-26s %8d %8d %8d\n", what, ms[int((NR + 1) / 2)], ms[1], ms[NR] }'
 done
