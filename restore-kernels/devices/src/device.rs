@@ -449,8 +449,8 @@ pub trait MemoryView: Send + Sync {
 
 /// A view that is to be made; what of that takes long is done. What it keeps for it goes when this is dropped.
 pub trait PlannedView: Send {
-    /// Memory as it is now, while no kernel runs: `ranges` (address, bytes) of what is mapped. None if the device has no
-    /// room for it.
+    /// Memory as it is now, while no kernel runs: `ranges` (address, bytes) of what is mapped. None if the device has
+    /// no room for it.
     ///
     /// # Errors
     /// [`DeviceError::Driver`].
