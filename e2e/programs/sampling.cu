@@ -159,10 +159,12 @@ struct Rules {
     float2 halves(float x, float y) const
     {
         const auto component = [&](int number) {
-            // What a filter finds between halves is a half.
-            return __half2float(__float2half(between(x, y, [&](int x, int y) {
+            const float found = between(x, y, [&](int x, int y) {
                 return float(noise(3, 2 * (clamped(y, HEIGHT) * WIDTH + clamped(x, WIDTH)) + number));
-            })));
+            });
+            // What a filter finds between halves is a half, here with 11 bits; what lies in the middle goes up.
+            const float step = std::ldexp(1.0f, std::max(std::ilogb(found), 0) - 10);
+            return std::floor(found / step + 0.5f) * step;
         };
         return make_float2(component(0), component(1));
     }
@@ -183,7 +185,9 @@ struct Rules {
     }
     float lines(float x, int layer) const
     {
-        return element(6, clamped(int(std::floor(x)), WIDTH), clamped(layer, LAYERS), 0, WIDTH, LAYERS) - 100;
+        // There are no layers below the first one: one that is is far behind the last.
+        const int found = int(std::min(uint32_t(layer), uint32_t(LAYERS - 1)));
+        return element(6, clamped(int(std::floor(x)), WIDTH), found, 0, WIDTH, LAYERS) - 100;
     }
     float layers(float x, float y, int layer) const
     {

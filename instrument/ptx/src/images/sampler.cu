@@ -103,8 +103,8 @@ INLINE int place(int at, int size, unsigned mode)
     return at < 0 ? 0 : size - 1;
 }
 
-// Where a coordinate is, in steps of 1/256 of an element; with `is_between` from the middle of an element on, without it
-// at the beginning of one. The other two address modes are for normalized coordinates alone.
+// Where a coordinate is, in steps of 1/256 of an element; with `is_between` from the middle of an element on, without
+// it at the beginning of one. The other two address modes are for normalized coordinates alone.
 //
 // As measured on an H200: normalized coordinates lose what is behind 21 bits, and half a step is rounded upwards.
 INLINE int steps(float coordinate, int size, unsigned flags, bool is_between, unsigned &mode)
@@ -175,11 +175,113 @@ INLINE unsigned element(unsigned long long object, unsigned long long level, uns
     return load(object, level, component, x, y, z);
 }
 
+INLINE unsigned num_slices(unsigned long long level)
+{
+    return read<unsigned>(level + offsetof(Level, size) + 8);
+}
+
+// The elements around a place: which they are, and how far it is from the first one.
+template <int dimensions> struct Corners {
+    int size[dimensions], first[dimensions], weight[dimensions];
+    unsigned mode[dimensions];
+
+    __device__ __forceinline__ Corners(unsigned long long object, unsigned long long level,
+                                       const float (&coordinates)[dimensions], bool is_between)
+    {
+        unsigned flags = FIELD(unsigned, object, flags);
+#pragma unroll
+        for (int d = 0; d < dimensions; d++) {
+            size[d] = (int)read<unsigned>(level + offsetof(Level, size) + d * 4);
+            mode[d] = read<unsigned char>(object + offsetof(Image, modes) + d);
+            int found = steps(coordinates[d], size[d], flags, is_between, mode[d]);
+            first[d] = found >> 8;
+            weight[d] = found & 255;
+        }
+    }
+
+    // Where corner `corner` is.
+    __device__ __forceinline__ void find(unsigned corner, int (&at)[3]) const
+    {
+#pragma unroll
+        for (int d = 0; d < dimensions; d++)
+            at[d] = place(first[d] + (corner >> d & 1), size[d], mode[d]);
+    }
+};
+
+// A number times 2^`exponent`, which is between -252 and 252.
+INLINE float scaled(float value, int exponent)
+{
+    int half = exponent >> 1;
+    value = __fmul_rn(value, __uint_as_float((unsigned)(127 + half) << 23));
+    return __fmul_rn(value, __uint_as_float((unsigned)(127 + exponent - half) << 23));
+}
+
+// What a filter adds up, as an H200 does: integers of 16 bits; or numbers that have lost what is behind 4 bits more
+// than the greatest of them has, and that are rounded in the end, halves away from zero. Elements whose weight is zero
+// do not take part.
+struct Filter {
+    unsigned kind, bytes;
+    // Exponent as the bits of numbers have it.
+    int greatest;
+    long long sum;
+
+    __device__ __forceinline__ explicit Filter(unsigned format)
+        : kind(format >> 8 & 255), bytes(format & 255), greatest(0), sum(0)
+    {
+    }
+
+    // Bits of a number.
+    __device__ __forceinline__ int kept() const { return bytes == 2 ? 11 : 24; }
+
+    __device__ __forceinline__ void add(unsigned found, int share)
+    {
+        long long value;
+        if (kind == FLOAT) {
+            int exponent = (int)(found >> 23 & 255);
+            unsigned mantissa = (found & 0x7fffff) | (exponent ? 0x800000 : 0);
+            int lost = max(greatest, 1) - max(exponent, 1);
+            value = lost < 32 ? (long long)((unsigned long long)mantissa << 32 >> (52 - kept()) >> lost) : 0;
+            value = found >> 31 ? -value : value;
+        } else {
+            float parts = bytes == 1 ? kind == SIGNED ? 127.0f : 255.0f : kind == SIGNED ? 32767.0f : 65535.0f;
+            value = (int)rintf(__fmul_rn(number(found), parts)) * (bytes == 1 && kind != SIGNED ? 257 : 1);
+        }
+        sum += value * share;
+    }
+
+    __device__ __forceinline__ unsigned integer() const
+    {
+        int found = (int)sum;
+        if (bytes == 1 && kind == SIGNED)
+            // From 127 * 256 to 32767.
+            found += (found + 64 + (found >> 12 << 4)) >> 7;
+        else
+            found = (found + 128) >> 8;
+        float parts = kind == SIGNED ? 32767.0f : 65535.0f;
+        return part_of(found, parts, kind == SIGNED ? 1.0f / 32767.0f : 1.0f / 65535.0f);
+    }
+
+    __device__ __forceinline__ unsigned result() const
+    {
+        if (kind != FLOAT)
+            return integer();
+        if (sum == 0)
+            return 0;
+        // It is in steps of which a number as great as the greatest has 4 + 8 bits more than it keeps.
+        unsigned long long size = sum < 0 ? -sum : sum;
+        int exponent = max(greatest, 1) - 138 - kept(), digits = 64 - __clzll((long long)size);
+        int surplus = max(max(digits - kept(), bytes == 2 ? -24 - exponent : 0), 0);
+        size = (size + (1ull << surplus >> 1)) >> surplus;
+        float value = scaled((float)size, exponent + surplus);
+        return __float_as_uint(sum < 0 ? -value : value);
+    }
+};
+
 // An image read at `coordinates`, of which there are `dimensions`, with the filters between elements and between levels
 // that it asks for. The slice is `layer` if slices are layers.
 template <int dimensions>
-INLINE unsigned sample(unsigned long long object, unsigned component, const float (&coordinates)[dimensions], int layer,
-                       float level)
+INLINE unsigned sample(unsigned long long object, unsigned component, const float (&coordinates)[dimensions],
+                       unsigned layer, float level)
 {
     unsigned flags = FIELD(unsigned, object, flags);
     unsigned num_levels = FIELD(unsigned, object, num_levels);
@@ -191,49 +293,52 @@ INLINE unsigned sample(unsigned long long object, unsigned component, const floa
     // What is behind 8 bits is lost.
     int part_of_next = is_between ? (int)__fmul_rn(__fsub_rn(level, floorf(level)), 256.0f) : 0;
     float sum = 0.0f;
+    Filter filter(FIELD(unsigned, object, component_bytes));
     int at[3] = {0, 0, 0};
     if (dimensions < 3)
-        at[2] = min(max(layer, 0), (int)read<unsigned>(level_at(object, 0) + offsetof(Level, size) + 8) - 1);
+        at[2] = (int)min(layer, num_slices(level_at(object, 0)) - 1);
+    // Between levels each is looked at once, and else the only one twice: first for its greatest element.
 #pragma unroll 1
-    for (unsigned upper_level = 0; upper_level <= is_between; upper_level++) {
-        unsigned long long shown = level_at(object, min(first_level + upper_level, num_levels - 1));
-        int size[dimensions], first[dimensions], weight[dimensions];
-        unsigned mode[dimensions];
-#pragma unroll
-        for (int d = 0; d < dimensions; d++) {
-            size[d] = (int)read<unsigned>(shown + offsetof(Level, size) + d * 4);
-            mode[d] = read<unsigned char>(object + offsetof(Image, modes) + d);
-            int found = steps(coordinates[d], size[d], flags, flags & LINEAR, mode[d]);
-            first[d] = found >> 8;
-            weight[d] = found & 255;
-        }
+    for (unsigned pass = 0; pass < 2; pass++) {
+        unsigned long long shown = level_at(object, min(first_level + (is_between ? pass : 0), num_levels - 1));
+        Corners<dimensions> corners(object, shown, coordinates, flags & LINEAR);
 #pragma unroll 1
         for (unsigned corner = 0; corner < num_corners; corner++) {
-            float share = __fmul_rn((float)share_of(corner, weight), 0.00390625f);
-            share = __fmul_rn(share, (float)(upper_level ? part_of_next : 256 - part_of_next) * 0.00390625f);
-#pragma unroll
-            for (int d = 0; d < dimensions; d++)
-                at[d] = place(first[d] + (corner >> d & 1), size[d], mode[d]);
+            int share = share_of(corner, corners.weight);
+            if (share == 0)
+                continue;
+            corners.find(corner, at);
             unsigned found = element(object, shown, component, at[0], at[1], at[2]);
             if (num_corners == 1 && !is_between)
                 return found;
-            sum = __fmaf_rn(share, number(found), sum);
+            if (pass && !is_between) {
+                filter.add(found, share);
+                continue;
+            }
+            float part = __fmul_rn((float)share, 0.00390625f);
+            if (is_between)
+                part = __fmul_rn(part, (float)(pass ? part_of_next : 256 - part_of_next) * 0.00390625f);
+            sum = __fmaf_rn(part, number(found), sum);
+            filter.greatest = max(filter.greatest, (int)(found >> 23 & 255));
         }
+        // An infinity, or no number.
+        if (!is_between && filter.greatest == 255)
+            return __float_as_uint(sum);
     }
-    return __float_as_uint(as_filtered(object, sum));
+    return is_between ? __float_as_uint(as_filtered(object, sum)) : filter.result();
 }
 
 // Whole elements, and no filter. Beyond linear memory there are zeros.
 template <int dimensions>
-INLINE unsigned fetch(unsigned long long object, unsigned component, const int (&coordinates)[dimensions], int layer,
-                      int level_number)
+INLINE unsigned fetch(unsigned long long object, unsigned component, const int (&coordinates)[dimensions],
+                      unsigned layer, int level_number)
 {
     unsigned num_levels = FIELD(unsigned, object, num_levels);
     unsigned long long level = level_at(object, (unsigned)min(max(level_number, 0), (int)num_levels - 1));
     bool is_zero_beyond = FIELD(unsigned, object, flags) & BEYOND_IS_ZERO;
     int at[3] = {0, 0, 0};
     if (dimensions < 3)
-        at[2] = min(max(layer, 0), (int)read<unsigned>(level + offsetof(Level, size) + 8) - 1);
+        at[2] = (int)min(layer, num_slices(level) - 1);
 #pragma unroll
     for (int d = 0; d < dimensions; d++) {
         int size = (int)read<unsigned>(level + offsetof(Level, size) + d * 4);
@@ -283,13 +388,13 @@ __device__ unsigned __hetckpt_img_tex_3d(unsigned long long object, unsigned com
     return sample<3>(object, component, {x, y, z}, 0, level);
 }
 
-__device__ unsigned __hetckpt_img_tex_a1d(unsigned long long object, unsigned component, float level, int layer,
+__device__ unsigned __hetckpt_img_tex_a1d(unsigned long long object, unsigned component, float level, unsigned layer,
                                           float x)
 {
     return sample<1>(object, component, {x}, layer, level);
 }
 
-__device__ unsigned __hetckpt_img_tex_a2d(unsigned long long object, unsigned component, float level, int layer,
+__device__ unsigned __hetckpt_img_tex_a2d(unsigned long long object, unsigned component, float level, unsigned layer,
                                           float x, float y)
 {
     return sample<2>(object, component, {x, y}, layer, level);
@@ -303,12 +408,13 @@ __device__ unsigned __hetckpt_img_tex_cube(unsigned long long object, unsigned c
     return sample<2>(object, component, on_face, face, level);
 }
 
-__device__ unsigned __hetckpt_img_tex_acube(unsigned long long object, unsigned component, float level, int layer,
+__device__ unsigned __hetckpt_img_tex_acube(unsigned long long object, unsigned component, float level, unsigned layer,
                                             float x, float y, float z)
 {
     float on_face[2];
     int face = face_of(x, y, z, on_face);
-    return sample<2>(object, component, on_face, 6 * layer + face, level);
+    unsigned cubes = num_slices(level_at(object, 0)) / 6;
+    return sample<2>(object, component, on_face, 6 * min(layer, cubes - 1) + face, level);
 }
 
 __device__ unsigned __hetckpt_img_fetch_1d(unsigned long long object, unsigned component, int level, int x)
@@ -327,13 +433,14 @@ __device__ unsigned __hetckpt_img_fetch_3d(unsigned long long object, unsigned c
     return fetch<3>(object, component, {x, y, z}, 0, level);
 }
 
-__device__ unsigned __hetckpt_img_fetch_a1d(unsigned long long object, unsigned component, int level, int layer, int x)
+__device__ unsigned __hetckpt_img_fetch_a1d(unsigned long long object, unsigned component, int level, unsigned layer,
+                                            int x)
 {
     return fetch<1>(object, component, {x}, layer, level);
 }
 
-__device__ unsigned __hetckpt_img_fetch_a2d(unsigned long long object, unsigned component, int level, int layer, int x,
-                                            int y)
+__device__ unsigned __hetckpt_img_fetch_a2d(unsigned long long object, unsigned component, int level, unsigned layer,
+                                            int x, int y)
 {
     return fetch<2>(object, component, {x, y}, layer, level);
 }
