@@ -50,14 +50,20 @@ INLINE float number(unsigned value)
 }
 
 // An integer as part of the greatest one. Not all devices divide exactly; with the rest of a first attempt it is exact.
-INLINE unsigned part_of(int value, float greatest, float inverse)
+INLINE float whole_part_of(int value, float greatest, float inverse)
 {
     float whole = (float)value, part = __fmul_rn(whole, inverse);
-    part = __fmaf_rn(__fmaf_rn(-part, greatest, whole), inverse, part);
-    return __float_as_uint(fmaxf(part, -1.0f));
+    return __fmaf_rn(__fmaf_rn(-part, greatest, whole), inverse, part);
 }
 
-// Component `component` of an element that is there, as a kernel gets it.
+// The same as a kernel gets it: the least of two's complement is -1, too.
+INLINE unsigned part_of(int value, float greatest, float inverse)
+{
+    return __float_as_uint(fmaxf(whole_part_of(value, greatest, inverse), -1.0f));
+}
+
+// Component `component` of an element that is there, as a kernel gets it; or a filter, for which -128 is less than -1.
+template <bool is_for_filter>
 INLINE unsigned load(unsigned long long object, unsigned long long level, unsigned component, int x, int y, int z)
 {
     unsigned format = FIELD(unsigned, object, component_bytes);
@@ -87,7 +93,10 @@ INLINE unsigned load(unsigned long long object, unsigned long long level, unsign
     int wide = kind == SIGNED ? (int)(signed char)found : (int)found;
     if (!is_number)
         return wide;
-    return kind == SIGNED ? part_of(wide, 127.0f, 1.0f / 127.0f) : part_of(wide, 255.0f, 1.0f / 255.0f);
+    if (kind != SIGNED)
+        return part_of(wide, 255.0f, 1.0f / 255.0f);
+    return is_for_filter ? __float_as_uint(whole_part_of(wide, 127.0f, 1.0f / 127.0f))
+                         : part_of(wide, 127.0f, 1.0f / 127.0f);
 }
 
 // Where element `at` of `size` is to be looked for; -1 if it is the border.
@@ -130,49 +139,12 @@ INLINE int steps(float coordinate, int size, unsigned flags, bool is_between, un
     return is_between ? (int)((fine - 1048576 + 4096) >> 13) : (int)(fine >> 21) * 256;
 }
 
-// Weights of two neighbours are 256 together, and so are those of four; of these each is rounded, half upwards. An H200
-// takes the first and the last dimension of three together first; where it then rounds otherwise is not known.
-template <int dimensions> INLINE int share_of(unsigned corner, const int (&weight)[dimensions])
-{
-    int first = corner & 1 ? weight[0] : 256 - weight[0];
-    if (dimensions == 1)
-        return first;
-    const int second = dimensions - 1;
-    int both = (weight[0] * weight[second] + 128) >> 8;
-    if (corner >> second & 1)
-        first = corner & 1 ? both : weight[second] - both;
-    else
-        first = corner & 1 ? weight[0] - both : 256 - weight[0] - weight[second] + both;
-    if (dimensions == 2)
-        return first;
-    int upper = (first * weight[1] + 128) >> 8;
-    return corner & 2 ? upper : first - upper;
-}
-
-// A filtered number as precise as a device gives it: halves stay halves, and parts of integers have 16 bits.
-INLINE float as_filtered(unsigned long long object, float value)
-{
-    unsigned format = FIELD(unsigned, object, component_bytes);
-    unsigned bytes = format & 255, kind = format >> 8 & 255;
-    if (kind == FLOAT) {
-        if (bytes != 2)
-            return value;
-        unsigned short half;
-        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
-        asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
-        return value;
-    }
-    float greatest = kind == SIGNED ? 32767.0f : 65535.0f;
-    int parts = (int)rintf(__fmul_rn(value, greatest));
-    return __uint_as_float(kind == SIGNED ? part_of(parts, greatest, 1.0f / 32767.0f)
-                                          : part_of(parts, greatest, 1.0f / 65535.0f));
-}
-
+template <bool is_for_filter>
 INLINE unsigned element(unsigned long long object, unsigned long long level, unsigned component, int x, int y, int z)
 {
     if ((x | y | z) < 0)
         return read<unsigned>(object + offsetof(Image, border) + component * 4);
-    return load(object, level, component, x, y, z);
+    return load<is_for_filter>(object, level, component, x, y, z);
 }
 
 INLINE unsigned num_slices(unsigned long long level)
@@ -180,7 +152,7 @@ INLINE unsigned num_slices(unsigned long long level)
     return read<unsigned>(level + offsetof(Level, size) + 8);
 }
 
-// The elements around a place: which they are, and how far it is from the first one.
+// The elements around a place: the first of each dimension, and in 1/256 how much the next one weighs.
 template <int dimensions> struct Corners {
     int size[dimensions], first[dimensions], weight[dimensions];
     unsigned mode[dimensions];
@@ -195,18 +167,22 @@ template <int dimensions> struct Corners {
             mode[d] = read<unsigned char>(object + offsetof(Image, modes) + d);
             int found = steps(coordinates[d], size[d], flags, is_between, mode[d]);
             first[d] = found >> 8;
-            weight[d] = found & 255;
+            // Beyond an edge there is one element alone.
+            weight[d] = find(d, 0) == find(d, 1) ? 0 : found & 255;
         }
     }
 
-    // Where corner `corner` is.
-    __device__ __forceinline__ void find(unsigned corner, int (&at)[3]) const
+    __device__ __forceinline__ int find(int dimension, unsigned next) const
     {
-#pragma unroll
-        for (int d = 0; d < dimensions; d++)
-            at[d] = place(first[d] + (corner >> d & 1), size[d], mode[d]);
+        return place(first[dimension] + next, size[dimension], mode[dimension]);
     }
 };
+
+// What of `whole` goes to the upper one of two neighbours, of which it weighs `weight`; half a step goes there, too.
+INLINE int upper_share(int whole, int weight)
+{
+    return (whole * weight + 128) >> 8;
+}
 
 // A number times 2^`exponent`, which is between -252 and 252.
 INLINE float scaled(float value, int exponent)
@@ -216,42 +192,61 @@ INLINE float scaled(float value, int exponent)
     return __fmul_rn(value, __uint_as_float((unsigned)(127 + exponent - half) << 23));
 }
 
-// What a filter adds up, as an H200 does: integers of 16 bits; or numbers that have lost what is behind 4 bits more
-// than the greatest of them has, and that are rounded in the end, halves away from zero. Elements whose weight is zero
-// do not take part.
+// What a filter adds up, as an H200 does: integers of 16 bits; or numbers, of one plane after the other, that have lost
+// what is behind 4 bits more than the greatest of their plane has, and that are rounded in the end, halves away from
+// zero. Elements whose weight is zero do not take part.
 struct Filter {
     unsigned kind, bytes;
-    // Exponent as the bits of numbers have it.
-    int greatest;
-    long long sum;
+    // Exponents as the bits of numbers have them.
+    int greatest, greatest_of_plane;
+    long long sum, sum_of_plane;
 
     __device__ __forceinline__ explicit Filter(unsigned format)
-        : kind(format >> 8 & 255), bytes(format & 255), greatest(0), sum(0)
+        : kind(format >> 8 & 255), bytes(format & 255), greatest(1), greatest_of_plane(1), sum(0), sum_of_plane(0)
     {
     }
 
     // Bits of a number.
     __device__ __forceinline__ int kept() const { return bytes == 2 ? 11 : 24; }
 
+    __device__ __forceinline__ void look_at(unsigned found)
+    {
+        greatest_of_plane = max(greatest_of_plane, (int)(found >> 23 & 255));
+    }
+
+    // After all elements of the plane have been looked at.
     __device__ __forceinline__ void add(unsigned found, int share)
     {
         long long value;
         if (kind == FLOAT) {
             int exponent = (int)(found >> 23 & 255);
             unsigned mantissa = (found & 0x7fffff) | (exponent ? 0x800000 : 0);
-            int lost = max(greatest, 1) - max(exponent, 1);
+            int lost = greatest_of_plane - max(exponent, 1);
             value = lost < 32 ? (long long)((unsigned long long)mantissa << 32 >> (52 - kept()) >> lost) : 0;
             value = found >> 31 ? -value : value;
         } else {
             float parts = bytes == 1 ? kind == SIGNED ? 127.0f : 255.0f : kind == SIGNED ? 32767.0f : 65535.0f;
             value = (int)rintf(__fmul_rn(number(found), parts)) * (bytes == 1 && kind != SIGNED ? 257 : 1);
         }
-        sum += value * share;
+        sum_of_plane += value * share;
+    }
+
+    // Of planes together, 3 bits more are kept.
+    __device__ __forceinline__ void end_plane()
+    {
+        int difference = kind == FLOAT ? greatest_of_plane - greatest : 0;
+        if (difference > 0) {
+            sum >>= min(difference, 63);
+            greatest = greatest_of_plane;
+        }
+        sum += sum_of_plane << 3 >> min(max(-difference, 0), 63);
+        sum_of_plane = 0;
+        greatest_of_plane = 1;
     }
 
     __device__ __forceinline__ unsigned integer() const
     {
-        int found = (int)sum;
+        int found = (int)(sum >> 3);
         if (bytes == 1 && kind == SIGNED)
             // From 127 * 256 to 32767.
             found += (found + 64 + (found >> 12 << 4)) >> 7;
@@ -267,9 +262,9 @@ struct Filter {
             return integer();
         if (sum == 0)
             return 0;
-        // It is in steps of which a number as great as the greatest has 4 + 8 bits more than it keeps.
+        // It is in steps of which a number as great as the greatest has 4 + 8 + 3 bits more than it keeps.
         unsigned long long size = sum < 0 ? -sum : sum;
-        int exponent = max(greatest, 1) - 138 - kept(), digits = 64 - __clzll((long long)size);
+        int exponent = greatest - 141 - kept(), digits = 64 - __clzll((long long)size);
         int surplus = max(max(digits - kept(), bytes == 2 ? -24 - exponent : 0), 0);
         size = (size + (1ull << surplus >> 1)) >> surplus;
         float value = scaled((float)size, exponent + surplus);
@@ -279,6 +274,9 @@ struct Filter {
 
 // An image read at `coordinates`, of which there are `dimensions`, with the filters between elements and between levels
 // that it asks for. The slice is `layer` if slices are layers.
+//
+// As measured on an H200, weights are given out in 1/256: to levels or to the slices of a volume, then along x, then
+// along y.
 template <int dimensions>
 INLINE unsigned sample(unsigned long long object, unsigned component, const float (&coordinates)[dimensions],
                        unsigned layer, float level)
@@ -289,43 +287,61 @@ INLINE unsigned sample(unsigned long long object, unsigned component, const floa
     level = fminf(fmaxf(__fadd_rn(level, FIELD(float, object, bias)), FIELD(float, object, least_level)), greatest);
     bool is_between = num_levels > 1 && (flags & LINEAR_BETWEEN_LEVELS);
     level = fmaxf(is_between ? level : __fadd_rn(level, 0.5f), 0.0f);
-    unsigned first_level = (unsigned)level, num_corners = flags & LINEAR ? 1 << dimensions : 1;
+    unsigned first_level = (unsigned)level;
     // What is behind 8 bits is lost.
     int part_of_next = is_between ? (int)__fmul_rn(__fsub_rn(level, floorf(level)), 256.0f) : 0;
-    float sum = 0.0f;
+    bool is_linear = flags & LINEAR;
+    unsigned slices = dimensions == 3 && is_linear ? 2 : 1, num_planes = is_between ? 2 * slices : slices;
+    unsigned num_corners = is_linear ? dimensions == 1 ? 2 : 4 : 1;
+    float plain = 0.0f;
     Filter filter(FIELD(unsigned, object, component_bytes));
     int at[3] = {0, 0, 0};
     if (dimensions < 3)
         at[2] = (int)min(layer, num_slices(level_at(object, 0)) - 1);
-    // Between levels each is looked at once, and else the only one twice: first for its greatest element.
 #pragma unroll 1
-    for (unsigned pass = 0; pass < 2; pass++) {
-        unsigned long long shown = level_at(object, min(first_level + (is_between ? pass : 0), num_levels - 1));
-        Corners<dimensions> corners(object, shown, coordinates, flags & LINEAR);
+    for (unsigned plane = 0; plane < num_planes; plane++) {
+        unsigned next_level = plane >= slices, next_slice = plane - next_level * slices;
+        unsigned long long shown = level_at(object, min(first_level + next_level, num_levels - 1));
+        Corners<dimensions> corners(object, shown, coordinates, is_linear);
+        int share = next_level ? part_of_next : 256 - part_of_next;
+        if (dimensions == 3) {
+            int upper = upper_share(share, corners.weight[2]);
+            share = next_slice ? upper : share - upper;
+            at[2] = corners.find(2, next_slice);
+        }
+        int right = upper_share(share, corners.weight[0]);
+        // Each element twice: first for the greatest.
 #pragma unroll 1
-        for (unsigned corner = 0; corner < num_corners; corner++) {
-            int share = share_of(corner, corners.weight);
-            if (share == 0)
-                continue;
-            corners.find(corner, at);
-            unsigned found = element(object, shown, component, at[0], at[1], at[2]);
-            if (num_corners == 1 && !is_between)
-                return found;
-            if (pass && !is_between) {
-                filter.add(found, share);
-                continue;
+        for (unsigned step = 0; step < 2 * num_corners; step++) {
+            bool is_right = step & 1 && is_linear, is_below = step & 2 && num_corners == 4;
+            int part = is_right ? right : share - right;
+            if (dimensions > 1) {
+                // Half a step stays above on the left, and goes below on the right.
+                int other = upper_share(part, is_right ? corners.weight[1] : 256 - corners.weight[1]);
+                part = is_below == is_right ? other : part - other;
+                at[1] = corners.find(1, is_below);
             }
-            float part = __fmul_rn((float)share, 0.00390625f);
-            if (is_between)
-                part = __fmul_rn(part, (float)(pass ? part_of_next : 256 - part_of_next) * 0.00390625f);
-            sum = __fmaf_rn(part, number(found), sum);
-            filter.greatest = max(filter.greatest, (int)(found >> 23 & 255));
+            if (part == 0)
+                continue;
+            at[0] = corners.find(0, is_right);
+            unsigned found = element<true>(object, shown, component, at[0], at[1], at[2]);
+            if (num_corners == 1 && !is_between) {
+                bool is_part = filter.kind == SIGNED && filter.bytes == 1 && (flags & NORMALIZED_READS);
+                return is_part ? __float_as_uint(fmaxf(number(found), -1.0f)) : found;
+            }
+            if (step >= num_corners) {
+                filter.add(found, part);
+            } else {
+                plain = __fmaf_rn((float)part * 0.00390625f, number(found), plain);
+                filter.look_at(found);
+            }
         }
         // An infinity, or no number.
-        if (!is_between && filter.greatest == 255)
-            return __float_as_uint(sum);
+        if (filter.kind == FLOAT && filter.greatest_of_plane == 255)
+            return __float_as_uint(plain);
+        filter.end_plane();
     }
-    return is_between ? __float_as_uint(as_filtered(object, sum)) : filter.result();
+    return filter.result();
 }
 
 // Whole elements, and no filter. Beyond linear memory there are zeros.
@@ -347,7 +363,7 @@ INLINE unsigned fetch(unsigned long long object, unsigned component, const int (
             return 0;
         at[d] = place(coordinates[d], size, mode == BORDER ? BORDER : CLAMP);
     }
-    return element(object, level, component, at[0], at[1], at[2]);
+    return element<false>(object, level, component, at[0], at[1], at[2]);
 }
 
 // The face of a cube that a direction points to, and where on it.
@@ -462,7 +478,7 @@ __device__ unsigned __hetckpt_img_tld4_2d(unsigned long long object, unsigned co
         int found = steps(coordinates[d], size, flags, true, mode);
         at[d] = place((found >> 8) + (int)is_upper[d], size, mode);
     }
-    return element(object, level, component, at[0], at[1], 0);
+    return element<false>(object, level, component, at[0], at[1], 0);
 }
 
 // Width, height, depth or layers of the first level.
