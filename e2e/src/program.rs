@@ -225,6 +225,9 @@ pub const SAMPLING: Program = Program {
     ..program("sampling", "rounds", 100)
 };
 
+/// Reads through linear filters, and compares with what an H200 reads.
+pub const FILTERING: Program = program("filtering", "hashes", 0);
+
 /// Arrays, texture objects and surface objects, in many short kernels.
 pub const TEXTURES: Program = Program {
     lasts: 4,

@@ -3,10 +3,13 @@
 //! run and stop.
 
 use anyhow::{Result, ensure};
+use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
-use hetckpt_e2e::program::{MEMORY_BARRIERS, NAMED_BARRIERS, Program, SAMPLING, TENSOR_CORES, TEXTURES, unmodelled};
+use hetckpt_e2e::program::{
+    FILTERING, MEMORY_BARRIERS, NAMED_BARRIERS, Program, SAMPLING, TENSOR_CORES, TEXTURES, unmodelled,
+};
 use hetckpt_e2e::runner::{Context, Test};
 
 use super::preempt::{num_preemptions, preempt};
@@ -88,6 +91,8 @@ pub fn tests() -> Vec<Test> {
     let sampling = Test::new("preempt_sampling", sampling).also_needs(Requirement::CpuOnly);
     // Those build it for ten seconds and more.
     tests.push(sampling.also_needs(Requirement::NoOpenclDevice));
+    let filtering = |_: &mut Context| calibration::uninterrupted(&FILTERING, 0).map(drop);
+    tests.push(Test::new("linear_filters_are_an_h200s", filtering).also_needs(Requirement::NoOpenclDevice));
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
     tests.push(refused.also_needs(Requirement::CpuOnly));
     let matrices = move |context: &mut Context| preempt(context, &TENSOR_CORES, count);

@@ -62,7 +62,12 @@ INLINE unsigned part_of(int value, float greatest, float inverse)
     return __float_as_uint(fmaxf(whole_part_of(value, greatest, inverse), -1.0f));
 }
 
-// Component `component` of an element that is there, as a kernel gets it; or a filter, for which -128 is less than -1.
+template <bool is_for_filter> INLINE unsigned signed_part_of(int value, float greatest, float inverse)
+{
+    return is_for_filter ? __float_as_uint(whole_part_of(value, greatest, inverse)) : part_of(value, greatest, inverse);
+}
+
+// Component `component` of an element that is there, as a kernel gets it; or a filter, for which the least is less.
 template <bool is_for_filter>
 INLINE unsigned load(unsigned long long object, unsigned long long level, unsigned component, int x, int y, int z)
 {
@@ -87,7 +92,9 @@ INLINE unsigned load(unsigned long long object, unsigned long long level, unsign
         int wide = kind == SIGNED ? (int)(short)found : (int)found;
         if (!is_number)
             return wide;
-        return kind == SIGNED ? part_of(wide, 32767.0f, 1.0f / 32767.0f) : part_of(wide, 65535.0f, 1.0f / 65535.0f);
+        if (kind != SIGNED)
+            return part_of(wide, 65535.0f, 1.0f / 65535.0f);
+        return signed_part_of<is_for_filter>(wide, 32767.0f, 1.0f / 32767.0f);
     }
     unsigned char found = read<unsigned char>(address);
     int wide = kind == SIGNED ? (int)(signed char)found : (int)found;
@@ -95,8 +102,7 @@ INLINE unsigned load(unsigned long long object, unsigned long long level, unsign
         return wide;
     if (kind != SIGNED)
         return part_of(wide, 255.0f, 1.0f / 255.0f);
-    return is_for_filter ? __float_as_uint(whole_part_of(wide, 127.0f, 1.0f / 127.0f))
-                         : part_of(wide, 127.0f, 1.0f / 127.0f);
+    return signed_part_of<is_for_filter>(wide, 127.0f, 1.0f / 127.0f);
 }
 
 // Where element `at` of `size` is to be looked for; -1 if it is the border.
@@ -129,14 +135,21 @@ INLINE int steps(float coordinate, int size, unsigned flags, bool is_between, un
     }
     if (mode == WRAP)
         coordinate = __fsub_rn(coordinate, floorf(coordinate));
+    // Half a step.
+    int half = 4096;
+    bool is_rounded_up = false;
     if (mode == MIRROR) {
         float there = fabsf(coordinate), whole = floorf(there), part = __fsub_rn(there, whole);
         bool is_odd = __fmul_rn(whole, 0.5f) != floorf(__fmul_rn(whole, 0.5f));
+        // In an image that is mirrored, upwards is downwards.
+        half -= is_odd != coordinate < 0.0f;
+        is_rounded_up = is_between && !is_odd && coordinate < 0.0f;
         coordinate = is_odd ? __fsub_rn(1.0f, part) : part;
     }
     coordinate = fminf(fmaxf(coordinate, -2.0f), 3.0f);
-    long long fine = (long long)(int)floorf(__fmul_rn(coordinate, 2097152.0f)) * size;
-    return is_between ? (int)((fine - 1048576 + 4096) >> 13) : (int)(fine >> 21) * 256;
+    coordinate = __fmul_rn(coordinate, 2097152.0f);
+    long long fine = (long long)(int)(is_rounded_up ? ceilf(coordinate) : floorf(coordinate)) * size;
+    return is_between ? (int)((fine - 1048576 + half) >> 13) : (int)(fine >> 21) * 256;
 }
 
 template <bool is_for_filter>
@@ -168,7 +181,8 @@ template <int dimensions> struct Corners {
             int found = steps(coordinates[d], size[d], flags, is_between, mode[d]);
             first[d] = found >> 8;
             // Beyond an edge there is one element alone.
-            weight[d] = find(d, 0) == find(d, 1) ? 0 : found & 255;
+            bool is_alone = (mode[d] == CLAMP || mode[d] == MIRROR) && (unsigned)first[d] >= (unsigned)size[d] - 1;
+            weight[d] = is_alone ? 0 : found & 255;
         }
     }
 
@@ -326,7 +340,7 @@ INLINE unsigned sample(unsigned long long object, unsigned component, const floa
             at[0] = corners.find(0, is_right);
             unsigned found = element<true>(object, shown, component, at[0], at[1], at[2]);
             if (num_corners == 1 && !is_between) {
-                bool is_part = filter.kind == SIGNED && filter.bytes == 1 && (flags & NORMALIZED_READS);
+                bool is_part = filter.kind == SIGNED && filter.bytes <= 2 && (flags & NORMALIZED_READS);
                 return is_part ? __float_as_uint(fmaxf(number(found), -1.0f)) : found;
             }
             if (step >= num_corners) {
