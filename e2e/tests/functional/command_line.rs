@@ -1,5 +1,6 @@
 //! `run` and `restore` behave like the program that they stand in for.
 
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -18,6 +19,7 @@ pub fn tests() -> Vec<Test> {
     use hetckpt_e2e::installation::Requirement::Programs;
     vec![
         Test::new("run_passes_on_the_exit_code", run_passes_on_the_exit_code).needs(&[Programs]),
+        Test::new("virtual_gpu_is_what_is_asked_for", virtual_gpu).needs(&[Programs]),
         Test::new("file_that_cannot_be_written", file_that_cannot_be_written),
         Test::new("run_passes_on_signals", run_passes_on_signals).needs(&[Programs]),
         Test::new("restore_passes_on_signals", restore_passes_on_signals),
@@ -31,6 +33,35 @@ pub fn tests() -> Vec<Test> {
         Test::new("failures_are_told_as_json_too", failures_as_json).needs(&[]),
         Test::new("asynchronous_calls_return_at_once", asynchronous_calls_return_at_once).needs(&[Programs]),
     ]
+}
+
+/// Of a multiprocessor of compute capability 9.0 a block of 1024 threads takes half, of one of 12.1 two thirds.
+fn virtual_gpu(context: &mut Context) -> Result<()> {
+    let run = |gpu: &str| {
+        let mut arguments = ["run", "--device", "cpu", "--virtual-gpu", gpu, "--"]
+            .map(OsString::from)
+            .to_vec();
+        arguments.extend(program::command("full_blocks", &[]));
+        hetckpt::run(&context.sandbox, arguments)
+    };
+    for (gpu, resident) in [
+        ("9.0", "2 blocks a multiprocessor"),
+        ("12.1", "1 blocks a multiprocessor"),
+    ] {
+        let outcome = run(gpu)?;
+        ensure!(
+            outcome.code == 0 && outcome.stderr.contains(resident),
+            "{gpu}: {}",
+            outcome.text()
+        );
+    }
+    let outcome = run("9.1")?;
+    ensure!(
+        outcome.code == 2 && outcome.stderr.contains("12.0, 12.1"),
+        "{}",
+        outcome.text()
+    );
+    Ok(())
 }
 
 fn run_passes_on_the_exit_code(context: &mut Context) -> Result<()> {

@@ -19,6 +19,7 @@ use hetckpt_move::snapshot::Given;
 use hetckpt_move::{dump, restore};
 use hetckpt_report::number;
 use hetckpt_ring::question;
+use hetckpt_ring::virtual_gpu::{VIRTUAL_GPU_ENV, VirtualGpu};
 use hetckpt_store::location::is_url;
 use hetckpt_supervise::hidden_verbs;
 use hetckpt_supervise::namespaces::Choice;
@@ -39,6 +40,8 @@ use crate::store_arguments::{KeyFile, StoreVerb};
     pass on the program's own status and use 125 for failures of their own, `run` 126 for \
     a program that cannot be started and 127 for one that is not there.\n\nEnvironment:\n  \
     HETCKPT_DEVICE         device to use where no --device is given (auto, cpu, cuda,\n                         cuda:N, opencl, opencl:PLATFORM[:DEVICE])\n  \
+    HETCKPT_VIRTUAL_GPU    compute capability of the GPU that programs see where the device is no\n                         \
+    NVIDIA GPU (`run --virtual-gpu`; jobs pass it on)\n  \
     HETCKPT_CRIU           the criu program (default: the one installed with hetckpt, else on PATH,\n                         \
     else in /usr/local/sbin, /usr/sbin, /sbin or /opt/criu/bin)\n  \
     HETCKPT_CACHE_DIR      where translated kernels and compressed files are kept, 2 GiB at most;\n                         \
@@ -364,6 +367,12 @@ pub struct Run {
     /// (the first), cuda:N, opencl (the first of the first platform), opencl:PLATFORM, opencl:PLATFORM:DEVICE.
     #[arg(long, env = "HETCKPT_DEVICE", default_value = "auto", value_name = "DEVICE")]
     pub device: String,
+
+    /// Compute capability of the GPU that the program sees where the device is no NVIDIA GPU: 7.5, 8.0, 8.6, 8.9, 9.0
+    /// (default), 10.0, 10.3, 12.0 or 12.1. Of libraries it decides which of their kernels they use: most of NVIDIA's
+    /// have PTX, without which nothing but a GPU runs a kernel, for 12.1 alone.
+    #[arg(long, env = VIRTUAL_GPU_ENV, value_name = "CC")]
+    pub virtual_gpu: Option<VirtualGpu>,
 
     /// Write the program's process id to this file.
     #[arg(long, value_name = "FILE")]

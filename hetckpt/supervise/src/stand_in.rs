@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use hetckpt_report::failure::Failure;
 use hetckpt_report::installation::Installation;
 use hetckpt_report::{exit, remark};
+use hetckpt_ring::virtual_gpu::{VIRTUAL_GPU_ENV, VirtualGpu};
 
 use crate::checkpoint_service::CheckpointService;
 use crate::hidden_verbs::LAUNCH;
@@ -61,6 +62,7 @@ pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
 pub fn run(
     installation: &Installation,
     device: &str,
+    virtual_gpu: Option<VirtualGpu>,
     command: &[OsString],
     pid_file: Option<&Path>,
     job: Option<&Path>,
@@ -90,6 +92,9 @@ pub fn run(
     }
     launch.arg("--").args(command);
     launch.env("HETCKPT_DEVICE", device).env(MARK, &shim);
+    if let Some(gpu) = virtual_gpu {
+        launch.env(VIRTUAL_GPU_ENV, gpu.to_string());
+    }
     launch.env_remove(namespaces::INSIDE);
     launch.env(
         "LD_LIBRARY_PATH",

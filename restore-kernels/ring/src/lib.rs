@@ -6,6 +6,7 @@
 //! words in it. This crate moves words; what they mean for a device is the server's business.
 
 pub mod version;
+pub mod virtual_gpu;
 pub mod failure_code;
 pub mod error;
 pub mod layout;

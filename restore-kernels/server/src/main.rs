@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use hetckpt_ring::virtual_gpu::VIRTUAL_GPU_ENV;
 use hetckpt_server::error::ServerError;
 use hetckpt_server::options::Options;
 use nix::sys::signal::{SigSet, Signal};
@@ -21,8 +22,9 @@ fn main() -> ExitCode {
         .with_ansi(false)
         .init();
     let device = std::env::var("HETCKPT_DEVICE").unwrap_or_default();
-    let done =
-        Options::parse(std::env::args().skip(1), &device).and_then(|options| hetckpt_server::start::run(&options));
+    let virtual_gpu = std::env::var(VIRTUAL_GPU_ENV).unwrap_or_default();
+    let options = Options::parse(std::env::args().skip(1), &device, &virtual_gpu);
+    let done = options.and_then(|options| hetckpt_server::start::run(&options));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

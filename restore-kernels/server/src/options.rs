@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use hetckpt_ring::question::{LACKING, LACKING_STOPPED, NAME, Stage, TRANSLATE};
+use hetckpt_ring::virtual_gpu::{VIRTUAL_GPU_ENV, VirtualGpu};
 
 use crate::choose_device::DeviceChoice;
 use crate::error::ServerError;
@@ -55,6 +56,8 @@ pub struct Options {
     pub ready_fd: Option<RawFd>,
     /// The device.
     pub device: DeviceChoice,
+    /// What the application is to see where that is no GPU.
+    pub virtual_gpu: VirtualGpu,
 }
 
 /// Usage.
@@ -67,11 +70,12 @@ pub const USAGE: &str = "usage: hetckpt-server --pid PID [--ready-fd N] [--devic
        hetckpt-server --version";
 
 impl Options {
-    /// Reads the arguments, without the program's name; `device` is `HETCKPT_DEVICE`.
+    /// Reads the arguments, without the program's name; `device` is `HETCKPT_DEVICE`, `virtual_gpu` is
+    /// [`VIRTUAL_GPU_ENV`].
     ///
     /// # Errors
     /// [`ServerError::Usage`].
-    pub fn parse(args: impl IntoIterator<Item = String>, device: &str) -> Result<Self, ServerError> {
+    pub fn parse(args: impl IntoIterator<Item = String>, device: &str, virtual_gpu: &str) -> Result<Self, ServerError> {
         let usage = |what: String| ServerError::Usage(format!("{what}\n{USAGE}"));
         let mut args = args.into_iter();
         let mut options = Self {
@@ -80,7 +84,12 @@ impl Options {
             restorer: 0,
             ready_fd: None,
             device: DeviceChoice::Auto,
+            virtual_gpu: VirtualGpu::default(),
         };
+        if !virtual_gpu.is_empty() {
+            let parsed = virtual_gpu.parse();
+            options.virtual_gpu = parsed.map_err(|e| usage(format!("{VIRTUAL_GPU_ENV}: `{virtual_gpu}`: {e}")))?;
+        }
         let mut device = device.to_owned();
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| usage(format!("{arg} needs a value")));
@@ -151,7 +160,7 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str], device: &str) -> Result<Options, ServerError> {
-        Options::parse(args.iter().map(|&a| a.to_owned()), device)
+        Options::parse(args.iter().map(|&a| a.to_owned()), device, "")
     }
 
     #[test]
@@ -163,6 +172,7 @@ mod tests {
             restorer: 0,
             ready_fd: Some(3),
             device: DeviceChoice::Cuda(2),
+            virtual_gpu: VirtualGpu::default(),
         };
         assert_eq!(options, expected);
         assert_eq!(parse(&["--pid", "7"], "cpu").unwrap().device, DeviceChoice::Cpu);

@@ -96,7 +96,8 @@ fn prepare_fresh(options: &Options) -> Result<Prepared, ServerError> {
     let chosen = choose(options.device)?;
     let description = chosen.device.describe();
     tracing::info!(pid = options.pid, device = %description.id, name = %description.name, "starts");
-    let virtual_device = crate::virtual_device::of_device(&description, chosen.device.reaches_host_memory());
+    let virtual_device =
+        crate::virtual_device::of_device(&description, chosen.device.reaches_host_memory(), options.virtual_gpu);
     let session = Session::new(options.pid, chosen.device, chosen.generator, virtual_device);
     let socket = socket_path(&dir, options.pid);
     let listener = listen(&socket)?;

@@ -1,4 +1,4 @@
-//! The device that the application sees: the real one of a CUDA device, else an emulated one of compute capability 9.0.
+//! The device that the application sees: the real one of a CUDA device, else an emulated one.
 //!
 //! # Source
 //! The attributes of an H200 as its driver reports them, with 0 for what is not there: unified addressing tricks,
@@ -6,10 +6,12 @@
 
 use hetckpt_devices::device::DeviceDescription;
 use hetckpt_ring::message::VirtualDevice;
+use hetckpt_ring::virtual_gpu::VirtualGpu;
 
 use crate::memory::ROOM_BYTES;
 
-/// Attributes of the emulated device, except the number of multiprocessors.
+/// Attributes of the emulated device that do not depend on its compute capability, except the number of
+/// multiprocessors.
 const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (1, 1024), // threads a block
     (2, 1024),
@@ -42,7 +44,6 @@ const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (36, 3_201_000),
     (37, 6016),
     (38, 62_914_560), // L2
-    (39, 2048),       // threads a multiprocessor
     (40, 3),          // copy engines
     (41, 1),          // unified addressing
     (42, 32_768),
@@ -76,24 +77,18 @@ const EMULATED_ATTRIBUTES: &[(u32, i32)] = &[
     (72, 2_097_120),
     (73, 32_768),
     (74, 32_768),
-    (75, 9), // compute capability
-    (76, 0),
     (77, 32_768),
     (78, 1), // stream priorities
     (79, 1),
     (80, 1),
-    (81, 233_472), // shared memory a multiprocessor
-    (82, 65_536),  // registers a multiprocessor
+    (82, 65_536), // registers a multiprocessor
     (MANAGED_MEMORY, 1),
     (87, 2),
     (CONCURRENT_MANAGED_ACCESS, 1),
-    (95, 1),       // cooperative launch
-    (97, 232_448), // shared memory a block, with opt-in
+    (95, 1), // cooperative launch
     (VIRTUAL_MEMORY_MANAGEMENT, 1),
-    (106, 32),   // blocks a multiprocessor
-    (111, 1024), // shared memory reserved
-    (115, 1),    // memory pools
-    (131, -1),   // NUMA node
+    (115, 1),  // memory pools
+    (131, -1), // NUMA node
 ];
 const NUM_MULTIPROCESSORS: u32 = 16;
 const MANAGED_MEMORY: u32 = 83;
@@ -102,9 +97,32 @@ const VIRTUAL_MEMORY_MANAGEMENT: u32 = 102;
 /// Multiprocessors of the emulated device; programs size persistent grids by it.
 const EMULATED_MULTIPROCESSORS: i32 = 16;
 
-/// The virtual device of an application that starts on `device`, whose kernels reach the host's memory or do not.
+/// Those that do.
+fn attributes_of(gpu: VirtualGpu) -> [(u32, i32); 7] {
+    let VirtualGpu {
+        major,
+        minor,
+        threads,
+        blocks,
+        shared_bytes,
+        block_shared_bytes,
+    } = gpu;
+    [
+        (39, threads.cast_signed()),
+        (75, major.cast_signed()),
+        (76, minor.cast_signed()),
+        (81, shared_bytes.cast_signed()),
+        (97, block_shared_bytes.cast_signed()),
+        (106, blocks.cast_signed()),
+        // What each block has besides.
+        (111, (shared_bytes - block_shared_bytes).cast_signed()),
+    ]
+}
+
+/// The virtual device of an application that starts on `device`, whose kernels reach the host's memory or do not; it is
+/// to be like `gpu` if `device` is none itself.
 #[must_use]
-pub fn of_device(device: &DeviceDescription, reaches_host_memory: bool) -> VirtualDevice {
+pub fn of_device(device: &DeviceDescription, reaches_host_memory: bool, gpu: VirtualGpu) -> VirtualDevice {
     if !device.cuda_attributes.is_empty() {
         let mut attributes = device.cuda_attributes.clone();
         // The host's atomics need not be atomic for a GPU that reaches the memory over a bus.
@@ -118,6 +136,7 @@ pub fn of_device(device: &DeviceDescription, reaches_host_memory: bool) -> Virtu
         };
     }
     let mut attributes = EMULATED_ATTRIBUTES.to_vec();
+    attributes.extend(attributes_of(gpu));
     attributes.push((NUM_MULTIPROCESSORS, EMULATED_MULTIPROCESSORS));
     if device.kind == "opencl" {
         // It has only as many addresses as memory.
@@ -155,5 +174,27 @@ pub fn from_state(device: &hetckpt_state::virtual_device::VirtualDevice) -> Virt
         uuid: device.uuid,
         total_bytes: device.total_bytes,
         attributes: device.attributes.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hetckpt_devices::cpu::CpuDevice;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_no_gpu_claims_what_is_asked_for() {
+        let newest = VirtualGpu::ALL[VirtualGpu::ALL.len() - 1];
+        let emulated = of_device(&CpuDevice::describe_host(), true, newest);
+        assert_eq!([75, 76, 39, 106].map(|n| emulated.attribute(n)), [12, 1, 1536, 24]);
+        let numbers: Vec<u32> = emulated.attributes.iter().map(|&(number, _)| number).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "each once, by number: {numbers:?}");
+
+        let gpu = DeviceDescription {
+            cuda_attributes: vec![(75, 9), (76, 0)],
+            ..CpuDevice::describe_host()
+        };
+        assert_eq!(of_device(&gpu, true, newest).attribute(75), 9);
     }
 }

@@ -31,6 +31,7 @@ pub fn run(options: &Run) -> anyhow::Result<ExitCode> {
     Ok(stand_in::run(
         &installation,
         &options.device,
+        options.virtual_gpu,
         &options.command,
         pid_file,
         options.job.as_deref(),
