@@ -23,6 +23,7 @@ use hetckpt_ring::message::{Request, Response};
 use hetckpt_ring::producer::{PendingReply, Producer};
 use hetckpt_ring::reply::{ModuleDescription, Reply};
 use hetckpt_ring::version::Readable;
+use hetckpt_ring::virtual_gpu::VirtualGpu;
 use hetckpt_server::capture::Commands;
 use hetckpt_server::choose_device::{Chosen, DeviceChoice};
 use hetckpt_server::control::Control;
@@ -210,7 +211,7 @@ fn start_on(shared: Shared, pause_deadline: Duration) -> (App, Server) {
     let producer = Producer::new(memory, Box::new(|| true));
     let (chosen, device) = chosen(shared);
     let description = chosen.device.describe();
-    let virtual_device = virtual_device::of_device(&description, true);
+    let virtual_device = virtual_device::of_device(&description, true, VirtualGpu::default());
     let session = Session::new(PID, chosen.device, chosen.generator, virtual_device);
     let session = Arc::new(Session {
         pause_deadline,
