@@ -20,6 +20,7 @@ pub fn tests() -> Vec<Test> {
     vec![
         Test::new("run_passes_on_the_exit_code", run_passes_on_the_exit_code).needs(&[Programs]),
         Test::new("virtual_gpu_is_what_is_asked_for", virtual_gpu).needs(&[Programs]),
+        Test::new("frameworks_are_asked_for_ptx", asks_for_ptx).needs(&[]),
         Test::new("file_that_cannot_be_written", file_that_cannot_be_written),
         Test::new("run_passes_on_signals", run_passes_on_signals).needs(&[Programs]),
         Test::new("restore_passes_on_signals", restore_passes_on_signals),
@@ -61,6 +62,18 @@ fn virtual_gpu(context: &mut Context) -> Result<()> {
         "{}",
         outcome.text()
     );
+    Ok(())
+}
+
+fn asks_for_ptx(context: &mut Context) -> Result<()> {
+    for (given, expected) in [(None, "1\n"), (Some("0"), "0\n")] {
+        let mut command = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--"]);
+        command.args(["sh", "-c", "echo $CUPY_COMPILE_WITH_PTX"]);
+        command.env_remove("CUPY_COMPILE_WITH_PTX");
+        command.envs(given.map(|value| ("CUPY_COMPILE_WITH_PTX", value)));
+        let outcome = Running::run(command, hetckpt::PATIENCE)?;
+        ensure!(outcome.stdout == expected, "{}", outcome.text());
+    }
     Ok(())
 }
 

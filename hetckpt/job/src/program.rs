@@ -137,6 +137,11 @@ impl Program {
         Some(exit::code_of(status))
     }
 
+    /// True if the program has ended, even if what stands in for it has not.
+    pub fn is_over(&mut self) -> bool {
+        self.exit_code().is_some() || self.pid().is_some_and(process_tree::is_gone)
+    }
+
     /// Passes a signal on, by the command that stands in for it.
     pub fn pass_on(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).unwrap_or(-1);

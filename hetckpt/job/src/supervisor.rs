@@ -1,5 +1,6 @@
 //! A job's run, from its start to its end.
 
+use std::fmt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
@@ -472,7 +473,7 @@ impl<'a> Supervisor<'a> {
             Ok((dump, taken)) => Work::Beside(dump, Beside::Periodic(taken)),
             Err(e) => {
                 if let Some(e) = e {
-                    remark::note(format!("no snapshot this time: {e}"));
+                    note_missing(program, &e);
                 }
                 Work::Nothing
             }
@@ -573,7 +574,7 @@ impl<'a> Supervisor<'a> {
             Work::Beside(mut dump, beside) => match dump.result() {
                 None => Ok(Work::Beside(dump, beside)),
                 Some(result) => {
-                    self.end_beside(beside, result);
+                    self.end_beside(program, beside, result);
                     Ok(Work::Nothing)
                 }
             },
@@ -631,11 +632,11 @@ impl<'a> Supervisor<'a> {
     }
 
     /// What a dump has come to after which the program runs on.
-    fn end_beside(&mut self, beside: Beside, result: Result<Dumped, DumpError>) {
+    fn end_beside(&mut self, program: &mut Program, beside: Beside, result: Result<Dumped, DumpError>) {
         match beside {
             Beside::Periodic(taken) => {
                 if let Err(why) = self.publish(taken, result, None) {
-                    remark::note(format!("no snapshot this time: {why}"));
+                    note_missing(program, &why);
                 }
             }
             Beside::Asked(taken) => match self.publish(taken, result, None) {
@@ -788,6 +789,13 @@ fn again(reason: Reason, deadline: Option<Instant>, attempt: u32) -> Work {
         deadline,
         attempt,
         at: Instant::now() + AFTER_FAILED,
+    }
+}
+
+/// Says that there is no periodic snapshot; of a program that has ended nobody wants one.
+fn note_missing(program: &mut Program, why: &impl fmt::Display) {
+    if !program.is_over() {
+        remark::note(format!("no snapshot this time: {why}"));
     }
 }
 

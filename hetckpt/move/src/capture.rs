@@ -276,7 +276,7 @@ fn ensure_may_take_connections(outside: Outside) -> Result<(), Failure> {
 }
 
 /// Has device servers write memory to the taker's file, if it has one and all of them can; else gives pipes for it. Of
-/// a server that does not answer, because its process has ended, nothing will come.
+/// a server that is gone nothing will come: the pause finds out whether its process has ended, too.
 fn device_streams(
     request: &Request<'_>,
     holds: &mut [Hold],
@@ -284,8 +284,10 @@ fn device_streams(
 ) -> Result<DeviceStreams, Failure> {
     let mut served = vec![];
     for hold in holds {
-        if let Ok(status) = hold.status() {
-            served.push((hold, status));
+        match hold.status_before_pause(request.pause_timeout) {
+            Ok(status) => served.push((hold, status)),
+            Err(failure) if failure.code == Code::NotStopped => return Err(failure),
+            Err(_) => {}
         }
     }
     let can_all = served.iter().all(|(_, status)| status.writes_archives);

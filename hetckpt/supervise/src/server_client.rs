@@ -195,7 +195,7 @@ impl Hold {
             )
             .note(note)
         };
-        let limit = (timeout_s > 0).then(|| Duration::from_secs(u64::from(timeout_s)) + ANSWER_MARGIN);
+        let limit = pause_limit(timeout_s);
         self.socket.set_timeout(limit).map_err(|e| cannot(e.to_string()))?;
         let asked = Instant::now();
         let limit_ms = u64::from(timeout_s) * 1000;
@@ -223,6 +223,20 @@ impl Hold {
     /// What the server is doing.
     pub fn status(&mut self) -> Result<ServerStatus, Failure> {
         status(&mut self.socket, self.pid, STATUS_LIMIT)
+    }
+
+    /// The same, before a [`Self::pause`] of `timeout_s` seconds: a server that does not answer for so long would not
+    /// stop its kernels either, and this is the failure that it would be.
+    pub fn status_before_pause(&mut self, timeout_s: u32) -> Result<ServerStatus, Failure> {
+        let limit = pause_limit(timeout_s).unwrap_or(STATUS_LIMIT);
+        let asked = Instant::now();
+        status(&mut self.socket, self.pid, limit).map_err(|failure| match asked.elapsed() >= limit {
+            true => did_not_stop(format!(
+                "the device server of process {} did not answer within {timeout_s} s",
+                self.pid
+            )),
+            false => failure,
+        })
     }
 
     /// What the server has done since it was started.
@@ -276,7 +290,12 @@ impl Hold {
         let member = member.to_owned();
         let files: Vec<BorrowedFd<'_>> = [file].into_iter().chain(known).collect();
         self.keeps = later;
-        match self.socket.ask(&Request::MemoryTo { member, later }, &files) {
+        // To make room on the device takes a second at most.
+        let answer = self.socket.set_timeout(Some(STATUS_LIMIT)).and_then(|()| {
+            let answer = self.socket.ask(&Request::MemoryTo { member, later }, &files);
+            self.socket.set_timeout(None).and(answer)
+        });
+        match answer {
             Ok(_) => Ok(()),
             Err(error) => Err(no_answer(self.pid, &error)),
         }
@@ -383,6 +402,12 @@ fn not_waited_for(error: WaitError) -> RingError {
 }
 
 /// The failure for kernels that did not stop in time; `message` names one.
+/// How long a server has to answer whether kernels have stopped within `timeout_s` seconds; none if it has its own
+/// limit.
+fn pause_limit(timeout_s: u32) -> Option<Duration> {
+    (timeout_s > 0).then(|| Duration::from_secs(u64::from(timeout_s)) + ANSWER_MARGIN)
+}
+
 fn did_not_stop(message: String) -> Failure {
     Failure::new(Code::NotStopped, message)
         .note("a kernel without PTX can be stopped only at its end")

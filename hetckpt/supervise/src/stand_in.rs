@@ -57,6 +57,10 @@ pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Variables by which frameworks hand over PTX instead of machine code, which only a GPU of its kind runs and which
+/// stops at kernels' ends alone. What the user sets stays.
+const KEEPING_PTX: [(&str, &str); 1] = [("CUPY_COMPILE_WITH_PTX", "1")];
+
 /// Starts `command` under the shim, stands in for it until it ends, and gives its exit status. Checkpoints that it asks
 /// for itself are made by the job that listens at `job`, if there is one.
 pub fn run(
@@ -94,6 +98,11 @@ pub fn run(
     launch.env("HETCKPT_DEVICE", device).env(MARK, &shim);
     if let Some(gpu) = virtual_gpu {
         launch.env(VIRTUAL_GPU_ENV, gpu.to_string());
+    }
+    for (name, value) in KEEPING_PTX {
+        if std::env::var_os(name).is_none() {
+            launch.env(name, value);
+        }
     }
     launch.env_remove(namespaces::INSIDE);
     launch.env(
