@@ -92,8 +92,8 @@ pub enum Command {
     /// on. When the program ends, its processes are ended with it. If user namespaces are not allowed, the program runs
     /// without them, and hetckpt says so.
     ///
-    /// CUPY_COMPILE_WITH_PTX=1 is set in its environment, unless it is set already: kernels that come as PTX run on every
-    /// device and stop anywhere, machine code runs on the GPU that it is for, to its end.
+    /// CUPY_COMPILE_WITH_PTX=1 is set in its environment, unless it is set already: kernels that come as PTX run on
+    /// every device and stop anywhere, machine code runs on the GPU that it is for, to its end.
     Run(Run),
     /// List programs that can be dumped.
     ///
