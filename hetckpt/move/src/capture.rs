@@ -297,7 +297,10 @@ fn device_streams(
     for (hold, status) in served {
         let (member, _) = snapshot_files::member(&memory_file(status.app_pid));
         let known = request.parent.filter(|_| status.borrows_pieces).map(Parent::known);
-        hold.write_memory_to(file, &member, known, request.live && status.keeps_memory)?;
+        match hold.write_memory_to(file, &member, known, request.live && status.keeps_memory) {
+            Err(_) if hold.was_left() => {}
+            told => told?,
+        }
     }
     Ok(DeviceStreams::default())
 }
