@@ -106,7 +106,7 @@ computing() { # SUFFIX COMMAND...
 		*launched*) launched=$EPOCHREALTIME ;;
 		*idle*) note "a kernel$suffix" "$(((${EPOCHREALTIME/[.,]/} - ${launched/[.,]/}) / 1000))" ;;
 		esac
-	done
+	done || die "a program$suffix has failed"
 	note "a program$suffix" "$(((${EPOCHREALTIME/[.,]/} - ${begun/[.,]/}) / 1000))"
 }
 
