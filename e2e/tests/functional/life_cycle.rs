@@ -119,7 +119,7 @@ fn dumps_a_restored_program_again_and_again(context: &mut Context) -> Result<()>
     Ok(())
 }
 
-/// Nothing if the program comes to its end on the way.
+/// Nothing if the program comes to its end on the way, or is caught between two kernels.
 fn four_archives(sandbox: &Sandbox, program: &Program, baseline: &Baseline) -> Result<Option<()>> {
     let mut job = Job::start(sandbox, &program.command(baseline.length))?;
     for round in 0..4 {
@@ -140,6 +140,9 @@ fn four_archives(sandbox: &Sandbox, program: &Program, baseline: &Baseline) -> R
                 return Ok(None);
             }
         };
+        if kernels_in_flight(&dumped.inspect()?).is_empty() {
+            return Ok(None);
+        }
         ensure_mid_flight(&dumped)?;
         job = dumped.restore()?;
     }

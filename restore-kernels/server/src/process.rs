@@ -177,9 +177,11 @@ fn close_on_exec(fd: RawFd, closes: bool) -> io::Result<()> {
     }
 }
 
-/// Makes descriptor `fd` (0 or 1) `/dev/null`.
+/// Makes descriptor `fd` (0 or 1) `/dev/null`; where there is none, closes it.
 pub fn to_dev_null(fd: RawFd) {
     let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") else {
+        // SAFETY: a standard descriptor, which no owned type holds.
+        unsafe { libc::close(fd) };
         return;
     };
     let null = null.into_raw_fd();

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -230,10 +230,11 @@ impl Ready {
         if let Err(error) = file.write_all(text.as_bytes()) {
             tracing::warn!(%error, "nobody hears that the server is ready");
         }
-        drop(file);
-        if fd <= 1 {
-            crate::process::to_dev_null(fd);
+        if fd > 1 {
+            return;
         }
+        // Never closed, not for a moment: what another thread opened then would have its number, and be replaced.
+        crate::process::to_dev_null(file.into_raw_fd());
     }
 }
 
