@@ -4,6 +4,7 @@
 //!   [`tests!`] makes tests of them.
 //! * Kernels for one thread ([`random_kernels`]) and what runs them between two probes ([`one_thread`]), for the passes
 //!   that change control flow.
+//! * The instruction forms of PTX ([`ptx_forms`]).
 
 #![allow(
     clippy::unwrap_used,
@@ -30,6 +31,7 @@ mod memory;
 mod barriers_and_warps;
 mod contended;
 pub mod one_thread;
+pub mod ptx_forms;
 pub mod random_kernels;
 
 pub use implementation::{Implementation, Shape};

@@ -100,6 +100,8 @@ pub(crate) enum Statement<'a> {
     Open,
     Close,
     Label(&'a str, u32),
+    /// `.branchtargets a, b;`, which the label before it names.
+    Targets(Vec<&'a str>),
     Registers(Registers<'a>),
     Variable(Variable<'a>),
     Instruction(Instruction<'a>),

@@ -1,6 +1,7 @@
 //! Asynchronous copies (PTX ISA, "cp.async"), done at once: a copy may complete at any time up to the wait, so also
-//! right away. Then nothing is in flight at a resume point.
+//! right away. Then nothing is in flight at a resume point. Bulk copies are loops of the thread that begins them.
 
+use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Address, AluOp, Comparison, Guard, Modifiers, Op, Operand, Ordering};
 use hetckpt_ir::types::{Space, Type, Width};
@@ -8,19 +9,26 @@ use hetckpt_ir::types::{Space, Type, Width};
 use crate::ast::{self, Const, Instruction};
 use crate::error::Reason;
 use crate::lower::arithmetic::scratch;
+use crate::lower::halves;
 use crate::lower::lowering::KernelLowering;
+use crate::lower::matrix::address::Start;
 use crate::lower::memory::memory_target;
 use crate::lower::memory_barrier;
 use crate::lower::modifiers::ModifierList;
 
-/// PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all".
+/// PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk".
 pub(super) fn cp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
     if !list.take("async") {
         return Err(Reason::Instruction);
     }
-    if let ["async", "commit_group" | "wait_group" | "wait_all"] = inst.modifiers.as_slice() {
-        return Ok(());
+    if let ["async", "commit_group" | "wait_group" | "wait_all"]
+    | ["async", "bulk", "commit_group" | "wait_group" | "prefetch", ..] = inst.modifiers.as_slice()
+    {
+        return if inst.modifiers.contains(&"tensor") { tensor() } else { Ok(()) };
+    }
+    if list.take("bulk") {
+        return bulk(k, inst, list);
     }
     if list.take("mbarrier") {
         return memory_barrier::arrive_behind_copies(k, inst, list);
@@ -28,7 +36,7 @@ pub(super) fn cp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> 
     let has_policy = inst.modifiers.contains(&"L2::cache_hint");
     list.drop_cache_hints();
     if !(list.take("shared") || list.take("shared::cta")) || !list.take("global") {
-        return Err(Reason::Family("bulk and other asynchronous copies"));
+        return Err(Reason::Lacks("`.shared.global`"));
     }
     list.finish()?;
     let given = inst.operands.len() - usize::from(has_policy && !inst.operands.is_empty());
@@ -93,6 +101,91 @@ pub(super) fn cp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> 
     });
     k.leave_guard(not_taken);
     Ok(())
+}
+
+fn tensor() -> Result<(), Reason> {
+    Err(Reason::Family("copies of tensors"))
+}
+
+/// PTX ISA, "cp.async.bulk" to, from and within shared memory.
+fn bulk<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    inst: &Instruction<'a>,
+    mut list: ModifierList<'a>,
+) -> Result<(), Reason> {
+    if list.take("tensor") || inst.opcode != "cp" {
+        return tensor();
+    }
+    if list.take("multicast::cluster") {
+        return Err(Reason::Family("copies to several blocks"));
+    }
+    let has_policy = inst.modifiers.contains(&"L2::cache_hint");
+    list.drop_cache_hints();
+    let (into, from) = (list.space().0, list.space().0);
+    // The barrier object, or the wait for a group, says when it has been done.
+    let completes = list.take("mbarrier::complete_tx::bytes");
+    if completes == list.take("bulk_group") {
+        return Err(Reason::Lacks("`.mbarrier::complete_tx::bytes` or `.bulk_group`"));
+    }
+    list.finish()?;
+    let given = inst.operands.len() - usize::from(has_policy && !inst.operands.is_empty());
+    let (dst, src, size, object) = match (inst.operands.split_at(given).0, completes) {
+        ([dst, src, size, object], true) => (dst, src, size, Some(object)),
+        ([dst, src, size], false) => (dst, src, size, None),
+        _ => {
+            return Err(Reason::OperandCount {
+                expected: "two addresses, a size, and perhaps a barrier object and a cache policy",
+                found: inst.operands.len(),
+            });
+        }
+    };
+    let not_taken = k.branch_on_guard();
+    let target = memory_target(k, dst, into)?;
+    let dst = Start::new(k, target);
+    let target = memory_target(k, src, from)?;
+    let src = Start::new(k, target);
+    let num_bytes = k.value(size, Type::U32)?;
+    copy(k, dst, src, num_bytes);
+    if let Some(object) = object {
+        memory_barrier::complete(k, object, Space::Shared, size)?;
+    }
+    k.leave_guard(not_taken);
+    Ok(())
+}
+
+/// Copies bytes, a multiple of 16.
+fn copy(k: &mut KernelLowering<'_, '_>, dst: Start, src: Start, num_bytes: Operand) {
+    let at = k.scratch(Width::W32);
+    let set = |k: &mut KernelLowering<'_, '_>, src| {
+        let ty = Type::B32;
+        k.emit(Op::Mov { ty, dst: at, src });
+    };
+    set(k, Operand::Imm(0));
+    let (next, more, done) = (k.drafts.reserve(), k.drafts.reserve(), k.drafts.reserve());
+    k.drafts.start(next);
+    let is_left = halves::compare(k, (Comparison::Lt, Type::U32), Operand::Reg(at), num_bytes, None);
+    k.terminate(Terminator::Branch {
+        guard: Guard {
+            pred: is_left,
+            negated: false,
+        },
+        taken: more,
+        not_taken: done,
+    });
+    k.drafts.start(more);
+    let mut end = Operand::Reg(at);
+    let words = [0, 1].map(|_| {
+        let word = src.behind(k, src.address, end).load(k, Type::B64, Width::W64);
+        let place = dst.behind(k, dst.address, end);
+        end = scratch(k, AluOp::Add, Type::U32, Width::W32, vec![end, Operand::Imm(8)]);
+        (place, word)
+    });
+    for (place, word) in words {
+        place.store(k, Type::B64, word);
+    }
+    set(k, end);
+    k.terminate(Terminator::Jump(next));
+    k.drafts.start(done);
 }
 
 /// How many bytes come from the source: as many as a register says, or none if a predicate says that it is ignored.

@@ -25,15 +25,19 @@ const OPERATIONS: [(&str, AtomOp); 10] = [
     ("dec", AtomOp::Dec),
 ];
 
+const COUNTS: [(&str, usize); 3] = [("v2", 2), ("v4", 4), ("v8", 8)];
+
 /// PTX ISA, "atom" (`has_result`) and "red".
 pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, has_result: bool) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
+    let has_policy = inst.modifiers.contains(&"L2::cache_hint");
     list.drop_cache_hints();
     let (space, _) = list.space();
     let ordering = list.ordering().unwrap_or(Ordering::Relaxed);
     let scope = list.scope().unwrap_or(Scope::Gpu);
     let op = list.take_from(&OPERATIONS).ok_or(Reason::Lacks("an operation"))?;
     let is_noftz = list.take("noftz");
+    let count = list.take_from(&COUNTS).unwrap_or(1);
     let ty = list.ty()?;
     list.finish()?;
     let word = word_of_halves(ty).filter(|_| op == AtomOp::Add && is_noftz);
@@ -45,7 +49,8 @@ pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, h
     if !matches!(space, Space::Global | Space::Shared | Space::Generic) {
         return Err(Reason::Modifier("local".to_owned()));
     }
-    let (dst, rest) = match (has_result, inst.operands.as_slice()) {
+    let given = inst.operands.len() - usize::from(has_policy && !inst.operands.is_empty());
+    let (dst, rest) = match (has_result, inst.operands.split_at(given).0) {
         (true, [dst, rest @ ..]) => (Some(dst), rest),
         (_, rest) => (None, rest),
     };
@@ -62,25 +67,47 @@ pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, h
             found: inst.operands.len(),
         });
     }
-    let srcs = srcs.iter().map(|s| k.value(s, ty)).collect::<Result<_, _>>()?;
+    let srcs = srcs.iter().map(|src| memory::elements(src, count));
+    let srcs = srcs.collect::<Result<Vec<_>, _>>()?;
+    let dsts = dst.map(|dst| memory::elements(dst, count)).transpose()?;
     let (space, addr) = memory::memory_target(k, address, space)?;
-    let dst = match dst {
-        None | Some(ast::Operand::Name("_", None)) => None,
-        Some(dst) => Some(k.result(dst, width_of(ty))?),
-    };
-    let mut atom = Atom {
-        op,
-        space,
-        ty,
-        ordering,
-        scope,
-        addr,
-    };
-    if let Some(word) = word {
-        atom.ty = word;
-        add_halves(k, &atom, ty, dst, srcs);
-    } else {
-        k.emit(atom.into_op(dst, srcs));
+    // Of vectors each element is an operation of its own, in PTX too. Results are put where they belong at the end: a
+    // register may be a source as well.
+    let mut results = Vec::new();
+    for at in 0..count {
+        let srcs = srcs.iter().map(|elements| k.value(&elements[at], ty));
+        let srcs = srcs.collect::<Result<_, _>>()?;
+        let dst = match dsts.map(|elements| &elements[at]) {
+            None | Some(ast::Operand::Name("_", None)) => None,
+            Some(dst) if count == 1 => Some(k.result(dst, width_of(ty))?),
+            Some(dst) => {
+                let held = k.scratch(width_of(ty));
+                results.push((k.result(dst, width_of(ty))?, held));
+                Some(held)
+            }
+        };
+        let mut atom = Atom {
+            op,
+            space,
+            ty,
+            ordering,
+            scope,
+            addr: addr.clone(),
+        };
+        atom.addr.offset += i64::from(ty.size_bytes()) * at as i64;
+        if let Some(word) = word {
+            atom.ty = word;
+            add_halves(k, &atom, ty, dst, srcs);
+        } else {
+            k.emit(atom.into_op(dst, srcs));
+        }
+    }
+    for (dst, held) in results {
+        k.emit(Op::Mov {
+            ty: memory::untyped(width_of(ty)),
+            dst,
+            src: Operand::Reg(held),
+        });
     }
     Ok(())
 }

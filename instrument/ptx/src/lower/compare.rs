@@ -14,7 +14,7 @@ use crate::lower::operand::operands;
 use crate::lower::scope::width_of;
 
 /// `lo`, `ls`, `hi`, `hs` are `lt`, `le`, `gt`, `ge` of unsigned types, which the type says already.
-const COMPARISONS: [(&str, Comparison); 18] = [
+pub(super) const COMPARISONS: [(&str, Comparison); 18] = [
     ("eq", Comparison::Eq),
     ("ne", Comparison::Ne),
     ("lt", Comparison::Lt),
@@ -194,13 +194,21 @@ pub(super) fn set<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     list.finish()?;
     let yes = match dst_ty {
         Type::U32 | Type::S32 => 0xFFFF_FFFF,
+        Type::U16 | Type::S16 => 0xFFFF,
         Type::F32 => u64::from(1.0f32.to_bits()),
         // One in half precision and in bfloat16.
         Type::F16 | Type::F16x2 => 0x3C00,
         Type::Bf16 | Type::Bf16x2 => 0x3F80,
         _ => return Err(Reason::Type(dst_ty.name().to_owned())),
     };
-    if half_of(dst_ty) != half_of(ty) {
+    let is_mask = matches!(dst_ty, Type::U32 | Type::S32);
+    let fits = match (half_of(dst_ty), half_of(ty)) {
+        (None, Some(_)) => is_mask,
+        (into, from) => into == from,
+    };
+    // Masks of 16 bits are those of halves alone.
+    let is_short = matches!(dst_ty, Type::U16 | Type::S16);
+    if !fits || (is_short && !matches!(ty, Type::F16 | Type::Bf16)) {
         return Err(Reason::Type(dst_ty.name().to_owned()));
     }
     let (a, b, combine) = sources(k, inst, &compare, ty)?;
@@ -212,7 +220,7 @@ pub(super) fn set<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         let results = compare_halves(k, &compare, half, (a, b, combine));
         let srcs = results.map(|pred| {
             let dst = k.scratch(Width::W16);
-            let (ty, a, b) = (Type::B16, Operand::Imm(yes), Operand::Imm(0));
+            let (ty, a, b) = (Type::B16, Operand::Imm(yes & 0xFFFF), Operand::Imm(0));
             k.emit_unguarded(Op::Selp { ty, dst, a, b, pred });
             Operand::Reg(dst)
         });
@@ -221,7 +229,7 @@ pub(super) fn set<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         return Ok(());
     }
     let Compare { cmp, ftz, .. } = compare;
-    let is_half = matches!(dst_ty, Type::F16 | Type::Bf16);
+    let is_half = matches!(dst_ty, Type::F16 | Type::Bf16) || is_short;
     if combine.is_none() && !is_half {
         k.emit(Op::Set {
             cmp,

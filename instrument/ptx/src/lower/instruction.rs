@@ -12,7 +12,7 @@ use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::{
     arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, images, matrix, memory,
-    memory_barrier, moves, tf32, warp,
+    memory_barrier, moves, tf32, video, warp,
 };
 
 /// Lowers one instruction.
@@ -35,8 +35,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "dp2a" | "dp4a" => arithmetic::dot_product(k, inst),
         "mul24" => arithmetic::product_of_24_bits(k, inst, false),
         "mad24" => arithmetic::product_of_24_bits(k, inst, true),
-        "vabsdiff2" => arithmetic::differences_of_parts(k, inst, 16),
-        "vabsdiff4" => arithmetic::differences_of_parts(k, inst, 8),
+        opcode if video::has(opcode) => video::lower(k, inst),
         "rcp" => arithmetic::transcendental(k, inst, AluOp::Rcp),
         "sqrt" => arithmetic::transcendental(k, inst, AluOp::Sqrt),
         "rsqrt" => arithmetic::transcendental(k, inst, AluOp::Rsqrt),
@@ -95,13 +94,13 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "activemask" => warp::active_mask(k, inst),
         "bar" | "barrier" => barrier::barrier(k, inst),
         "bra" => moves::bra(k, inst),
+        "brx" => moves::brx(k, inst),
         "ret" | "exit" | "trap" => moves::end(k, inst),
         _ if crate::images::is_needed_by(inst) => images::lower(k, inst),
-        "wmma" | "mma" | "ldmatrix" | "movmatrix" => matrix::lower(k, inst),
-        "stmatrix" | "wgmma" | "tcgen05" => Err(Reason::Family("tensor core instructions")),
+        "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" => matrix::lower(k, inst),
+        "wgmma" | "tcgen05" => Err(Reason::Family("tensor core instructions")),
         "cp" => async_copy::cp(k, inst),
         "mbarrier" => memory_barrier::mbarrier(k, inst),
-        "brx" => Err(Reason::Family("indirect branches")),
         _ => Err(Reason::Instruction),
     }
 }

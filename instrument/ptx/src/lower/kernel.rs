@@ -106,6 +106,8 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
                     self.drafts.start(block);
                 }
             }
+            // Declared with the labels.
+            Statement::Targets(_) => {}
             Statement::Registers(registers) => {
                 let result = self.declare_registers(registers);
                 self.attempt(registers.line, result);
@@ -153,7 +155,9 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
     /// Declares the labels of the scope that `statements` starts in, so that branches can go forward.
     fn declare_labels(&mut self, statements: &'m [Statement<'a>]) {
         let mut depth = 0u32;
+        let mut last_label = None;
         for statement in statements {
+            let before = last_label.take();
             match statement {
                 Statement::Open => depth += 1,
                 Statement::Close if depth == 0 => return,
@@ -162,6 +166,12 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
                     let block = self.drafts.reserve();
                     let result = self.scopes.last_mut().map_or(Ok(()), |s| s.declare_label(name, block));
                     self.attempt(*line, result);
+                    last_label = Some(*name);
+                }
+                Statement::Targets(labels) if depth == 0 => {
+                    if let (Some(name), Some(scope)) = (before, self.scopes.last_mut()) {
+                        scope.declare_targets(name, labels);
+                    }
                 }
                 _ => {}
             }

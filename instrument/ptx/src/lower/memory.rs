@@ -32,6 +32,8 @@ struct Access {
 fn access(inst: &Instruction<'_>) -> Result<Access, Reason> {
     let mut list = ModifierList::new(inst);
     list.drop_cache_hints();
+    // Every access of a kernel is one, and is done once.
+    list.take("mmio");
     let (space, is_constant) = list.space();
     let ordering = list.ordering();
     let is_read_only = list.take("nc") || is_constant || inst.opcode == "ldu";
@@ -57,7 +59,7 @@ fn access(inst: &Instruction<'_>) -> Result<Access, Reason> {
 }
 
 /// The elements of a load's or store's register operand.
-fn elements<'o, 'a>(operand: &'o ast::Operand<'a>, count: usize) -> Result<&'o [ast::Operand<'a>], Reason> {
+pub(super) fn elements<'o, 'a>(operand: &'o ast::Operand<'a>, count: usize) -> Result<&'o [ast::Operand<'a>], Reason> {
     match operand {
         ast::Operand::Vector(parts) if parts.len() == count && count > 1 => Ok(parts),
         ast::Operand::Vector(_) => Err(Reason::Operand {
@@ -184,7 +186,7 @@ pub(super) fn transfer(
     Ok(())
 }
 
-const fn untyped(width: Width) -> Type {
+pub(super) const fn untyped(width: Width) -> Type {
     match width {
         Width::Pred => Type::Pred,
         Width::W16 => Type::B16,
@@ -300,15 +302,19 @@ pub(super) fn create_policy<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instructi
 /// PTX ISA, "membar", "fence". hetIR has one strength of fence, which is `membar`'s.
 pub(super) fn fence<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
-    // There are no clusters here, and all see memory in one way.
-    let scope = if list.take("cluster") {
-        Some(Scope::Gpu)
-    } else {
-        list.scope()
-    };
+    let scope = list.scope();
+    // All see memory in one way: there are no proxies but that of tensor copies, which are not modelled.
+    let of_proxy = list.take("proxy") && !list.take("alias");
+    if of_proxy && !(list.take_prefixed("async")) {
+        return Err(Reason::Family("fences for copies of tensors"));
+    }
     list.take("mbarrier_init");
     for semantics in ["sc", "acq_rel", "acquire", "release"] {
         list.take(semantics);
+    }
+    if of_proxy {
+        list.take_prefixed("sync_restrict");
+        list.space();
     }
     list.finish()?;
     let [] = operands(inst, "0")?;

@@ -5,10 +5,11 @@
 //! |---|---|
 //! | 0 to 19 | who is yet to arrive in this phase |
 //! | 20 to 39 | how many are to arrive in each of the next phases |
-//! | 40 to 63 | number of the phase |
+//! | 40 to 60 | bytes that are to be copied before the phase ends, and 2^20: less while more have come than are expected |
+//! | 61 to 63 | number of the phase; programs may ask for the one before at most |
 //!
-//! Whoever arrives takes itself off by one atomic addition. Who finds nobody left begins the next phase by another
-//! one: nobody else arrives in between, as more arrivals than were expected are undefined.
+//! Whoever arrives takes itself off by one atomic addition. Who finds nobody and nothing left begins the next phase by
+//! another one: nobody else arrives in between, as more arrivals than were expected are undefined.
 //!
 //! To wait, programs test again and again. Before each test a thread passes a barrier for one thread ([`give_way`]),
 //! so that those whom it waits for get on: devices that run a block's threads one after another go on with the next.
@@ -28,13 +29,19 @@ use crate::lower::operand::operands;
 /// Bits of a count.
 const COUNT_BITS: u32 = 20;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+/// First bit of the bytes to be copied.
+const BYTES_BIT: u32 = 2 * COUNT_BITS;
+/// What stands there for none.
+const NO_BYTES: u64 = 1 << (BYTES_BIT + COUNT_BITS);
 /// First bit of the phase.
-const PHASE_BIT: u32 = 2 * COUNT_BITS;
+const PHASE_BIT: u32 = BYTES_BIT + COUNT_BITS + 1;
+/// Bits of the bytes to be copied.
+const BYTES_MASK: u64 = (1 << PHASE_BIT) - (1 << BYTES_BIT);
 
 /// PTX ISA, "mbarrier.init", "mbarrier.inval", "mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.test_wait",
-/// "mbarrier.try_wait", "mbarrier.pending_count".
+/// "mbarrier.try_wait", "mbarrier.pending_count", "mbarrier.expect_tx", "mbarrier.complete_tx".
 pub(super) fn mbarrier<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
-    const OPERATIONS: [&str; 7] = [
+    const OPERATIONS: [&str; 9] = [
         "init",
         "inval",
         "arrive",
@@ -42,20 +49,21 @@ pub(super) fn mbarrier<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a
         "test_wait",
         "try_wait",
         "pending_count",
+        "expect_tx",
+        "complete_tx",
     ];
     let mut list = ModifierList::new(inst);
     let operation = OPERATIONS.into_iter().find(|name| list.take(name));
-    let operation = operation.ok_or(Reason::Family("memory barrier objects of bulk copies"))?;
-    if list.take("expect_tx") || list.take("shared::cluster") || list.take("cluster") {
-        return Err(Reason::Family("memory barrier objects of bulk copies and clusters"));
-    }
+    let operation = operation.ok_or(Reason::Lacks("an operation on memory barrier objects"))?;
+    // An arrival beside more bytes to be copied.
+    let expects_bytes = list.take("expect_tx");
     // If it would complete the phase, that is undefined.
     list.take("noComplete");
     let by_parity = list.take("parity");
     for semantics in ["acquire", "release", "relaxed"] {
         list.take(semantics);
     }
-    list.take("cta");
+    list.scope();
     let (space, _) = list.space();
     if list.ty()? != Type::B64 {
         return Err(Reason::Lacks("the type .b64"));
@@ -68,10 +76,21 @@ pub(super) fn mbarrier<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a
             init(k, object, count)?;
         }
         ("inval", [_]) => {}
+        ("arrive" | "arrive_drop", [state, object, bytes]) if expects_bytes => {
+            let object = Object::new(k, object, space)?;
+            let more = bytes_of(k, bytes)?;
+            arrive(k, &object, state, None, operation == "arrive_drop", Some(more))?;
+        }
         ("arrive" | "arrive_drop", [state, object, count @ ..]) if count.len() <= 1 => {
             let object = Object::new(k, object, space)?;
-            arrive(k, &object, state, count.first(), operation == "arrive_drop")?;
+            arrive(k, &object, state, count.first(), operation == "arrive_drop", None)?;
         }
+        ("expect_tx", [object, bytes]) => {
+            let object = Object::new(k, object, space)?;
+            let more = bytes_of(k, bytes)?;
+            change(k, &object, more);
+        }
+        ("complete_tx", [object, bytes]) => complete(k, object, space, bytes)?,
         // The fourth one of `try_wait` says how long it may wait.
         ("test_wait", [done, object, phase]) | ("try_wait", [done, object, phase] | [done, object, phase, _]) => {
             give_way(k);
@@ -110,7 +129,7 @@ pub(super) fn arrive_behind_copies<'a>(
     if is_expected {
         let not_taken = k.branch_on_guard();
         let object = Object::new(k, object, space)?;
-        arrive(k, &object, &ast::Operand::Name("_", None), None, false)?;
+        arrive(k, &object, &ast::Operand::Name("_", None), None, false, None)?;
         k.leave_guard(not_taken);
     }
     Ok(())
@@ -192,9 +211,30 @@ fn twice(k: &mut KernelLowering<'_, '_>, count: Operand) -> Operand {
     alu(k, AluOp::Add, Type::U64, upper, count)
 }
 
+/// Bytes to be copied, where they stand.
+fn bytes_of<'a>(k: &mut KernelLowering<'_, 'a>, operand: &ast::Operand<'a>) -> Result<Operand, Reason> {
+    let bytes = count(k, operand)?;
+    Ok(alu(k, AluOp::Shl, Type::B64, bytes, Operand::Imm(BYTES_BIT.into())))
+}
+
+/// So many bytes have been copied (PTX ISA, "mbarrier.complete_tx", and what ends asynchronous copies).
+pub(super) fn complete<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    object: &ast::Operand<'a>,
+    space: Space,
+    bytes: &ast::Operand<'a>,
+) -> Result<(), Reason> {
+    let object = Object::new(k, object, space)?;
+    let bytes = bytes_of(k, bytes)?;
+    let less = alu(k, AluOp::Sub, Type::U64, Operand::Imm(0), bytes);
+    change(k, &object, less);
+    Ok(())
+}
+
 fn init<'a>(k: &mut KernelLowering<'_, 'a>, object: Object, expected: &ast::Operand<'a>) -> Result<(), Reason> {
     let expected = count(k, expected)?;
     let word = twice(k, expected);
+    let word = alu(k, AluOp::Add, Type::U64, word, Operand::Imm(NO_BYTES));
     k.emit(Op::Store {
         space: object.space,
         ty: Type::B64,
@@ -211,14 +251,30 @@ fn arrive<'a>(
     state: &ast::Operand<'a>,
     arrivals: Option<&ast::Operand<'a>>,
     drops: bool,
+    more_bytes: Option<Operand>,
 ) -> Result<(), Reason> {
     let arrivals = arrivals.map_or(Ok(Operand::Imm(1)), |arrivals| count(k, arrivals))?;
     let taken_off = if drops { twice(k, arrivals) } else { arrivals };
-    let summand = alu(k, AluOp::Sub, Type::U64, Operand::Imm(0), taken_off);
+    let more_bytes = more_bytes.unwrap_or(Operand::Imm(0));
+    let summand = alu(k, AluOp::Sub, Type::U64, more_bytes, taken_off);
+    let before = change(k, object, summand);
+    if !matches!(state, ast::Operand::Name("_", None)) {
+        let dst = k.result(state, Width::W64)?;
+        k.emit(Op::Mov {
+            ty: Type::B64,
+            dst,
+            src: before,
+        });
+    }
+    Ok(())
+}
+
+/// Adds `summand`, and begins the next phase if nobody and nothing is left then; gives what was there before.
+fn change(k: &mut KernelLowering<'_, '_>, object: &Object, summand: Operand) -> Operand {
     fence(k);
     let before = object.add(k, summand);
-    let now = alu(k, AluOp::Sub, Type::U64, before, taken_off);
-    let pending = alu(k, AluOp::And, Type::B64, now, Operand::Imm(COUNT_MASK));
+    let now = alu(k, AluOp::Add, Type::U64, before, summand);
+    let left = alu(k, AluOp::And, Type::B64, now, Operand::Imm(COUNT_MASK | BYTES_MASK));
     let is_last = k.scratch(Width::Pred);
     k.emit(Op::Setp {
         cmp: Comparison::Eq,
@@ -226,8 +282,8 @@ fn arrive<'a>(
         ftz: false,
         dst: is_last,
         dst_not: None,
-        a: pending,
-        b: Operand::Imm(0),
+        a: left,
+        b: Operand::Imm(NO_BYTES),
         combine: None,
     });
     let upper = alu(k, AluOp::Shr, Type::U64, now, Operand::Imm(COUNT_BITS.into()));
@@ -244,15 +300,7 @@ fn arrive<'a>(
     // What the others did before they arrived is done once the next phase is seen.
     fence(k);
     object.add(k, Operand::Reg(step));
-    if !matches!(state, ast::Operand::Name("_", None)) {
-        let dst = k.result(state, Width::W64)?;
-        k.emit(Op::Mov {
-            ty: Type::B64,
-            dst,
-            src: before,
-        });
-    }
-    Ok(())
+    before
 }
 
 /// `phase` is a state that an arrival gave, or the phase's parity.

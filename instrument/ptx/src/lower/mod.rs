@@ -28,6 +28,7 @@ mod warp;
 mod barrier;
 mod special_register;
 mod tf32;
+mod video;
 mod matrix;
 mod images;
 mod address_spaces;

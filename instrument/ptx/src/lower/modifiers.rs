@@ -44,11 +44,13 @@ const ROUNDINGS: [(&str, Rounding); 9] = [
     ("rna", Rounding::Rna),
 ];
 
-const SPACES: [(&str, Space); 8] = [
+const SPACES: [(&str, Space); 9] = [
     ("global", Space::Global),
     ("const", Space::Global),
     ("shared", Space::Shared),
     ("shared::cta", Space::Shared),
+    // Nothing here makes an address in another block of the cluster: `mapa` is refused.
+    ("shared::cluster", Space::Shared),
     ("local", Space::Local),
     ("param", Space::Param),
     ("param::entry", Space::Param),
@@ -64,8 +66,10 @@ const ORDERINGS: [(&str, Ordering); 6] = [
     ("acq_rel", Ordering::AcqRel),
 ];
 
-const SCOPES: [(&str, Scope); 4] = [
+const SCOPES: [(&str, Scope); 5] = [
     ("cta", Scope::Cta),
+    // Some blocks: more is never wrong.
+    ("cluster", Scope::Gpu),
     ("gpu", Scope::Gpu),
     ("gl", Scope::Gpu),
     ("sys", Scope::Sys),
@@ -86,6 +90,16 @@ impl<'a> ModifierList<'a> {
     /// Takes a modifier if it is there.
     pub(crate) fn take(&mut self, name: &str) -> bool {
         let found = self.left.iter().position(|m| *m == name);
+        if let Some(at) = found {
+            self.left.remove(at);
+        }
+        found.is_some()
+    }
+
+    /// Takes the first modifier that is `name`, or `name::` and more.
+    pub(crate) fn take_prefixed(&mut self, name: &str) -> bool {
+        let is_it = |m: &&str| m.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+        let found = self.left.iter().position(is_it);
         if let Some(at) = found {
             self.left.remove(at);
         }
@@ -134,7 +148,7 @@ impl<'a> ModifierList<'a> {
         self.take_from(&ORDERINGS)
     }
 
-    /// `.cta`, `.gpu`, `.sys`; `.gl` is `membar`'s name of `.gpu`.
+    /// `.cta`, `.cluster`, `.gpu`, `.sys`; `.gl` is `membar`'s name of `.gpu`.
     pub(crate) fn scope(&mut self) -> Option<Scope> {
         self.take_from(&SCOPES)
     }

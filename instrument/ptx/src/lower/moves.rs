@@ -1,17 +1,19 @@
 //! Moves, address conversions and branches (PTX ISA, "mov", "cvta", "Control Flow Instructions").
 
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::inst::{Comparison, Op, Operand};
+use hetckpt_ir::inst::{Comparison, Guard, Modifiers, Op, Operand, SpecialReg};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
 use crate::lower::address_spaces::{End, Question};
+use crate::lower::control_flow::DraftId;
+use crate::lower::halves;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::scope::width_of;
-use crate::lower::special_register::special_named;
+use crate::lower::special_register::{Special, special_named};
 
 /// PTX ISA, "mov" in all its forms.
 pub(super) fn mov<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
@@ -30,6 +32,18 @@ pub(super) fn mov<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
                 ast::Operand::Name(name, component) if k.register_named(name).is_none() && *name != "WARP_SZ" => {
                     match special_named(name, *component)? {
                         Some(special) if special.width() == width_of(ty) => k.read_special(special, dst),
+                        Some(special @ Special::Register(SpecialReg::GridId)) if width_of(ty) == Width::W64 => {
+                            let narrow = k.scratch(Width::W32);
+                            let read = k.read_special(special, narrow);
+                            k.emit_unguarded(read);
+                            Op::Cvt {
+                                dst_ty: Type::U64,
+                                src_ty: Type::U32,
+                                mods: Modifiers::default(),
+                                dst,
+                                src: Operand::Reg(narrow),
+                            }
+                        }
                         Some(_) => return Err(Reason::Type(ty.name().to_owned())),
                         None => {
                             let place = k.place(name)?;
@@ -201,8 +215,7 @@ pub(super) fn bra<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
             found: inst.operands[0].describe(),
         });
     };
-    let found = k.scopes.iter().rev().find_map(|s| s.label(label));
-    let target = found.ok_or_else(|| Reason::Undeclared((*label).to_owned()))?;
+    let target = label_named(k, label)?;
     match k.guard {
         None => k.terminate(Terminator::Jump(target)),
         Some(guard) => {
@@ -215,6 +228,44 @@ pub(super) fn bra<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
             k.drafts.start(not_taken);
         }
     }
+    Ok(())
+}
+
+fn label_named(k: &KernelLowering<'_, '_>, name: &str) -> Result<DraftId, Reason> {
+    let found = k.scopes.iter().rev().find_map(|s| s.label(name));
+    found.ok_or_else(|| Reason::Undeclared(name.to_owned()))
+}
+
+/// PTX ISA, "brx.idx": a comparison for each label. A number beyond them, which PTX leaves undefined, ends the kernel.
+pub(super) fn brx<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let mut list = ModifierList::new(inst);
+    if !list.take("idx") {
+        return Err(Reason::Lacks("`.idx`"));
+    }
+    list.take("uni");
+    list.finish()?;
+    let [index, ast::Operand::Name(targets, None)] = operands(inst, "2")? else {
+        return Err(Reason::Lacks("a list of labels"));
+    };
+    let found = k.scopes.iter().rev().find_map(|s| s.targets(targets));
+    let labels = found.ok_or_else(|| Reason::Undeclared((*targets).to_owned()))?;
+    let blocks = labels.iter().map(|label| label_named(k, label));
+    let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
+    let not_taken = k.branch_on_guard();
+    let index = k.value(index, Type::U32)?;
+    for (number, taken) in (0..).zip(blocks) {
+        let pred = halves::compare(k, (Comparison::Eq, Type::U32), index, Operand::Imm(number), None);
+        let guard = Guard { pred, negated: false };
+        let other = k.drafts.reserve();
+        k.terminate(Terminator::Branch {
+            guard,
+            taken,
+            not_taken: other,
+        });
+        k.drafts.start(other);
+    }
+    k.terminate(Terminator::Trap);
+    k.leave_guard(not_taken);
     Ok(())
 }
 

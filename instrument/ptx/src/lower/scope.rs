@@ -42,6 +42,7 @@ pub(crate) struct Scope<'a> {
     ranges: HashMap<&'a str, Range>,
     symbols: HashMap<&'a str, Symbol>,
     labels: HashMap<&'a str, DraftId>,
+    targets: HashMap<&'a str, Vec<&'a str>>,
 }
 
 impl<'a> Scope<'a> {
@@ -77,6 +78,15 @@ impl<'a> Scope<'a> {
             None => Ok(()),
             Some(_) => Err(Reason::Redeclared(name.to_owned())),
         }
+    }
+
+    /// Declares a list of labels, for indirect branches.
+    pub(crate) fn declare_targets(&mut self, name: &'a str, labels: &[&'a str]) {
+        self.targets.insert(name, labels.to_vec());
+    }
+
+    pub(crate) fn targets(&self, name: &str) -> Option<&[&'a str]> {
+        self.targets.get(name).map(Vec::as_slice)
     }
 
     pub(crate) fn label(&self, name: &str) -> Option<DraftId> {

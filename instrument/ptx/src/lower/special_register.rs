@@ -12,6 +12,8 @@ use crate::lower::lowering::KernelLowering;
 pub(crate) enum Special {
     /// By an instruction.
     Register(SpecialReg),
+    /// The lower half of one of 64 bits.
+    LowHalf(SpecialReg),
     /// The upper half of one of 64 bits.
     HighHalf(SpecialReg),
     /// From the parameter for a grid's workspace ([`hetckpt_ir::grid_workspace`]), at this offset.
@@ -22,7 +24,7 @@ impl Special {
     pub(crate) const fn width(self) -> Width {
         match self {
             Self::Register(SpecialReg::Clock64 | SpecialReg::GlobalTimer) => Width::W64,
-            Self::Register(_) | Self::HighHalf(_) | Self::GridWorkspace(_) => Width::W32,
+            Self::Register(_) | Self::LowHalf(_) | Self::HighHalf(_) | Self::GridWorkspace(_) => Width::W32,
         }
     }
 }
@@ -32,12 +34,19 @@ impl KernelLowering<'_, '_> {
     pub(crate) fn read_special(&mut self, special: Special, dst: RegId) -> Op {
         match special {
             Special::Register(special) => Op::ReadSpecial { dst, special },
-            Special::HighHalf(special) => {
+            Special::LowHalf(half) | Special::HighHalf(half) => {
                 let whole = self.scratch(Width::W64);
-                self.emit_unguarded(Op::ReadSpecial { dst: whole, special });
+                self.emit_unguarded(Op::ReadSpecial {
+                    dst: whole,
+                    special: half,
+                });
+                let (low, high) = match special {
+                    Special::LowHalf(_) => (Some(dst), None),
+                    _ => (None, Some(dst)),
+                };
                 Op::Unpack {
                     ty: Type::B64,
-                    dsts: vec![None, Some(dst)],
+                    dsts: vec![low, high],
                     src: Operand::Reg(whole),
                 }
             }
@@ -89,6 +98,7 @@ pub(crate) fn special_named(name: &str, component: Option<&str>) -> Result<Optio
         "%clock" => SpecialReg::Clock,
         "%clock64" => SpecialReg::Clock64,
         "%clock_hi" => return Ok(Some(Special::HighHalf(SpecialReg::Clock64))),
+        "%globaltimer_lo" => return Ok(Some(Special::LowHalf(SpecialReg::GlobalTimer))),
         "%globaltimer_hi" => return Ok(Some(Special::HighHalf(SpecialReg::GlobalTimer))),
         "%globaltimer" => SpecialReg::GlobalTimer,
         "%dynamic_smem_size" => SpecialReg::DynamicSmemSize,

@@ -225,7 +225,16 @@ impl<'a> Parser<'a> {
                 statements.push(Statement::Registers(registers));
             }
             Token::Dot("loc" | "file") => self.skip_line(line),
-            Token::Dot("pragma" | "branchtargets" | "calltargets" | "callprototype") => self.skip_statement(),
+            Token::Dot("pragma" | "calltargets" | "callprototype") => self.skip_statement(),
+            Token::Dot("branchtargets") => {
+                self.advance();
+                let mut labels = vec![self.ident("a label")?];
+                while self.eat(b',') {
+                    labels.push(self.ident("a label")?);
+                }
+                self.expect(b';', "`;`")?;
+                statements.push(Statement::Targets(labels));
+            }
             Token::Dot(_) => {
                 let mut variables = Vec::new();
                 self.variables(false, &mut variables)?;

@@ -1,5 +1,5 @@
 //! Tensor cores (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): `mma`, `wmma`, `ldmatrix`,
-//! `movmatrix`.
+//! `stmatrix`, `movmatrix`.
 //!
 //! Lanes hand one another the parts of matrices through shared memory ([`shelf`]), and each computes its elements of
 //! the result as an H200 was seen to ([`dot`]).
@@ -19,7 +19,7 @@ use crate::ast::Instruction;
 use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 
-/// `mma`, `wmma`, `ldmatrix`, `movmatrix`.
+/// `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 pub(super) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     k.multiplies_matrices = true;
     // All lanes take part.
@@ -28,6 +28,7 @@ pub(super) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "mma" => mma::mma(k, inst)?,
         "wmma" => wmma::wmma(k, inst)?,
         "ldmatrix" => ldmatrix::ldmatrix(k, inst)?,
+        "stmatrix" => ldmatrix::stmatrix(k, inst)?,
         "movmatrix" => ldmatrix::movmatrix(k, inst)?,
         _ => return Err(Reason::Instruction),
     }
