@@ -50,6 +50,7 @@ impl<'a> Bench<'a> {
             multiplies_matrices: false,
             reads_images: false,
             holds_functions: false,
+            has_call_stack: false,
             resume_points: vec![],
         };
         let has_canonical_nans = tested.has_canonical_nans();

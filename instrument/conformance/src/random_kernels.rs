@@ -35,6 +35,7 @@ pub fn kernel(seed: u64) -> Kernel {
         multiplies_matrices: false,
         reads_images: false,
         holds_functions: false,
+        has_call_stack: false,
         resume_points: Vec::new(),
     };
     let at = kernel.add_block(open());

@@ -29,6 +29,8 @@ pub struct Kernel {
     pub reads_images: bool,
     /// It takes the address of a function, or calls one by it. These addresses are no code's.
     pub holds_functions: bool,
+    /// It keeps a stack of its own for functions that may call themselves.
+    pub has_call_stack: bool,
     /// Resume points, indexed by [`ResumePointId`]; empty before the probe pass, else `rp0` is the entry.
     pub resume_points: Vec<ResumePoint>,
 }

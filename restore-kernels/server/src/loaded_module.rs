@@ -517,6 +517,7 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>, has_software_images: b
                 Ok(()) if kernel.partial_barrier().is_some() => PARTIAL_BARRIER.to_owned(),
                 Ok(()) if kernel.multiplies_matrices => MATRICES.to_owned(),
                 Ok(()) if kernel.reads_images && !has_software_images => IMAGES.to_owned(),
+                Ok(()) if kernel.has_call_stack => CALL_STACK.to_owned(),
                 Ok(()) if !has_room_for_control(&kernel) => "its parameters leave no room for one of ours".to_owned(),
                 Ok(()) => {
                     module.kernels.push(kernel);
@@ -545,6 +546,9 @@ fn set_unstoppable_ones_aside(mut modules: Vec<IrModule>, has_software_images: b
 
 /// Our own code takes far longer than the device's tensor cores.
 const MATRICES: &str = "it uses tensor cores";
+
+/// Ours is longer than the device's, and every thread that there may be has one.
+const CALL_STACK: &str = "it has functions that may call themselves";
 
 /// What its textures and surfaces are, only the driver knows.
 const IMAGES: &str = "it uses textures or surfaces";

@@ -74,6 +74,9 @@ fn print_kernel(out: &mut String, kernel: &Kernel) {
     if kernel.holds_functions {
         out.push_str("  holds_functions\n");
     }
+    if kernel.has_call_stack {
+        out.push_str("  has_call_stack\n");
+    }
     print_registers(out, kernel);
     for (id, point) in (0..).map(ResumePointId).zip(&kernel.resume_points) {
         let _ = writeln!(out, "  resume {id} {} {}", point.kind.text_name(), point.block);

@@ -69,6 +69,7 @@ pub fn kernel(seed: u64) -> Kernel {
         multiplies_matrices: g.perhaps(Generator::u32).is_some(),
         reads_images: g.perhaps(Generator::u32).is_some(),
         holds_functions: g.perhaps(Generator::u32).is_some(),
+        has_call_stack: g.perhaps(Generator::u32).is_some(),
         resume_points: (0..g.resume_points)
             .map(|_| ResumePoint {
                 kind: g.pick::<ResumePointKind>(KINDS),

@@ -2,7 +2,7 @@
 //!
 //! hetIR has no generic addresses of shared and local memory: offsets of one segment must not be mistaken for another's
 //! on any device. So the front end finds out what each generic access reaches. An address comes from shared or local
-//! memory only through `cvta.shared` and `cvta.local`; it is followed through moves, additions (LLVM writes some as
+//! memory, or from a kernel's parameters, only through `cvta.shared`, `cvta.local`, `cvta.param`; it is followed through moves, additions (LLVM writes some as
 //! `or`) and selections, register by register (nvcc's registers are nearly in SSA form, so the order of writes hardly
 //! matters). Everything else is global. An address of shared or local memory that is stored, compared with a global one
 //! or computed with otherwise has left the kernel's sight; then all are told apart when the kernel runs
@@ -58,7 +58,18 @@ pub(crate) struct Conversions<'a> {
 pub(super) const SHARED: u8 = 1;
 const LOCAL: u8 = 2;
 const OTHER: u8 = 4;
-pub(super) const SEGMENTS: u8 = SHARED | LOCAL;
+const PARAM: u8 = 8;
+pub(super) const SEGMENTS: u8 = SHARED | LOCAL | PARAM;
+
+/// The kind of a segment's addresses.
+const fn kind(segment: Space) -> u8 {
+    match segment {
+        Space::Shared => SHARED,
+        Space::Local => LOCAL,
+        Space::Param => PARAM,
+        Space::Global | Space::Generic => OTHER,
+    }
+}
 
 pub(super) const MIXED: Reason = Reason::GenericAddress(
     "the access names another state space than the generic address may belong to; this is not supported",
@@ -77,15 +88,15 @@ pub(crate) fn resolve(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Res
         let space = match spaces.of(question.source) {
             SHARED => Space::Shared,
             LOCAL => Space::Local,
-            found if found & SEGMENTS == 0 => Space::Global,
+            // The window of parameters lies in that of global memory (PTX ISA, "Generic Addressing").
+            found if found & SEGMENTS == 0 || found == PARAM => Space::Global,
             _ => return Err((question.line, MIXED)),
         };
         answer(kernel, question.answer, space == question.space);
     }
     for end in ends {
-        let expected = if end.space == Space::Shared { SHARED } else { LOCAL };
         match spaces.of(end.source) {
-            found if found == expected => {}
+            found if found == kind(end.space) => {}
             found if found & SEGMENTS == 0 && end.may_be_null => {}
             found if found & SEGMENTS == 0 => return Err((end.line, UNKNOWN)),
             _ => return Err((end.line, MIXED)),
@@ -97,6 +108,7 @@ pub(crate) fn resolve(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Res
             if !origins.is_empty() {
                 spaces.check_uses(inst).map_err(|reason| (line, reason))?;
             }
+            let is_load = matches!(inst.op, Op::Load { .. });
             let (Op::Load { space, addr, .. } | Op::Store { space, addr, .. } | Op::Atom { space, addr, .. }) =
                 &mut inst.op
             else {
@@ -109,10 +121,11 @@ pub(crate) fn resolve(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Res
             let actual = match found {
                 SHARED => Space::Shared,
                 LOCAL => Space::Local,
+                PARAM if is_load => Space::Param,
                 _ if found & SEGMENTS == 0 => Space::Global,
                 _ => return Err((line, MIXED)),
             };
-            if *space == Space::Generic {
+            if *space == Space::Generic || (*space == Space::Global && actual == Space::Param) {
                 *space = actual;
             } else if found & SEGMENTS != 0 {
                 // `ld.global` through an address of another space.
@@ -165,7 +178,7 @@ impl Spaces {
             return spaces;
         }
         for (reg, space) in origins {
-            spaces.of[reg.index()] = if *space == Space::Shared { SHARED } else { LOCAL };
+            spaces.of[reg.index()] = kind(*space);
         }
         let mut fixed = vec![false; kernel.registers.len()];
         let bounds = origins.iter().map(|(reg, _)| *reg).chain(ends.iter().map(|e| e.result));

@@ -113,7 +113,7 @@ fn bind<'m, 'a>(
                 let formal_ty = type_named(formal.ty);
                 is_scalar && formal_ty.is_some_and(|f| f.size_bytes() == ty.size_bytes())
             }
-            Symbol::CallAggregate(_) => !is_scalar,
+            Symbol::CallAggregate(_) | Symbol::FrameAggregate(_) => !is_scalar,
             _ => false,
         };
         if !matches {

@@ -86,8 +86,8 @@ impl Drafts {
         self.drafts.get_mut(at.0.index())?.insts.get_mut(at.1)
     }
 
-    /// The reachable blocks in the order of the text.
-    pub(crate) fn finish(mut self, end: Span) -> Vec<BasicBlock> {
+    /// The reachable blocks in the order of the text, and which of them each drafted block has become.
+    pub(crate) fn finish(mut self, end: Span) -> (Vec<BasicBlock>, Vec<Option<BbId>>) {
         if self.is_open() {
             self.terminate(Terminator::Exit, end);
         }
@@ -101,22 +101,23 @@ impl Drafts {
                 work.extend(terminator.successors());
             }
         }
-        let mut final_id = vec![BbId(0); self.drafts.len()];
+        let mut final_id = vec![None; self.drafts.len()];
         self.order.retain(|id| reachable[id.index()]);
         for (new, old) in (0u32..).zip(&self.order) {
-            final_id[old.index()] = BbId(new);
+            final_id[old.index()] = Some(BbId(new));
         }
         let mut blocks = Vec::with_capacity(self.order.len());
         for old in self.order {
             let draft = std::mem::take(&mut self.drafts[old.index()]);
             let (mut terminator, span) = draft.terminator.unwrap_or((Terminator::Exit, end));
-            terminator.map_successors(|s| final_id[s.index()]);
+            // What a block leads to is as reachable as it.
+            terminator.map_successors(|s| final_id[s.index()].unwrap_or(BbId(0)));
             blocks.push(BasicBlock {
                 insts: draft.insts,
                 terminator,
                 span,
             });
         }
-        blocks
+        (blocks, final_id)
     }
 }

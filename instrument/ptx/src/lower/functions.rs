@@ -57,6 +57,63 @@ pub(crate) fn taken<'a>(module: &Module<'a>) -> BTreeMap<u64, &'a str> {
         .collect()
 }
 
+/// The functions that may call themselves, by way of others or not. What lies on the way from one of these to another
+/// is among them.
+pub(crate) fn recursive<'a>(module: &Module<'a>) -> HashSet<&'a str> {
+    let with_body = module.functions.iter().filter(|f| !f.is_entry && f.body.is_some());
+    let mut left: HashMap<&'a str, Vec<&'a str>> = with_body.map(|f| (f.name, callees(f))).collect();
+    let known: HashSet<&str> = left.keys().copied().collect();
+    left.values_mut().for_each(|callees| callees.retain(|name| known.contains(name)));
+    // Whoever calls nobody that is left is in no cycle, and neither is whom nobody calls.
+    for _ in 0..2 {
+        left = without_leaves(left);
+        let mut reversed: HashMap<&'a str, Vec<&'a str>> = left.keys().map(|name| (*name, Vec::new())).collect();
+        for (caller, callees) in &left {
+            for callee in callees {
+                reversed.entry(callee).or_default().push(caller);
+            }
+        }
+        left = reversed;
+    }
+    left.into_keys().collect()
+}
+
+fn callees<'a>(function: &Function<'a>) -> Vec<&'a str> {
+    let statements = function.body.iter().flatten();
+    let calls = statements.filter_map(|statement| match statement {
+        Statement::Instruction(inst) if inst.opcode == "call" => Some(inst),
+        _ => None,
+    });
+    calls.flat_map(names_of).collect()
+}
+
+/// A graph without what leads nowhere, directly or in the end.
+fn without_leaves<'a>(mut graph: HashMap<&'a str, Vec<&'a str>>) -> HashMap<&'a str, Vec<&'a str>> {
+    let mut callers: HashMap<&str, Vec<&'a str>> = HashMap::new();
+    for (caller, callees) in &graph {
+        for callee in callees {
+            callers.entry(callee).or_default().push(caller);
+        }
+    }
+    let mut num_callees: HashMap<&str, usize> = graph.iter().map(|(name, callees)| (*name, callees.len())).collect();
+    let is_leaf = |(name, callees): (&&'a str, &Vec<&'a str>)| callees.is_empty().then_some(*name);
+    let mut leaves: Vec<&'a str> = graph.iter().filter_map(is_leaf).collect();
+    while let Some(leaf) = leaves.pop() {
+        graph.remove(leaf);
+        for caller in callers.get(leaf).into_iter().flatten() {
+            let Some(count) = num_callees.get_mut(caller) else {
+                continue;
+            };
+            *count -= 1;
+            if *count == 0 {
+                leaves.push(caller);
+            }
+        }
+    }
+    graph.values_mut().for_each(|callees| callees.retain(|name| num_callees.get(name).is_some_and(|&count| count > 0)));
+    graph
+}
+
 /// Names that an instruction has as they are: registers, too.
 fn names_of<'m, 'a>(inst: &'m Instruction<'a>) -> impl Iterator<Item = &'a str> + use<'m, 'a> {
     inst.operands.iter().filter_map(|operand| match operand {

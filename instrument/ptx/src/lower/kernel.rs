@@ -5,7 +5,7 @@ use hetckpt_ir::entity::Span;
 use hetckpt_ir::grid_workspace;
 use hetckpt_ir::inst::{Comparison, Guard, Inst, Op, Operand};
 use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, Param, SharedSegment};
-use hetckpt_ir::types::Type;
+use hetckpt_ir::types::{Space, Type};
 
 use crate::ast::{self, DeclSpace, Statement};
 use crate::error::Reason;
@@ -17,7 +17,7 @@ use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
 use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol, register_width, width_of};
-use crate::lower::{generic_windows, halves, in_step, instruction, warp_constants};
+use crate::lower::{generic_windows, halves, in_step, instruction, recursion, warp_constants};
 use crate::{device_functions, device_heap, images};
 
 /// Statements of a kernel once its calls are inlined.
@@ -35,6 +35,7 @@ pub(crate) fn lower_kernel(names: &ModuleNames<'_, '_>, entry: &ast::Function<'_
     });
     let params = lowering.params();
     lowering.body(entry);
+    lowering.recursive_functions();
     lowering.finish(params)
 }
 
@@ -90,6 +91,20 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             }
             self.statement(statement, statements.get(index + 1..).unwrap_or_default());
         }
+    }
+
+    /// Lowers the functions on the call stack, of which one may call another for the first time.
+    fn recursive_functions(&mut self) {
+        let mut index = 0;
+        while let Some(function) = self.call_stack.functions.get(index).map(|f| f.function) {
+            let result = recursion::begin(self, index);
+            self.attempt(function.line, result);
+            self.body(function);
+            let result = recursion::end(self, index);
+            self.attempt(function.line, result);
+            index += 1;
+        }
+        recursion::dispatch(self);
     }
 
     fn statement(&mut self, statement: &'m Statement<'a>, rest: &'m [Statement<'a>]) {
@@ -192,12 +207,12 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
     fn declare_variable(&mut self, variable: &'m ast::Variable<'a>) -> Result<(), Reason> {
         let symbol = match variable.space {
             DeclSpace::Shared => self.place_shared(variable)?,
-            DeclSpace::Local => Symbol::Local(self.place_local(variable)?),
+            DeclSpace::Local => self.place_local(variable, false)?,
             DeclSpace::Param if variable.dims.is_empty() && variable.vector == 1 => {
                 let ty = type_named(variable.ty).ok_or_else(|| Reason::Type(variable.ty.to_owned()))?;
                 Symbol::CallScalar(self.scratch(width_of(ty)), ty)
             }
-            DeclSpace::Param => Symbol::CallAggregate(self.place_local(variable)?),
+            DeclSpace::Param => self.place_local(variable, true)?,
             DeclSpace::Global | DeclSpace::Const => {
                 return Err(Reason::Family("module variables inside a function"));
             }
@@ -250,8 +265,8 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         if callee.body.is_none() {
             return refuse("the function has no body in this module");
         }
-        if self.frames.iter().any(|f| f.name == callee.name) {
-            return refuse("recursion is not supported");
+        if self.names.recursive.contains(callee.name) {
+            return recursion::call(self, Call { callee, bindings });
         }
         if self.frames.len() > MAX_CALL_DEPTH {
             return refuse("they are nested too deeply to be inlined");
@@ -316,11 +331,12 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         self.bind_dynamic_shared();
         let end = Span { line: self.span.line };
         let drafts = std::mem::replace(&mut self.drafts, Drafts::new());
+        let (blocks, places) = drafts.finish(end);
         let mut kernel = Kernel {
             name: self.entry.name.to_owned(),
             params,
             registers: std::mem::take(&mut self.registers),
-            blocks: drafts.finish(end),
+            blocks,
             shared: SharedSegment {
                 static_bytes: self.shared.size_bytes(),
                 variables: std::mem::take(&mut self.shared_variables),
@@ -333,6 +349,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             multiplies_matrices: self.multiplies_matrices,
             reads_images: self.reads_images,
             holds_functions: self.holds_functions,
+            has_call_stack: self.call_stack.base.is_some(),
             resume_points: Vec::new(),
         };
         if self.reasons.is_empty() {
@@ -348,6 +365,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
                 self.span = Span { line };
                 self.reject(None, &reason);
             }
+            self.call_stack.save_registers(&mut kernel, &places);
             warp_constants::fold(&mut kernel);
             in_step::insert_steps(&mut kernel);
         }
@@ -377,7 +395,10 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
 
 /// Gives every access of `kernel` a definite space, now or when it runs.
 fn resolve_generic(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Result<(), (u32, Reason)> {
-    let unresolved = (!conversions.origins.is_empty()).then(|| kernel.clone());
+    // Parameters have no window: their addresses are known, or the kernel is refused.
+    let has_windows = |&(_, space): &(_, Space)| space != Space::Param;
+    let can_be_told_apart = !conversions.origins.is_empty() && conversions.origins.iter().all(has_windows);
+    let unresolved = can_be_told_apart.then(|| kernel.clone());
     let resolved = address_spaces::resolve(kernel, conversions);
     match (resolved, unresolved) {
         (Err(_), Some(unresolved)) => {

@@ -13,6 +13,7 @@ use crate::ast;
 use crate::device_functions;
 use crate::error::Reason;
 use crate::lower::address_spaces;
+use crate::lower::call_stack::CallStack;
 use crate::lower::control_flow::{DraftId, Drafts};
 use crate::lower::layout::{Placed, Segment, size_and_align};
 use crate::lower::names::ModuleNames;
@@ -72,6 +73,8 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(super) mentions: HashMap<&'a str, HashMap<&'a str, usize>>,
     /// The parameter for a grid's workspace is read.
     pub(super) reads_grid_workspace: bool,
+    /// Functions that may call themselves.
+    pub(super) call_stack: CallStack<'m, 'a>,
     /// Registers that hold what `cvta.to.shared`, `cvta.to.local` make of a generic address: result, source, space,
     /// line.
     pub(crate) generic_ends: Vec<address_spaces::End>,
@@ -111,6 +114,7 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             reads_images: false,
             mentions: HashMap::new(),
             reads_grid_workspace: false,
+            call_stack: CallStack::default(),
             generic_ends: Vec::new(),
             generic_questions: Vec::new(),
         }
@@ -249,16 +253,26 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
         u32::try_from(product).ok()
     }
 
-    /// Lays out a variable of local memory.
-    pub(super) fn place_local(&mut self, variable: &ast::Variable<'a>) -> Result<u32, Reason> {
+    /// Lays out a variable of local memory, or an aggregate that is passed to or from a function (`is_passed`).
+    pub(super) fn place_local(&mut self, variable: &ast::Variable<'a>, is_passed: bool) -> Result<Symbol, Reason> {
         let (size, align) = size_and_align(variable)?;
+        if let Some(current) = self.call_stack.current {
+            let Placed { offset, .. } = self.call_stack.functions[current].frame.place(size, align)?;
+            return Ok(match is_passed {
+                true => Symbol::FrameAggregate(offset),
+                false => Symbol::Frame(offset),
+            });
+        }
         let Placed { offset, size_bytes } = self.local.place(size, align)?;
         self.local_variables.push(Variable {
             name: variable.name.to_owned(),
             offset,
             size_bytes,
         });
-        Ok(offset)
+        Ok(match is_passed {
+            true => Symbol::CallAggregate(offset),
+            false => Symbol::Local(offset),
+        })
     }
 
     /// A module-level `.shared` variable, laid out in this kernel at its first use: kernels that do not use it do not

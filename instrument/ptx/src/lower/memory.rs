@@ -255,6 +255,12 @@ fn target<'a>(k: &mut KernelLowering<'_, 'a>, operand: &ast::Operand<'a>, space:
         (Place::Own(Symbol::Local(at)), Space::Local) => Ok(Target::Memory(space, add(at))),
         (Place::Own(Symbol::Param(at)), Space::Param) => Ok(Target::Memory(space, add(at))),
         (Place::Own(Symbol::CallAggregate(at)), Space::Param) => Ok(Target::Memory(Space::Local, add(at))),
+        (Place::Own(Symbol::Frame(at)), Space::Local) | (Place::Own(Symbol::FrameAggregate(at)), Space::Param) => {
+            let base = k.call_stack.base.ok_or_else(mismatch)?;
+            let mut addr = base.in_frame(at);
+            addr.offset = addr.offset.wrapping_add(*offset);
+            Ok(Target::Memory(Space::Local, addr))
+        }
         (Place::Own(Symbol::CallScalar(reg, ty)), Space::Param) if *offset == 0 => Ok(Target::CallScalar(reg, ty)),
         _ => Err(mismatch()),
     }

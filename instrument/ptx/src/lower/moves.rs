@@ -175,7 +175,7 @@ pub(super) fn cvta<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
     let dst = k.result(dst, Width::W64)?;
     let src = match space {
         Space::Global => src,
-        Space::Shared | Space::Local => {
+        Space::Shared | Space::Local | Space::Param => {
             // The conversion is a register of its own, so that the analysis sees where generic addresses start and end.
             let converted = k.scratch(Width::W64);
             k.emit_unguarded(Op::Mov {
@@ -196,7 +196,6 @@ pub(super) fn cvta<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -
             }
             Operand::Reg(converted)
         }
-        Space::Param => return Err(Reason::Modifier("param".to_owned())),
         Space::Generic => return Err(Reason::Lacks("a state space")),
     };
     k.emit(Op::Mov {

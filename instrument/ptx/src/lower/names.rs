@@ -1,6 +1,6 @@
 //! Names of a module: its variables and functions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::ast;
 use crate::error::Reason;
@@ -16,6 +16,8 @@ pub(crate) struct ModuleNames<'m, 'a> {
     pub(crate) by_address: BTreeMap<u64, &'a str>,
     /// Variables and functions whose declarations cannot be read or laid out, and why.
     pub(crate) broken: HashMap<&'a str, String>,
+    /// Functions that may call themselves, and some that may call these and be called by others of them.
+    pub(crate) recursive: HashSet<&'a str>,
     /// What a call of `vprintf` reads from the address that it gets, bytes.
     pub(crate) printf_bytes: u32,
 }
@@ -28,6 +30,7 @@ impl<'m, 'a> ModuleNames<'m, 'a> {
             functions: HashMap::new(),
             by_address: functions::taken(ast),
             broken: ast.broken.iter().map(|b| (b.name, b.error.to_string())).collect(),
+            recursive: functions::recursive(ast),
             printf_bytes,
         };
         for variable in &ast.variables {

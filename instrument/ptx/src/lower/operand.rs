@@ -239,6 +239,23 @@ impl<'a> KernelLowering<'_, 'a> {
                 space: Space::Local,
                 addr: absolute(add(at)),
             },
+            Place::Own(Symbol::Frame(at) | Symbol::FrameAggregate(at)) if width == Width::W64 => {
+                let base = self.call_stack.base.ok_or(Reason::Lacks("a call stack"))?;
+                Op::Alu {
+                    op: AluOp::Add,
+                    ty: Type::U64,
+                    mods: Modifiers::default(),
+                    dst,
+                    srcs: vec![Operand::Reg(base.frame), Operand::Imm(add(at).cast_unsigned())],
+                }
+            }
+            Place::Own(Symbol::Frame(_) | Symbol::FrameAggregate(_)) => {
+                return Err(Reason::Width {
+                    name: name.to_owned(),
+                    found: bits(width),
+                    expected: 64,
+                });
+            }
             // Addresses of parameters are offsets into the parameter buffer on every device.
             Place::Own(Symbol::Param(at)) => {
                 let ty = if width == Width::W32 { Type::B32 } else { Type::B64 };

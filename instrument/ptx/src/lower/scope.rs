@@ -23,6 +23,10 @@ pub(crate) enum Symbol {
     CallScalar(RegId, Type),
     /// Aggregate parameter or result of an inlined call, kept in the local frame.
     CallAggregate(u32),
+    /// Variable of a function that may call itself: offset in its frame of the call stack.
+    Frame(u32),
+    /// The same of an aggregate parameter or result, of that function or of a call in it.
+    FrameAggregate(u32),
 }
 
 /// Registers `prefix0` … `prefix(count-1)`; each gets its id at its first use, so that unused ones cost nothing.

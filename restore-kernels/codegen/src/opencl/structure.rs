@@ -184,6 +184,7 @@ fn region_of(kernel: &Kernel, start: BbId, cut: Cut) -> Kernel {
         multiplies_matrices: false,
         reads_images: false,
         holds_functions: false,
+        has_call_stack: false,
         resume_points: Vec::new(),
     }
 }

@@ -70,6 +70,7 @@ fn empty_layout() -> ThreadStateLayout {
         multiplies_matrices: false,
         reads_images: false,
         holds_functions: false,
+        has_call_stack: false,
         resume_points: vec![],
     })
 }

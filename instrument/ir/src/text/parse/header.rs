@@ -26,6 +26,7 @@ pub(super) fn kernel(mut line: Line<'_>, lines: &mut Lines<'_>) -> Result<Kernel
         multiplies_matrices: false,
         reads_images: false,
         holds_functions: false,
+        has_call_stack: false,
         resume_points: vec![],
     };
     line.punctuation("{")?;
@@ -137,6 +138,8 @@ fn declaration(line: &mut Line<'_>, kernel: &mut Kernel, scope: &mut Scope) -> R
         kernel.reads_images = true;
     } else if line.accept_word("holds_functions") {
         kernel.holds_functions = true;
+    } else if line.accept_word("has_call_stack") {
+        kernel.has_call_stack = true;
     } else if line.accept_word("reg") {
         registers(line, &mut kernel.registers)?;
     } else if line.accept_word("resume") {
