@@ -69,6 +69,11 @@ STAGED := \
 	libhetckpt_cpu_codegen.so:lib/hetckpt/libhetckpt_cpu_codegen.so \
 	libhetgpu_plugin.so:lib/criu/hetgpu_plugin.so
 
+# Names that some programs open libraries by, and what lies there.
+STAGED_LINKS := \
+	lib/hetckpt/libcuda.so:libcuda.so.1 \
+	lib/hetckpt/libnvidia-ml.so:libnvidia-ml.so.1
+
 # Files as they are, and their names in the stage: where the OpenCL loader finds our ICD's name, and what programs ask us
 # for checkpoints with.
 STAGED_FILES := \
@@ -133,6 +138,9 @@ stage:
 	done
 	@for pair in $(STAGED_FILES); do \
 		install -D -m 644 "$${pair%%:*}" "$(HETCKPT_STAGE)/$${pair#*:}"; \
+	done
+	@for pair in $(STAGED_LINKS); do \
+		ln -sfn "$${pair#*:}" "$(HETCKPT_STAGE)/$${pair%%:*}"; \
 	done
 
 programs: setup ## compile the CUDA and OpenCL test programs
@@ -314,6 +322,9 @@ install: staged ## copy the stage, and the private CRIU if there is one, to PREF
 	done
 	@for pair in $(STAGED_FILES); do \
 		install -D -m 644 "$(HETCKPT_STAGE)/$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair#*:}"; \
+	done
+	@for pair in $(STAGED_LINKS); do \
+		ln -sfn "$${pair#*:}" "$(DESTDIR)$(PREFIX)/$${pair%%:*}"; \
 	done
 	@# That of `setup` lies in a folder of who builds, which others may not read.
 	@if [ -x "$(HETCKPT_CACHE)/criu/bin/criu" ]; then \

@@ -219,6 +219,14 @@ pub const GENERIC_POINTERS: Program = Program {
     ..program("generic_pointers", "rounds", 10_000)
 };
 
+/// Functions that call themselves.
+pub const RECURSION: Program = Program {
+    lasts: 2,
+    arguments: &["--blocks", "2"],
+    small: &["--blocks", "2"],
+    ..program("recursion", "rounds", 100)
+};
+
 /// A kernel that reads textures of all kinds and adds to surfaces.
 pub const SAMPLING: Program = Program {
     lasts: 2,

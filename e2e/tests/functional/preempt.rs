@@ -15,7 +15,7 @@ use hetckpt_e2e::job::{Attempt, Job, is_mid_flight, kernels_in_flight};
 use hetckpt_e2e::process::Outcome;
 use hetckpt_e2e::program::{
     DEVICE_HEAP, GENERIC_POINTERS, GRAPHS, GROWING, LANES_IN_STEP, MANAGED, MANY_STREAMS, OPENCL, Pace, Program,
-    REGISTERED, STREAM_WORDS, TEN, VIRTUAL_CALLS,
+    RECURSION, REGISTERED, STREAM_WORDS, TEN, VIRTUAL_CALLS,
 };
 use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
@@ -64,6 +64,7 @@ pub fn tests() -> Vec<Test> {
             DEVICE_HEAP,
             VIRTUAL_CALLS,
             GENERIC_POINTERS,
+            RECURSION,
         ])
         .map(|program| test(program, count));
     let many_streams = named("many_streams", MANY_STREAMS, count);

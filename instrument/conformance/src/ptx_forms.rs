@@ -14,7 +14,10 @@ const DECLARED: [(&str, &str); 6] = [
     ("lo", ".local .align 16 .b8 lo[64];"),
     ("(pr)", ".param .b32 pr; .param .b32 pa;"),
     ("targets", "targets: .branchtargets L;"),
-    ("prototype", "prototype: .callprototype (.param .b32 _) _ (.param .b32 _);"),
+    (
+        "prototype",
+        "prototype: .callprototype (.param .b32 _) _ (.param .b32 _);",
+    ),
 ];
 
 const TABLE: &str = include_str!("ptx_forms.txt");
@@ -100,7 +103,11 @@ impl Pattern {
     /// What it is without its operands.
     #[must_use]
     pub fn opcode(&self) -> &'static str {
-        let start = if self.text.starts_with('@') { self.text.find(' ').map_or(0, |at| at + 1) } else { 0 };
+        let start = if self.text.starts_with('@') {
+            self.text.find(' ').map_or(0, |at| at + 1)
+        } else {
+            0
+        };
         let rest = &self.text[start..];
         rest.split(' ').next().unwrap_or(rest)
     }

@@ -10,7 +10,9 @@ fn refused(pattern: &Pattern) -> Vec<(String, String)> {
     let lowered = hetckpt_ptx::lower_module(&module(pattern.target, &forms)).unwrap();
     let form = |name: &str| forms[name[1..].parse::<usize>().unwrap()].clone();
     let rejected = lowered.rejected.iter();
-    let refused: Vec<_> = rejected.map(|kernel| (form(&kernel.name), kernel.reasons.join("; "))).collect();
+    let refused: Vec<_> = rejected
+        .map(|kernel| (form(&kernel.name), kernel.reasons.join("; ")))
+        .collect();
     assert_eq!(lowered.kernels.len() + refused.len(), forms.len());
     refused
 }

@@ -25,7 +25,11 @@ pub(super) fn cp<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> 
     if let ["async", "commit_group" | "wait_group" | "wait_all"]
     | ["async", "bulk", "commit_group" | "wait_group" | "prefetch", ..] = inst.modifiers.as_slice()
     {
-        return if inst.modifiers.contains(&"tensor") { tensor() } else { Ok(()) };
+        return if inst.modifiers.contains(&"tensor") {
+            tensor()
+        } else {
+            Ok(())
+        };
     }
     if list.take("bulk") {
         return bulk(k, inst, list);
@@ -108,11 +112,7 @@ fn tensor() -> Result<(), Reason> {
 }
 
 /// PTX ISA, "cp.async.bulk" to, from and within shared memory.
-fn bulk<'a>(
-    k: &mut KernelLowering<'_, 'a>,
-    inst: &Instruction<'a>,
-    mut list: ModifierList<'a>,
-) -> Result<(), Reason> {
+fn bulk<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, mut list: ModifierList<'a>) -> Result<(), Reason> {
     if list.take("tensor") || inst.opcode != "cp" {
         return tensor();
     }

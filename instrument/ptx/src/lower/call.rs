@@ -5,10 +5,11 @@ use hetckpt_ir::inst::Operand;
 use hetckpt_ir::types::Type;
 
 use crate::ast::{self, Instruction};
+use crate::device_functions;
 use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::type_named;
-use crate::lower::scope::Symbol;
+use crate::lower::scope::{Symbol, width_of};
 
 /// A function to be inlined, and what stands for its results and parameters.
 pub(super) struct Call<'m, 'a> {
@@ -76,7 +77,7 @@ pub(super) fn resolve<'m, 'a>(
 
 /// What the names of `callee` stand for in a call with these results and arguments.
 fn bind<'m, 'a>(
-    k: &KernelLowering<'m, 'a>,
+    k: &mut KernelLowering<'m, 'a>,
     callee: &'m ast::Function<'a>,
     results: &[ast::Operand<'a>],
     args: &[ast::Operand<'a>],
@@ -92,11 +93,17 @@ fn bind<'m, 'a>(
         name: name.to_owned(),
         why: "the arguments do not match the declaration",
     };
-    if callee.results.len() != results.len() || callee.params.len() != args.len() {
+    // LLVM declares and calls `vprintf` without its result.
+    let drops_results = results.is_empty() && device_functions::is_ours(name);
+    if (callee.results.len() != results.len() && !drops_results) || callee.params.len() != args.len() {
         return Err(mismatch());
     }
-    let mut bindings = Vec::with_capacity(results.len() + args.len());
-    let formals = callee.results.iter().chain(&callee.params);
+    let mut bindings = Vec::with_capacity(callee.results.len() + args.len());
+    for formal in callee.results.iter().filter(|_| drops_results) {
+        let ty = type_named(formal.ty).ok_or_else(mismatch)?;
+        bindings.push((formal.name, Symbol::CallScalar(k.scratch(width_of(ty)), ty)));
+    }
+    let formals = callee.results.iter().take(results.len()).chain(&callee.params);
     for (formal, actual) in formals.zip(results.iter().chain(args)) {
         let ast::Operand::Name(actual, None) = actual else {
             return Err(mismatch());

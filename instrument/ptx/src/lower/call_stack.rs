@@ -131,7 +131,11 @@ impl CallStack<'_, '_> {
             else {
                 continue;
             };
-            let live: Vec<RegId> = liveness.live_in(resume).iter().filter(|&reg| self.is_of(caller, reg)).collect();
+            let live: Vec<RegId> = liveness
+                .live_in(resume)
+                .iter()
+                .filter(|&reg| self.is_of(caller, reg))
+                .collect();
             let first = self.functions[caller].frame.size_bytes().next_multiple_of(SLOT_BYTES);
             let (mut saves, mut restores) = (Vec::new(), Vec::new());
             for (reg, slot) in live.iter().zip((first..).step_by(SLOT_BYTES as usize)) {
@@ -145,7 +149,9 @@ impl CallStack<'_, '_> {
                 span: site.span,
             };
             kernel.blocks[before.index()].insts.extend(saves.into_iter().map(inst));
-            kernel.blocks[resume.index()].insts.splice(0..0, restores.into_iter().map(inst));
+            kernel.blocks[resume.index()]
+                .insts
+                .splice(0..0, restores.into_iter().map(inst));
             let bytes = SLOT_BYTES * u32::try_from(live.len()).unwrap_or(u32::MAX / SLOT_BYTES);
             saved_bytes[caller] = bytes.max(saved_bytes[caller]);
         }
@@ -153,7 +159,11 @@ impl CallStack<'_, '_> {
             let Some(entry) = place[function.entry.index()] else {
                 continue;
             };
-            let size = function.frame.size_bytes().next_multiple_of(SLOT_BYTES).saturating_add(saved);
+            let size = function
+                .frame
+                .size_bytes()
+                .next_multiple_of(SLOT_BYTES)
+                .saturating_add(saved);
             let room = base.make_room(size.next_multiple_of(FRAME_ALIGN));
             let insts = &mut kernel.blocks[entry.index()].insts;
             if let Some(inst) = insts.iter_mut().find(|inst| inst.op == base.make_room(0)) {

@@ -63,7 +63,8 @@ pub(crate) fn recursive<'a>(module: &Module<'a>) -> HashSet<&'a str> {
     let with_body = module.functions.iter().filter(|f| !f.is_entry && f.body.is_some());
     let mut left: HashMap<&'a str, Vec<&'a str>> = with_body.map(|f| (f.name, callees(f))).collect();
     let known: HashSet<&str> = left.keys().copied().collect();
-    left.values_mut().for_each(|callees| callees.retain(|name| known.contains(name)));
+    left.values_mut()
+        .for_each(|callees| callees.retain(|name| known.contains(name)));
     // Whoever calls nobody that is left is in no cycle, and neither is whom nobody calls.
     for _ in 0..2 {
         left = without_leaves(left);
@@ -110,7 +111,9 @@ fn without_leaves<'a>(mut graph: HashMap<&'a str, Vec<&'a str>>) -> HashMap<&'a 
             }
         }
     }
-    graph.values_mut().for_each(|callees| callees.retain(|name| num_callees.get(name).is_some_and(|&count| count > 0)));
+    graph
+        .values_mut()
+        .for_each(|callees| callees.retain(|name| num_callees.get(name).is_some_and(|&count| count > 0)));
     graph
 }
 

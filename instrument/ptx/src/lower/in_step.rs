@@ -13,6 +13,9 @@
 //! ([`unsynchronized`]), in whatever memory. A step stands before such a load, or before the outermost loop around it,
 //! where that costs next to nothing: not where each iteration of a loop would need one.
 //!
+//! A thread that waits at a step may hold a lock for which others spin. So in kernels that have steps a loop that may be
+//! such has one, too: else the others would never come to where they let it go on.
+//!
 //! # Source
 //! "Warp-synchronous programming": "CUDA C Programming Guide" before CUDA 9; NVIDIA's samples `reduction`, `histogram`.
 
@@ -25,7 +28,7 @@ use hetckpt_ir::analysis::loops::LoopForest;
 use hetckpt_ir::analysis::unsynchronized::{self, UnsynchronizedRead};
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::Span;
-use hetckpt_ir::inst::{ALL_LANES, Inst, Op, Operand, Ordering, Scope, WarpOp};
+use hetckpt_ir::inst::{ALL_LANES, AtomOp, Inst, Op, Operand, Ordering, Scope, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
 
@@ -33,6 +36,7 @@ use hetckpt_ir::types::Space;
 pub(crate) fn insert_steps(kernel: &mut Kernel) {
     insert_where_lanes_exchange(kernel);
     insert_where_others_are_read(kernel);
+    insert_where_threads_spin(kernel);
 }
 
 /// Rounds in which only the first load of a basic block gets a step: most kernels need one.
@@ -107,6 +111,50 @@ fn insert_where_lanes_exchange(kernel: &mut Kernel) {
             insts.push(inst);
         }
         block.insts = insts;
+    }
+}
+
+/// Instructions of a loop that is taken for one that spins.
+const MAX_SPINNING: usize = 64;
+
+fn insert_where_threads_spin(kernel: &mut Kernel) {
+    let is_step = |inst: &Inst| matches!(inst.op, Op::Warp { op: WarpOp::Step, .. });
+    if !kernel.insts().any(is_step) {
+        return;
+    }
+    let cfg = Cfg::new(kernel);
+    let forest = LoopForest::new(&cfg, &Dominators::new(&cfg));
+    for (id, found) in forest.iter() {
+        let is_inner = found.blocks.iter().all(|&block| forest.innermost(block) == Some(id));
+        let blocks = || found.blocks.iter().map(|block| &kernel.blocks[block.index()]);
+        let meets = |inst: &Inst| matches!(inst.op, Op::Warp { .. });
+        let has_met = blocks().any(|block| {
+            matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(meets)
+        });
+        let num_insts: usize = blocks().map(|block| block.insts.len()).sum();
+        if !is_inner || has_met || num_insts > MAX_SPINNING {
+            continue;
+        }
+        let places = found.blocks.iter().filter_map(|&block| {
+            let index = kernel.blocks[block.index()].insts.iter().position(looks_at_others)?;
+            Some(Location { block, index })
+        });
+        for Location { block, index } in places.collect::<Vec<_>>() {
+            let insts = &mut kernel.blocks[block.index()].insts;
+            let span = insts[index].span;
+            insts.insert(index, step(span));
+        }
+    }
+}
+
+/// True for what a thread waits for others by.
+fn looks_at_others(inst: &Inst) -> bool {
+    match inst.op {
+        Op::Atom { op, dst, .. } => matches!(op, AtomOp::Exch | AtomOp::Cas) && dst.is_some(),
+        Op::Load { ordering, .. } => {
+            matches!(ordering, Ordering::Volatile | Ordering::Relaxed | Ordering::Acquire)
+        }
+        _ => false,
     }
 }
 

@@ -98,7 +98,10 @@ impl<'a> ModifierList<'a> {
 
     /// Takes the first modifier that is `name`, or `name::` and more.
     pub(crate) fn take_prefixed(&mut self, name: &str) -> bool {
-        let is_it = |m: &&str| m.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+        let is_it = |m: &&str| {
+            m.strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
         let found = self.left.iter().position(is_it);
         if let Some(at) = found {
             self.left.remove(at);

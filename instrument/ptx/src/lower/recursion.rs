@@ -8,9 +8,7 @@ use hetckpt_ir::types::{Space, Type, Width};
 use crate::ast;
 use crate::error::Reason;
 use crate::lower::call::Call;
-use crate::lower::call_stack::{
-    Base, FRAME_ALIGN, HEADER_BYTES, Instance, MAX_ARGUMENT_BYTES, STACK_BYTES, Site,
-};
+use crate::lower::call_stack::{Base, FRAME_ALIGN, HEADER_BYTES, Instance, MAX_ARGUMENT_BYTES, STACK_BYTES, Site};
 use crate::lower::halves;
 use crate::lower::layout::{Segment, size_and_align};
 use crate::lower::lowering::{Frame, KernelLowering};
@@ -49,7 +47,12 @@ pub(super) fn call<'m, 'a>(k: &mut KernelLowering<'m, 'a>, call: Call<'m, 'a>) -
     let instance = &k.call_stack.functions[index];
     let (entry, formals) = (instance.entry, instance.bindings.clone());
     let num_results = callee.results.len();
-    let pairs = || formals.iter().zip(&bindings).map(|((_, formal), (_, actual))| (*formal, *actual));
+    let pairs = || {
+        formals
+            .iter()
+            .zip(&bindings)
+            .map(|((_, formal), (_, actual))| (*formal, *actual))
+    };
     let variables: Vec<_> = callee.results.iter().chain(&callee.params).collect();
     for ((formal, actual), variable) in pairs().zip(&variables).skip(num_results) {
         pass(k, base, variable, actual, formal, true)?;
@@ -89,7 +92,11 @@ fn base(k: &mut KernelLowering<'_, '_>) -> Result<Base, Reason> {
 
 /// The number of `function`, which is to be lowered if it has just got it.
 fn instance<'m, 'a>(k: &mut KernelLowering<'m, 'a>, function: &'m ast::Function<'a>) -> Result<usize, Reason> {
-    let known = k.call_stack.functions.iter().position(|f| f.function.name == function.name);
+    let known = k
+        .call_stack
+        .functions
+        .iter()
+        .position(|f| f.function.name == function.name);
     if let Some(index) = known {
         return Ok(index);
     }
@@ -195,7 +202,13 @@ fn store(k: &mut KernelLowering<'_, '_>, ty: Type, addr: Address, src: Operand) 
     });
 }
 
-fn branch(k: &mut KernelLowering<'_, '_>, cmp: (Comparison, Type), a: Operand, b: Operand, taken: hetckpt_ir::entity::BbId) {
+fn branch(
+    k: &mut KernelLowering<'_, '_>,
+    cmp: (Comparison, Type),
+    a: Operand,
+    b: Operand,
+    taken: hetckpt_ir::entity::BbId,
+) {
     let pred = halves::compare(k, cmp, a, b, None);
     let not_taken = k.drafts.reserve();
     k.terminate(Terminator::Branch {
@@ -276,9 +289,18 @@ pub(super) fn dispatch(k: &mut KernelLowering<'_, '_>) {
         let (block, number) = k.call_stack.functions[index].dispatch;
         k.drafts.start(block);
         let sites = k.call_stack.sites.iter().enumerate();
-        let own: Vec<_> = sites.filter(|(_, site)| site.callee == index).map(|(at, site)| (at as u64, site.resume)).collect();
+        let own: Vec<_> = sites
+            .filter(|(_, site)| site.callee == index)
+            .map(|(at, site)| (at as u64, site.resume))
+            .collect();
         for (at, resume) in own {
-            branch(k, (Comparison::Eq, Type::U32), Operand::Reg(number), Operand::Imm(at), resume);
+            branch(
+                k,
+                (Comparison::Eq, Type::U32),
+                Operand::Reg(number),
+                Operand::Imm(at),
+                resume,
+            );
         }
         k.terminate(Terminator::Trap);
     }

@@ -143,7 +143,12 @@ impl Video {
                 insert(k, word, third, place)
             }
             (None, None) if place.bits == 32 => low_word(k, result),
-            _ => return Err(count(inst, "a third source with a second operation, or with a part of the result")),
+            _ => {
+                return Err(count(
+                    inst,
+                    "a third source with a second operation, or with a part of the result",
+                ));
+            }
         };
         put(k, dst, result);
         Ok(())
@@ -167,7 +172,11 @@ impl Video {
         let dst = k.result(&dst, Width::W32)?;
         let bits = 32 / lanes;
         let part = |k: &mut KernelLowering<'_, '_>, number: u64, ty| {
-            let (word, at) = if number < lanes { (a, number) } else { (b, number - lanes) };
+            let (word, at) = if number < lanes {
+                (a, number)
+            } else {
+                (b, number - lanes)
+            };
             let srcs = vec![word, Operand::Imm(at * bits), Operand::Imm(bits)];
             scratch(k, AluOp::Bfe, ty, Width::W32, srcs)
         };
@@ -201,7 +210,11 @@ fn multiply_add<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> R
         return Err(count(inst, "4"));
     };
     let is_signed = types[1] == Type::S32 || types[2] == Type::S32;
-    let (wide, narrow) = if is_signed { (Type::S64, Type::S32) } else { (Type::U64, Type::U32) };
+    let (wide, narrow) = if is_signed {
+        (Type::S64, Type::S32)
+    } else {
+        (Type::U64, Type::U32)
+    };
     let (a, b) = (widened(k, a, types[1])?, widened(k, b, types[2])?);
     let c = k.value(c, narrow)?;
     let dst = k.result(dst, Width::W32)?;
@@ -216,7 +229,13 @@ fn multiply_add<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> R
     if saturates && is_signed {
         sum = clamp(k, wide, sum, Type::S32, 32);
     } else if saturates {
-        sum = scratch(k, AluOp::Min, wide, Width::W64, vec![sum, Operand::Imm(u32::MAX.into())]);
+        sum = scratch(
+            k,
+            AluOp::Min,
+            wide,
+            Width::W64,
+            vec![sum, Operand::Imm(u32::MAX.into())],
+        );
     }
     let result = low_word(k, sum);
     put(k, dst, result);
@@ -297,7 +316,9 @@ fn written(selector: Option<&str>, lanes: u64) -> Result<u64, Reason> {
     let Some(selector) = selector else {
         return Ok((1 << lanes) - 1);
     };
-    Ok(digits(selector, lanes, lanes)?.iter().fold(0, |mask, digit| mask | 1 << digit))
+    Ok(digits(selector, lanes, lanes)?
+        .iter()
+        .fold(0, |mask, digit| mask | 1 << digit))
 }
 
 /// A source's part in 64 bits.

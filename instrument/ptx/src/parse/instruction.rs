@@ -90,6 +90,16 @@ impl<'a> Parser<'a> {
                 Ok(Operand::Pair(name, self.ident("a second result")?))
             }
             Token::Punct(b'+' | b'-') => Ok(Operand::Offset(name, self.offset()?)),
+            // The first element of an array; others would have to be counted in its type.
+            Token::Punct(b'[') => {
+                self.advance();
+                if self.token != Token::Int(0) {
+                    return self.error("0, the first element");
+                }
+                self.advance();
+                self.expect(b']', "`]`")?;
+                Ok(Operand::Name(name, None))
+            }
             _ => Ok(Operand::Name(name, None)),
         }
     }

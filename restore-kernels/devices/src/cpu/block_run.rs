@@ -24,6 +24,9 @@ const MAX_THREADS_PER_CALL: usize = 128;
 /// waiting for another.
 const MAX_ADVANCES: u32 = 256;
 
+/// Turns, 50 ms each, after which threads that wait at a step go on although others have not come as far as they can.
+const MAX_TURNS_AT_STEPS: u32 = 20;
+
 /// How a turn of a block ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockEnd {
@@ -104,6 +107,7 @@ impl Turn<'_> {
             WARP_SIZE
         };
         let next = std::mem::take(&mut self.memory.next_thread);
+        self.free_waiting(group_size);
         self.run_ready(next, num_threads)?;
         loop {
             let mut has_more = false;
@@ -119,6 +123,23 @@ impl Turn<'_> {
                     cuda_result: 719,
                     reason: self.describe_deadlock(),
                 });
+            }
+        }
+    }
+
+    /// A turn that has ended early has come to no end of what threads can do by themselves: one spins, perhaps for
+    /// others that wait. These go on, if they wait for nobody else.
+    fn free_waiting(&mut self, group_size: usize) {
+        let num_threads = self.memory.points.len();
+        if !self.kernel.warp_ops().is_empty() {
+            for first in (0..num_threads).step_by(group_size.max(1)) {
+                warp::advance(self.kernel, self.memory, first, (first + group_size).min(num_threads));
+            }
+        }
+        if step::is_waited_at(self.kernel, self.memory) {
+            self.memory.turns_at_steps += 1;
+            if self.memory.turns_at_steps > MAX_TURNS_AT_STEPS {
+                step::release(self.kernel, self.memory);
             }
         }
     }

@@ -86,6 +86,8 @@ pub struct BlockMemory {
     /// Where the next turn begins to look for threads that can go on, so that one that spins does not keep the others
     /// from running.
     pub next_thread: usize,
+    /// Turns that have begun with threads waiting at a step, since these last went on.
+    pub turns_at_steps: u32,
 }
 
 impl BlockMemory {
@@ -101,6 +103,7 @@ impl BlockMemory {
         self.local.resize(threads * shape.local_bytes as usize);
         self.trapped = 0;
         self.next_thread = 0;
+        self.turns_at_steps = 0;
     }
 
     /// Pointers for native code.
