@@ -2,10 +2,13 @@
 //! instruction each: a table by the ISA's sections (`ptx_forms.txt`), written as patterns.
 //!
 //! A line of it is a target and an instruction in which `<a/b/>` stands for `a`, `b` or nothing. `! REASON` after it
-//! says that the front end refuses all of the line's forms; `= REASON: text` is what documentation says of these.
+//! says that the front end refuses all of the line's forms; `= REASON: forms | why` is what documentation says of these.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::module::bind_globals;
 
 /// What few forms need, by what they say.
 const DECLARED: [(&str, &str); 6] = [
@@ -42,8 +45,8 @@ pub struct Pattern {
 pub struct Table {
     /// In the order of the file.
     pub patterns: Vec<Pattern>,
-    /// What documentation says of refused forms.
-    pub reasons: BTreeMap<&'static str, &'static str>,
+    /// What documentation says of refused forms: short names, and why.
+    pub reasons: BTreeMap<&'static str, (&'static str, &'static str)>,
 }
 
 impl Table {
@@ -63,7 +66,8 @@ impl Table {
                 section = name;
             } else if let Some(reason) = text.strip_prefix("= ") {
                 let (key, words) = reason.split_once(": ").expect("a reason has a name");
-                table.reasons.insert(key, words);
+                let both = words.split_once(" | ").expect("forms and why");
+                table.reasons.insert(key, both);
             } else if !text.is_empty() {
                 let (target, form) = text.split_once(' ').expect("a form has a target");
                 let (text, refused) = match form.split_once(" ! ") {
@@ -100,16 +104,21 @@ impl Pattern {
         forms.iter().map(|form| format!("{form}{rest}")).collect()
     }
 
-    /// What it is without its operands.
+    /// The kernel of its first instruction, with variables at made-up addresses.
+    ///
+    /// # Panics
+    /// If the front end refuses it.
     #[must_use]
-    pub fn opcode(&self) -> &'static str {
-        let start = if self.text.starts_with('@') {
-            self.text.find(' ').map_or(0, |at| at + 1)
-        } else {
-            0
-        };
-        let rest = &self.text[start..];
-        rest.split(' ').next().unwrap_or(rest)
+    pub fn first_kernel(&self) -> Kernel {
+        let text = module(self.target, &self.forms()[..1]);
+        let mut lowered = hetckpt_ptx::lower_module(&text).expect("a module");
+        let addresses = (1u64..).map(|number| number << 20).zip(&lowered.globals);
+        let addresses = addresses
+            .map(|(address, global)| (global.name.clone(), address))
+            .collect();
+        let mut kernel = lowered.kernels.pop().expect("a form that is taken");
+        bind_globals(&mut kernel, &addresses).expect("all variables are known");
+        kernel
     }
 }
 

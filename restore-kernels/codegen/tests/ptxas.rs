@@ -1,5 +1,5 @@
 //! Feeds generated PTX to NVIDIA's assembler: every kernel of the front end's file tests and of the test programs,
-//! plain, probed, and as the continuation of each of its resume points.
+//! plain, probed, and as the continuation of each of its resume points. And the list of PTX's instruction forms.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "tests that are skipped say so")]
 
@@ -10,6 +10,7 @@ use std::process::Command;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
 use hetckpt_codegen::ptx::{PtxOptions, generate};
+use hetckpt_conformance::ptx_forms::{Table, module};
 use hetckpt_ir::entity::ResumePointId;
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::module::bind_globals;
@@ -71,7 +72,7 @@ fn kernels(text: &str) -> Vec<Kernel> {
 }
 
 /// Assembles `text`; the assembler's words if it refuses.
-fn assemble(ptxas: &Path, text: &str, sm: u32, name: &str) -> Result<String, String> {
+fn assemble(ptxas: &Path, text: &str, sm: impl std::fmt::Display, name: &str) -> Result<String, String> {
     let source = std::env::temp_dir().join(format!("hetckpt-ptxas-{}-{name}.ptx", std::process::id()));
     std::fs::write(&source, text).unwrap();
     let output = Command::new(ptxas)
@@ -182,6 +183,22 @@ fn assembles_every_form_of_every_kernel() {
         refused.len(),
         refused.join("\n")
     );
+}
+
+/// The list that the front end is compared with is the assembler's.
+#[test]
+fn takes_every_listed_form() {
+    let Some(ptxas) = ptxas() else {
+        eprintln!("skipped: takes_every_listed_form (no ptxas)");
+        return;
+    };
+    let mut forms: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for pattern in Table::read().patterns {
+        forms.entry(pattern.target).or_default().extend(pattern.forms());
+    }
+    for (target, forms) in forms {
+        assemble(&ptxas, &module(target, &forms), target, "forms").unwrap();
+    }
 }
 
 #[test]

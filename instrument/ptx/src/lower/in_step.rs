@@ -128,9 +128,8 @@ fn insert_where_threads_spin(kernel: &mut Kernel) {
         let is_inner = found.blocks.iter().all(|&block| forest.innermost(block) == Some(id));
         let blocks = || found.blocks.iter().map(|block| &kernel.blocks[block.index()]);
         let meets = |inst: &Inst| matches!(inst.op, Op::Warp { .. });
-        let has_met = blocks().any(|block| {
-            matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(meets)
-        });
+        let has_met = blocks()
+            .any(|block| matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(meets));
         let num_insts: usize = blocks().map(|block| block.insts.len()).sum();
         if !is_inner || has_met || num_insts > MAX_SPINNING {
             continue;
