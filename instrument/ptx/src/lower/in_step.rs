@@ -13,8 +13,9 @@
 //! ([`unsynchronized`]), in whatever memory. A step stands before such a load, or before the outermost loop around it,
 //! where that costs next to nothing: not where each iteration of a loop would need one.
 //!
-//! A thread that waits at a step may hold a lock for which others spin. So in kernels that have steps a loop that may be
-//! such has one, too: else the others would never come to where they let it go on.
+//! A thread that waits at a step, or at an operation for some lanes of its warp, may hold a lock for which others spin.
+//! So in kernels that have such, loops that do nothing but spin have a step, too: else the others would never come to
+//! where they let it go on.
 //!
 //! # Source
 //! "Warp-synchronous programming": "CUDA C Programming Guide" before CUDA 9; NVIDIA's samples `reduction`, `histogram`.
@@ -27,7 +28,7 @@ use hetckpt_ir::analysis::dominators::Dominators;
 use hetckpt_ir::analysis::loops::LoopForest;
 use hetckpt_ir::analysis::unsynchronized::{self, UnsynchronizedRead};
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::entity::Span;
+use hetckpt_ir::entity::{BbId, Span};
 use hetckpt_ir::inst::{ALL_LANES, AtomOp, Inst, Op, Operand, Ordering, Scope, WarpOp};
 use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Space;
@@ -114,47 +115,64 @@ fn insert_where_lanes_exchange(kernel: &mut Kernel) {
     }
 }
 
-/// Instructions of a loop that is taken for one that spins.
-const MAX_SPINNING: usize = 64;
-
 fn insert_where_threads_spin(kernel: &mut Kernel) {
-    let is_step = |inst: &Inst| matches!(inst.op, Op::Warp { op: WarpOp::Step, .. });
-    if !kernel.insts().any(is_step) {
+    let may_wait = |inst: &Inst| match inst.op {
+        Op::Warp {
+            op: WarpOp::Step | WarpOp::ActiveMask,
+            ..
+        } => true,
+        Op::Warp { mask, .. } => mask != Operand::Imm(ALL_LANES),
+        _ => false,
+    };
+    if !kernel.insts().any(may_wait) {
         return;
     }
     let cfg = Cfg::new(kernel);
     let forest = LoopForest::new(&cfg, &Dominators::new(&cfg));
+    let mut places = Vec::new();
     for (id, found) in forest.iter() {
-        let is_inner = found.blocks.iter().all(|&block| forest.innermost(block) == Some(id));
-        let blocks = || found.blocks.iter().map(|block| &kernel.blocks[block.index()]);
-        let meets = |inst: &Inst| matches!(inst.op, Op::Warp { .. });
-        let has_met = blocks()
-            .any(|block| matches!(block.terminator, Terminator::Barrier { .. }) || block.insts.iter().any(meets));
-        let num_insts: usize = blocks().map(|block| block.insts.len()).sum();
-        if !is_inner || has_met || num_insts > MAX_SPINNING {
-            continue;
+        if found.blocks.iter().all(|&block| forest.innermost(block) == Some(id)) {
+            places.extend(what_is_spun_on(kernel, &found.blocks));
         }
-        let places = found.blocks.iter().filter_map(|&block| {
-            let index = kernel.blocks[block.index()].insts.iter().position(looks_at_others)?;
-            Some(Location { block, index })
-        });
-        for Location { block, index } in places.collect::<Vec<_>>() {
-            let insts = &mut kernel.blocks[block.index()].insts;
-            let span = insts[index].span;
-            insts.insert(index, step(span));
-        }
+    }
+    for Location { block, index } in places {
+        let insts = &mut kernel.blocks[block.index()].insts;
+        let span = insts[index].span;
+        insts.insert(index, step(span));
     }
 }
 
-/// True for what a thread waits for others by.
-fn looks_at_others(inst: &Inst) -> bool {
-    match inst.op {
-        Op::Atom { op, dst, .. } => matches!(op, AtomOp::Exch | AtomOp::Cas) && dst.is_some(),
-        Op::Load { ordering, .. } => {
-            matches!(ordering, Ordering::Volatile | Ordering::Relaxed | Ordering::Acquire)
+/// The instruction by which a loop of `blocks` does nothing but wait for another thread to write something: the only
+/// one that others can see, or that sees what they do, and the same each time.
+fn what_is_spun_on(kernel: &Kernel, blocks: &[BbId]) -> Option<Location> {
+    let mut defined = BTreeSet::new();
+    let mut places = Vec::new();
+    for &block in blocks {
+        if matches!(kernel.blocks[block.index()].terminator, Terminator::Barrier { .. }) {
+            return None;
         }
-        _ => false,
+        for (index, inst) in kernel.blocks[block.index()].insts.iter().enumerate() {
+            inst.for_each_def(|reg| {
+                defined.insert(reg);
+            });
+            match inst.op {
+                Op::Store { .. } | Op::Warp { .. } => return None,
+                Op::Load { ordering, .. } if !is_ordered(ordering) => {}
+                Op::Load { .. } | Op::Atom { .. } => places.push(Location { block, index }),
+                _ => {}
+            }
+        }
     }
+    let [place] = places[..] else { return None };
+    let inst = &kernel.blocks[place.block.index()].insts[place.index];
+    let mut is_same = true;
+    inst.for_each_use(|reg| is_same &= !defined.contains(&reg));
+    let may_wait = !matches!(inst.op, Op::Atom { op, .. } if !matches!(op, AtomOp::Exch | AtomOp::Cas));
+    (is_same && may_wait).then_some(place)
+}
+
+const fn is_ordered(ordering: Ordering) -> bool {
+    matches!(ordering, Ordering::Volatile | Ordering::Relaxed | Ordering::Acquire)
 }
 
 fn step(span: Span) -> Inst {

@@ -160,6 +160,35 @@ fn threads_that_spin_for_others_of_their_block_finish() {
     assert_eq!(memory[0].load(Ordering::Relaxed), 4);
 }
 
+/// Takes a lock at `[%rd1]`, waits in the given way, and counts at `[%rd1+4]` before it gives the lock back.
+fn counting_under_a_lock(waits: &str) -> String {
+    format!(
+        "activemask.b32 %r5;
+$spin:
+    atom.global.exch.b32 %r8, [%rd1], 1;
+    setp.ne.u32 %p1, %r8, 0;
+    @%p1 bra $spin;
+    {waits}
+    ld.global.u32 %r9, [%rd1+4];
+    add.u32 %r9, %r9, 1;
+    st.global.u32 [%rd1+4], %r9;
+    atom.global.exch.b32 %r8, [%rd1], 0;"
+    )
+}
+
+#[test]
+fn lanes_that_wait_under_a_lock_let_others_spin_for_it() {
+    let device = device();
+    // A lane in step with lanes that spin, and one that waits for nobody but is not looked after while others spin.
+    for waits in ["membar.gl;", "mov.u32 %r9, %lanemask_eq; bar.warp.sync %r9;"] {
+        let kernel = build(&device, &counting_under_a_lock(waits));
+        let memory = words(2);
+        let outcome = run(&device, linear(kernel, 2, 4, &[address(&memory)]));
+        assert!(matches!(outcome, Outcome::Finished), "{waits} {outcome:?}");
+        assert_eq!(memory[1].load(Ordering::Relaxed), 8, "{waits}");
+    }
+}
+
 #[test]
 fn a_launch_may_spin_for_one_in_another_queue() {
     let device = device();
