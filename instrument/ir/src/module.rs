@@ -91,15 +91,29 @@ fn addresses_in(kernel: &mut Kernel) -> impl Iterator<Item = &mut Address> {
 }
 
 impl Module {
-    /// Appends `suffix` to the names of the strings that nvcc has made variables of (`$str`, `__unnamed_1`): each of
-    /// its texts has such, under the same names, and they are not shared when several texts are one program.
-    pub fn name_strings_apart(&mut self, suffix: &str) {
+    /// Names of the strings that nvcc has made variables of here (`$str`, `__unnamed_1`).
+    pub fn strings(&self) -> impl Iterator<Item = &str> {
         let globals = self.globals.iter().filter(|g| !g.is_extern);
-        let strings = globals.filter(|g| g.name.starts_with('$') || g.name.starts_with("__unnamed_"));
-        let strings: BTreeSet<String> = strings.map(|g| g.name.clone()).collect();
+        let is_string = |name: &&str| name.starts_with('$') || name.starts_with("__unnamed_");
+        globals.map(|g| g.name.as_str()).filter(is_string)
+    }
+
+    /// Appends `suffix` to the names of [`Self::strings`]: each of nvcc's texts has such, under the same names, and they
+    /// are not shared when several texts are one program. Those of other texts, which functions taken from there use,
+    /// become what `elsewhere` says.
+    pub fn name_strings_apart(&mut self, suffix: &str, elsewhere: &BTreeMap<String, String>) {
+        let own: BTreeSet<String> = self.strings().map(str::to_owned).collect();
+        let defined: BTreeSet<String> = self
+            .globals
+            .iter()
+            .filter(|g| !g.is_extern)
+            .map(|g| g.name.clone())
+            .collect();
         let rename = |name: &mut String| {
-            if strings.contains(name) {
+            if own.contains(name) {
                 name.push_str(suffix);
+            } else if let Some(other) = elsewhere.get(name).filter(|_| !defined.contains(name)) {
+                name.clone_from(other);
             }
         };
         for global in &mut self.globals {
@@ -116,6 +130,8 @@ impl Module {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use crate::text;
 
     #[test]
@@ -129,7 +145,10 @@ mod tests {
             )
         };
         let mut module = text::parse::module(&module_with("$str")).expect("hetIR");
-        module.name_strings_apart("@1");
+        module.name_strings_apart("@1", &BTreeMap::new());
         assert_eq!(text::print::module(&module), module_with("$str@1"));
+        let elsewhere = BTreeMap::from([("$elsewhere".to_owned(), "$elsewhere@0".to_owned())]);
+        module.name_strings_apart("@1", &elsewhere);
+        assert!(text::print::module(&module).contains("\"$elsewhere@0\" extern"));
     }
 }

@@ -1,7 +1,7 @@
-//! `vprintf` and `__assertfail`: functions that the CUDA driver supplies. PTX texts declare and call them; their bodies
+//! Functions that the CUDA driver supplies, or its library of device code. PTX texts declare and call them; their bodies
 //! are here, in PTX, and are inlined like any other function's.
 //!
-//! Both put a record into a buffer in device memory, a variable of the module, which the driver library empties when
+//! `vprintf` and `__assertfail` put a record into a buffer in device memory, a variable of the module, which the driver library empties when
 //! the program synchronises ([`hetckpt_abi` has the layout](hetckpt_abi::device_output)). So they need nothing of a
 //! device, and what has not been printed at a dump is captured as memory is.
 
@@ -16,12 +16,18 @@ use crate::lower::layout::size_and_align;
 /// The name that `printf` calls.
 pub(crate) const VPRINTF: &str = "vprintf";
 const ASSERTFAIL: &str = "__assertfail";
+const GROUP_HANDLE: &str = "cudaCGGetIntrinsicHandle";
+const GROUP_SYNCHRONIZE: &str = "cudaCGSynchronize";
+/// Handle of the whole grid, and its scope (`cooperative_groups.h`).
+const GRID: u32 = 1;
+/// Offset of the word for barriers in a grid's workspace (`cooperative_groups.h`).
+const BARRIER_AT: u32 = 4;
 /// Bytes that one call's arguments can take: 32 of 8 bytes (CUDA C++ Programming Guide, "Formatted Output").
 const MAX_ARGUMENT_BYTES: u32 = 256;
 
 /// True for a function that is supplied here.
 pub(crate) fn is_ours(name: &str) -> bool {
-    name == VPRINTF || name == ASSERTFAIL
+    [VPRINTF, ASSERTFAIL, GROUP_HANDLE, GROUP_SYNCHRONIZE].contains(&name)
 }
 
 /// Bytes to be copied of a call's arguments. They lie in a variable of the caller's; which one, and how much of it
@@ -50,7 +56,8 @@ pub(crate) struct Supplied {
 /// The bodies of what `module` declares and does not define; `None` if it needs none.
 pub(crate) fn supply(module: &Module<'_>) -> Option<Supplied> {
     let (prints, asserts) = (lacks_function(module, VPRINTF), lacks_function(module, ASSERTFAIL));
-    if !prints && !asserts {
+    let groups = [GROUP_HANDLE, GROUP_SYNCHRONIZE].map(|name| lacks_function(module, name));
+    if !prints && !asserts && groups == [false; 2] {
         return None;
     }
     let argument_bytes = argument_bytes(module);
@@ -58,8 +65,16 @@ pub(crate) fn supply(module: &Module<'_>) -> Option<Supplied> {
     let record_bytes = layout::record_bytes(least.max(layout::ARGUMENTS + argument_bytes));
     let buffer = layout::name(record_bytes);
     let mut text = String::from(".version 8.0\n.target sm_75\n.address_size 64\n");
-    let size = layout::buffer_bytes();
-    let _ = writeln!(text, ".global .align 16 .b8 {buffer}[{size}];");
+    if prints || asserts {
+        let size = layout::buffer_bytes();
+        let _ = writeln!(text, ".global .align 16 .b8 {buffer}[{size}];");
+    }
+    if groups[0] {
+        group_handle(&mut text);
+    }
+    if groups[1] {
+        group_synchronize(&mut text);
+    }
     if prints {
         let parameters = ".param .b64 format, .param .b64 arguments";
         let _ = writeln!(text, ".func (.param .b32 result) {VPRINTF}({parameters})\n{{");
@@ -101,6 +116,83 @@ pub(crate) fn supply(module: &Module<'_>) -> Option<Supplied> {
         text,
         printf_bytes: argument_bytes,
     })
+}
+
+/// Of `cudadevrt`: the handle of the grid, or none.
+fn group_handle(text: &mut String) {
+    let _ = write!(
+        text,
+        ".func (.param .b64 result) {GROUP_HANDLE}(.param .b32 scope)
+{{
+	.reg .pred %p<2>;
+	.reg .b32 %r<2>;
+	.reg .b64 %d<2>;
+	ld.param.b32 %r1, [scope];
+	setp.eq.u32 %p1, %r1, {GRID};
+	selp.b64 %d1, {GRID}, 0, %p1;
+	st.param.b64 [result], %d1;
+	ret;
+}}
+"
+    );
+}
+
+/// Of `cudadevrt`: a barrier of the whole grid. One thread of each block adds to a word, whose highest bit changes with
+/// the last one, and waits for that.
+fn group_synchronize(text: &mut String) {
+    let _ = write!(
+        text,
+        ".func (.param .b32 result) {GROUP_SYNCHRONIZE}(.param .b64 handle, .param .b32 flags)
+{{
+	.reg .pred %p<2>;
+	.reg .b32 %r<10>;
+	.reg .b64 %d<4>;
+	ld.param.b64 %d1, [handle];
+	setp.eq.u64 %p1, %d1, {GRID};
+	@%p1 bra $grid;
+	st.param.b32 [result], 1;
+	ret;
+$grid:
+	barrier.sync 0;
+	mov.u32 %r1, %tid.x;
+	mov.u32 %r2, %tid.y;
+	or.b32 %r1, %r1, %r2;
+	mov.u32 %r2, %tid.z;
+	or.b32 %r1, %r1, %r2;
+	setp.ne.u32 %p1, %r1, 0;
+	@%p1 bra $met;
+	mov.u32 %r1, %ctaid.x;
+	mov.u32 %r2, %ctaid.y;
+	or.b32 %r1, %r1, %r2;
+	mov.u32 %r2, %ctaid.z;
+	or.b32 %r1, %r1, %r2;
+	mov.u32 %r3, %nctaid.x;
+	mov.u32 %r4, %nctaid.y;
+	mul.lo.u32 %r3, %r3, %r4;
+	mov.u32 %r4, %nctaid.z;
+	mul.lo.u32 %r3, %r3, %r4;
+	mov.u32 %r5, 0x80000001;
+	sub.u32 %r5, %r5, %r3;
+	setp.eq.u32 %p1, %r1, 0;
+	selp.b32 %r5, %r5, 1, %p1;
+	mov.u32 %r6, %envreg1;
+	mov.u32 %r7, %envreg2;
+	mov.b64 %d2, {{%r7, %r6}};
+	membar.gl;
+	atom.global.add.u32 %r8, [%d2+{BARRIER_AT}], %r5;
+$wait:
+	ld.volatile.global.u32 %r9, [%d2+{BARRIER_AT}];
+	xor.b32 %r9, %r9, %r8;
+	setp.ge.s32 %p1, %r9, 0;
+	@%p1 bra $wait;
+	membar.gl;
+$met:
+	barrier.sync 0;
+	st.param.b32 [result], 0;
+	ret;
+}}
+"
+    );
 }
 
 /// Takes the next record: its address in `%d3`, its number plus one in `%r3`. Goes to `$full` if there is none free.

@@ -615,8 +615,15 @@ fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
     let mut modules =
         hetckpt_ptx::lower_linked(&texts).map_err(|error| LoadFailure::new(cuda_result::INVALID_PTX, error))?;
     if modules.len() > 1 {
-        for (module, number) in modules.iter_mut().zip(0..) {
-            module.name_strings_apart(&format!("@{number}"));
+        let strings: Vec<Vec<String>> = modules
+            .iter()
+            .map(|m| m.strings().map(str::to_owned).collect())
+            .collect();
+        for (own, module) in modules.iter_mut().enumerate() {
+            let others = strings.iter().enumerate().filter(|(number, _)| *number != own);
+            let elsewhere = others
+                .flat_map(|(number, names)| names.iter().map(move |name| (name.clone(), format!("{name}@{number}"))));
+            module.name_strings_apart(&format!("@{own}"), &elsewhere.collect());
         }
     }
     Ok(modules)

@@ -9,7 +9,7 @@ use hetckpt_ir::types::{Space, Type};
 
 use crate::ast::{self, DeclSpace, Statement};
 use crate::error::Reason;
-use crate::lower::address_spaces::{self, Conversions};
+use crate::lower::address_spaces::{self, Conversions, End};
 use crate::lower::call::{self, Call, Callee};
 use crate::lower::control_flow::Drafts;
 use crate::lower::layout::{Placed, size_and_align};
@@ -397,7 +397,11 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
 fn resolve_generic(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Result<(), (u32, Reason)> {
     // Parameters have no window: their addresses are known, or the kernel is refused.
     let has_windows = |&(_, space): &(_, Space)| space != Space::Param;
-    let can_be_told_apart = !conversions.origins.is_empty() && conversions.origins.iter().all(has_windows);
+    // Where there are no such addresses, whoever converts one back has asked before and does not come there.
+    let is_asked_for = |end: &End| conversions.questions.iter().any(|question| question.space == end.space);
+    let is_never_reached = !conversions.ends.is_empty() && conversions.ends.iter().all(is_asked_for);
+    let is_needed = !conversions.origins.is_empty() || is_never_reached;
+    let can_be_told_apart = is_needed && conversions.origins.iter().all(has_windows);
     let unresolved = can_be_told_apart.then(|| kernel.clone());
     let resolved = address_spaces::resolve(kernel, conversions);
     match (resolved, unresolved) {
@@ -425,7 +429,7 @@ fn bound(bounds: &mut LaunchBounds, directive: &str, numbers: &[u64]) -> Result<
         "reqntid" => bounds.req_ntid = Some([number(0)?, number(1)?, number(2)?]),
         "minnctapersm" => bounds.min_cta_per_sm = Some(number(0)?),
         "maxnreg" => bounds.max_registers = Some(number(0)?),
-        "maxnctapersm" | "noreturn" | "abi_preserve" | "abi_preserve_control" => {}
+        "maxnctapersm" | "maxclusterrank" | "noreturn" | "abi_preserve" | "abi_preserve_control" => {}
         other => return Err(Reason::Modifier(other.to_owned())),
     }
     Ok(())

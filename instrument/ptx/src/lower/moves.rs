@@ -1,12 +1,13 @@
 //! Moves, address conversions and branches (PTX ISA, "mov", "cvta", "Control Flow Instructions").
 
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::inst::{Comparison, Guard, Modifiers, Op, Operand, SpecialReg};
+use hetckpt_ir::inst::{AluOp, Comparison, Guard, Modifiers, Op, Operand, SpecialReg};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::ast::{self, Instruction};
 use crate::error::Reason;
 use crate::lower::address_spaces::{End, Question};
+use crate::lower::arithmetic::scratch;
 use crate::lower::control_flow::DraftId;
 use crate::lower::halves;
 use crate::lower::lowering::KernelLowering;
@@ -72,6 +73,7 @@ fn part_type(ty: Type, count: usize) -> Result<Type, Reason> {
     match (ty.size_bytes(), count) {
         (8, 2) => Ok(Type::B32),
         (8, 4) | (4, 2) => Ok(Type::B16),
+        (4, 4) | (2, 2) => Ok(Type::B8),
         _ => Err(Reason::Type(ty.name().to_owned())),
     }
 }
@@ -85,6 +87,11 @@ fn pack<'a>(
     let part = part_type(ty, parts.len())?;
     let srcs = parts.iter().map(|p| k.value(p, part)).collect::<Result<_, _>>()?;
     let dst = k.result(dst, width_of(ty))?;
+    if part == Type::B8 {
+        let src = pack_bytes(k, ty, srcs);
+        k.emit(Op::Mov { ty, dst, src });
+        return Ok(());
+    }
     k.emit(Op::Pack { ty, dst, srcs });
     Ok(())
 }
@@ -95,10 +102,61 @@ fn unpack<'a>(
     parts: &[ast::Operand<'a>],
     src: &ast::Operand<'a>,
 ) -> Result<(), Reason> {
-    let width = width_of(part_type(ty, parts.len())?);
+    let part = part_type(ty, parts.len())?;
+    let width = width_of(part);
     let src = k.value(src, ty)?;
+    if part == Type::B8 {
+        return unpack_bytes(k, ty, parts, src);
+    }
     let dsts = results(k, parts, |k, part| k.result(part, width))?;
     k.emit(Op::Unpack { ty, dsts, src });
+    Ok(())
+}
+
+/// Two or four bytes, which lie in registers of 16 bits, as one value.
+fn pack_bytes(k: &mut KernelLowering<'_, '_>, ty: Type, bytes: Vec<Operand>) -> Operand {
+    let pair = |k: &mut KernelLowering<'_, '_>, low, high| {
+        let low = scratch(k, AluOp::And, Type::B16, Width::W16, vec![low, Operand::Imm(0xFF)]);
+        let high = scratch(k, AluOp::Shl, Type::B16, Width::W16, vec![high, Operand::Imm(8)]);
+        scratch(k, AluOp::Or, Type::B16, Width::W16, vec![low, high])
+    };
+    let mut halves: Vec<_> = bytes.chunks_exact(2).map(|bytes| pair(k, bytes[0], bytes[1])).collect();
+    match halves.pop() {
+        Some(half) if halves.is_empty() => half,
+        upper => {
+            halves.extend(upper);
+            let dst = k.scratch(width_of(ty));
+            k.emit_unguarded(Op::Pack { ty, dst, srcs: halves });
+            Operand::Reg(dst)
+        }
+    }
+}
+
+/// The bytes of a value, each in a register of 16 bits.
+fn unpack_bytes<'a>(
+    k: &mut KernelLowering<'_, 'a>,
+    ty: Type,
+    parts: &[ast::Operand<'a>],
+    src: Operand,
+) -> Result<(), Reason> {
+    let dsts = results(k, parts, |k, part| k.result(part, Width::W16))?;
+    let halves = match ty.size_bytes() {
+        4 => halves::halves(k, src).map(Operand::Reg).to_vec(),
+        _ => vec![src],
+    };
+    let shifts = halves.into_iter().flat_map(|half| [(half, 0), (half, 8)]);
+    let bytes: Vec<_> = shifts
+        .map(|(half, by)| {
+            let shifted = scratch(k, AluOp::Shr, Type::U16, Width::W16, vec![half, Operand::Imm(by)]);
+            scratch(k, AluOp::And, Type::B16, Width::W16, vec![shifted, Operand::Imm(0xFF)])
+        })
+        .collect();
+    for (dst, src) in dsts.into_iter().zip(bytes) {
+        if let Some(dst) = dst {
+            let ty = Type::B16;
+            k.emit(Op::Mov { ty, dst, src });
+        }
+    }
     Ok(())
 }
 
