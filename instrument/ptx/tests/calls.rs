@@ -37,6 +37,25 @@ fn registers_of_a_call_outlast_calls_in_it() {
 }
 
 #[test]
+fn what_is_needed_behind_two_calls_outlasts_both() {
+    // Every call writes all registers before its own calls, and needs them behind the second one only.
+    let f = ".func (.param .b32 r) f(.param .b32 a) {
+        .reg .pred %p<2>; .reg .b32 %r<8>;
+        ld.param.b32 %r1, [a]; mul.lo.u32 %r5, %r1, 100; setp.lt.u32 %p1, %r1, 2; @%p1 bra DONE;
+        sub.u32 %r2, %r1, 1;
+        { .param .b32 x; .param .b32 y; st.param.b32 [x], %r2; call.uni (y), f, (x); ld.param.b32 %r3, [y]; }
+        { .param .b32 x; .param .b32 y; st.param.b32 [x], 1; call.uni (y), f, (x); ld.param.b32 %r4, [y]; }
+        add.u32 %r5, %r5, %r3; add.u32 %r5, %r5, %r4;
+        DONE: st.param.b32 [r], %r5; ret; }";
+    let found = execute(&with_functions(f, CALL), 8, 0, &[], &[0; 8]);
+    let mut expected = vec![0, 100];
+    for n in 2..8 {
+        expected.push(100 * n + expected.last().unwrap() + 100);
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn each_call_has_its_own_variables() {
     // Each call keeps its argument in its own array, and adds what the call in it has left in its caller's.
     let g = ".func g(.param .b64 place, .param .b32 a) {

@@ -15,6 +15,7 @@
 use std::ops::Range;
 
 use hetckpt_ir::analysis::liveness::Liveness;
+use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::{BbId, RegId, Span};
 use hetckpt_ir::inst::{Address, AddressBase, AluOp, Comparison, Inst, Op, Operand, Ordering};
 use hetckpt_ir::kernel::Kernel;
@@ -83,6 +84,8 @@ pub(crate) struct Site {
     pub(crate) callee: usize,
     /// A block before the arguments are passed.
     pub(crate) before: DraftId,
+    /// The block that jumps to the function.
+    pub(crate) jumps: DraftId,
     /// Where it goes on.
     pub(crate) resume: DraftId,
     pub(crate) span: Span,
@@ -123,7 +126,7 @@ impl CallStack<'_, '_> {
     /// which block of `kernel` a drafted one has become, if it can be reached.
     pub(crate) fn save_registers(&self, kernel: &mut Kernel, place: &[Option<BbId>]) {
         let Some(base) = self.base else { return };
-        let liveness = Liveness::new(kernel);
+        let liveness = Liveness::new(&self.each_function_by_itself(kernel, place));
         let mut saved_bytes = vec![0; self.functions.len()];
         for site in &self.sites {
             let (Some(caller), Some(before), Some(resume)) =
@@ -170,6 +173,21 @@ impl CallStack<'_, '_> {
                 inst.op = room;
             }
         }
+    }
+
+    /// The kernel as each function sees it: calls go on behind themselves, and functions return to nobody. What a
+    /// function needs behind two calls is not needed by what the first one calls.
+    fn each_function_by_itself(&self, kernel: &Kernel, place: &[Option<BbId>]) -> Kernel {
+        let mut apart = kernel.clone();
+        for site in &self.sites {
+            if let (Some(jumps), Some(resume)) = (place[site.jumps.index()], place[site.resume.index()]) {
+                apart.blocks[jumps.index()].terminator = Terminator::Jump(resume);
+            }
+        }
+        for dispatch in self.functions.iter().filter_map(|f| place[f.dispatch.0.index()]) {
+            apart.blocks[dispatch.index()].terminator = Terminator::Exit;
+        }
+        apart
     }
 
     /// True if a call by `caller` may change a register under it: its own, but for results.

@@ -59,10 +59,12 @@ pub(super) fn call<'m, 'a>(k: &mut KernelLowering<'m, 'a>, call: Call<'m, 'a>) -
     }
     let number = k.call_stack.sites.len() as u64;
     store(k, Type::B32, base.in_next_frame(NUMBER_AT), Operand::Imm(number));
+    let (jumps, _) = k.drafts.position();
     k.call_stack.sites.push(Site {
         caller,
         callee: index,
         before,
+        jumps,
         resume,
         span: k.span(),
     });
