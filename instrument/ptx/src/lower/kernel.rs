@@ -407,6 +407,8 @@ fn resolve_generic(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Result
     match (resolved, unresolved) {
         (Err(_), Some(unresolved)) => {
             *kernel = unresolved;
+            // For accesses that are never reached.
+            kernel.local.size_bytes = kernel.local.size_bytes.max(SEGMENT_ALIGN);
             generic_windows::apply(kernel, conversions)
         }
         (resolved, _) => resolved,
