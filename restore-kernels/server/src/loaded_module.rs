@@ -155,9 +155,9 @@ impl LoadedModule {
         check_places(&modules, places, &*builder.device)?;
         let mut addresses = BTreeMap::new();
         let mut globals = Vec::new();
-        let defined = || modules.iter().flat_map(|m| &m.globals).filter(|g| !g.is_extern);
+        let defined = defined(&modules);
         let mut memory = memory.lock();
-        let placed = defined().try_for_each(|global| -> Result<(), DeviceError> {
+        let placed = defined.iter().try_for_each(|global| -> Result<(), DeviceError> {
             let placed = places.get(&global.name).copied().filter(|_| global.is_managed);
             let addr = match placed {
                 Some(addr) => addr,
@@ -171,7 +171,7 @@ impl LoadedModule {
             });
             Ok(())
         });
-        let filled = placed.and_then(|()| defined().try_for_each(|g| fill(g, &addresses, &*builder.device)));
+        let filled = placed.and_then(|()| defined.iter().try_for_each(|g| fill(g, &addresses, &*builder.device)));
         if let Err(error) = filled {
             if let Err(second) = memory.free_owned_by(Owner::Module(id)) {
                 tracing::warn!(error = %second, "variables of a failed module cannot be freed");
@@ -572,6 +572,26 @@ fn can_be_probed(kernel: &Kernel, generator: Generator) -> Result<(), Refusal> {
 /// True if each kernel can be run in our own code.
 fn is_all_modelled(modules: &[IrModule]) -> bool {
     modules.iter().all(|module| module.rejected.is_empty())
+}
+
+/// Variables that are defined, each name once: of several texts that are one program, each may define a common or weak
+/// one, and those that are supplied to it.
+fn defined(modules: &[IrModule]) -> Vec<&Global> {
+    let mut defined: Vec<&Global> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for global in modules.iter().flat_map(|m| &m.globals).filter(|g| !g.is_extern) {
+        let place = *places.entry(&global.name).or_insert(defined.len());
+        match defined.get_mut(place) {
+            None => defined.push(global),
+            Some(known)
+                if (global.size_bytes, !global.init.is_empty()) > (known.size_bytes, !known.init.is_empty()) =>
+            {
+                *known = global;
+            }
+            Some(_) => {}
+        }
+    }
+    defined
 }
 
 /// Names of all variables of the program's.
