@@ -711,6 +711,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_of_texts_that_are_one_program_are_defined_once() {
+        let head = ".version 8.0\n.target sm_80\n.address_size 64\n\
+                    .extern .func (.param .b64 r) malloc(.param .b64 size);\n";
+        let call = "{ .param .b64 a; .param .b64 r; st.param.b64 [a], 8; call.uni (r), malloc, (a); }\n";
+        let kernel = format!("{head}.extern .func f();\n.visible .entry k() {{ call.uni f, (); {call} ret; }}\n");
+        let function = format!("{head}.weak .global .u32 own = 7;\n.visible .func f() {{ {call} ret; }}\n");
+        let modules = lower(&[kernel, function]).unwrap();
+        assert!(is_all_modelled(&modules), "{:?}", modules[0].rejected);
+        let names: Vec<&str> = defined(&modules).iter().map(|global| global.name.as_str()).collect();
+        assert_eq!(names, [device_heap::NAME, "own"]);
+    }
+
+    #[test]
     fn kernels_that_take_no_probes_are_set_aside() {
         let ptx = ".version 8.0\n.target sm_80\n.address_size 64\n\
                    .visible .entry whole() { bar.sync 0; ret; }\n\
