@@ -2,7 +2,8 @@
 //! instruction each: a table by the ISA's sections (`ptx_forms.txt`), written as patterns.
 //!
 //! A line of it is a target and an instruction in which `<a/b/>` stands for `a`, `b` or nothing. `! REASON` after it
-//! says that the front end refuses all of the line's forms; `= REASON: forms | why` is what documentation says of these.
+//! says that the front end refuses all of the line's forms; `= REASON: forms | why` is what documentation says of
+//! these.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

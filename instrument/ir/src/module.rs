@@ -98,9 +98,9 @@ impl Module {
         globals.map(|g| g.name.as_str()).filter(is_string)
     }
 
-    /// Appends `suffix` to the names of [`Self::strings`]: each of nvcc's texts has such, under the same names, and they
-    /// are not shared when several texts are one program. Those of other texts, which functions taken from there use,
-    /// become what `elsewhere` says.
+    /// Appends `suffix` to the names of [`Self::strings`]: each of nvcc's texts has such, under the same names, and
+    /// they are not shared when several texts are one program. Those of other texts, which functions taken from there
+    /// use, become what `elsewhere` says.
     pub fn name_strings_apart(&mut self, suffix: &str, elsewhere: &BTreeMap<String, String>) {
         let own: BTreeSet<String> = self.strings().map(str::to_owned).collect();
         let defined: BTreeSet<String> = self

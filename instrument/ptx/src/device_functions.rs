@@ -1,9 +1,9 @@
-//! Functions that the CUDA driver supplies, or its library of device code. PTX texts declare and call them; their bodies
-//! are here, in PTX, and are inlined like any other function's.
+//! Functions that the CUDA driver supplies, or its library of device code. PTX texts declare and call them; their
+//! bodies are here, in PTX, and are inlined like any other function's.
 //!
-//! `vprintf` and `__assertfail` put a record into a buffer in device memory, a variable of the module, which the driver library empties when
-//! the program synchronises ([`hetckpt_abi` has the layout](hetckpt_abi::device_output)). So they need nothing of a
-//! device, and what has not been printed at a dump is captured as memory is.
+//! `vprintf` and `__assertfail` put a record into a buffer in device memory, a variable of the module, which the driver
+//! library empties when the program synchronises ([`hetckpt_abi` has the layout](hetckpt_abi::device_output)). So they
+//! need nothing of a device, and what has not been printed at a dump is captured as memory is.
 
 use std::fmt::Write as _;
 

@@ -80,6 +80,7 @@ fn low(value: i64) -> u32 {
 }
 
 type Operation = (&'static str, fn(i64, i64) -> i64);
+type Compared = (&'static str, fn(i64, i64) -> bool);
 const OPERATIONS: [Operation; 5] = [
     ("vadd", |a, b| a + b),
     ("vsub", |a, b| a - b),
@@ -129,7 +130,7 @@ fn parts_are_selected_and_merged() {
                 &format!("{name}.u32.s32.s32.sat %r4.{select}, %r1, %r2.h1, %r3"),
                 |a, b, c| {
                     let value = clamped(operation(part(a, 0, 32, true), part(b, 16, 16, true)), bits, false);
-                    let mask = ((1u64 << bits) - 1 << at) as u32;
+                    let mask = (((1u64 << bits) - 1) << at) as u32;
                     c & !mask | low(value) << at & mask
                 },
             );
@@ -190,7 +191,7 @@ fn products_are_added_to_and_shifted() {
 
 #[test]
 fn comparisons_give_one_or_zero() {
-    let comparisons: [(&str, fn(i64, i64) -> bool); 6] = [
+    let comparisons: [Compared; 6] = [
         ("eq", |a, b| a == b),
         ("ne", |a, b| a != b),
         ("lt", |a, b| a < b),

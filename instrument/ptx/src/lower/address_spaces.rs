@@ -2,11 +2,11 @@
 //!
 //! hetIR has no generic addresses of shared and local memory: offsets of one segment must not be mistaken for another's
 //! on any device. So the front end finds out what each generic access reaches. An address comes from shared or local
-//! memory, or from a kernel's parameters, only through `cvta.shared`, `cvta.local`, `cvta.param`; it is followed through moves, additions (LLVM writes some as
-//! `or`) and selections, register by register (nvcc's registers are nearly in SSA form, so the order of writes hardly
-//! matters). Everything else is global. An address of shared or local memory that is stored, compared with a global one
-//! or computed with otherwise has left the kernel's sight; then all are told apart when the kernel runs
-//! ([`super::generic_windows`]).
+//! memory, or from a kernel's parameters, only through `cvta.shared`, `cvta.local`, `cvta.param`; it is followed
+//! through moves, additions (LLVM writes some as `or`) and selections, register by register (nvcc's registers are
+//! nearly in SSA form, so the order of writes hardly matters). Everything else is global. An address of shared or local
+//! memory that is stored, compared with a global one or computed with otherwise has left the kernel's sight; then all
+//! are told apart when the kernel runs ([`super::generic_windows`]).
 
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{AddressBase, AluOp, Inst, Op, Operand};

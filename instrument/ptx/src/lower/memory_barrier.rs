@@ -5,7 +5,7 @@
 //! |---|---|
 //! | 0 to 19 | who is yet to arrive in this phase |
 //! | 20 to 39 | how many are to arrive in each of the next phases |
-//! | 40 to 60 | bytes that are to be copied before the phase ends, and 2^20: less while more have come than are expected |
+//! | 40 to 60 | bytes to be copied before the phase ends, and 2^20: less while more have come than are expected |
 //! | 61 to 63 | number of the phase; programs may ask for the one before at most |
 //!
 //! Whoever arrives takes itself off by one atomic addition. Who finds nobody and nothing left begins the next phase by

@@ -1,5 +1,5 @@
-//! PTX ISA, "ldmatrix", "stmatrix" and "movmatrix": matrices of eight rows of eight elements of 16 bits, of which each lane has two
-//! neighbours.
+//! PTX ISA, "ldmatrix", "stmatrix" and "movmatrix": matrices of eight rows of eight elements of 16 bits, of which each
+//! lane has two neighbours.
 
 use hetckpt_ir::inst::{AluOp, Operand};
 use hetckpt_ir::types::{Type, Width};
