@@ -407,9 +407,27 @@ fn resolve_generic(kernel: &mut Kernel, conversions: &Conversions<'_>) -> Result
     match (resolved, unresolved) {
         (Err(_), Some(unresolved)) => {
             *kernel = unresolved;
+            generic_windows::apply(kernel, conversions)?;
             // For accesses that are never reached.
-            kernel.local.size_bytes = kernel.local.size_bytes.max(SEGMENT_ALIGN);
-            generic_windows::apply(kernel, conversions)
+            let is_local = |inst: &Inst| {
+                matches!(
+                    inst.op,
+                    Op::Load {
+                        space: Space::Local,
+                        ..
+                    } | Op::Store {
+                        space: Space::Local,
+                        ..
+                    } | Op::Atom {
+                        space: Space::Local,
+                        ..
+                    }
+                )
+            };
+            if kernel.insts().any(is_local) {
+                kernel.local.size_bytes = kernel.local.size_bytes.max(SEGMENT_ALIGN);
+            }
+            Ok(())
         }
         (resolved, _) => resolved,
     }

@@ -61,7 +61,8 @@ fn access(inst: &Instruction<'_>) -> Result<Access, Reason> {
 /// The elements of a load's or store's register operand.
 pub(super) fn elements<'o, 'a>(operand: &'o ast::Operand<'a>, count: usize) -> Result<&'o [ast::Operand<'a>], Reason> {
     match operand {
-        ast::Operand::Vector(parts) if parts.len() == count && count > 1 => Ok(parts),
+        // Triton writes braces around one element, too.
+        ast::Operand::Vector(parts) if parts.len() == count => Ok(parts),
         ast::Operand::Vector(_) => Err(Reason::Operand {
             expected: "a vector of the size",
             found: operand.describe(),

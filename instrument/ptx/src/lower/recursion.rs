@@ -2,6 +2,7 @@
 //! before and behind their bodies, which are lowered behind the kernel's own.
 
 use hetckpt_ir::basic_block::Terminator;
+use hetckpt_ir::entity::{BbId, RegId};
 use hetckpt_ir::inst::{Address, Comparison, Guard, Op, Operand, Ordering};
 use hetckpt_ir::types::{Space, Type, Width};
 
@@ -17,7 +18,7 @@ use crate::lower::modifiers::type_named;
 use crate::lower::operand::absolute;
 use crate::lower::scope::{Scope, Symbol, width_of};
 
-/// Bytes of a call's number and of a frame's address, where they lie in a frame.
+/// Where a call's number lies in a frame, and the address of the caller's frame.
 const NUMBER_AT: u32 = 0;
 const CALLER_AT: u32 = 8;
 
@@ -184,7 +185,7 @@ fn pass(
     Ok(())
 }
 
-fn load(k: &mut KernelLowering<'_, '_>, ty: Type, dst: hetckpt_ir::entity::RegId, addr: Address) {
+fn load(k: &mut KernelLowering<'_, '_>, ty: Type, dst: RegId, addr: Address) {
     k.emit(Op::Load {
         space: Space::Local,
         ty,
@@ -204,13 +205,7 @@ fn store(k: &mut KernelLowering<'_, '_>, ty: Type, addr: Address, src: Operand) 
     });
 }
 
-fn branch(
-    k: &mut KernelLowering<'_, '_>,
-    cmp: (Comparison, Type),
-    a: Operand,
-    b: Operand,
-    taken: hetckpt_ir::entity::BbId,
-) {
+fn branch(k: &mut KernelLowering<'_, '_>, cmp: (Comparison, Type), a: Operand, b: Operand, taken: BbId) {
     let pred = halves::compare(k, cmp, a, b, None);
     let not_taken = k.drafts.reserve();
     k.terminate(Terminator::Branch {

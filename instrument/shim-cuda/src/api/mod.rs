@@ -87,6 +87,8 @@ pub mod array;
 pub mod array_copy;
 pub mod image_object;
 pub mod not_implemented_table;
+#[cfg(test)]
+mod documentation;
 
 /// All entry points.
 pub static ENTRY_LISTS: &[&[crate::proc_address::Entry]] = &[
