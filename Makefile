@@ -63,6 +63,7 @@ STAGED := \
 	hetckpt:bin/hetckpt \
 	hetckpt-server:bin/hetckpt-server \
 	hetckpt-tracer:bin/hetckpt-tracer \
+	hetckpt-ptxas:lib/hetckpt/ptxas \
 	libcuda_shim.so:lib/hetckpt/libcuda.so.1 \
 	libhetckpt_opencl.so:lib/hetckpt/libhetckpt_opencl.so \
 	libnvml_shim.so:lib/hetckpt/libnvidia-ml.so.1 \
@@ -72,7 +73,8 @@ STAGED := \
 # Names that some programs open libraries by, and what lies there.
 STAGED_LINKS := \
 	lib/hetckpt/libcuda.so:libcuda.so.1 \
-	lib/hetckpt/libnvidia-ml.so:libnvidia-ml.so.1
+	lib/hetckpt/libnvidia-ml.so:libnvidia-ml.so.1 \
+	lib/hetckpt/ptxas-blackwell:ptxas
 
 # Files as they are, and their names in the stage: where the OpenCL loader finds our ICD's name, and what programs ask us
 # for checkpoints with.

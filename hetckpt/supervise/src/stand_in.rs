@@ -60,6 +60,19 @@ pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
 /// Variables by which frameworks hand over PTX instead of machine code, which only a GPU of its kind runs and which
 /// stops at kernels' ends alone. What the user sets stays.
 const KEEPING_PTX: [(&str, &str); 1] = [("CUPY_COMPILE_WITH_PTX", "1")];
+/// Variables by which Triton finds its assemblers, and ours, which keep the PTX.
+const ASSEMBLERS: [(&str, &str); 2] = [
+    ("TRITON_PTXAS_PATH", "ptxas"),
+    ("TRITON_PTXAS_BLACKWELL_PATH", "ptxas-blackwell"),
+];
+
+/// True if the program may be on an NVIDIA GPU, which runs machine code as it is.
+fn may_be_nvidia(device: &str) -> bool {
+    match device {
+        "auto" => Path::new("/dev/nvidiactl").exists(),
+        device => device.starts_with("cuda"),
+    }
+}
 
 /// Starts `command` under the shim, stands in for it until it ends, and gives its exit status. Checkpoints that it asks
 /// for itself are made by the job that listens at `job`, if there is one.
@@ -102,6 +115,12 @@ pub fn run(
     for (name, value) in KEEPING_PTX {
         if std::env::var_os(name).is_none() {
             launch.env(name, value);
+        }
+    }
+    for (name, file) in ASSEMBLERS.into_iter().filter(|_| !may_be_nvidia(device)) {
+        let assembler = installation.library_folder.join(file);
+        if std::env::var_os(name).is_none() && assembler.exists() {
+            launch.env(name, assembler);
         }
     }
     launch.env_remove(namespaces::INSIDE);

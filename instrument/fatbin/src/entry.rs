@@ -19,7 +19,8 @@ use crate::limits;
 pub const FATBIN_MAGIC: u32 = 0xBA55_ED50;
 /// Size of a fatbin's header.
 pub const FATBIN_HEADER_BYTES: usize = 16;
-const MIN_ENTRY_HEADER_BYTES: usize = 64;
+/// Size of an entry's header without options.
+pub(crate) const MIN_ENTRY_HEADER_BYTES: usize = 64;
 
 /// What an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,10 @@ pub struct Entry<'a> {
     pub payload: &'a [u8],
 }
 
-mod flag {
+/// Flags of an entry.
+pub(crate) mod flag {
+    pub const FOR_64_BITS: u64 = 1;
+    pub const FOR_LINUX: u64 = 0x10;
     pub const LZ4: u64 = 0x2000;
     pub const ZSTD: u64 = 0x8000;
     pub const ARCH_SPECIFIC: u64 = 0x10_0000;
