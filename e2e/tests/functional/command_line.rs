@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
 use hetckpt_e2e::hetckpt;
+use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::{Job, POLL_INTERVAL};
 use hetckpt_e2e::process::Running;
 use hetckpt_e2e::program::{self, PACED};
@@ -66,13 +67,17 @@ fn virtual_gpu(context: &mut Context) -> Result<()> {
 }
 
 fn asks_for_ptx(context: &mut Context) -> Result<()> {
-    for (given, expected) in [(None, "1\n"), (Some("0"), "0\n")] {
-        let mut command = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--"]);
-        command.args(["sh", "-c", "echo $CUPY_COMPILE_WITH_PTX"]);
-        command.env_remove("CUPY_COMPILE_WITH_PTX");
-        command.envs(given.map(|value| ("CUPY_COMPILE_WITH_PTX", value)));
-        let outcome = Running::run(command, hetckpt::PATIENCE)?;
-        ensure!(outcome.stdout == expected, "{}", outcome.text());
+    let assembler = Installation::get().shim_folder().join("ptxas");
+    let assembler = assembler.to_str().context("a folder's name")?;
+    for (name, ours) in [("CUPY_COMPILE_WITH_PTX", "1"), ("TRITON_PTXAS_PATH", assembler)] {
+        for (given, expected) in [(None, ours), (Some("0"), "0")] {
+            let mut command = hetckpt::command(&context.sandbox, ["run", "--device", "cpu", "--"]);
+            command.args(["sh", "-c", &format!("echo ${name}")]);
+            command.env_remove(name);
+            command.envs(given.map(|value| (name, value)));
+            let outcome = Running::run(command, hetckpt::PATIENCE)?;
+            ensure!(outcome.stdout.trim_end() == expected, "{}", outcome.text());
+        }
     }
     Ok(())
 }
