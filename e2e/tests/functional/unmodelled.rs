@@ -63,7 +63,7 @@ const KERNELS: [Unmodelled; 7] = [
         runs_on_cpus(kernel("virtual_call", &["--kernel", "3"], "indirect calls")),
     ),
     kernel("cluster", &["--kernel", "4"], "barrier.cluster.arrive"),
-    kernel("bulk_copy", &["--kernel", "5"], "cp.async.bulk"),
+    runs_on_cpus(kernel("bulk_copy", &["--kernel", "5"], "cp.async.bulk")),
     runs_on_cpus(kernel("named_barrier", &["--kernel", "6"], "barrier 0")),
 ];
 
@@ -95,6 +95,8 @@ pub fn tests() -> Vec<Test> {
     tests.push(Test::new("linear_filters_are_an_h200s", filtering).also_needs(Requirement::NoOpenclDevice));
     let refused = Test::new("what_is_not_modelled_is_refused_by_name", refused);
     tests.push(refused.also_needs(Requirement::CpuOnly));
+    let others = Test::new("what_gpus_run_as_it_came_is_right_on_cpus", right_on_cpus);
+    tests.push(others.also_needs(Requirement::CpuOnly));
     let matrices = move |context: &mut Context| preempt(context, &TENSOR_CORES, count);
     // GPUs stop them at their end only; OpenCL devices build them for minutes.
     let matrices = Test::new("preempt_tensor_cores", matrices).also_needs(Requirement::CpuOnly);
@@ -107,6 +109,16 @@ pub fn tests() -> Vec<Test> {
         tests.push(barriers.also_needs(Requirement::NoOpenclDevice));
     }
     tests
+}
+
+fn right_on_cpus(context: &mut Context) -> Result<()> {
+    for kernel in KERNELS.iter().filter(|kernel| kernel.runs_on_cpus) {
+        let mut arguments = vec!["run".into(), "--device".into(), "cpu".into(), "--".into()];
+        arguments.extend(unmodelled(kernel.arguments).command(1));
+        let outcome = hetckpt::run(&context.sandbox, arguments)?;
+        ensure!(outcome.code == 0, "{}: {}", kernel.name, outcome.text());
+    }
+    Ok(())
 }
 
 fn refused(context: &mut Context) -> Result<()> {
