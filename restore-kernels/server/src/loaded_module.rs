@@ -635,15 +635,20 @@ fn lower(ptx: &[String]) -> Result<Vec<IrModule>, LoadFailure> {
     let mut modules =
         hetckpt_ptx::lower_linked(&texts).map_err(|error| LoadFailure::new(cuda_result::INVALID_PTX, error))?;
     if modules.len() > 1 {
-        let strings: Vec<Vec<String>> = modules
-            .iter()
-            .map(|m| m.strings().map(str::to_owned).collect())
+        // What two texts define may be either's: whoever takes it from both is refused for want of it.
+        let mut places: BTreeMap<String, Option<usize>> = BTreeMap::new();
+        for (number, module) in modules.iter().enumerate() {
+            for name in module.strings() {
+                let place = places.entry(name.to_owned());
+                place.and_modify(|place| *place = None).or_insert(Some(number));
+            }
+        }
+        let elsewhere = places
+            .into_iter()
+            .filter_map(|(name, place)| place.map(|number| (name.clone(), format!("{name}@{number}"))))
             .collect();
         for (own, module) in modules.iter_mut().enumerate() {
-            let others = strings.iter().enumerate().filter(|(number, _)| *number != own);
-            let elsewhere = others
-                .flat_map(|(number, names)| names.iter().map(move |name| (name.clone(), format!("{name}@{number}"))));
-            module.name_strings_apart(&format!("@{own}"), &elsewhere.collect());
+            module.name_strings_apart(&format!("@{own}"), &elsewhere);
         }
     }
     Ok(modules)
@@ -721,6 +726,31 @@ mod tests {
         assert!(is_all_modelled(&modules), "{:?}", modules[0].rejected);
         let names: Vec<&str> = defined(&modules).iter().map(|global| global.name.as_str()).collect();
         assert_eq!(names, [device_heap::NAME, "own"]);
+    }
+
+    #[test]
+    fn strings_of_other_texts_are_told_apart_or_missed() {
+        let head = ".version 8.0\n.target sm_80\n.address_size 64\n";
+        let function = |name: &str, string: &str| {
+            format!(
+                "{head}.global .align 1 .b8 {string}[2] = {{65, 0}};\n.visible .func {name}(.param .b64 p) {{\n\
+                 .reg .b64 %rd<3>; ld.param.b64 %rd1, [p]; mov.u64 %rd2, {string}; st.u64 [%rd1], %rd2; ret; }}\n"
+            )
+        };
+        let kernel = format!(
+            "{head}.extern .func f(.param .b64 p);\n.extern .func g(.param .b64 p);\n\
+             .visible .entry k(.param .u64 p) {{ .reg .b64 %rd<2>; ld.param.u64 %rd1, [p];\n\
+             {{ .param .b64 a; st.param.b64 [a], %rd1; call.uni f, (a); }}\n\
+             {{ .param .b64 a; st.param.b64 [a], %rd1; call.uni g, (a); }} ret; }}\n"
+        );
+        for (others, used) in [(["$f", "$g"], vec!["$f@1", "$g@2"]), (["$s", "$s"], vec!["$s"])] {
+            let texts = [kernel.clone(), function("f", others[0]), function("g", others[1])];
+            let modules = lower(&texts).unwrap();
+            let externs = modules[0].globals.iter().filter(|global| global.is_extern);
+            let mut names: Vec<&str> = externs.map(|global| global.name.as_str()).collect();
+            names.dedup();
+            assert_eq!(names, used);
+        }
     }
 
     #[test]

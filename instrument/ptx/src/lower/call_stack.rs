@@ -26,10 +26,10 @@ use crate::lower::control_flow::DraftId;
 use crate::lower::layout::Segment;
 use crate::lower::scope::Symbol;
 
-/// Bytes for all frames of a thread; as many as GPUs give it by default are 1024. A call that finds no room ends the
-/// kernel.
+/// Bytes for all frames of a thread. GPUs give 1024 by default. A call that finds no room ends the kernel.
 pub(crate) const STACK_BYTES: u32 = 8 << 10;
-/// What a frame may have beside variables and registers, and lie behind the last byte of those.
+/// Most bytes of a frame's header and arguments. There is room for them behind the last frame: a caller writes them
+/// before the function looks for room.
 pub(crate) const MAX_ARGUMENT_BYTES: u32 = 1 << 10;
 /// Bytes of a frame before all else.
 pub(crate) const HEADER_BYTES: u32 = 16;
