@@ -50,4 +50,9 @@ pub trait Implementation {
     fn numbers_warps_by_block(&self) -> bool {
         true
     }
+
+    /// True if there are barriers that are not number 0.
+    fn has_numbered_barriers(&self) -> bool {
+        true
+    }
 }

@@ -31,8 +31,11 @@ mod memory;
 mod barriers_and_warps;
 mod contended;
 pub mod one_thread;
+pub mod form_scope;
+pub mod listed_forms;
 pub mod ptx_forms;
 pub mod random_kernels;
+pub mod random_ptx;
 
 pub use implementation::{Implementation, Shape};
 pub use reference::interpret;
@@ -121,6 +124,9 @@ groups! { $
         masks_of_some_lanes,
         both_sides_of_a_branch,
         lanes_that_ask_who_is_there,
+    }
+    listed_forms {
+        listed_forms,
     }
     contended {
         contended_atomics_in_global_memory_lose_no_update,

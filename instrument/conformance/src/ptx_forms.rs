@@ -31,6 +31,8 @@ const TABLE: &str = include_str!("ptx_forms.txt");
 pub struct Pattern {
     /// Number of the line, from 1.
     pub line: usize,
+    /// The heading that it stands under.
+    pub section: &'static str,
     /// The first target that has them (`75`, `90a`).
     pub target: &'static str,
     /// As in the table.
@@ -59,12 +61,15 @@ impl Table {
             patterns: Vec::new(),
             reasons: BTreeMap::new(),
         };
+        let mut section = "";
         for (line, text) in (1..).zip(TABLE.lines()) {
             if let Some(reason) = text.strip_prefix("= ") {
                 let (key, words) = reason.split_once(": ").expect("a reason has a name");
                 let both = words.split_once(" | ").expect("forms and why");
                 table.reasons.insert(key, both);
-            } else if !text.is_empty() && !text.starts_with("# ") {
+            } else if let Some(heading) = text.strip_prefix("# ") {
+                section = heading;
+            } else if !text.is_empty() {
                 let (target, form) = text.split_once(' ').expect("a form has a target");
                 let (text, refused) = match form.split_once(" ! ") {
                     Some((text, reason)) => (text, Some(reason)),
@@ -72,6 +77,7 @@ impl Table {
                 };
                 table.patterns.push(Pattern {
                     line,
+                    section,
                     target,
                     text,
                     refused,

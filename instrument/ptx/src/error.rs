@@ -57,6 +57,9 @@ pub enum Reason {
     /// The instruction needs a modifier that is not there.
     #[error("the instruction lacks {0}")]
     Lacks(&'static str),
+    /// NVIDIA's driver makes something else of it than PTX's manual says.
+    #[error("NVIDIA's driver makes something else of it than PTX's manual says")]
+    DiffersOnGpus,
     /// A type that hetIR has not, or not for this instruction.
     #[error("type `{0}` is not supported here")]
     Type(String),

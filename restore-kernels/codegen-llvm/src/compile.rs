@@ -17,7 +17,7 @@ use crate::objects;
 use crate::tables;
 
 /// Version of the code this generator makes; part of the key of cached objects, so every change of output raises it.
-pub const GENERATOR_VERSION: u32 = 10;
+pub const GENERATOR_VERSION: u32 = 11;
 
 /// LLVM IR from which on a kernel is worth a second thread.
 const LEAST_PART_BYTES: usize = 256 << 10;

@@ -1,6 +1,6 @@
 //! Conversions (PTX ISA, "cvt").
 
-use hetckpt_ir::inst::{AluOp, Modifiers, Op, Operand};
+use hetckpt_ir::inst::{AluOp, Comparison, Modifiers, Op, Operand, Rounding};
 use hetckpt_ir::types::{Type, Width};
 
 use crate::ast::Instruction;
@@ -109,14 +109,94 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         };
     }
     let dst = k.wide_result(dst, dst_ty)?;
-    k.emit(Op::Cvt {
-        dst_ty,
-        src_ty,
-        mods,
-        dst,
-        src,
-    });
+    let op = match (dst_ty, src_ty) {
+        // An H200 only moves it, whatever is no number too.
+        (Type::F32, Type::F32) if mods == Modifiers::default() => Op::Mov {
+            ty: Type::B32,
+            dst,
+            src,
+        },
+        // It heeds subnormal numbers on the way to halves.
+        (Type::F16, Type::F32) => Op::Cvt {
+            dst_ty,
+            src_ty,
+            mods: Modifiers { ftz: false, ..mods },
+            dst,
+            src,
+        },
+        (Type::Bf16, Type::F64) => Op::Mov {
+            ty: Type::B16,
+            dst,
+            src: short_of_double(k, mods, src),
+        },
+        _ => Op::Cvt {
+            dst_ty,
+            src_ty,
+            mods,
+            dst,
+            src,
+        },
+    };
+    k.emit(op);
     Ok(())
+}
+
+/// `cvt.bf16.f64`: what is no number keeps its sign and the upper part of its payload, as in single precision.
+fn short_of_double(k: &mut KernelLowering<'_, '_>, mods: Modifiers, src: Operand) -> Operand {
+    let [number, nan, dst] = [(); 3].map(|()| k.scratch(Width::W16));
+    let single = k.scratch(Width::W32);
+    let is_nan = k.scratch(Width::Pred);
+    for (dst, dst_ty, mods) in [
+        (number, Type::Bf16, mods),
+        (
+            single,
+            Type::F32,
+            Modifiers {
+                rounding: Some(Rounding::Rz),
+                ..Modifiers::default()
+            },
+        ),
+    ] {
+        k.emit_unguarded(Op::Cvt {
+            dst_ty,
+            src_ty: Type::F64,
+            mods,
+            dst,
+            src,
+        });
+    }
+    let upper = scratch(
+        k,
+        AluOp::Shr,
+        Type::B32,
+        Width::W32,
+        vec![Operand::Reg(single), Operand::Imm(16)],
+    );
+    k.emit_unguarded(Op::Cvt {
+        dst_ty: Type::U16,
+        src_ty: Type::U32,
+        mods: Modifiers::default(),
+        dst: nan,
+        src: upper,
+    });
+    k.emit_unguarded(Op::Setp {
+        cmp: Comparison::Nan,
+        ty: Type::F64,
+        ftz: false,
+        dst: is_nan,
+        dst_not: None,
+        a: src,
+        b: src,
+        combine: None,
+    });
+    k.emit_unguarded(Op::Selp {
+        ty: Type::B16,
+        dst,
+        a: Operand::Reg(nan),
+        b: Operand::Reg(number),
+        pred: is_nan,
+    });
+    Operand::Reg(dst)
 }
 
 /// A half made of single precision.

@@ -116,6 +116,22 @@ struct Video {
 }
 
 impl Video {
+    /// True for a scalar instruction of which NVIDIA's driver 580 makes something else for an H200 than the pseudocode
+    /// says, or of a kind that does: such are refused, as neither is surely what a program was tried with.
+    fn differs_on_gpus(&self, place: Option<Part>) -> bool {
+        let types = [self.dst_ty, self.types[0], self.types[1]];
+        let is_mixed = types.iter().any(|&ty| ty != Type::S32);
+        let is_left_shift = matches!(self.operation, Operation::Shift(AluOp::Shl, _));
+        let limits = matches!(self.second, Some(AluOp::Min | AluOp::Max));
+        let extends = matches!(
+            self.operation,
+            Operation::Alu(AluOp::Add | AluOp::Sub) | Operation::AbsoluteDifference
+        );
+        let wraps = is_left_shift || (extends && is_mixed);
+        let takes_upper_half = place.is_some_and(|part| part.at == 16 && part.bits == 16);
+        (self.saturates && (wraps || place.is_some())) || (limits && wraps) || takes_upper_half
+    }
+
     /// One part of each source, calculated with in 64 bits.
     fn scalar<'a>(&self, k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
         let (dst, a, b, c) = match inst.operands.as_slice() {
@@ -124,6 +140,9 @@ impl Video {
             _ => return Err(count(inst, "3 or 4")),
         };
         let (dst, place) = part_of(dst)?;
+        if self.differs_on_gpus(place) {
+            return Err(Reason::DiffersOnGpus);
+        }
         let dst = k.result(&dst, Width::W32)?;
         let [left, right] = [(a, self.types[0]), (b, self.types[1])].map(|(operand, ty)| widened(k, operand, ty));
         let mut result = calculate(k, self.operation, Type::S64, left?, right?);
@@ -209,6 +228,9 @@ fn multiply_add<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> R
     let [dst, a, b, c] = inst.operands.as_slice() else {
         return Err(count(inst, "4"));
     };
+    if (saturates || shift > 0) && types[1..] != [Type::S32; 2] {
+        return Err(Reason::DiffersOnGpus);
+    }
     let is_signed = types[1] == Type::S32 || types[2] == Type::S32;
     let (wide, narrow) = if is_signed {
         (Type::S64, Type::S32)

@@ -279,6 +279,7 @@ pub fn constant(value: u64, ty: Type) -> Value {
     let masked = if width >= 64 { value } else { value & ((1 << width) - 1) };
     match ty {
         Type::Pred => if masked == 1 { "true" } else { "false" }.to_owned(),
+        Type::Bf16 => masked.to_string(),
         ty if ty.is_float() => format!("bitcast ({} {masked} to {})", int(ty), llvm(ty)),
         _ => masked.to_string(),
     }

@@ -12,8 +12,10 @@ pub fn llvm(ty: Type) -> &'static str {
         Type::B64 | Type::U64 | Type::S64 => "i64",
         Type::F16 => "half",
         Type::F16x2 => "<2 x half>",
-        Type::Bf16 => "bfloat",
-        Type::Bf16x2 => "<2 x bfloat>",
+        // Not `bfloat`: where that is kept from one basic block to another, LLVM 22 keeps it as `float`, and back to 16
+        // bits it goes by an instruction that flushes subnormals.
+        Type::Bf16 => "i16",
+        Type::Bf16x2 => "<2 x i16>",
         Type::F32 => "float",
         Type::F64 => "double",
     }
@@ -24,8 +26,6 @@ pub fn suffix(ty: Type) -> &'static str {
     match ty {
         Type::F16 => "f16",
         Type::F16x2 => "v2f16",
-        Type::Bf16 => "bf16",
-        Type::Bf16x2 => "v2bf16",
         Type::F32 => "f32",
         Type::F64 => "f64",
         other => llvm(other),

@@ -25,5 +25,6 @@ hetckpt_conformance::tests!(
     predicate,
     memory,
     barriers_and_warps,
+    listed_forms,
     contended
 );

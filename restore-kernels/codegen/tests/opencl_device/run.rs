@@ -80,4 +80,8 @@ impl Implementation for FirstDevice {
     fn has_canonical_nans(&self) -> bool {
         false
     }
+
+    fn has_numbered_barriers(&self) -> bool {
+        false
+    }
 }

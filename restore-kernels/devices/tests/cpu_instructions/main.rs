@@ -18,6 +18,7 @@ hetckpt_conformance::tests!(
     predicate,
     memory,
     barriers_and_warps,
+    listed_forms,
     contended
 );
 
@@ -35,6 +36,7 @@ mod quick {
         predicate,
         memory,
         barriers_and_warps,
+        listed_forms,
         contended
     );
 }

@@ -104,7 +104,11 @@ fn run_request(
         blocks: Blocks::All,
     };
     let outcome = device.create_queue(0)?.launch(launch)?.wait();
-    assert!(matches!(outcome, Outcome::Finished), "{outcome:?}");
+    match outcome {
+        Outcome::Finished => {}
+        Outcome::Failed(error) => return Err(error),
+        other => panic!("{other:?}"),
+    }
     device.read(output_at, &mut results)?;
     for (value, bytes) in output.iter_mut().zip(results.chunks_exact(8)) {
         *value = u64::from_le_bytes(bytes.try_into().unwrap());

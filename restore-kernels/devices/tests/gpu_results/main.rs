@@ -10,6 +10,8 @@ mod run;
 mod recorded;
 mod gpu;
 mod matrices;
+mod bulk_copies;
+mod approximations;
 mod forms;
 
 use run::GpuResults;

@@ -4,6 +4,7 @@ use hetckpt_ir::inst::{BoolOp, Comparison, Inst, Op, Operand};
 use hetckpt_ir::types::Type;
 
 use super::flush::read_flushed;
+use super::half;
 use super::unsupported;
 use crate::emit::function::{FunctionText, Value, constant};
 use crate::emit::types::llvm;
@@ -92,7 +93,12 @@ fn compare(
     if matches!(ty, Type::F16x2 | Type::Bf16x2 | Type::Pred) {
         return Err(unsupported(inst, format!("setp on {}", ty.name())));
     }
-    let (a, b) = (read_flushed(f, a, ty, ftz), read_flushed(f, b, ty, ftz));
+    let [mut a, mut b] = [a, b].map(|operand| read_flushed(f, operand, ty, ftz));
+    let mut ty = ty;
+    if ty == Type::Bf16 {
+        ty = Type::F32;
+        [a, b] = [a, b].map(|value| half::widen_bf16(f, &value));
+    }
     let (kind, name) = if ty.is_float() {
         ("fcmp", float_name(cmp))
     } else {

@@ -147,6 +147,10 @@ fn round_to_integral(f: &mut FunctionText<'_>, ty: Type, rounding: Rounding, val
 /// Always clamped to the result's range (PTX ISA, "cvt": "float-to-integer conversions"). NaN gives 0, but the top bit
 /// alone where the source is f64 or the result has 64 bits.
 fn float_to_int(f: &mut FunctionText<'_>, to: Type, from: Type, mods: Modifiers, value: Value) -> Value {
+    let (from, value) = match from {
+        Type::Bf16 => (Type::F32, half::widen_bf16(f, &value)),
+        _ => (from, value),
+    };
     let rounded = match mods.rounding.unwrap_or(Rounding::Rzi) {
         Rounding::Rz | Rounding::Rzi => value.clone(),
         other => round_to_integral(f, from, other, &value),

@@ -104,8 +104,12 @@ fn scalar(
     {
         return Ok(value);
     }
-    let is_bit_operation = matches!(op, AluOp::Abs | AluOp::Neg);
-    if ty == Type::Bf16 && !is_bit_operation {
+    if ty == Type::Bf16 {
+        match op {
+            AluOp::Abs => return Ok(f.def(format!("and i16 {}, 32767", args[0]))),
+            AluOp::Neg => return Ok(f.def(format!("xor i16 {}, -32768", args[0]))),
+            _ => {}
+        }
         // One rounding to 24 bits and one to 8 are as good as one for these operations.
         let wide: Vec<Value> = args.iter().map(|a| half::widen_bf16(f, a)).collect();
         let value = operation(f, inst, op, Type::F32, mods, &wide)?;

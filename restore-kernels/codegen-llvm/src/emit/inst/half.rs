@@ -13,15 +13,14 @@ use super::flush::zero_if;
 use crate::emit::function::{FunctionText, Value, constant, unary};
 use crate::emit::types::llvm;
 
-/// A `bfloat` as `float`; exact.
+/// A `bf16` as `float`; exact.
 pub fn widen_bf16(f: &mut FunctionText<'_>, value: &str) -> Value {
-    let bits = f.def(format!("bitcast bfloat {value} to i16"));
-    let wide = f.def(format!("zext i16 {bits} to i32"));
+    let wide = f.def(format!("zext i16 {value} to i32"));
     let placed = f.def(format!("shl i32 {wide}, 16"));
     f.def(format!("bitcast i32 {placed} to float"))
 }
 
-/// A `float` as `bfloat`.
+/// A `float` as `bf16`.
 pub fn narrow_bf16(f: &mut FunctionText<'_>, value: &str, rounding: Option<Rounding>) -> Value {
     let bits = f.def(format!("bitcast float {value} to i32"));
     // Up to the next number away from zero, or up to where it begins to be nearer.
@@ -43,11 +42,10 @@ pub fn narrow_bf16(f: &mut FunctionText<'_>, value: &str, rounding: Option<Round
     let is_nan = f.def(format!("fcmp uno float {value}, {value}"));
     let kept = f.def(format!("lshr i32 {rounded}, 16"));
     let kept = f.def(format!("select i1 {is_nan}, i32 32767, i32 {kept}"));
-    let cut = f.def(format!("trunc i32 {kept} to i16"));
-    f.def(format!("bitcast i16 {cut} to bfloat"))
+    f.def(format!("trunc i32 {kept} to i16"))
 }
 
-/// `half` or `bfloat` of a `float`, to nearest even.
+/// `half` or `bf16` of a `float`, to nearest even.
 pub fn narrow(f: &mut FunctionText<'_>, ty: Type, value: &str) -> Value {
     if ty == Type::Bf16 {
         narrow_bf16(f, value, None)
@@ -56,7 +54,7 @@ pub fn narrow(f: &mut FunctionText<'_>, ty: Type, value: &str) -> Value {
     }
 }
 
-/// A `half` or `bfloat` as `float`; exact.
+/// A `half` or `bf16` as `float`; exact.
 pub fn widen(f: &mut FunctionText<'_>, ty: Type, value: &str) -> Value {
     if ty == Type::Bf16 {
         widen_bf16(f, value)
