@@ -57,21 +57,17 @@ pub fn wait_for(pid: i32) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Variables by which frameworks hand over PTX instead of machine code, which only a GPU of its kind runs and which
-/// stops at kernels' ends alone. What the user sets stays.
-const KEEPING_PTX: [(&str, &str); 1] = [("CUPY_COMPILE_WITH_PTX", "1")];
-/// Variables by which Triton finds its assemblers, and ours, which keep the PTX.
-const ASSEMBLERS: [(&str, &str); 2] = [
-    ("TRITON_PTXAS_PATH", "ptxas"),
-    ("TRITON_PTXAS_BLACKWELL_PATH", "ptxas-blackwell"),
-];
-
-/// True if the program may be on an NVIDIA GPU, which runs machine code as it is.
-fn may_be_nvidia(device: &str) -> bool {
-    match device {
-        "auto" => Path::new("/dev/nvidiactl").exists(),
-        device => device.starts_with("cuda"),
-    }
+/// Variables by which frameworks hand over PTX, too, and not machine code alone, which only a GPU of its kind runs and
+/// which stops at kernels' ends alone. Triton takes the paths of assemblers: ours keep the PTX beside their output.
+fn keeping_ptx(installation: &Installation) -> impl Iterator<Item = (&'static str, OsString)> {
+    let assembler = |file| installation.library_folder.join(file);
+    let assemblers = [
+        ("TRITON_PTXAS_PATH", assembler("ptxas")),
+        ("TRITON_PTXAS_BLACKWELL_PATH", assembler("ptxas-blackwell")),
+    ];
+    let assemblers = assemblers.into_iter().filter(|(_, path)| path.exists());
+    let assemblers = assemblers.map(|(name, path)| (name, path.into_os_string()));
+    assemblers.chain([("CUPY_COMPILE_WITH_PTX", "1".into())])
 }
 
 /// Starts `command` under the shim, stands in for it until it ends, and gives its exit status. Checkpoints that it asks
@@ -112,15 +108,10 @@ pub fn run(
     if let Some(gpu) = virtual_gpu {
         launch.env(VIRTUAL_GPU_ENV, gpu.to_string());
     }
-    for (name, value) in KEEPING_PTX {
+    for (name, value) in keeping_ptx(installation) {
+        // What the user sets stays.
         if std::env::var_os(name).is_none() {
             launch.env(name, value);
-        }
-    }
-    for (name, file) in ASSEMBLERS.into_iter().filter(|_| !may_be_nvidia(device)) {
-        let assembler = installation.library_folder.join(file);
-        if std::env::var_os(name).is_none() && assembler.exists() {
-            launch.env(name, assembler);
         }
     }
     launch.env_remove(namespaces::INSIDE);

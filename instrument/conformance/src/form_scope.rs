@@ -290,10 +290,18 @@ pub fn scope(form: &Form, around: &Around<'_>, one_nan: OneNan) -> String {
     let (opcode, operands) = last.split_once(' ').unwrap();
     let memory = Memory::of(opcode, last);
     let [a, b, c] = around.words;
+    let is_sum_in_memory = matches!(opcode.split('.').next(), Some("atom" | "red"));
+    let sums_floats = is_sum_in_memory && ["f16", "f32", "f64"].iter().any(|&ty| opcode.contains(ty));
+    // Memory is to hold no sum of what is no number.
+    let (few, all) = match one_nan {
+        OneNan::OfAll if sums_floats => (0xBFFF_BFFF_BFFF_BFFF, 0xBFFF_BFFF_BFFF_BFFF),
+        _ if sums_floats && opcode.contains("f64") => (0xBFFF_FFFF_FFFF_FFFF, u64::MAX),
+        _ => (u64::MAX, u64::MAX),
+    };
     let mut text = format!(
         "{{ .reg .pred %p<4>; .reg .b8 %c<4>; .reg .b16 %h<8>; .reg .b32 %r<40>; .reg .b64 %d<40>; .reg .b64 %word; \
-         mov.b64 %d1, {a}; mov.b64 %d2, {b}; mov.b64 %d3, {c}; mov.b64 %d0, {b}; \
-         mov.b64 {{%r1, %r4}}, {a}; mov.b64 {{%r2, %r5}}, {b}; mov.b64 {{%r3, %r6}}, {c}; \
+         and.b64 %d1, {a}, {all:#x}; and.b64 %d2, {b}, {all:#x}; and.b64 %d3, {c}, {all:#x}; mov.b64 %d0, %d2; \
+         mov.b64 {{%r1, %r4}}, %d1; mov.b64 {{%r2, %r5}}, %d2; mov.b64 {{%r3, %r6}}, %d3; and.b64 %d1, %d1, {few:#x}; \
          xor.b32 %r7, %r1, %r5; mov.b32 %r0, %r5; \
          mov.b32 {{%h1, %h4}}, %r1; mov.b32 {{%h2, %h5}}, %r2; mov.b32 {{%h3, %h6}}, %r3; \
          xor.b16 %h7, %h1, %h5; mov.b16 %h0, %h4; mov.b32 {{%c0, %c1, %c2, %c3}}, %r1; \
@@ -303,10 +311,6 @@ pub fn scope(form: &Form, around: &Around<'_>, one_nan: OneNan) -> String {
         text += "mov.b32 %r33, %r1; mov.b32 %r34, %r2; mov.b32 %r35, %r3; \
                  mov.b64 %d33, %d1; mov.b64 %d34, %d2; mov.b64 %d35, %d3; ";
         fill_matrices(&mut text, last, opcode);
-    }
-    if matches!(opcode.split('.').next(), Some("atom" | "red")) && opcode.contains("f64") {
-        // Memory has no sum of what is no number then.
-        text += "and.b64 %d1, %d1, 0xbfffffffffffffff; ";
     }
     let slot = match memory {
         Memory::None | Memory::Global => around.global,

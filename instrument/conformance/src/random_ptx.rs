@@ -73,14 +73,9 @@ pub fn has_steps(seed: u64) -> bool {
 /// does all that it does. `is_wanted` picks forms.
 #[must_use]
 pub fn module(seed: u64, is_wanted: impl Fn(&Form) -> bool) -> String {
-    // Of atomics on floating point, memory keeps whatever is no number.
-    let is_float_atomic = |form: &Form| {
-        (form.text.starts_with("atom") || form.text.starts_with("red."))
-            && (form.text.contains(".f") || form.text.contains(".bf"))
-    };
     let patterns = Table::read().patterns;
     let forms = patterns.iter().flat_map(crate::ptx_forms::Pattern::comparable);
-    let forms = forms.filter(|form| !form.is_approximate && !is_float_atomic(form) && is_wanted(form));
+    let forms = forms.filter(|form| !form.is_approximate && is_wanted(form));
     let (alone, together) = forms.partition(|form| form.together == Together::Thread);
     let mut builder = Builder {
         random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,

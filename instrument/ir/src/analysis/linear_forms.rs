@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::definitions::Definitions;
 use crate::entity::RegId;
-use crate::inst::{Address, AddressBase, AluOp, Inst, Op, Operand, SpecialReg};
+use crate::inst::{Address, AddressBase, AluOp, Inst, Op, Operand, Ordering, SpecialReg};
 use crate::kernel::Kernel;
 use crate::types::{Space, Type};
 
@@ -23,10 +23,12 @@ pub enum Term {
     Param(i64),
     /// The address of a module variable.
     Variable(String),
+    /// What lies at this address, in memory that nobody writes while the kernel runs.
+    Unwritten(Box<LinearForm>),
 }
 
 /// `sum of coefficient * term, plus constant`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinearForm {
     /// Terms and their coefficients, none of which is 0.
     pub terms: BTreeMap<Term, i64>,
@@ -129,7 +131,9 @@ impl<'a> LinearForms<'a> {
         form
     }
 
-    fn operand(&self, operand: Operand, ty: Type) -> LinearForm {
+    /// The form of an operand of an instruction on `ty`.
+    #[must_use]
+    pub fn operand(&self, operand: Operand, ty: Type) -> LinearForm {
         match operand {
             Operand::Reg(reg) => self.register(reg),
             Operand::Imm(bits) if ty.size_bytes() == 4 => LinearForm::of_constant(i64::from(bits as u32 as i32)),
@@ -161,6 +165,18 @@ impl<'a> LinearForms<'a> {
                 dsts,
                 ..
             } if dsts.len() == 1 => Some(LinearForm::of_term(Term::Param(*offset))),
+            Op::Load {
+                space: Space::Global,
+                ordering: Ordering::NonCoherent,
+                addr,
+                dsts,
+                ..
+            } if dsts.len() == 1 => {
+                let address = self.address(addr);
+                let is_plain = |term: &Term| !matches!(term, Term::Unwritten(_));
+                let is_plain = address.terms.keys().all(is_plain);
+                is_plain.then(|| LinearForm::of_term(Term::Unwritten(Box::new(address))))
+            }
             Op::Alu { op, ty, srcs, .. } if !ty.is_float() => self.arithmetic(*op, *ty, srcs),
             _ => None,
         }

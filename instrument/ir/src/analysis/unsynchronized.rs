@@ -2,16 +2,18 @@
 //!
 //! That is a data race in CUDA's memory model. On a GPU such programs often get what they count on all the same,
 //! because lanes run in step, and warps nearly so; where threads run one after another they do not. What is found are
-//! two kinds of pairs of a store and a load whose addresses are sums of the thread's index and other terms
+//! three kinds of pairs of a store and a load whose addresses are sums of the thread's index and other terms
 //! ([`super::linear_forms`]):
 //!
 //! * each thread stores at a place of its own, and one place is loaded, other than the first thread's: a thread reads
 //!   for all;
-//! * the load is a few places beside the store: a thread reads its neighbour's.
+//! * the load is a few places beside the store: a thread reads its neighbour's;
+//! * both go through an array in loops of their own, in strides of which one is no multiple of the other, as columns
+//!   are summed up of what was stored row by row.
 //!
 //! Loads at other indices may well be of what the thread has written itself, and are not taken for such.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cfg::Cfg;
 use super::definitions::{Definitions, Location};
@@ -19,7 +21,7 @@ use super::linear_forms::{LinearForm, LinearForms, Term};
 use super::uniformity::{Divergence, Uniformity};
 use crate::basic_block::Terminator;
 use crate::entity::BbId;
-use crate::inst::{ALL_LANES, Inst, Op, Operand, Ordering, SpecialReg, WarpOp};
+use crate::inst::{ALL_LANES, AluOp, Inst, Op, Operand, Ordering, SpecialReg, WarpOp};
 use crate::kernel::Kernel;
 use crate::types::Space;
 
@@ -83,6 +85,8 @@ pub fn find(kernel: &Kernel) -> Vec<UnsynchronizedRead> {
     let search = Search {
         kernel,
         uniformity: &uniformity,
+        definitions: &definitions,
+        forms: &forms,
     };
     let pairs = loads.iter().map(|load| {
         let others = stores
@@ -133,6 +137,8 @@ struct Access {
 struct Search<'a> {
     kernel: &'a Kernel,
     uniformity: &'a Uniformity,
+    definitions: &'a Definitions,
+    forms: &'a LinearForms<'a>,
 }
 
 impl Search<'_> {
@@ -151,7 +157,9 @@ impl Search<'_> {
                 .fold(apart, |apart, (term, by)| apart.plus(&Self::of_term(term), *by));
             return apart.as_constant() != Some(0);
         }
-        let Some(apart) = apart.as_constant() else { return false };
+        let Some(apart) = apart.as_constant() else {
+            return self.are_in_other_strides(&own, &read);
+        };
         if own.is_empty() {
             let overlap = apart < store.size_bytes && -apart < load.size_bytes;
             return overlap && self.is_by_some(store);
@@ -160,6 +168,46 @@ impl Search<'_> {
             .values()
             .fold(0, |gcd, coefficient| greatest_common_divisor(gcd, *coefficient));
         apart != 0 && apart % stride == 0 && (apart / stride).abs() < MAX_DISTANCE
+    }
+
+    /// True if a counter of a loop leads through what is loaded in strides of which one is no multiple of those by which
+    /// another leads through what is stored.
+    fn are_in_other_strides(&self, own: &BTreeMap<Term, i64>, read: &BTreeMap<Term, i64>) -> bool {
+        let (own, read) = (self.strides(own), self.strides(read));
+        let least = own
+            .iter()
+            .filter_map(LinearForm::as_constant)
+            .fold(0, greatest_common_divisor);
+        let differs = |stride: &LinearForm| match stride.as_constant() {
+            Some(stride) => least != 0 && stride % least != 0,
+            None => !own.contains(stride),
+        };
+        !own.is_empty() && read.iter().any(differs)
+    }
+
+    /// What is added to the only counter of a loop among these terms, in elements; none if there is more than one, or
+    /// something else.
+    fn strides(&self, terms: &BTreeMap<Term, i64>) -> BTreeSet<LinearForm> {
+        let mut counters = terms.keys();
+        let (Some(Term::Register(counter)), None) = (counters.next(), counters.next()) else {
+            return BTreeSet::new();
+        };
+        let added = self.definitions.of(*counter).iter().filter_map(|at| {
+            let Op::Alu {
+                op: AluOp::Add,
+                ty,
+                srcs,
+                ..
+            } = &at.inst(self.kernel)?.op
+            else {
+                return None;
+            };
+            let is_counter = |src: &Operand| *src == Operand::Reg(*counter);
+            let other = srcs.iter().find(|src| !is_counter(src))?;
+            let stride = self.forms.operand(*other, *ty);
+            srcs.iter().any(is_counter).then_some(stride)
+        });
+        added.collect()
     }
 
     fn of_term(term: &Term) -> LinearForm {
@@ -175,6 +223,7 @@ impl Search<'_> {
             Term::Special(special) => matches!(special, SpecialReg::Tid(_) | SpecialReg::LaneId | SpecialReg::WarpId),
             Term::Register(reg) => self.uniformity.register(*reg) != Divergence::BlockUniform,
             Term::Param(_) | Term::Variable(_) => false,
+            Term::Unwritten(address) => !self.of_thread(address).is_empty(),
         };
         let terms = form.terms.iter().filter(|(term, _)| differs(term));
         terms.map(|(term, coefficient)| (term.clone(), *coefficient)).collect()
@@ -202,7 +251,7 @@ impl Search<'_> {
             return variable(store).zip(variable(load)).is_none_or(|(a, b)| a == b);
         }
         let root = |form: &LinearForm| {
-            let is_root = |term: &Term| matches!(term, Term::Param(_) | Term::Variable(_));
+            let is_root = |term: &Term| matches!(term, Term::Param(_) | Term::Variable(_) | Term::Unwritten(_));
             form.terms
                 .iter()
                 .find(|(term, by)| is_root(term) && **by == 1)
@@ -327,6 +376,28 @@ mod tests {
         assert_eq!(pairs(store), []);
         let by_some = "  setp.eq.u32 %r10, %r0, 7\n  @%r10 st.shared.u32 [4096], %r0\n  ld.shared.u32 %r3, [4096]\n";
         assert_eq!(pairs(by_some), [(4, 5)]);
+    }
+
+    #[test]
+    fn columns_are_others_of_what_was_stored_row_by_row() {
+        // Loops over an array whose address is found in memory that nobody writes.
+        let found = |by: &str| {
+            let text = format!(
+                "kernel \"k\" {{\n  param \"n\" at 0 size 4 align 4\n  reg %r0..%r9 w32\n  reg %r10 pred\n\
+                 reg %r11..%r16 w64\nbb0:\n  special %r0, tid_x\n  ld.param.u32 %r2, [0]\n  mov.u32 %r3, %r0\n\
+                 jump bb1\nbb1:\n  ld.global.nc.u64 %r11, [64]\n  mul_wide.u32 %r12, %r3, 4\n\
+                 add.u64 %r13, %r12, %r11\n  st.global.u32 [%r13], 1\n  add.u32 %r3, %r3, 256\n\
+                 setp.lt.u32 %r10, %r3, 999\n  br %r10, bb1, bb2\nbb2:\n  mov.u32 %r4, %r0\n  jump bb3\nbb3:\n\
+                 ld.global.nc.u64 %r14, [64]\n  mul_wide.u32 %r15, %r4, 4\n  add.u64 %r16, %r15, %r14\n\
+                 ld.global.u32 %r5, [%r16]\n  add.u32 %r4, {by}, %r4\n  setp.lt.u32 %r10, %r4, 999\n\
+                 br %r10, bb3, bb4\nbb4:\n  exit\n}}\n"
+            );
+            find(&crate::text::parse::kernel(&text).unwrap()).len()
+        };
+        assert_eq!(found("%r2"), 1);
+        assert_eq!(found("40"), 1);
+        assert_eq!(found("256"), 0);
+        assert_eq!(found("512"), 0);
     }
 
     #[test]
