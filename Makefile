@@ -40,6 +40,8 @@ SOAK_CYCLES ?= 100
 # Rounds of each test of Slurm in `make soak`, and the Debian suites whose Slurm is tried beside the system's.
 SLURM_ROUNDS ?= 10
 SLURM_SUITES ?= trixie
+# How long `make soak` tries random kernels.
+RANDOM_SECONDS ?= 3600
 # How long `make fuzz` tries each target.
 FUZZ_SECONDS ?= 600
 # Faults of each kind that `make soak` gives the snapshot store.
@@ -261,10 +263,12 @@ opencl-preemptions: built programs ## random preemptions between all OpenCL devi
 	@e2e/setup/install-intel-opencl.sh
 	@HETCKPT_PREEMPTIONS=$(OPENCL_PREEMPTIONS) e2e/opencl-preemptions.sh $(OPENCL_DIRECTIONS)
 
-soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; preemptions by Slurm, SLURM_ROUNDS=N each (10), in containers, and by that of SLURM_SUITES; the oldest CRIU
+soak: staged programs ## random preemptions of every program, PREEMPTIONS=N each (50), and 20 for each way to an OpenCL device; SOAK_CYCLES=N dumps of one (100); each to another node; preemptions by Slurm, SLURM_ROUNDS=N each (10), in containers, and by that of SLURM_SUITES; the oldest CRIU; random kernels for RANDOM_SECONDS=N (3600)
 	HETCKPT_PREEMPTIONS=$(PREEMPTIONS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- preempt
 	@$(MAKE) --no-print-directory opencl-test OPENCL_PREEMPTIONS=20 OPENCL_DIRECTIONS=--all OPENCL_FROM_SOURCE=1
 	HETCKPT_SOAK_CYCLES=$(SOAK_CYCLES) $(CARGO) test --profile $(PROFILE) --workspace --locked --test e2e -- soak::
+	HETCKPT_ALL_FORMS=1 HETCKPT_RANDOM_SECONDS=$(RANDOM_SECONDS) $(CARGO) test --profile $(PROFILE) --locked -p hetckpt-devices \
+		-p hetckpt-codegen -p hetckpt-server --test cpu_instructions --test opencl_device --test random_kernels -- listed_forms random_kernels
 	HETCKPT_MODEL_DEPTH=long $(CARGO) test --profile $(PROFILE) --locked -p hetckpt-order
 	@e2e/setup/install-s3-server.sh
 	HETCKPT_STORE_FAULTS=$(STORE_FAULTS) $(CARGO) test --profile $(PROFILE) --workspace --locked --test s3_server

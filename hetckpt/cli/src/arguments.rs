@@ -93,8 +93,8 @@ pub enum Command {
     /// without them, and hetckpt says so.
     ///
     /// CUPY_COMPILE_WITH_PTX=1 is set in its environment, unless it is set already: kernels that come as PTX run on
-    /// every device and stop anywhere, machine code runs on the GPU that it is for, to its end. So are, on other
-    /// devices than NVIDIA's, TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, to an assembler that keeps the PTX.
+    /// every device and stop anywhere, machine code runs on the GPU that it is for, to its end. So are
+    /// TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, to an assembler that keeps the PTX.
     Run(Run),
     /// List programs that can be dumped.
     ///

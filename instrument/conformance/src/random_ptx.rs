@@ -70,12 +70,12 @@ pub fn has_steps(seed: u64) -> bool {
 }
 
 /// A module with a kernel `k` of three parameters of 64 bits: the addresses of operands and of output, and how often it
-/// does all that it does. `is_wanted` picks forms.
+/// does all that it does.
 #[must_use]
-pub fn module(seed: u64, is_wanted: impl Fn(&Form) -> bool) -> String {
+pub fn module(seed: u64) -> String {
     let patterns = Table::read().patterns;
     let forms = patterns.iter().flat_map(crate::ptx_forms::Pattern::comparable);
-    let forms = forms.filter(|form| !form.is_approximate && is_wanted(form));
+    let forms = forms.filter(|form| !form.is_approximate);
     let (alone, together) = forms.partition(|form| form.together == Together::Thread);
     let mut builder = Builder {
         random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,

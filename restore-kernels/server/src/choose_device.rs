@@ -1,6 +1,7 @@
 //! Which device: `auto`, `cpu`, `cuda:N` or `opencl:PLATFORM:DEVICE`.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hetckpt_abi::opencl_program::Requirements;
@@ -89,9 +90,9 @@ impl DeviceChoice {
     }
 }
 
-fn open_cpu() -> Result<Chosen, DeviceError> {
+fn open_cpu(cache_dir: Option<PathBuf>) -> Result<Chosen, DeviceError> {
     let options = CpuOptions {
-        cache_dir: cache_dir(),
+        cache_dir,
         ..CpuOptions::default()
     };
     Ok(Chosen {
@@ -100,8 +101,8 @@ fn open_cpu() -> Result<Chosen, DeviceError> {
     })
 }
 
-fn open_cuda(number: u32) -> Result<Chosen, DeviceError> {
-    let device = CudaDevice::open(number, &CudaOptions { cache_dir: cache_dir() })?;
+fn open_cuda(number: u32, cache_dir: Option<PathBuf>) -> Result<Chosen, DeviceError> {
+    let device = CudaDevice::open(number, &CudaOptions { cache_dir })?;
     let options = PtxOptions {
         // PTX runs on newer devices too; what newer targets add is not generated.
         sm: device.sm().min(NEWEST_TARGET),
@@ -114,9 +115,9 @@ fn open_cuda(number: u32) -> Result<Chosen, DeviceError> {
     })
 }
 
-fn opencl_options() -> OpenClDeviceOptions {
+fn opencl_options(cache_dir: Option<PathBuf>) -> OpenClDeviceOptions {
     OpenClDeviceOptions {
-        cache_dir: cache_dir(),
+        cache_dir,
         il_compiler: Some(|program| {
             let made = Compiler::find().and_then(|compiler| compiler.binary(program));
             Ok(made?)
@@ -126,8 +127,8 @@ fn opencl_options() -> OpenClDeviceOptions {
     }
 }
 
-fn open_opencl(platform: u32, device: u32) -> Result<Chosen, DeviceError> {
-    let device = OpenClDevice::open(platform, device, &opencl_options())?;
+fn open_opencl(platform: u32, device: u32, cache_dir: Option<PathBuf>) -> Result<Chosen, DeviceError> {
+    let device = OpenClDevice::open(platform, device, &opencl_options(cache_dir))?;
     let options = OpenClOptions {
         has_int64_extended_atomics: device.capabilities().int64_extended_atomics,
         has_votes_of_sub_groups: device.capabilities().votes_of_sub_groups,
@@ -151,15 +152,23 @@ fn wants_bounded_launches() -> bool {
 /// # Errors
 /// [`ServerError::Device`].
 pub fn choose(wish: DeviceChoice) -> Result<Chosen, ServerError> {
+    choose_with_cache(wish, cache_dir())
+}
+
+/// Opens the device, which keeps what it builds in a folder, if one is given.
+///
+/// # Errors
+/// [`ServerError::Device`].
+pub fn choose_with_cache(wish: DeviceChoice, cache_dir: Option<PathBuf>) -> Result<Chosen, ServerError> {
     Ok(match wish {
-        DeviceChoice::Cpu => open_cpu()?,
-        DeviceChoice::Cuda(number) => open_cuda(number)?,
-        DeviceChoice::OpenCl(platform, device) => open_opencl(platform, device)?,
-        DeviceChoice::Auto => match open_cuda(0) {
+        DeviceChoice::Cpu => open_cpu(cache_dir)?,
+        DeviceChoice::Cuda(number) => open_cuda(number, cache_dir)?,
+        DeviceChoice::OpenCl(platform, device) => open_opencl(platform, device, cache_dir)?,
+        DeviceChoice::Auto => match open_cuda(0, cache_dir.clone()) {
             Ok(chosen) => chosen,
             Err(error) => {
                 tracing::info!(%error, "no CUDA device; the CPU is used");
-                open_cpu()?
+                open_cpu(cache_dir)?
             }
         },
     })
@@ -243,7 +252,7 @@ fn sees_host_writes(id: &str) -> Result<bool, ServerError> {
     };
     let options = OpenClDeviceOptions {
         max_arena_bytes: Some(TRIAL_BYTES),
-        ..opencl_options()
+        ..opencl_options(cache_dir())
     };
     Ok(OpenClDevice::open(platform, device, &options)?.sees_host_writes)
 }

@@ -18,7 +18,6 @@ use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_conformance::form_scope::Form;
 use hetckpt_conformance::random_ptx::{BLOCKS, THREADS, has_steps, module, operand_bytes, output_bytes};
 use hetckpt_devices::device::{Blocks, DEVICE_BASE, GRANULARITY, Launch, LoadedKernel, Outcome};
 use hetckpt_interp::{GlobalMemory, Launch as Interpreted, Pause, Run, run};
@@ -27,7 +26,7 @@ use hetckpt_ir::kernel::Kernel;
 use hetckpt_ir::types::Dim3;
 use hetckpt_probes::options::Options;
 use hetckpt_resegment::continuation::{Peel, continuation};
-use hetckpt_server::choose_device::{Chosen, DeviceChoice, choose};
+use hetckpt_server::choose_device::{Chosen, DeviceChoice, choose_with_cache};
 use hetckpt_server::generate::Start;
 use hetckpt_server::start_points::StartPoints;
 
@@ -77,7 +76,7 @@ fn params(rounds: u64) -> Vec<u8> {
 impl Case {
     /// The kernel for a seed, or another one.
     fn new(seed: u64, text: Option<&str>) -> Self {
-        let text = text.map_or_else(|| module(seed, |_: &Form| true), str::to_owned);
+        let text = text.map_or_else(|| module(seed), str::to_owned);
         let lowered = hetckpt_ptx::lower_module(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
         let kernel = lowered.kernels.into_iter().find(|kernel| kernel.name == "k");
         let kernel = kernel.unwrap_or_else(|| panic!("seed {seed}: {:?}\n{text}", lowered.rejected));
@@ -212,7 +211,8 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// `Err`: the device has no code for the kernel, and why.
     fn new(case: &'a Case, name: &'a str, choice: DeviceChoice) -> Result<Self, String> {
-        let chosen = choose(choice).unwrap();
+        // Nobody needs what is built here again.
+        let chosen = choose_with_cache(choice, None).unwrap();
         let points = StartPoints {
             points: case.all_points(),
             in_step: false,

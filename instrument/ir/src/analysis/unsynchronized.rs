@@ -170,8 +170,8 @@ impl Search<'_> {
         apart != 0 && apart % stride == 0 && (apart / stride).abs() < MAX_DISTANCE
     }
 
-    /// True if a counter of a loop leads through what is loaded in strides of which one is no multiple of those by which
-    /// another leads through what is stored.
+    /// True if a counter of a loop leads through what is loaded in strides of which one is no multiple of those by
+    /// which another leads through what is stored.
     fn are_in_other_strides(&self, own: &BTreeMap<Term, i64>, read: &BTreeMap<Term, i64>) -> bool {
         let (own, read) = (self.strides(own), self.strides(read));
         let least = own
