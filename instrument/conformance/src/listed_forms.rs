@@ -17,7 +17,7 @@ pub const OPERANDS: usize = 4;
 /// Forms of a kernel.
 const FORMS_PER_KERNEL: usize = 16;
 /// Of so many kernels one is tried, unless `HETCKPT_ALL_FORMS` is set.
-const KERNEL_STEP: usize = 16;
+const KERNEL_STEP: usize = 64;
 
 /// Registers of [`module`].
 const AROUND: Around<'_> = Around {
