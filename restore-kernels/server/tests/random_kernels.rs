@@ -2,7 +2,7 @@
 //! interpreter and on devices: stopped by the interpreter at every resume point, each time continued there and on every
 //! device; stopped by devices at random moments, and continued on another or the same.
 //!
-//! `HETCKPT_RANDOM_SECONDS=N` goes on for so long, `HETCKPT_SEED=N` starts with another kernel. `HETCKPT_RANDOM_FILE`
+//! `HETCKPT_RANDOM_SECONDS=N` goes on for so long, `HETCKPT_SEED=N` starts with that kernel. `HETCKPT_RANDOM_FILE`
 //! names a file with PTX to try instead, with the operands of that number: what a failure prints, cut shorter.
 //! `HETCKPT_RANDOM_DEVICES` lists devices (`cpu opencl:1:0 cuda:0`) instead of the CPU and the first OpenCL device, if
 //! there is one.
@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
@@ -373,7 +373,8 @@ fn devices() -> Vec<(String, DeviceChoice)> {
 fn random_kernels_leave_the_same_everywhere() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seconds = number("HETCKPT_RANDOM_SECONDS").map(Duration::from_secs);
-    let first = number("HETCKPT_SEED").unwrap_or(1);
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64;
+    let first = number("HETCKPT_SEED").unwrap_or_else(now);
     let devices = devices();
     let has_gpu = devices
         .iter()
