@@ -1,7 +1,9 @@
 //! A child process whose output is collected while it runs, and which cannot outlast its limit.
 
+use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -102,12 +104,34 @@ impl Collected {
     }
 }
 
+fn pipe_of(stream: Option<&impl AsRawFd>) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", stream?.as_raw_fd())).ok()
+}
+
+/// The processes that have `pipe` open, but for this one: what `/proc` says of each.
+fn holders(pipe: &Path) -> Vec<String> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let others = processes.filter(|process| process.file_name() != *std::process::id().to_string());
+    let holds = |folder: &Path| {
+        let files = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+        files
+            .map(|file| fs::read_link(file.path()))
+            .any(|link| link.is_ok_and(|link| link == pipe))
+    };
+    let folders = others.map(|process| process.path()).filter(|folder| holds(folder));
+    folders
+        .map(|folder| fs::read_to_string(folder.join("stat")).unwrap_or_default())
+        .collect()
+}
+
 /// A running child.
 pub struct Running {
     child: Child,
     what: String,
     stdout: Arc<Collected>,
     stderr: Arc<Collected>,
+    /// What `/proc` calls the pipes of both.
+    pipes: [Option<PathBuf>; 2],
     started: Instant,
     /// It is `hetckpt run` or `hetckpt restore`.
     stands_in: bool,
@@ -139,6 +163,7 @@ impl Running {
         drop(command);
         let (stdout, stderr) = (Arc::new(Collected::default()), Arc::new(Collected::default()));
         let (out, err) = (child.stdout.take(), child.stderr.take());
+        let pipes = [pipe_of(out.as_ref()), pipe_of(err.as_ref())];
         let pumps = [
             std::thread::spawn({
                 let stdout = Arc::clone(&stdout);
@@ -154,6 +179,7 @@ impl Running {
             what,
             stdout,
             stderr,
+            pipes,
             started,
             stands_in,
             _pumps: pumps,
@@ -278,9 +304,14 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+        let streams = [("stdout", &self.stdout), ("stderr", &self.stderr)];
+        for ((name, stream), pipe) in streams.into_iter().zip(&self.pipes) {
             if !stream.wait_for_end(deadline.max(Instant::now() + Duration::from_secs(2))) {
-                bail!("{} ended, but something still holds its {name}", self.what);
+                bail!(
+                    "{} ended, but its {name} is still held by {:?}",
+                    self.what,
+                    pipe.as_deref().map(holders)
+                );
             }
         }
         Ok(Outcome {
@@ -308,4 +339,19 @@ pub fn exit_code(status: ExitStatus) -> i32 {
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal))
         .unwrap_or(-1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn names_who_holds_the_output_of_what_has_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 5 & :"]);
+        let error = Running::run(command, Duration::from_secs(1)).unwrap_err();
+        assert!(error.to_string().contains("(sleep)"), "{error}");
+    }
 }
