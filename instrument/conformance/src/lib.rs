@@ -34,6 +34,7 @@ pub mod one_thread;
 pub mod form_scope;
 pub mod listed_forms;
 pub mod ptx_forms;
+mod random;
 pub mod random_kernels;
 pub mod random_ptx;
 
@@ -127,6 +128,7 @@ groups! { $
     }
     listed_forms {
         listed_forms,
+        small_bf16_in_a_loop,
     }
     contended {
         contended_atomics_in_global_memory_lose_no_update,

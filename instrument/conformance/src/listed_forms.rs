@@ -188,3 +188,26 @@ pub fn listed_forms(tested: &dyn Implementation) {
     }
     assert!(wrong.is_empty(), "HETCKPT_SEED={seed}\n{wrong}");
 }
+
+/// Numbers of `bf16` below the smallest normal one, of which one stays the same while a loop runs: compilers that keep
+/// it in another format there must not flush it.
+pub fn small_bf16_in_a_loop(tested: &dyn Implementation) {
+    const LOOP: &str = "{ .reg .b32 %a, %b, %c, %i, %same; .reg .b64 %sum; .reg .pred %p; cvt.u32.u64 %a, %word1; \
+        cvt.u32.u64 %b, %word2; cvt.u32.u64 %c, %word3; mov.b64 %result, 0; mov.u32 %i, 0; \
+        AGAIN: set.ne.bf16x2.bf16x2 %same, %a, %b; cvt.u64.u32 %sum, %same; mul.lo.u64 %result, %result, 3; \
+        xor.b64 %result, %result, %sum; xor.b32 %b, %b, %c; add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 8; @%p bra AGAIN; }\n";
+    let form = Named {
+        name: "set.ne.bf16x2.bf16x2".to_owned(),
+        scope: LOOP.to_owned(),
+        is_approximate: false,
+    };
+    let module = hetckpt_ptx::lower_module(&module(&[form])).unwrap();
+    let program = Program::from_start(module.kernels[0].clone());
+    let operands: Vec<u64> = (0..u64::from(THREADS)).flat_map(|i| [i % 3, i % 5, i % 7, 0]).collect();
+    let mut found = output(1);
+    let shape = Shape::one_block([THREADS, 1, 1]);
+    let expected = interpret(&program, shape, &operands, &found);
+    if tested.run(&program, shape, &operands, &mut found) {
+        assert_eq!(found, expected);
+    }
+}

@@ -9,13 +9,15 @@ use hetckpt_ir::inst::{
 use hetckpt_ir::kernel::{Kernel, LaunchBounds, LocalFrame, SharedSegment};
 use hetckpt_ir::types::{Space, Type, Width};
 
+use crate::random::Random;
+
 /// Data registers `%r0`… that statements compute on.
 const DATA: u32 = 5;
 
 struct Builder {
     kernel: Kernel,
     at: BbId,
-    random: u64,
+    random: Random,
     /// Where `break` goes, innermost last.
     exits: Vec<BbId>,
     stores: i64,
@@ -42,7 +44,7 @@ pub fn kernel(seed: u64) -> Kernel {
     let mut builder = Builder {
         kernel,
         at,
-        random: seed | 1,
+        random: Random::new(seed),
         exits: Vec::new(),
         stores: 0,
         has_steps: seed.is_multiple_of(4),
@@ -71,11 +73,8 @@ fn open() -> BasicBlock {
 }
 
 impl Builder {
-    fn pick(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) % below
+    const fn pick(&mut self, below: u64) -> u64 {
+        self.random.below(below)
     }
 
     fn data(&mut self) -> RegId {

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use crate::form_scope::{Around, Form, OneNan, SLOT_BYTES, Together, scope};
 use crate::ptx_forms::Table;
+use crate::random::Random;
 
 /// Blocks of the grid.
 pub const BLOCKS: u32 = 3;
@@ -51,7 +52,7 @@ const PREPARED: &str =
     "setp.eq.u32 %is_first, %thread, 0;\n@%is_first mbarrier.init.shared.b64 [arrived], 64;\nbar.sync 0;\n";
 
 struct Builder {
-    random: u64,
+    random: Random,
     text: String,
     /// Forms for any thread by itself, and for warps and blocks.
     alone: Vec<Form>,
@@ -78,7 +79,7 @@ pub fn module(seed: u64) -> String {
     let forms = forms.filter(|form| !form.is_approximate);
     let (alone, together) = forms.partition(|form| form.together == Together::Thread);
     let mut builder = Builder {
-        random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+        random: Random::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         text: String::new(),
         alone,
         together,
@@ -128,11 +129,8 @@ pub fn module(seed: u64) -> String {
 }
 
 impl Builder {
-    fn pick(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) % below
+    const fn pick(&mut self, below: u64) -> u64 {
+        self.random.below(below)
     }
 
     fn value(&mut self) -> String {

@@ -401,6 +401,7 @@ fn random_kernels_leave_the_same_everywhere() {
             eprintln!("{} kernels", counts.kernels);
         }
     }
+    assert!(counts.resume_points > 0, "no kernel stopped");
     eprintln!(
         "{} kernels from seed {first} on, stopped at {} resume points; devices stopped {:?}; refused: {:?}",
         counts.kernels, counts.resume_points, counts.stopped, counts.refused
