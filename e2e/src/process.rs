@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use parking_lot::{Condvar, Mutex};
 
-use crate::early_end;
+use crate::{actors, early_end};
 
 /// How a command ended, and what it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,30 @@ impl Collected {
         }
     }
 
+    /// Waits until every writer has closed the stream, or will write no more: a helper that a killed CRIU has left
+    /// holds the stream, and is stopped.
+    ///
+    /// # Errors
+    /// If that is not so at `deadline`; who holds the stream is named.
+    fn wait_for_writers(&self, pipe: Option<&Path>, deadline: Instant) -> Result<()> {
+        const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+        loop {
+            let now = Instant::now();
+            if self.wait_for_end(deadline.min(now + BETWEEN_LOOKS)) {
+                return Ok(());
+            }
+            let holders = pipe.map(holders).unwrap_or_default();
+            let are_left = |pid: &i32| actors::is_left_by_criu(*pid, &holders);
+            if !holders.is_empty() && holders.iter().all(are_left) {
+                return Ok(());
+            }
+            if now > deadline {
+                let stat = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                bail!("held by {:?}", holders.iter().map(stat).collect::<Vec<_>>());
+            }
+        }
+    }
+
     /// Waits until every writer has closed the stream.
     fn wait_for_end(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
@@ -108,20 +132,18 @@ fn pipe_of(stream: Option<&impl AsRawFd>) -> Option<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", stream?.as_raw_fd())).ok()
 }
 
-/// The processes that have `pipe` open, but for this one: what `/proc` says of each.
-fn holders(pipe: &Path) -> Vec<String> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let others = processes.filter(|process| process.file_name() != *std::process::id().to_string());
-    let holds = |folder: &Path| {
-        let files = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+/// The processes that have `pipe` open, but for this one.
+fn holders(pipe: &Path) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let holds = |pid: i32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         files
             .map(|file| fs::read_link(file.path()))
             .any(|link| link.is_ok_and(|link| link == pipe))
     };
-    let folders = others.map(|process| process.path()).filter(|folder| holds(folder));
-    folders
-        .map(|folder| fs::read_to_string(folder.join("stat")).unwrap_or_default())
-        .collect()
+    let this = std::process::id().cast_signed();
+    pids.filter(|&pid| pid != this && holds(pid)).collect()
 }
 
 /// A running child.
@@ -306,13 +328,9 @@ impl Running {
         };
         let streams = [("stdout", &self.stdout), ("stderr", &self.stderr)];
         for ((name, stream), pipe) in streams.into_iter().zip(&self.pipes) {
-            if !stream.wait_for_end(deadline.max(Instant::now() + Duration::from_secs(2))) {
-                bail!(
-                    "{} ended, but its {name} is still held by {:?}",
-                    self.what,
-                    pipe.as_deref().map(holders)
-                );
-            }
+            stream
+                .wait_for_writers(pipe.as_deref(), deadline.max(Instant::now() + Duration::from_secs(2)))
+                .with_context(|| format!("{} has ended, but not its {name}", self.what))?;
         }
         Ok(Outcome {
             code: exit_code(status),
@@ -351,7 +369,19 @@ mod tests {
     fn names_who_holds_the_output_of_what_has_ended() {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 5 & :"]);
-        let error = Running::run(command, Duration::from_secs(1)).unwrap_err();
-        assert!(error.to_string().contains("(sleep)"), "{error}");
+        let error = format!("{:#}", Running::run(command, Duration::from_secs(1)).unwrap_err());
+        assert!(error.contains("(sleep)") && error.matches(") ").count() == 1, "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_criu_has_left_does_not_hold_its_output() {
+        let mut command = Command::new("sh");
+        // The inner shell is, by its arguments, a CRIU that restores, and its child the helper that has stopped itself.
+        let helper = "(sh -c 'kill -STOP $PPID'; :) & sleep 0.2; echo $!; kill -9 $PPID $$";
+        command.args(["-c", "sh -c \"$0\" criu restore; :", helper]);
+        let outcome = Running::run(command, Duration::from_secs(20)).unwrap();
+        let left = outcome.stdout.trim().parse().unwrap();
+        kill(Pid::from_raw(left), Signal::SIGKILL).unwrap();
+        assert_eq!(outcome.code, 128 + 9);
     }
 }
