@@ -15,9 +15,9 @@ inline uint32_t first_value(uint32_t i)
 }
 
 // Runs `kernel(values, rounds)` on the blocks that were asked for. A thread of number `thread` in its block has gone
-// round `times(thread)` times in the end.
+// round `times(thread)` times in the end, and got the words of the one `partner` away (exclusive or).
 template <class Times>
-int run_exchange(const Arguments &arguments, void (*kernel)(uint32_t *, uint64_t), Times times)
+int run_exchange(const Arguments &arguments, void (*kernel)(uint32_t *, uint64_t), Times times, uint32_t partner = 1)
 {
     const uint32_t n = uint32_t(arguments["blocks"]) * THREADS;
     std::vector<uint32_t> values(n);
@@ -35,7 +35,7 @@ int run_exchange(const Arguments &arguments, void (*kernel)(uint32_t *, uint64_t
     for (uint32_t i = 0; i < n && correct; ++i) {
         const uint64_t rounds = times(i % THREADS);
         const Affine all = power(STEP, rounds);
-        const uint32_t expected = first_value(i ^ uint32_t(rounds & 1)) * all.factor + all.summand;
+        const uint32_t expected = first_value(rounds & 1 ? i ^ partner : i) * all.factor + all.summand;
         if (values[i] != expected)
             correct = mismatch("value", i, values[i], expected);
     }

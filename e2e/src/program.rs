@@ -185,6 +185,12 @@ pub const NAMED_BARRIERS: Program = Program {
     ..program("named_barriers", "rounds", 100)
 };
 
+/// Blocks of two halves that hand words over at barriers where only who gets them waits.
+pub const PRODUCERS: Program = Program {
+    lasts: 2,
+    ..program("producers", "rounds", 100)
+};
+
 /// Blocks that go round at a barrier of libcu++.
 pub const MEMORY_BARRIERS: Program = Program {
     lasts: 2,

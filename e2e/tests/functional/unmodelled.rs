@@ -8,7 +8,7 @@ use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Requirement;
 use hetckpt_e2e::job::Job;
 use hetckpt_e2e::program::{
-    FILTERING, MEMORY_BARRIERS, NAMED_BARRIERS, Program, SAMPLING, TENSOR_CORES, TEXTURES, unmodelled,
+    FILTERING, MEMORY_BARRIERS, NAMED_BARRIERS, PRODUCERS, Program, SAMPLING, TENSOR_CORES, TEXTURES, unmodelled,
 };
 use hetckpt_e2e::runner::{Context, Test};
 
@@ -102,7 +102,7 @@ pub fn tests() -> Vec<Test> {
     let matrices = Test::new("preempt_tensor_cores", matrices).also_needs(Requirement::CpuOnly);
     tests.push(matrices.also_needs(Requirement::NoOpenclDevice));
     tests.push(native("tensor_cores", TENSOR_CORES));
-    for program in [NAMED_BARRIERS, MEMORY_BARRIERS] {
+    for program in [NAMED_BARRIERS, PRODUCERS, MEMORY_BARRIERS] {
         let barriers = move |context: &mut Context| preempt(context, &program, count);
         let barriers = Test::new(format!("preempt_{}", program.name), barriers).also_needs(Requirement::CpuOnly);
         // OpenCL devices have none of these.

@@ -117,6 +117,7 @@ groups! { $
     }
     barriers_and_warps {
         reductions_at_barriers,
+        barriers_that_only_some_wait_at,
         shuffles,
         votes_matches_and_reductions_of_warps,
         control_flow,

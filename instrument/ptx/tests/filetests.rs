@@ -77,6 +77,7 @@ cases! {
     calls
     carry_chains
     async_copy
+    arrival_barriers
     nanosleep
     globals
     printing

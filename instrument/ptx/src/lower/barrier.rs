@@ -9,9 +9,10 @@ use crate::ast::{self, Instruction};
 use crate::error::Reason;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
-use crate::lower::warp;
+use crate::lower::operand::operands;
+use crate::lower::{arrival_barrier, warp};
 
-/// PTX ISA, "bar.sync", "bar.red", "barrier.sync", "barrier.red", "bar.warp.sync".
+/// PTX ISA, "bar.sync", "bar.red", "bar.arrive", "barrier.sync", "barrier.red", "bar.warp.sync".
 pub(super) fn barrier<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
     if list.take("cluster") {
@@ -26,7 +27,8 @@ pub(super) fn barrier<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>
         return warp::sync(k, inst);
     }
     if list.take("arrive") {
-        return Err(Reason::Family("barriers that do not wait"));
+        list.finish()?;
+        return arrive(k, inst);
     }
     if list.take("sync") {
         list.finish()?;
@@ -62,6 +64,28 @@ pub(super) fn barrier<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>
     wait(k, barrier, Some(BarrierReduction { op, dst, src }))
 }
 
+fn number<'a>(k: &mut KernelLowering<'_, 'a>, operand: &ast::Operand<'a>) -> Result<Operand, Reason> {
+    match k.value(operand, Type::U32)? {
+        Operand::Imm(number @ 16..) => Err(Reason::Limit {
+            what: "a barrier's number",
+            found: number,
+            limit: 15,
+        }),
+        number => Ok(number),
+    }
+}
+
+/// PTX ISA, "bar.arrive", "barrier.arrive".
+fn arrive<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
+    let [id, count] = operands(inst, "2")?;
+    let not_taken = k.branch_on_guard();
+    let id = number(k, id)?;
+    let count = k.value(count, Type::U32)?;
+    arrival_barrier::arrive(k, id, Some(count));
+    k.leave_guard(not_taken);
+    Ok(())
+}
+
 /// `operands` = number of the barrier, perhaps number of threads.
 fn wait<'a>(
     k: &mut KernelLowering<'_, 'a>,
@@ -79,15 +103,16 @@ fn wait<'a>(
         }
     };
     let not_taken = k.branch_on_guard();
-    let id = k.value(id, Type::U32)?;
-    if let Operand::Imm(number @ 16..) = id {
-        return Err(Reason::Limit {
-            what: "a barrier's number",
-            found: number,
-            limit: 15,
-        });
-    }
+    let id = number(k, id)?;
     let count = count.map(|c| k.value(c, Type::U32)).transpose()?;
+    if k.barriers.may_be_arrived_at(id, count.is_none()) {
+        if reduction.is_some() {
+            return Err(Reason::Family("reductions at a barrier that others only arrive at"));
+        }
+        arrival_barrier::wait(k, id, count);
+        k.leave_guard(not_taken);
+        return Ok(());
+    }
     let next = k.drafts.reserve();
     k.terminate(Terminator::Barrier {
         id,

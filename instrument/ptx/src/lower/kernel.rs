@@ -17,7 +17,7 @@ use crate::lower::lowering::{Frame, KernelLowering, SEGMENT_ALIGN};
 use crate::lower::modifiers::type_named;
 use crate::lower::names::ModuleNames;
 use crate::lower::scope::{Scope, Symbol, register_width, width_of};
-use crate::lower::{generic_windows, halves, in_step, instruction, recursion, warp_constants};
+use crate::lower::{arrival_barrier, generic_windows, halves, in_step, instruction, recursion, warp_constants};
 use crate::{device_functions, device_heap, images};
 
 /// Statements of a kernel once its calls are inlined.
@@ -34,6 +34,8 @@ pub(crate) fn lower_kernel(names: &ModuleNames<'_, '_>, entry: &ast::Function<'_
         return_to: None,
     });
     let params = lowering.params();
+    let result = arrival_barrier::begin(&mut lowering);
+    lowering.attempt(entry.line, result);
     lowering.body(entry);
     lowering.recursive_functions();
     lowering.finish(params)

@@ -13,6 +13,7 @@ use crate::ast;
 use crate::device_functions;
 use crate::error::Reason;
 use crate::lower::address_spaces;
+use crate::lower::barrier_numbers::BarrierNumbers;
 use crate::lower::call_stack::CallStack;
 use crate::lower::control_flow::{DraftId, Drafts};
 use crate::lower::layout::{Placed, Segment, size_and_align};
@@ -63,6 +64,10 @@ pub(crate) struct KernelLowering<'m, 'a> {
     pub(super) params: Segment,
     /// Offsets in shared memory of words for each thread ([`Self::place_unnamed_shared`]).
     pub(crate) shelves: Vec<u32>,
+    /// Barriers that it and its functions name.
+    pub(super) barriers: BarrierNumbers,
+    /// Offset in shared memory of those that threads arrive at without waiting.
+    pub(super) barrier_words: u32,
     /// It does what tensor cores do.
     pub(crate) multiplies_matrices: bool,
     /// It takes the address of a function, or calls one by it.
@@ -109,6 +114,10 @@ impl<'m, 'a> KernelLowering<'m, 'a> {
             prints: false,
             params: Segment::default(),
             shelves: Vec::new(),
+            barriers: names
+                .barriers
+                .and(BarrierNumbers::of(entry.body.as_deref().unwrap_or_default())),
+            barrier_words: 0,
             multiplies_matrices: false,
             holds_functions: false,
             reads_images: false,

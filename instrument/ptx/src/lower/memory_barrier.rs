@@ -136,7 +136,7 @@ pub(super) fn arrive_behind_copies<'a>(
 }
 
 /// A barrier for one thread: it goes on once the others have got as far as they can.
-fn give_way(k: &mut KernelLowering<'_, '_>) {
+pub(super) fn give_way(k: &mut KernelLowering<'_, '_>) {
     let next = k.drafts.reserve();
     k.terminate(Terminator::Barrier {
         id: Operand::Imm(GIVE_WAY),
@@ -180,7 +180,7 @@ impl Object {
     }
 }
 
-fn fence(k: &mut KernelLowering<'_, '_>) {
+pub(super) fn fence(k: &mut KernelLowering<'_, '_>) {
     k.emit(Op::Membar { scope: Scope::Cta });
 }
 

@@ -1,6 +1,7 @@
 //! AST to hetIR: module variables, then each kernel, one instruction family per file.
 
 mod functions;
+mod barrier_numbers;
 mod names;
 mod globals;
 pub(crate) mod layout;
@@ -24,6 +25,7 @@ mod convert;
 mod moves;
 mod memory;
 mod memory_barrier;
+mod arrival_barrier;
 mod async_copy;
 mod atomic;
 mod warp;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::ast;
 use crate::error::Reason;
+use crate::lower::barrier_numbers::BarrierNumbers;
 use crate::lower::functions;
 
 /// What names mean outside of functions.
@@ -20,6 +21,8 @@ pub(crate) struct ModuleNames<'m, 'a> {
     pub(crate) recursive: HashSet<&'a str>,
     /// What a call of `vprintf` reads from the address that it gets, bytes.
     pub(crate) printf_bytes: u32,
+    /// Barriers of all functions that are no kernels.
+    pub(crate) barriers: BarrierNumbers,
 }
 
 impl<'m, 'a> ModuleNames<'m, 'a> {
@@ -32,6 +35,7 @@ impl<'m, 'a> ModuleNames<'m, 'a> {
             broken: ast.broken.iter().map(|b| (b.name, b.error.to_string())).collect(),
             recursive: functions::recursive(ast),
             printf_bytes,
+            barriers: BarrierNumbers::default(),
         };
         for variable in &ast.variables {
             // A definition wins over an `.extern` declaration of the same name.
@@ -41,6 +45,9 @@ impl<'m, 'a> ModuleNames<'m, 'a> {
             }
         }
         for function in &ast.functions {
+            if let (Some(body), false) = (&function.body, function.is_entry) {
+                names.barriers = names.barriers.and(BarrierNumbers::of(body));
+            }
             let slot = names.functions.entry(function.name).or_insert(function);
             if slot.body.is_none() {
                 *slot = function;

@@ -1,7 +1,7 @@
 //! Special registers by name (PTX ISA, "Special Registers").
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{Address, AddressBase, Axis, Op, Operand, Ordering, SpecialReg};
+use hetckpt_ir::inst::{Address, AddressBase, AluOp, Axis, Modifiers, Op, Operand, Ordering, SpecialReg};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::error::Reason;
@@ -30,6 +30,32 @@ impl Special {
 }
 
 impl KernelLowering<'_, '_> {
+    /// The value of a special register of 32 bits.
+    pub(crate) fn special(&mut self, special: SpecialReg) -> Operand {
+        let dst = self.scratch(Width::W32);
+        self.emit_unguarded(Op::ReadSpecial { dst, special });
+        Operand::Reg(dst)
+    }
+
+    /// The thread's number in its block.
+    pub(crate) fn thread_number(&mut self) -> Operand {
+        let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.special(SpecialReg::Tid(axis)));
+        let [width, height] = [Axis::X, Axis::Y].map(|axis| self.special(SpecialReg::Ntid(axis)));
+        let mut add_rows = |rows, row_length, rest| {
+            let dst = self.scratch(Width::W32);
+            self.emit_unguarded(Op::Alu {
+                op: AluOp::Mad,
+                ty: Type::U32,
+                mods: Modifiers::default(),
+                dst,
+                srcs: vec![rows, row_length, rest],
+            });
+            Operand::Reg(dst)
+        };
+        let row = add_rows(z, height, y);
+        add_rows(row, width, x)
+    }
+
     /// The instruction that reads a special register.
     pub(crate) fn read_special(&mut self, special: Special, dst: RegId) -> Op {
         match special {

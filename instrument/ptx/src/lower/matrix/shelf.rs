@@ -2,7 +2,7 @@
 //! points at which a kernel may stop.
 
 use hetckpt_ir::entity::RegId;
-use hetckpt_ir::inst::{Address, AddressBase, AluOp, Axis, Modifiers, Op, Operand, Ordering, SpecialReg, WarpOp};
+use hetckpt_ir::inst::{Address, AddressBase, AluOp, Modifiers, Op, Operand, Ordering, WarpOp};
 use hetckpt_ir::types::{Space, Type, Width};
 
 use crate::error::Reason;
@@ -72,15 +72,7 @@ pub(crate) fn leave<const N: usize>(
 
 /// The warp's number in its block. `%warpid` is another: on a GPU it tells where the warp happens to run.
 fn warp_number(k: &mut KernelLowering<'_, '_>) -> Operand {
-    let mut read = |special| {
-        let dst = k.scratch(Width::W32);
-        k.emit_unguarded(Op::ReadSpecial { dst, special });
-        Operand::Reg(dst)
-    };
-    let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| read(SpecialReg::Tid(axis)));
-    let [width, height] = [Axis::X, Axis::Y].map(|axis| read(SpecialReg::Ntid(axis)));
-    let row = word(k, AluOp::Mad, Type::U32, [z, height, y]);
-    let thread = word(k, AluOp::Mad, Type::U32, [row, width, x]);
+    let thread = k.thread_number();
     word(
         k,
         AluOp::Shr,
