@@ -36,6 +36,7 @@ pub mod listed_forms;
 pub mod ptx_forms;
 mod random;
 pub mod random_kernels;
+pub mod random_memory;
 pub mod random_ptx;
 
 pub use implementation::{Implementation, Shape};

@@ -1,37 +1,17 @@
 //! Random kernels in PTX, for whole grids: instruction forms of the list under nested branches and loops, barriers,
 //! exchanges through shared memory with barriers and in step, calls (direct, by address, to themselves), branches by
-//! tables, addresses of no known space, atomics.
+//! tables, addresses of no known space, atomics, textures and surfaces, memory of the heap, barriers of the grid.
 //!
 //! What a kernel leaves in memory depends on its operands alone, in whatever order its threads run.
 
 use std::fmt::Write as _;
 
-use crate::form_scope::{Around, Form, OneNan, SLOT_BYTES, Together, scope};
+use crate::form_scope::{Around, Form, OneNan, Together, scope};
 use crate::ptx_forms::Table;
 use crate::random::Random;
-
-/// Blocks of the grid.
-pub const BLOCKS: u32 = 3;
-/// Threads of a block: two warps.
-pub const THREADS: u32 = 64;
-/// Bytes of operands of a thread.
-pub const OPERAND_BYTES: u32 = 32;
-/// 64-bit values that statements compute on, `%a0`…; they are the results.
-const VALUES: u32 = 6;
-/// 64-bit words that all threads add to.
-const COUNTERS: u32 = 16;
-
-/// Bytes of operands, of any content.
-#[must_use]
-pub fn operand_bytes() -> u32 {
-    BLOCKS * THREADS * OPERAND_BYTES
-}
-
-/// Bytes of output, zero before: results, memory that forms work on, counters.
-#[must_use]
-pub fn output_bytes() -> u32 {
-    BLOCKS * THREADS * (8 * VALUES + SLOT_BYTES) + 8 * COUNTERS
-}
+use crate::random_memory::{
+    BLOCKS, COUNTED, COUNTERS, EXCHANGED, GRID_THREADS, OPERAND_BYTES, SLOT_BYTES, SLOTS, THREADS, VALUES, image,
+};
 
 /// Functions that kernels call.
 const FUNCTIONS: &str = "\
@@ -45,6 +25,12 @@ st.local.b64 [kept], %d1; sub.u32 %n, %n, 1; \
 { .param .b64 px; .param .b32 pn; .param .b64 pr; st.param.b64 [px], %d1; st.param.b32 [pn], %n; \
 call (pr), deep, (px, pn); ld.param.b64 %d2, [pr]; } \
 ld.local.b64 %d3, [kept]; xor.b64 %d1, %d2, %d3; LEAF: st.param.b64 [r], %d1; ret; }
+";
+
+/// What kernels that have a heap declare.
+const HEAP: &str = "\
+.extern .func (.param .b64 r) malloc(.param .b64 n);
+.extern .func free(.param .b64 p);
 ";
 
 /// Makes the barrier object that [`Builder::barriers`] uses.
@@ -62,6 +48,47 @@ struct Builder {
     has_all_barriers: bool,
     /// Exchanges that count on a warp's lanes running in step, which a GPU does not promise behind branches.
     has_steps: bool,
+    features: Features,
+    /// How many more functions of some hundred instructions there may be: compilers of OpenCL C take minutes for many.
+    large_functions: u32,
+}
+
+/// What some kernels have, and some devices have not.
+#[derive(Clone, Copy, Debug)]
+pub struct Features {
+    /// Textures and surfaces, by their descriptions in memory.
+    pub images: bool,
+    /// `malloc` and `free`.
+    pub heap: bool,
+    /// Barriers of the grid: its blocks are to be resident together.
+    pub grid_barriers: bool,
+}
+
+/// Those of the kernel of this number.
+#[must_use]
+pub const fn features(seed: u64) -> Features {
+    Features {
+        images: seed.is_multiple_of(5),
+        heap: seed % 5 <= 2,
+        grid_barriers: matches!(seed % 7, 0 | 1),
+    }
+}
+
+/// Who comes to a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    /// All threads of the grid.
+    Grid,
+    /// All of the block.
+    Block,
+    /// Perhaps not all of a warp.
+    Some,
+}
+
+impl Company {
+    fn is_block(self) -> bool {
+        self != Self::Some
+    }
 }
 
 /// True if the kernel of this number counts on a warp's lanes running in step.
@@ -86,6 +113,8 @@ pub fn module(seed: u64) -> String {
         labels: 0,
         has_all_barriers: seed.is_multiple_of(3),
         has_steps: has_steps(seed),
+        features: features(seed),
+        large_functions: 1 + u32::from(features(seed).heap),
     };
     if !builder.has_all_barriers {
         builder
@@ -93,25 +122,24 @@ pub fn module(seed: u64) -> String {
             .retain(|form| form.together != Together::Block || form.text.contains(" 0"));
     }
     for _ in 0..4 + builder.pick(8) {
-        builder.statement(2, true);
+        builder.statement(2, Company::Grid);
     }
-    let results = BLOCKS * THREADS * 8 * VALUES;
-    let counters = results + BLOCKS * THREADS * SLOT_BYTES;
     let mut stores = String::new();
     for value in 0..VALUES {
         writeln!(stores, "st.global.b64 [%results+{}], %a{value};", 8 * value).unwrap();
     }
     format!(
-        ".version 9.0\n.target sm_90\n.address_size 64\n{FUNCTIONS}\
+        ".version 9.0\n.target sm_90\n.address_size 64\n{heap}{FUNCTIONS}\
          .visible .entry k(.param .u64 a, .param .u64 b, .param .u64 n)\n{{\n\
          .shared .align 32 .b8 slots[{shared}];\n.shared .align 8 .b64 exchanged[{THREADS}];\n\
          .shared .align 8 .b64 stepped[{THREADS}];\n.shared .align 8 .b64 arrived;\n\
          .local .align 32 .b8 own[{SLOT_BYTES}];\n.local .align 8 .b64 array[4];\n\
-         .reg .b64 %a<{VALUES}>, %result, %results, %read, %global, %shared, %local, %counters, %rounds;\n\
+         .reg .b64 %a<{VALUES}>, %result, %results, %read, %global, %shared, %local, %counters, %rounds, %output;\n\
          .reg .b32 %thread, %block, %number;\n.reg .pred %is_first;\n\
          ld.param.u64 %read, [a];\nld.param.u64 %results, [b];\nld.param.u64 %rounds, [n];\n\
          mov.u32 %thread, %tid.x;\nmov.u32 %block, %ctaid.x;\nmad.lo.u32 %number, %block, {THREADS}, %thread;\n\
-         add.u64 %counters, %results, {counters};\nadd.u64 %global, %results, {results};\n\
+         add.u64 %counters, %results, {COUNTED};\nadd.u64 %global, %results, {SLOTS};\n\
+         mov.u64 %output, %results;\n\
          mad.wide.u32 %global, %number, {SLOT_BYTES}, %global;\nmad.wide.u32 %read, %number, {OPERAND_BYTES}, %read;\n\
          mad.wide.u32 %results, %number, {bytes}, %results;\n\
          mov.u64 %shared, slots;\nmad.wide.u32 %shared, %thread, {SLOT_BYTES}, %shared;\nmov.u64 %local, own;\n\
@@ -121,6 +149,7 @@ pub fn module(seed: u64) -> String {
          st.local.b64 [array+24], %a3;\n\
          {prepared}AGAIN:\n{statements}\
          sub.u64 %rounds, %rounds, 1;\nsetp.ne.u64 %is_first, %rounds, 0;\n@%is_first bra AGAIN;\n{stores}ret;\n}}\n",
+        heap = if builder.features.heap { HEAP } else { "" },
         shared = THREADS * SLOT_BYTES,
         bytes = 8 * VALUES,
         prepared = if builder.has_all_barriers { PREPARED } else { "" },
@@ -147,31 +176,38 @@ impl Builder {
         self.text.push('\n');
     }
 
-    /// `is_uniform`: all threads of the block come here.
-    fn statement(&mut self, depth: u32, is_uniform: bool) {
-        match self.pick(if depth == 0 { 17 } else { 24 }) {
+    fn statement(&mut self, depth: u32, company: Company) {
+        match self.pick(if depth == 0 { 20 } else { 28 }) {
             0..=6 => self.form(false),
-            7 | 8 if is_uniform => self.form(true),
-            7 | 8 => self.form(false),
-            9 if is_uniform => self.exchange(),
-            10 if is_uniform && self.has_steps => self.exchange_in_step(),
-            11 if is_uniform && self.has_all_barriers => self.barriers(),
-            9..=11 => self.count(),
-            12 => self.call(),
-            13 => self.call_by_address(),
-            14 => self.call_deep(),
-            15 => self.local_array(),
-            16 => self.generic_address(),
-            17 | 18 => self.branch(depth - 1, is_uniform),
-            19 => self.branch_by_table(depth - 1),
-            20 | 21 => self.repeat(depth - 1, is_uniform),
-            _ => self.repeat(depth - 1, false),
+            7 | 8 => self.form(company.is_block()),
+            9 if company.is_block() => self.exchange(),
+            10 if company.is_block() && self.has_steps => self.exchange_in_step(),
+            11 if company.is_block() && self.has_all_barriers => self.barriers(),
+            12 if company == Company::Grid && self.features.grid_barriers => self.exchange_in_grid(),
+            13 | 14 if self.features.images && self.has_room() => self.image(),
+            9..=14 => self.count(),
+            15 => self.call(),
+            16 => self.call_by_address(),
+            17 => self.call_deep(),
+            18 => self.local_array(),
+            19 => self.generic_address(),
+            20 | 21 => self.branch(depth - 1, company),
+            22 => self.branch_by_table(depth - 1),
+            23 | 24 => self.repeat(depth - 1, company),
+            25 | 26 if self.features.heap && self.has_room() => self.allocate(depth - 1, company),
+            _ => self.repeat(depth - 1, Company::Some),
         }
     }
 
-    fn statements(&mut self, depth: u32, is_uniform: bool) {
+    const fn has_room(&mut self) -> bool {
+        let has_room = self.large_functions > 0;
+        self.large_functions = self.large_functions.saturating_sub(1);
+        has_room
+    }
+
+    fn statements(&mut self, depth: u32, company: Company) {
         for _ in 0..=self.pick(2) {
-            self.statement(depth, is_uniform);
+            self.statement(depth, company);
         }
     }
 
@@ -216,8 +252,14 @@ impl Builder {
 
     fn barriers(&mut self) {
         let [wait, on] = [(); 2].map(|()| self.label());
-        let text = match self.pick(3) {
+        let [arrives, behind] = [(); 2].map(|()| self.label());
+        let text = match self.pick(4) {
             0 => "bar.sync 1;".to_owned(),
+            // Who only arrives must not come again before the others have.
+            3 => format!(
+                "{{ .reg .pred %q; setp.lt.u32 %q, %thread, 32; @!%q bra {arrives}; bar.sync 3, 64; bra {behind}; \
+                 {arrives}: bar.arrive 3, 64; {behind}: bar.sync 1; }}"
+            ),
             1 => format!(
                 "{{ .reg .pred %q; setp.lt.u32 %q, %thread, 32; @!%q bra {on}; bar.sync 2, 32; {on}: \
                  mov.b64 %a0, %a0; }}"
@@ -228,6 +270,74 @@ impl Builder {
             ),
         };
         self.line(&text);
+    }
+
+    /// Through memory, with a thread of the next block.
+    fn exchange_in_grid(&mut self) {
+        let [from, into] = [(); 2].map(|()| self.value());
+        let meet = [(); 2].map(|()| self.grid_barrier());
+        self.line(&format!(
+            "{{ .reg .b32 %s; .reg .b64 %x, %at<2>; add.u64 %at0, %output, {EXCHANGED}; add.u32 %s, %number, {THREADS}; \
+             rem.u32 %s, %s, {GRID_THREADS}; mad.wide.u32 %at1, %s, 8, %at0; mad.wide.u32 %at0, %number, 8, %at0; \
+             st.global.b64 [%at0], {from}; {} ld.global.b64 %x, [%at1]; {} xor.b64 {into}, {into}, %x; }}",
+            meet[0], meet[1]
+        ));
+    }
+
+    /// As cooperative groups have it (`grid_group::sync`).
+    fn grid_barrier(&mut self) -> String {
+        let [wait, done] = [(); 2].map(|()| self.label());
+        format!(
+            "{{ .reg .b32 %e<6>; .reg .b64 %w; .reg .pred %q; mov.u32 %e0, %envreg1; mov.u32 %e1, %envreg2; \
+             mov.b64 %w, {{%e1, %e0}}; bar.sync 0; setp.ne.u32 %q, %thread, 0; @%q bra {done}; \
+             setp.eq.u32 %q, %block, 0; selp.b32 %e2, {}, 1, %q; fence.acq_rel.gpu; \
+             atom.global.add.u32 %e3, [%w+4], %e2; {wait}: ld.acquire.gpu.global.u32 %e4, [%w+4]; \
+             xor.b32 %e5, %e4, %e3; setp.ge.s32 %q, %e5, 0; @%q bra {wait}; fence.acq_rel.gpu; {done}: bar.sync 0; }}",
+            0x8000_0000 - (BLOCKS - 1)
+        )
+    }
+
+    /// Reads the operands as pictures, or writes and reads a texel of the thread's own.
+    fn image(&mut self) {
+        let [from, into, by] = [(); 3].map(|()| self.value());
+        let kind = self.pick(3);
+        let number = u32::try_from(kind).unwrap();
+        let access = match kind {
+            0 => "mul.f32 %f0, %f0, 0f3C124925; mul.f32 %f1, %f1, 0f3D924925; tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, \
+                  [%image, {%f0, %f1}]; mov.b64 %x, {%f2, %f3}; mov.b64 %y, {%f4, %f5};"
+                .to_owned(),
+            1 => "shr.u32 %r0, %r0, 7; tex.2d.v4.u32.s32 {%r2, %r3, %r4, %r5}, [%image, {%r0, %r1}]; \
+                  mov.b64 %x, {%r2, %r4}; mov.b64 %y, {%r3, %r5};"
+                .to_owned(),
+            _ => {
+                let column = 4 * self.pick(u64::from(SLOT_BYTES) / 4);
+                format!(
+                    "cvt.u32.u64 %r2, {from}; sust.b.2d.b32.trap [%image, {{{column}, %number}}], {{%r2}}; \
+                     suld.b.2d.b32.zero {{%r3}}, [%image, {{{column}, %number}}]; cvt.u64.u32 %x, %r3; mov.u64 %y, 0;"
+                )
+            }
+        };
+        self.line(&format!(
+            "{{ .reg .b64 %image, %x, %y; .reg .b32 %r<6>; .reg .f32 %f<6>; add.u64 %image, %output, {}; \
+             mov.b64 {{%r0, %r1}}, {by}; and.b32 %r0, %r0, 1023; and.b32 %r1, %r1, 255; cvt.rn.f32.u32 %f0, %r0; \
+             cvt.rn.f32.u32 %f1, %r1; {access} xor.b64 {into}, {into}, %x; add.u64 {into}, {into}, %y; }}",
+            image(number)
+        ));
+    }
+
+    /// Memory of the heap, which other statements lie between.
+    fn allocate(&mut self, depth: u32, company: Company) {
+        let [from, into] = [(); 2].map(|()| self.value());
+        let (bytes, at) = (16 + self.pick(64), 8 * self.pick(2));
+        self.line(&format!(
+            "{{ .reg .b64 %memory, %x; {{ .param .b64 pn; .param .b64 pr; st.param.b64 [pn], {bytes}; \
+             call (pr), malloc, (pn); ld.param.b64 %memory, [pr]; }} st.b64 [%memory+{at}], {from};"
+        ));
+        self.statements(depth, company);
+        self.line(&format!(
+            "ld.b64 %x, [%memory+{at}]; xor.b64 {into}, {into}, %x; \
+             {{ .param .b64 pm; st.param.b64 [pm], %memory; call free, (pm); }} }}"
+        ));
     }
 
     fn count(&mut self) {
@@ -292,21 +402,21 @@ impl Builder {
         ));
     }
 
-    fn branch(&mut self, depth: u32, is_uniform: bool) {
+    fn branch(&mut self, depth: u32, company: Company) {
         let [no, join] = [(); 2].map(|()| self.label());
-        let (test, stays_uniform) = if is_uniform && self.pick(2) == 0 {
+        let (test, inner) = if company.is_block() && self.pick(2) == 0 {
             (
                 format!("setp.eq.u32 %q, %block, {}", self.pick(u64::from(BLOCKS))),
-                true,
+                Company::Block,
             )
         } else {
             let [a, b] = [(); 2].map(|()| self.value());
-            (format!("setp.lt.s64 %q, {a}, {b}"), false)
+            (format!("setp.lt.s64 %q, {a}, {b}"), Company::Some)
         };
         self.line(&format!("{{ .reg .pred %q; {test}; @!%q bra {no};"));
-        self.statements(depth, stays_uniform);
+        self.statements(depth, inner);
         self.line(&format!("bra {join};\n{no}:"));
-        self.statements(depth, stays_uniform);
+        self.statements(depth, inner);
         self.line(&format!("{join}: mov.b64 %a0, %a0; }}"));
     }
 
@@ -317,15 +427,15 @@ impl Builder {
             "{{ .reg .b32 %i; cvt.u32.u64 %i, {by}; rem.u32 %i, %i, 3; {table}: .branchtargets {a}, {b}, {join}; \
              brx.idx %i, {table};\n{a}:"
         ));
-        self.statements(depth, false);
+        self.statements(depth, Company::Some);
         self.line(&format!("bra {join};\n{b}:"));
-        self.statements(depth, false);
+        self.statements(depth, Company::Some);
         self.line(&format!("{join}: mov.b64 %a0, %a0; }}"));
     }
 
-    fn repeat(&mut self, depth: u32, is_uniform: bool) {
+    fn repeat(&mut self, depth: u32, company: Company) {
         let head = self.label();
-        let limit = if is_uniform {
+        let limit = if company.is_block() {
             format!("mov.u32 %limit, {}", 1 + self.pick(3))
         } else {
             let by = self.value();
@@ -334,7 +444,7 @@ impl Builder {
         self.line(&format!(
             "{{ .reg .b32 %i, %limit; .reg .pred %q; {limit}; mov.u32 %i, 0;\n{head}:"
         ));
-        self.statements(depth, is_uniform);
+        self.statements(depth, company);
         self.line(&format!(
             "add.u32 %i, %i, 1; setp.lt.u32 %q, %i, %limit; @%q bra {head}; }}"
         ));

@@ -2,7 +2,8 @@
 //! interpreter and on devices: stopped by the interpreter at every resume point, each time continued there and on every
 //! device; stopped by devices at random moments, and continued on another or the same.
 //!
-//! `HETCKPT_RANDOM_SECONDS=N` goes on for so long, `HETCKPT_SEED=N` starts with that kernel. `HETCKPT_RANDOM_FILE`
+//! `HETCKPT_RANDOM_SECONDS=N` goes on for so long, with images in one kernel of five, which it leaves out otherwise;
+//! `HETCKPT_SEED=N` starts with that kernel. `HETCKPT_RANDOM_FILE`
 //! names a file with PTX to try instead, with the operands of that number: what a failure prints, cut shorter.
 //! `HETCKPT_RANDOM_DEVICES` lists devices (`cpu opencl:1:0 cuda:0`) instead of the CPU and the first OpenCL device, if
 //! there is one.
@@ -14,15 +15,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hetckpt_abi::launch_shape::LaunchShape;
 use hetckpt_abi::paused_block::PausedGrid;
 use hetckpt_abi::program::Program;
 use hetckpt_abi::thread_state::ThreadStateLayout;
-use hetckpt_conformance::random_ptx::{BLOCKS, THREADS, has_steps, module, operand_bytes, output_bytes};
+use hetckpt_conformance::random_memory::{self, BLOCKS, COMPARED_BYTES, OPERANDS_BYTES, THREADS, WORKSPACE};
+use hetckpt_conformance::random_ptx::{features, has_steps, module};
 use hetckpt_devices::device::{Blocks, DEVICE_BASE, GRANULARITY, Launch, LoadedKernel, Outcome};
 use hetckpt_interp::{GlobalMemory, Launch as Interpreted, Pause, Run, run};
 use hetckpt_ir::entity::ResumePointId;
 use hetckpt_ir::kernel::Kernel;
+use hetckpt_ir::module::bind_globals;
 use hetckpt_ir::types::Dim3;
 use hetckpt_probes::options::Options;
 use hetckpt_resegment::continuation::{Peel, continuation};
@@ -66,11 +68,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 fn output_at() -> u64 {
-    DEVICE_BASE + u64::from(operand_bytes()).next_multiple_of(4096)
-}
-
-fn params(rounds: u64) -> Vec<u8> {
-    [DEVICE_BASE, output_at(), rounds].map(u64::to_le_bytes).concat()
+    DEVICE_BASE + u64::from(OPERANDS_BYTES).next_multiple_of(4096)
 }
 
 impl Case {
@@ -79,10 +77,13 @@ impl Case {
         let text = text.map_or_else(|| module(seed), str::to_owned);
         let lowered = hetckpt_ptx::lower_module(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
         let kernel = lowered.kernels.into_iter().find(|kernel| kernel.name == "k");
-        let kernel = kernel.unwrap_or_else(|| panic!("seed {seed}: {:?}\n{text}", lowered.rejected));
+        let mut kernel = kernel.unwrap_or_else(|| panic!("seed {seed}: {:?}\n{text}", lowered.rejected));
+        let variables = lowered.globals.iter().map(|global| &global.name);
+        let variables = variables.filter_map(|name| Some((name.clone(), random_memory::variable(name, output_at())?)));
+        bind_globals(&mut kernel, &variables.collect()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         let mut state = seed;
         // Small numbers among others.
-        let operands = (0..operand_bytes() / 8).flat_map(|_| {
+        let operands = (0..OPERANDS_BYTES / 8).flat_map(|_| {
             let word = random(&mut state);
             let word = if random(&mut state).is_multiple_of(4) {
                 word % 40
@@ -116,16 +117,28 @@ impl Case {
         case
     }
 
+    /// The blocks meet.
+    fn is_cooperative(&self) -> bool {
+        self.probed.grid_workspace().is_some()
+    }
+
+    fn params(&self, rounds: u64) -> Vec<u8> {
+        let workspace = self.is_cooperative().then_some(output_at() + u64::from(WORKSPACE));
+        let all = [DEVICE_BASE, output_at(), rounds].into_iter().chain(workspace);
+        all.flat_map(u64::to_le_bytes).collect()
+    }
+
     fn interpret(&self, program: &Program, from: Stopped, pause: Pause) -> (Stopped, Run) {
         let (grid, block) = (Dim3 { x: BLOCKS, y: 1, z: 1 }, Dim3 { x: THREADS, y: 1, z: 1 });
         let mut memory = GlobalMemory::new();
         memory.map(DEVICE_BASE, self.operands.clone());
         memory.map(output_at(), from.output);
-        let params = params(from.rounds);
+        let params = self.params(from.rounds);
         let mut launch = Interpreted::new(program, &self.layout, grid, block, &params);
         launch.pause = pause;
         launch.from = from.left;
         launch.options.max_steps = u64::MAX;
+        launch.options.resident_blocks = if self.is_cooperative() { BLOCKS as usize } else { 2 };
         let ran = run(launch, &mut memory).unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
         let stopped = Stopped {
             by: format!("{}interpreter, {pause:?}", from.by),
@@ -145,7 +158,7 @@ impl Case {
                 paused: Vec::new(),
                 not_started: vec![(0, u64::from(BLOCKS))],
             },
-            output: vec![0; output_bytes() as usize],
+            output: random_memory::before(DEVICE_BASE, output_at()),
         }
     }
 
@@ -179,7 +192,7 @@ impl Case {
     fn check(&self, end: &Stopped) {
         assert!(end.left.is_finished());
         let words = |bytes: &[u8]| -> Vec<u64> {
-            let words = bytes.chunks_exact(8);
+            let words = bytes[..COMPARED_BYTES as usize].chunks_exact(8);
             words.map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
         };
         let (ours, expected) = (words(&end.output), words(&self.expected[&end.rounds]));
@@ -226,13 +239,33 @@ impl<'a> Bench<'a> {
         let (whole, listed) = (load(Start::Whole)?, load(Start::Listed(&points))?);
         chosen.device.map(DEVICE_BASE, GRANULARITY).unwrap();
         chosen.device.write(DEVICE_BASE, &case.operands).unwrap();
-        Ok(Self {
+        let bench = Self {
             case,
             name,
             chosen,
             whole,
             listed,
-        })
+        };
+        let queue = bench.chosen.device.create_queue(0).unwrap();
+        queue
+            .check(&bench.launch(&Case::beginning(ROUNDS)))
+            .map_err(|e| e.to_string())?;
+        Ok(bench)
+    }
+
+    /// The launch of what is left.
+    fn launch(&self, from: &Stopped) -> Launch {
+        let (kernel, blocks) = if from.left.paused.is_empty() && from.left.num_not_started() == u64::from(BLOCKS) {
+            (self.whole.clone(), Blocks::All)
+        } else {
+            (self.listed.clone(), Blocks::Rest(Arc::new(from.left.clone())))
+        };
+        Launch {
+            kernel,
+            shape: random_memory::shape(self.case.is_cooperative()),
+            params: Arc::from(self.case.params(from.rounds)),
+            blocks,
+        }
     }
 
     /// Runs what is left; stops it after so long.
@@ -240,19 +273,7 @@ impl<'a> Bench<'a> {
         let device = &self.chosen.device;
         device.write(output_at(), &from.output).unwrap();
         let queue = device.create_queue(0).unwrap();
-        let shape = LaunchShape::new([BLOCKS, 1, 1], [THREADS, 1, 1]);
-        let (kernel, blocks) = if from.left.paused.is_empty() && from.left.num_not_started() == u64::from(BLOCKS) {
-            (self.whole.clone(), Blocks::All)
-        } else {
-            (self.listed.clone(), Blocks::Rest(Arc::new(from.left.clone())))
-        };
-        let params = Arc::from(params(from.rounds));
-        let running = queue.launch(Launch {
-            kernel,
-            shape,
-            params,
-            blocks,
-        });
+        let running = queue.launch(self.launch(from));
         let running = running.unwrap();
         if let Some(after) = stop_after {
             std::thread::sleep(after);
@@ -392,7 +413,11 @@ fn random_kernels_leave_the_same_everywhere() {
         if is_over {
             break;
         }
-        if has_gpu && has_steps(seed) {
+        let has_images = features(seed).images;
+        // Images are the driver's own there.
+        let is_left_out = has_gpu && (has_steps(seed) || has_images);
+        // Compilers of OpenCL C take long for them.
+        if is_left_out || seconds.is_none() && has_images {
             continue;
         }
         counts.try_one(&Case::new(seed, None), &devices);
