@@ -83,3 +83,42 @@ fn atomic_operations_on_vectors_are_one_for_each_element() {
     // Four times two, and four times one.
     assert_eq!(found[6], 0x4400_4800);
 }
+
+#[test]
+fn smallest_and_largest_halves_are_found_atomically() {
+    // 1, 2, 3 and 4 as halves, the thread's own in both elements.
+    let body = "mov.u32 %r1, %tid.x; add.u32 %r1, %r1, 1; cvt.rn.f16.u32 %h1, %r1;
+        atom.global.v2.f16.max.noftz {%h2, %h3}, [%rd1], {%h1, %h1};
+        mov.b32 %r2, {%h1, %h1};
+        atom.global.v2.f16x2.min.noftz {%r3, %r4}, [%rd1+4], {%r2, %r2};";
+    let found = execute(&kernel(body), 4, 0, &[], &[0x3C00_BC00, 0x4200_4200, 0x7E00_FC00]);
+    // What is no number yields to one.
+    assert_eq!(found, [0x4400_4400, 0x3C00_3C00, 0x3C00_FC00]);
+}
+
+#[test]
+fn updates_tell_barrier_objects_what_has_come() {
+    let body = ".shared .align 16 .b8 data[32]; .shared .align 8 .b64 object; mov.u32 %r9, 0;
+        mov.u32 %r1, data; mov.u32 %r2, object; mov.u32 %r3, 5; mov.u32 %r4, 7;
+        st.shared.v4.u32 [%r1], {%r9, %r9, %r9, %r9}; st.shared.v4.u32 [%r1+16], {%r9, %r9, %r9, %r9};
+        mbarrier.init.shared.b64 [object], 1;
+        mbarrier.arrive.expect_tx.shared::cta.b64 %rd6, [object], 32;
+        st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r1], {%r3, %r4}, [%r2];
+        red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r1+4], %r4, [%r2];
+        mbarrier.test_wait.shared::cta.b64 %p1, [object], %rd6; @%p1 add.u32 %r9, %r9, 1;
+        add.u32 %r5, %r1, 16; mov.u32 %r6, 16;
+        cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.max.u32 [%r5], [%r1], %r6, [%r2];
+        mbarrier.test_wait.shared::cta.b64 %p1, [object], %rd6; @%p1 add.u32 %r9, %r9, 2;
+        mbarrier.complete_tx.shared::cta.b64 [object], 4;
+        mbarrier.test_wait.shared::cta.b64 %p1, [object], %rd6; @%p1 add.u32 %r9, %r9, 4;
+        st.global.u32 [%rd1], %r9; add.s64 %rd2, %rd1, 16;
+        mov.u32 %r7, 0x40003C00; st.shared.u32 [%r1], %r7;
+        cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [data], 16;
+        cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%rd2], [data], 16;
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;";
+    let found = execute(&kernel(body), 1, 0, &[], &[0, 0, 0, 0, 0, 1, 2, 3]);
+    // 12 of 32 bytes have come after the first two, and 28 after the third.
+    assert_eq!(found[0], 4);
+    // Doubled as halves; 14 as a subnormal number, too.
+    assert_eq!(found[4..], [0x4400_4000, 1 + 14 + 14, 2, 3]);
+}

@@ -1122,3 +1122,24 @@ $kept:
     held.sort_unstable();
     assert!(held.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{held:?}");
 }
+
+#[test]
+fn conversions_may_stop_at_the_largest_number() {
+    let body = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 16; add.s64 %rd2, %rd1, %rd2; ld.global.f32 %f1, [%rd2];
+        cvt.rn.satfinite.f16.f32 %h1, %f1; cvt.rn.relu.satfinite.bf16.f32 %h2, %f1; mov.b32 %r2, {%h1, %h2};
+        cvt.rna.satfinite.tf32.f32 %r3, %f1; st.global.u32 [%rd2+4], %r2; st.global.u32 [%rd2+8], %r3;";
+    let cases = [
+        (1e6, [0x4974_7BFF, 0x4974_2000]),
+        (f32::NEG_INFINITY, [0x0000_FBFF, 0xFF7F_E000]),
+        (f32::MAX, [0x7F7F_7BFF, 0x7F7F_E000]),
+        (-1.5, [0x0000_BE00, 0xBFC0_0000]),
+    ];
+    let input: Vec<u32> = cases
+        .iter()
+        .flat_map(|(number, _)| [number.to_bits(), 0, 0, 0])
+        .collect();
+    let found = execute(&kernel(body), 4, 0, &[], &input);
+    for ((number, expected), found) in cases.iter().zip(found.chunks(4)) {
+        assert_eq!(found[1..3], *expected, "{number}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Barriers that some threads arrive at without waiting (PTX ISA, "bar.arrive", "barrier.arrive").
 //!
-//! A barrier of hetIR is a place where threads wait, which nobody passes. So barriers that somebody arrives at are words
-//! in shared memory, one for each number, which a kernel that has such barriers clears as it begins:
+//! A barrier of hetIR is a place where threads wait, which nobody passes. So barriers that somebody arrives at are
+//! words in shared memory, one for each number, which a kernel that has such barriers clears as it begins:
 //!
 //! | bits | what |
 //! |---|---|

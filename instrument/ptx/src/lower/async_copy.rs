@@ -1,7 +1,6 @@
 //! Asynchronous copies (PTX ISA, "cp.async"), done at once: a copy may complete at any time up to the wait, so also
 //! right away. Then nothing is in flight at a resume point. Bulk copies are loops of the thread that begins them.
 
-use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::entity::RegId;
 use hetckpt_ir::inst::{Address, AluOp, Comparison, Guard, Modifiers, Op, Operand, Ordering};
 use hetckpt_ir::types::{Space, Type, Width};
@@ -9,7 +8,7 @@ use hetckpt_ir::types::{Space, Type, Width};
 use crate::ast::{self, Const, Instruction};
 use crate::error::Reason;
 use crate::lower::arithmetic::scratch;
-use crate::lower::halves;
+use crate::lower::async_update::each;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::address::Start;
 use crate::lower::memory::memory_target;
@@ -145,7 +144,7 @@ fn bulk<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, mut list: Mo
     let target = memory_target(k, src, from)?;
     let src = Start::new(k, target);
     let num_bytes = k.value(size, Type::U32)?;
-    copy(k, dst, src, num_bytes);
+    copy(k, dst, src, num_bytes)?;
     if let Some(object) = object {
         memory_barrier::complete(k, object, Space::Shared, size)?;
     }
@@ -154,38 +153,20 @@ fn bulk<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, mut list: Mo
 }
 
 /// Copies bytes, a multiple of 16.
-fn copy(k: &mut KernelLowering<'_, '_>, dst: Start, src: Start, num_bytes: Operand) {
-    let at = k.scratch(Width::W32);
-    let set = |k: &mut KernelLowering<'_, '_>, src| {
-        let ty = Type::B32;
-        k.emit(Op::Mov { ty, dst: at, src });
-    };
-    set(k, Operand::Imm(0));
-    let (next, more, done) = (k.drafts.reserve(), k.drafts.reserve(), k.drafts.reserve());
-    k.drafts.start(next);
-    let is_left = halves::compare(k, (Comparison::Lt, Type::U32), Operand::Reg(at), num_bytes, None);
-    k.terminate(Terminator::Branch {
-        guard: Guard {
-            pred: is_left,
-            negated: false,
-        },
-        taken: more,
-        not_taken: done,
-    });
-    k.drafts.start(more);
-    let mut end = Operand::Reg(at);
-    let words = [0, 1].map(|_| {
-        let word = src.behind(k, src.address, end).load(k, Type::B64, Width::W64);
-        let place = dst.behind(k, dst.address, end);
-        end = scratch(k, AluOp::Add, Type::U32, Width::W32, vec![end, Operand::Imm(8)]);
-        (place, word)
-    });
-    for (place, word) in words {
-        place.store(k, Type::B64, word);
-    }
-    set(k, end);
-    k.terminate(Terminator::Jump(next));
-    k.drafts.start(done);
+fn copy(k: &mut KernelLowering<'_, '_>, dst: Start, src: Start, num_bytes: Operand) -> Result<(), Reason> {
+    each(k, num_bytes, 16, |k, at| {
+        let mut end = at;
+        let words = [0, 1].map(|_| {
+            let word = src.behind(k, src.address, end).load(k, Type::B64, Width::W64);
+            let place = dst.behind(k, dst.address, end);
+            end = scratch(k, AluOp::Add, Type::U32, Width::W32, vec![end, Operand::Imm(8)]);
+            (place, word)
+        });
+        for (place, word) in words {
+            place.store(k, Type::B64, word);
+        }
+        Ok(())
+    })
 }
 
 /// How many bytes come from the source: as many as a register says, or none if a predicate says that it is ignored.

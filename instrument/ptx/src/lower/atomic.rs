@@ -12,7 +12,8 @@ use crate::lower::memory;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::scope::width_of;
 
-const OPERATIONS: [(&str, AtomOp); 10] = [
+/// Operations by their names.
+pub(super) const OPERATIONS: [(&str, AtomOp); 10] = [
     ("add", AtomOp::Add),
     ("min", AtomOp::Min),
     ("max", AtomOp::Max),
@@ -40,11 +41,8 @@ pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, h
     let count = list.take_from(&COUNTS).unwrap_or(1);
     let ty = list.ty()?;
     list.finish()?;
-    let word = word_of_halves(ty).filter(|_| op == AtomOp::Add && is_noftz);
-    match word {
-        None if is_noftz => return Err(Reason::Modifier("noftz".to_owned())),
-        None => check(op, ty)?,
-        Some(_) => {}
+    if is_noftz && word_of_halves(ty).is_none() {
+        return Err(Reason::Modifier("noftz".to_owned()));
     }
     if !matches!(space, Space::Global | Space::Shared | Space::Generic) {
         return Err(Reason::Modifier("local".to_owned()));
@@ -95,12 +93,7 @@ pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, h
             addr: addr.clone(),
         };
         atom.addr.offset += i64::from(ty.size_bytes()) * at as i64;
-        if let Some(word) = word {
-            atom.ty = word;
-            add_halves(k, &atom, ty, dst, srcs);
-        } else {
-            k.emit(atom.into_op(dst, srcs));
-        }
+        update(k, atom, dst, srcs)?;
     }
     for (dst, held) in results {
         k.emit(Op::Mov {
@@ -114,13 +107,39 @@ pub(super) fn atom<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, h
 
 /// An atomic operation without its registers.
 #[derive(Clone)]
-struct Atom {
-    op: AtomOp,
-    space: Space,
-    ty: Type,
-    ordering: Ordering,
-    scope: Scope,
-    addr: Address,
+pub(super) struct Atom {
+    pub(super) op: AtomOp,
+    pub(super) space: Space,
+    pub(super) ty: Type,
+    pub(super) ordering: Ordering,
+    pub(super) scope: Scope,
+    pub(super) addr: Address,
+}
+
+/// Does it, on halves by way of words.
+pub(super) fn update(
+    k: &mut KernelLowering<'_, '_>,
+    atom: Atom,
+    dst: Option<RegId>,
+    srcs: Vec<Operand>,
+) -> Result<(), Reason> {
+    let op = match atom.op {
+        AtomOp::Add => Some(AluOp::Add),
+        AtomOp::Min => Some(AluOp::Min),
+        AtomOp::Max => Some(AluOp::Max),
+        _ => None,
+    };
+    match (word_of_halves(atom.ty), op) {
+        (Some(word), Some(op)) => {
+            let halves = atom.ty;
+            update_halves(k, &Atom { ty: word, ..atom }, (op, halves), dst, srcs);
+        }
+        _ => {
+            check(atom.op, atom.ty)?;
+            k.emit(atom.into_op(dst, srcs));
+        }
+    }
+    Ok(())
 }
 
 impl Atom {
@@ -138,7 +157,7 @@ impl Atom {
     }
 }
 
-/// The word in which halves lie that can be added atomically.
+/// The word in which halves lie.
 const fn word_of_halves(ty: Type) -> Option<Type> {
     match ty {
         Type::F16 | Type::Bf16 => Some(Type::B16),
@@ -147,16 +166,16 @@ const fn word_of_halves(ty: Type) -> Option<Type> {
     }
 }
 
-/// Adds halves by exchanging words until none has come in between; `atom` is of such a word.
-fn add_halves(
+/// Operates on halves by exchanging words until none has come in between; `atom` is of such a word.
+fn update_halves(
     k: &mut KernelLowering<'_, '_>,
     atom: &Atom,
-    halves: Type,
+    (op, halves): (AluOp, Type),
     dst: Option<RegId>,
-    mut summand: Vec<Operand>,
+    mut operands: Vec<Operand>,
 ) {
     let width = width_of(atom.ty);
-    let (before, sum, found) = (k.scratch(width), k.scratch(width), k.scratch(width));
+    let (before, after, found) = (k.scratch(width), k.scratch(width), k.scratch(width));
     let is_other = k.scratch(Width::Pred);
     let not_taken = k.branch_on_guard();
     k.emit(Op::Load {
@@ -168,19 +187,19 @@ fn add_halves(
     });
     let (again, done) = (k.drafts.reserve(), k.drafts.reserve());
     k.drafts.start(again);
-    summand.insert(0, Operand::Reg(before));
+    operands.insert(0, Operand::Reg(before));
     k.emit(Op::Alu {
-        op: AluOp::Add,
+        op,
         ty: halves,
         mods: Modifiers::default(),
-        dst: sum,
-        srcs: summand,
+        dst: after,
+        srcs: operands,
     });
     let cas = Atom {
         op: AtomOp::Cas,
         ..atom.clone()
     };
-    k.emit(cas.into_op(Some(found), vec![Operand::Reg(before), Operand::Reg(sum)]));
+    k.emit(cas.into_op(Some(found), vec![Operand::Reg(before), Operand::Reg(after)]));
     k.emit(Op::Setp {
         cmp: Comparison::Ne,
         ty: atom.ty,

@@ -6,7 +6,7 @@ use hetckpt_ir::types::{Type, Width};
 use crate::ast::Instruction;
 use crate::error::Reason;
 use crate::lower::arithmetic::scratch;
-use crate::lower::halves::{element, relu};
+use crate::lower::halves::{compare, element, relu};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
@@ -76,7 +76,10 @@ pub(super) fn cvt_pack<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a
 pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
     let mods = list.arithmetic();
-    let has_relu = list.take("relu");
+    let limits = Limits {
+        has_relu: list.take("relu"),
+        is_finite: list.take("satfinite"),
+    };
     let dst_ty = list.ty()?;
     let src_ty = list.ty()?;
     list.finish()?;
@@ -86,18 +89,18 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         }
     }
     if let Type::F16x2 | Type::Bf16x2 = dst_ty {
-        return cvt_pair(k, inst, dst_ty, src_ty, mods, has_relu);
+        return cvt_pair(k, inst, dst_ty, src_ty, mods, limits);
     }
     if let Type::F16x2 | Type::Bf16x2 = src_ty {
         return Err(Reason::Type(src_ty.name().to_owned()));
     }
     let [dst, src] = operands(inst, "2")?;
     let src = k.wide_value(src, src_ty)?;
-    if has_relu {
+    if limits.has_relu || limits.is_finite {
         return match (dst_ty, src_ty) {
             (Type::F16 | Type::Bf16, Type::F32) => {
                 let dst = k.result(dst, Width::W16)?;
-                let src = rounded(k, dst_ty, mods, src, true);
+                let src = rounded(k, dst_ty, mods, src, limits);
                 k.emit(Op::Mov {
                     ty: Type::B16,
                     dst,
@@ -105,7 +108,8 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
                 });
                 Ok(())
             }
-            _ => Err(Reason::Modifier("relu".to_owned())),
+            _ if limits.has_relu => Err(Reason::Modifier("relu".to_owned())),
+            _ => Err(Reason::Modifier("satfinite".to_owned())),
         };
     }
     let dst = k.wide_result(dst, dst_ty)?;
@@ -199,8 +203,38 @@ fn short_of_double(k: &mut KernelLowering<'_, '_>, mods: Modifiers, src: Operand
     Operand::Reg(dst)
 }
 
+/// How a half that a conversion makes is limited.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// `.relu`: not below 0.
+    has_relu: bool,
+    /// `.satfinite`: not beyond the largest number.
+    is_finite: bool,
+}
+
+/// What is infinite becomes the largest number of that sign.
+fn finite(k: &mut KernelLowering<'_, '_>, half: Type, src: Operand) -> Operand {
+    let infinity = if half == Type::F16 { 0x7C00 } else { 0x7F80 };
+    let bits = |k: &mut KernelLowering<'_, '_>, mask| {
+        scratch(k, AluOp::And, Type::B16, Width::W16, vec![src, Operand::Imm(mask)])
+    };
+    let (magnitude, sign) = (bits(k, 0x7FFF), bits(k, 0x8000));
+    let is_infinite = compare(k, (Comparison::Eq, Type::U16), magnitude, Operand::Imm(infinity), None);
+    let largest = vec![sign, Operand::Imm(infinity - 1)];
+    let largest = scratch(k, AluOp::Or, Type::B16, Width::W16, largest);
+    let dst = k.scratch(Width::W16);
+    k.emit_unguarded(Op::Selp {
+        ty: Type::B16,
+        dst,
+        a: largest,
+        b: src,
+        pred: is_infinite,
+    });
+    Operand::Reg(dst)
+}
+
 /// A half made of single precision.
-fn rounded(k: &mut KernelLowering<'_, '_>, half: Type, mods: Modifiers, src: Operand, has_relu: bool) -> Operand {
+fn rounded(k: &mut KernelLowering<'_, '_>, half: Type, mods: Modifiers, src: Operand, limits: Limits) -> Operand {
     let dst = k.scratch(Width::W16);
     k.emit_unguarded(Op::Cvt {
         dst_ty: half,
@@ -209,9 +243,13 @@ fn rounded(k: &mut KernelLowering<'_, '_>, half: Type, mods: Modifiers, src: Ope
         dst,
         src,
     });
-    match has_relu {
-        true => relu(k, half, Operand::Reg(dst)),
+    let dst = match limits.is_finite {
+        true => finite(k, half, Operand::Reg(dst)),
         false => Operand::Reg(dst),
+    };
+    match limits.has_relu {
+        true => relu(k, half, dst),
+        false => dst,
     }
 }
 
@@ -222,7 +260,7 @@ fn cvt_pair<'a>(
     pair: Type,
     src_ty: Type,
     mods: Modifiers,
-    has_relu: bool,
+    limits: Limits,
 ) -> Result<(), Reason> {
     if src_ty != Type::F32 {
         return Err(Reason::Type(src_ty.name().to_owned()));
@@ -231,7 +269,7 @@ fn cvt_pair<'a>(
     let sources = [k.value(low, src_ty)?, k.value(high, src_ty)?];
     let mut srcs = Vec::with_capacity(2);
     for src in sources {
-        srcs.push(rounded(k, element(pair), mods, src, has_relu));
+        srcs.push(rounded(k, element(pair), mods, src, limits));
     }
     let dst = k.result(dst, Width::W32)?;
     k.emit(Op::Pack {

@@ -11,8 +11,8 @@ use crate::lower::lowering::KernelLowering;
 use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 use crate::lower::{
-    arithmetic, async_copy, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, images, matrix, memory,
-    memory_barrier, moves, tf32, video, warp,
+    arithmetic, async_copy, async_update, atomic, barrier, bits, carry, compare, convert, eight_bits, halves, images,
+    matrix, memory, memory_barrier, moves, tf32, video, warp,
 };
 
 /// Lowers one instruction.
@@ -77,6 +77,7 @@ pub(crate) fn lower<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) 
         "cvta" => moves::cvta(k, inst),
         "isspacep" => moves::isspacep(k, inst),
         "ld" | "ldu" => memory::load(k, inst),
+        "st" | "red" | "cp" if async_update::has(inst) => async_update::lower(k, inst),
         "st" => memory::store(k, inst),
         "membar" | "fence" => memory::fence(k, inst),
         // Advice, whose content may be lost (`discard`), and events for profilers. Launches that may begin before what

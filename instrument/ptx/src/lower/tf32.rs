@@ -39,7 +39,8 @@ pub(super) fn has(inst: &Instruction<'_>) -> bool {
 pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Result<(), Reason> {
     let mut list = ModifierList::new(inst);
     let rounding = list.take_from(&ROUNDINGS).ok_or(Reason::Lacks("a rounding"))?;
-    let (has_relu, _) = (list.take("relu"), list.take("tf32"));
+    let (has_relu, is_finite) = (list.take("relu"), list.take("satfinite"));
+    list.take("tf32");
     let ty = list.ty()?;
     list.finish()?;
     check_type(ty, &[&[Type::F32]])?;
@@ -65,6 +66,9 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     if has_relu {
         rounded = word(k, AluOp::Max, Type::S32, [rounded, Operand::Imm(0)]);
     }
+    if is_finite {
+        rounded = finite(k, rounded);
+    }
     let is_nan = compare(k, (Comparison::Nan, Type::F32), src, src, None);
     // What a GPU makes of it.
     let nan = match rounding {
@@ -79,4 +83,23 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
         pred: is_nan,
     });
     Ok(())
+}
+
+/// What is infinite becomes the largest number of that sign.
+fn finite(k: &mut KernelLowering<'_, '_>, src: Operand) -> Operand {
+    const INFINITY: u64 = 0x7F80_0000;
+    let bits = |k: &mut KernelLowering<'_, '_>, op, ty, by| scratch(k, op, ty, Width::W32, vec![src, Operand::Imm(by)]);
+    let magnitude = bits(k, AluOp::And, Type::B32, 0x7FFF_FFFF);
+    let is_infinite = compare(k, (Comparison::Eq, Type::U32), magnitude, Operand::Imm(INFINITY), None);
+    // The last mantissa bit less, with the exponent that then is the largest.
+    let largest = bits(k, AluOp::Sub, Type::U32, 1 << LOST_BITS);
+    let dst = k.scratch(Width::W32);
+    k.emit_unguarded(Op::Selp {
+        ty: Type::B32,
+        dst,
+        a: largest,
+        b: src,
+        pred: is_infinite,
+    });
+    Operand::Reg(dst)
 }

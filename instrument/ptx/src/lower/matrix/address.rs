@@ -67,12 +67,13 @@ fn add(k: &mut KernelLowering<'_, '_>, width: Width, a: Operand, b: Operand) -> 
 /// Where an element lies.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    space: Space,
+    pub(crate) space: Space,
     address: Operand,
 }
 
 impl Place {
-    fn address(self) -> Address {
+    /// The address that accesses have.
+    pub(crate) fn address(self) -> Address {
         match self.address {
             Operand::Reg(register) => Address {
                 base: AddressBase::Reg(register),
