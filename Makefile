@@ -78,12 +78,13 @@ STAGED_LINKS := \
 	lib/hetckpt/libnvidia-ml.so:libnvidia-ml.so.1 \
 	lib/hetckpt/ptxas-blackwell:ptxas
 
-# Files as they are, and their names in the stage: where the OpenCL loader finds our ICD's name, and what programs ask us
-# for checkpoints with.
+# Files as they are, and their names in the stage: where the OpenCL loader finds our ICD's name, what programs ask us for
+# checkpoints with, and what Python loads first.
 STAGED_FILES := \
 	instrument/shim-opencl/etc/hetckpt.icd:lib/hetckpt/OpenCL/vendors/hetckpt.icd \
 	instrument/api/hetckpt.h:include/hetckpt.h \
-	instrument/api/python/hetckpt.py:lib/hetckpt/python/hetckpt.py
+	instrument/api/python/hetckpt.py:lib/hetckpt/python/hetckpt.py \
+	hetckpt/wrapper/sitecustomize.py:lib/hetckpt/python-startup/sitecustomize.py
 
 # Test programs carry PTX only, compressed as nvcc does by default; no_ptx, machine_code, native_graph, printing and
 # boundary_native, which is `boundary` once more, carry machine code only.

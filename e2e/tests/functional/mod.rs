@@ -36,6 +36,7 @@ mod connections;
 mod way_back;
 mod pinned_memory;
 mod program_api;
+mod python_startup;
 mod unwritable_results;
 mod other_users;
 mod opencl_language;
@@ -76,6 +77,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(way_back::tests());
     tests.extend(pinned_memory::tests());
     tests.extend(program_api::tests());
+    tests.extend(python_startup::tests());
     tests.extend(unwritable_results::tests());
     tests.extend(other_users::tests());
     tests.extend(opencl_language::tests());

@@ -94,7 +94,8 @@ pub enum Command {
     ///
     /// CUPY_COMPILE_WITH_PTX=1 is set in its environment, unless it is set already: kernels that come as PTX run on
     /// every device and stop anywhere, machine code runs on the GPU that it is for, to its end. So are
-    /// TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, to an assembler that keeps the PTX.
+    /// TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, to an assembler that keeps the PTX. PYTHONPATH gets a folder
+    /// more, at its head, by which Numba links by the driver and not by nvJitLink.
     Run(Run),
     /// List programs that can be dumped.
     ///

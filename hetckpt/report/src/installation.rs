@@ -48,6 +48,12 @@ impl Installation {
         folder.join("hetckpt.icd").is_file().then_some(folder)
     }
 
+    /// The folder with what Python programs load first, if it is installed.
+    pub fn python_startup(&self) -> Option<PathBuf> {
+        let folder = self.library_folder.join("python-startup");
+        folder.join("sitecustomize.py").is_file().then_some(folder)
+    }
+
     /// The CPU code generator.
     pub fn cpu_codegen(&self) -> PathBuf {
         self.library_folder.join("libhetckpt_cpu_codegen.so")

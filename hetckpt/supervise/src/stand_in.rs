@@ -122,6 +122,11 @@ pub fn run(
             std::env::var_os("LD_LIBRARY_PATH").as_deref(),
         ),
     );
+    // There Numba is told to link by the driver.
+    if let Some(folder) = installation.python_startup() {
+        let path = prepend(&folder, std::env::var_os("PYTHONPATH").as_deref());
+        launch.env("PYTHONPATH", path);
+    }
     show_opencl(&mut launch, installation);
     if io::stdin().is_terminal() {
         launch.stdin(Stdio::null());

@@ -49,7 +49,7 @@ struct Builder {
     /// Exchanges that count on a warp's lanes running in step, which a GPU does not promise behind branches.
     has_steps: bool,
     features: Features,
-    /// How many more functions of some hundred instructions there may be: compilers of OpenCL C take minutes for many.
+    /// How many more functions of some hundred instructions there may be: compilers of OpenCL C take minutes for more.
     large_functions: u32,
 }
 
@@ -114,14 +114,20 @@ pub fn module(seed: u64) -> String {
         has_all_barriers: seed.is_multiple_of(3),
         has_steps: has_steps(seed),
         features: features(seed),
-        large_functions: 1 + u32::from(features(seed).heap),
+        large_functions: 1,
     };
     if !builder.has_all_barriers {
         builder
             .together
             .retain(|form| form.together != Together::Block || form.text.contains(" 0"));
     }
-    for _ in 0..4 + builder.pick(8) {
+    if builder.features.heap {
+        // Who comes out of `malloc` together depends on who was disturbed by others.
+        builder.together.retain(|form| !form.text.contains("activemask"));
+    }
+    let has_large_functions = builder.features.images || builder.features.heap;
+    let (least, more) = if has_large_functions { (2, 4) } else { (4, 8) };
+    for _ in 0..least + builder.pick(more) {
         builder.statement(2, Company::Grid);
     }
     let mut stores = String::new();
