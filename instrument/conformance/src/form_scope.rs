@@ -78,7 +78,9 @@ fn together(section: &str, form: &str) -> Option<Together> {
         )
         | ("Moves", "prmt") => Some(Together::Thread),
         ("Moves", "mov") => is_plain(operands).then_some(Together::Thread),
-        ("Loads and stores", "ld" | "ldu" | "st") => (!has(".const") && !has(".param")).then_some(Together::Thread),
+        ("Loads and stores", "ld" | "ldu" | "st") => {
+            (!has(".const") && !has(".param") && !has(".async")).then_some(Together::Thread)
+        }
         // Of pairs in shared memory driver 580 makes something else where forms stand one behind another; alone they
         // are right there.
         ("Synchronisation", "atom" | "red") => (!has(".shared.add.noftz") || !has("x2")).then_some(Together::Thread),

@@ -29,6 +29,7 @@ mod flushed;
 mod predicate;
 mod memory;
 mod barriers_and_warps;
+mod arrivals;
 mod contended;
 pub mod one_thread;
 pub mod form_scope;
@@ -118,7 +119,6 @@ groups! { $
     }
     barriers_and_warps {
         reductions_at_barriers,
-        barriers_that_only_some_wait_at,
         shuffles,
         votes_matches_and_reductions_of_warps,
         control_flow,
@@ -127,6 +127,9 @@ groups! { $
         masks_of_some_lanes,
         both_sides_of_a_branch,
         lanes_that_ask_who_is_there,
+    }
+    arrivals {
+        barriers_that_only_some_wait_at,
     }
     listed_forms {
         listed_forms,

@@ -13,32 +13,26 @@ use crate::lower::modifiers::ModifierList;
 use crate::lower::operand::operands;
 
 /// A format: its bits of mantissa, and the bias of its exponent.
-#[derive(Clone, Copy, PartialEq)]
-struct Format {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
     mantissa: u64,
     bias: u64,
-    /// The largest finite number, in single precision.
-    largest: f32,
+    /// The largest finite number.
+    largest: u32,
 }
 
-const FORMATS: [(&str, Format); 2] = [
-    (
-        "e4m3x2",
-        Format {
-            mantissa: 3,
-            bias: 7,
-            largest: 448.0,
-        },
-    ),
-    (
-        "e5m2x2",
-        Format {
-            mantissa: 2,
-            bias: 15,
-            largest: 57344.0,
-        },
-    ),
-];
+pub(crate) const E4M3: Format = Format {
+    mantissa: 3,
+    bias: 7,
+    largest: 448,
+};
+pub(crate) const E5M2: Format = Format {
+    mantissa: 2,
+    bias: 15,
+    largest: 57344,
+};
+
+const FORMATS: [(&str, Format); 2] = [("e4m3x2", E4M3), ("e5m2x2", E5M2)];
 /// NaN in both.
 const NAN: u64 = 0x7F;
 
@@ -151,7 +145,7 @@ fn narrowed(k: &mut KernelLowering<'_, '_>, format: Format, number: Operand, has
     let sign = word(k, AluOp::Shr, Type::U32, [number, Operand::Imm(24)]);
     let sign = word(k, AluOp::And, Type::B32, [sign, Operand::Imm(0x80)]);
     let magnitude = word(k, AluOp::And, Type::B32, [number, Operand::Imm(0x7FFF_FFFF)]);
-    let largest = Operand::Imm(u64::from(format.largest.to_bits()));
+    let largest = Operand::Imm(u64::from((format.largest as f32).to_bits()));
     let limited = word(k, AluOp::Min, Type::U32, [magnitude, largest]);
     // Added to a power of two so much larger, a number loses the bits that the format has no place for. Below the
     // smallest normal number all have as many behind the point.
@@ -198,14 +192,7 @@ fn widen<'a>(
     let dst = k.result(dst, Width::W32)?;
     let pair = convert(k, src, (Type::U16, Type::U32));
     let srcs = [0, 8].map(|at| {
-        let byte = scratch(
-            k,
-            AluOp::Bfe,
-            Type::U32,
-            Width::W32,
-            vec![pair, Operand::Imm(at), Operand::Imm(8)],
-        );
-        let half = widened(k, format, byte);
+        let half = widened_part(k, format, pair, at);
         if has_relu { relu(k, Type::F16, half) } else { half }
     });
     k.emit(Op::Pack {
@@ -214,6 +201,25 @@ fn widen<'a>(
         srcs: srcs.to_vec(),
     });
     Ok(())
+}
+
+/// The two bytes of a register from bit `at` on, as a pair of halves.
+pub(crate) fn widened_pair(k: &mut KernelLowering<'_, '_>, format: Format, register: Operand, at: u64) -> Operand {
+    let srcs = [at, at + 8].map(|at| widened_part(k, format, register, at));
+    let dst = k.scratch(Width::W32);
+    k.emit_unguarded(Op::Pack {
+        ty: Type::B32,
+        dst,
+        srcs: srcs.to_vec(),
+    });
+    Operand::Reg(dst)
+}
+
+/// The half of a register's byte from bit `at` on.
+fn widened_part(k: &mut KernelLowering<'_, '_>, format: Format, register: Operand, at: u64) -> Operand {
+    let place = vec![register, Operand::Imm(at), Operand::Imm(8)];
+    let byte = scratch(k, AluOp::Bfe, Type::U32, Width::W32, place);
+    widened(k, format, byte)
 }
 
 /// The half of a byte.

@@ -18,6 +18,7 @@ hetckpt_conformance::tests!(
     predicate,
     memory,
     barriers_and_warps,
+    arrivals,
     listed_forms,
     contended
 );
@@ -36,6 +37,7 @@ mod quick {
         predicate,
         memory,
         barriers_and_warps,
+        arrivals,
         listed_forms,
         contended
     );

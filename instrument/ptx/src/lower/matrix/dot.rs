@@ -13,6 +13,7 @@ use hetckpt_ir::types::{Type, Width};
 
 use crate::error::Reason;
 use crate::lower::arithmetic::convert;
+use crate::lower::eight_bits::widened_pair;
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::element::{Element, MATCHES, Sum};
 use crate::lower::matrix::emit::{choose, long, pack, unpack, word};
@@ -106,6 +107,14 @@ pub(crate) fn factors(k: &mut KernelLowering<'_, '_>, element: Element, register
             Factors::Ints(ints.collect())
         }
         Element::F16 => Factors::Numbers(each.flat_map(|register| of_halves(k, register)).collect()),
+        Element::F8(format) => {
+            let parts = each.flat_map(|register| [(register, 0), (register, 16)]);
+            let numbers = parts.flat_map(|(register, at)| {
+                let pair = widened_pair(k, format, register, at);
+                of_halves(k, pair)
+            });
+            Factors::Numbers(numbers.collect())
+        }
         Element::Bf16 => {
             let numbers = each.flat_map(|register| {
                 let low = word(k, AluOp::Shl, Type::B32, [register, Operand::Imm(16)]);

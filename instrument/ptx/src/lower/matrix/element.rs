@@ -2,6 +2,8 @@
 
 use hetckpt_ir::inst::AluOp;
 
+use crate::lower::eight_bits::{E4M3, E5M2, Format};
+
 /// An element of the matrices that are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
@@ -9,6 +11,8 @@ pub(crate) enum Element {
     F16,
     /// bfloat16.
     Bf16,
+    /// A float of 8 bits.
+    F8(Format),
     /// Single precision of whose mantissa only the upper 10 bits count.
     Tf32,
     /// Double precision.
@@ -42,9 +46,11 @@ const fn int(bits: u32, is_signed: bool) -> Element {
 }
 
 /// By name.
-pub(crate) const ELEMENTS: [(&str, Element); 9] = [
+pub(crate) const ELEMENTS: [(&str, Element); 11] = [
     ("f16", Element::F16),
     ("bf16", Element::Bf16),
+    ("e4m3", Element::F8(E4M3)),
+    ("e5m2", Element::F8(E5M2)),
     ("tf32", Element::Tf32),
     ("f64", Element::F64),
     ("s8", int(8, true)),
@@ -70,6 +76,7 @@ impl Element {
     pub(crate) const fn bits(self) -> u32 {
         match self {
             Self::F16 | Self::Bf16 => 16,
+            Self::F8(_) => 8,
             Self::Tf32 => 32,
             Self::F64 => 64,
             Self::Int { bits, .. } => bits,
@@ -88,7 +95,7 @@ impl Element {
     /// True if products of `self` and `other` can be added up to `sum`.
     pub(crate) fn goes_with(self, other: Self, sum: Sum) -> bool {
         match (self, other) {
-            (Self::F16, Self::F16) => matches!(sum, Sum::F16 | Sum::F32),
+            (Self::F16, Self::F16) | (Self::F8(_), Self::F8(_)) => matches!(sum, Sum::F16 | Sum::F32),
             (Self::Bf16, Self::Bf16) | (Self::Tf32, Self::Tf32) => sum == Sum::F32,
             (Self::F64, Self::F64) => sum == Sum::F64,
             (Self::Int { bits, .. }, Self::Int { bits: others, .. }) => bits == others && sum == Sum::S32,
