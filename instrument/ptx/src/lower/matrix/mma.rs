@@ -1,6 +1,6 @@
 //! PTX ISA, "mma": lanes have the parts of matrices that the ISA gives them.
 //!
-//! Floats of 8 bits an H200 multiplies as halves, in two instructions: first the lower two of each register, to nothing,
+//! Floats of 8 bits an H200 multiplies as halves, in two instructions: first the lower two of each register, to zero,
 //! and then the upper two to that; what is to be added it adds at the end. (So NVIDIA's assembler 13.0 makes it for
 //! sm_90.)
 
