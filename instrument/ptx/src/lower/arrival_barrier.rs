@@ -12,7 +12,7 @@
 //! the phase again and again, and lets others go first.
 //!
 //! Which number an arrival means may be known only as it runs. Then all barriers for a number of threads are such
-//! words; those for the whole block stay hetIR's, and an arrival at one of these traps.
+//! words; those for the whole block stay hetIR's. Who comes to one of hetIR's by a number that was not known traps.
 
 use hetckpt_ir::basic_block::Terminator;
 use hetckpt_ir::inst::{
@@ -73,9 +73,19 @@ pub(super) fn begin(k: &mut KernelLowering<'_, '_>) -> Result<(), Reason> {
     Ok(())
 }
 
+/// A thread's arrival.
+pub(super) struct Arrival {
+    /// Where the barrier is.
+    addr: Address,
+    /// What was there before.
+    before: Operand,
+    /// How many threads complete a phase.
+    count: Operand,
+}
+
 /// The thread arrives at the barrier with this number, which completes once `count` have: all of the block if that is
-/// `None`. Gives the phase before.
-pub(super) fn arrive(k: &mut KernelLowering<'_, '_>, number: Operand, count: Option<Operand>) -> (Address, Operand) {
+/// `None`.
+pub(super) fn arrive(k: &mut KernelLowering<'_, '_>, number: Operand, count: Option<Operand>) -> Arrival {
     let addr = address(k, number);
     let threads = threads_of_block(k);
     // A warp counts as 32, though the block's last one may have fewer: its last thread stands for those, too.
@@ -109,12 +119,32 @@ pub(super) fn arrive(k: &mut KernelLowering<'_, '_>, number: Operand, count: Opt
     });
     add(k, &addr, to_next_phase);
     k.guard = None;
-    (addr, word(k, AluOp::And, before, Operand::Imm(PHASE_MASK)))
+    Arrival { addr, before, count }
+}
+
+impl Arrival {
+    /// The phase that it belongs to: the one after what was there before, if that was complete and its last thread had
+    /// not begun the next one yet.
+    fn phase(&self, k: &mut KernelLowering<'_, '_>) -> Operand {
+        let arrived = word(k, AluOp::And, self.before, Operand::Imm(COUNT_MASK));
+        let is_complete = compare(k, (Comparison::Hs, Type::U32), arrived, self.count, None);
+        let next = word(k, AluOp::Add, self.before, Operand::Imm(1 << PHASE_BIT));
+        let dst = k.scratch(Width::W32);
+        k.emit(Op::Selp {
+            ty: Type::B32,
+            dst,
+            a: next,
+            b: self.before,
+            pred: is_complete,
+        });
+        word(k, AluOp::And, Operand::Reg(dst), Operand::Imm(PHASE_MASK))
+    }
 }
 
 /// As [`arrive`], and waits until the phase is complete.
 pub(super) fn wait(k: &mut KernelLowering<'_, '_>, number: Operand, count: Option<Operand>) {
-    let (addr, phase) = arrive(k, number, count);
+    let arrival = arrive(k, number, count);
+    let phase = arrival.phase(k);
     let [test, again, done] = [(); 3].map(|()| k.drafts.reserve());
     k.terminate(Terminator::Jump(test));
     k.drafts.start(test);
@@ -124,10 +154,12 @@ pub(super) fn wait(k: &mut KernelLowering<'_, '_>, number: Operand, count: Optio
         ty: Type::B32,
         ordering: Ordering::Relaxed,
         dsts: vec![Some(found)],
-        addr,
+        addr: arrival.addr,
     });
     let now = word(k, AluOp::And, Operand::Reg(found), Operand::Imm(PHASE_MASK));
-    let is_over = compare(k, (Comparison::Ne, Type::U32), now, phase, None);
+    // Numbers begin anew after the last one; what was there may be of the phase before, too.
+    let ahead = word(k, AluOp::Sub, now, phase);
+    let is_over = compare(k, (Comparison::Gt, Type::S32), ahead, Operand::Imm(0), None);
     k.terminate(Terminator::Branch {
         guard: Guard {
             pred: is_over,

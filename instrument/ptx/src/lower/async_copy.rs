@@ -8,7 +8,7 @@ use hetckpt_ir::types::{Space, Type, Width};
 use crate::ast::{self, Const, Instruction};
 use crate::error::Reason;
 use crate::lower::arithmetic::scratch;
-use crate::lower::async_update::each;
+use crate::lower::async_update::{BulkOperands, bulk_operands, each};
 use crate::lower::lowering::KernelLowering;
 use crate::lower::matrix::address::Start;
 use crate::lower::memory::memory_target;
@@ -127,17 +127,7 @@ fn bulk<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>, mut list: Mo
         return Err(Reason::Lacks("`.mbarrier::complete_tx::bytes` or `.bulk_group`"));
     }
     list.finish()?;
-    let given = inst.operands.len() - usize::from(has_policy && !inst.operands.is_empty());
-    let (dst, src, size, object) = match (inst.operands.split_at(given).0, completes) {
-        ([dst, src, size, object], true) => (dst, src, size, Some(object)),
-        ([dst, src, size], false) => (dst, src, size, None),
-        _ => {
-            return Err(Reason::OperandCount {
-                expected: "two addresses, a size, and perhaps a barrier object and a cache policy",
-                found: inst.operands.len(),
-            });
-        }
-    };
+    let BulkOperands { dst, src, size, object } = bulk_operands(inst, has_policy, completes)?;
     let not_taken = k.branch_on_guard();
     let target = memory_target(k, dst, into)?;
     let dst = Start::new(k, target);

@@ -134,17 +134,7 @@ fn reduce_bulk<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Re
         Type::Bf16 => Type::Bf16x2,
         ty => ty,
     };
-    let given = inst.operands.len() - usize::from(has_policy && !inst.operands.is_empty());
-    let (dst, src, size, object) = match (inst.operands.split_at(given).0, completes) {
-        ([dst, src, size, object], true) => (dst, src, size, Some(object)),
-        ([dst, src, size], false) => (dst, src, size, None),
-        _ => {
-            return Err(Reason::OperandCount {
-                expected: "two addresses, a size, and perhaps a barrier object and a cache policy",
-                found: inst.operands.len(),
-            });
-        }
-    };
+    let BulkOperands { dst, src, size, object } = bulk_operands(inst, has_policy, completes)?;
     let target = memory_target(k, dst, into)?;
     let dst = Start::new(k, target);
     let target = memory_target(k, src, from)?;
@@ -167,6 +157,35 @@ fn reduce_bulk<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) -> Re
         Some(object) => memory_barrier::complete(k, object, Space::Shared, size),
         None => Ok(()),
     }
+}
+
+/// Operands of a bulk copy.
+pub(super) struct BulkOperands<'i, 'a> {
+    pub(super) dst: &'i ast::Operand<'a>,
+    pub(super) src: &'i ast::Operand<'a>,
+    pub(super) size: &'i ast::Operand<'a>,
+    /// The barrier object that is told.
+    pub(super) object: Option<&'i ast::Operand<'a>>,
+}
+
+/// Those of `inst`, which has a barrier object if it `completes` bytes there.
+pub(super) fn bulk_operands<'i, 'a>(
+    inst: &'i Instruction<'a>,
+    has_policy: bool,
+    completes: bool,
+) -> Result<BulkOperands<'i, 'a>, Reason> {
+    let given = inst.operands.len() - usize::from(has_policy && !inst.operands.is_empty());
+    let (dst, src, size, object) = match (inst.operands.split_at(given).0, completes) {
+        ([dst, src, size, object], true) => (dst, src, size, Some(object)),
+        ([dst, src, size], false) => (dst, src, size, None),
+        _ => {
+            return Err(Reason::OperandCount {
+                expected: "two addresses, a size, and perhaps a barrier object and a cache policy",
+                found: inst.operands.len(),
+            });
+        }
+    };
+    Ok(BulkOperands { dst, src, size, object })
 }
 
 /// Does `step` for the offsets from 0 to below `num_bytes`, `step_bytes` apart.

@@ -13,6 +13,8 @@ pub(crate) struct BarrierNumbers {
     by_register: bool,
     /// A bit for each that the whole block waits at.
     of_block: u16,
+    /// A bit for each that a number of threads waits at.
+    of_some: u16,
 }
 
 impl BarrierNumbers {
@@ -36,22 +38,24 @@ impl BarrierNumbers {
             arrived_at: self.arrived_at | other.arrived_at,
             by_register: self.by_register | other.by_register,
             of_block: self.of_block | other.of_block,
+            of_some: self.of_some | other.of_some,
         }
     }
 
     fn add(&mut self, inst: &Instruction<'_>) {
-        let bit = |number: Option<&ast::Operand<'_>>| match number {
-            Some(ast::Operand::Const(Const::Int(number @ 0..16))) => Some(1 << number),
+        let bit = |number: &ast::Operand<'_>| match number {
+            ast::Operand::Const(Const::Int(number @ 0..16)) => Some(1 << number),
             _ => None,
         };
         let has = |name| inst.modifiers.contains(&name);
         match inst.operands.as_slice() {
-            [number, ..] if has("arrive") => match bit(Some(number)) {
+            [number, ..] if has("arrive") => match bit(number) {
                 Some(bit) => self.arrived_at |= bit,
                 None => self.by_register = true,
             },
-            [number] if has("sync") => self.of_block |= bit(Some(number)).unwrap_or(0),
-            [_, number, _] if has("red") => self.of_block |= bit(Some(number)).unwrap_or(0),
+            [number] if has("sync") => self.of_block |= bit(number).unwrap_or(0),
+            [_, number, _] if has("red") => self.of_block |= bit(number).unwrap_or(0),
+            [number, _] | [_, number, _, _] => self.of_some |= bit(number).unwrap_or(0),
             _ => {}
         }
     }
@@ -69,8 +73,9 @@ impl BarrierNumbers {
         }
     }
 
-    /// A bit for each that stays hetIR's although the whole block waits there.
+    /// A bit for each that stays hetIR's.
     pub(crate) const fn of_ir(&self) -> u64 {
-        (self.of_block & !self.arrived_at) as u64
+        let of_some = if self.by_register { 0 } else { self.of_some };
+        ((self.of_block | of_some) & !self.arrived_at) as u64
     }
 }
