@@ -73,7 +73,10 @@ def _load_next():
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
-        spec.loader.exec_module(sys.modules["sitecustomize"])
+        from importlib.util import module_from_spec
+
+        module = sys.modules["sitecustomize"] = module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
 if sys.version_info >= (3, 4):

@@ -45,7 +45,10 @@ fn told(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let folder = sandbox.path("packages");
     // The program's own `sitecustomize` is loaded, too.
-    let own = ("sitecustomize.py", "import sys\nsys.path_is_kept = True\n");
+    let own = (
+        "sitecustomize.py",
+        "import os, sys\nsys.path_is_kept = __file__.endswith('packages/sitecustomize.py')\ndel os, sys\n",
+    );
     for (name, text) in PACKAGES.into_iter().chain([own]) {
         let file = folder.join(name);
         fs::create_dir_all(file.parent().unwrap_or(&folder))?;
