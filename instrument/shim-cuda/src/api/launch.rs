@@ -1,7 +1,7 @@
 //! Kernel launches.
 
 use hetckpt_abi::launch_shape::LaunchShape;
-use hetckpt_ring::reply::KernelParam;
+use hetckpt_ring::reply::{KernelDescription, KernelParam};
 
 use crate::graph::operation::{Launch, Operation};
 use crate::guard::Current;
@@ -34,6 +34,8 @@ entry_points! {
 /// Largest packed parameters that CUDA allows.
 const MAX_PARAM_BYTES: usize = 32_764;
 
+/// `CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK`.
+const MAX_REGISTERS_PER_BLOCK: u32 = 12;
 const EXTRA_END: u64 = 0;
 const EXTRA_BUFFER: u64 = 1;
 const EXTRA_SIZE: u64 = 2;
@@ -147,14 +149,8 @@ pub fn prepare(session: &Session, request: &Request) -> Outcome<Launch> {
         log::failure(&format!("kernel {} cannot be run: {reason}", description.name));
         return Err(CuResult::NOT_SUPPORTED);
     }
-    check_shape(
-        session,
-        &kernel,
-        request,
-        description.max_threads_per_block,
-        description.static_shared_bytes,
-    )
-    .inspect_err(|result| note_refusal(&kernel.name, &request.shape, *result))?;
+    check_shape(session, &kernel, request, description)
+        .inspect_err(|result| note_refusal(&kernel.name, &request.shape, *result))?;
     Ok(Launch {
         function: request.kernel,
         kernel: resolved.id(),
@@ -200,7 +196,7 @@ fn note_refusal(kernel: &str, shape: &LaunchShape, result: CuResult) {
 }
 
 /// Refuses what the device that the program sees could not run.
-fn check_shape(session: &Session, kernel: &Kernel, request: &Request, max_threads: u32, static_shared: u32) -> Outcome {
+fn check_shape(session: &Session, kernel: &Kernel, request: &Request, description: &KernelDescription) -> Outcome {
     let within = |numbers: [u32; 3], attributes: [u32; 3]| {
         numbers
             .iter()
@@ -215,10 +211,16 @@ fn check_shape(session: &Session, kernel: &Kernel, request: &Request, max_thread
     if threads > session.device.attribute_u32(1).into() {
         return Err(CuResult::INVALID_VALUE);
     }
-    if threads > max_threads.into() {
-        return Err(CuResult::LAUNCH_OUT_OF_RESOURCES);
+    if threads > description.max_threads_per_block.into() {
+        let registers = threads.saturating_mul(description.num_registers.into());
+        let has_registers = registers <= session.device.attribute_u32(MAX_REGISTERS_PER_BLOCK).into();
+        // Numba's tests expect it so of a kernel's bounds.
+        return Err(match has_registers {
+            true => CuResult::INVALID_VALUE,
+            false => CuResult::LAUNCH_OUT_OF_RESOURCES,
+        });
     }
-    if shape.dynamic_shared_bytes > kernel.max_dynamic_shared(&session.device, static_shared) {
+    if shape.dynamic_shared_bytes > kernel.max_dynamic_shared(&session.device, description.static_shared_bytes) {
         return Err(CuResult::INVALID_VALUE);
     }
     if shape.cooperative {
