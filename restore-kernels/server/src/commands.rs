@@ -596,7 +596,7 @@ fn answer_attributes(session: &Session, reply: Option<SlotId>, kernel: &KernelCo
                 num_registers: a.num_registers,
                 static_shared_bytes: a.static_shared_bytes,
                 local_bytes: a.local_bytes,
-                const_bytes: 0,
+                const_bytes: kernel.const_bytes(),
             };
             (cu::SUCCESS, Reply::KernelAttributes(body))
         }

@@ -245,6 +245,8 @@ pub struct KernelCode {
     has_run: AtomicBool,
     /// Where blocks of its cooperative launches meet, if they do.
     grid_workspace: Option<WorkspaceParam>,
+    /// Constant memory that its module has, bytes.
+    const_bytes: u32,
 }
 
 impl KernelCode {
@@ -260,7 +262,21 @@ impl KernelCode {
             latest: Mutex::default(),
             has_run: AtomicBool::new(false),
             grid_workspace: None,
+            const_bytes: 0,
         }
+    }
+
+    /// Of a module with so much constant memory.
+    #[must_use]
+    pub fn with_const_bytes(mut self, const_bytes: u32) -> Self {
+        self.const_bytes = const_bytes;
+        self
+    }
+
+    /// Constant memory that its module has, bytes.
+    #[must_use]
+    pub const fn const_bytes(&self) -> u32 {
+        self.const_bytes
     }
 
     /// With a parameter for one of its module's workspaces.

@@ -400,6 +400,7 @@ impl LoadedModule {
         let workspaces = workspaces.map(|&addr| Arc::new(GridWorkspaces::at(addr)));
         for (module, text) in modules.into_iter().zip(&ptx) {
             let target = target_of(text);
+            let const_bytes = const_bytes(&module.globals);
             for mut kernel in module.kernels {
                 let bound = bind_globals(&mut kernel, addresses).map_err(Refusal::Undefined);
                 let refused = bound.and_then(|_| can_be_probed(&kernel, builder.generator)).err();
@@ -408,7 +409,8 @@ impl LoadedModule {
                 let workspace = WorkspaceParam::of(&kernel, workspaces.as_ref());
                 let source = refused.map_or_else(|| Source::HetIr(kernel), Source::Refused);
                 let code = KernelCode::new(name, source, builder.clone());
-                kernels.push(Arc::new(code.with_grid_workspace(workspace)));
+                let code = code.with_grid_workspace(workspace).with_const_bytes(const_bytes);
+                kernels.push(Arc::new(code));
             }
             for rejected in module.rejected {
                 if let Some(kernel) = native.remove(&rejected.name) {
@@ -679,6 +681,15 @@ fn describe(kernel: &Kernel, target: u32, refused: Option<&Refusal>) -> KernelDe
     }
 }
 
+/// Bytes of a module's constant memory, as its variables lie in it one behind the other.
+fn const_bytes(globals: &[Global]) -> u32 {
+    let constants = globals.iter().filter(|global| global.is_constant);
+    let end = constants.fold(0u64, |end, global| {
+        end.next_multiple_of(u64::from(global.align_bytes.max(1))) + global.size_bytes
+    });
+    u32::try_from(end).unwrap_or(u32::MAX)
+}
+
 /// Writes a variable's initial value.
 fn fill(global: &Global, addresses: &BTreeMap<String, u64>, device: &dyn Device) -> Result<(), DeviceError> {
     let addr = addresses.get(&global.name).copied().unwrap_or_default();
@@ -726,6 +737,14 @@ mod tests {
         assert!(is_all_modelled(&modules), "{:?}", modules[0].rejected);
         let names: Vec<&str> = defined(&modules).iter().map(|global| global.name.as_str()).collect();
         assert_eq!(names, [device_heap::NAME, "own"]);
+    }
+
+    #[test]
+    fn constant_memory_is_counted_with_its_gaps() {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64\n.const .b8 byte = 1;\n.global .u32 other;\n\
+                    .const .align 8 .b64 word;\n.visible .entry k() { ret; }\n";
+        let modules = lower(&[text.to_owned()]).unwrap();
+        assert_eq!(const_bytes(&modules[0].globals), 16);
     }
 
     #[test]
