@@ -3,8 +3,8 @@
 //! # Requires
 //! All other probes in place.
 //! # Ensures
-//! `poll` is true exactly where a path from a loop's poll reaches the operation without passing another warp-level
-//! operation or a barrier: those settle the matter for all lanes.
+//! `poll` is true exactly where a path from a loop's poll reaches the operation without passing a barrier or another
+//! warp-level operation at which all lanes wait for each other: those settle the matter for all lanes.
 //! # Leaves alone
 //! Everything else.
 //! # Cost
@@ -14,8 +14,21 @@
 //! pause word stays set once it is.
 
 use hetckpt_ir::basic_block::Terminator;
-use hetckpt_ir::inst::{Inst, Op};
+use hetckpt_ir::inst::{ALL_LANES, Inst, Op, Operand, WarpOp};
 use hetckpt_ir::kernel::Kernel;
+
+/// True for an operation that waits for all lanes. At others a lane may be while another one has stopped in a loop that
+/// it has left.
+fn settles(inst: &Inst) -> bool {
+    matches!(
+        inst.op,
+        Op::Warp {
+            op,
+            mask: Operand::Imm(ALL_LANES),
+            ..
+        } if !matches!(op, WarpOp::Step | WarpOp::ActiveMask)
+    )
+}
 
 /// Sets `poll` of all warp probes.
 pub fn run(kernel: &mut Kernel) {
@@ -29,7 +42,7 @@ pub fn run(kernel: &mut Kernel) {
                     *resume_point != Kernel::ENTRY_POINT || may_have_polled[id.index()]
                 }
                 Terminator::Barrier { .. } => false,
-                _ => may_have_polled[id.index()] && !block.insts.iter().any(|i| matches!(i.op, Op::Warp { .. })),
+                _ => may_have_polled[id.index()] && !block.insts.iter().any(settles),
             };
             for successor in block.terminator.successors() {
                 changed |= after && !may_have_polled[successor.index()];

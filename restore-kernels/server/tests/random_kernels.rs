@@ -138,7 +138,7 @@ impl Case {
         launch.from = from.left;
         launch.options.max_steps = u64::MAX;
         launch.options.resident_blocks = if self.is_cooperative() { BLOCKS as usize } else { 2 };
-        let ran = run(launch, &mut memory).unwrap_or_else(|e| panic!("seed {}: {e}", self.seed));
+        let ran = run(launch, &mut memory).unwrap_or_else(|e| panic!("seed {}: {e}\n{}", self.seed, self.text));
         let stopped = Stopped {
             by: format!("{}interpreter, {pause:?}", from.by),
             rounds: from.rounds,
