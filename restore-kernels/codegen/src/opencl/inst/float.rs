@@ -214,6 +214,10 @@ fn inexact(op: AluOp, x: &[String], ty: Type) -> Option<String> {
     let kind = if ty == Type::F64 { "f64" } else { "exact" };
     Some(match op {
         AluOp::Add => format!("ptx_add_{kind}({}, {})", x(0)?, x(1)?),
+        // By the sign's bit: of `-x` as an argument Intel's compiler gives the error the wrong sign.
+        AluOp::Sub if ty == Type::F64 => {
+            format!("ptx_add_f64({}, as_double(ptx_neg_f64(as_ulong({}))))", x(0)?, x(1)?)
+        }
         AluOp::Sub => format!("ptx_add_{kind}({}, -{})", x(0)?, x(1)?),
         AluOp::Mul => format!("ptx_mul_{kind}({}, {})", x(0)?, x(1)?),
         AluOp::Fma | AluOp::Mad => format!("ptx_fma_{kind}({}, {}, {})", x(0)?, x(1)?, x(2)?),
