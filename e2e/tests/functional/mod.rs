@@ -35,6 +35,7 @@ mod clocks;
 mod connections;
 mod way_back;
 mod pinned_memory;
+mod managed_memory;
 mod program_api;
 mod python_startup;
 mod unwritable_results;
@@ -76,6 +77,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(connections::tests());
     tests.extend(way_back::tests());
     tests.extend(pinned_memory::tests());
+    tests.extend(managed_memory::tests());
     tests.extend(program_api::tests());
     tests.extend(python_startup::tests());
     tests.extend(unwritable_results::tests());

@@ -18,6 +18,7 @@ mod thread_state;
 mod server_process;
 mod memory_map;
 mod host_areas;
+mod managed_faults;
 mod pinned_pool;
 mod placed_variables;
 mod link;

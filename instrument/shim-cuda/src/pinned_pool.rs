@@ -20,8 +20,10 @@ const FIRST_SHARED_BYTES: u64 = 256 << 10;
 const LAST_SHARED_BYTES: u64 = 16 << 20;
 /// Requests above this get an area of their own.
 const MAX_SHARED_BYTES: u64 = 2 << 20;
-/// Areas start at multiples of this.
-const AREA_ALIGNMENT: u64 = 2 << 20;
+/// Areas start at multiples of this, which is as little as is sensible.
+pub const AREA_ALIGNMENT: u64 = 2 << 20;
+/// Areas of managed memory do at multiples of this, as NVIDIA's driver gives device memory at chosen addresses.
+pub const MANAGED_AREA_ALIGNMENT: u64 = 32 << 20;
 
 struct Area {
     known: PinnedArea,
@@ -42,14 +44,32 @@ pub struct PinnedPool {
     areas: BTreeMap<u64, Area>,
     /// Addresses that have not been used.
     left: Range<u64>,
+    alignment: u64,
+    /// The program's children have none of it.
+    is_kept_from_children: bool,
 }
 
 impl PinnedPool {
     /// None yet.
-    pub fn new(addresses: Range<u64>) -> Self {
+    pub fn new(addresses: Range<u64>, alignment: u64) -> Self {
         Self {
             areas: BTreeMap::new(),
             left: addresses,
+            alignment,
+            is_kept_from_children: false,
+        }
+    }
+
+    /// True if there is no area.
+    pub fn is_empty(&self) -> bool {
+        self.areas.is_empty()
+    }
+
+    /// From now on, children that the program forks have none of the memory: they get SIGSEGV where they touch it.
+    pub fn keep_from_children(&mut self) {
+        self.is_kept_from_children = true;
+        for area in self.areas.values() {
+            keep_from_children(&area.known);
         }
     }
 
@@ -103,16 +123,19 @@ impl PinnedPool {
             }
             match map_at(addr, size, &fd) {
                 Ok(()) => break,
-                Err(libc::EEXIST) => addr += AREA_ALIGNMENT,
+                Err(libc::EEXIST) => addr += self.alignment,
                 Err(_) => return Err(CuResult::OUT_OF_MEMORY),
             }
         }
-        self.left.start = (addr + size).next_multiple_of(AREA_ALIGNMENT);
+        self.left.start = (addr + size).next_multiple_of(self.alignment);
         let known = PinnedArea {
             addr,
             size_bytes: size,
             fd: fd.as_raw_fd(),
         };
+        if self.is_kept_from_children {
+            keep_from_children(&known);
+        }
         let free = if is_shared {
             BTreeMap::from([(0, size)])
         } else {
@@ -205,6 +228,12 @@ fn map_at(addr: u64, size_bytes: u64, fd: &OwnedFd) -> Result<(), i32> {
     Ok(())
 }
 
+fn keep_from_children(area: &PinnedArea) {
+    let base = std::ptr::with_exposed_provenance_mut(area.addr as usize);
+    // SAFETY: a mapping of ours; what children have of it changes nothing here.
+    unsafe { libc::madvise(base, area.size_bytes as usize, libc::MADV_DONTFORK) };
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -213,7 +242,7 @@ mod tests {
 
     #[test]
     fn small_requests_share_an_area_and_come_back() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
         assert_eq!(pool.take(1000), None);
         let area = pool.add_area(1000).unwrap();
         let (a, b) = (pool.take(1000).unwrap(), pool.take(5000).unwrap());
@@ -227,7 +256,7 @@ mod tests {
 
     #[test]
     fn shared_areas_begin_small_and_take_what_they_are_made_for() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
         let mut add = |size| {
             let area = pool.add_area(size).unwrap();
             assert!(pool.take(size).is_some());
@@ -246,7 +275,7 @@ mod tests {
 
     #[test]
     fn nobody_else_can_open_an_area() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
         let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
         let stat = nix::sys::stat::fstat(&pool.areas[&area.addr].memfd).unwrap();
         assert_eq!(stat.st_mode & 0o777, 0o600);
@@ -255,7 +284,7 @@ mod tests {
 
     #[test]
     fn big_requests_have_their_own_area() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
         let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
         assert_eq!(pool.take(1), None);
         assert_eq!(

@@ -8,6 +8,7 @@ use hetckpt_ring::reply::ManagedVariable;
 
 use crate::device::Device;
 use crate::host_areas;
+use crate::managed_faults;
 use crate::result::Outcome;
 
 /// Those of one module.
@@ -28,7 +29,11 @@ impl PlacedVariables {
         let ManagedVariable { name, size_bytes } = variable;
         let addr = match self.places.get(&name) {
             Some(&(addr, _)) => addr,
-            None => host_areas::take_zeroed(device, &mut device.managed(), size_bytes.max(1))?,
+            None => {
+                let mut pool = device.managed();
+                managed_faults::offer(device, &mut pool);
+                host_areas::take_zeroed(device, &mut pool, size_bytes.max(1))?
+            }
         };
         self.places.insert(name.clone(), (addr, size_bytes.max(1)));
         device.send(Command::ModulePlace { module, name, addr })

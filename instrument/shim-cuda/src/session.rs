@@ -25,7 +25,7 @@ use crate::library::{Kernel, Library};
 use crate::link::Linking;
 use crate::log;
 use crate::objects::{Array, Context, Image, MipmappedArray, Stream, StreamAttributes};
-use crate::pinned_pool::PinnedPool;
+use crate::pinned_pool::{AREA_ALIGNMENT, PinnedPool};
 use crate::pools::Pools;
 use crate::result::{CuResult, Outcome};
 use crate::server_process::SpawnError;
@@ -147,7 +147,7 @@ impl Session {
         }));
         Self {
             device,
-            pinned: Mutex::new(PinnedPool::new(PINNED_ADDRESSES)),
+            pinned: Mutex::new(PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT)),
             advice: Mutex::default(),
             contexts,
             primary,

@@ -5,27 +5,15 @@
 
 use std::fs;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
+use hetckpt_ring::userfaultfd::{FEATURE_WP_SHMEM, Modes, Reach, Userfaultfd};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 const PAGE: u64 = 4096;
 /// So far around its own frame a thread writes to its stack while it holds the others.
 const STACK_IN_USE: u64 = 64 << 10;
-
-// linux/userfaultfd.h
-const UFFD_USER_MODE_ONLY: i32 = 1;
-const UFFD_API: u64 = 0xaa;
-const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
-const UFFDIO_REGISTER_MODE_WP: u64 = 2;
-const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
-/// `_IOWR(0xAA, 0x3F, struct uffdio_api)`: API, features, ioctls.
-const UFFDIO_API: libc::Ioctl = 0xc018_aa3f_u32 as libc::Ioctl;
-/// `_IOWR(0xAA, 0x00, struct uffdio_register)`: start, length, mode, ioctls.
-const UFFDIO_REGISTER: libc::Ioctl = 0xc020_aa00_u32 as libc::Ioctl;
-/// `_IOWR(0xAA, 0x06, struct uffdio_writeprotect)`: start, length, mode.
-const UFFDIO_WRITEPROTECT: libc::Ioctl = 0xc018_aa06_u32 as libc::Ioctl;
 
 /// Whole pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,9 +86,7 @@ impl Pages {
             unsafe { libc::munmap(new, self.length()) };
         };
         let _without = WithoutSignals::new().inspect_err(|_| unmap())?;
-        let held = self
-            .hold_writers(UFFD_FEATURE_WP_HUGETLBFS_SHMEM)
-            .inspect_err(|_| unmap())?;
+        let held = self.hold_writers(FEATURE_WP_SHMEM).inspect_err(|_| unmap())?;
         // As in `share`.
         self.copy_to(new.expose_provenance() as u64);
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -128,22 +114,16 @@ impl Pages {
     }
 
     /// Lets threads that write to these pages wait until what is returned is dropped.
-    fn hold_writers(&self, features: u64) -> Result<OwnedFd, Errno> {
-        // Faults in system calls only for who is privileged; else such a call fails (EFAULT).
-        let uffd = userfaultfd(libc::O_CLOEXEC).or_else(|_| userfaultfd(libc::O_CLOEXEC | UFFD_USER_MODE_ONLY))?;
-        control(&uffd, UFFDIO_API, &mut [UFFD_API, features, 0])?;
-        let (start, length) = (self.start(), self.size_bytes());
-        control(&uffd, UFFDIO_REGISTER, &mut [start, length, UFFDIO_REGISTER_MODE_WP, 0])?;
+    fn hold_writers(&self, features: u64) -> Result<Userfaultfd, Errno> {
+        let uffd = Userfaultfd::open(Reach::Everything).or_else(|_| Userfaultfd::open(Reach::UserMode))?;
+        uffd.enable(features)?;
+        uffd.register(&self.0, Modes::WRITES)?;
         // A page that is not there cannot be protected.
         // SAFETY: only reads.
         if unsafe { libc::madvise(self.at(), self.length(), libc::MADV_POPULATE_READ) } != 0 {
             return Err(Errno::last());
         }
-        control(
-            &uffd,
-            UFFDIO_WRITEPROTECT,
-            &mut [start, length, UFFDIO_WRITEPROTECT_MODE_WP],
-        )?;
+        uffd.write_protect(&self.0, true)?;
         Ok(uffd)
     }
 }
@@ -162,19 +142,6 @@ impl Drop for WithoutSignals {
         // Setting a mask that was there before does not fail.
         let _ = self.0.thread_set_mask();
     }
-}
-
-fn userfaultfd(flags: i32) -> Result<OwnedFd, Errno> {
-    // SAFETY: takes no memory of ours.
-    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
-    // SAFETY: just made, nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn control<const WORDS: usize>(uffd: &OwnedFd, request: libc::Ioctl, words: &mut [u64; WORDS]) -> Result<(), Errno> {
-    // SAFETY: each request takes as many words as its callers give.
-    Errno::result(unsafe { libc::ioctl(uffd.as_raw_fd(), request, words.as_mut_ptr()) }).map(|_| ())
 }
 
 fn mapped(addr: *mut libc::c_void) -> Result<(), Errno> {
@@ -241,7 +208,7 @@ mod tests {
     #[test]
     fn no_write_is_lost() {
         const BYTES: u64 = 64 << 12;
-        if userfaultfd(UFFD_USER_MODE_ONLY).is_err() {
+        if Userfaultfd::open(Reach::UserMode).is_err() {
             return; // Memory that is registered stays out of kernels' reach here.
         }
         let memfd = memfd_create(c"shared", MFdFlags::MFD_CLOEXEC).unwrap();

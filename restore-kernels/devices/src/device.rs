@@ -485,6 +485,28 @@ pub trait Device: Send + Sync {
     /// [`DeviceError::Map`].
     fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError>;
 
+    /// True if managed memory belongs into this device's own memory while kernels run: what they would reach in the
+    /// host's is far from them.
+    fn has_far_host_memory(&self) -> bool {
+        false
+    }
+
+    /// Maps zeroed memory at `addr`, a multiple of 32 MiB that is not the server's choice.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Map`], also if the driver does not give memory at this address.
+    fn map_managed(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.map(addr, size_bytes)
+    }
+
+    /// Undoes [`Device::map_managed`].
+    ///
+    /// # Errors
+    /// [`DeviceError::Map`].
+    fn unmap_managed(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.unmap(addr, size_bytes)
+    }
+
     /// Makes copies from and to host memory that is mapped in this process at `addr` (page-aligned) faster, if it can.
     /// The memory stays mapped for as long as the device is open.
     ///

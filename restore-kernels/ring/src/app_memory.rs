@@ -65,10 +65,7 @@ impl AppMemory {
     }
 
     fn same_descriptor(&self) -> Result<OwnedFd, RingError> {
-        let pidfd = open_pidfd(self.pid)?;
-        // SAFETY: takes three integers, touches no memory.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), self.fd, 0) };
-        owned(fd, "pidfd_getfd")
+        take_descriptor(self.pid, self.fd)
     }
 
     fn open_again(&self) -> Result<OwnedFd, RingError> {
@@ -123,6 +120,17 @@ impl AppMemory {
         let Self { pid, fd, name, .. } = *self;
         RingError::NotAppMemory { pid, fd, name, reason }
     }
+}
+
+/// Descriptor `fd` of process `pid`, whatever it is. Needs the right to trace the process.
+///
+/// # Errors
+/// [`RingError::Os`].
+pub fn take_descriptor(pid: u32, fd: RawFd) -> Result<OwnedFd, RingError> {
+    let pidfd = open_pidfd(pid)?;
+    // SAFETY: takes three integers, touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
+    owned(fd, "pidfd_getfd")
 }
 
 /// True if this process can open nothing that process `pid`, whose server it is, could not: unless it is root's, and

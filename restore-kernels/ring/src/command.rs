@@ -486,6 +486,12 @@ pub enum Command {
         /// Their places in the part.
         steps: Vec<u32>,
     },
+    /// Hands over descriptor `fd` of the application, a userfaultfd: from now on the server sees to faults of managed
+    /// memory. The reply, without content, comes as soon as the server has it.
+    ManagedFaults {
+        /// The descriptor.
+        fd: i32,
+    },
 }
 
 impl Command {

@@ -11,6 +11,7 @@ pub mod failure_code;
 pub mod error;
 pub mod layout;
 pub mod app_memory;
+pub mod userfaultfd;
 pub mod shared_memory;
 pub mod futex;
 pub mod command;

@@ -93,6 +93,12 @@ impl Producer {
         self.memory.u32_at(layout::FAULT).load(Ordering::Acquire)
     }
 
+    /// True if the server asks for [`Command::ManagedFaults`].
+    #[must_use]
+    pub fn wants_managed_faults(&self) -> bool {
+        self.memory.u32_at(layout::WANTS_MANAGED_FAULTS).load(Ordering::Acquire) == 1
+    }
+
     /// Makes `result` the sticky CUresult unless there is one.
     pub fn set_fault(&self, result: u32) {
         let word = self.memory.u32_at(layout::FAULT);

@@ -51,6 +51,13 @@ impl ServerSide {
         self.memory.u32_at(layout::LONGEST_LOOK_US).store(us, Ordering::Relaxed);
     }
 
+    /// Says whether the application is to hand over faults of its managed memory.
+    pub fn want_managed_faults(&self, wants: bool) {
+        self.memory
+            .u32_at(layout::WANTS_MANAGED_FAULTS)
+            .store(u32::from(wants), Ordering::Release);
+    }
+
     /// Where to write what kernels have printed; `None` if the application's driver library is too old to look there.
     #[must_use]
     pub fn printed(&self) -> Option<PrintedFifo<'_>> {

@@ -2,7 +2,7 @@
 
 /// Version of ring layout, commands and control messages together. A program brings its driver library along when it is
 /// restored, and with it this version: servers go on reading older ones.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Versions that a server reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Readable {
     /// clusters of launches and tensor maps, 6 [`crate::command::Command::EventSynchronizeElapsed`], arrays,
     /// texture and surface objects, and variables in managed memory, 7 [`crate::command::Command::QueryClusters`],
     /// 8 [`crate::command::Command::GraphPart`], 9 [`crate::printed`], 10
-    /// [`crate::command::Command::StepAfter`].
+    /// [`crate::command::Command::StepAfter`], 11 [`crate::command::Command::ManagedFaults`].
     pub const HERE: Self = Self {
         oldest: 3,
         newest: PROTOCOL_VERSION,

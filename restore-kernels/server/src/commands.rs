@@ -10,7 +10,7 @@ use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::Phase;
 use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand, Payload, SlotId, StreamId};
 use hetckpt_ring::graph_part::{self, Step};
-use hetckpt_ring::pinned_table::PinnedArea;
+use hetckpt_ring::pinned_table::{MANAGED_ADDRESSES, PinnedArea};
 use hetckpt_ring::reply::{BuiltKernel, Reply};
 use hetckpt_state::allocation::Owner;
 use hetckpt_state::queue::Place;
@@ -28,6 +28,7 @@ use crate::launch::room_of;
 use crate::launch_spec::LaunchSpec;
 use crate::load_failure::{LoadFailure, NotLoaded};
 use crate::loaded_module::LoadedModule;
+use crate::managed_faults;
 use crate::queues::{Awaiting, Event, Queues, What, Work};
 use crate::session::Session;
 
@@ -77,6 +78,7 @@ pub fn handle(session: &Arc<Session>, envelope: Envelope) -> Touched {
         Command::ModulePlace { module, name, addr } => session.modules.lock().place(module.0, name, addr),
         Command::ModuleDescribe { module, offset, chunk } => module_describe(session, reply, module.0, offset, chunk),
         Command::KernelAttributes { kernel } => kernel_attributes(session, reply, kernel.module.0, kernel.index),
+        Command::ManagedFaults { fd } => managed_faults(session, reply, fd),
         Command::QueryClusters { kernel, query } => {
             query_clusters(session, reply, (kernel.module.0, kernel.index), query);
         }
@@ -390,12 +392,24 @@ fn wait_for_places(session: &Arc<Session>, envelope: Envelope) {
     }
 }
 
-fn malloc(session: &Session, reply: Option<SlotId>, size_bytes: u64) {
+/// What `allocate` gives, for which managed memory leaves the device if there is no room.
+fn with_room<T>(
+    session: &Arc<Session>,
+    allocate: impl Fn(&Session) -> Result<T, DeviceError>,
+) -> Result<T, DeviceError> {
+    match allocate(session) {
+        Err(DeviceError::OutOfMemory { .. }) if managed_faults::give_up(session) => allocate(session),
+        result => result,
+    }
+}
+
+fn malloc(session: &Arc<Session>, reply: Option<SlotId>, size_bytes: u64) {
     let began = Instant::now();
     let (result, body) = if size_bytes == 0 {
         (cu::INVALID_VALUE, Reply::Nothing)
     } else {
-        match session.memory.lock().allocate(size_bytes, Owner::Program) {
+        let allocate = |session: &Session| session.memory.lock().allocate(size_bytes, Owner::Program);
+        match with_room(session, allocate) {
             Ok(addr) => (cu::SUCCESS, Reply::Address(addr)),
             Err(error) => {
                 tracing::warn!(%error, "allocation failed");
@@ -407,10 +421,10 @@ fn malloc(session: &Session, reply: Option<SlotId>, size_bytes: u64) {
     session.answer(reply, result, &body);
 }
 
-fn malloc_at(session: &Session, reply: Option<SlotId>, addr: u64, size_bytes: u64) {
+fn malloc_at(session: &Arc<Session>, reply: Option<SlotId>, addr: u64, size_bytes: u64) {
     let began = Instant::now();
-    let placed = session.memory.lock().allocate_at(addr, size_bytes, Owner::Program);
-    let result = match placed {
+    let allocate = |session: &Session| session.memory.lock().allocate_at(addr, size_bytes, Owner::Program);
+    let result = match with_room(session, allocate) {
         Ok(true) => cu::SUCCESS,
         Ok(false) => cu::INVALID_VALUE,
         Err(error) => {
@@ -452,7 +466,14 @@ fn refused(error: &DeviceError) -> u32 {
 }
 
 fn register_host(session: &Session, reply: Option<SlotId>, facts: PinnedArea) {
-    let result = match session.pinned.register_from_app(session.app_pid, facts) {
+    let is_managed = MANAGED_ADDRESSES.contains(&facts.addr) && session.managed.is_active();
+    let registered = if is_managed {
+        let lent = session.pinned.register_lent(session.app_pid, facts);
+        lent.and_then(|()| session.managed.add(facts.addr, &session.pinned))
+    } else {
+        session.pinned.register_from_app(session.app_pid, facts)
+    };
+    let result = match registered {
         Ok(()) => cu::SUCCESS,
         Err(error) => {
             tracing::error!(%error, addr = facts.addr, "pinned memory cannot be registered");
@@ -463,6 +484,30 @@ fn register_host(session: &Session, reply: Option<SlotId>, facts: PinnedArea) {
         }
     };
     session.answer_or_fault(reply, result);
+}
+
+/// The application goes on as soon as its descriptor has been taken: it is not to keep it.
+fn managed_faults(session: &Arc<Session>, reply: Option<SlotId>, fd: i32) {
+    let taken = managed_faults::take(session, fd);
+    let result = if taken.is_ok() { cu::SUCCESS } else { cu::UNKNOWN };
+    session.answer(reply, result, &Reply::Nothing);
+    let start = move |session: &Arc<Session>| match taken.and_then(|fd| managed_faults::start(session, fd)) {
+        Ok(()) | Err(ServerError::WrongMoment(_)) => {}
+        Err(error) => {
+            tracing::warn!(%error, "managed memory stays in the host's memory");
+            session.managed.refuse();
+            managed_faults::tell(session);
+        }
+    };
+    let is_quiet = session.queues.lock().order.is_quiet();
+    match is_quiet {
+        // What comes next in the ring finds it there.
+        true => start(session),
+        false => {
+            let session_of_start = Arc::clone(session);
+            aside::start(session, move |_| start(&session_of_start));
+        }
+    }
 }
 
 fn module_data(session: &Session, module: u64, part: u32, data: &Payload) {
@@ -486,7 +531,11 @@ fn module_load(session: &Arc<Session>, reply: Option<SlotId>, module: u64, who: 
     let (parts, placed) = session.modules.lock().take_parts(module);
     aside::start(session, move |session| {
         let (capability, builder, memory) = (session.capability(), &session.builder, &session.memory);
-        let loaded = LoadedModule::from_parts(module, &parts, &placed, capability, builder, memory);
+        let brought = (!placed.is_empty()).then(|| session.managed.bring()).transpose();
+        // Variables there are filled on the device.
+        let loaded = brought
+            .map_err(NotLoaded::from)
+            .and_then(|_brought| LoadedModule::from_parts(module, &parts, &placed, capability, builder, memory));
         let mut modules = session.modules.lock();
         let failed = |failure: LoadFailure| {
             let log = failure.log;

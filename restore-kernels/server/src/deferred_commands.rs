@@ -8,6 +8,7 @@ use hetckpt_state::allocation::Owner;
 use crate::counters::Activity;
 use crate::cuda_result as cu;
 use crate::event_times::elapsed;
+use crate::managed_faults;
 use crate::queues::Awaiting;
 use crate::session::Session;
 
@@ -31,14 +32,17 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
     drop(queues);
     let result = match envelope.command {
         Command::Free { addr } => free(session, addr).max(fault),
-        Command::UnregisterHost { addr } => match session.pinned.unregister(addr) {
-            Ok(true) => fault,
-            Ok(false) => cu::INVALID_VALUE,
-            Err(error) => {
-                tracing::error!(%error, "pinned memory cannot be unregistered");
-                cu::UNKNOWN
+        Command::UnregisterHost { addr } => {
+            session.managed.remove(addr);
+            match session.pinned.unregister(addr) {
+                Ok(true) => fault,
+                Ok(false) => cu::INVALID_VALUE,
+                Err(error) => {
+                    tracing::error!(%error, "pinned memory cannot be unregistered");
+                    cu::UNKNOWN
+                }
             }
-        },
+        }
         Command::ModuleUnload { module } => {
             let graphs = session.graph_parts.lock().forget_module(module.0);
             drop(graphs);
@@ -90,7 +94,9 @@ fn reset(session: &Session) {
     session.modules.lock().clear();
     session.arrays.lock().clear(&*session.device);
     session.memory.lock().clear();
+    session.managed.clear();
     session.pinned.clear();
+    managed_faults::tell(session);
     let mut queues = session.queues.lock();
     queues.events.clear();
     queues.order.reset();

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use crate::error::ServerError;
 use hetckpt_order::order::Phase;
 
+use crate::managed_faults;
+use crate::managed_pages::Stopped;
 use crate::queues::{Queues, Reading};
 use crate::session::Session;
 use crate::worker::kick_all;
@@ -66,8 +68,47 @@ pub fn is_held_by(session: &Session, holder: u64) -> bool {
     holders.contains(&holder) && holders.iter().all(|&other| other == holder || other == LOCK)
 }
 
+/// Starts nothing new, and waits until nothing runs: for `patience`, then kernels are stopped. To be called with the
+/// lock of the holders, while there are none; [`resume`] ends it.
+///
+/// # Errors
+/// As [`pause`]; then everything goes on.
+pub fn stand_still(session: &Arc<Session>, patience: Duration) -> Result<Stopped, ServerError> {
+    let started = Instant::now();
+    begin(session);
+    match wait_quiet(session, started, patience) {
+        Ok(()) => return Ok(Stopped::Nothing),
+        Err(ServerError::NotStopped { .. }) => {}
+        Err(error) => {
+            go_on(session);
+            return Err(error);
+        }
+    }
+    stop_begun(session, started, patience + session.pause_deadline)?;
+    Ok(Stopped::Kernels)
+}
+
+/// Ends [`stand_still`].
+pub fn resume(session: &Arc<Session>, stopped: Stopped) {
+    match stopped {
+        Stopped::Kernels => go_on(session),
+        Stopped::Nothing => open(session),
+    }
+}
+
 fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
     let started = Instant::now();
+    begin(session);
+    stop_begun(session, started, limit)?;
+    // What is in the application's memory is dumped with it.
+    session.managed.end(&session.pinned).inspect_err(|error| {
+        tracing::error!(%error, "managed memory cannot leave the device; everything goes on");
+        go_on(session);
+    })
+}
+
+/// Nothing is given to the device from now on.
+fn begin(session: &Arc<Session>) {
     {
         let mut queues = session.queues.lock();
         // What has stopped of its own accord, part of which may be over by now, stops in order too.
@@ -81,6 +122,10 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
     }
     // What is on the device lands by streams' threads from now on.
     kick_all(session);
+}
+
+/// Stops what runs.
+fn stop_begun(session: &Arc<Session>, started: Instant, limit: Duration) -> Result<(), ServerError> {
     let stopped = session
         .device
         .request_pause()
@@ -136,6 +181,12 @@ fn start_again(session: &Arc<Session>) {
     if let Err(error) = session.device.end_pause() {
         tracing::error!(%error, "the device cannot be told that the pause is over");
     }
+    open(session);
+}
+
+/// Work is given to the device again.
+fn open(session: &Arc<Session>) {
+    managed_faults::tell(session);
     {
         let mut queues = session.queues.lock();
         queues.order.go_on();

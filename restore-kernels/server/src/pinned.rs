@@ -2,14 +2,14 @@
 #![allow(unsafe_code, reason = "maps the application's pinned memory and makes slices of it")]
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use hetckpt_devices::device::Device;
 use hetckpt_ring::app_memory::{AppMemory, PINNED_NAME};
-use hetckpt_ring::pinned_table::PinnedArea;
+use hetckpt_ring::pinned_table::{MANAGED_ADDRESSES, PinnedArea};
 
 use crate::error::ServerError;
 
@@ -21,8 +21,10 @@ pub struct Pinned {
 
 struct Area {
     facts: PinnedArea,
-    /// Behind an `Arc` so that a copy under way keeps it mapped.
-    mapping: Arc<FixedMapping>,
+    /// Of managed memory.
+    memfd: Option<OwnedFd>,
+    /// Behind an `Arc` so that a copy under way keeps it mapped. `None` while the area is lent.
+    mapping: Option<Arc<FixedMapping>>,
 }
 
 /// A shared mapping at a fixed address.
@@ -115,13 +117,7 @@ impl Pinned {
     /// # Errors
     /// [`ServerError::Ring`], [`ServerError::Os`], [`ServerError::Device`].
     pub fn register_from_app(&self, app_pid: u32, facts: PinnedArea) -> Result<(), ServerError> {
-        let memory = AppMemory {
-            pid: app_pid,
-            fd: facts.fd,
-            name: PINNED_NAME,
-            size_bytes: facts.size_bytes,
-        };
-        self.register(memory.take_as_its_user()?.as_fd(), facts)
+        self.register(of_app(app_pid, facts)?.as_fd(), facts)
     }
 
     /// Maps an area whose memfd is `fd` here.
@@ -129,9 +125,90 @@ impl Pinned {
     /// # Errors
     /// [`ServerError::Os`], [`ServerError::Device`].
     pub fn register(&self, fd: BorrowedFd<'_>, facts: PinnedArea) -> Result<(), ServerError> {
+        let is_managed = MANAGED_ADDRESSES.contains(&facts.addr);
+        let memfd = is_managed.then(|| fd.try_clone_to_owned()).transpose();
+        let memfd = memfd.map_err(|source| ServerError::Os { call: "dup", source })?;
+        let mapping = Some(self.map(fd, facts)?);
+        self.areas.lock().insert(facts.addr, Area { facts, memfd, mapping });
+        Ok(())
+    }
+
+    fn map(&self, fd: BorrowedFd<'_>, facts: PinnedArea) -> Result<Arc<FixedMapping>, ServerError> {
         let mapping = Arc::new(FixedMapping::new(fd, facts.addr, facts.size_bytes)?);
         self.device.register_host(facts.addr, facts.size_bytes)?;
-        self.areas.lock().insert(facts.addr, Area { facts, mapping });
+        Ok(mapping)
+    }
+
+    /// As [`Self::register_from_app`] of managed memory, which is lent at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn register_lent(&self, app_pid: u32, facts: PinnedArea) -> Result<(), ServerError> {
+        let memfd = Some(of_app(app_pid, facts)?);
+        let area = Area {
+            facts,
+            memfd,
+            mapping: None,
+        };
+        self.areas.lock().insert(facts.addr, area);
+        Ok(())
+    }
+
+    /// The areas of managed memory.
+    #[must_use]
+    pub fn managed(&self) -> Vec<u64> {
+        let areas = self.areas.lock();
+        let managed = areas.iter().filter(|(_, area)| area.memfd.is_some());
+        managed.map(|(&addr, _)| addr).collect()
+    }
+
+    /// Leaves the addresses of an area of managed memory to somebody else, until [`Self::take_back`]; false if something
+    /// still uses it.
+    ///
+    /// # Errors
+    /// [`ServerError::Device`].
+    pub fn lend(&self, addr: u64) -> Result<bool, ServerError> {
+        let mut areas = self.areas.lock();
+        let is_free = |area: &&mut Area| {
+            area.mapping
+                .as_ref()
+                .is_some_and(|mapping| Arc::strong_count(mapping) == 1)
+        };
+        let Some(area) = areas.get_mut(&addr).filter(is_free) else {
+            return Ok(false);
+        };
+        self.device.unregister_host(addr)?;
+        area.mapping = None;
+        Ok(true)
+    }
+
+    /// An area that is lent, with its memfd.
+    ///
+    /// # Errors
+    /// [`ServerError::Os`].
+    pub fn lent(&self, addr: u64) -> Result<Option<(PinnedArea, OwnedFd)>, ServerError> {
+        let areas = self.areas.lock();
+        let area = areas.get(&addr).filter(|area| area.mapping.is_none());
+        let Some((facts, Some(memfd))) = area.map(|area| (area.facts, &area.memfd)) else {
+            return Ok(None);
+        };
+        let memfd = memfd.try_clone();
+        memfd
+            .map(|memfd| Some((facts, memfd)))
+            .map_err(|source| ServerError::Os { call: "dup", source })
+    }
+
+    /// Ends what [`Self::lend`] has begun; does nothing if nobody has.
+    ///
+    /// # Errors
+    /// [`ServerError::Os`], [`ServerError::Device`]; the area stays lent.
+    pub fn take_back(&self, addr: u64) -> Result<(), ServerError> {
+        let mut areas = self.areas.lock();
+        if let Some(area) = areas.get_mut(&addr).filter(|area| area.mapping.is_none())
+            && let Some(memfd) = &area.memfd
+        {
+            area.mapping = Some(self.map(memfd.as_fd(), area.facts)?);
+        }
         Ok(())
     }
 
@@ -143,7 +220,9 @@ impl Pinned {
         let Some(area) = self.areas.lock().remove(&addr) else {
             return Ok(false);
         };
-        self.device.unregister_host(addr)?;
+        if area.mapping.is_some() {
+            self.device.unregister_host(addr)?;
+        }
         drop(area);
         Ok(true)
     }
@@ -163,7 +242,7 @@ impl Pinned {
         self.areas.lock().values().map(|a| a.facts).collect()
     }
 
-    /// The range, if all of it lies in one area.
+    /// The range, if all of it lies in one area that is not lent.
     #[must_use]
     pub fn range(&self, addr: u64, size_bytes: u64) -> Option<PinnedRange> {
         let areas = self.areas.lock();
@@ -172,11 +251,22 @@ impl Pinned {
         if offset.checked_add(size_bytes)? > area.facts.size_bytes {
             return None;
         }
-        let mapping = Arc::clone(&area.mapping);
+        let mapping = Arc::clone(area.mapping.as_ref()?);
         Some(PinnedRange {
             mapping,
             offset: usize::try_from(offset).ok()?,
             size_bytes: usize::try_from(size_bytes).ok()?,
         })
     }
+}
+
+/// The memfd that is descriptor `facts.fd` of process `app_pid`.
+fn of_app(app_pid: u32, facts: PinnedArea) -> Result<OwnedFd, ServerError> {
+    let memory = AppMemory {
+        pid: app_pid,
+        fd: facts.fd,
+        name: PINNED_NAME,
+        size_bytes: facts.size_bytes,
+    };
+    Ok(memory.take_as_its_user()?)
 }

@@ -21,6 +21,7 @@ use crate::cuda_result as cu;
 use crate::generate::Generator;
 use crate::graph_parts::GraphParts;
 use crate::kernels::Builder;
+use crate::managed_pages::ManagedPages;
 use crate::memory::DeviceMemory;
 use crate::modules::Modules;
 use crate::moved_variables::MovedVariables;
@@ -59,6 +60,8 @@ pub struct Session {
     pub memory: Mutex<DeviceMemory>,
     /// Pinned host memory.
     pub pinned: Pinned,
+    /// The part of it that lies on the device by turns.
+    pub managed: ManagedPages,
     /// What kernels of machine code have printed.
     pub printed: Printed,
     /// Streams and all that is queued.
@@ -118,6 +121,7 @@ impl Session {
             arrays: Mutex::default(),
             memory: Mutex::new(DeviceMemory::new(Arc::clone(&device), limit)),
             pinned: Pinned::new(Arc::clone(&device)),
+            managed: ManagedPages::new(Arc::clone(&device)),
             printed: Printed::default(),
             queues: Mutex::new(Queues::new(Order::new(loading(&*device)), Duration::ZERO)),
             graph_parts: Mutex::default(),

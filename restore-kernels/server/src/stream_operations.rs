@@ -150,10 +150,10 @@ pub fn is_known(session: &Session, addr: u64, size_bytes: u64) -> bool {
     locate(session, addr, size_bytes).is_ok()
 }
 
-/// True if all of the range is device memory.
+/// True if all of the range is device memory, or managed memory that lies on the device.
 #[must_use]
 pub fn is_device_memory(session: &Session, addr: u64, size_bytes: u64) -> bool {
-    session.memory.lock().contains(addr, size_bytes)
+    session.memory.lock().contains(addr, size_bytes) || session.managed.contains(addr, size_bytes)
 }
 
 /// Does what is left of a follower whose turn has come: puts what the device has read where the application waits for
@@ -212,6 +212,8 @@ pub fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
 }
 
 fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<(), CommandError> {
+    // It stays there: a command that is being carried out counts as something that runs.
+    drop(session.managed.bring()?);
     let elsewhere = session.moved.read().in_command(command);
     match elsewhere.as_ref().unwrap_or(command) {
         Command::CopyIn { dst, data: payload, .. } => {
@@ -249,7 +251,7 @@ enum Target {
 }
 
 fn locate(session: &Session, addr: u64, size_bytes: u64) -> Result<Target, CommandError> {
-    if session.memory.lock().contains(addr, size_bytes) {
+    if is_device_memory(session, addr, size_bytes) {
         return Ok(Target::Device);
     }
     session

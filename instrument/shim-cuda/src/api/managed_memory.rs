@@ -1,10 +1,11 @@
-//! Managed memory: host memory that kernels reach at the same address, like pinned memory. It never moves, so there is
-//! nothing to fetch ahead, and what the program advises is only kept for when it asks.
+//! Managed memory: host memory that kernels reach at the same address, like pinned memory. Where the server keeps it on
+//! the device while kernels run, it moves as it is used. What the program advises is only kept for when it asks.
 
 use crate::advice::{Advice, Location};
 use crate::guard::Current;
 use crate::handles::Handle;
 use crate::host_areas;
+use crate::managed_faults;
 use crate::memory_map::RangeKind;
 use crate::pointers::{In, Out};
 use crate::result::{CuResult, Outcome};
@@ -43,7 +44,10 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
         return Err(CuResult::NOT_SUPPORTED);
     }
     // Zero, as all fresh memory.
-    let got = host_areas::take_zeroed(&session.device, &mut session.device.managed(), size)?;
+    let mut pool = session.device.managed();
+    managed_faults::offer(&session.device, &mut pool);
+    let got = host_areas::take_zeroed(&session.device, &mut pool, size)?;
+    drop(pool);
     session.device.memory().insert(got, size, RangeKind::Managed);
     addr.set(got)
 }

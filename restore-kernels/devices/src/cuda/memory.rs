@@ -12,12 +12,16 @@ use crate::error::DeviceError;
 /// Size of the address range that is reserved as a whole: the driver grants a wished address only for ranges of 32 MiB
 /// and more (observed with driver 580), while mappings are as small as 2 MiB.
 const WINDOW_BYTES: usize = 4 << 40;
+/// The least of which it grants one.
+const APART_BYTES: usize = 32 << 20;
 
 /// What is mapped, and which host memory is pinned.
 #[derive(Default)]
 pub(super) struct Memory {
     /// The window at [`DEVICE_BASE`] is reserved.
     is_reserved: Mutex<bool>,
+    /// Beginnings of ranges outside of the window that are reserved, one for each mapping.
+    apart: Mutex<BTreeMap<u64, usize>>,
     /// Address: size, physical memory.
     mapped: Mutex<BTreeMap<u64, (u64, u64)>>,
     /// Address: size.
@@ -34,8 +38,55 @@ impl Memory {
         };
         let refused = |e: DriverError| fault(e.to_string());
         context.enter().map_err(refused)?;
-        let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
         self.reserve_window(addr, size)?;
+        self.back(context, addr, size)
+    }
+
+    /// As [`Self::map`], at an address outside of the window, which is a multiple of [`APART_BYTES`].
+    pub fn map_apart(&self, context: &Context, addr: u64, size: u64) -> Result<(), DeviceError> {
+        let fault = |reason: String| DeviceError::Map {
+            addr,
+            size_bytes: size,
+            reason,
+        };
+        let refused = |e: DriverError| fault(e.to_string());
+        context.enter().map_err(refused)?;
+        let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
+        let reserved = bytes.next_multiple_of(APART_BYTES);
+        let got = driver::cuMemAddressReserve(reserved, addr).map_err(refused)?;
+        if got != addr {
+            let _ = driver::cuMemAddressFree(got, reserved);
+            return Err(fault(format!("the driver offers {got:#x} instead")));
+        }
+        self.back(context, addr, size).inspect_err(|_| {
+            let _ = driver::cuMemAddressFree(addr, reserved);
+        })?;
+        self.apart.lock().insert(addr, reserved);
+        Ok(())
+    }
+
+    /// Undoes [`Self::map_apart`].
+    pub fn unmap_apart(&self, context: &Context, addr: u64, size: u64) -> Result<(), DeviceError> {
+        self.unmap(context, addr, size)?;
+        let Some(reserved) = self.apart.lock().remove(&addr) else {
+            return Ok(());
+        };
+        driver::cuMemAddressFree(addr, reserved).map_err(|error| DeviceError::Map {
+            addr,
+            size_bytes: size,
+            reason: error.to_string(),
+        })
+    }
+
+    /// Backs reserved addresses.
+    fn back(&self, context: &Context, addr: u64, size: u64) -> Result<(), DeviceError> {
+        let fault = |reason: String| DeviceError::Map {
+            addr,
+            size_bytes: size,
+            reason,
+        };
+        let refused = |e: DriverError| fault(e.to_string());
+        let bytes = usize::try_from(size).map_err(|e| fault(e.to_string()))?;
         let handle = driver::cuMemCreate(bytes, context.device).map_err(|e| {
             if e.code == OUT_OF_MEMORY {
                 let free_bytes = driver::cuMemGetInfo().map_or(0, |(free, _)| free);
@@ -147,6 +198,9 @@ impl Memory {
             .collect();
         for (addr, size) in all {
             let _ = self.unmap(context, addr, size);
+        }
+        for (addr, reserved) in std::mem::take(&mut *self.apart.lock()) {
+            let _ = driver::cuMemAddressFree(addr, reserved);
         }
         if std::mem::take(&mut *self.is_reserved.lock()) {
             let _ = driver::cuMemAddressFree(DEVICE_BASE, WINDOW_BYTES);

@@ -279,6 +279,21 @@ impl CudaDevice {
         self.sm
     }
 
+    /// Makes memory zero that has just been mapped.
+    fn zero_mapped(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        // A fill would wait for a free multiprocessor.
+        let zeroed = if inner.is_running() {
+            inner.transfers.zero_by_copies(&inner.context, addr, size_bytes)
+        } else {
+            let size = size_bytes as usize;
+            inner
+                .transfers
+                .on_stream(&inner.context, |s| driver::cuMemsetD8Async(addr, 0, size, s.0))
+        };
+        Ok(zeroed?)
+    }
+
     /// Address of the first byte of dynamic shared memory: what generated PTX adds to shared addresses.
     #[must_use]
     pub fn shared_base(&self) -> u32 {
@@ -299,24 +314,27 @@ impl Device for CudaDevice {
     fn map(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         let inner = &self.inner;
         inner.memory.map(&inner.context, addr, size_bytes)?;
-        let size = size_bytes as usize;
-        // A fill would wait for a free multiprocessor.
-        let zeroed = if inner.is_running() {
-            inner.transfers.zero_by_copies(&inner.context, addr, size_bytes)
-        } else {
-            inner
-                .transfers
-                .on_stream(&inner.context, |s| driver::cuMemsetD8Async(addr, 0, size, s.0))
-        };
-        if let Err(error) = zeroed {
-            let _ = inner.memory.unmap(&inner.context, addr, size_bytes);
-            return Err(error.into());
-        }
-        Ok(())
+        self.zero_mapped(addr, size_bytes)
+            .inspect_err(|_| drop(self.unmap(addr, size_bytes)))
     }
 
     fn unmap(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
         self.inner.memory.unmap(&self.inner.context, addr, size_bytes)
+    }
+
+    fn has_far_host_memory(&self) -> bool {
+        true
+    }
+
+    fn map_managed(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        inner.memory.map_apart(&inner.context, addr, size_bytes)?;
+        self.zero_mapped(addr, size_bytes)
+            .inspect_err(|_| drop(self.unmap_managed(addr, size_bytes)))
+    }
+
+    fn unmap_managed(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.memory.unmap_apart(&self.inner.context, addr, size_bytes)
     }
 
     fn register_host(&self, addr: u64, size_bytes: u64) -> Result<(), DeviceError> {
