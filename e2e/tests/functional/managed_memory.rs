@@ -41,11 +41,11 @@ fn moves_by_page(context: &mut Context) -> Result<()> {
     context.sandbox.set("HETCKPT_MANAGED_MEMORY", "device");
     context.sandbox.set("HETCKPT_LOG", "info");
     command.push("--progress".into());
-    let mut job = Job::start(&context.sandbox, &command)?;
+    let mut job = Job::start_with(&context.sandbox, &command, "cpu", |_| ())?;
     for turn in [2, 8] {
         job.wait_for_stderr(&format!("turn {turn}\n"))?;
         ensure_by_page(context)?;
-        job = job.dump()?.restore()?;
+        job = job.dump()?.restore_on("cpu")?;
     }
     let outcome = job.finish()?;
     ensure!(

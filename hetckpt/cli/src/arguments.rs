@@ -61,6 +61,8 @@ use crate::store_arguments::{KeyFile, StoreVerb};
     HETCKPT_LOG            how much device servers log: error, warn (default), info, debug, trace;\n                         \
     at warn and more the program's stderr tells, once each, which CUDA functions,\n                         \
     modules and kernels it asked for and did not get\n  \
+    HETCKPT_MANAGED_MEMORY where managed memory lies while kernels run: device or host (default: device on\n                         \
+    NVIDIA GPUs, where the program may have it so, else host)\n  \
     HETCKPT_PAUSE_TIMEOUT  seconds that kernels have to stop where a request sets no limit, as in\n                         \
     a plain `criu dump` (default: 5)\n  \
     HETCKPT_SILENCE_LIMIT  seconds for which a device server may do nothing while its state is written or\n                         \

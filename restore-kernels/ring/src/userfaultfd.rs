@@ -251,3 +251,91 @@ fn until_done(again: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    use super::*;
+
+    const BYTES: u64 = 2 * PAGE;
+
+    fn map(memfd: &OwnedFd) -> u64 {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at an address of the system's choice.
+        let got = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                BYTES as usize,
+                protection,
+                flags,
+                memfd.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(got, libc::MAP_FAILED);
+        got.expose_provenance() as u64
+    }
+
+    fn word(addr: u64) -> &'static AtomicU64 {
+        // SAFETY: in mappings that stay.
+        unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(addr as usize)) }
+    }
+
+    fn next(faults: &Userfaultfd) -> Fault {
+        let mut awaited = [PollFd::new(faults.as_fd(), PollFlags::POLLIN)];
+        poll(&mut awaited, PollTimeout::NONE).unwrap();
+        faults.next().unwrap().unwrap()
+    }
+
+    #[test]
+    fn whoever_touches_a_page_waits_for_it() {
+        let Ok(faults) = Userfaultfd::open(Reach::UserMode) else {
+            return;
+        };
+        if faults.enable(FEATURE_WP_SHMEM | FEATURE_FAULTS_OF_SHMEM).is_err() {
+            return; // An older system.
+        }
+        let memfd = memfd_create(c"pages", MFdFlags::MFD_CLOEXEC).unwrap();
+        nix::unistd::ftruncate(&memfd, BYTES as i64).unwrap();
+        let (own, other) = (map(&memfd), map(&memfd));
+        let (range, second) = (own..own + BYTES, own + PAGE..own + BYTES);
+        faults.register(&range, Modes::ALL).unwrap();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || word(own + PAGE).load(Ordering::Relaxed));
+            let expected = Fault {
+                addr: own + PAGE,
+                is_write: false,
+                is_protected: false,
+            };
+            assert_eq!(next(&faults), expected);
+            word(other + PAGE).store(7, Ordering::Relaxed);
+            faults.map(&second, true).unwrap();
+            assert_eq!(reader.join().unwrap(), 7);
+
+            let writer = scope.spawn(move || word(own + PAGE).fetch_add(1, Ordering::Relaxed));
+            let fault = next(&faults);
+            assert!(fault.is_write && fault.is_protected && fault.addr == own + PAGE);
+            assert_eq!(word(other + PAGE).load(Ordering::Relaxed), 7);
+            // The first page is mapped as well; the second is already.
+            word(other).store(5, Ordering::Relaxed);
+            faults.map(&range, false).unwrap();
+            faults.write_protect(&range, false).unwrap();
+            assert_eq!(writer.join().unwrap(), 7);
+            assert_eq!(word(own).load(Ordering::Relaxed), 5);
+        });
+        faults.unregister(&range).unwrap();
+        assert_eq!((word(own).load(Ordering::Relaxed), faults.next()), (5, Ok(None)));
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_one() {
+        let memfd = memfd_create(c"pages", MFdFlags::MFD_CLOEXEC).unwrap();
+        assert_eq!(Userfaultfd::from_fd(memfd).err(), Some(Errno::EINVAL));
+    }
+}

@@ -72,7 +72,14 @@ pub(super) fn cvt<'a>(k: &mut KernelLowering<'_, 'a>, inst: &Instruction<'a>) ->
     let is_nan = compare(k, (Comparison::Nan, Type::F32), src, src, None);
     // What a GPU makes of it.
     let nan = match rounding {
-        Rounding::Away => word(k, AluOp::And, Type::B32, [src, kept]),
+        Rounding::Away => {
+            let kept = word(k, AluOp::And, Type::B32, [src, kept]);
+            match is_finite {
+                // As what is infinite, which the smallest of these become.
+                true => word(k, AluOp::Sub, Type::U32, [kept, Operand::Imm(1 << LOST_BITS)]),
+                false => kept,
+            }
+        }
         _ => Operand::Imm(0x7FFF_E000),
     };
     k.emit(Op::Selp {

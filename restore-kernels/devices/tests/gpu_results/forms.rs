@@ -19,18 +19,6 @@ const OPERAND_SEED: u64 = 0x5EED;
 /// Every so many results one is kept beside their hash.
 const SAMPLE_STEP: usize = 64;
 
-/// True for a form that has been taken since results were recorded last: until they are again it stands on its
-/// definition alone.
-fn is_awaited(name: &str) -> bool {
-    let is_minimum = name.starts_with("atom.global.v2.") && (name.contains(".min.") || name.contains(".max."));
-    let is_limited = name.contains(".satfinite.")
-        && [".f16.f32", ".bf16.f32", "x2.f32", ".tf32.f32"]
-            .iter()
-            .any(|types| name.contains(types));
-    let is_eight = name.starts_with("mma.") && (name.contains("e4m3") || name.contains("e5m2"));
-    is_minimum || is_limited && !name.contains("e4m3x2") && !name.contains("e5m2x2") || is_eight
-}
-
 /// All, by kernels.
 fn all_kernels() -> Vec<Vec<Named>> {
     let mut kernels = kernels(OneNan::OfDoubles);
@@ -187,7 +175,7 @@ fn forms_are_what_a_gpu_makes_of_them() {
                 compare(&mut wrong, form, &operands, ours, theirs);
             } else if let Some(theirs) = known.get(name) {
                 compare_recorded(&mut wrong, form, ours, theirs);
-            } else if !is_awaited(name) {
+            } else {
                 writeln!(wrong, "{name}: no GPU's results are there").unwrap();
             }
         }
@@ -198,9 +186,6 @@ fn forms_are_what_a_gpu_makes_of_them() {
     let names: BTreeSet<&str> = kernels.iter().flatten().map(|form| form.name.as_str()).collect();
     for name in known.keys().filter(|name| device.is_none() && !names.contains(*name)) {
         writeln!(wrong, "{name}: recorded, and not tried").unwrap();
-    }
-    for name in known.keys().filter(|name| is_awaited(name)) {
-        writeln!(wrong, "{name}: recorded, and still awaited").unwrap();
     }
     let num_forms: usize = kernels.iter().map(Vec::len).sum();
     assert!(wrong.is_empty(), "of {num_forms} forms:\n{wrong}");
