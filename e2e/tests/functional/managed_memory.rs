@@ -35,7 +35,7 @@ fn ensure_by_page(context: &Context) -> Result<()> {
 
 /// Dumped twice, so that what a restored program has moves, too.
 fn moves_by_page(context: &mut Context) -> Result<()> {
-    const ARGUMENTS: [&str; 6] = ["--n", "3000000", "--turns", "24", "--rounds", "200"];
+    const ARGUMENTS: [&str; 6] = ["--n", "1500000", "--turns", "24", "--rounds", "100"];
     let mut command = program::command("managed", &ARGUMENTS);
     let expected = run(context, &command)?;
     context.sandbox.set("HETCKPT_MANAGED_MEMORY", "device");

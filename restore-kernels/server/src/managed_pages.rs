@@ -1,5 +1,5 @@
 //! Managed memory by page: while kernels run it lies in the device's memory, at the application's addresses; what the
-//! application touches comes back to its memfd, a few megabytes at a time.
+//! application touches comes back to its memfd, the more at a time the further it goes on from there.
 //!
 //! The application hands over a userfaultfd ([`Userfaultfd`]), and this is how its pages are kept:
 //!
@@ -25,6 +25,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::eventfd::EventFd;
 use nix::unistd::{Whence, lseek64};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use rangemap::RangeMap;
 
 use hetckpt_devices::device::Device;
 use hetckpt_devices::error::DeviceError;
@@ -34,10 +35,10 @@ use hetckpt_ring::userfaultfd::{Fault, Modes, Userfaultfd};
 use crate::error::ServerError;
 use crate::pinned::Pinned;
 
-/// What moves at once, at least.
-const CHUNK_BYTES: u64 = 2 << 20;
-/// What comes at most where the application touches one chunk after the other.
-const LONGEST_RUN: u64 = 64;
+/// What comes at once, at least, and begins at a multiple of this.
+const PIECE_BYTES: u64 = 64 << 10;
+/// What comes at most where the application goes on where the last piece has ended.
+const LONGEST_PIECE: u64 = 64 << 20;
 /// The device's own memory comes in pieces of this.
 const DEVICE_GRANULARITY: u64 = 2 << 20;
 /// So often kernels may be stopped for an area; then it stays in the memfd.
@@ -63,10 +64,6 @@ struct Paging {
     /// Ends the thread that serves the faults.
     end: Arc<EventFd>,
     areas: BTreeMap<u64, Area>,
-    /// Chunks that are not only on the device.
-    num_in_memfd: u64,
-    /// Where the last run that was fetched ended, and its chunks.
-    last_run: (u64, u64),
 }
 
 struct Area {
@@ -74,17 +71,19 @@ struct Area {
     memfd: OwnedFd,
     /// All of the memfd.
     window: Window,
-    chunks: Vec<Place>,
+    /// Where what is not on the device alone is, by addresses.
+    places: RangeMap<u64, Place>,
+    /// Where the last piece that a fault was about ended, and its length.
+    last_piece: (u64, u64),
     /// How often kernels were stopped for it.
     num_interruptions: u32,
 }
 
-/// Where the content of a chunk is.
+/// Where content is that is not on the device alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Memfd,
     Both,
-    Device,
 }
 
 /// What came of faults.
@@ -132,8 +131,6 @@ impl ManagedPages {
             faults,
             end,
             areas: BTreeMap::new(),
-            num_in_memfd: 0,
-            last_run: (0, 0),
         };
         for addr in pinned.managed() {
             let added = pinned.lend(addr).and_then(|is_lent| match is_lent {
@@ -268,7 +265,6 @@ impl Paging {
         match self.area(device, facts, memfd) {
             Ok(area) => {
                 tracing::info!(addr, bytes = facts.size_bytes, "managed memory moves by page");
-                self.num_in_memfd += area.chunks.len() as u64;
                 self.areas.insert(addr, area);
                 Ok(())
             }
@@ -280,14 +276,15 @@ impl Paging {
     }
 
     fn area(&self, device: &dyn Device, facts: PinnedArea, memfd: OwnedFd) -> Result<Area, ServerError> {
-        let num_chunks = facts.size_bytes.div_ceil(CHUNK_BYTES);
-        let area = Area {
+        let mut area = Area {
             facts,
             window: Window::new(&memfd, facts.size_bytes)?,
             memfd,
-            chunks: vec![Place::Memfd; num_chunks as usize],
+            places: RangeMap::new(),
+            last_piece: (0, 0),
             num_interruptions: 0,
         };
+        area.places.insert(area.range(), Place::Memfd);
         device.map_managed(facts.addr, area.on_device_bytes())?;
         if let Err(errno) = self.faults.register(&area.range(), Modes::ALL) {
             device.unmap_managed(facts.addr, area.on_device_bytes())?;
@@ -298,7 +295,6 @@ impl Paging {
 
     fn remove(&mut self, device: &dyn Device, addr: u64) {
         let Some(area) = self.areas.remove(&addr) else { return };
-        self.num_in_memfd -= area.num_in_memfd();
         // The application may have unmapped it.
         let _ = self.faults.unregister(&area.range());
         if let Err(error) = device.unmap_managed(addr, area.on_device_bytes()) {
@@ -314,13 +310,9 @@ impl Paging {
 
     /// Brings everything to the device.
     fn bring_all(&mut self, device: &dyn Device) -> Result<(), DeviceError> {
-        if self.num_in_memfd == 0 {
-            return Ok(());
-        }
-        for area in self.areas.values_mut() {
-            area.bring(&self.faults, device, &mut self.num_in_memfd)?;
-        }
-        Ok(())
+        self.areas
+            .values_mut()
+            .try_for_each(|area| area.bring(&self.faults, device))
     }
 
     /// Sees to a fault if nothing has to come from the device.
@@ -330,26 +322,25 @@ impl Paging {
             // Given up, or freed: nobody waits any more.
             return true;
         };
-        let at = area.chunk_of(fault.addr);
-        let chunk = area.chunks_range(at..at + 1);
-        let place = area.chunks[at];
-        if place == Place::Device {
+        let Some((run, &place)) = area.places.get_key_value(&fault.addr) else {
             return false;
-        }
+        };
+        let run = run.clone();
+        let piece = area.piece(fault.addr, &run);
         if fault.is_write {
-            area.chunks[at] = Place::Memfd;
+            area.places.insert(piece.clone(), Place::Memfd);
         }
         let done = match (fault.is_protected, place) {
-            (true, _) => faults.write_protect(&chunk, false),
+            (true, _) => faults.write_protect(&piece, false),
             (false, Place::Both) if fault.is_write => faults
-                .write_protect(&chunk, false)
-                .and_then(|()| faults.map(&chunk, false)),
-            (false, Place::Both) => faults.map(&chunk, true),
-            (false, _) => area.allocate(&chunk).and_then(|()| faults.map(&chunk, false)),
+                .write_protect(&piece, false)
+                .and_then(|()| faults.map(&piece, false)),
+            (false, Place::Both) => faults.map(&piece, true),
+            (false, Place::Memfd) => area.allocate(&piece).and_then(|()| faults.map(&piece, false)),
         };
         if let Err(error) = done {
             tracing::error!(%error, addr = fault.addr, "a page of managed memory cannot be mapped");
-            let _ = faults.wake(&chunk);
+            let _ = faults.wake(&piece);
         }
         true
     }
@@ -361,7 +352,6 @@ impl Paging {
         stopped: Stopped,
         pinned: &Pinned,
     ) -> Result<(), ServerError> {
-        let (last_end, last_length) = self.last_run;
         let faults = Arc::clone(&self.faults);
         let Some(area) = self.area_of_mut(fault.addr) else {
             return Ok(());
@@ -378,19 +368,13 @@ impl Paging {
                 return self.give_up(device, pinned, addr);
             }
         }
-        let first = area.chunk_of(fault.addr);
-        let is_next = area.facts.addr + first as u64 * CHUNK_BYTES == last_end;
-        let most = if is_next { (last_length * 2).min(LONGEST_RUN) } else { 1 };
-        let on_device = area.chunks[first..].iter().take(most as usize);
-        let length = on_device.take_while(|place| **place == Place::Device).count();
-        let run = first..first + length;
-        area.read(device, run.clone())?;
-        let range = area.chunks_range(run.clone());
+        let limits = area.on_device_around(fault.addr);
+        let piece = area.piece(fault.addr, &limits);
+        area.read(device, &piece)?;
         // As long as nobody has written, what is on the device holds.
-        faults.map(&range, !fault.is_write).map_err(os("UFFDIO_CONTINUE"))?;
-        area.chunks[run].fill(if fault.is_write { Place::Memfd } else { Place::Both });
-        self.num_in_memfd += length as u64;
-        self.last_run = (range.end, length as u64);
+        faults.map(&piece, !fault.is_write).map_err(os("UFFDIO_CONTINUE"))?;
+        let place = if fault.is_write { Place::Memfd } else { Place::Both };
+        area.places.insert(piece, place);
         Ok(())
     }
 
@@ -399,14 +383,15 @@ impl Paging {
         let Some(area) = self.areas.get_mut(&addr) else {
             return Ok(());
         };
-        let mut first = 0;
-        while let Some(start) = area.next_on_device(first) {
-            let on_device = area.chunks[start..].iter().take(LONGEST_RUN as usize);
-            let run = start..start + on_device.take_while(|place| **place == Place::Device).count();
-            area.read(device, run.clone())?;
-            self.num_in_memfd += run.len() as u64;
-            area.chunks[run.clone()].fill(Place::Both);
-            first = run.end;
+        let on_device: Vec<Range<u64>> = area.places.gaps(&area.range()).collect();
+        for gap in on_device {
+            let mut start = gap.start;
+            while start < gap.end {
+                let piece = start..gap.end.min(start + LONGEST_PIECE);
+                start = piece.end;
+                area.read(device, &piece)?;
+                area.places.insert(piece, Place::Both);
+            }
         }
         Ok(())
     }
@@ -416,18 +401,17 @@ impl Paging {
         let Some(area) = self.areas.remove(&addr) else {
             return Ok(());
         };
-        self.num_in_memfd -= area.num_in_memfd();
         // The application may be gone.
         let _ = self.faults.unregister(&area.range());
         device.unmap_managed(addr, area.on_device_bytes())?;
         pinned.take_back(addr)
     }
 
-    fn poison(&self, addr: u64) {
-        let Some(area) = self.area_of(addr) else { return };
-        let at = area.chunk_of(addr);
-        let chunk = area.chunks_range(at..at + 1);
-        if let Err(error) = self.faults.poison(&chunk) {
+    fn poison(&mut self, addr: u64) {
+        let faults = Arc::clone(&self.faults);
+        let Some(area) = self.area_of_mut(addr) else { return };
+        let piece = area.piece(addr, &area.on_device_around(addr));
+        if let Err(error) = faults.poison(&piece) {
             tracing::error!(%error, "the program waits for ever");
         }
     }
@@ -442,44 +426,37 @@ impl Area {
         self.facts.size_bytes.next_multiple_of(DEVICE_GRANULARITY)
     }
 
-    fn num_in_memfd(&self) -> u64 {
-        self.chunks.iter().filter(|place| **place != Place::Device).count() as u64
+    /// What is only on the device around an address that is.
+    fn on_device_around(&self, addr: u64) -> Range<u64> {
+        let all = self.range();
+        let before = self.places.overlapping(&(all.start..addr)).next_back();
+        let after = self.places.overlapping(&(addr..all.end)).next();
+        let start = before.map_or(all.start, |(range, _)| range.end);
+        start..after.map_or(all.end, |(range, _)| range.start)
     }
 
-    fn chunk_of(&self, addr: u64) -> usize {
-        ((addr - self.facts.addr) / CHUNK_BYTES) as usize
+    /// What a fault at `addr` is about, of `limits`, in which it lies.
+    fn piece(&mut self, addr: u64, limits: &Range<u64>) -> Range<u64> {
+        let start = (addr - addr % PIECE_BYTES).max(limits.start);
+        let (last_end, last_length) = self.last_piece;
+        let most = match start == last_end {
+            true => (last_length * 2).clamp(PIECE_BYTES, LONGEST_PIECE),
+            false => PIECE_BYTES,
+        };
+        let end = (start + most).next_multiple_of(PIECE_BYTES).min(limits.end);
+        self.last_piece = (end, end - start);
+        start..end
     }
 
-    /// Addresses of chunks.
-    fn chunks_range(&self, chunks: Range<usize>) -> Range<u64> {
-        let end = self.range().end;
-        let at = |chunk: usize| (self.facts.addr + chunk as u64 * CHUNK_BYTES).min(end);
-        at(chunks.start)..at(chunks.end)
-    }
-
-    fn next_on_device(&self, from: usize) -> Option<usize> {
-        let places = self.chunks.get(from..)?;
-        places
-            .iter()
-            .position(|place| *place == Place::Device)
-            .map(|at| from + at)
-    }
-
-    /// Brings what is not on the device there; `num_in_memfd` counts it.
-    fn bring(&mut self, faults: &Userfaultfd, device: &dyn Device, num_in_memfd: &mut u64) -> Result<(), DeviceError> {
-        let mut first = 0;
-        while let Some(found) = self.chunks[first..].iter().position(|place| *place != Place::Device) {
-            let start = first + found;
-            let place = self.chunks[start];
-            let alike = self.chunks[start..].iter().take_while(|other| **other == place).count();
-            let run = start..start + alike;
-            let range = self.chunks_range(run.clone());
-            let failed = |call: &'static str| {
-                move |errno: Errno| DeviceError::Driver {
-                    call,
-                    reason: errno.to_string(),
-                }
-            };
+    /// Brings what is not on the device there.
+    fn bring(&mut self, faults: &Userfaultfd, device: &dyn Device) -> Result<(), DeviceError> {
+        let failed = |call: &'static str| {
+            move |errno: Errno| DeviceError::Driver {
+                call,
+                reason: errno.to_string(),
+            }
+        };
+        while let Some((range, place)) = self.places.iter().next().map(|(range, &place)| (range.clone(), place)) {
             if place == Place::Memfd {
                 faults
                     .write_protect(&range, true)
@@ -487,14 +464,12 @@ impl Area {
                 self.write(device, &range)?;
             }
             self.make_hole(&range).map_err(failed("fallocate"))?;
-            self.chunks[run.clone()].fill(Place::Device);
-            *num_in_memfd -= run.len() as u64;
+            self.places.remove(range.clone());
             // Who has waited for a write finds that nothing is there.
             faults
                 .write_protect(&range, false)
                 .and_then(|()| faults.wake(&range))
                 .map_err(failed("UFFDIO_WRITEPROTECT"))?;
-            first = run.end;
         }
         Ok(())
     }
@@ -523,16 +498,14 @@ impl Area {
         Ok(())
     }
 
-    /// Copies chunks from the device into the memfd.
-    fn read(&mut self, device: &dyn Device, chunks: Range<usize>) -> Result<(), ServerError> {
-        let range = self.chunks_range(chunks);
-        self.allocate(&range).map_err(os("fallocate of managed memory"))?;
-        let offset = range.start - self.facts.addr;
-        device.read(range.start, self.window.bytes_mut(offset, range.end - range.start))?;
-        Ok(())
+    /// Copies what is on the device into the memfd.
+    fn read(&mut self, device: &dyn Device, range: &Range<u64>) -> Result<(), ServerError> {
+        let (offset, length) = (range.start - self.facts.addr, range.end - range.start);
+        self.window.populate(offset, length)?;
+        Ok(device.read(range.start, self.window.bytes_mut(offset, length))?)
     }
 
-    /// Has the memfd have the pages, so that to write to them needs no room.
+    /// Has the memfd have the pages.
     fn allocate(&self, range: &Range<u64>) -> Result<(), Errno> {
         let (offset, length) = self.in_memfd(range);
         fallocate(self.memfd.as_fd(), FallocateFlags::empty(), offset, length)
@@ -575,11 +548,21 @@ impl Window {
         })
     }
 
+    /// Has the memfd have these pages, which are mapped here then.
+    fn populate(&self, offset: u64, length: u64) -> Result<(), ServerError> {
+        let (at, length) = self.at(offset, length);
+        // SAFETY: pages of this mapping, whose content stays.
+        let result = unsafe { libc::madvise(at.cast(), length, libc::MADV_POPULATE_WRITE) };
+        Errno::result(result)
+            .map(|_| ())
+            .map_err(os("madvise of managed memory"))
+    }
+
     fn at(&self, offset: u64, length: u64) -> (*mut u8, usize) {
         let (offset, length) = (offset as usize, length as usize);
         assert!(
             offset <= self.size_bytes && length <= self.size_bytes - offset,
-            "a chunk lies in its area"
+            "a piece lies in its area"
         );
         (self.addr.wrapping_add(offset), length)
     }
