@@ -9,7 +9,6 @@ use crate::copy_params::{Copy3D, Transfer};
 use crate::graph::executable::{Executable, Given, Step};
 use crate::graph::operation::Operation;
 use crate::guard::Current;
-use crate::managed_faults;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::transfer::{self, Mode};
@@ -21,7 +20,6 @@ pub fn launch(current: &Current, executable: &mut Executable, stream: StreamId) 
     if let Some(latest) = executable.begin_launch(stream) {
         come_behind(current.session, latest, stream)?;
     }
-    managed_faults::offer_for_launch(&current.session.device);
     let graph = executable.id;
     let given = executable.given(|steps| divide(current.session, steps))?;
     for (given, part) in given.iter().zip(0..) {

@@ -12,6 +12,7 @@ use hetckpt_ring::command::{Command, StreamId};
 use crate::device::Device;
 use crate::fork;
 use crate::handles::Handle;
+use crate::own_thread;
 use crate::result::{CuResult, Outcome};
 use crate::word_wait::WordWait;
 
@@ -55,7 +56,7 @@ impl HostFunctions {
         let id = device.next_id();
         let mut state = self.state.lock();
         if !state.has_thread {
-            start_thread(self, device)?;
+            own_thread::start("hetckpt-host-fn", move || serve(self, device)).map_err(|_| CuResult::OUT_OF_MEMORY)?;
             state.has_thread = true;
         }
         state.outstanding.insert(id, function);
@@ -63,19 +64,6 @@ impl HostFunctions {
         self.added.notify_one();
         device.send(Command::HostFunction { stream, id })
     }
-}
-
-/// The thread has all signals blocked: the program's handlers must not run in it.
-fn start_thread(own: &'static HostFunctions, device: &'static Device) -> Outcome {
-    let all = nix::sys::signal::SigSet::all();
-    let before = all
-        .thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)
-        .map_err(|_| CuResult::UNKNOWN)?;
-    let started = std::thread::Builder::new()
-        .name("hetckpt-host-fn".to_owned())
-        .spawn(move || serve(own, device));
-    let _ = before.thread_set_mask();
-    started.map(|_| ()).map_err(|_| CuResult::OUT_OF_MEMORY)
 }
 
 fn serve(own: &HostFunctions, device: &Device) {

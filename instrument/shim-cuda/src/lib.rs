@@ -30,6 +30,7 @@ mod device_heap;
 mod device_output;
 mod driver_addresses;
 mod library;
+mod own_thread;
 mod host_functions;
 mod copy_params;
 mod box_transfer;

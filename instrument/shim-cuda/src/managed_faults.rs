@@ -2,27 +2,25 @@
 //! while kernels run, and brings back what the program touches.
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use hetckpt_ring::command::Command;
 use hetckpt_ring::userfaultfd::{Reach, Userfaultfd};
 
 use crate::device::Device;
 use crate::log;
+use crate::own_thread;
 use crate::pinned_pool::PinnedPool;
+use crate::session;
 
 /// The system has said no.
 static IS_DENIED: AtomicBool = AtomicBool::new(false);
 
-/// To be called before kernels are launched: a server that has taken the program over asks anew.
-pub fn offer_for_launch(device: &Device) {
-    if is_asked_for(device) {
-        let mut pool = device.managed();
-        if !pool.is_empty() {
-            offer(device, &mut pool);
-        }
-    }
-}
+/// Until the next offer, if the server asks for one again at once.
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Hands them over if the server asks for them. The program's system calls must be able to wait for the memory as its
 /// own code does, which the system allows only some programs.
@@ -44,6 +42,28 @@ pub fn offer(device: &Device, pool: &mut PinnedPool) {
     let fd = faults.as_fd().as_raw_fd();
     // Whatever the server says, the program goes on.
     let _ = device.call_raw(Command::ManagedFaults { fd });
+    drop(faults);
+    static KEEPER: Once = Once::new();
+    KEEPER.call_once(|| {
+        if let Err(error) = own_thread::start("hetckpt-managed", keep_offering) {
+            log::detail(&format!(
+                "managed memory stays in the host's memory after a pause: {error}"
+            ));
+        }
+    });
+}
+
+/// Offers them whenever the server asks anew: it does after each pause, and so does another that has taken over the
+/// program. Kernels that have stopped in the middle go on by then.
+fn keep_offering() {
+    while let Ok(session) = session::get() {
+        session.device.producer().await_managed_faults_wanted();
+        offer(&session.device, &mut session.device.managed());
+        if IS_DENIED.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(INTERVAL);
+    }
 }
 
 fn is_asked_for(device: &Device) -> bool {

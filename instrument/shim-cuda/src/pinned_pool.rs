@@ -60,11 +60,6 @@ impl PinnedPool {
         }
     }
 
-    /// True if there is no area.
-    pub fn is_empty(&self) -> bool {
-        self.areas.is_empty()
-    }
-
     /// From now on, children that the program forks have none of the memory: they get SIGSEGV where they touch it.
     pub fn keep_from_children(&mut self) {
         self.is_kept_from_children = true;

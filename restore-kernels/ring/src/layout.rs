@@ -28,8 +28,8 @@ pub const CONTROL_FD: usize = 32;
 /// `u32` how long a thread of the application looks for an answer, at most, before it sleeps, microseconds; written by
 /// the server: kernels may need the same processors.
 pub const LONGEST_LOOK_US: usize = 36;
-/// `u32`: 1 = the server would see to faults of managed memory ([`crate::command::Command::ManagedFaults`]); written by
-/// it only.
+/// `u32` futex: 1 = the server would see to faults of managed memory ([`crate::command::Command::ManagedFaults`]);
+/// written by it only.
 pub const WANTS_MANAGED_FAULTS: usize = 40;
 
 /// `u64` commands written up to here (bytes since the start); written by the application only.

@@ -99,6 +99,14 @@ impl Producer {
         self.memory.u32_at(layout::WANTS_MANAGED_FAULTS).load(Ordering::Acquire) == 1
     }
 
+    /// Sleeps until the server asks for them.
+    pub fn await_managed_faults_wanted(&self) {
+        let word = self.memory.u32_at(layout::WANTS_MANAGED_FAULTS);
+        while word.load(Ordering::Acquire) != 1 {
+            futex::wait(word, 0, None);
+        }
+    }
+
     /// Makes `result` the sticky CUresult unless there is one.
     pub fn set_fault(&self, result: u32) {
         let word = self.memory.u32_at(layout::FAULT);

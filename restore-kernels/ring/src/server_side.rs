@@ -53,9 +53,11 @@ impl ServerSide {
 
     /// Says whether the application is to hand over faults of its managed memory.
     pub fn want_managed_faults(&self, wants: bool) {
-        self.memory
-            .u32_at(layout::WANTS_MANAGED_FAULTS)
-            .store(u32::from(wants), Ordering::Release);
+        let word = self.memory.u32_at(layout::WANTS_MANAGED_FAULTS);
+        word.store(u32::from(wants), Ordering::Release);
+        if wants {
+            futex::wake(word, i32::MAX);
+        }
     }
 
     /// Where to write what kernels have printed; `None` if the application's driver library is too old to look there.

@@ -11,7 +11,7 @@
 //!
 //! So whatever runs on the device finds all managed memory there. What cannot be had this way (no room on the device,
 //! addresses that the driver does not give, a program that is not allowed a userfaultfd) stays in the memfd, where
-//! kernels reach it. So does all of it from a pause on, as a dump needs it, until the application offers again.
+//! kernels reach it. So does all of it during a pause, as a dump needs it, and until the application has offered again.
 #![allow(unsafe_code, reason = "maps memfds, and makes holes in them")]
 
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ use crate::pinned::Pinned;
 const PIECE_BYTES: u64 = 64 << 10;
 /// What comes at most where the application goes on where the last piece has ended.
 const LONGEST_PIECE: u64 = 64 << 20;
+/// Pages of so much are made at once, before they are written to; of more, by the threads that write to them.
+const POPULATED_BYTES: u64 = 1 << 20;
 /// The device's own memory comes in pieces of this.
 const DEVICE_GRANULARITY: u64 = 2 << 20;
 /// So often kernels may be stopped for an area; then it stays in the memfd.
@@ -187,14 +189,15 @@ impl ManagedPages {
         for &addr in &addresses {
             paging.fetch_all(&*self.device, addr)?;
         }
-        let given: Result<Vec<()>, ServerError> = addresses
-            .iter()
-            .map(|&addr| paging.give_up(&*self.device, pinned, addr))
-            .collect();
+        let mut given = Ok(());
+        for addr in addresses {
+            // The others all the same.
+            given = given.and(paging.give_up(&*self.device, pinned, addr));
+        }
         paging.end_service();
         *guard = None;
         self.is_active.store(false, Ordering::Release);
-        given.map(|_| ())
+        given
     }
 
     /// True if all of the range lies on the device, or comes there with [`Self::bring`].
@@ -501,7 +504,9 @@ impl Area {
     /// Copies what is on the device into the memfd.
     fn read(&mut self, device: &dyn Device, range: &Range<u64>) -> Result<(), ServerError> {
         let (offset, length) = (range.start - self.facts.addr, range.end - range.start);
-        self.window.populate(offset, length)?;
+        if length <= POPULATED_BYTES {
+            self.window.populate(offset, length)?;
+        }
         Ok(device.read(range.start, self.window.bytes_mut(offset, length))?)
     }
 

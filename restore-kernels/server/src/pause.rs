@@ -109,6 +109,10 @@ fn stop(session: &Arc<Session>, limit: Duration) -> Result<(), ServerError> {
 
 /// Nothing is given to the device from now on.
 fn begin(session: &Arc<Session>) {
+    // An offer would keep a descriptor open that cannot be dumped.
+    if let Some(side) = session.side.get() {
+        side.want_managed_faults(false);
+    }
     {
         let mut queues = session.queues.lock();
         // What has stopped of its own accord, part of which may be over by now, stops in order too.

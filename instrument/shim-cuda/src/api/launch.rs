@@ -9,7 +9,6 @@ use crate::handles::Handle;
 use crate::host_functions::{HostFn, HostFunction};
 use crate::library::Kernel;
 use crate::log;
-use crate::managed_faults;
 use crate::pointers::{HostMemory, In};
 use crate::result::{CuResult, Outcome};
 use crate::result_table;
@@ -170,7 +169,6 @@ fn run(current: &Current, request: &Request) -> Outcome {
     if let Some(captured) = captured {
         return captured;
     }
-    managed_faults::offer_for_launch(&session.device);
     let command = launch.into_command(stream);
     if session.is_launch_blocking {
         session.call(command).map(|_| ())
