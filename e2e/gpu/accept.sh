@@ -1,7 +1,7 @@
 #!/bin/bash
 # The acceptance run on a machine with an NVIDIA GPU.
 #
-#   accept.sh [--dry-run] [PART...]        PART: moves native nodes opencl instructions faults pause probes memory limits trace slurm (all of them)
+#   accept.sh [--dry-run] [PART...]        PART: moves native nodes opencl instructions faults pause probes memory managed limits trace slurm (all of them)
 #
 #   moves         each of the ten programs GPU -> CPU, CPU -> GPU, GPU -> GPU
 #   native        programs with kernels that are not modelled, and with arrays, GPU -> GPU
@@ -12,6 +12,7 @@
 #   pause         100 pauses of a kernel of more than 20 s; the driver's own checkpoint lock on the same program
 #   probes        what the probes cost, kernel by kernel
 #   memory        dump and restore of a program that holds 4 GiB of device memory
+#   managed       what 1 GiB of managed memory takes, with and without hetckpt; dumps in mid-kernel and between kernels
 #   limits        blocks as large as the original kernel's registers allow, and what the program is told of them
 #   trace         `hetckpt trace` on the CUDA driver and on NVIDIA's OpenCL, without our shim
 #   slurm         a job under Slurm, GPU -> CPU -> GPU; needs Slurm's programs and munge's
@@ -28,11 +29,11 @@ for argument in "$@"; do
 	case $argument in
 	--dry-run) dry_run=1 ;;
 	--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" && exit ;;
-	moves | native | nodes | opencl | instructions | faults | pause | probes | memory | limits | trace | slurm) parts+=("$argument") ;;
+	moves | native | nodes | opencl | instructions | faults | pause | probes | memory | managed | limits | trace | slurm) parts+=("$argument") ;;
 	*) die "unknown argument $argument (see --help)" ;;
 	esac
 done
-[ ${#parts[@]} != 0 ] || parts=(moves native nodes opencl instructions faults pause probes memory limits trace slurm)
+[ ${#parts[@]} != 0 ] || parts=(moves native nodes opencl instructions faults pause probes memory managed limits trace slurm)
 if [ -n "$dry_run" ]; then
 	echo "would run: ${parts[*]}"
 	exit
@@ -220,6 +221,35 @@ memory() {
 		cat "$work/out"
 		record "{\"what\": \"4 GiB\", \"round\": $round, \"dump_s\": $(number "$work/dump" total), \"pause_s\": $(number "$work/dump" pause), \"capture_s\": $(number "$work/dump" capture), \"archive_s\": $(number "$work/dump" archive), \"restore_s\": $(number "$work/restore" total), \"archive_bytes\": $(number "$work/dump" archive_bytes)}"
 		rm "$work/hog.hetsnap"
+	done
+}
+
+managed() {
+	say "1 GiB of managed memory, by turns"
+	local turn place after supervisor times=("$HETCKPT_PROGRAMS/managed_times" --n 268435456)
+	for turn in 1 2 3; do
+		echo "turn $turn, without hetckpt"
+		"${times[@]}" 2>&1 || failed+=("managed: without hetckpt")
+		for place in device host; do
+			echo "turn $turn, HETCKPT_MANAGED_MEMORY=$place"
+			HETCKPT_MANAGED_MEMORY=$place "$hetckpt" run --device cuda -- "${times[@]}" 2>&1 || failed+=("managed: $place")
+		done
+	done
+	say "the same much, dumped at several moments"
+	local program=("$HETCKPT_PROGRAMS/managed" --n 268435456 --turns 4 --rounds 60000)
+	"${program[@]}" >"$work/native" || failed+=("managed: the program without hetckpt")
+	for after in 0.2 0.9 1.6; do
+		"$hetckpt" run --device cuda --pid-file "$work/pid" -- "${program[@]}" --progress >"$work/out" 2>"$work/err" &
+		supervisor=$!
+		until grep -q 'turn 1' "$work/err"; do sleep 0.05; done
+		sleep "$after"
+		"$hetckpt" dump --pid "$(cat "$work/pid")" -o "$work/managed.hetsnap" || failed+=("managed: dump")
+		wait "$supervisor" || true
+		"$hetckpt" inspect "$work/managed.hetsnap" | grep -A 3 -i 'kernel' || true
+		"$hetckpt" restore "$work/managed.hetsnap" --device cuda >>"$work/out" 2>/dev/null || failed+=("managed: restore")
+		cat "$work/out"
+		cmp "$work/native" "$work/out" || failed+=("managed: the restored program's result differs")
+		rm -f "$work/managed.hetsnap"
 	done
 }
 
