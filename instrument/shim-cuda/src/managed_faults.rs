@@ -2,8 +2,8 @@
 //! while kernels run, and brings back what the program touches.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Once, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use crate::device::Device;
 use crate::log;
 use crate::own_thread;
 use crate::pinned_pool::PinnedPool;
-use crate::session;
 
 /// The system has said no.
 static IS_DENIED: AtomicBool = AtomicBool::new(false);
 
+/// The device, once there is one.
+static DEVICE: OnceLock<&'static Device> = OnceLock::new();
 /// Until the next offer, if the server asks for one again at once.
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -56,14 +57,19 @@ pub fn offer(device: &Device, pool: &mut PinnedPool) {
 /// Offers them whenever the server asks anew: it does after each pause, and so does another that has taken over the
 /// program. Kernels that have stopped in the middle go on by then.
 fn keep_offering() {
-    while let Ok(session) = session::get() {
-        session.device.producer().await_managed_faults_wanted();
-        offer(&session.device, &mut session.device.managed());
+    while let Some(device) = DEVICE.get() {
+        device.producer().await_managed_faults_wanted();
+        offer(device, &mut device.managed());
         if IS_DENIED.load(Ordering::Relaxed) {
             return;
         }
         thread::sleep(INTERVAL);
     }
+}
+
+/// From now on a thread can offer them.
+pub fn watch(device: &'static Device) {
+    let _ = DEVICE.set(device);
 }
 
 fn is_asked_for(device: &Device) -> bool {

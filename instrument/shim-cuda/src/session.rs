@@ -24,6 +24,7 @@ use crate::host_functions::HostFunctions;
 use crate::library::{Kernel, Library};
 use crate::link::Linking;
 use crate::log;
+use crate::managed_faults;
 use crate::objects::{Array, Context, Image, MipmappedArray, Stream, StreamAttributes};
 use crate::pinned_pool::{AREA_ALIGNMENT, PinnedPool};
 use crate::pools::Pools;
@@ -120,7 +121,9 @@ pub fn initialise() -> Outcome {
         Some(made) => made,
         None => fork::without_forks(|| SESSION.get_or_init(start)),
     };
-    made.as_ref().map(|_| ()).map_err(|result| *result)
+    let session = made.as_ref().map_err(|result| *result)?;
+    managed_faults::watch(&session.device);
+    Ok(())
 }
 
 fn describe(error: &SpawnError) -> String {

@@ -496,7 +496,7 @@ fn managed_faults(session: &Arc<Session>, reply: Option<SlotId>, fd: i32) {
         Err(error) => {
             tracing::warn!(%error, "managed memory stays in the host's memory");
             session.managed.refuse();
-            managed_faults::tell(session);
+            session.ask_for_managed_faults();
         }
     };
     let is_quiet = session.queues.lock().order.is_quiet();

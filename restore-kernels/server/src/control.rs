@@ -22,7 +22,6 @@ use crate::choose_device::DeviceChoice;
 use crate::connections::{Connections, Peer};
 use crate::error::ServerError;
 use crate::kept_capture::{self, KeptCapture, Outcome};
-use crate::managed_faults;
 use crate::own_files::OwnFiles;
 use crate::pause;
 use crate::process;
@@ -308,7 +307,7 @@ impl Control {
             .side
             .set(side.clone())
             .map_err(|_| ServerError::WrongMoment("the application is connected already"))?;
-        managed_faults::tell(session);
+        session.ask_for_managed_faults();
         pause::watch_cuts(session)?;
         if self.is_restored {
             side.checkpoint_words().note_restored();

@@ -8,7 +8,6 @@ use hetckpt_state::allocation::Owner;
 use crate::counters::Activity;
 use crate::cuda_result as cu;
 use crate::event_times::elapsed;
-use crate::managed_faults;
 use crate::queues::Awaiting;
 use crate::session::Session;
 
@@ -96,7 +95,7 @@ fn reset(session: &Session) {
     session.memory.lock().clear();
     session.managed.clear();
     session.pinned.clear();
-    managed_faults::tell(session);
+    session.ask_for_managed_faults();
     let mut queues = session.queues.lock();
     queues.events.clear();
     queues.order.reset();

@@ -23,13 +23,6 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Faults seen to together.
 const MOST_FAULTS: usize = 64;
 
-/// Says in the ring whether the application is to offer its faults.
-pub fn tell(session: &Session) {
-    if let Some(side) = session.side.get() {
-        side.want_managed_faults(session.managed.is_awaited());
-    }
-}
-
 /// Takes the userfaultfd that is descriptor `fd` of the application.
 ///
 /// # Errors

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use crate::error::ServerError;
 use hetckpt_order::order::Phase;
 
-use crate::managed_faults;
 use crate::managed_pages::Stopped;
 use crate::queues::{Queues, Reading};
 use crate::session::Session;
@@ -190,7 +189,7 @@ fn start_again(session: &Arc<Session>) {
 
 /// Work is given to the device again.
 fn open(session: &Arc<Session>) {
-    managed_faults::tell(session);
+    session.ask_for_managed_faults();
     {
         let mut queues = session.queues.lock();
         queues.order.go_on();

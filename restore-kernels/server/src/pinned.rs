@@ -162,8 +162,8 @@ impl Pinned {
         managed.map(|(&addr, _)| addr).collect()
     }
 
-    /// Leaves the addresses of an area of managed memory to somebody else, until [`Self::take_back`]; false if something
-    /// still uses it.
+    /// Leaves the addresses of an area of managed memory to somebody else, until [`Self::take_back`]; false if
+    /// something still uses it.
     ///
     /// # Errors
     /// [`ServerError::Device`].

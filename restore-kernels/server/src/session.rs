@@ -172,6 +172,13 @@ impl Session {
         &self.builder.counters
     }
 
+    /// Says in the ring whether the application is to offer its faults of managed memory.
+    pub fn ask_for_managed_faults(&self) {
+        if let Some(side) = self.side.get() {
+            side.want_managed_faults(self.managed.is_awaited());
+        }
+    }
+
     /// Makes copies through chunks as fast as the device can, from the first large one on.
     pub fn pin_chunks(&self, side: &ServerSide) {
         self.pinned_chunks.get_or_init(|| {
