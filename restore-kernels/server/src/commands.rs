@@ -9,6 +9,7 @@ use hetckpt_abi::image_object::ImageObject;
 use hetckpt_devices::error::DeviceError;
 use hetckpt_order::order::Phase;
 use hetckpt_ring::command::{Chunk, Command, DeviceIndex, Envelope, LaunchCommand, Payload, SlotId, StreamId};
+use hetckpt_ring::error::RingError;
 use hetckpt_ring::graph_part::{self, Step};
 use hetckpt_ring::pinned_table::{MANAGED_ADDRESSES, PinnedArea};
 use hetckpt_ring::reply::{BuiltKernel, Reply};
@@ -493,6 +494,8 @@ fn managed_faults(session: &Arc<Session>, reply: Option<SlotId>, fd: i32) {
     session.answer(reply, result, &Reply::Nothing);
     let start = move |session: &Arc<Session>| match taken.and_then(|fd| managed_faults::start(session, fd)) {
         Ok(()) | Err(ServerError::WrongMoment(_)) => {}
+        // It keeps the descriptor until it is answered.
+        Err(ServerError::Ring(RingError::Os { source, .. })) if is_of_the_dying(&source) => {}
         Err(error) => {
             tracing::warn!(%error, "managed memory stays in the host's memory");
             session.managed.refuse();
@@ -508,6 +511,11 @@ fn managed_faults(session: &Arc<Session>, reply: Option<SlotId>, fd: i32) {
             aside::start(session, move |_| start(&session_of_start));
         }
     }
+}
+
+/// True if that is what the system says of a process that ends.
+fn is_of_the_dying(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBADF | libc::ESRCH))
 }
 
 fn module_data(session: &Session, module: u64, part: u32, data: &Payload) {
