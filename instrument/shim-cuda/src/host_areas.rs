@@ -11,13 +11,18 @@ use crate::result::{CuResult, Outcome};
 /// Takes memory from a pool, which its owner holds throughout, so that two threads do not both make an area that one
 /// would do for.
 pub fn take(device: &Device, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
+    take_piece(device, pool, size).map(|(got, _)| got)
+}
+
+/// As [`take`]; true if nobody had the memory before, so that it is zero.
+fn take_piece(device: &Device, pool: &mut PinnedPool, size: u64) -> Outcome<(u64, bool)> {
     if !PinnedPool::needs_own_area(size)
         && let Some(got) = pool.take(size)
     {
         return Ok(got);
     }
     if PinnedPool::needs_own_area(size) {
-        return take_own(device, pool, size);
+        return take_own(device, pool, size).map(|got| (got, true));
     }
     let area = pool.add_area(size)?;
     announced(device, pool, area)?;
@@ -37,8 +42,8 @@ fn announced(device: &Device, pool: &mut PinnedPool, area: PinnedArea) -> Outcom
 
 /// As [`take`]; the memory is zero.
 pub fn take_zeroed(device: &Device, pool: &mut PinnedPool, size: u64) -> Outcome<u64> {
-    let got = take(device, pool, size)?;
-    if !PinnedPool::needs_own_area(size) {
+    let (got, is_zero) = take_piece(device, pool, size)?;
+    if !is_zero {
         HostMemory::bytes_mut(got, size as usize).fill(0);
     }
     Ok(got)

@@ -14,6 +14,7 @@ use crate::device::Device;
 use crate::log;
 use crate::own_thread;
 use crate::pinned_pool::PinnedPool;
+use crate::result::CuResult;
 
 /// The system has said no.
 static IS_DENIED: AtomicBool = AtomicBool::new(false);
@@ -38,12 +39,15 @@ pub fn offer(device: &Device, pool: &mut PinnedPool) {
             ));
         }
     };
-    // What is on the device would be zero in a child.
-    pool.keep_from_children();
     let fd = faults.as_fd().as_raw_fd();
     // Whatever the server says, the program goes on.
-    let _ = device.call_raw(Command::ManagedFaults { fd });
+    let answer = device.call_raw(Command::ManagedFaults { fd });
     drop(faults);
+    if !answer.is_ok_and(|answer| CuResult(answer.result) == CuResult::SUCCESS) {
+        return;
+    }
+    // What is on the device would be zero in a child.
+    pool.keep_from_children();
     static KEEPER: Once = Once::new();
     KEEPER.call_once(|| {
         if let Err(error) = own_thread::start("hetckpt-managed", keep_offering) {

@@ -31,6 +31,8 @@ struct Area {
     is_shared: bool,
     /// Free pieces, offset and length.
     free: BTreeMap<u64, u64>,
+    /// From here on nothing has been taken: it is zero.
+    fresh_from: u64,
 }
 
 /// What a release leaves to do.
@@ -68,8 +70,8 @@ impl PinnedPool {
         }
     }
 
-    /// Takes `size_bytes` from an existing area.
-    pub fn take(&mut self, size_bytes: u64) -> Option<u64> {
+    /// Takes `size_bytes` from an existing area; true if nobody had them before, so that they are zero.
+    pub fn take(&mut self, size_bytes: u64) -> Option<(u64, bool)> {
         let size = size_bytes.next_multiple_of(256);
         self.areas.values_mut().filter(|area| area.is_shared).find_map(|area| {
             let (&offset, &length) = area.free.iter().find(|(_, length)| **length >= size)?;
@@ -77,7 +79,9 @@ impl PinnedPool {
             if length > size {
                 area.free.insert(offset + size, length - size);
             }
-            Some(area.known.addr + offset)
+            let is_fresh = offset >= area.fresh_from;
+            area.fresh_from = area.fresh_from.max(offset + size);
+            Some((area.known.addr + offset, is_fresh))
         })
     }
 
@@ -143,6 +147,7 @@ impl PinnedPool {
                 memfd: fd,
                 is_shared,
                 free,
+                fresh_from: 0,
             },
         );
         Ok(known)
@@ -240,12 +245,17 @@ mod tests {
         let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
         assert_eq!(pool.take(1000), None);
         let area = pool.add_area(1000).unwrap();
-        let (a, b) = (pool.take(1000).unwrap(), pool.take(5000).unwrap());
-        assert_eq!(a, area.addr);
+        let ((a, _), (b, is_fresh)) = (pool.take(1000).unwrap(), pool.take(5000).unwrap());
+        assert!(a == area.addr && is_fresh);
         assert!(b >= a + 1000 && b + 5000 <= area.addr + area.size_bytes);
         assert!(pool.release(a, 1000).empty_area.is_none());
         assert!(pool.release(b, 5000).empty_area.is_none());
-        assert_eq!(pool.take(area.size_bytes), Some(area.addr), "pieces were joined again");
+        let again = pool.take(area.size_bytes);
+        assert_eq!(
+            again,
+            Some((area.addr, false)),
+            "pieces were joined again, and are not fresh"
+        );
         pool.drop_area(area.addr);
     }
 

@@ -208,15 +208,17 @@ impl Userfaultfd {
 
     /// Does `request` page by page where some are there already.
     fn for_pages(&self, request: libc::Ioctl, range: &Range<u64>, mode: u64) -> Result<(), Errno> {
-        let mut at = range.start;
+        let (mut at, mut most) = (range.start, u64::MAX);
         while at < range.end {
-            let mut words = [at, range.end - at, mode, 0];
+            let mut words = [at, most.min(range.end - at), mode, 0];
             let result = self.control(request, &mut words);
             let done = words[3].cast_signed();
             at += u64::try_from(done).unwrap_or(0);
             match result {
-                Ok(()) => return Ok(()),
+                Ok(()) => {}
                 Err(Errno::EEXIST) if done <= 0 => at += PAGE,
+                // The program may have divided the mapping (`mprotect`, `mlock`), and one call is about one part.
+                Err(Errno::ENOENT) if most != PAGE => most = PAGE,
                 Err(Errno::EAGAIN | Errno::EEXIST) => {}
                 Err(error) => return Err(error),
             }

@@ -30,6 +30,7 @@ use crate::launch_spec::LaunchSpec;
 use crate::load_failure::{LoadFailure, NotLoaded};
 use crate::loaded_module::LoadedModule;
 use crate::managed_faults;
+use crate::pause;
 use crate::queues::{Awaiting, Event, Queues, What, Work};
 use crate::session::Session;
 
@@ -393,13 +394,16 @@ fn wait_for_places(session: &Arc<Session>, envelope: Envelope) {
     }
 }
 
-/// What `allocate` gives, for which managed memory leaves the device if there is no room.
+/// What `allocate` gives, some `size_bytes`, for which managed memory leaves the device if it is that which has not the
+/// room.
 fn with_room<T>(
     session: &Arc<Session>,
+    size_bytes: u64,
     allocate: impl Fn(&Session) -> Result<T, DeviceError>,
 ) -> Result<T, DeviceError> {
+    let may_have = || size_bytes <= session.memory.lock().free_bytes();
     match allocate(session) {
-        Err(DeviceError::OutOfMemory { .. }) if managed_faults::give_up(session) => allocate(session),
+        Err(DeviceError::OutOfMemory { .. }) if may_have() && managed_faults::give_up(session) => allocate(session),
         result => result,
     }
 }
@@ -410,7 +414,7 @@ fn malloc(session: &Arc<Session>, reply: Option<SlotId>, size_bytes: u64) {
         (cu::INVALID_VALUE, Reply::Nothing)
     } else {
         let allocate = |session: &Session| session.memory.lock().allocate(size_bytes, Owner::Program);
-        match with_room(session, allocate) {
+        match with_room(session, size_bytes, allocate) {
             Ok(addr) => (cu::SUCCESS, Reply::Address(addr)),
             Err(error) => {
                 tracing::warn!(%error, "allocation failed");
@@ -425,7 +429,7 @@ fn malloc(session: &Arc<Session>, reply: Option<SlotId>, size_bytes: u64) {
 fn malloc_at(session: &Arc<Session>, reply: Option<SlotId>, addr: u64, size_bytes: u64) {
     let began = Instant::now();
     let allocate = |session: &Session| session.memory.lock().allocate_at(addr, size_bytes, Owner::Program);
-    let result = match with_room(session, allocate) {
+    let result = match with_room(session, size_bytes, allocate) {
         Ok(true) => cu::SUCCESS,
         Ok(false) => cu::INVALID_VALUE,
         Err(error) => {
@@ -470,10 +474,14 @@ fn register_host(session: &Session, reply: Option<SlotId>, facts: PinnedArea) {
     let is_managed = MANAGED_ADDRESSES.contains(&facts.addr) && session.managed.is_active();
     let registered = if is_managed {
         let lent = session.pinned.register_lent(session.app_pid, facts);
-        lent.and_then(|()| session.managed.add(facts.addr, &session.pinned))
+        let added = lent.and_then(|()| session.managed.add(facts.addr, &session.pinned));
+        added.inspect_err(|_| drop(session.managed.unregister(facts.addr, &session.pinned)))
     } else {
         session.pinned.register_from_app(session.app_pid, facts)
     };
+    if MANAGED_ADDRESSES.contains(&facts.addr) && !pause::is_held(session) {
+        session.ask_for_managed_faults();
+    }
     let result = match registered {
         Ok(()) => cu::SUCCESS,
         Err(error) => {
@@ -494,6 +502,11 @@ fn managed_faults(session: &Arc<Session>, reply: Option<SlotId>, fd: i32) {
     session.answer(reply, result, &Reply::Nothing);
     let start = move |session: &Arc<Session>| match taken.and_then(|fd| managed_faults::start(session, fd)) {
         Ok(()) | Err(ServerError::WrongMoment(_)) => {}
+        Err(error @ (ServerError::NotStopped { .. } | ServerError::Overtaken { .. })) => {
+            tracing::warn!(%error, "managed memory stays in the host's memory for now");
+            session.managed.put_off();
+            session.ask_for_managed_faults();
+        }
         // It keeps the descriptor until it is answered.
         Err(ServerError::Ring(RingError::Os { source, .. })) if is_of_the_dying(&source) => {}
         Err(error) => {
@@ -539,11 +552,11 @@ fn module_load(session: &Arc<Session>, reply: Option<SlotId>, module: u64, who: 
     let (parts, placed) = session.modules.lock().take_parts(module);
     aside::start(session, move |session| {
         let (capability, builder, memory) = (session.capability(), &session.builder, &session.memory);
-        let brought = (!placed.is_empty()).then(|| session.managed.bring()).transpose();
-        // Variables there are filled on the device.
-        let loaded = brought
+        // Variables there are filled where it lies.
+        let held = (!placed.is_empty()).then(|| session.managed.hold()).transpose();
+        let loaded = held
             .map_err(NotLoaded::from)
-            .and_then(|_brought| LoadedModule::from_parts(module, &parts, &placed, capability, builder, memory));
+            .and_then(|_held| LoadedModule::from_parts(module, &parts, &placed, capability, builder, memory));
         let mut modules = session.modules.lock();
         let failed = |failure: LoadFailure| {
             let log = failure.log;

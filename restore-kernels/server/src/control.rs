@@ -307,7 +307,9 @@ impl Control {
             .side
             .set(side.clone())
             .map_err(|_| ServerError::WrongMoment("the application is connected already"))?;
-        session.ask_for_managed_faults();
+        if !self.is_restored {
+            session.ask_for_managed_faults();
+        }
         pause::watch_cuts(session)?;
         if self.is_restored {
             side.checkpoint_words().note_restored();

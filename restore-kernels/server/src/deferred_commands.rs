@@ -31,17 +31,14 @@ pub fn carry_out(session: &Session, awaiting: Awaiting) {
     drop(queues);
     let result = match envelope.command {
         Command::Free { addr } => free(session, addr).max(fault),
-        Command::UnregisterHost { addr } => {
-            session.managed.remove(addr);
-            match session.pinned.unregister(addr) {
-                Ok(true) => fault,
-                Ok(false) => cu::INVALID_VALUE,
-                Err(error) => {
-                    tracing::error!(%error, "pinned memory cannot be unregistered");
-                    cu::UNKNOWN
-                }
+        Command::UnregisterHost { addr } => match session.managed.unregister(addr, &session.pinned) {
+            Ok(true) => fault,
+            Ok(false) => cu::INVALID_VALUE,
+            Err(error) => {
+                tracing::error!(%error, "pinned memory cannot be unregistered");
+                cu::UNKNOWN
             }
-        }
+        },
         Command::ModuleUnload { module } => {
             let graphs = session.graph_parts.lock().forget_module(module.0);
             drop(graphs);
@@ -93,9 +90,7 @@ fn reset(session: &Session) {
     session.modules.lock().clear();
     session.arrays.lock().clear(&*session.device);
     session.memory.lock().clear();
-    session.managed.clear();
-    session.pinned.clear();
-    session.ask_for_managed_faults();
+    session.managed.clear(&session.pinned);
     let mut queues = session.queues.lock();
     queues.events.clear();
     queues.order.reset();

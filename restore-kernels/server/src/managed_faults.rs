@@ -1,7 +1,7 @@
 //! The application's faults of managed memory: who touches what lies on the device waits until it has come
 //! ([`crate::managed_pages`]).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,26 +26,27 @@ const MOST_FAULTS: usize = 64;
 /// Takes the userfaultfd that is descriptor `fd` of the application.
 ///
 /// # Errors
-/// [`ServerError::Ring`].
-pub fn take(session: &Session, fd: i32) -> Result<OwnedFd, ServerError> {
-    Ok(app_memory::take_descriptor(session.app_pid, fd)?)
-}
-
-/// From now on managed memory moves by page: `fd` is the userfaultfd that the application has handed over.
-///
-/// # Errors
-/// [`ServerError`]; then it stays in the host's memory.
-pub fn start(session: &Arc<Session>, fd: OwnedFd) -> Result<(), ServerError> {
-    let os = |call| {
-        move |errno: Errno| ServerError::Os {
-            call,
-            source: errno.into(),
-        }
-    };
-    let faults = Userfaultfd::from_fd(fd).map_err(os("userfaultfd"))?;
+/// [`ServerError::Ring`]; [`ServerError::Os`] if the system has not all that is needed.
+pub fn take(session: &Session, fd: i32) -> Result<Userfaultfd, ServerError> {
+    let faults = Userfaultfd::from_fd(app_memory::take_descriptor(session.app_pid, fd)?).map_err(os("userfaultfd"))?;
     faults
         .enable(FEATURE_WP_SHMEM | FEATURE_FAULTS_OF_SHMEM | FEATURE_POISON)
         .map_err(os("UFFDIO_API"))?;
+    Ok(faults)
+}
+
+fn os(call: &'static str) -> impl Fn(Errno) -> ServerError {
+    move |errno| ServerError::Os {
+        call,
+        source: errno.into(),
+    }
+}
+
+/// From now on managed memory moves by page, as `faults` tell, which the application has handed over.
+///
+/// # Errors
+/// [`ServerError`]; then it stays in the host's memory.
+pub fn start(session: &Arc<Session>, faults: Userfaultfd) -> Result<(), ServerError> {
     let end = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(os("eventfd"))?;
     let (faults, end) = (Arc::new(faults), Arc::new(end));
     let holds = session.holds.lock();
@@ -130,7 +131,11 @@ pub fn give_up(session: &Arc<Session>) -> bool {
     if !session.managed.is_active() {
         return false;
     }
-    let _holds = session.holds.lock();
+    let holds = session.holds.lock();
+    if !holds.holders.is_empty() {
+        // All of it is in the host's memory by now.
+        return true;
+    }
     let stopped = match pause::stand_still(session, PATIENCE) {
         Ok(stopped) => stopped,
         Err(error) => {

@@ -14,11 +14,12 @@
 //! kernels reach it. So does all of it during a pause, as a dump needs it, and until the application has offered again.
 #![allow(unsafe_code, reason = "maps memfds, and makes holes in them")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -41,6 +42,10 @@ const PIECE_BYTES: u64 = 64 << 10;
 const LONGEST_PIECE: u64 = 64 << 20;
 /// Pages of so much are made at once, before they are written to; of more, by the threads that write to them.
 const POPULATED_BYTES: u64 = 1 << 20;
+/// What managed memory leaves on the device for what kernels and drivers need besides.
+const ROOM_BYTES: u64 = 512 << 20;
+/// After kernels have not stopped for it, it is not to begin again so soon.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// The device's own memory comes in pieces of this.
 const DEVICE_GRANULARITY: u64 = 2 << 20;
 /// So often kernels may be stopped for an area; then it stays in the memfd.
@@ -51,6 +56,8 @@ pub struct ManagedPages {
     device: Arc<dyn Device>,
     /// The application is to offer its faults, when it has none to offer yet or there is no more of `paging`.
     is_wanted: AtomicBool,
+    /// It is not to begin before.
+    not_before: Mutex<Option<Instant>>,
     /// [`Paging`] is there.
     is_active: AtomicBool,
     paging: Mutex<Option<Paging>>,
@@ -103,6 +110,7 @@ impl ManagedPages {
     pub fn new(device: Arc<dyn Device>) -> Self {
         Self {
             is_wanted: AtomicBool::new(is_wanted(&*device)),
+            not_before: Mutex::default(),
             device,
             is_active: AtomicBool::new(false),
             paging: Mutex::default(),
@@ -112,7 +120,13 @@ impl ManagedPages {
     /// True if it could begin.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        self.is_wanted.load(Ordering::Acquire) && !self.is_active()
+        let may_begin = || self.not_before.lock().is_none_or(|moment| Instant::now() >= moment);
+        self.is_wanted.load(Ordering::Acquire) && !self.is_active() && may_begin()
+    }
+
+    /// Kernels have not stopped for it: it may begin later.
+    pub fn put_off(&self) {
+        *self.not_before.lock() = Some(Instant::now() + AGAIN_AFTER);
     }
 
     /// It will not begin any more.
@@ -129,6 +143,8 @@ impl ManagedPages {
     /// From now on, while nothing runs on the device, all managed memory lies there by turns. Somebody must see to
     /// `faults` until `end` is readable.
     pub fn begin(&self, faults: Arc<Userfaultfd>, end: Arc<EventFd>, pinned: &Pinned) {
+        // Until then nothing is freed, nor are variables filled.
+        let mut guard = self.paging.lock();
         let mut paging = Paging {
             faults,
             end,
@@ -143,7 +159,7 @@ impl ManagedPages {
                 tracing::error!(%error, addr, "managed memory is out of kernels' reach");
             }
         }
-        *self.paging.lock() = Some(paging);
+        *guard = Some(paging);
         self.is_active.store(true, Ordering::Release);
     }
 
@@ -158,15 +174,21 @@ impl ManagedPages {
         }
     }
 
-    /// Forgets an area that the application frees.
-    pub fn remove(&self, addr: u64) {
-        if let Some(paging) = &mut *self.paging.lock() {
+    /// Forgets an area that the application frees, of managed memory or other; false if there is none.
+    ///
+    /// # Errors
+    /// As [`Pinned::unregister`].
+    pub fn unregister(&self, addr: u64, pinned: &Pinned) -> Result<bool, ServerError> {
+        // Nobody begins meanwhile.
+        let mut guard = self.paging.lock();
+        if let Some(paging) = &mut *guard {
             paging.remove(&*self.device, addr);
         }
+        pinned.unregister(addr)
     }
 
     /// Forgets all areas, with what is in them.
-    pub fn clear(&self) {
+    pub fn clear(&self, pinned: &Pinned) {
         let mut guard = self.paging.lock();
         if let Some(mut paging) = guard.take() {
             self.is_active.store(false, Ordering::Release);
@@ -175,6 +197,7 @@ impl ManagedPages {
             }
             paging.end_service();
         }
+        pinned.clear();
     }
 
     /// Puts everything back into the memfds, for good, while nothing runs on the device. Where it is not active it has
@@ -226,6 +249,18 @@ impl ManagedPages {
         Ok(Some(Brought { _paging: paging }))
     }
 
+    /// As [`Self::bring`]; nor does it begin or end meanwhile.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn hold(&self) -> Result<impl Sized + '_, DeviceError> {
+        let mut guard = self.paging.lock();
+        if let Some(paging) = &mut *guard {
+            paging.bring_all(&*self.device)?;
+        }
+        Ok(guard)
+    }
+
     /// Sees to those faults for which nothing has to come from the device; leaves the others.
     pub fn settle(&self, faults: &mut Vec<Fault>) {
         match &mut *self.paging.lock() {
@@ -238,11 +273,14 @@ impl ManagedPages {
     pub fn fetch(&self, faults: &[Fault], stopped: Stopped, pinned: &Pinned) {
         let mut guard = self.paging.lock();
         let Some(paging) = &mut *guard else { return };
+        if stopped == Stopped::Kernels {
+            paging.note_interruption(faults);
+        }
         for &fault in faults {
             if paging.settle(fault) {
                 continue;
             }
-            if let Err(error) = paging.fetch(&*self.device, fault, stopped, pinned) {
+            if let Err(error) = paging.fetch(&*self.device, fault, pinned) {
                 tracing::error!(%error, addr = fault.addr, "managed memory is lost: who touches it gets SIGBUS");
                 paging.poison(fault.addr);
             }
@@ -288,6 +326,13 @@ impl Paging {
             num_interruptions: 0,
         };
         area.places.insert(area.range(), Place::Memfd);
+        let (requested_bytes, free_bytes) = (area.on_device_bytes(), device.describe().free_bytes);
+        if free_bytes < requested_bytes.saturating_add(ROOM_BYTES) {
+            return Err(ServerError::Device(DeviceError::OutOfMemory {
+                requested_bytes,
+                free_bytes,
+            }));
+        }
         device.map_managed(facts.addr, area.on_device_bytes())?;
         if let Err(errno) = self.faults.register(&area.range(), Modes::ALL) {
             device.unmap_managed(facts.addr, area.on_device_bytes())?;
@@ -348,28 +393,32 @@ impl Paging {
         true
     }
 
-    fn fetch(
-        &mut self,
-        device: &dyn Device,
-        fault: Fault,
-        stopped: Stopped,
-        pinned: &Pinned,
-    ) -> Result<(), ServerError> {
+    /// Kernels were stopped for these.
+    fn note_interruption(&mut self, faults: &[Fault]) {
+        let areas = faults
+            .iter()
+            .filter_map(|fault| Some(self.area_of(fault.addr)?.facts.addr));
+        let areas: BTreeSet<u64> = areas.collect();
+        for addr in areas {
+            if let Some(area) = self.areas.get_mut(&addr) {
+                area.num_interruptions += 1;
+            }
+        }
+    }
+
+    fn fetch(&mut self, device: &dyn Device, fault: Fault, pinned: &Pinned) -> Result<(), ServerError> {
         let faults = Arc::clone(&self.faults);
         let Some(area) = self.area_of_mut(fault.addr) else {
             return Ok(());
         };
-        if stopped == Stopped::Kernels {
-            area.num_interruptions += 1;
-            if area.num_interruptions > MOST_INTERRUPTIONS {
-                let addr = area.facts.addr;
-                tracing::warn!(
-                    addr,
-                    "managed memory that the program uses while kernels run; kernels reach it in the host's memory from now on"
-                );
-                self.fetch_all(device, addr)?;
-                return self.give_up(device, pinned, addr);
-            }
+        if area.num_interruptions > MOST_INTERRUPTIONS {
+            let addr = area.facts.addr;
+            tracing::warn!(
+                addr,
+                "managed memory that the program uses while kernels run; kernels reach it in the host's memory from now on"
+            );
+            self.fetch_all(device, addr)?;
+            return self.give_up(device, pinned, addr);
         }
         let limits = area.on_device_around(fault.addr);
         let piece = area.piece(fault.addr, &limits);

@@ -74,9 +74,11 @@ pub fn is_held_by(session: &Session, holder: u64) -> bool {
 /// As [`pause`]; then everything goes on.
 pub fn stand_still(session: &Arc<Session>, patience: Duration) -> Result<Stopped, ServerError> {
     let started = Instant::now();
+    let has_cut = session.queues.lock().order.phase() == Phase::Cut;
     begin(session);
     match wait_quiet(session, started, patience) {
-        Ok(()) => return Ok(Stopped::Nothing),
+        Ok(()) if !has_cut => return Ok(Stopped::Nothing),
+        Ok(()) => {}
         Err(ServerError::NotStopped { .. }) => {}
         Err(error) => {
             go_on(session);

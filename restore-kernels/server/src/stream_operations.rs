@@ -212,8 +212,13 @@ pub fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
 }
 
 fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<(), CommandError> {
+    if !matches!(command, Command::EventRecord { .. } | Command::StreamWaitEvent { .. })
+        && let Err(error) = session.managed.bring().map(drop)
+    {
+        give_chunk_back(session, command, data.is_some());
+        return Err(error.into());
+    }
     // It stays there: a command that is being carried out counts as something that runs.
-    drop(session.managed.bring()?);
     let elsewhere = session.moved.read().in_command(command);
     match elsewhere.as_ref().unwrap_or(command) {
         Command::CopyIn { dst, data: payload, .. } => {
