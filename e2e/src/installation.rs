@@ -170,6 +170,8 @@ pub enum Requirement {
     StaysInStep,
     /// File systems can be mounted; not everywhere where one is root.
     Mounting,
+    /// Faults of a program and of its system calls can be handed over, as memory that moves by page needs it.
+    MovingPages,
     /// Slurm's programs and munge's.
     Slurm,
     /// Open MPI's `mpirun`, and the test programs for it.
@@ -182,6 +184,17 @@ pub enum Requirement {
     Clinfo,
     /// The program `python3`.
     Python,
+}
+
+/// Why it is so.
+fn cannot_move_pages() -> Option<String> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|text| text.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(6), Some(6)) {
+        return Some("needs Linux 6.6".to_owned());
+    }
+    let opened = std::fs::File::options().read(true).write(true).open("/dev/userfaultfd");
+    opened.err().map(|error| format!("needs /dev/userfaultfd: {error}"))
 }
 
 impl Requirement {
@@ -212,6 +225,7 @@ impl Requirement {
             Self::Privileges => cannot_isolate().map(|why| format!("needs root, or user namespaces: {why}")),
             Self::Root if nix::unistd::geteuid().is_root() && user::tested().is_none() => None,
             Self::Root => Some("needs root".to_owned()),
+            Self::MovingPages => cannot_move_pages(),
             Self::Criu if installation.criu.is_file() => None,
             Self::Criu => Some(format!("there is no CRIU at {}", installation.criu.display())),
             Self::CriuPlugins => match installation.criu_plugins() {

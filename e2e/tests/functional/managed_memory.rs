@@ -11,11 +11,15 @@ use hetckpt_e2e::process::{Outcome, Running};
 use hetckpt_e2e::program;
 use hetckpt_e2e::runner::{Context, Test};
 
-/// The tests. The system lets only root hand over faults of its system calls.
+/// The tests.
 pub fn tests() -> Vec<Test> {
     vec![
-        Test::new("managed_memory_moves_by_page", moves_by_page).also_needs(Requirement::Root),
-        Test::new("managed_memory_used_while_kernels_run", used_while_kernels_run).also_needs(Requirement::Root),
+        Test::new("managed_memory_moves_by_page", moves_by_page)
+            .also_needs(Requirement::Root)
+            .also_needs(Requirement::MovingPages),
+        Test::new("managed_memory_used_while_kernels_run", used_while_kernels_run)
+            .also_needs(Requirement::Root)
+            .also_needs(Requirement::MovingPages),
     ]
 }
 

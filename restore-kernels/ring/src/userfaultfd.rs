@@ -48,6 +48,9 @@ pub const FEATURE_FAULTS_OF_SHMEM: u64 = 1 << 5 | 1 << 10;
 /// Pages can be made such that who touches them gets SIGBUS (Linux 6.6).
 pub const FEATURE_POISON: u64 = 1 << 14;
 
+/// What it takes to bring pages of shared memory and take them away.
+pub const FEATURES_TO_MOVE_PAGES: u64 = FEATURE_WP_SHMEM | FEATURE_FAULTS_OF_SHMEM | FEATURE_POISON;
+
 /// Which faults are told. Whoever has one waits meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes(u64);

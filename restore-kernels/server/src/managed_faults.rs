@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use hetckpt_ring::app_memory;
-use hetckpt_ring::userfaultfd::{FEATURE_FAULTS_OF_SHMEM, FEATURE_POISON, FEATURE_WP_SHMEM, Fault, Userfaultfd};
+use hetckpt_ring::userfaultfd::{FEATURES_TO_MOVE_PAGES, Fault, Userfaultfd};
 
 use crate::error::ServerError;
 use crate::pause;
@@ -29,9 +29,7 @@ const MOST_FAULTS: usize = 64;
 /// [`ServerError::Ring`]; [`ServerError::Os`] if the system has not all that is needed.
 pub fn take(session: &Session, fd: i32) -> Result<Userfaultfd, ServerError> {
     let faults = Userfaultfd::from_fd(app_memory::take_descriptor(session.app_pid, fd)?).map_err(os("userfaultfd"))?;
-    faults
-        .enable(FEATURE_WP_SHMEM | FEATURE_FAULTS_OF_SHMEM | FEATURE_POISON)
-        .map_err(os("UFFDIO_API"))?;
+    faults.enable(FEATURES_TO_MOVE_PAGES).map_err(os("UFFDIO_API"))?;
     Ok(faults)
 }
 
