@@ -57,8 +57,7 @@ pub fn give_front<'a>(session: &'a Session, mut queues: MutexGuard<'a, Queues>, 
     };
     drop(queues);
     // It stays there: from `begin_give` on, something counts as running.
-    let brought = session.managed.bring().map(drop);
-    let queue = brought.and(queue);
+    let queue = session.managed.bring().and(queue);
     let give = |(work, watch, in_pause): &(Work, Watch, InPause)| match &queue {
         Ok(queue) => give(session, &**queue, work, *watch, *in_pause),
         Err(error) => refused(error.clone()),

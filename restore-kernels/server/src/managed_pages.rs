@@ -25,7 +25,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::eventfd::EventFd;
 use nix::unistd::{Whence, lseek64};
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rangemap::RangeMap;
 
 use hetckpt_devices::device::Device;
@@ -63,11 +63,6 @@ pub struct ManagedPages {
     paging: Mutex<Option<Paging>>,
 }
 
-/// All managed memory is on the device.
-pub struct Brought<'a> {
-    _paging: MappedMutexGuard<'a, Paging>,
-}
-
 struct Paging {
     faults: Arc<Userfaultfd>,
     /// Ends the thread that serves the faults.
@@ -95,7 +90,7 @@ enum Place {
     Both,
 }
 
-/// What came of faults.
+/// What had to be stopped so that nothing runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// Nothing ran, or what ran had ended.
@@ -233,23 +228,18 @@ impl ManagedPages {
             })
     }
 
-    /// Brings all managed memory to the device. It stays there as long as anything runs on the device, or the guard
-    /// lives.
+    /// Brings all managed memory to the device. It stays there as long as anything runs on the device.
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn bring(&self) -> Result<Option<Brought<'_>>, DeviceError> {
-        if !self.is_active() {
-            return Ok(None);
+    pub fn bring(&self) -> Result<(), DeviceError> {
+        match self.is_active() {
+            true => self.hold().map(drop),
+            false => Ok(()),
         }
-        let Ok(mut paging) = MutexGuard::try_map(self.paging.lock(), Option::as_mut) else {
-            return Ok(None);
-        };
-        paging.bring_all(&*self.device)?;
-        Ok(Some(Brought { _paging: paging }))
     }
 
-    /// As [`Self::bring`]; nor does it begin or end meanwhile.
+    /// As [`Self::bring`]; as long as what is returned lives, all stays there, and this neither begins nor ends.
     ///
     /// # Errors
     /// [`DeviceError`].

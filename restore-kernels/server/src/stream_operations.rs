@@ -213,7 +213,7 @@ pub fn give_chunk_back(session: &Session, command: &Command, is_given: bool) {
 
 fn run(session: &Session, command: &Command, data: Option<Vec<u8>>) -> Result<(), CommandError> {
     if !matches!(command, Command::EventRecord { .. } | Command::StreamWaitEvent { .. })
-        && let Err(error) = session.managed.bring().map(drop)
+        && let Err(error) = session.managed.bring()
     {
         give_chunk_back(session, command, data.is_some());
         return Err(error.into());
