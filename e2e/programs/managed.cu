@@ -57,11 +57,9 @@ int main(int argc, char **argv)
     const Arguments arguments(argc, argv, "managed", "host and kernels take turns on managed memory",
                               {{"n", 100000, 1, UINT32_MAX, "elements"},
                                {"turns", 3, 1, 1u << 20, "turns of each side"},
-                               {"launches", 1, 1, 1u << 20, "kernels in a turn"},
-                               {"rounds", 100, 1, UINT64_MAX, "steps of each element in a kernel"},
+                               {"rounds", 100, 1, UINT64_MAX, "steps of each element in a turn of the kernels"},
                                {"beside", 0, 0, 1u << 30, "times that the host counts while each kernel runs"}});
     const uint64_t n = arguments["n"], turns = arguments["turns"], rounds = arguments["rounds"];
-    const uint64_t launches = arguments["launches"];
     uint32_t *values;
     CHECK_CUDA(cudaMallocManaged(&values, n * sizeof(uint32_t)));
     check_managed(values);
@@ -86,10 +84,8 @@ int main(int argc, char **argv)
     }
 
     for (uint64_t turn = 1; turn <= turns; ++turn) {
-        for (uint64_t launch = 0; launch < launches; ++launch) {
-            step<<<(n + THREADS - 1) / THREADS, THREADS, 0, stream>>>(values, n, rounds);
-            CHECK_LAUNCH();
-        }
+        step<<<(n + THREADS - 1) / THREADS, THREADS, 0, stream>>>(values, n, rounds);
+        CHECK_LAUNCH();
         for (uint64_t count = 0; count < arguments["beside"]; ++count)
             __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
         CHECK_CUDA(cudaStreamSynchronize(stream));
@@ -99,9 +95,9 @@ int main(int argc, char **argv)
         arguments.progress("turn", turn);
     }
 
-    const unsigned long long expected_count = BEGIN + turns * (launches * n + arguments["beside"]);
+    const unsigned long long expected_count = BEGIN + turns * (n + arguments["beside"]);
     bool correct = counter == expected_count || mismatch("counter", 0, counter, expected_count);
-    const Affine all = power(after(power(KERNELS, rounds * launches), HOST), turns);
+    const Affine all = power(after(power(KERNELS, rounds), HOST), turns);
     for (uint64_t i = 0; i < n && correct; ++i) {
         const uint32_t expected = uint32_t(i * 2654435761u) * all.factor + all.summand;
         if (values[i] != expected)

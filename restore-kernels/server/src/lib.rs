@@ -24,6 +24,7 @@ pub mod kernel_names;
 pub mod loaded_module;
 pub mod load_failure;
 pub mod managed_places;
+pub mod managed_area;
 pub mod managed_pages;
 pub mod managed_faults;
 pub mod modules;

@@ -13,6 +13,7 @@ use hetckpt_ring::app_memory;
 use hetckpt_ring::userfaultfd::{FEATURES_TO_MOVE_PAGES, Fault, Userfaultfd};
 
 use crate::error::ServerError;
+use crate::managed_area::os;
 use crate::pause;
 use crate::session::Session;
 
@@ -31,13 +32,6 @@ pub fn take(session: &Session, fd: i32) -> Result<Userfaultfd, ServerError> {
     let faults = Userfaultfd::from_fd(app_memory::take_descriptor(session.app_pid, fd)?).map_err(os("userfaultfd"))?;
     faults.enable(FEATURES_TO_MOVE_PAGES).map_err(os("UFFDIO_API"))?;
     Ok(faults)
-}
-
-fn os(call: &'static str) -> impl Fn(Errno) -> ServerError {
-    move |errno| ServerError::Os {
-        call,
-        source: errno.into(),
-    }
 }
 
 /// From now on managed memory moves by page, as `faults` tell, which the application has handed over.

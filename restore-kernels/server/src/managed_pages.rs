@@ -12,21 +12,16 @@
 //! So whatever runs on the device finds all managed memory there. What cannot be had this way (no room on the device,
 //! addresses that the driver does not give, a program that is not allowed a userfaultfd) stays in the memfd, where
 //! kernels reach it. So does all of it during a pause, as a dump needs it, and until the application has offered again.
-#![allow(unsafe_code, reason = "maps memfds, and makes holes in them")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::eventfd::EventFd;
-use nix::unistd::{Whence, lseek64};
 use parking_lot::Mutex;
-use rangemap::RangeMap;
 
 use hetckpt_devices::device::Device;
 use hetckpt_devices::error::DeviceError;
@@ -34,20 +29,13 @@ use hetckpt_ring::pinned_table::PinnedArea;
 use hetckpt_ring::userfaultfd::{Fault, Modes, Userfaultfd};
 
 use crate::error::ServerError;
+use crate::managed_area::{Area, LONGEST_PIECE, Place, os};
 use crate::pinned::Pinned;
 
-/// What comes at once, at least, and begins at a multiple of this.
-const PIECE_BYTES: u64 = 64 << 10;
-/// What comes at most where the application goes on where the last piece has ended.
-const LONGEST_PIECE: u64 = 64 << 20;
-/// Pages of so much are made at once, before they are written to; of more, by the threads that write to them.
-const POPULATED_BYTES: u64 = 1 << 20;
 /// What managed memory leaves on the device for what kernels and drivers need besides.
-const ROOM_BYTES: u64 = 512 << 20;
+const SPARED_BYTES: u64 = 512 << 20;
 /// After kernels have not stopped for it, it is not to begin again so soon.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// The device's own memory comes in pieces of this.
-const DEVICE_GRANULARITY: u64 = 2 << 20;
 /// So often kernels may be stopped for an area; then it stays in the memfd.
 const MOST_INTERRUPTIONS: u32 = 3;
 
@@ -68,26 +56,6 @@ struct Paging {
     /// Ends the thread that serves the faults.
     end: Arc<EventFd>,
     areas: BTreeMap<u64, Area>,
-}
-
-struct Area {
-    facts: PinnedArea,
-    memfd: OwnedFd,
-    /// All of the memfd.
-    window: Window,
-    /// Where what is not on the device alone is, by addresses.
-    places: RangeMap<u64, Place>,
-    /// Where the last piece that a fault was about ended, and its length.
-    last_piece: (u64, u64),
-    /// How often kernels were stopped for it.
-    num_interruptions: u32,
-}
-
-/// Where content is that is not on the device alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Memfd,
-    Both,
 }
 
 /// What had to be stopped so that nothing runs.
@@ -307,17 +275,9 @@ impl Paging {
     }
 
     fn area(&self, device: &dyn Device, facts: PinnedArea, memfd: OwnedFd) -> Result<Area, ServerError> {
-        let mut area = Area {
-            facts,
-            window: Window::new(&memfd, facts.size_bytes)?,
-            memfd,
-            places: RangeMap::new(),
-            last_piece: (0, 0),
-            num_interruptions: 0,
-        };
-        area.places.insert(area.range(), Place::Memfd);
+        let area = Area::new(facts, memfd)?;
         let (requested_bytes, free_bytes) = (area.on_device_bytes(), device.describe().free_bytes);
-        if free_bytes < requested_bytes.saturating_add(ROOM_BYTES) {
+        if free_bytes < requested_bytes.saturating_add(SPARED_BYTES) {
             return Err(ServerError::Device(DeviceError::OutOfMemory {
                 requested_bytes,
                 free_bytes,
@@ -459,179 +419,6 @@ impl Paging {
     }
 }
 
-impl Area {
-    fn range(&self) -> Range<u64> {
-        self.facts.addr..self.facts.addr + self.facts.size_bytes
-    }
-
-    fn on_device_bytes(&self) -> u64 {
-        self.facts.size_bytes.next_multiple_of(DEVICE_GRANULARITY)
-    }
-
-    /// What is only on the device around an address that is.
-    fn on_device_around(&self, addr: u64) -> Range<u64> {
-        let all = self.range();
-        let before = self.places.overlapping(&(all.start..addr)).next_back();
-        let after = self.places.overlapping(&(addr..all.end)).next();
-        let start = before.map_or(all.start, |(range, _)| range.end);
-        start..after.map_or(all.end, |(range, _)| range.start)
-    }
-
-    /// What a fault at `addr` is about, of `limits`, in which it lies.
-    fn piece(&mut self, addr: u64, limits: &Range<u64>) -> Range<u64> {
-        let start = (addr - addr % PIECE_BYTES).max(limits.start);
-        let (last_end, last_length) = self.last_piece;
-        let most = match start == last_end {
-            true => (last_length * 2).clamp(PIECE_BYTES, LONGEST_PIECE),
-            false => PIECE_BYTES,
-        };
-        let end = (start + most).next_multiple_of(PIECE_BYTES).min(limits.end);
-        self.last_piece = (end, end - start);
-        start..end
-    }
-
-    /// Brings what is not on the device there.
-    fn bring(&mut self, faults: &Userfaultfd, device: &dyn Device) -> Result<(), DeviceError> {
-        let failed = |call: &'static str| {
-            move |errno: Errno| DeviceError::Driver {
-                call,
-                reason: errno.to_string(),
-            }
-        };
-        while let Some((range, place)) = self.places.iter().next().map(|(range, &place)| (range.clone(), place)) {
-            if place == Place::Memfd {
-                faults
-                    .write_protect(&range, true)
-                    .map_err(failed("UFFDIO_WRITEPROTECT"))?;
-                self.write(device, &range)?;
-            }
-            self.make_hole(&range).map_err(failed("fallocate"))?;
-            self.places.remove(range.clone());
-            // Who has waited for a write finds that nothing is there.
-            faults
-                .write_protect(&range, false)
-                .and_then(|()| faults.wake(&range))
-                .map_err(failed("UFFDIO_WRITEPROTECT"))?;
-        }
-        Ok(())
-    }
-
-    /// Copies what the memfd has in `range` to the device; the rest becomes zero there.
-    fn write(&self, device: &dyn Device, range: &Range<u64>) -> Result<(), DeviceError> {
-        let base = self.facts.addr;
-        let (mut at, end) = (range.start - base, range.end - base);
-        while at < end {
-            let seek =
-                |whence| lseek64(&self.memfd, at.cast_signed(), whence).map(|found| found.cast_unsigned().min(end));
-            let data = match seek(Whence::SeekData) {
-                Ok(data) => data,
-                Err(Errno::ENXIO) => end,
-                Err(_) => at,
-            };
-            if data > at {
-                device.zero(base + at, data - at)?;
-                at = data;
-                continue;
-            }
-            let hole = seek(Whence::SeekHole).unwrap_or(end);
-            device.write(base + at, self.window.bytes(at, hole - at))?;
-            at = hole;
-        }
-        Ok(())
-    }
-
-    /// Copies what is on the device into the memfd.
-    fn read(&mut self, device: &dyn Device, range: &Range<u64>) -> Result<(), ServerError> {
-        let (offset, length) = (range.start - self.facts.addr, range.end - range.start);
-        if length <= POPULATED_BYTES {
-            self.window.populate(offset, length)?;
-        }
-        Ok(device.read(range.start, self.window.bytes_mut(offset, length))?)
-    }
-
-    /// Has the memfd have the pages.
-    fn allocate(&self, range: &Range<u64>) -> Result<(), Errno> {
-        let (offset, length) = self.in_memfd(range);
-        fallocate(self.memfd.as_fd(), FallocateFlags::empty(), offset, length)
-    }
-
-    /// Takes the pages from the memfd, and from whoever has mapped them.
-    fn make_hole(&self, range: &Range<u64>) -> Result<(), Errno> {
-        let (offset, length) = self.in_memfd(range);
-        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        fallocate(self.memfd.as_fd(), flags, offset, length)
-    }
-
-    fn in_memfd(&self, range: &Range<u64>) -> (i64, i64) {
-        let offset = range.start - self.facts.addr;
-        (offset.cast_signed(), (range.end - range.start).cast_signed())
-    }
-}
-
-/// A mapping of a whole memfd, at an address of the system's choice.
-struct Window {
-    addr: *mut u8,
-    size_bytes: usize,
-}
-
-// SAFETY: plain memory; who may touch it when is a matter of the lock that it lies under.
-unsafe impl Send for Window {}
-
-impl Window {
-    fn new(memfd: &OwnedFd, size_bytes: u64) -> Result<Self, ServerError> {
-        let size = size_bytes as usize;
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping at an address of the system's choice.
-        let got = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, memfd.as_raw_fd(), 0) };
-        if got == libc::MAP_FAILED {
-            return Err(os("mmap of managed memory")(Errno::last()));
-        }
-        Ok(Self {
-            addr: got.cast(),
-            size_bytes: size,
-        })
-    }
-
-    /// Has the memfd have these pages, which are mapped here then.
-    fn populate(&self, offset: u64, length: u64) -> Result<(), ServerError> {
-        let (at, length) = self.at(offset, length);
-        // SAFETY: pages of this mapping, whose content stays.
-        let result = unsafe { libc::madvise(at.cast(), length, libc::MADV_POPULATE_WRITE) };
-        Errno::result(result)
-            .map(|_| ())
-            .map_err(os("madvise of managed memory"))
-    }
-
-    fn at(&self, offset: u64, length: u64) -> (*mut u8, usize) {
-        let (offset, length) = (offset as usize, length as usize);
-        assert!(
-            offset <= self.size_bytes && length <= self.size_bytes - offset,
-            "a piece lies in its area"
-        );
-        (self.addr.wrapping_add(offset), length)
-    }
-
-    /// What the application may write to at any time but what it is held from.
-    fn bytes(&self, offset: u64, length: u64) -> &[u8] {
-        let (at, length) = self.at(offset, length);
-        // SAFETY: in bounds of the mapping, which lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(at, length) }
-    }
-
-    fn bytes_mut(&mut self, offset: u64, length: u64) -> &mut [u8] {
-        let (at, length) = self.at(offset, length);
-        // SAFETY: as above; the application has no such page mapped until it is told of it.
-        unsafe { std::slice::from_raw_parts_mut(at, length) }
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`.
-        unsafe { libc::munmap(self.addr.cast(), self.size_bytes) };
-    }
-}
-
 /// Whether managed memory is to move: where kernels have it nearer then, or as `HETCKPT_MANAGED_MEMORY` says (`device`,
 /// `host`).
 fn is_wanted(device: &dyn Device) -> bool {
@@ -639,12 +426,5 @@ fn is_wanted(device: &dyn Device) -> bool {
         Ok("device") => true,
         Ok("host") => false,
         _ => device.has_far_host_memory(),
-    }
-}
-
-fn os(call: &'static str) -> impl Fn(Errno) -> ServerError {
-    move |errno| ServerError::Os {
-        call,
-        source: errno.into(),
     }
 }

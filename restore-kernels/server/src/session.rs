@@ -34,7 +34,8 @@ use crate::state_output::ArchiveEnd;
 const PAUSE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What the server's threads share. Locks are taken in this order: holds, modules, arrays,
-/// memory, queues, parts of graphs, what was printed.
+/// memory, queues, parts of graphs, what was printed. That of managed memory comes behind the queues, and the areas of
+/// pinned memory behind it; the loading of a module alone takes memory behind it, and then no queues.
 pub struct Session {
     /// The application's process id as the server sees it.
     pub app_pid: u32,
