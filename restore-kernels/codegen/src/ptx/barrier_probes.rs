@@ -38,6 +38,7 @@ impl Writer<'_> {
 
     fn plain_barrier(&mut self) {
         // Threads that go on from different places may come apart from their warp.
+        self.gather_warp();
         self.line(if self.facts.block_list {
             "barrier.sync 0"
         } else {
@@ -97,6 +98,7 @@ impl Writer<'_> {
     /// A barrier at which the block stops, at `point`, if a thread has `stop`.
     pub(super) fn stop_all_if(&mut self, stop: &str, point: ResumePointId) {
         let all_stop = self.scratch(Width::Pred);
+        self.gather_warp();
         self.line(format_args!("barrier.red.or.pred {all_stop}, 0, {stop}"));
         self.stop_if(&all_stop, point);
     }

@@ -1,4 +1,11 @@
-//! One barrier instruction for all, in kernels with barriers where lanes may stop apart from their warp.
+//! Barriers that a warp's lanes come to apart from each other: because some have stopped, or go on from elsewhere.
+//!
+//! **A warp gathers before each barrier.** A lane that comes late can otherwise be counted twice: while it waits at a
+//! barrier that is complete by now, the others of its warp come to that instruction again and are let through without
+//! it (observed on sm_90 with ptxas 13.0 and lanes in three groups). `bar.warp.sync` brings all lanes of the warp that
+//! have not ended together, so that none is left behind.
+//!
+//! **One barrier instruction for all**, in kernels with barriers where lanes may stop apart from their warp.
 //!
 //! A lane that has stopped waits for its block at a barrier; lanes of its warp come to it at a barrier of the program.
 //! PTX lets lanes of a warp wait at different `barrier` instructions, and the assembler then has one of these executed
@@ -16,6 +23,13 @@ impl Writer<'_> {
     /// True if the kernel needs it.
     pub(super) fn has_meeting(&self) -> bool {
         self.facts.has_barrier && self.polls.parts_warps()
+    }
+
+    /// Brings a warp's lanes together, before a barrier, where they may be apart. So does every other barrier there.
+    pub(super) fn gather_warp(&mut self) {
+        if self.facts.has_barrier && (self.facts.block_list || self.polls.parts_warps()) {
+            self.line("bar.warp.sync 0xffffffff");
+        }
     }
 
     /// A barrier at which the block stops, at `point`, if a thread has `stop`.
@@ -46,6 +60,7 @@ impl Writer<'_> {
         }
         let all_stop = self.scratch(Width::Pred);
         self.label("$meeting");
+        self.gather_warp();
         self.line(format_args!("barrier.red.or.pred {all_stop}, 0, %stop"));
         self.line(format_args!("@{all_stop} bra $meeting_stops"));
         self.go_apart(|number, from| matches!(from, Meet::At(_)).then(|| format!("$met_{number}")));

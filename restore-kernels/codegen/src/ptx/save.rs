@@ -264,6 +264,7 @@ impl Writer<'_> {
         }
         let (stop, all) = (self.scratch(Width::Pred), self.scratch(Width::Pred));
         self.line(format_args!("setp.eq.u32 {stop}, 0, 0"));
+        self.gather_warp();
         self.line(format_args!("barrier.red.or.pred {all}, 0, {stop}"));
     }
 

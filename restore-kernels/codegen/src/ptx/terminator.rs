@@ -112,6 +112,9 @@ impl Writer<'_> {
                 // Threads may come here apart from their warp once some have stopped, so not the aligned form.
                 let can_stop = self.facts.is_probed && !self.is_unasked;
                 let form = if can_stop { "barrier" } else { "bar" };
+                if can_stop {
+                    self.gather_warp();
+                }
                 self.line(format_args!(
                     "{form}.red.{name} {dst}, {number}{count}, {negated}{pred}"
                 ));
