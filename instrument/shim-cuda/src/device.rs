@@ -20,7 +20,7 @@ use crate::device_output::buffers::OutputBuffers;
 use crate::fork;
 use crate::log;
 use crate::memory_map::MemoryMap;
-use crate::pinned_pool::{MANAGED_AREA_ALIGNMENT, PinnedPool};
+use crate::pinned_pool::{Inheritance, MANAGED_AREA_ALIGNMENT, PinnedPool};
 use crate::result::{CuResult, Outcome};
 use crate::server_process::{self, SpawnError, move_out_of_the_way};
 
@@ -99,7 +99,11 @@ impl Device {
             memory: Mutex::default(),
             output: OutputBuffers::default(),
             heap: DeviceHeap::default(),
-            managed: Mutex::new(PinnedPool::new(MANAGED_ADDRESSES, MANAGED_AREA_ALIGNMENT)),
+            managed: Mutex::new(PinnedPool::new(
+                MANAGED_ADDRESSES,
+                MANAGED_AREA_ALIGNMENT,
+                Inheritance::None,
+            )),
         }
     }
 

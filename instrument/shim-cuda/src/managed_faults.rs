@@ -13,7 +13,6 @@ use hetckpt_ring::userfaultfd::{Reach, Userfaultfd};
 use crate::device::Device;
 use crate::log;
 use crate::own_thread;
-use crate::pinned_pool::PinnedPool;
 use crate::result::CuResult;
 
 /// The system has said no.
@@ -25,8 +24,9 @@ static DEVICE: OnceLock<&'static Device> = OnceLock::new();
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Hands them over if the server asks for them. The program's system calls must be able to wait for the memory as its
-/// own code does, which the system allows only some programs.
-pub fn offer(device: &Device, pool: &mut PinnedPool) {
+/// own code does, which the system allows only some programs. The caller holds [`Device::managed`], so that no two offer
+/// at once.
+pub fn offer(device: &Device) {
     if !is_asked_for(device) {
         return;
     }
@@ -46,8 +46,6 @@ pub fn offer(device: &Device, pool: &mut PinnedPool) {
     if !answer.is_ok_and(|answer| CuResult(answer.result) == CuResult::SUCCESS) {
         return;
     }
-    // What is on the device would be zero in a child.
-    pool.keep_from_children();
     static KEEPER: Once = Once::new();
     KEEPER.call_once(|| {
         if let Err(error) = own_thread::start("hetckpt-managed", keep_offering) {
@@ -63,7 +61,9 @@ pub fn offer(device: &Device, pool: &mut PinnedPool) {
 fn keep_offering() {
     while let Some(device) = DEVICE.get() {
         device.producer().await_managed_faults_wanted();
-        offer(device, &mut device.managed());
+        let areas = device.managed();
+        offer(device);
+        drop(areas);
         if IS_DENIED.load(Ordering::Relaxed) {
             return;
         }

@@ -41,32 +41,33 @@ pub struct Released {
     pub empty_area: Option<u64>,
 }
 
+/// Whether children that the program forks have the memory, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inheritance {
+    /// They share it.
+    Shared,
+    /// They get SIGSEGV where they touch it: what lies on the device would be zero there. (NVIDIA's driver, too, has
+    /// children touch managed memory in vain.)
+    None,
+}
+
 /// All pinned memory of the program that lies in a range of addresses.
 pub struct PinnedPool {
     areas: BTreeMap<u64, Area>,
     /// Addresses that have not been used.
     left: Range<u64>,
     alignment: u64,
-    /// The program's children have none of it.
-    is_kept_from_children: bool,
+    inheritance: Inheritance,
 }
 
 impl PinnedPool {
     /// None yet.
-    pub fn new(addresses: Range<u64>, alignment: u64) -> Self {
+    pub fn new(addresses: Range<u64>, alignment: u64, inheritance: Inheritance) -> Self {
         Self {
             areas: BTreeMap::new(),
             left: addresses,
             alignment,
-            is_kept_from_children: false,
-        }
-    }
-
-    /// From now on, children that the program forks have none of the memory: they get SIGSEGV where they touch it.
-    pub fn keep_from_children(&mut self) {
-        self.is_kept_from_children = true;
-        for area in self.areas.values() {
-            keep_from_children(&area.known);
+            inheritance,
         }
     }
 
@@ -132,7 +133,7 @@ impl PinnedPool {
             size_bytes: size,
             fd: fd.as_raw_fd(),
         };
-        if self.is_kept_from_children {
+        if self.inheritance == Inheritance::None {
             keep_from_children(&known);
         }
         let free = if is_shared {
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn small_requests_share_an_area_and_come_back() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT, Inheritance::Shared);
         assert_eq!(pool.take(1000), None);
         let area = pool.add_area(1000).unwrap();
         let ((a, _), (b, is_fresh)) = (pool.take(1000).unwrap(), pool.take(5000).unwrap());
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn shared_areas_begin_small_and_take_what_they_are_made_for() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT, Inheritance::Shared);
         let mut add = |size| {
             let area = pool.add_area(size).unwrap();
             assert!(pool.take(size).is_some());
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn nobody_else_can_open_an_area() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT, Inheritance::Shared);
         let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
         let stat = nix::sys::stat::fstat(&pool.areas[&area.addr].memfd).unwrap();
         assert_eq!(stat.st_mode & 0o777, 0o600);
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn big_requests_have_their_own_area() {
-        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT);
+        let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT, Inheritance::Shared);
         let area = pool.add_area(MAX_SHARED_BYTES + 1).unwrap();
         assert_eq!(pool.take(1), None);
         assert_eq!(
@@ -297,5 +298,18 @@ mod tests {
             Some(area.addr)
         );
         pool.drop_area(area.addr);
+    }
+
+    #[test]
+    fn children_have_only_what_they_may() {
+        for (inheritance, has) in [(Inheritance::Shared, true), (Inheritance::None, false)] {
+            let mut pool = PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT, inheritance);
+            let area = pool.add_own_area(PAGE).unwrap();
+            let maps = procfs::process::Process::myself().unwrap().smaps().unwrap();
+            let map = maps.iter().find(|map| map.address.0 == area.addr).unwrap();
+            let is_kept = map.extension.vm_flags.contains(procfs::process::VmFlags::DC);
+            assert_eq!(is_kept, !has, "{inheritance:?}");
+            pool.drop_area(area.addr);
+        }
     }
 }

@@ -31,7 +31,7 @@ impl PlacedVariables {
             Some(&(addr, _)) => addr,
             None => {
                 let mut pool = device.managed();
-                managed_faults::offer(device, &mut pool);
+                managed_faults::offer(device);
                 host_areas::take_zeroed(device, &mut pool, size_bytes.max(1))?
             }
         };

@@ -26,7 +26,7 @@ use crate::link::Linking;
 use crate::log;
 use crate::managed_faults;
 use crate::objects::{Array, Context, Image, MipmappedArray, Stream, StreamAttributes};
-use crate::pinned_pool::{AREA_ALIGNMENT, PinnedPool};
+use crate::pinned_pool::{AREA_ALIGNMENT, Inheritance, PinnedPool};
 use crate::pools::Pools;
 use crate::result::{CuResult, Outcome};
 use crate::server_process::SpawnError;
@@ -150,7 +150,7 @@ impl Session {
         }));
         Self {
             device,
-            pinned: Mutex::new(PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT)),
+            pinned: Mutex::new(PinnedPool::new(PINNED_ADDRESSES, AREA_ALIGNMENT, Inheritance::Shared)),
             advice: Mutex::default(),
             contexts,
             primary,

@@ -45,7 +45,7 @@ fn alloc(current: Current, addr: Out<u64>, size: u64, flags: u32) -> Outcome {
     }
     // Zero, as all fresh memory.
     let mut pool = session.device.managed();
-    managed_faults::offer(&session.device, &mut pool);
+    managed_faults::offer(&session.device);
     let got = host_areas::take_zeroed(&session.device, &mut pool, size)?;
     drop(pool);
     session.device.memory().insert(got, size, RangeKind::Managed);
