@@ -24,8 +24,8 @@ static DEVICE: OnceLock<&'static Device> = OnceLock::new();
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Hands them over if the server asks for them. The program's system calls must be able to wait for the memory as its
-/// own code does, which the system allows only some programs. The caller holds [`Device::managed`], so that no two offer
-/// at once.
+/// own code does, which the system allows only some programs. The caller holds [`Device::managed`], so that no two
+/// offer at once.
 pub fn offer(device: &Device) {
     if !is_asked_for(device) {
         return;
