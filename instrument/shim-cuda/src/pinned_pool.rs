@@ -46,8 +46,7 @@ pub struct Released {
 pub enum Inheritance {
     /// They share it.
     Shared,
-    /// They get SIGSEGV where they touch it: what lies on the device would be zero there. (NVIDIA's driver, too, has
-    /// children touch managed memory in vain.)
+    /// They get SIGSEGV where they touch it: what lies on the device would be zero there.
     None,
 }
 

@@ -1,9 +1,9 @@
 //! Barriers that a warp's lanes come to apart from each other: because some have stopped, or go on from elsewhere.
 //!
-//! **A warp gathers before each barrier.** A lane that comes late can otherwise be counted twice: while it waits at a
-//! barrier that is complete by now, the others of its warp come to that instruction again and are let through without
-//! it (observed on sm_90 with ptxas 13.0 and lanes in three groups). `bar.warp.sync` brings all lanes of the warp that
-//! have not ended together, so that none is left behind.
+//! **A warp gathers before each barrier.** `bar.warp.sync` brings together all of its lanes that have not ended.
+//! Without it a lane that came late, in a kernel whose lanes went on from three places, was a barrier behind the others
+//! from then on (observed on sm_90 with ptxas 13.0; as it seems, a lane that is slow to leave a barrier counts as one
+//! that has come to it again).
 //!
 //! **One barrier instruction for all**, in kernels with barriers where lanes may stop apart from their warp.
 //!
