@@ -418,7 +418,7 @@ fn random_kernels_leave_the_same_everywhere() {
         if is_over {
             break;
         }
-        // Images are the driver's own there, and lanes that go on apart are not active together.
+        // On a GPU images are the driver's own, and `activemask` differs where lanes go on apart.
         if has_gpu && (has_steps(seed) || features(seed).images || module(seed).contains("activemask")) {
             continue;
         }

@@ -1,9 +1,9 @@
-//! Barriers that a warp's lanes come to apart from each other: because some have stopped, or go on from elsewhere.
+//! Barriers that the lanes of a warp come to apart: some have stopped, or they go on from different places.
 //!
-//! **A warp gathers before each barrier.** `bar.warp.sync` brings together all of its lanes that have not ended.
-//! Without it a lane that came late, in a kernel whose lanes went on from three places, was a barrier behind the others
-//! from then on (observed on sm_90 with ptxas 13.0; as it seems, a lane that is slow to leave a barrier counts as one
-//! that has come to it again).
+//! **A warp gathers before each such barrier.** `bar.warp.sync` brings together all of its lanes that have not ended.
+//! Without it, a lane that came late fell one barrier behind the others (observed on sm_90 with ptxas 13.0, where the
+//! lanes of a warp went on from three places). The cause is a guess: the lane leaves the barrier late, and is counted
+//! as one that has come to it again.
 //!
 //! **One barrier instruction for all**, in kernels with barriers where lanes may stop apart from their warp.
 //!
@@ -20,14 +20,15 @@ use super::names;
 use super::writer::{Meet, Writer};
 
 impl Writer<'_> {
-    /// True if the kernel needs it.
+    /// True if the kernel needs one barrier instruction for all.
     pub(super) fn has_meeting(&self) -> bool {
         self.facts.has_barrier && self.polls.parts_warps()
     }
 
-    /// Brings a warp's lanes together, before a barrier, where they may be apart. So does every other barrier there.
+    /// Brings the lanes of a warp together before a barrier, in kernels where they may be apart. All barriers behind
+    /// the prologue do this: a lane may wait here for lanes that come to another barrier.
     pub(super) fn gather_warp(&mut self) {
-        if self.facts.has_barrier && (self.facts.block_list || self.polls.parts_warps()) {
+        if self.has_meeting() || (self.facts.has_barrier && self.facts.block_list) {
             self.line("bar.warp.sync 0xffffffff");
         }
     }
