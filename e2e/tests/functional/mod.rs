@@ -36,6 +36,7 @@ mod connections;
 mod way_back;
 mod pinned_memory;
 mod managed_memory;
+mod random_managed;
 mod program_api;
 mod python_startup;
 mod unwritable_results;
@@ -78,6 +79,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(way_back::tests());
     tests.extend(pinned_memory::tests());
     tests.extend(managed_memory::tests());
+    tests.extend(random_managed::tests());
     tests.extend(program_api::tests());
     tests.extend(python_startup::tests());
     tests.extend(unwritable_results::tests());

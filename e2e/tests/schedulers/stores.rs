@@ -285,7 +285,7 @@ fn damaged(context: &mut Context) -> Result<()> {
         context,
         &server,
         "memory_hog",
-        &["--mib", "48", "--iterations", "30000"],
+        &["--mib", "48", "--sleeps", "1", "--iterations", ITERATIONS],
     )?;
     let names = server.stored(".hetsnap");
     let archive = server.folder.join("bucket/snapshots/a").join(&names[0]);

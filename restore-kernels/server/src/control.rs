@@ -400,7 +400,8 @@ impl Control {
             (memory.mapped_bytes(), allocated)
         };
         let native_code = session.modules.lock().native_code();
-        let is_paused = pause::is_held(session);
+        // Before the queues' lock, as a pause takes them.
+        let (is_paused, is_locked) = (pause::is_held(session), pause::is_locked(session));
         let queues = session.queues.lock();
         let streams = || queues.order.streams().map(|(_, s)| s);
         let queued = streams().flat_map(|s| s.queue());
@@ -421,7 +422,7 @@ impl Control {
             writes_archives: true,
             borrows_pieces: true,
             keeps_memory: true,
-            is_locked: pause::is_locked(session),
+            is_locked,
             is_suspended: false,
             kernels,
             num_queued: queues.order.num_queued(),

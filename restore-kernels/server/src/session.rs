@@ -82,7 +82,7 @@ pub struct Session {
     pub pause_deadline: Duration,
     /// Where the next capture is to write device memory, if that is an archive.
     pub archive: Mutex<Option<ArchiveEnd>>,
-    /// Connections that hold the pause.
+    /// Connections that hold the pause. Its lock is taken before that of the queues, never behind it.
     pub holds: Mutex<Holds>,
     /// Duration of the last pause's request until nothing ran, in microseconds.
     pub last_pause_us: AtomicU64,

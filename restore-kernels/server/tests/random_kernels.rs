@@ -5,13 +5,14 @@
 //! `HETCKPT_RANDOM_SECONDS=N` goes on for so long, `HETCKPT_SEED=N` starts with that kernel. `HETCKPT_RANDOM_FILE`
 //! names a file with PTX to try instead, with the operands of that number: what a failure prints, cut shorter.
 //! `HETCKPT_RANDOM_DEVICES` lists devices (`cpu opencl:1:0 cuda:0`) instead of the CPU and the first OpenCL device, if
-//! there is one.
+//! there is one. A launch, or the building of a kernel, that goes on for more than `HETCKPT_RANDOM_PATIENCE=N` seconds
+//! (900) is named, and the test aborts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "a long run says how far it is")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use hetckpt_abi::paused_block::PausedGrid;
@@ -38,6 +39,41 @@ const ROUNDS: u64 = 2;
 const MANY_ROUNDS: u64 = 20;
 /// Most stops of one launch on a device.
 const MAX_STOPS: u32 = 4;
+
+/// What a device is at, since when.
+static UNDER_WAY: Mutex<Option<(Instant, String)>> = Mutex::new(None);
+
+/// A step of a device that may never end, as long as this lives.
+struct Step;
+
+impl Step {
+    fn new(what: String) -> Self {
+        *UNDER_WAY.lock().unwrap() = Some((Instant::now(), what));
+        Self
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        *UNDER_WAY.lock().unwrap() = None;
+    }
+}
+
+/// Aborts, for a core dump, with what has been under way for longer than `patience`.
+fn watch(patience: Duration) {
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let under_way = UNDER_WAY.lock().unwrap();
+            if let Some((since, what)) = &*under_way
+                && since.elapsed() > patience
+            {
+                eprintln!("not done after {} s: {what}", patience.as_secs());
+                std::process::abort();
+            }
+        }
+    });
+}
 
 /// One kernel and what it starts with.
 struct Case {
@@ -226,6 +262,7 @@ impl<'a> Bench<'a> {
         if features(case.seed).images && matches!(choice, DeviceChoice::OpenCl(..)) {
             return Err("compilers of OpenCL C take minutes for images".to_owned());
         }
+        let _step = Step::new(format!("seed {}, building for {name}\n{}", case.seed, case.text));
         // Nobody needs what is built here again.
         let chosen = choose_with_cache(choice, None).unwrap();
         let points = StartPoints {
@@ -272,6 +309,10 @@ impl<'a> Bench<'a> {
 
     /// Runs what is left; stops it after so long.
     fn run(&self, from: &Stopped, stop_after: Option<Duration>) -> Stopped {
+        let _step = Step::new(format!(
+            "seed {}, {}, {}, {} rounds, stopped after {stop_after:?}\n{}",
+            self.case.seed, from.by, self.name, from.rounds, self.case.text
+        ));
         let device = &self.chosen.device;
         device.write(output_at(), &from.output).unwrap();
         let queue = device.create_queue(0).unwrap();
@@ -406,6 +447,7 @@ fn random_kernels_leave_the_same_everywhere() {
         .iter()
         .any(|(_, choice)| matches!(choice, DeviceChoice::Cuda(_)));
     let (begin, mut said) = (Instant::now(), Instant::now());
+    watch(number("HETCKPT_RANDOM_PATIENCE").map_or(Duration::from_secs(900), Duration::from_secs));
     let mut counts = Counts::default();
     if let Some(file) = std::env::var_os("HETCKPT_RANDOM_FILE") {
         return counts.try_one(
