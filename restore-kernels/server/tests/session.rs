@@ -6,6 +6,7 @@ mod support;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hetckpt_ring::command::{Command, DeviceIndex, EventId, KernelId, ModuleId, Rows, StreamId};
@@ -751,6 +752,32 @@ fn pause_that_is_not_heeded_fails_and_everything_goes_on() {
     );
     assert!(!hetckpt_server::pause::is_held(&server.session));
     assert_eq!(app.words(DEFAULT, out, 2), [3000, 8]);
+}
+
+/// Both take the holders' lock, and that of the queues.
+#[test]
+fn status_and_pauses_do_not_wait_for_each_other() {
+    let (_app, server) = start();
+    let dir = tempfile::tempdir().unwrap();
+    let session = Arc::clone(&server.session);
+    let mut asker = server.serve(dir.path());
+    asker.set_timeout(Some(Duration::from_secs(60))).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let pauses = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                hetckpt_server::pause::pause(&session, 1, None).unwrap();
+                hetckpt_server::pause::release(&session, 1);
+            }
+        }
+    });
+    for _ in 0..5000 {
+        let status = asker.ask(&Request::Status, &[]);
+        assert!(matches!(status, Ok(Response::Status(_))), "{status:?}");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    pauses.join().unwrap();
 }
 
 /// Through the control socket, as the command line and the plugin ask.
